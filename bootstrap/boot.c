@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* Chooses the bootstrap of the job and forwards to it: one row of the table each, in order of precedence. */
+#include "boot.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct boot_ops *const table[] = {&iso_boot_uid_attributes, &iso_boot_pmix, &iso_boot_uid_environment,
+                                               &iso_boot_single};
+enum { TABLE_ROWS = sizeof table / sizeof table[0] };
+
+/* Where launchers say how many processes they started. Not SLURM_NTASKS: a batch script, in which nothing was launched,
+ * has it too. */
+static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+
+static bool is_forced_away(const struct boot_ops *ops, const struct env *env)
+{
+    return *env->boot && strcmp(env->boot, ops->name) != 0;
+}
+
+/* Says at debug level which other bootstraps would have applied: the answer to "why did it not take my variables". */
+static void explain_choice(const struct boot_ops *chosen, const char *reason, const struct boot_attr *attr,
+                           const struct env *env)
+{
+    log_debug("bootstrap %s: %s%s", chosen->name, reason, *env->boot ? " (SHMEM_BOOT is set)" : "");
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        const char *why = "";
+        if (table[i] != chosen && table[i] != &iso_boot_single && table[i]->applies(attr, env, &why))
+            log_debug("bootstrap %s would apply too (%s) and is not used", table[i]->name, why);
+    }
+}
+
+static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
+{
+    bool known = *env->boot == '\0';
+    const char *why = "";
+    for (int i = 0; i < TABLE_ROWS; i++) {
+        if (is_forced_away(table[i], env))
+            continue;
+        known = true;
+        if (table[i]->applies(attr, env, &why)) {
+            explain_choice(table[i], why, attr, env);
+            return table[i];
+        }
+    }
+    if (!known)
+        log_error("environment variable SHMEM_BOOT is \"%.64s\", allowed is pmix, uid, single or nothing", env->boot);
+    else
+        log_error("SHMEM_BOOT=%s asks for a bootstrap that does not apply: %s", env->boot, why);
+    return NULL;
+}
+
+/* Started N times by a launcher that offers no PMIx, every process would believe that it is PE 0 of 1. */
+static int check_alone(const struct env *env)
+{
+    if (*env->boot)
+        return 0; /* the user asked for N jobs of one PE */
+    for (size_t i = 0; i < sizeof size_variables / sizeof size_variables[0]; i++) {
+        const char *text = getenv(size_variables[i]);
+        long size = text ? strtol(text, NULL, 10) : 0;
+        if (size <= 1)
+            continue;
+        log_error("the launcher started %ld processes (%s) but offers no PMIx (PMIX_NAMESPACE is not set); use a "
+                  "launcher with PMIx (oshrun, mpirun of Open MPI, srun --mpi=pmix), or SHMEM_UID, SHMEM_RANK and "
+                  "SHMEM_SIZE, or SHMEM_BOOT=single for %ld jobs of one PE",
+                  size, size_variables[i], size);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
+    static const struct boot_attr none = {.id = NULL};
+    attr = attr ? attr : &none;
+    const struct boot_ops *chosen = choose(attr, env);
+    if (!chosen)
+        return -EINVAL;
+    if (chosen == &iso_boot_single && check_alone(env) != 0)
+        return -EPROTO;
+    if (boot->ops && boot->ops != chosen)
+        iso_boot_close(boot);
+    int rc = chosen->open(boot, attr, env);
+    boot->ops = rc == 0 ? chosen : NULL; /* an open that failed has freed what it had */
+    if (rc != 0)
+        return rc;
+    log_debug("bootstrap %s: rank %d of %d on host %s, started by %s", chosen->name, boot->rank, boot->size, boot->host,
+              boot->launcher);
+    return 0;
+}
+
+int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all)
+{
+    return boot->ops->allgather(boot, mine, len, all);
+}
+
+int iso_boot_barrier(struct boot *boot) { return boot->ops->barrier(boot); }
+
+void iso_boot_abort(struct boot *boot, int status, const char *sentence)
+{
+    if (boot && boot->ops)
+        boot->ops->abort(boot, status, sentence);
+}
+
+void iso_boot_close(struct boot *boot)
+{
+    if (!boot || !boot->ops)
+        return;
+    boot->ops->close(boot);
+    memset(boot, 0, sizeof *boot);
+}

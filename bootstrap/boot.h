@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* How the PEs of a job find each other: rank, size, host name, one allgather, one barrier, abort.
+ * A bootstrap is one file and one row in boot.c. It stays open across shmem_finalize and a second shmem_init, until
+ * the process exits (PMIx does not survive being closed and opened again), so open is idempotent.
+ * Calls are made by one thread at a time. Everything returns 0 or -errno and has said why by log_error. */
+#ifndef ISO_BOOT_H
+#define ISO_BOOT_H
+
+#include "env.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ISO_UID_BYTES 128
+
+/* Compared when PEs first meet; another version or protocol at the other end ends the job and prints both. */
+#ifndef ISO_VERSION
+#define ISO_VERSION "0.1.0"
+#endif
+#ifndef ISO_PROTOCOL
+#define ISO_PROTOCOL 1 /* of everything that PEs of different library builds exchange */
+#endif
+
+/* What shmemx_init_attr was given; id == NULL where shmem_init was called. */
+struct boot_attr {
+    const unsigned char *id; /* ISO_UID_BYTES */
+    int rank;
+    int size;
+};
+
+struct boot;
+struct boot_ops {
+    const char *name; /* "pmix", "uid", "single" */
+    /* Does this bootstrap apply? *why gets a short reason either way ("PMIX_NAMESPACE is set"). */
+    bool (*applies)(const struct boot_attr *attr, const struct env *env, const char **why);
+    /* Fills rank, size, host, launcher, priv. Also called on a boot of the same kind that is still open. */
+    int (*open)(struct boot *boot, const struct boot_attr *attr, const struct env *env);
+    /* all[r * len .. ] = what rank r gave; len is equal on all ranks. Collective; also a barrier. */
+    int (*allgather)(struct boot *boot, const void *mine, size_t len, void *all);
+    int (*barrier)(struct boot *boot);
+    /* Ask the launcher to end the job; may return (the caller exits then). */
+    void (*abort)(struct boot *boot, int status, const char *sentence);
+    void (*close)(struct boot *boot);
+};
+
+struct boot {
+    const struct boot_ops *ops; /* NULL: not open */
+    int rank;
+    int size;
+    char host[256];    /* the launcher's name of this node, else gethostname() */
+    char launcher[64]; /* for people: "mpirun (Open MPI 4.1.4)", "srun", "oshrun", "unique id", "none" */
+    void *priv;
+};
+
+/* In order of precedence. */
+extern const struct boot_ops iso_boot_uid_attributes, iso_boot_pmix, iso_boot_uid_environment, iso_boot_single;
+
+/* `boot` is zeroed before the first call and kept until the process exits. Chooses attributes, PMIx, environment, single, in this order, and opens. A launcher that says size > 1
+ * (OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_STEP_NUM_TASKS) while no bootstrap reaches it is an error with a sentence. */
+int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env);
+/* Collectives for the start of the job. A PE that is lost, or missing for SHMEM_BOOT_TIMEOUT over the unique id, is an
+ * error that names it, and the boot is broken from then on. Not for use where PEs may arrive minutes apart. */
+int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all);
+int iso_boot_barrier(struct boot *boot);
+void iso_boot_abort(struct boot *boot, int status, const char *sentence);
+void iso_boot_close(struct boot *boot); /* at process exit; NULL-tolerant */
+
+/* listener.c: makes an id and opens its listening socket; a PE of this process must become rank 0 of it. Several ids at
+ * once are fine. 0 or -errno. */
+int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES]);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of environment variables: a new one is one line here.
+ * X(field, NAME, kind, default, help): read from SHMEM_NAME, else (four old names only) from SMA_NAME.
+ * Kinds: size (bytes, float + k m g t suffix; OpenSHMEM 1.6 section 8), flag (set = true, "0" "no" "off" "" = false,
+ * but SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the specification; "0" still means off),
+ * number (int64), seconds (double >= 0), text (const char *, never NULL). Defaults are spelled as the user would. */
+#ifndef ISO_ENV_H
+#define ISO_ENV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ISO_ENV_TABLE(X)                                                                                               \
+    X(version, VERSION, flag, "0", "print the library version at start")                                               \
+    X(info, INFO, flag, "0", "print version, launcher, nodes, segments and all variables at start")                    \
+    X(debug, DEBUG, flag, "0", "check objects, freed buffers and that collectives match across PEs")                   \
+    X(symmetric_size, SYMMETRIC_SIZE, size, "0", "cap of the symmetric heap of one PE; 0: the machine's memory")       \
+    X(log, LOG, text, "warn", "error, warn, info, debug or trace")                                                     \
+    X(node, NODE, text, "", "PEs with equal values share pointers; empty: by host name")                               \
+    X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                                   \
+    X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                      \
+    X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")                   \
+    X(uid, UID, text, "", "unique id (address:port:secret) of a job started by a script")                              \
+    X(rank, RANK, number, "-1", "PE number, with SHMEM_UID")                                                           \
+    X(size, SIZE, number, "-1", "number of PEs, with SHMEM_UID")                                                       \
+    X(uid_address, UID_ADDRESS, text, "", "address or interface on which a new unique id listens")                     \
+    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "give up the start of the job after this time")                       \
+    X(data_segment, DATA_SEGMENT, flag, "1", "make the program's global variables symmetric")                          \
+    X(huge_pages, HUGE_PAGES, flag, "1", "ask for transparent huge pages in the heap")                                 \
+    X(spin, SPIN, number, "-1", "polls before a wait yields the core; -1: chosen by the number of cores")              \
+    X(coll, COLL, text, "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                       \
+    X(coll_explain, COLL_EXPLAIN, flag, "0", "print which collective algorithm runs and why, once per choice")
+
+#define ISO_ENV_FIELD_size size_t
+#define ISO_ENV_FIELD_flag bool
+#define ISO_ENV_FIELD_number int64_t
+#define ISO_ENV_FIELD_seconds double
+#define ISO_ENV_FIELD_text const char *
+
+struct env {
+#define X(field, name, kind, def, help) ISO_ENV_FIELD_##kind field;
+    ISO_ENV_TABLE(X)
+#undef X
+};
+
+struct env_row {
+    const char *name;     /* with prefix: "SHMEM_DEBUG" */
+    const char *kind;     /* "size", "flag", ... */
+    const char *fallback; /* the default, as the user would spell it */
+    const char *help;
+};
+extern const struct env_row iso_env_rows[]; /* ends with name == NULL */
+
+/* 0, or -EINVAL with one sentence in `error` that names variable, value and what is allowed. */
+int iso_env_read(struct env *env, char *error, size_t error_bytes);
+/* The text the row's variable has now (its old SMA_ name included), or the default. */
+const char *iso_env_text(const struct env_row *row);
+/* Exposed for tests and fuzzing: parses "1.5g" and the like, rounding up. 0 or -EINVAL. */
+int iso_env_parse_size(const char *text, size_t *bytes);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages: one line, one write(2), so that the lines of many PEs on one stderr do not mix.
+ * The level and the PE number exist once per PE; they are atomics because threads of the program log as well. */
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 2048, PE_UNKNOWN = -1 };
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
+/* What stands before the text. An error needs no word: it is one sentence and nothing else. */
+static const char *const level_words[] = {"", "warning: ", "info: ", "debug: ", "trace: "};
+
+static ISO_PER_PE atomic_int current_level = LOG_WARN;
+static ISO_PER_PE atomic_int current_pe = PE_UNKNOWN;
+
+void iso_log_set_level(enum log_level level) {
+    atomic_store_explicit(&current_level, (int)level, memory_order_relaxed); /* no order needed: a filter */
+}
+
+void iso_log_set_pe(int pe) {
+    atomic_store_explicit(&current_pe, pe < 0 ? PE_UNKNOWN : pe, memory_order_relaxed); /* no order needed: a name */
+}
+
+bool iso_log_shows(enum log_level level) {
+    return level == LOG_ERROR || (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+int iso_log_parse_level(const char *text, enum log_level *level) {
+    for (int i = LOG_ERROR; i <= LOG_TRACE; i++)
+        if (strcasecmp(text, level_names[i]) == 0) {
+            *level = (enum log_level)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+static size_t write_prefix(char *line, enum log_level level) {
+    int pe = atomic_load_explicit(&current_pe, memory_order_relaxed);
+    int n = pe == PE_UNKNOWN ? snprintf(line, LINE_BYTES, "[isomer pid %d] %s", (int)getpid(), level_words[level])
+                             : snprintf(line, LINE_BYTES, "[pe %d] %s", pe, level_words[level]);
+    return (size_t)n;
+}
+
+static void write_all(const char *line, size_t len) {
+    while (len > 0) {
+        ssize_t n = write(STDERR_FILENO, line, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* nobody reads: there is no better place to say so */
+        line += n;
+        len -= (size_t)n;
+    }
+}
+
+void iso_log(enum log_level level, const char *format, ...) {
+    if (!iso_log_shows(level))
+        return;
+    int saved_errno = errno; /* for %m, and the caller's errno survives */
+    char line[LINE_BYTES];
+    size_t len = write_prefix(line, level);
+    va_list args;
+    va_start(args, format);
+    errno = saved_errno;
+    int n = vsnprintf(line + len, sizeof line - len, format, args);
+    va_end(args);
+    if (n < 0)
+        n = 0;
+    len += (size_t)n;
+    if (len > sizeof line - 2) { /* room for the newline */
+        len = sizeof line - 2;
+        memcpy(line + len - 3, "...", 3);
+    }
+    line[len++] = '\n';
+    write_all(line, len);
+    errno = saved_errno;
+}

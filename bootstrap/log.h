@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages to stderr, one write(2) a line, prefixed "[pe N] " once the PE number is known.
+ * The bottom layer: includes nothing of ours but env.h's neighbours, is called by everybody.
+ * Lower case, exact cause, %m for system calls; nothing on a hot path. */
+#ifndef ISO_LOG_H
+#define ISO_LOG_H
+
+#include <stdbool.h>
+
+/* State that exists once per PE: once in a normal process, once per thread where PEs are threads of one process. */
+#ifdef ISO_PES_AS_THREADS
+#define ISO_PER_PE _Thread_local
+#else
+#define ISO_PER_PE
+#endif
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
+
+/* Messages above `level` are dropped; errors never are. Default: warn. */
+void iso_log_set_level(enum log_level level);
+/* Whether a message of this level would be printed: for those that are costly to compose. */
+bool iso_log_shows(enum log_level level);
+/* "error", "warn", "info", "debug" or "trace"; 0 or -EINVAL. */
+int iso_log_parse_level(const char *text, enum log_level *level);
+/* pe < 0: not known yet, the prefix is "[isomer pid P] ". */
+void iso_log_set_pe(int pe);
+void iso_log(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* %m is an extension that -Wpedantic would warn of. */
+#define log_error(...) __extension__ iso_log(LOG_ERROR, __VA_ARGS__)
+#define log_warn(...) __extension__ iso_log(LOG_WARN, __VA_ARGS__)
+#define log_info(...) __extension__ iso_log(LOG_INFO, __VA_ARGS__)
+#define log_debug(...) __extension__ iso_log(LOG_DEBUG, __VA_ARGS__)
+#define log_trace(...) __extension__ iso_log(LOG_TRACE, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/* oshrun: starts the PEs of one job on this host, as `oshrun -n 4 ./program arguments`.
+ * The job ends when all PEs have; or when one fails: killed by a signal, a non-zero exit status, PMIx_Abort, or gone
+ * without a word to PMIx. Then one sentence says which, the others get SIGTERM and soon SIGKILL, and oshrun's exit
+ * status is that PE's. The main thread is one loop over a signalfd and an eventfd; nothing in it blocks. */
+#define _GNU_SOURCE
+#include "oshrun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef OSHRUN_VERSION
+#error "compile with -DOSHRUN_VERSION=\"x.y.z\""
+#endif
+
+extern char **environ;
+
+/* When a PE dies, the others may notice and fail before its own death is reported: wait so long for a better cause. */
+enum { SETTLE_MS = 30 };
+/* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this. */
+enum { LEFT_MS = 800 };
+enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
+
+void oshrun_say(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    int used = vsnprintf(line, sizeof line - 1, format, args);
+    va_end(args);
+    if (used > (int)sizeof line - 2)
+        used = (int)sizeof line - 2;
+    dprintf(STDERR_FILENO, "oshrun: %.*s\n", used, line);
+}
+
+/* ---- options ---- */
+
+static const char help[] =
+    "usage: oshrun [-n N] [-x VAR[=VALUE]] [--wdir DIR] [--tag-output] program [arguments]\n"
+    "Starts N processing elements (PEs) of an OpenSHMEM (or PMIx) program on this host.\n"
+    "  -n, -np N        number of PEs; default 1\n"
+    "  -x VAR[=VALUE]   set VAR in the PEs; all variables of this environment are passed on anyway\n"
+    "  --wdir DIR       run the PEs in DIR\n"
+    "  --tag-output     put \"[PE] \" in front of every line that a PE prints\n"
+    "  --version        print the version\n"
+    "  --help           print this\n"
+    "stdin goes to PE 0. The exit status is that of the first PE that failed, 128 + n if signal n killed it.\n"
+    "When a PE fails the others are ended. Ctrl-C, SIGTERM and SIGHUP go to all PEs and end the job.\n";
+
+static int usage_error(const char *what, const char *value) {
+    oshrun_say("%s '%s'; try oshrun --help", what, value);
+    return STATUS_USAGE;
+}
+
+static int parse_npes(const char *text, int *npes) {
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 1 || value > MAX_PES) {
+        oshrun_say("-n %s: the number of PEs must be 1..%d", text, MAX_PES);
+        return STATUS_USAGE;
+    }
+    *npes = (int)value;
+    return 0;
+}
+
+static int export_variable(const char *text) {
+    const char *equals = strchr(text, '=');
+    char name[256];
+    size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    if (!len || len >= sizeof name)
+        return usage_error("-x takes VAR or VAR=VALUE, not", text);
+    if (!equals && !getenv(text))
+        oshrun_say("warning: -x %s: there is no such variable in the environment", text);
+    memcpy(name, text, len);
+    name[len] = 0;
+    if (equals)
+        setenv(name, equals + 1, 1);
+    return 0;
+}
+
+static _Noreturn void print_and_exit(const char *text) {
+    fputs(text, stdout);
+    exit(fflush(stdout) ? STATUS_FAILED : 0);
+}
+
+static int parse_option(int option, struct options *options) {
+    switch (option) {
+    case 'n':
+        return parse_npes(optarg, &options->npes);
+    case 'x':
+        return export_variable(optarg);
+    case 'w':
+        options->wdir = optarg;
+        return 0;
+    case 't':
+        options->tag_output = true;
+        return 0;
+    case 'h':
+        print_and_exit(help);
+    case 'V':
+        print_and_exit("oshrun " OSHRUN_VERSION "\n");
+    default: /* getopt has said why */
+        return STATUS_USAGE;
+    }
+}
+
+static int parse_options(int argc, char **argv, struct options *options) {
+    static const struct option names[] = {
+        {"np", required_argument, NULL, 'n'},
+        {"wdir", required_argument, NULL, 'w'},
+        {"wd", required_argument, NULL, 'w'},
+        {"tag-output", no_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {NULL, 0, NULL, 0},
+    };
+    *options = (struct options){.npes = 1};
+    argv[0] = program_invocation_short_name;
+    for (int option; (option = getopt_long_only(argc, argv, "+n:x:h", names, NULL)) != -1;) {
+        int status = parse_option(option, options);
+        if (status)
+            return status;
+    }
+    options->argv = argv + optind;
+    if (options->argv[0])
+        return 0;
+    oshrun_say("no program given; try oshrun --help");
+    return STATUS_USAGE;
+}
+
+/* ---- environment ---- */
+
+/* Variables that describe another job, the one oshrun itself may have been started by. */
+static bool is_foreign(const char *variable) {
+    static const char *const prefixes[] = {"PMI_", "OMPI_COMM_WORLD_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return !strncmp(variable, "PMIX_", 5) && strncmp(variable, "PMIX_MCA_", 9);
+}
+
+static void drop_foreign(void) {
+    char **kept = environ;
+    for (char **at = environ; at && *at; at++)
+        if (!is_foreign(*at))
+            *kept++ = *at;
+    if (kept)
+        *kept = NULL;
+}
+
+/* Descriptors 0 to 2 exist, so that no pipe of ours becomes somebody's stdout. */
+static void fill_standard_streams(void) {
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd ? O_WRONLY : O_RDONLY);
+}
+
+static void raise_file_limit(struct job *job) {
+    if (getrlimit(RLIMIT_NOFILE, &job->file_limit))
+        return;
+    struct rlimit most = {.rlim_cur = job->file_limit.rlim_max, .rlim_max = job->file_limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &most);
+}
+
+/* ---- why a job ends ---- */
+
+/* In the order of how much they explain; the first of the best kind counts. An abort is often the answer to a kill. */
+enum cause_kind { CAUSE_NONE, CAUSE_LEFT, CAUSE_FAILED, CAUSE_KILLED };
+
+struct cause {
+    enum cause_kind kind;
+    int status; /* oshrun's own */
+    char text[768];
+};
+
+enum phase { RUNNING, SETTLING, ENDING, KILLING };
+
+struct course {
+    enum phase phase;
+    struct cause cause;
+    int interrupt;       /* signal that the user sent us */
+    int64_t deadline_ms; /* of the phase; 0: none */
+    bool *looked;        /* at the end of this PE */
+};
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int nonzero_status(int status) { return status & 0xff ? status & 0xff : STATUS_FAILED; }
+
+static int settle_ms(enum cause_kind kind) {
+    if (kind == CAUSE_LEFT)
+        return LEFT_MS;
+    return SETTLE_MS;
+}
+
+static void blame(struct course *course, const struct cause *cause) {
+    if (course->phase > SETTLING || cause->kind <= course->cause.kind)
+        return;
+    bool first = course->cause.kind == CAUSE_NONE || course->cause.kind == CAUSE_LEFT;
+    course->cause = *cause;
+    course->phase = SETTLING;
+    if (first)
+        course->deadline_ms = now_ms() + settle_ms(cause->kind);
+}
+
+static void look_at_end(struct job *job, struct course *course, int i) {
+    struct pe *pe = &job->pes[i];
+    struct cause cause = {.kind = CAUSE_NONE};
+    size_t used = (size_t)snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) ", i, job->options.argv[0],
+                                   (int)pe->pid);
+    char *text = cause.text + used;
+    size_t room = sizeof cause.text - used;
+    if (pe->killed) {
+        cause.kind = CAUSE_KILLED;
+        cause.status = 128 + pe->status;
+        snprintf(text, room, "was killed by signal %d (%s)%s", pe->status, strsignal(pe->status),
+                 pe->core_dumped ? ", core dumped" : "");
+    } else if (pe->status) {
+        cause.kind = CAUSE_FAILED;
+        cause.status = pe->status;
+        snprintf(text, room, "exited with status %d", pe->status);
+    } else if (atomic_load(&pe->connected) && !atomic_load(&pe->finalized)) {
+        cause.kind = CAUSE_LEFT;
+        cause.status = STATUS_FAILED;
+        snprintf(text, room, "exited with status 0 but without leaving the job (no shmem_finalize, or _exit)");
+    }
+    blame(course, &cause);
+}
+
+static void look_at_ends(struct job *job, struct course *course) {
+    for (int i = 0; i < job->options.npes; i++)
+        if (job->pes[i].ended && !course->looked[i]) {
+            course->looked[i] = true;
+            look_at_end(job, course, i);
+        }
+}
+
+static void take_abort(struct job *job, struct course *course) {
+    struct abort_request *request = &job->abort;
+    if (!atomic_load_explicit(&request->ready, memory_order_acquire)) /* pairs with the release in note_abort */
+        return;
+    atomic_store_explicit(&request->ready, false, memory_order_relaxed);
+    struct cause cause = {.kind = CAUSE_FAILED};
+    if (request->status) {
+        cause.status = nonzero_status(request->status);
+        snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) aborted the job with status %d%s%s",
+                 request->pe, job->options.argv[0], (int)job->pes[request->pe].pid, request->status,
+                 request->text[0] ? ": " : "", request->text);
+    }
+    blame(course, &cause);
+}
+
+/* ---- the course of a job ---- */
+
+static void announce(const struct course *course, bool others_run) {
+    if (course->cause.text[0])
+        oshrun_say("%s%s", course->cause.text, others_run ? "; ending the job" : "");
+}
+
+/* PMIx writes lines about every connection that breaks from now on, and we have said all that there is to say. */
+static void silence_pmix(void) {
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null >= 0)
+        dup2(null, STDERR_FILENO);
+}
+
+static void end_others(struct job *job, struct course *course, int signal_number, int grace_ms) {
+    silence_pmix();
+    pes_signal(job, signal_number);
+    pes_signal(job, SIGCONT); /* a stopped PE would not notice */
+    course->phase = ENDING;
+    course->deadline_ms = now_ms() + grace_ms;
+}
+
+static void kill_others(struct job *job, struct course *course) {
+    pes_signal(job, SIGKILL);
+    course->phase = KILLING;
+    course->deadline_ms = 0;
+}
+
+static void pass_deadline(struct job *job, struct course *course) {
+    if (!course->deadline_ms || now_ms() < course->deadline_ms)
+        return;
+    if (course->phase == SETTLING) {
+        announce(course, true);
+        end_others(job, course, SIGTERM, GRACE_MS);
+    } else if (course->phase == ENDING) {
+        kill_others(job, course);
+    }
+}
+
+/* Ctrl-Z stops all; when somebody continues us, we continue them. */
+static void stop_all(struct job *job) {
+    pes_signal(job, SIGSTOP);
+    raise(SIGSTOP);
+    pes_signal(job, SIGCONT);
+}
+
+static void interrupt(struct job *job, struct course *course, int signal_number) {
+    bool again = course->interrupt || course->phase >= ENDING;
+    if (!course->interrupt)
+        course->interrupt = signal_number;
+    if (again)
+        kill_others(job, course);
+    else
+        end_others(job, course, signal_number, INTERRUPT_GRACE_MS);
+}
+
+static void handle_signal(struct job *job, struct course *course, int signal_number) {
+    if (signal_number == SIGUSR1 || signal_number == SIGUSR2)
+        pes_signal(job, signal_number);
+    else if (signal_number == SIGTSTP)
+        stop_all(job);
+    else if (signal_number != SIGCHLD)
+        interrupt(job, course, signal_number);
+}
+
+static void read_events(struct job *job, struct course *course, int signal_fd) {
+    struct pollfd polls[2] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN}};
+    int64_t wait_ms = course->deadline_ms ? course->deadline_ms - now_ms() : -1;
+    if (course->deadline_ms && wait_ms < 0)
+        wait_ms = 0;
+    if (poll(polls, 2, (int)wait_ms) <= 0)
+        return;
+    struct signalfd_siginfo info;
+    while (polls[0].revents && read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        handle_signal(job, course, (int)info.ssi_signo);
+    uint64_t count;
+    if (polls[1].revents)
+        (void)!read(job->wake_fd, &count, sizeof count);
+}
+
+static void run_course(struct job *job, struct course *course, int signal_fd) {
+    while (pes_collect(job) > 0) {
+        look_at_ends(job, course); /* before the abort, which may be an answer to them */
+        take_abort(job, course);
+        pass_deadline(job, course);
+        read_events(job, course, signal_fd);
+    }
+    look_at_ends(job, course);
+    take_abort(job, course);
+    if (course->phase == SETTLING && course->cause.kind == CAUSE_LEFT)
+        course->cause = (struct cause){.kind = CAUSE_NONE}; /* all left in the same way: as good as a finalize */
+    if (course->phase == SETTLING)
+        announce(course, false);
+}
+
+/* ---- set up and clean up ---- */
+
+static int block_signals(struct job *job) {
+    static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+    sigset_t blocked, ignored_pipe;
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, nobody's status could be collected */
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
+        sigaddset(&blocked, handled[i]);
+    sigprocmask(SIG_BLOCK, &blocked, &job->caller_mask);
+    sigemptyset(&ignored_pipe);
+    sigaddset(&ignored_pipe, SIGPIPE); /* a write to a closed stdout returns EPIPE */
+    sigprocmask(SIG_BLOCK, &ignored_pipe, NULL);
+    int fd = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        oshrun_say("cannot make a signalfd: %s", strerror(errno));
+    return fd;
+}
+
+static void name_job(struct job *job) {
+    uint32_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        random = (uint32_t)getppid();
+    snprintf(job->name, sizeof job->name, "oshrun-%d-%08x", (int)getpid(), (unsigned)random);
+    const char *base = getenv("TMPDIR");
+    snprintf(job->folder, sizeof job->folder, "%s/%s", base && base[0] ? base : "/tmp", job->name);
+}
+
+static int make_folder(struct job *job) {
+    if (mkdir(job->folder, 0700) == 0)
+        return 0;
+    oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
+    job->folder[0] = 0; /* not ours to remove */
+    return STATUS_FAILED;
+}
+
+static int prepare(struct job *job) {
+    job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
+    job->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    job->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (!job->pes || job->wake_fd < 0 || job->stderr_fd < 0) {
+        oshrun_say("no memory or descriptors for %d PEs: %s", job->options.npes, strerror(errno));
+        return STATUS_FAILED;
+    }
+    name_job(job);
+    int status = watch_start(job); /* before there is anything to clean up */
+    return status ? status : make_folder(job);
+}
+
+static int start(struct job *job) {
+    int status = pmix_open(job);
+    if (!status)
+        status = relay_open(job);
+    if (!status)
+        status = pes_start(job);
+    if (!status)
+        status = relay_start(job);
+    return status;
+}
+
+static int run(struct job *job, struct course *course, int signal_fd) {
+    course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
+    int status = course->looked ? start(job) : STATUS_FAILED;
+    if (!status) {
+        run_course(job, course, signal_fd);
+        status = course->cause.status;
+    }
+    pes_finish(job);
+    relay_finish(job);
+    free(course->looked);
+    return status;
+}
+
+/* So that the shell sees how we ended. */
+static void end_by_signal(const struct job *job, int signal_number) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+    sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
+}
+
+int main(int argc, char **argv) {
+    static struct job job = {.watch = {.fd = WATCH_NONE}};
+    struct course course = {.phase = RUNNING};
+    fill_standard_streams();
+    drop_foreign();
+    int status = parse_options(argc, argv, &job.options);
+    if (!status)
+        status = pes_find_program(&job);
+    if (status)
+        return status;
+    setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
+    raise_file_limit(&job);
+    int signal_fd = block_signals(&job);
+    status = signal_fd < 0 ? STATUS_FAILED : prepare(&job);
+    if (!status)
+        status = run(&job, &course, signal_fd);
+    watch_remove_folder(job.folder);
+    watch_dismiss(&job);
+    if (course.interrupt)
+        end_by_signal(&job, course.interrupt);
+    _exit(status); /* without the destructors of PMIx, see oshrun.h */
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* oshrun, the one-host launcher: what its files share.
+ * oshrun.c (options, the life of a job), oshrun_pes.c (processes), oshrun_pmix.c (the PMIx server that the PEs connect
+ * to), oshrun_relay.c (tagged output, terminal input), oshrun_watch.c (cleans up when oshrun itself is killed).
+ * Threads: the main one; PMIx's, which calls into oshrun_pmix.c; those of the relay. Only `struct pe`'s atomics and
+ * `struct abort_request` are written outside the main thread. */
+#ifndef OSHRUN_H
+#define OSHRUN_H
+
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_NOT_EXECUTABLE = 126, STATUS_NOT_FOUND = 127, MAX_PES = 4096 };
+
+struct options {
+    int npes;
+    bool tag_output;
+    const char *wdir; /* NULL: stay */
+    char **argv;      /* program and its arguments, ends with NULL */
+};
+
+struct pe {
+    pid_t pid;  /* also its process group; 0: not started */
+    bool ended; /* a zombie that stays until the job ends, so that neither pid nor group id can be reused */
+    bool killed;
+    int status; /* signal if killed, else exit status */
+    bool core_dumped;
+    atomic_bool connected; /* called PMIx_Init, and */
+    atomic_bool finalized; /* PMIx_Finalize; written by the PMIx thread */
+};
+
+/* PMIx_Abort of a PE; the first one wins. */
+struct abort_request {
+    atomic_bool taken;
+    atomic_bool ready; /* the fields below are valid: release by the PMIx thread, acquire by the main thread */
+    int pe;
+    int status;
+    char text[512];
+};
+
+enum { WATCH_NONE = -1 };
+struct watch {
+    int fd; /* process groups go in; WATCH_NONE: no watcher */
+    pid_t pid;
+};
+
+struct relay;
+
+struct job {
+    struct options options;
+    char program[PATH_MAX];   /* found in PATH */
+    char name[64];            /* PMIx namespace */
+    char folder[PATH_MAX];    /* temporary folder; "": there is none any more */
+    struct pe *pes;           /* options.npes */
+    int wake_fd;              /* eventfd: an abort request came */
+    int stderr_fd;            /* stays open when oshrun's own stderr is silenced */
+    sigset_t caller_mask;     /* what the PEs get back */
+    struct rlimit file_limit; /* likewise */
+    struct abort_request abort;
+    struct watch watch;
+    struct relay *relay;
+};
+
+/* One line to stderr, "oshrun: " in front. */
+void oshrun_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* All below: 0, or a status for exit() after one sentence. */
+/* There is no pmix_close: PMIx_server_finalize of 4.2 waits for ever for a lock of its own when a PE was killed while
+ * it connected. The end of the process closes everything. */
+int pmix_open(struct job *job);
+/* The environment of a PE, or NULL after one sentence. */
+char **pmix_environment(struct job *job, int pe);
+void pmix_environment_free(char **environment);
+
+int pes_find_program(struct job *job);
+int pes_start(struct job *job);
+/* Notes who has ended since; returns how many PEs still run. */
+int pes_collect(struct job *job);
+void pes_signal(struct job *job, int signal_number);
+/* Kills what the PEs left behind and reaps them. */
+void pes_finish(struct job *job);
+
+/* What the PE's standard streams are; -1: inherit. */
+struct streams {
+    int in, out, err;
+};
+int relay_open(struct job *job);
+int relay_streams(struct job *job, int pe, struct streams *streams);
+void relay_streams_close(struct streams *streams);
+/* All PEs are started: begin to copy. */
+int relay_start(struct job *job);
+/* All PEs are gone: copies what is left, but waits for a stuck reader for a second only. */
+void relay_finish(struct job *job);
+
+int watch_start(struct job *job);
+void watch_add(struct job *job, pid_t group);
+/* The job was cleaned up as usual. */
+void watch_dismiss(struct job *job);
+void watch_remove_folder(const char *folder);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* The processes: finding the program, starting, signalling, collecting.
+ * Each PE leads a process group of its own, dies with oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
+ * so a signal to its group always meets its own processes and never a stranger with a reused id. */
+#define _GNU_SOURCE
+#include "oshrun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the program ---- */
+
+/* 0 or errno. Relative paths count from the PEs' working directory. */
+static int probe(int dir_fd, const char *path) {
+    struct stat info;
+    if (fstatat(dir_fd, path, &info, 0))
+        return errno;
+    if (S_ISDIR(info.st_mode))
+        return EISDIR;
+    return faccessat(dir_fd, path, X_OK, AT_EACCESS) ? errno : 0;
+}
+
+static int search_path(int dir_fd, const char *name, char found[PATH_MAX]) {
+    const char *path = getenv("PATH");
+    int error = ENOENT;
+    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; at;) {
+        size_t len = strcspn(at, ":");
+        int used = snprintf(found, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "./", name);
+        int now = used < PATH_MAX ? probe(dir_fd, found) : ENAMETOOLONG;
+        if (!now)
+            return 0;
+        if (now == EACCES)
+            error = now; /* say rather that it cannot be executed than that there is none */
+        at = at[len] ? at + len + 1 : NULL;
+    }
+    return error;
+}
+
+static int find_from(struct job *job, int dir_fd) {
+    const char *name = job->options.argv[0];
+    bool naked = !strchr(name, '/');
+    if (!naked && strlen(name) >= sizeof job->program)
+        return ENAMETOOLONG;
+    if (naked)
+        return search_path(dir_fd, name, job->program);
+    snprintf(job->program, sizeof job->program, "%s", name);
+    return probe(dir_fd, name);
+}
+
+int pes_find_program(struct job *job) {
+    const char *wdir = job->options.wdir, *name = job->options.argv[0];
+    int dir_fd = wdir ? open(wdir, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD;
+    if (wdir && dir_fd < 0) {
+        oshrun_say("cannot use --wdir %s: %s", wdir, strerror(errno));
+        return STATUS_USAGE;
+    }
+    int error = name[0] ? find_from(job, dir_fd) : ENOENT;
+    if (dir_fd >= 0)
+        close(dir_fd);
+    if (!error)
+        return 0;
+    bool naked = !strchr(name, '/') && error == ENOENT;
+    oshrun_say("cannot run '%s': %s", name, naked ? "not found in PATH" : strerror(error));
+    return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+}
+
+/* ---- start ---- */
+
+struct launch {
+    const struct job *job;
+    char **environment;
+    struct streams streams;
+    pid_t parent;
+    const char *volatile failed; /* written by the child in our memory (vfork): the call that failed, and */
+    volatile int error;          /* its errno */
+};
+
+static _Noreturn void give_up(struct launch *launch, const char *call) {
+    launch->error = errno;
+    launch->failed = call;
+    _exit(STATUS_NOT_FOUND);
+}
+
+/* Runs in our memory until exec: changes nothing but `launch`. */
+static _Noreturn void become_pe(struct launch *launch) {
+    const struct job *job = launch->job;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launch->parent) /* it died before the line above */
+        _exit(STATUS_FAILED);
+    const int from[3] = {launch->streams.in, launch->streams.out, launch->streams.err};
+    for (int i = 0; i < 3; i++)
+        if (from[i] >= 0 && dup2(from[i], i) < 0)
+            give_up(launch, "dup2");
+    setrlimit(RLIMIT_NOFILE, &job->file_limit);
+    if (job->options.wdir && chdir(job->options.wdir))
+        give_up(launch, "chdir");
+    sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
+    execve(job->program, job->options.argv, launch->environment);
+    give_up(launch, "execve");
+}
+
+static __attribute__((noinline)) pid_t spawn(struct launch *launch) {
+    pid_t pid = vfork(); /* fork would copy the page tables of the PMIx server for every PE */
+    if (pid == 0)
+        become_pe(launch);
+    return pid;
+}
+
+static int start_one(struct job *job, int pe) {
+    struct launch launch = {.job = job, .parent = getpid()};
+    if (relay_streams(job, pe, &launch.streams))
+        return STATUS_FAILED;
+    launch.environment = pmix_environment(job, pe);
+    pid_t pid = launch.environment ? spawn(&launch) : 0;
+    int error = errno;
+    relay_streams_close(&launch.streams);
+    pmix_environment_free(launch.environment);
+    if (pid > 0 && !launch.failed) {
+        job->pes[pe].pid = pid;
+        watch_add(job, pid);
+        return 0;
+    }
+    if (pid > 0)
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+    if (launch.failed)
+        oshrun_say("PE %d: cannot run '%s': %s: %s", pe, job->program, launch.failed, strerror(launch.error));
+    else if (pid < 0)
+        oshrun_say("PE %d of %d: cannot start a process: %s", pe, job->options.npes, strerror(error));
+    return launch.failed ? STATUS_NOT_EXECUTABLE : STATUS_FAILED;
+}
+
+int pes_start(struct job *job) {
+    for (int pe = 0; pe < job->options.npes; pe++) {
+        int status = start_one(job, pe);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* ---- life and end ---- */
+
+static void note_end(struct pe *pe, const siginfo_t *info) {
+    pe->ended = true;
+    pe->killed = info->si_code != CLD_EXITED;
+    pe->core_dumped = info->si_code == CLD_DUMPED;
+    pe->status = info->si_status;
+}
+
+int pes_collect(struct job *job) {
+    int running = 0;
+    for (int i = 0; i < job->options.npes; i++) {
+        struct pe *pe = &job->pes[i];
+        if (!pe->pid || pe->ended)
+            continue;
+        siginfo_t info = {.si_pid = 0};
+        if (waitid(P_PID, (id_t)pe->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pe->pid)
+            note_end(pe, &info);
+        else
+            running++;
+    }
+    return running;
+}
+
+void pes_signal(struct job *job, int signal_number) {
+    for (int i = 0; i < job->options.npes; i++)
+        if (job->pes[i].pid)
+            kill(-job->pes[i].pid, signal_number);
+}
+
+void pes_finish(struct job *job) {
+    pes_signal(job, SIGKILL);
+    for (int i = 0; i < job->options.npes; i++)
+        while (job->pes[i].pid && waitpid(job->pes[i].pid, NULL, 0) < 0 && errno == EINTR)
+            continue;
+}

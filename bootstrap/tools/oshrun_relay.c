@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* The standard streams of the PEs.
+ * Without --tag-output the PEs write to oshrun's own stdout and stderr and nothing is copied. With it each stream is a
+ * pipe, and one thread writes whole lines with "[PE] " in front; it may block, the main thread never does.
+ * stdin goes to PE 0 only, directly unless it is a terminal: PE 0 is a background process group, which must not read
+ * a terminal, so a thread reads it instead. */
+#define _GNU_SOURCE
+#include "oshrun.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 16384, DRAIN_SECONDS = 1, FOREGROUND_POLL_MS = 200 };
+
+struct stream {
+    int from, to; /* from < 0: at its end */
+    int pe;
+    size_t used;
+    char text[LINE_BYTES]; /* what came since the last end of line */
+};
+
+struct relay {
+    int null_fd;
+    int input_fd;            /* write end of PE 0's stdin; -1: inherited */
+    int pe0_input_fd;        /* its read end, until PE 0 has it */
+    struct stream **streams; /* stdout and stderr of each PE; NULL: inherited */
+    int nstreams;
+    bool copying;
+    pthread_t copier;
+};
+
+static int fail(const char *what) {
+    oshrun_say("%s: %s", what, strerror(errno));
+    return STATUS_FAILED;
+}
+
+/* ---- tagged output ---- */
+
+static bool write_all(int fd, const char *text, size_t len) {
+    while (len) {
+        ssize_t put = write(fd, text, len);
+        if (put < 0 && errno == EAGAIN) { /* the descriptor is shared with somebody who made it non-blocking */
+            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+            continue;
+        }
+        if (put < 0 && errno != EINTR)
+            return false;
+        text += put > 0 ? put : 0;
+        len -= put > 0 ? (size_t)put : 0;
+    }
+    return true;
+}
+
+static bool write_line(const struct stream *stream, const char *line, size_t len) {
+    char out[LINE_BYTES + 32];
+    int tag = snprintf(out, sizeof out, "[%d] ", stream->pe);
+    memcpy(out + tag, line, len);
+    out[(size_t)tag + len] = '\n';
+    return write_all(stream->to, out, (size_t)tag + len + 1);
+}
+
+/* Writes all whole lines, and the rest too when it cannot grow (`all`). */
+static bool flush_lines(struct stream *stream, bool all) {
+    size_t start = 0;
+    bool written = true;
+    while (written && start < stream->used) {
+        const char *line = stream->text + start;
+        const char *end = (const char *)memchr(line, '\n', stream->used - start);
+        if (!end && !all)
+            break;
+        size_t len = end ? (size_t)(end - line) : stream->used - start;
+        written = write_line(stream, line, len);
+        start += len + (end ? 1 : 0);
+    }
+    memmove(stream->text, stream->text + start, stream->used - start);
+    stream->used -= start;
+    return written;
+}
+
+static void end_stream(struct stream *stream) {
+    close(stream->from);
+    stream->from = -1;
+}
+
+static void copy_stream(struct stream *stream) {
+    ssize_t got = read(stream->from, stream->text + stream->used, sizeof stream->text - stream->used);
+    if (got < 0 && errno == EINTR)
+        return;
+    stream->used += got > 0 ? (size_t)got : 0;
+    bool written = flush_lines(stream, got <= 0) && (stream->used < sizeof stream->text || flush_lines(stream, true));
+    if (got <= 0 || !written) /* if nobody reads any more, the PE gets SIGPIPE as without oshrun */
+        end_stream(stream);
+}
+
+static void *copy_output(void *data) {
+    struct relay *relay = (struct relay *)data;
+    struct pollfd *polls = (struct pollfd *)calloc((size_t)relay->nstreams, sizeof *polls);
+    for (int open = relay->nstreams; polls && open > 0;) {
+        for (int i = 0; i < relay->nstreams; i++)
+            polls[i] = (struct pollfd){.fd = relay->streams[i]->from, .events = POLLIN};
+        if (poll(polls, (nfds_t)relay->nstreams, -1) < 0 && errno != EINTR)
+            break;
+        open = 0;
+        for (int i = 0; i < relay->nstreams; i++) {
+            if (polls[i].fd >= 0 && polls[i].revents)
+                copy_stream(relay->streams[i]);
+            open += relay->streams[i]->from >= 0;
+        }
+    }
+    free(polls);
+    return NULL;
+}
+
+/* ---- terminal input ---- */
+
+static void *copy_input(void *data) {
+    int to = ((struct relay *)data)->input_fd;
+    char text[4096];
+    for (;;) {
+        poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, -1);
+        if (tcgetpgrp(0) != getpgrp()) { /* the terminal's input is for somebody else now */
+            poll(NULL, 0, FOREGROUND_POLL_MS);
+            continue;
+        }
+        ssize_t got = read(0, text, sizeof text);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0 || !write_all(to, text, (size_t)got))
+            break;
+    }
+    close(to);
+    return NULL;
+}
+
+/* ---- set up ---- */
+
+static int open_input(struct relay *relay) {
+    int fd[2];
+    if (!isatty(0))
+        return 0;
+    if (pipe2(fd, O_CLOEXEC))
+        return fail("cannot make a pipe");
+    relay->pe0_input_fd = fd[0];
+    relay->input_fd = fd[1];
+    return 0;
+}
+
+int relay_open(struct job *job) {
+    struct relay *relay = (struct relay *)calloc(1, sizeof *relay);
+    if (!relay)
+        return fail("no memory for the streams");
+    relay->input_fd = relay->pe0_input_fd = -1;
+    job->relay = relay;
+    relay->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (relay->null_fd < 0)
+        return fail("cannot open /dev/null");
+    if (job->options.tag_output)
+        relay->streams = (struct stream **)calloc((size_t)job->options.npes * 2, sizeof *relay->streams);
+    if (job->options.tag_output && !relay->streams)
+        return fail("no memory for the streams");
+    return open_input(relay);
+}
+
+/* The write end for the PE, or -1. */
+static int open_stream(struct relay *relay, int pe, int to) {
+    int fd[2];
+    struct stream *stream = (struct stream *)malloc(sizeof *stream);
+    if (!stream || pipe2(fd, O_CLOEXEC)) {
+        fail("cannot make a pipe");
+        free(stream);
+        return -1;
+    }
+    stream->from = fd[0];
+    stream->to = to;
+    stream->pe = pe;
+    stream->used = 0;
+    relay->streams[relay->nstreams++] = stream;
+    return fd[1];
+}
+
+int relay_streams(struct job *job, int pe, struct streams *streams) {
+    struct relay *relay = job->relay;
+    *streams = (struct streams){.in = pe ? relay->null_fd : relay->pe0_input_fd, .out = -1, .err = -1};
+    if (!relay->streams)
+        return 0;
+    streams->out = open_stream(relay, pe, STDOUT_FILENO);
+    if (streams->out < 0)
+        return STATUS_FAILED;
+    streams->err = open_stream(relay, pe, job->stderr_fd);
+    return streams->err < 0 ? STATUS_FAILED : 0;
+}
+
+void relay_streams_close(struct streams *streams) {
+    if (streams->out >= 0)
+        close(streams->out);
+    if (streams->err >= 0)
+        close(streams->err);
+}
+
+int relay_start(struct job *job) {
+    struct relay *relay = job->relay;
+    pthread_t reader;
+    close(relay->pe0_input_fd);
+    relay->pe0_input_fd = -1;
+    if (relay->nstreams) {
+        errno = pthread_create(&relay->copier, NULL, copy_output, relay);
+        if (errno)
+            return fail("cannot start a thread");
+        relay->copying = true;
+    }
+    if (relay->input_fd >= 0) {
+        errno = pthread_create(&reader, NULL, copy_input, relay);
+        if (errno)
+            return fail("cannot start a thread");
+        pthread_detach(reader); /* it may sit in read() until the process ends */
+    }
+    return 0;
+}
+
+void relay_finish(struct job *job) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += DRAIN_SECONDS;
+    if (job->relay && job->relay->copying)
+        pthread_timedjoin_np(job->relay->copier, NULL, &until);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* Active sets (deprecated form of the collectives): implicit teams by start, stride and size. The first call on a set
+ * opens a slot for it, later ones find it again; sets may overlap and are used in any order. pSync is checked and not
+ * used: the slot has flags of its own.
+ * Threads of one PE may be inside collectives on the same set at the same time, if their pSync differ; so with
+ * SHMEM_THREAD_MULTIPLE pSync is part of the set's identity.
+ * Called by coll_sync.c, coll_move.c, coll_reduce.c. */
+#include "coll.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define BUCKETS 64
+
+struct set {
+    struct team team;
+    int log_stride;
+    uint64_t psync; /* its identity, with SHMEM_THREAD_MULTIPLE; else 0 */
+    struct set *next;
+};
+
+struct sets {
+    struct set *buckets[BUCKETS];
+    pthread_mutex_t lock; /* taken with SHMEM_THREAD_MULTIPLE only */
+};
+
+/* ---- checks ---- */
+
+static void check_inside(struct coll_set a, const char *call)
+{
+    int n = ISO->n_pes, me = ISO->my_pe;
+    if (a.start < 0 || a.start >= n)
+        iso_fatal(call, "PE_start %d is outside 0..%d", a.start, n - 1);
+    if (a.log_stride < 0 || a.log_stride > 30)
+        iso_fatal(call, "logPE_stride %d is outside 0..30", a.log_stride);
+    if (a.size < 1 || a.size > n)
+        iso_fatal(call, "PE_size %d is outside 1..%d", a.size, n);
+    int64_t stride = (int64_t)1 << a.log_stride, last = a.start + (a.size - 1) * stride;
+    if (last >= n)
+        iso_fatal(call, "PE_start %d, logPE_stride %d, PE_size %d end with PE %lld, which is outside 0..%d", a.start,
+                  a.log_stride, a.size, (long long)last, n - 1);
+    if (me < a.start || me > last || (me - a.start) % stride != 0)
+        iso_fatal(call, "the calling PE %d is not in the active set PE_start %d, logPE_stride %d, PE_size %d", me, a.start,
+                  a.log_stride, a.size);
+}
+
+/* ---- the table ---- */
+
+static bool is_set(const struct set *set, struct coll_set a, uint64_t psync)
+{
+    return set->team.start == a.start && set->log_stride == a.log_stride && set->team.n_pes == a.size &&
+           set->psync == psync;
+}
+
+static struct set **bucket(struct sets *sets, struct coll_set a, uint64_t psync)
+{
+    uint64_t key = ((uint64_t)a.start * 37 + (uint64_t)a.size) * 31 + (uint64_t)a.log_stride + psync / sizeof(long);
+    return &sets->buckets[(key * 0x9e3779b97f4a7c15u) >> 58];
+}
+
+static struct set *find(struct sets *sets, struct coll_set a, uint64_t psync)
+{
+    struct set *set = *bucket(sets, a, psync);
+    while (set != NULL && !is_set(set, a, psync))
+        set = set->next;
+    return set;
+}
+
+static struct set *make(struct coll_set a, uint64_t psync, const char *call)
+{
+    struct set *set = (struct set *)calloc(1, sizeof(*set));
+    int *world_of = (int *)malloc((size_t)a.size * sizeof(*world_of));
+    if (set == NULL || world_of == NULL)
+        iso_fatal(call, "no memory for an active set of %d PEs", a.size);
+    set->log_stride = a.log_stride;
+    set->psync = psync;
+    struct team *team = &set->team;
+    team->n_pes = a.size;
+    team->start = a.start;
+    team->stride = 1 << a.log_stride;
+    team->my_pe = (ISO->my_pe - a.start) >> a.log_stride;
+    team->world_of = world_of;
+    for (int i = 0; i < a.size; i++)
+        world_of[i] = a.start + i * team->stride;
+    struct slot_key key = {a.start, team->stride, a.size, -1, psync};
+    if (iso_slot_open(&team->slot, key, world_of, a.size, team->my_pe) != 0)
+        iso_fatal(call, "the active set PE_start %d, logPE_stride %d, PE_size %d gets no slot", a.start, a.log_stride,
+                  a.size);
+    return set;
+}
+
+/* The lock is not held while a slot is opened: that waits for other PEs, whose threads may come in another order. Two
+ * threads never make the same set, since they would be in one collective. */
+static struct set *find_or_make_locked(struct sets *sets, struct coll_set a, uint64_t psync, const char *call)
+{
+    pthread_mutex_lock(&sets->lock);
+    struct set *set = find(sets, a, psync);
+    pthread_mutex_unlock(&sets->lock);
+    if (set != NULL)
+        return set;
+    set = make(a, psync, call);
+    pthread_mutex_lock(&sets->lock);
+    set->next = *bucket(sets, a, psync);
+    *bucket(sets, a, psync) = set;
+    pthread_mutex_unlock(&sets->lock);
+    return set;
+}
+
+static struct set *find_or_make(struct sets *sets, struct coll_set a, const char *call)
+{
+    struct set *set = find(sets, a, 0);
+    if (ISO_LIKELY(set != NULL))
+        return set;
+    set = make(a, 0, call);
+    set->next = *bucket(sets, a, 0);
+    *bucket(sets, a, 0) = set;
+    return set;
+}
+
+/* Equal on all PEs for equal pSync, different for different ones; never 0. */
+static uint64_t identity(const struct coll_mem *psync)
+{
+    if (psync->segment == NULL)
+        return 1;
+    return psync->offset * ISO_SEGMENTS_MAX + (uint64_t)(psync->segment - ISO->segments) + 2;
+}
+
+struct team *iso_coll_active_set(struct coll_set a, const char *call)
+{
+    iso_check_life(call);
+    if (ISO_CHECKS)
+        check_inside(a, call);
+    struct coll_mem psync = iso_coll_mem(a.psync, a.psync_longs * sizeof(long), "pSync", call);
+    struct sets *sets = (struct sets *)ISO->active_sets;
+    if (ISO->thread_level == SHMEM_THREAD_MULTIPLE)
+        return &find_or_make_locked(sets, a, identity(&psync), call)->team;
+    return &find_or_make(sets, a, call)->team;
+}
+
+/* ---- start and stop ---- */
+
+int iso_active_set_start(void)
+{
+    struct sets *sets = (struct sets *)calloc(1, sizeof(*sets));
+    if (sets == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&sets->lock, NULL);
+    ISO->active_sets = sets;
+    return 0;
+}
+
+/* The slots are not given back: the control areas end with the sets. */
+static void drop(struct set *set)
+{
+    set->team.slot.index = -1;
+    iso_slot_close(&set->team.slot, set->team.world_of, set->team.n_pes, set->team.my_pe);
+    free(set->team.world_of);
+    free(set);
+}
+
+void iso_active_set_stop(void)
+{
+    struct sets *sets = (struct sets *)ISO->active_sets;
+    if (sets == NULL)
+        return;
+    for (int i = 0; i < BUCKETS; i++)
+        while (sets->buckets[i] != NULL) {
+            struct set *set = sets->buckets[i];
+            sets->buckets[i] = set->next;
+            drop(set);
+        }
+    pthread_mutex_destroy(&sets->lock);
+    free(sets);
+    ISO->active_sets = NULL;
+}

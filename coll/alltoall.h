@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* Schedules of alltoall (block j of member i becomes block i of member j) and alltoalls (the same with strides).
+ * Included by select.c. */
+#ifndef ISO_ALLTOALL_H
+#define ISO_ALLTOALL_H
+
+#include "coll.h"
+
+/* Block `member` of the source and of dest. */
+static char *alltoall_out(const struct coll_work *w, int member) { return w->source.base + (size_t)member * w->bytes; }
+static char *alltoall_in(const struct coll_work *w, int member) { return w->dest.base + (size_t)member * w->bytes; }
+
+/* ---- alltoall ---- */
+
+/* At most ISO_PACKET_BYTES for each pair: the block travels in the line of its flag. One hop. */
+static void alltoall_packet(struct coll *c, const struct coll_work *w)
+{
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), alltoall_out(w, coll_other(c, i)), w->bytes);
+    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_recv(c, coll_other(c, i), alltoall_in(w, coll_other(c, i)), w->bytes);
+}
+
+/* All sources side by side on the board: each member writes a row, and reads a column. */
+static void alltoall_board(struct coll *c, const struct coll_work *w)
+{
+    size_t row = (size_t)c->n * w->bytes;
+    coll_step_staged(c);
+    const char *board = coll_board(c);
+    memcpy(coll_board(c) + (size_t)c->me * row, w->source.base, row);
+    coll_board_pass(c);
+    for (int m = 0; m < c->n; m++)
+        memcpy(alltoall_in(w, m), board + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
+}
+
+/* Everybody writes its blocks into the dests, which are ready before anybody calls. One hop. */
+static void alltoall_push(struct coll *c, const struct coll_work *w)
+{
+    coll_step(c);
+    for (int i = 1; i < c->n; i++) {
+        int to = coll_other(c, i);
+        coll_put(c, &w->dest, (size_t)c->me * w->bytes, alltoall_out(w, to), w->bytes, to);
+        coll_flag_set(c, to);
+    }
+    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    coll_flag_wait_all(c);
+}
+
+/* Everybody reads its blocks out of the sources, once each; the second step keeps them unchanged until they are read. */
+static void alltoall_pull(struct coll *c, const struct coll_work *w)
+{
+    coll_step(c);
+    coll_flag_set_all(c);
+    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        coll_flag_wait(c, from);
+        coll_read(c, alltoall_in(w, from), &w->source, (size_t)c->me * w->bytes, w->bytes, from);
+    }
+    coll_step(c);
+    coll_flag_set_all(c);
+    coll_flag_wait_all(c);
+}
+
+/* ---- alltoalls: element e of block m lies at (m * nelems + e) * stride ---- */
+
+struct alltoalls_run {
+    char *to;
+    const char *from;
+    size_t to_step, from_step; /* bytes */
+};
+
+#define ALLTOALLS_COPY(r, count, bytes)                                                                                \
+    for (size_t copied = 0; copied < (count); copied++, (r).to += (r).to_step, (r).from += (r).from_step)              \
+    memcpy((r).to, (r).from, (bytes))
+
+/* The usual sizes as constants, so that each element is one load and one store. */
+static void alltoalls_copy(struct alltoalls_run r, size_t nelems, size_t elem_bytes)
+{
+    switch (elem_bytes) {
+    case 1:
+        ALLTOALLS_COPY(r, nelems, 1);
+        break;
+    case 2:
+        ALLTOALLS_COPY(r, nelems, 2);
+        break;
+    case 4:
+        ALLTOALLS_COPY(r, nelems, 4);
+        break;
+    case 8:
+        ALLTOALLS_COPY(r, nelems, 8);
+        break;
+    default:
+        ALLTOALLS_COPY(r, nelems, elem_bytes);
+    }
+}
+
+static size_t alltoalls_offset(const struct coll_work *w, int member, ptrdiff_t stride)
+{
+    return (size_t)member * w->nelems * (size_t)stride * w->elem_bytes;
+}
+
+static void alltoalls_from_packet(const struct coll_work *w, int from, const void *packet)
+{
+    struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), (const char *)packet,
+                              (size_t)w->dst * w->elem_bytes, w->elem_bytes};
+    alltoalls_copy(r, w->nelems, w->elem_bytes);
+}
+static void alltoalls_to_packet(const struct coll_work *w, int to, void *packet)
+{
+    struct alltoalls_run r = {(char *)packet, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
+                              (size_t)w->sst * w->elem_bytes};
+    alltoalls_copy(r, w->nelems, w->elem_bytes);
+}
+
+/* This member's block of member `to`'s dest, straight out of the source where a pointer reaches, else by elements. */
+static void alltoalls_put(struct coll *c, const struct coll_work *w, int to)
+{
+    size_t offset = alltoalls_offset(w, c->me, w->dst), to_step = (size_t)w->dst * w->elem_bytes;
+    const char *from = w->source.base + alltoalls_offset(w, to, w->sst);
+    size_t from_step = (size_t)w->sst * w->elem_bytes;
+    char *near = coll_pointer(c, &w->dest, to);
+    if (near != NULL) {
+        struct alltoalls_run r = {near + offset, from, to_step, from_step};
+        alltoalls_copy(r, w->nelems, w->elem_bytes);
+        return;
+    }
+    for (size_t e = 0; e < w->nelems; e++)
+        coll_put(c, &w->dest, offset + e * to_step, from + e * from_step, w->elem_bytes, to);
+}
+
+/* A block of at most ISO_PACKET_BYTES is gathered into the packet and scattered by its receiver. */
+static void alltoalls_packet(struct coll *c, const struct coll_work *w)
+{
+    unsigned char packet[ISO_PACKET_BYTES];
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++) {
+        alltoalls_to_packet(w, coll_other(c, i), packet);
+        coll_packet_send(c, coll_other(c, i), packet, w->bytes);
+    }
+    alltoalls_put(c, w, c->me);
+    for (int i = 1; i < c->n; i++)
+        alltoalls_from_packet(w, coll_other(c, i), coll_packet_wait(c, coll_other(c, i)));
+}
+
+static void alltoalls_push(struct coll *c, const struct coll_work *w)
+{
+    coll_step(c);
+    for (int i = 1; i < c->n; i++) {
+        alltoalls_put(c, w, coll_other(c, i));
+        coll_flag_set(c, coll_other(c, i));
+    }
+    alltoalls_put(c, w, c->me);
+    coll_flag_wait_all(c);
+}
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/* Host collectives: checks of arguments, the far halves of the hooks, the comparison of SHMEM_DEBUG, and the run.
+ * Called by coll_sync.c, coll_move.c, coll_reduce.c; iso_coll_debug_match also by what is collective elsewhere. */
+#include "coll.h"
+
+#include <inttypes.h>
+
+/* ---- arguments ---- */
+
+size_t iso_coll_bytes(size_t a, size_t b, size_t c)
+{
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product) || __builtin_mul_overflow(product, c, &product))
+        return SIZE_MAX;
+    return product;
+}
+
+struct team *iso_coll_team(shmem_team_t handle, const char *call)
+{
+    iso_check_life(call);
+    if (ISO_LIKELY(handle == SHMEM_TEAM_WORLD))
+        return &ISO->world;
+    if (handle == SHMEM_TEAM_INVALID)
+        return NULL;
+    return iso_team(handle, call);
+}
+
+struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, const char *call)
+{
+    struct coll_mem mem = {(char *)(uintptr_t)addr, NULL, 0};
+    if (bytes == 0)
+        return mem;
+    mem.segment = iso_segment_of(addr, bytes);
+    if (ISO_UNLIKELY(mem.segment == NULL) || ISO_UNLIKELY(ISO->env.debug)) {
+        struct place place = iso_place_slow(addr, bytes, ISO->my_pe, call, arg);
+        mem.segment = place.segment;
+    }
+    if (ISO_LIKELY(mem.segment != NULL))
+        mem.offset = (size_t)(mem.base - mem.segment->base);
+    return mem;
+}
+
+/* ---- far halves of the hooks ---- */
+
+static struct place mem_place(struct coll *c, const struct coll_mem *mem, size_t offset, int pe)
+{
+    struct place place = {NULL, mem->segment, mem->offset + offset, c->views[pe].pe};
+    return place;
+}
+
+void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes, int pe)
+{
+    char *dest = to->base + offset;
+    struct place place = to->segment != NULL ? mem_place(c, to, offset, pe)
+                                             : iso_place(dest, bytes, c->views[pe].pe, c->call, "dest");
+    if (place.cpu != NULL)
+        memcpy(place.cpu, source, bytes);
+    else
+        iso_far_put(&ISO->ctx_default, place, dest, source, bytes, c->call);
+}
+
+void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
+{
+    const char *source = from->base + offset;
+    struct place place = from->segment != NULL ? mem_place(c, from, offset, pe)
+                                               : iso_place(source, bytes, c->views[pe].pe, c->call, "source");
+    if (place.cpu != NULL)
+        memcpy(into, place.cpu, bytes);
+    else
+        iso_far_get(&ISO->ctx_default, into, place, source, bytes, c->call);
+}
+
+/* Payload, then its number: the far signal is ordered behind the far put. */
+void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
+{
+    size_t offset = iso_slot_packet_offset(c->me, c->slot->staged);
+    if (bytes > 0)
+        iso_slot_far_put(c->slot, offset, c->views[to].pe, data, bytes, c->call);
+    iso_slot_far_signal(c->slot, offset + offsetof(struct slot_packet, seq), c->views[to].pe, c->step, c->call);
+}
+
+/* ---- run ---- */
+
+static struct coll begin(struct team *team, const char *call)
+{
+    struct coll c = {&team->slot, team->slot.views, prim_group_thread(), 0, team->my_pe, team->n_pes, call, team};
+    return c;
+}
+
+void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
+{
+    struct coll c = begin(team, call);
+    if (ISO_UNLIKELY(ISO->env.debug)) {
+        struct coll_args args = {call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root};
+        iso_coll_debug_match(team, args);
+    }
+    iso_select_row(op, team, op == COLL_COLLECT ? 0 : w->bytes)->run(&c, w); /* members collect different lengths */
+}
+
+/* ---- SHMEM_DEBUG ---- */
+
+/* What a member says about its call: fits a packet. */
+struct match {
+    char call[40];
+    uint64_t bytes;
+    int32_t root;
+};
+
+static ISO_COLD void compare(struct coll *c, const struct match *mine, const struct match *theirs, int from)
+{
+    int pe = c->views[from].pe;
+    if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
+        iso_fatal(c->call, "collective mismatch: pe %d calls %s, pe %d calls %.*s", ISO->my_pe, mine->call, pe,
+                  (int)sizeof(theirs->call), theirs->call);
+    if (mine->bytes != theirs->bytes)
+        iso_fatal(c->call, "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
+                  mine->bytes, ISO->my_pe, theirs->bytes, pe);
+    if (mine->root != theirs->root)
+        iso_fatal(c->call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root, ISO->my_pe,
+                  (int)theirs->root, pe);
+}
+
+void iso_coll_debug_match(struct team *team, struct coll_args args)
+{
+    if (ISO_LIKELY(!ISO->env.debug))
+        return;
+    struct coll c = begin(team, args.call);
+    struct match mine;
+    memset(&mine, 0, sizeof(mine));
+    strncpy(mine.call, iso_call_name(args.call), sizeof(mine.call) - 1);
+    mine.bytes = args.bytes;
+    mine.root = args.root;
+    coll_step_staged(&c);
+    for (int i = 1; i < c.n; i++)
+        coll_packet_send(&c, coll_other(&c, i), &mine, sizeof(mine));
+    for (int i = 1; i < c.n; i++)
+        compare(&c, &mine, (const struct match *)coll_packet_wait(&c, coll_other(&c, i)), coll_other(&c, i));
+}
+
+uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
+{
+    struct coll c = begin(team, call);
+    uint64_t least = mine;
+    coll_step_staged(&c);
+    for (int i = 1; i < c.n; i++)
+        coll_packet_send(&c, coll_other(&c, i), &mine, sizeof(mine));
+    for (int i = 1; i < c.n; i++) {
+        uint64_t theirs = *(const uint64_t *)coll_packet_wait(&c, coll_other(&c, i));
+        least = ISO_MIN(least, theirs);
+    }
+    return least;
+}

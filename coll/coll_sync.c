@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* shmem_barrier_all, shmem_sync_all, shmem_team_sync, and the deprecated shmem_barrier and shmem_sync on active sets
+ * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/barrier.c. */
+#include "coll.h"
+
+/* What a barrier completes besides. Among the PEs that take part, the barrier's own release stores and acquire loads
+ * order every store that a pointer reaches: who has left sees what anybody stored before it entered. So a full fence is
+ * needed only where PEs stay outside, which an active set may leave; and a transport is asked when it has work. */
+static void complete(const struct team *team)
+{
+    struct ctx *ctx = &ISO->ctx_default;
+    if (team->n_pes != ISO->n_pes)
+        iso_quiet(ctx);
+    else if (ISO_UNLIKELY(ctx->remote_dirty))
+        iso_far_quiet(ctx);
+}
+
+static void meet(struct team *team, const char *call)
+{
+    struct coll_args args = {call, 0, 0};
+    if (ISO_UNLIKELY(ISO->env.debug))
+        iso_coll_debug_match(team, args);
+    iso_barrier_sync(team, call);
+}
+
+SHMEM_API(shmem_barrier_all, pshmem_barrier_all);
+void pshmem_barrier_all(void)
+{
+    iso_check_life(__func__);
+    complete(&ISO->world);
+    meet(&ISO->world, __func__);
+}
+
+SHMEM_API(shmem_sync_all, pshmem_sync_all);
+void pshmem_sync_all(void)
+{
+    iso_check_life(__func__);
+    meet(&ISO->world, __func__);
+}
+
+SHMEM_API(shmem_team_sync, pshmem_team_sync);
+int pshmem_team_sync(shmem_team_t handle)
+{
+    struct team *team = iso_coll_team(handle, __func__);
+    if (team == NULL)
+        return -1;
+    meet(team, __func__);
+    return 0;
+}
+
+SHMEM_API(shmem_barrier, pshmem_barrier);
+void pshmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)
+{
+    struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_BARRIER_SYNC_SIZE};
+    struct team *team = iso_coll_active_set(set, __func__);
+    complete(team);
+    meet(team, __func__);
+}
+
+SHMEM_API(shmem_sync, pshmem_sync);
+void pshmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)
+{
+    struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_SYNC_SIZE};
+    meet(iso_coll_active_set(set, __func__), __func__);
+}

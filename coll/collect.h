@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Schedules of fcollect (all blocks are equally long) and collect (each member has its own length).
+ * Included by select.c. */
+#ifndef ISO_COLLECT_H
+#define ISO_COLLECT_H
+
+#include "coll.h"
+
+static char *collect_place(const struct coll_work *w, int member) { return w->dest.base + (size_t)member * w->bytes; }
+
+/* ---- fcollect ---- */
+
+/* At most ISO_PACKET_BYTES each: the block travels in the line of its flag. One hop. */
+static void fcollect_packet(struct coll *c, const struct coll_work *w)
+{
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
+    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_recv(c, coll_other(c, i), collect_place(w, coll_other(c, i)), w->bytes);
+}
+
+/* All blocks side by side on the board: each member writes one, all read all. */
+static void fcollect_board(struct coll *c, const struct coll_work *w)
+{
+    coll_step_staged(c);
+    memcpy(coll_board(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
+    coll_board_pass(c);
+    memcpy(w->dest.base, coll_board(c), (size_t)c->n * w->bytes);
+}
+
+/* Everybody writes its block into all dests, which are ready before anybody calls. One hop. */
+static void fcollect_push(struct coll *c, const struct coll_work *w)
+{
+    coll_step(c);
+    for (int i = 1; i < c->n; i++) {
+        int to = coll_other(c, i);
+        coll_put(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, to);
+        coll_flag_set(c, to);
+    }
+    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    coll_flag_wait_all(c);
+}
+
+/* Everybody reads all sources, once each, into memory of its own. The second step keeps each source unchanged until its
+ * last reader is done. */
+static void fcollect_pull(struct coll *c, const struct coll_work *w)
+{
+    coll_step(c);
+    coll_flag_set_all(c);
+    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        coll_flag_wait(c, from);
+        coll_read(c, collect_place(w, from), &w->source, 0, w->bytes, from);
+    }
+    coll_step(c);
+    coll_flag_set_all(c);
+    coll_flag_wait_all(c);
+}
+
+/* ---- collect ---- */
+
+#define COLLECT_INLINE_BYTES (ISO_PACKET_BYTES - 8)
+
+struct collect_head {
+    uint64_t bytes;
+    unsigned char block[COLLECT_INLINE_BYTES]; /* the whole block when it is no longer than this */
+};
+
+static const struct collect_head *collect_head_of(struct coll *c, const struct collect_head *mine, int member)
+{
+    return member == c->me ? mine : (const struct collect_head *)coll_packet_wait(c, member);
+}
+
+/* Where this member's block begins and how long all blocks are together. */
+struct collect_sum {
+    uint64_t before, all;
+};
+
+static struct collect_sum collect_add_up(struct coll *c, const struct collect_head *mine)
+{
+    struct collect_sum sum = {0, 0};
+    for (int m = 0; m < c->n; m++) {
+        if (m == c->me)
+            sum.before = sum.all;
+        if (__builtin_add_overflow(sum.all, collect_head_of(c, mine, m)->bytes, &sum.all))
+            sum.all = UINT64_MAX;
+    }
+    return sum;
+}
+
+/* Short blocks out of the packets to their places. */
+static void collect_place_short(struct coll *c, const struct collect_head *mine, char *dest)
+{
+    uint64_t offset = 0;
+    for (int m = 0; m < c->n; m++) {
+        const struct collect_head *head = collect_head_of(c, mine, m);
+        if (head->bytes <= COLLECT_INLINE_BYTES && m != c->me)
+            memcpy(dest + offset, head->block, head->bytes);
+        offset += head->bytes;
+    }
+}
+
+/* One packet to everybody says how long the block is, and carries a short one; then those with longer blocks write them
+ * to all dests, and flag that in the same step. Members wait for the long ones, of which all know from the packets. */
+static void collect_packet(struct coll *c, const struct coll_work *w)
+{
+    struct collect_head mine;
+    size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
+    mine.bytes = w->bytes;
+    memcpy(mine.block, w->source.base, inlined);
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), &mine, sizeof(mine.bytes) + inlined);
+    struct collect_sum sum = collect_add_up(c, &mine);
+    struct coll_mem dest = iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
+    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
+    collect_place_short(c, &mine, w->dest.base);
+    for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++) {
+        coll_put(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
+        coll_flag_set(c, coll_other(c, i));
+    }
+    for (int i = 1; i < c->n; i++) {
+        const struct collect_head *head = (const struct collect_head *)coll_packet_payload(c, coll_other(c, i));
+        if (head->bytes > COLLECT_INLINE_BYTES)
+            coll_flag_wait(c, coll_other(c, i));
+    }
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Schedules of the reductions. Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and
+ * on every member: results are bit-identical everywhere, from run to run, and whatever schedule is chosen.
+ * All allow dest == source. Includes: coll.h. Included by select.c. */
+#ifndef ISO_REDUCE_H
+#define ISO_REDUCE_H
+
+#include "coll.h"
+
+/* What stays in the first-level cache while all members' operands are combined. */
+#define REDUCE_BLOCK_BYTES 8192
+
+/* ---- one hop: everybody gets everything, and reduces for itself ---- */
+
+static void reduce_packet(struct coll *c, const struct coll_work *w)
+{
+    _Alignas(16) char sum[ISO_PACKET_BYTES];
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
+    const void *left = c->me == 0 ? w->source.base : coll_packet_wait(c, 0);
+    for (int m = 1; m < c->n; m++) {
+        w->combine(sum, left, m == c->me ? w->source.base : coll_packet_wait(c, m), w->nelems);
+        left = sum;
+    }
+    memcpy(w->dest.base, left, w->bytes);
+}
+
+static void reduce_staged(struct coll *c, const struct coll_work *w)
+{
+    _Alignas(16) char sum[ISO_STAGE_BYTES];
+    char *into = w->dest.base == w->source.base ? sum : w->dest.base; /* own operand may be needed after the first */
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++) {
+        coll_stage_put(c, coll_other(c, i), 0, w->source.base, w->bytes);
+        coll_flag_set(c, coll_other(c, i));
+    }
+    coll_flag_wait_all(c);
+    const char *left = c->me == 0 ? w->source.base : coll_stage_from(c, 0);
+    for (int m = 1; m < c->n; m++) {
+        w->combine(into, left, m == c->me ? w->source.base : coll_stage_from(c, m), w->nelems);
+        left = into;
+    }
+    coll_copy_own(c, w->dest.base, left, w->bytes);
+}
+
+/* ---- two steps: member i reduces part i for everybody ---- */
+
+/* Elements first .. first + count - 1. */
+struct reduce_part {
+    size_t first, count;
+};
+
+/* Parts begin at multiples of a cache line, so that no two members write one line of an aligned array. */
+static struct reduce_part reduce_part_of(const struct coll_work *w, int member, int n)
+{
+    size_t per_line = ISO_LINE / w->elem_bytes;
+    size_t lines = (w->nelems + per_line - 1) / per_line;
+    size_t share = lines / (size_t)n, rest = lines % (size_t)n, i = (size_t)member;
+    size_t from = i * share + (i < rest ? i : rest);
+    size_t to = from + share + (i < rest ? 1 : 0);
+    struct reduce_part part = {from * per_line, 0};
+    size_t end = to * per_line < w->nelems ? to * per_line : w->nelems;
+    part.count = end > part.first ? end - part.first : 0;
+    return part;
+}
+
+/* A block of member m's source: in place where a pointer reaches it, else copied into `spare`. */
+static const char *reduce_operand(struct coll *c, const struct coll_work *w, struct reduce_part block, int m,
+                                  char *spare)
+{
+    const char *near = coll_pointer(c, &w->source, m);
+    if (near != NULL)
+        return near + block.first * w->elem_bytes;
+    coll_read(c, spare, &w->source, block.first * w->elem_bytes, block.count * w->elem_bytes, m);
+    return spare;
+}
+
+/* Combines into the block of member 0's dest where a pointer reaches it: when that is also member 0's source, it is
+ * read for the last time by the very combination that overwrites it. */
+static void reduce_block(struct coll *c, const struct coll_work *w, struct reduce_part block)
+{
+    _Alignas(16) char sum[REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
+    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
+    char *near = coll_pointer(c, &w->dest, 0);
+    char *into = near != NULL ? near + offset : sum;
+    const char *left = reduce_operand(c, w, block, 0, sum);
+    for (int m = 1; m < c->n; m++) {
+        w->combine(into, left, reduce_operand(c, w, block, m, spare), block.count);
+        left = into;
+    }
+    for (int m = near != NULL ? 1 : 0; m < c->n; m++)
+        coll_put(c, &w->dest, offset, into, bytes, m);
+}
+
+typedef void reduce_block_fn(struct coll *c, const struct coll_work *w, struct reduce_part block);
+
+static void reduce_own_part(struct coll *c, const struct coll_work *w, reduce_block_fn *each_block)
+{
+    struct reduce_part part = reduce_part_of(w, c->me, c->n);
+    size_t most = REDUCE_BLOCK_BYTES / w->elem_bytes;
+    while (part.count > 0) {
+        struct reduce_part block = {part.first, part.count < most ? part.count : most};
+        each_block(c, w, block);
+        part.first += block.count;
+        part.count -= block.count;
+    }
+}
+
+/* All members are here, and what they have written and read is done: by flags between all pairs, ... */
+static void reduce_meet(struct coll *c)
+{
+    coll_step(c);
+    coll_flag_set_all(c);
+    coll_flag_wait_all(c);
+}
+
+/* ... or by the leader's counter. */
+static void reduce_meet_central(struct coll *c)
+{
+    coll_step_staged(c);
+    coll_board_pass(c);
+}
+
+/* The first meeting: all sources may be read and all dests written. The second: all parts are there, nobody reads on.
+ */
+static void reduce_twoshot(struct coll *c, const struct coll_work *w)
+{
+    reduce_meet(c);
+    reduce_own_part(c, w, reduce_block);
+    reduce_meet(c);
+}
+
+static void reduce_twoshot_central(struct coll *c, const struct coll_work *w)
+{
+    reduce_meet_central(c);
+    reduce_own_part(c, w, reduce_block);
+    reduce_meet_central(c);
+}
+
+/* ---- the board: one meeting for members that share cores; in pieces, when they are many or the array is long ---- */
+
+/* Bytes of the board that each of n members has; 0: there are too many. */
+static size_t reduce_board_share(int n)
+{
+    size_t share = ISO_BOARD_BYTES / (size_t)n;
+    return share >= ISO_LINE ? share & ~(size_t)(ISO_LINE - 1) : share & ~(size_t)15;
+}
+
+/* All operands of a piece at its places on the board, `share` bytes apart. */
+static const char *reduce_board_fill(struct coll *c, const struct coll_work *w, struct reduce_part piece, size_t share)
+{
+    coll_step_staged(c);
+    char *board = coll_board(c);
+    memcpy(board + (size_t)c->me * share, w->source.base + piece.first * w->elem_bytes, piece.count * w->elem_bytes);
+    coll_board_pass(c);
+    return board;
+}
+
+static void reduce_board(struct coll *c, const struct coll_work *w)
+{
+    size_t share = reduce_board_share(c->n), most = share / w->elem_bytes;
+    if (share == 0) {
+        reduce_twoshot_central(c, w);
+        return;
+    }
+    struct reduce_part piece = {0, 0};
+    do {
+        piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
+        const char *left = reduce_board_fill(c, w, piece, share), *board = left;
+        char *into = w->dest.base + piece.first * w->elem_bytes;
+        for (int m = 1; m < c->n; m++) {
+            w->combine(into, left, board + (size_t)m * share, piece.count);
+            left = into;
+        }
+        piece.first += piece.count;
+    } while (piece.first < w->nelems);
+}
+
+#endif

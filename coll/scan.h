@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Schedules of the scans: member m gets 0 + 1 + ... + m (inclusive) or + ... + m - 1 (w->exclusive; member 0 gets 0),
+ * always added in member order. All allow dest == source. Includes: reduce.h. Included by select.c. */
+#ifndef ISO_SCAN_H
+#define ISO_SCAN_H
+
+#include "reduce.h"
+
+/* The last member whose operand goes into member m's result; -1: none. */
+static int scan_last(const struct coll_work *w, int m) { return w->exclusive ? m - 1 : m; }
+
+/* ---- one hop: everybody sends to everybody (the rule of a staged step), and adds what stands before it ---- */
+
+static void scan_packet(struct coll *c, const struct coll_work *w)
+{
+    _Alignas(16) char sum[ISO_PACKET_BYTES] = {0};
+    const void *left = sum;
+    int last = scan_last(w, c->me);
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
+    for (int m = 0; m < c->n; m++) {
+        const void *operand = m == c->me ? w->source.base : coll_packet_wait(c, m);
+        if (m == 0 && last >= 0) {
+            left = operand;
+        } else if (m <= last) {
+            w->combine(sum, left, operand, w->nelems);
+            left = sum;
+        }
+    }
+    coll_copy_own(c, w->dest.base, left, w->bytes);
+}
+
+/* ---- two steps: member i scans part i of all members, and writes each of them its result ---- */
+
+/* In member order with two sums: a member's operand is read before its dest, which may be the same, is written. */
+static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_part block)
+{
+    _Alignas(16) char sums[2][REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
+    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
+    char *before = sums[0], *after = sums[1];
+    memset(before, 0, bytes);
+    for (int m = 0; m < c->n; m++) {
+        const char *operand = reduce_operand(c, w, block, m, spare);
+        if (m == 0)
+            memcpy(after, operand, bytes);
+        else
+            w->combine(after, before, operand, block.count);
+        coll_put(c, &w->dest, offset, w->exclusive ? before : after, bytes, m);
+        char *swap = before;
+        before = after;
+        after = swap;
+    }
+}
+
+static void scan_twoshot(struct coll *c, const struct coll_work *w)
+{
+    reduce_meet(c);
+    reduce_own_part(c, w, scan_block);
+    reduce_meet(c);
+}
+
+static void scan_twoshot_central(struct coll *c, const struct coll_work *w)
+{
+    reduce_meet_central(c);
+    reduce_own_part(c, w, scan_block);
+    reduce_meet_central(c);
+}
+
+/* ---- the board ---- */
+
+static void scan_board(struct coll *c, const struct coll_work *w)
+{
+    size_t share = reduce_board_share(c->n), most = share / w->elem_bytes;
+    if (share == 0) {
+        scan_twoshot_central(c, w);
+        return;
+    }
+    int last = scan_last(w, c->me);
+    struct reduce_part piece = {0, 0};
+    do {
+        piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
+        const char *left = reduce_board_fill(c, w, piece, share), *board = left;
+        char *into = w->dest.base + piece.first * w->elem_bytes;
+        for (int m = 1; m <= last; m++) {
+            w->combine(into, left, board + (size_t)m * share, piece.count);
+            left = into;
+        }
+        if (last < 0)
+            memset(into, 0, piece.count * w->elem_bytes);
+        else
+            coll_copy_own(c, into, left, piece.count * w->elem_bytes);
+        piece.first += piece.count;
+    } while (piece.first < w->nelems);
+}
+
+#endif

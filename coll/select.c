@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* Which algorithm runs: one table, read from top to bottom. Rows are chosen by what all members know alike (operation,
+ * bytes, team size, load of the node, reachability), so nobody has to ask anybody.
+ * Forced by SHMEM_COLL=operation=algorithm,..., explained by SHMEM_COLL_EXPLAIN=1.
+ * Called by coll_host.c, barrier.c and init.c. */
+#include "alltoall.h"
+#include "bcast.h"
+#include "collect.h"
+#include "reduce.h"
+#include "scan.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const op_names[COLL_OPS] = {"barrier",   "broadcast", "collect", "fcollect",
+                                               "alltoall", "alltoalls", "reduce",  "scan"};
+
+#define KIB 1024u
+#define ALL_PES INT_MAX
+#define ALL_BYTES SIZE_MAX
+#define RUN(function) function, NULL
+#define BARRIER(function) NULL, function
+
+/* clang-format off */
+static const struct coll_row rows[] = {
+/*   operation       name             function                           needs              load        PEs      bytes       why */
+    {COLL_BARRIER,   "central",       BARRIER(iso_barrier_central),       ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+     "PEs share cores: one atomic each, and each is scheduled once"},
+    {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_ANY,          LOAD_ANY,   8,       ALL_BYTES,
+     "one hop"},
+    {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "log2 n hops instead of n lines to read"},
+
+    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      4 * KIB,
+     "one hop, nobody answers"},
+    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 4 * KIB,
+     "the root writes log2 n dests instead of n"},
+    {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "the receivers copy at the same time"},
+
+    {COLL_COLLECT,   "packet",        RUN(collect_packet),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "lengths and short blocks in one hop, long blocks straight into dest"},
+
+    {COLL_FCOLLECT,  "board",         RUN(fcollect_board),                ROOM_BOARD,        LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
+     "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+     "one hop, data and flag in one line"},
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "one hop, straight into dest"},
+    {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "each line crosses once"},
+
+    {COLL_ALLTOALL,  "board",         RUN(alltoall_board),                ROOM_BOARD_ROWS,   LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
+     "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+     "one hop, data and flag in one line"},
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "one hop, straight into dest"},
+    {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "each line crosses once"},
+
+    {COLL_ALLTOALLS, "packet",        RUN(alltoalls_packet),              ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+     "one hop, data and flag in one line"},
+    {COLL_ALLTOALLS, "push",          RUN(alltoalls_push),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "one hop, straight into dest"},
+
+    {COLL_REDUCE,    "board",         RUN(reduce_board),                  ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
+     "PEs share cores: one meeting"},
+    {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
+     "one hop, data and flag in one line"},
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_ANY,   4,       4 * KIB,
+     "one hop, everybody reduces everything"},
+    {COLL_REDUCE,    "twoshot_central", RUN(reduce_twoshot_central),      ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+     "everybody reduces a part; PEs share cores and meet at a counter"},
+    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "everybody reduces a part for all"},
+
+    {COLL_SCAN,      "board",         RUN(scan_board),                    ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
+     "PEs share cores: one meeting"},
+    {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
+     "one hop, data and flag in one line"},
+    {COLL_SCAN,      "twoshot_central", RUN(scan_twoshot_central),        ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+     "everybody scans a part; PEs share cores and meet at a counter"},
+    {COLL_SCAN,      "twoshot",       RUN(scan_twoshot),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "everybody scans a part for all"},
+};
+/* clang-format on */
+
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* What is in force on this PE. */
+struct select {
+    const struct coll_row *first[COLL_OPS];
+    const struct coll_row *forced[COLL_OPS]; /* NULL: none */
+    bool explain;
+    unsigned char explained[ROWS];
+};
+
+static struct select *in_force(void) { return (struct select *)ISO->select; }
+
+/* ---- the choice ---- */
+
+static bool has_room(const struct coll_row *row, const struct team *team, size_t bytes)
+{
+    size_t n = (size_t)team->n_pes;
+    switch (row->room) {
+    case ROOM_PACKET:
+        return bytes <= ISO_PACKET_BYTES;
+    case ROOM_STAGE:
+        return bytes <= ISO_STAGE_BYTES;
+    case ROOM_BOARD:
+        return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n;
+    case ROOM_BOARD_ROWS:
+        return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n / n;
+    case ROOM_BOARD_PIECES:
+        return team->slot.central != NULL;
+    case ROOM_ANY:
+        break;
+    }
+    return true;
+}
+
+static bool is_choice(const struct coll_row *row, const struct team *team, size_t bytes)
+{
+    enum coll_load load = ISO->oversubscribed ? LOAD_OVER : LOAD_SPARE;
+    return bytes <= row->max_bytes && team->n_pes <= row->max_pes && (row->load == LOAD_ANY || row->load == load) &&
+           has_room(row, team, bytes);
+}
+
+static ISO_COLD void explain(struct select *self, const struct coll_row *row, const struct team *team, size_t bytes)
+{
+    if (self->explained[row - rows] || team->my_pe != 0)
+        return;
+    self->explained[row - rows] = 1;
+    const char *why = row->why, *how = "chosen";
+    if (row == self->forced[row->op])
+        how = "forced by SHMEM_COLL";
+    else if (self->forced[row->op] != NULL)
+        how = "chosen, because the forced one cannot do this";
+    log_warn("%s of %zu bytes on %d PEs%s: %s (%s: %s)", op_names[row->op], bytes, team->n_pes,
+             ISO->oversubscribed ? ", more PEs than cores" : "", row->name, how, why);
+}
+
+const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, size_t bytes)
+{
+    struct select *self = in_force();
+    const struct coll_row *row = self->forced[op];
+    if (ISO_LIKELY(row == NULL) || !has_room(row, team, bytes))
+        /* The last row of each operation but one takes all that is left: the walk ends inside the operation's rows. */
+        for (row = self->first[op]; !is_choice(row, team, bytes); row++)
+            continue;
+    if (ISO_UNLIKELY(self->explain))
+        explain(self, row, team, bytes);
+    return row;
+}
+
+void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call)
+{
+    return iso_select_row(COLL_BARRIER, team, 0)->barrier;
+}
+
+/* ---- SHMEM_COLL ---- */
+
+/* The names of an operation's algorithms, or of all operations (op == COLL_OPS), for a sentence. */
+static void list_names(enum coll_op op, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < (op == COLL_OPS ? (int)COLL_OPS : (int)ROWS) && used < bytes; i++) {
+        const char *name = op == COLL_OPS ? op_names[i] : rows[i].name;
+        if (op == COLL_OPS || rows[i].op == op)
+            used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+    }
+}
+
+static bool is_word(const char *begin, const char *end, const char *name)
+{
+    size_t length = (size_t)(end - begin);
+    return strlen(name) == length && memcmp(begin, name, length) == 0;
+}
+
+static int force(struct select *self, const char *begin, const char *equals, const char *end)
+{
+    char names[256];
+    enum coll_op op = COLL_OPS;
+    for (int i = 0; i < COLL_OPS; i++)
+        if (is_word(begin, equals, op_names[i]))
+            op = (enum coll_op)i;
+    if (op == COLL_OPS) {
+        list_names(op, names, sizeof(names));
+        log_error("SHMEM_COLL: \"%.*s\" is no operation; there are %s", (int)(equals - begin), begin, names);
+        return -EINVAL;
+    }
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].op == op && equals < end && is_word(equals + 1, end, rows[i].name)) {
+            self->forced[op] = &rows[i];
+            return 0;
+        }
+    list_names(op, names, sizeof(names));
+    log_error("SHMEM_COLL: \"%.*s\" names no algorithm of %s; there are %s", (int)(end - begin), begin, op_names[op],
+              names);
+    return -EINVAL;
+}
+
+static int read_forced(struct select *self, const char *text)
+{
+    for (const char *begin = text; *begin != '\0';) {
+        const char *end = begin + strcspn(begin, ","), *equals = begin + strcspn(begin, "=,");
+        int status = equals == begin && end == begin ? 0 : force(self, begin, equals, end);
+        if (status != 0)
+            return status;
+        begin = *end == ',' ? end + 1 : end;
+    }
+    return 0;
+}
+
+int iso_coll_start(void)
+{
+    struct select *self = (struct select *)calloc(1, sizeof(*self));
+    if (self == NULL)
+        return -ENOMEM;
+    for (int i = ROWS; i-- > 0;)
+        self->first[rows[i].op] = &rows[i];
+    self->explain = ISO->env.coll_explain;
+    int status = read_forced(self, ISO->env.coll);
+    if (status == 0)
+        status = iso_active_set_start();
+    if (status != 0)
+        free(self);
+    else
+        ISO->select = self;
+    return status;
+}
+
+void iso_coll_stop(void)
+{
+    iso_active_set_stop();
+    free(ISO->select);
+    ISO->select = NULL;
+}
+
+/* ---- the table as text ---- */
+
+struct text {
+    char *at;
+    size_t bytes, used;
+};
+
+static void add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(struct text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    size_t left = t->used < t->bytes ? t->bytes - t->used : 0;
+    int n = vsnprintf(left > 0 ? t->at + t->used : NULL, left, format, args);
+    va_end(args);
+    t->used += n > 0 ? (size_t)n : 0;
+}
+
+static void add_row(struct text *t, const struct coll_row *row)
+{
+    static const char *const loads[] = {"any", "spare cores", "PEs > cores"};
+    char bytes[24] = "any", pes[16] = "any";
+    if (row->max_bytes != ALL_BYTES)
+        snprintf(bytes, sizeof(bytes), "<= %zu", row->max_bytes);
+    if (row->max_pes != ALL_PES)
+        snprintf(pes, sizeof(pes), "<= %d", row->max_pes);
+    bool forced = in_force() != NULL && in_force()->forced[row->op] == row;
+    add(t, "%-10s %-16s %-8s %-6s %-12s %s%s\n", op_names[row->op], row->name, bytes, pes, loads[row->load], row->why,
+        forced ? " [forced by SHMEM_COLL]" : "");
+}
+
+size_t iso_coll_table_text(char *text, size_t bytes)
+{
+    struct text t = {text, bytes, 0};
+    add(&t, "%-10s %-16s %-8s %-6s %-12s %s\n", "operation", "algorithm", "bytes", "PEs", "load", "why");
+    for (int i = 0; i < ROWS; i++)
+        add_row(&t, &rows[i]);
+    return t.used;
+}

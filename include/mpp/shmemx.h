@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* The deprecated path of shmemx.h. */
+#ifndef MPP_SHMEMX_H
+#define MPP_SHMEMX_H
+
+#include "../shmemx.h"
+
+#endif

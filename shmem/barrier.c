@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The barrier of a team, three ways. Which one runs is a row of the selection table (coll/select.c).
+ * Invariant: nobody leaves before all have entered, and everything that a member stored before it entered is seen by
+ * whoever has left. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
+ * Called by coll/, memory.c, team.c and init.c. */
+#include "slot.h"
+
+void iso_barrier_sync(struct team *team, const char *call)
+{
+    if (team->n_pes == 1)
+        return;
+    if (ISO_UNLIKELY(team->slot.barrier == NULL))
+        team->slot.barrier = iso_coll_choose_barrier(team);
+    team->slot.barrier(team, call);
+}
+
+/* One hop, n - 1 lines each way: the fastest where every PE has a core and the team is small. */
+void iso_barrier_flags(struct team *team, const char *call)
+{
+    struct slot *slot = &team->slot;
+    int me = team->my_pe, n = team->n_pes;
+    uint64_t step = ++slot->seq;
+    for (int to = me + 1; to < n; to++)
+        iso_slot_flag_set(slot, me, to, step, call);
+    for (int to = 0; to < me; to++)
+        iso_slot_flag_set(slot, me, to, step, call);
+    for (int from = 0; from < n; from++)
+        if (from != me)
+            iso_slot_flag_wait(slot, from, step, call);
+}
+
+/* After round k a member knows of the 2^(k+1) members behind it. Each round is a step, so a flag of a later round does
+ * as well as the one that is waited for: its sender has been through the earlier rounds. */
+void iso_barrier_dissemination(struct team *team, const char *call)
+{
+    struct slot *slot = &team->slot;
+    int me = team->my_pe, n = team->n_pes;
+    for (int distance = 1; distance < n; distance *= 2) {
+        uint64_t step = ++slot->seq;
+        iso_slot_flag_set(slot, me, (me + distance) % n, step, call);
+        iso_slot_flag_wait(slot, (me - distance + n) % n, step, call);
+    }
+}
+
+/* One atomic each and one word to look at: where PEs take turns on a core, each is scheduled once. */
+void iso_barrier_central(struct team *team, const char *call)
+{
+    struct slot *slot = &team->slot;
+    uint64_t step = ++slot->seq;
+    iso_slot_central_pass(slot, team->n_pes, step, call);
+}

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* User buffers as segments. The whole pages that the buffer covers on every PE are remapped in place onto a memfd and
+ * mapped by the peers; what is left at its ends shares pages with other data of the program and stays where it is: puts
+ * and gets there are copied by the kernel ("staged"), atomics are refused with a sentence.
+ * invariant: the pieces [0, lo) staged, [lo, hi) mapped, [hi, len) staged are the same offsets on all PEs. */
+#include "internal.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct pages {
+    char *base; /* the whole pages inside one PE's buffer */
+    size_t len;
+    int fd;
+};
+
+static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+static struct pages whole_pages(uintptr_t base, size_t len)
+{
+    uintptr_t mask = page_bytes() - 1, from = (base + mask) & ~mask, to = (base + len) & ~mask;
+    struct pages p = {(char *)from, to > from ? to - from : 0, -1};
+    return p;
+}
+
+static bool write_all(int fd, const char *from, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        ssize_t n = pwrite(fd, from + done, len - done, (off_t)done);
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+/* Other threads must not write the buffer during this: the header says so. */
+static int share_pages(struct pages *p)
+{
+    if (p->len == 0)
+        return 0;
+    p->fd = memfd_create("isomer-buffer", MFD_CLOEXEC);
+    if (p->fd >= 0 && ftruncate(p->fd, (off_t)p->len) == 0 && write_all(p->fd, p->base, p->len) &&
+        mmap(p->base, p->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) != MAP_FAILED)
+        return 0;
+    int rc = -errno;
+    log_error("shmemx_buffer_register: sharing %zu bytes at %p failed: %m", p->len, (void *)p->base);
+    if (p->fd >= 0)
+        close(p->fd);
+    p->fd = -1;
+    return rc;
+}
+
+/* Back to private memory with the same contents, in one step for whoever reads it meanwhile. */
+static int unshare_pages(char *base, size_t len)
+{
+    void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED)
+        return -errno;
+    memcpy(copy, base, len);
+    return mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED ? -errno : 0;
+}
+
+/* ---- pieces ---- */
+
+static struct segment *add_piece(char *base, size_t len, bool staged)
+{
+    struct state *self = ISO;
+    struct segment *s = &self->segments[self->n_segments];
+    memset(s, 0, sizeof *s);
+    s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
+    if (s->peers == NULL)
+        return NULL;
+    s->base = base;
+    s->len = s->limit = len;
+    s->kind = SEGMENT_BUFFER;
+    s->fd = -1;
+    s->staged = staged;
+    s->peers[self->my_pe].base = s->peers[self->my_pe].cpu_ptr = base;
+    self->n_segments++;
+    return s;
+}
+
+/* One peer's view of a piece: `mapped` is where its whole pages appear here, NULL when they do not. */
+static void describe_peer(struct segment *s, size_t offset, int pe, const struct pe_offer *offer, char *mapped)
+{
+    struct segment_peer *p = &s->peers[pe];
+    const struct peer *peer = &ISO->peers[pe];
+    struct pages theirs = whole_pages((uintptr_t)offer->base, (size_t)offer->len);
+    p->base = (char *)(uintptr_t)offer->base + offset;
+    if (peer->threaded)
+        p->cpu_ptr = peer->transport->by_pointer ? p->base : NULL;
+    else if (!s->staged && mapped != NULL)
+        p->cpu_ptr = mapped + (p->base - theirs.base);
+}
+
+static char *map_offer(struct pe_offer *offer)
+{
+    struct pages theirs = whole_pages((uintptr_t)offer->base, (size_t)offer->len);
+    if (offer->fd < 0)
+        return NULL;
+    void *at = mmap(NULL, theirs.len, PROT_READ | PROT_WRITE, MAP_SHARED, offer->fd, 0);
+    close(offer->fd);
+    offer->fd = -1;
+    return at != MAP_FAILED ? (char *)at : NULL;
+}
+
+struct split {
+    size_t lo, hi; /* offsets of the piece that is whole pages on every PE; lo == hi: none */
+};
+
+static struct split find_split(const struct pe_offer *offers, size_t len)
+{
+    struct split split = {0, len};
+    for (int i = 0; i < ISO->n_local; i++) {
+        struct pages p = whole_pages((uintptr_t)offers[i].base, len);
+        size_t from = p.len > 0 ? (size_t)((uintptr_t)p.base - offers[i].base) : len;
+        split.lo = ISO_MAX(split.lo, from);
+        split.hi = ISO_MIN(split.hi, from + p.len);
+    }
+    if (split.lo >= split.hi)
+        split.lo = split.hi = 0;
+    return split;
+}
+
+static bool lengths_match(const struct pe_offer *offers, size_t len)
+{
+    for (int i = 0; i < ISO->n_local; i++)
+        if (offers[i].len != len)
+            return false;
+    return true;
+}
+
+/* A pointer of ours into each peer's pages, kept in the table of the mapped piece. */
+static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct split split)
+{
+    struct state *self = ISO;
+    size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
+    struct segment *pieces[3] = {NULL, NULL, NULL};
+    if (self->n_segments + 3 > ISO_SEGMENTS_MAX)
+        return -ENOSPC;
+    for (int i = 0; i < 3; i++)
+        if (from[i] < to[i] && (pieces[i] = add_piece(addr + from[i], to[i] - from[i], i != 1)) == NULL)
+            return -ENOMEM;
+    for (int l = 0; l < self->n_local; l++) {
+        if (self->local_pes[l] == self->my_pe)
+            continue;
+        char *mapped = split.lo < split.hi ? map_offer(&offers[l]) : NULL;
+        if (split.lo < split.hi && mapped == NULL && !self->peers[self->local_pes[l]].threaded)
+            return -ENOMEM;
+        for (int i = 0; i < 3; i++)
+            if (pieces[i] != NULL)
+                describe_peer(pieces[i], from[i], self->local_pes[l], &offers[l], mapped);
+    }
+    for (int i = 2; i >= 0; i--)
+        if (pieces[i] != NULL && from[i] == 0)
+            pieces[i]->first_bytes = len;
+    return 0;
+}
+
+/* Staged bytes need the kernel's leave to copy between processes of one user: try it once, now. */
+static int probe_staging(const struct pe_offer *offers)
+{
+    struct state *self = ISO;
+    for (int i = 0; i < self->n_local; i++) {
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        char byte;
+        struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)offers[i].base, 1};
+        if (peer->pe == self->my_pe || peer->threaded || process_vm_readv(peer->pid, &here, 1, &there, 1, 0) == 1)
+            continue;
+        log_error("shmemx_buffer_register: the ends of the buffer share pages with other data, and copying from pe %d "
+                  "(pid %d) is not allowed: %m; align address and length to %zu bytes",
+                  peer->pe, peer->pid, page_bytes());
+        return -EPERM;
+    }
+    return 0;
+}
+
+/* ---- the calls ---- */
+
+static bool overlaps(const char *addr, size_t len)
+{
+    for (int i = 0; i < ISO->n_segments; i++) {
+        const struct segment *s = &ISO->segments[i];
+        if (addr < s->base + s->len && s->base < addr + len)
+            return true;
+    }
+    return false;
+}
+
+static int connect_pieces(char *addr, size_t len, struct pages mine, shmemx_buffer_info_t *info)
+{
+    struct state *self = ISO;
+    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len, mine.fd};
+    struct pe_offer *offers = (struct pe_offer *)calloc((size_t)self->n_local, sizeof *offers);
+    int rc = offers != NULL ? iso_pe_exchange(&offer, offers, "shmemx_buffer_register") : -ENOMEM;
+    if (rc == 0 && !lengths_match(offers, len)) {
+        log_error("shmemx_buffer_register: len_bytes differs between PEs (%zu here); it must be equal", len);
+        rc = -EINVAL;
+    }
+    struct split split = {0, 0};
+    if (rc == 0) {
+        split = find_split(offers, len);
+        if (split.hi - split.lo < len)
+            rc = probe_staging(offers);
+    }
+    if (rc == 0)
+        rc = add_pieces(addr, len, offers, split);
+    for (int i = 0; offers != NULL && i < self->n_local; i++)
+        if (offers[i].fd >= 0)
+            close(offers[i].fd);
+    free(offers);
+    if (info != NULL) {
+        info->mapped_bytes = split.hi - split.lo;
+        info->staged_bytes = len - info->mapped_bytes;
+    }
+    return rc;
+}
+
+SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
+int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
+{
+    iso_check_life(__func__);
+    if (addr == NULL || len_bytes == 0)
+        iso_fatal(__func__, "addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed", addr,
+                  len_bytes);
+    if (overlaps((char *)addr, len_bytes))
+        iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
+    struct pages mine = whole_pages((uintptr_t)addr, len_bytes);
+#ifdef ISO_PES_AS_THREADS
+    mine.len = 0; /* one address space: nothing to share */
+#endif
+    int rc = share_pages(&mine);
+    if (rc == 0)
+        rc = connect_pieces((char *)addr, len_bytes, mine, info);
+    if (mine.fd >= 0)
+        close(mine.fd);
+    return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
+}
+
+static void forget(struct segment *s)
+{
+    struct state *self = ISO;
+    for (int pe = 0; pe < self->n_pes && !s->staged; pe++) {
+        char *at = s->peers[pe].cpu_ptr;
+        if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
+            continue;
+        size_t lead = (uintptr_t)at & (page_bytes() - 1);
+        munmap(at - lead, s->len + lead);
+    }
+    free(s->peers);
+    *s = self->segments[--self->n_segments];
+}
+
+static int release_pages(char *addr, size_t len)
+{
+    struct pages mine = whole_pages((uintptr_t)addr, len);
+#ifdef ISO_PES_AS_THREADS
+    mine.len = 0;
+#endif
+    return mine.len > 0 ? unshare_pages(mine.base, mine.len) : 0;
+}
+
+static size_t registered_bytes(const char *addr)
+{
+    for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++)
+        if (ISO->segments[i].base == addr && ISO->segments[i].first_bytes != 0)
+            return ISO->segments[i].first_bytes;
+    return 0;
+}
+
+static void forget_pieces(const char *addr, size_t len)
+{
+    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
+        if (ISO->segments[i].base >= addr && ISO->segments[i].base < addr + len)
+            forget(&ISO->segments[i]);
+}
+
+/* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */
+static void check_still_shared(const char *addr, size_t len)
+{
+    struct pages mine = whole_pages((uintptr_t)addr, len);
+    char line[512];
+    bool shared = false;
+    FILE *maps = mine.len > 0 ? fopen("/proc/self/maps", "re") : NULL;
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (uintptr_t)mine.base && (uintptr_t)mine.base < to)
+            shared = strstr(line, "isomer-buffer") != NULL;
+    }
+    if (maps == NULL)
+        return;
+    fclose(maps);
+    if (!shared)
+        iso_fatal("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered", 
+                  (const void *)addr, len);
+}
+
+SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
+int pshmemx_buffer_unregister(void *addr)
+{
+    iso_check_life(__func__);
+    size_t len = registered_bytes((const char *)addr);
+    if (len == 0)
+        iso_fatal(__func__, "addr %p is not the begin of a registered buffer", addr);
+#ifndef ISO_PES_AS_THREADS
+    if (ISO->env.debug)
+        check_still_shared((const char *)addr, len);
+#else
+    (void)check_still_shared;
+#endif
+    iso_quiet_all();
+    iso_barrier_sync(&ISO->world, __func__); /* nobody puts into it any more */
+    forget_pieces((const char *)addr, len);
+    int rc = release_pages((char *)addr, len);
+    return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
+}
+
+/* Finalize with registered buffers left: memory keeps its contents and becomes private again. */
+void iso_buffer_stop(void)
+{
+    struct state *self = ISO;
+    while (self->segments != NULL && self->n_segments > SEGMENT_INDEX_FREE) {
+        struct segment *s = &self->segments[SEGMENT_INDEX_FREE];
+        char *base = s->base;
+        size_t len = s->first_bytes;
+        for (int i = SEGMENT_INDEX_FREE; len == 0 && i < self->n_segments; i++)
+            if (self->segments[i].first_bytes != 0) {
+                base = self->segments[i].base;
+                len = self->segments[i].first_bytes;
+            }
+        if (len == 0)
+            return;
+        forget_pieces(base, len);
+        release_pages(base, len);
+    }
+}

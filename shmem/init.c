@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
+ * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STATE_INITIAL                                                                                                  \
+    {                                                                                                                  \
+        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .mesh_lock = PTHREAD_MUTEX_INITIALIZER               \
+    }
+
+#ifdef ISO_PES_AS_THREADS
+/* A thread that was never told otherwise is a PE before its init. */
+static _Thread_local struct state own_state = STATE_INITIAL;
+static _Thread_local struct state *adopted_state;
+struct state *iso_state_of_thread(void) { return adopted_state != NULL ? adopted_state : &own_state; }
+void iso_state_adopt(struct state *state) { adopted_state = state; }
+#else
+struct state iso_state = STATE_INITIAL;
+#endif
+
+/* ---- the end of the job ---- */
+
+const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) == 0 ? call + 1 : call; }
+
+void iso_exit_quietly(int status)
+{
+    ISO->aborting = true;
+    fflush(stdout);
+    _exit(status);
+}
+
+void iso_abort_job(int status, const char *sentence)
+{
+    struct state *self = ISO;
+    if (!self->aborting) {
+        self->aborting = true;
+        fflush(stdout);
+        if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
+            iso_boot_abort(&self->boot, status, sentence != NULL ? sentence : "shmem_global_exit");
+        iso_pe_tell_exit(status);
+        iso_pe_end_stragglers();
+    }
+    _exit(status);
+}
+
+void iso_fatal(const char *call, const char *format, ...)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text, "%s: ", iso_call_name(call));
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+    va_end(args);
+    log_error("%s", text);
+    iso_abort_job(1, text);
+}
+
+void iso_fatal_life(const char *call)
+{
+    static const char *const when[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize"};
+    iso_fatal(call, "called %s", when[ISO->life]);
+}
+
+void iso_fatal_pe(const char *call, int pe, int n_pes)
+{
+    iso_check_life(call);
+    iso_fatal(call, "pe %d is outside 0..%d", pe, n_pes - 1);
+}
+
+void iso_fatal_aligned(const char *call, const char *arg, const void *addr, size_t bytes)
+{
+    iso_fatal(call, "%s %p is not aligned to %zu bytes, as an atomic access needs", arg, addr, bytes);
+}
+
+/* The nearest thing the address could have meant. */
+void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len)
+{
+    const struct state *self = ISO;
+    iso_check_life(call);
+    if (addr == NULL)
+        iso_fatal(call, "%s is a null pointer", arg);
+    for (int i = 0; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        if ((const char *)addr < s->base || (const char *)addr >= s->base + s->limit)
+            continue;
+        iso_fatal(call, "%s %p with %zu bytes ends beyond the %s segment %p..%p", arg, addr, len,
+                  iso_segment_kind_name(s->kind), (void *)s->base, (void *)(s->base + s->limit - 1));
+    }
+    const struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP];
+    if ((const char *)addr >= heap->base && (const char *)addr < heap->base + heap->len)
+        iso_fatal(call, "%s %p lies in the symmetric heap beyond its objects, which end at %p", arg, addr,
+                  (void *)(heap->base + heap->limit));
+    iso_fatal(call,
+              "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, and no registered buffer", arg, addr,
+              len, (void *)heap->base, (void *)(heap->base + heap->limit),
+              self->data_refusal == NULL ? "no global variable of the program"
+                                         : "and global variables are not symmetric here: ",
+              self->data_refusal == NULL ? "" : self->data_refusal);
+}
+
+/* ---- start ---- */
+
+static void set_spin(void)
+{
+    struct state *self = ISO;
+    self->spin = self->env.spin >= 0 ? (unsigned)self->env.spin : self->oversubscribed ? 0 : 1000;
+}
+
+/* The process ends: without shmem_finalize, a clean exit is an implicit one (deprecated, section 12), any other ends
+ * the job, since the others would wait for this PE for ever. */
+SHMEM_API(shmem_finalize, pshmem_finalize);
+
+static void at_exit(int status, void *arg)
+{
+    struct state *self = ISO;
+    if ((intptr_t)arg != (intptr_t)getpid() || self->aborting)
+        return; /* a forked child, or the job is ending anyway */
+    if (self->life == LIFE_RUNNING && status == 0) {
+        self->init_count = 1;
+        pshmem_finalize();
+    } else if (self->life == LIFE_RUNNING) {
+        log_error("the program exited with status %d before shmem_finalize; ending the job", status);
+        iso_abort_job(status, "exit before shmem_finalize");
+    }
+    iso_boot_close(&self->boot);
+}
+
+/* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
+ * into the library. */
+static void after_fork_child(void)
+{
+    struct state *self = ISO;
+    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
+        if (self->peers[pe].sock >= 0)
+            close(self->peers[pe].sock);
+    if (self->life == LIFE_RUNNING)
+        self->life = LIFE_AFTER;
+    self->ctx_default.n_pes = 0;
+}
+
+static void register_handlers(void)
+{
+#ifndef ISO_PES_AS_THREADS
+    static ISO_PER_PE bool registered; /* once a process, whatever becomes of the state */
+    if (registered)
+        return;
+    registered = true;
+    on_exit(at_exit, (void *)(intptr_t)getpid());
+    pthread_atfork(NULL, NULL, after_fork_child);
+#else
+    (void)at_exit;
+    (void)after_fork_child;
+#endif
+}
+
+static int bring_up(const struct boot_attr *attr)
+{
+    struct state *self = ISO;
+    int rc = iso_boot_open(&self->boot, attr, &self->env);
+    if (rc != 0)
+        return rc;
+    self->my_pe = self->boot.rank;
+    self->n_pes = self->boot.size;
+    iso_log_set_pe(self->my_pe);
+    rc = iso_pe_start();
+    if (rc == 0)
+        rc = iso_memory_start();
+    if (rc == 0)
+        rc = iso_coll_start();
+    if (rc == 0)
+        rc = iso_team_start();
+    if (rc == 0)
+        rc = iso_ctx_start();
+    return rc;
+}
+
+static void take_down(void)
+{
+    struct state *self = ISO;
+    iso_ctx_stop();
+    iso_coll_stop();
+    iso_team_stop();
+    iso_memory_stop();
+    iso_buffer_stop();
+    iso_segment_stop();
+    iso_pe_stop();
+    self->n_pes = 0;
+}
+
+/* 0, or -errno after a sentence. */
+static int start(const struct boot_attr *attr, int requested, int *provided)
+{
+    struct state *self = ISO;
+    char error[256];
+    if (self->life == LIFE_RUNNING) { /* 1.6: repeated calls are counted */
+        self->init_count++;
+        *provided = self->thread_level;
+        return 0;
+    }
+    if (iso_env_read(&self->env, error, sizeof error) != 0) {
+        log_error("shmem_init: %s", error);
+        return -EINVAL;
+    }
+    enum log_level level;
+    if (iso_log_parse_level(self->env.log, &level) == 0) /* else iso_env_read has refused it */
+        iso_log_set_level(level);
+    register_handlers();
+    int rc = bring_up(attr);
+    if (rc != 0) {
+        take_down();
+        return rc;
+    }
+    set_spin();
+    self->thread_level = requested;
+    *provided = requested;
+    self->init_count = 1;
+    self->life = LIFE_RUNNING;
+    iso_info_print_at_start();
+    return 0;
+}
+
+static void check_level(const char *call, int requested)
+{
+    if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
+        iso_fatal(call, "requested %d is outside SHMEM_THREAD_SINGLE (%d)..SHMEM_THREAD_MULTIPLE (%d)", requested,
+                  SHMEM_THREAD_SINGLE, SHMEM_THREAD_MULTIPLE);
+}
+
+SHMEM_API(shmem_init, pshmem_init);
+void pshmem_init(void)
+{
+    int provided;
+    if (start(NULL, SHMEM_THREAD_SINGLE, &provided) != 0)
+        iso_abort_job(1, "shmem_init failed");
+}
+
+SHMEM_API(start_pes, pstart_pes);
+void pstart_pes(int npes)
+{
+    (void)npes; /* section 12: the argument is ignored, and so are later calls */
+    if (ISO->life != LIFE_RUNNING)
+        pshmem_init();
+}
+
+SHMEM_API(shmem_init_thread, pshmem_init_thread);
+int pshmem_init_thread(int requested, int *provided)
+{
+    int level;
+    check_level(__func__, requested);
+    if (start(NULL, requested, &level) != 0)
+        return 1;
+    if (provided != NULL)
+        *provided = level;
+    return 0;
+}
+
+SHMEM_API(shmemx_init_attr, pshmemx_init_attr);
+int pshmemx_init_attr(shmemx_init_attr_t *attr)
+{
+    if (attr == NULL || attr->id == NULL || attr->size < 1 || attr->rank < 0 || attr->rank >= attr->size) {
+        log_error("shmemx_init_attr: attr must give an id, a size of at least 1 and a rank in 0..size-1");
+        return 1;
+    }
+    check_level(__func__, attr->requested);
+    struct boot_attr boot = {attr->id->bytes, attr->rank, attr->size};
+    return start(&boot, attr->requested, &attr->provided) == 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);
+int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
+{
+    return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1;
+}
+
+/* ---- end ---- */
+
+void pshmem_finalize(void)
+{
+    struct state *self = ISO;
+    if (self->life != LIFE_RUNNING)
+        iso_fatal_life(__func__);
+    iso_quiet_all();
+    iso_barrier_sync(&self->world, __func__);
+    if (--self->init_count > 0)
+        return;
+    self->life = LIFE_ENDING;
+    take_down();
+    self->life = LIFE_AFTER;
+}
+
+SHMEM_API(shmem_global_exit, pshmem_global_exit);
+void pshmem_global_exit(int status)
+{
+    iso_check_life(__func__);
+    fflush(NULL);
+    iso_abort_job(status, "shmem_global_exit");
+}
+
+/* ---- queries ---- */
+
+SHMEM_API(shmem_query_initialized, pshmem_query_initialized);
+void pshmem_query_initialized(int *initialized) { *initialized = ISO->life == LIFE_RUNNING; }
+
+SHMEM_API(shmem_query_thread, pshmem_query_thread);
+void pshmem_query_thread(int *provided)
+{
+    iso_check_life(__func__);
+    *provided = ISO->thread_level;
+}
+
+SHMEM_API(shmem_my_pe, pshmem_my_pe);
+int pshmem_my_pe(void)
+{
+    iso_check_life(__func__);
+    return ISO->my_pe;
+}
+
+SHMEM_API(shmem_n_pes, pshmem_n_pes);
+int pshmem_n_pes(void)
+{
+    iso_check_life(__func__);
+    return ISO->n_pes;
+}
+
+SHMEM_API(_my_pe, p_my_pe);
+int p_my_pe(void) { return pshmem_my_pe(); }
+
+SHMEM_API(_num_pes, p_num_pes);
+int p_num_pes(void) { return pshmem_n_pes(); }
+
+SHMEM_API(shmem_pcontrol, pshmem_pcontrol);
+void pshmem_pcontrol(int level, ...) { (void)level; } /* section 10: a tool may override it */
+
+SHMEM_API(shmem_pe_accessible, pshmem_pe_accessible);
+int pshmem_pe_accessible(int pe)
+{
+    iso_check_life(__func__);
+    return pe >= 0 && pe < ISO->n_pes; /* init refuses PEs that no transport reaches */
+}
+
+SHMEM_API(shmem_addr_accessible, pshmem_addr_accessible);
+int pshmem_addr_accessible(const void *addr, int pe)
+{
+    iso_check_life(__func__);
+    return pe >= 0 && pe < ISO->n_pes && iso_segment_of(addr, 1) != NULL;
+}
+
+/* NULL where loads and stores are not possible: not symmetric, device memory, staged bytes, another node. */
+static void *reach(const void *dest, int world_pe)
+{
+    const struct segment *s = iso_segment_of(dest, 1);
+    char *cpu = s != NULL ? s->peers[world_pe].cpu_ptr : NULL;
+    return cpu != NULL ? cpu + ((const char *)dest - s->base) : NULL;
+}
+
+SHMEM_API(shmem_ptr, pshmem_ptr);
+void *pshmem_ptr(const void *dest, int pe)
+{
+    iso_check_life(__func__);
+    if (pe < 0 || pe >= ISO->n_pes)
+        iso_fatal_pe(__func__, pe, ISO->n_pes);
+    return reach(dest, pe);
+}
+
+SHMEM_API(shmem_team_ptr, pshmem_team_ptr);
+void *pshmem_team_ptr(shmem_team_t handle, const void *dest, int pe)
+{
+    iso_check_life(__func__);
+    const struct team *team = iso_team_or_null(handle);
+    if (team == NULL)
+        return NULL;
+    if (pe < 0 || pe >= team->n_pes)
+        iso_fatal_pe(__func__, pe, team->n_pes);
+    return reach(dest, team->world_of[pe]);
+}

@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of shmem/ and coll/ share: the state of one PE, segments and their one table, teams, contexts, waits.
+ * Invariant: every mutable word of the library hangs off struct state, so that PEs can be threads of one process.
+ * Includes: the public headers, bootstrap/{log,env,boot}.h. Included by shmem/, coll/ and tests/unit. */
+#ifndef ISO_INTERNAL_H
+#define ISO_INTERNAL_H
+
+#include "../bootstrap/boot.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "../include/shmem.h"
+#include "../include/shmemx.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ISO_VERSION "0.1.0"
+#ifndef ISO_PROTOCOL
+#define ISO_PROTOCOL 1 /* of everything that PEs of different library builds exchange */
+#endif
+#define ISO_LINE 64 /* bytes of a cache line */
+
+#define ISO_LIKELY(x) __builtin_expect(!!(x), 1)
+#define ISO_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define ISO_INLINE static inline __attribute__((always_inline))
+#define ISO_COLD __attribute__((cold, noinline))
+#define ISO_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define ISO_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+/* A public function shmem_NAME is defined as pshmem_NAME, with the declared name as its weak alias (profiling
+ * interface, section 10). Write SHMEM_API(shmem_NAME, pshmem_NAME) in front of the definition of pshmem_NAME. */
+#define SHMEM_API(name, pname)                                                                                         \
+    extern __typeof__(name) pname __attribute__((visibility("default")));                                              \
+    extern __typeof__(name) name __attribute__((weak, alias(#pname), visibility("default")))
+
+/* ---- errors (init.c) ---- */
+
+/* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends. `call` may begin with the p of pshmem_. */
+_Noreturn ISO_COLD void iso_fatal(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the job with this status after `sentence` (may be NULL) was printed: tells peers, launcher, then exits. */
+_Noreturn ISO_COLD void iso_abort_job(int status, const char *sentence);
+/* Another PE ends the job and has said why: leave with its status, without a word. */
+_Noreturn ISO_COLD void iso_exit_quietly(int status);
+/* "shmem_x" for "pshmem_x" and for "shmem_x". */
+const char *iso_call_name(const char *call);
+
+/* ---- segments (segment.c) ---- */
+
+enum segment_kind { SEGMENT_HEAP, SEGMENT_DATA, SEGMENT_DEVICE, SEGMENT_BUFFER };
+
+/* Where one PE's copy of a segment is, seen from here. The table that every operation looks into. */
+struct segment_peer {
+    char *cpu_ptr; /* loads and stores by this CPU; NULL: device memory, staged edge, or another node */
+    char *gpu_ptr; /* loads and stores by this PE's GPU; NULL: not reachable by it */
+    char *base;    /* its address in the owner's own address space */
+    uint64_t key;  /* what the transport of that PE needs to address it */
+};
+
+/* invariant: limit <= len; peers[me].base == base; [base, base + len) of two segments never overlap. */
+struct segment {
+    _Alignas(ISO_LINE) char *base;
+    size_t limit; /* bytes that objects may occupy now: [base, base + limit) is addressable */
+    struct segment_peer *peers;
+    size_t len;
+    enum segment_kind kind;
+    int fd;             /* memfd behind it, -1: none */
+    bool staged;        /* partial page of a registered buffer: no pointers to it, puts and gets only */
+    size_t first_bytes; /* buffers: the length given at registration, on the piece that begins it; else 0 */
+};
+
+/* segment.c: heap [0] and data [1] always exist (limit 0 where unusable), then buffers and device heaps. */
+#define ISO_SEGMENTS_MAX 512
+enum { SEGMENT_INDEX_HEAP = 0, SEGMENT_INDEX_DATA = 1, SEGMENT_INDEX_FREE = 2 };
+
+/* ---- the heap's offset allocator (alloc.c): no state but its own, never touches the memory it manages ---- */
+
+struct alloc; /* alloc.h */
+
+/* ---- peers (pe.c): the unix sockets between the PEs of one node ---- */
+
+struct transport_ops;
+
+/* What a collective exchange between the PEs of a node carries (iso_pe_exchange). */
+struct pe_offer {
+    uint64_t base;
+    uint64_t len;
+    int fd; /* -1: none */
+};
+
+struct peer {
+    int pe;
+    bool local;     /* same node: reached by pointer */
+    bool threaded;  /* lives in this very process (test build) */
+    bool gone;      /* said good-bye in shmem_finalize */
+    int sock;       /* -1: none */
+    int pid;        /* of local peers, from the kernel */
+    const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
+    bool offer_full;
+    struct pe_offer offer; /* received, not yet taken by the exchange */
+    char host[64];
+    char node[64];
+};
+
+/* ---- slots (slot.c): flags and staging of one ordered sequence of collectives ---- */
+
+struct team;
+struct slot {
+    int index;       /* in the control area at the front of every PE's heap; -1: none (team of one PE) */
+    uint64_t seq;    /* steps done; a step's flag value; equal on all members between calls */
+    uint64_t staged; /* staged steps done; its parity chooses the bank */
+    char *memory;    /* this PE's part of the slot */
+    char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
+    struct slot_view *views;       /* [n_pes of the team], slot.h */
+    void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
+};
+
+/* ---- teams (team.c) ---- */
+
+struct team {
+    shmem_team_t handle;
+    int my_pe; /* -1 never: a PE has only teams that it belongs to */
+    int n_pes;
+    int start, stride; /* world_of[i] == start + i * stride, or stride == 0 && n_pes > 1: irregular (SHARED) */
+    int *world_of;     /* [n_pes] */
+    shmem_team_config_t config;
+    struct slot slot;
+    uint64_t splits;   /* splits of this team so far; part of the key of a new slot */
+    int contexts_made; /* live contexts of this team, to destroy with it */
+};
+
+/* ---- contexts (ctx.c) ---- */
+
+struct ctx {
+    shmem_ctx_t handle;
+    long options;
+    struct team *team;  /* PE arguments count in it */
+    const int *world_of;
+    int n_pes;
+    bool remote_dirty;  /* a transport has work of this context outstanding */
+    bool in_session;
+    void *transport_priv;
+};
+
+/* ---- waiting (wait.c) ---- */
+
+#define ISO_WAIT_RECORDS 8
+
+/* One wait, published for all PEs to read when it lasts. In the control area; writer: the waiting thread, relaxed
+ * stores; readers: reports of any PE, relaxed loads (a torn report is acceptable, it is for people). */
+struct wait_record {
+    _Alignas(ISO_LINE) uint64_t since_ns; /* 0: free. CLOCK_MONOTONIC, comparable on one node */
+    uint64_t addr;
+    uint64_t expected;
+    uint64_t seen;
+    int64_t peer; /* world PE waited for, -1: any */
+    uint64_t call[4]; /* the name, zero padded */
+};
+
+/* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
+ * while (!(condition)) iso_wait_pause(&w, seen); iso_wait_end(&w); */
+struct wait {
+    const char *call;
+    const void *addr;
+    uint64_t expected;
+    int peer;
+    int record;         /* index published, -1: none */
+    unsigned polls;
+    unsigned yields;
+    uint64_t since_ns;   /* 0: has not looked at the clock yet */
+    uint64_t checked_ns; /* last look at the peers' sockets */
+    bool sleeping;
+    bool reported;
+};
+#define ISO_WAIT(call_, peer_, addr_, expected_)                                                                       \
+    { .call = (call_), .addr = (addr_), .expected = (expected_), .peer = (peer_), .record = -1 }
+
+/* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
+
+struct control {
+    struct wait_record waits[ISO_WAIT_RECORDS];
+    char slots[]; /* slot.c lays it out, page aligned */
+};
+
+/* ---- the state of one PE ---- */
+
+enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER };
+
+struct state {
+    /* hot: read by every call */
+    enum life life;
+    int my_pe;
+    int n_pes;
+    unsigned spin; /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    struct segment *segments;
+    int n_segments;
+    struct ctx ctx_default;
+
+    /* teams and contexts: [index of handle], NULL where free */
+    struct team **teams;
+    int n_teams;
+    struct ctx **ctxs;
+    int n_ctxs;
+    struct team world, shared;
+    pthread_mutex_t tables_lock; /* teams, ctxs */
+
+    struct peer *peers; /* [n_pes] */
+    int *local_pes;     /* [n_local], ascending, this PE among them */
+    int n_local;
+    int my_local;
+    bool oversubscribed; /* more local PEs than cores that they may use */
+
+    struct control *control; /* this PE's */
+    size_t control_bytes;
+    size_t slot_bytes;
+    struct alloc *alloc;
+    void *active_sets; /* coll: implicit teams by (start, stride, size) */
+    void *select;      /* coll: the algorithm table in force */
+    unsigned wait_used; /* bit i: waits[i] is taken; atomic */
+
+    int listener;      /* unix socket, -1: none */
+    pthread_mutex_t mesh_lock;
+    int thread_level;
+    int init_count;    /* shmem_init minus shmem_finalize */
+    bool aborting;
+    struct env env;
+    struct boot boot;
+    const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
+};
+
+#ifdef ISO_PES_AS_THREADS
+struct state *iso_state_of_thread(void) __attribute__((const));
+#define ISO iso_state_of_thread()
+/* A thread that belongs to a PE which another thread started. */
+void iso_state_adopt(struct state *state);
+#else
+extern struct state iso_state;
+#define ISO (&iso_state)
+#endif
+
+/* ---- checks and look-ups: the hot path ---- */
+
+#ifndef ISO_CHECKS
+#define ISO_CHECKS 1 /* -DISO_CHECKS=0 compiles argument checks out */
+#endif
+
+_Noreturn ISO_COLD void iso_fatal_life(const char *call);                            /* before init, after finalize */
+_Noreturn ISO_COLD void iso_fatal_pe(const char *call, int pe, int n_pes);           /* PE out of range */
+_Noreturn ISO_COLD void iso_fatal_ctx(const char *call, shmem_ctx_t ctx);            /* invalid context */
+_Noreturn ISO_COLD void iso_fatal_team(const char *call, shmem_team_t team);         /* invalid team */
+/* Not symmetric, null, past the segment: says which; `arg` names the argument ("dest"). */
+_Noreturn ISO_COLD void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len);
+_Noreturn ISO_COLD void iso_fatal_aligned(const char *call, const char *arg, const void *addr, size_t bytes);
+/* SHMEM_DEBUG: the range must lie in one live object of the heap. */
+ISO_COLD void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len);
+
+/* Any call but the few that work before init. */
+ISO_INLINE void iso_check_life(const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY(ISO->life != LIFE_RUNNING))
+        iso_fatal_life(call);
+}
+
+/* The context behind a handle, SHMEM_CTX_DEFAULT without a table look-up. */
+ISO_COLD struct ctx *iso_ctx_find(shmem_ctx_t handle, const char *call);
+ISO_INLINE struct ctx *iso_ctx(shmem_ctx_t handle, const char *call)
+{
+    if (ISO_LIKELY(handle == SHMEM_CTX_DEFAULT))
+        return &ISO->ctx_default;
+    return iso_ctx_find(handle, call);
+}
+
+struct team *iso_team(shmem_team_t handle, const char *call);        /* fatal when invalid */
+struct team *iso_team_or_null(shmem_team_t handle);                  /* NULL when invalid */
+
+/* World PE of `pe` in the context's team; ends the job when out of range (also before init: n_pes is 0 then). */
+ISO_INLINE int iso_world_pe(const struct ctx *ctx, int pe, const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY((unsigned)pe >= (unsigned)ctx->n_pes))
+        iso_fatal_pe(call, pe, ctx->n_pes);
+    return ctx == &ISO->ctx_default ? pe : ctx->world_of[pe];
+}
+
+struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
+
+/* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
+ * that global variables cost what heap objects cost. */
+ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
+{
+    struct segment *s = ISO->segments;
+    const struct segment *data = &s[SEGMENT_INDEX_DATA];
+    s += (size_t)((const char *)addr - data->base) < data->limit;
+    size_t offset = (size_t)((const char *)addr - s->base);
+    if (ISO_LIKELY(offset < s->limit && len <= s->limit - offset))
+        return s;
+    return iso_segment_search(addr, len);
+}
+
+/* Where [addr, addr + len) of world PE `pe` lies: cpu != NULL: use it directly; else go by `iso_far_*`. */
+struct place {
+    char *cpu;
+    struct segment *segment; /* NULL: the range spans pieces of one registered buffer */
+    size_t offset;
+    int pe;
+};
+
+ISO_COLD struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg);
+
+ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const char *call, const char *arg)
+{
+    struct state *self = ISO;
+    struct segment *s = ISO_UNLIKELY(self->life != LIFE_RUNNING) ? NULL : iso_segment_of(addr, len);
+    if (ISO_UNLIKELY(s == NULL) || ISO_UNLIKELY(self->env.debug))
+        return iso_place_slow(addr, len, pe, call, arg);
+    struct place place = {NULL, s, (size_t)((const char *)addr - s->base), pe};
+    char *cpu = s->peers[pe].cpu_ptr;
+    if (ISO_LIKELY(cpu != NULL))
+        place.cpu = cpu + place.offset;
+    return place;
+}
+
+/* Naturally aligned objects of 1, 2, 4, 8 bytes for atomics. */
+ISO_INLINE void iso_check_aligned(const char *call, const char *arg, const void *addr, size_t bytes)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY(((uintptr_t)addr & (bytes - 1)) != 0))
+        iso_fatal_aligned(call, arg, addr, bytes);
+}
+
+/* ---- what pointers do not reach (transport/transport.c): device memory, staged edges, remote PEs ---- */
+
+enum amo_op { AMO_FETCH, AMO_SET, AMO_SWAP, AMO_CSWAP, AMO_ADD, AMO_AND, AMO_OR, AMO_XOR };
+
+struct amo {
+    enum amo_op op;
+    unsigned bytes; /* 4 or 8 */
+    uint64_t operand;
+    uint64_t compare;
+    bool fetches; /* the old value is wanted */
+};
+
+/* Blocking: the source may be reused on return; delivery by fence and quiet of `ctx`. len > 0.
+ * `place` as iso_place gave it (place.segment == NULL: split at the pieces of the buffer). */
+void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call);
+void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+/* The old value, when op.fetches. */
+uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call);
+/* An 8-byte write (or add) at `at` after all earlier far puts of ctx to the same PE. */
+void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call);
+void iso_far_fence(struct ctx *ctx);
+void iso_far_quiet(struct ctx *ctx);
+
+/* ---- order.c ---- */
+
+/* Stores before it are seen before stores after it, by whoever acquires the later ones (wait_until, test, fetch).
+ * glibc's memcpy ends its non-temporal copies with sfence, so a release fence is enough on x86. */
+ISO_INLINE void iso_fence(struct ctx *ctx)
+{
+#ifndef __SANITIZE_THREAD__ /* TSan does not model fences; there every flag is itself a release store */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+    if (ISO_UNLIKELY(ctx->remote_dirty))
+        iso_far_fence(ctx);
+}
+
+/* All earlier operations of ctx are complete and visible, also before this PE's later loads: a full fence. */
+ISO_INLINE void iso_quiet(struct ctx *ctx)
+{
+#ifndef __SANITIZE_THREAD__
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    if (ISO_UNLIKELY(ctx->remote_dirty))
+        iso_far_quiet(ctx);
+}
+void iso_quiet_all(void); /* every context of this PE that is not private to another thread: barrier_all, finalize */
+
+/* ---- wait.c ---- */
+
+ISO_INLINE void iso_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+void iso_wait_slow(struct wait *wait, uint64_t seen);
+void iso_wait_finish(struct wait *wait);
+
+/* One poll has failed: `seen` is what it saw (for the report). Spins, then yields, then sleeps; makes progress;
+ * notices dead peers; reports at the deadline. */
+ISO_INLINE void iso_wait_pause(struct wait *wait, uint64_t seen)
+{
+    if (++wait->polls < ISO->spin)
+        iso_cpu_relax();
+    else
+        iso_wait_slow(wait, seen);
+}
+ISO_INLINE void iso_wait_end(struct wait *wait)
+{
+    if (ISO_UNLIKELY(wait->since_ns != 0))
+        iso_wait_finish(wait);
+}
+uint64_t iso_wait_now_ns(void);
+
+/* ---- alloc.c and memory.c ---- */
+
+/* The first object of the heap lies behind the control area, at this offset of the heap segment. */
+ISO_INLINE size_t iso_memory_heap_start(void)
+{
+    const size_t huge = (size_t)2 << 20;
+    return (ISO->control_bytes + huge - 1) & ~(huge - 1);
+}
+int iso_memory_start(void); /* makes ISO->alloc over the heap behind the control area */
+void iso_memory_stop(void);
+
+/* ---- segment.c ---- */
+
+int iso_segment_start(size_t heap_bytes); /* heap and data segment of this PE; peers' pointers come by pe.c */
+void iso_segment_stop(void);
+int iso_segment_add_peer(int index, int pe, char *base, int fd); /* maps; takes fd (may be -1: same process) */
+int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd);
+const char *iso_segment_kind_name(enum segment_kind kind);
+/* The build id of the program (up to 20 bytes, zero padded) and the size of its data segment: equal on all PEs. */
+void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
+
+/* ---- buffer.c: user buffers as segments ---- */
+
+void iso_buffer_stop(void); /* gives back what was never unregistered */
+
+/* ---- info.c ---- */
+
+void iso_info_print_at_start(void); /* SHMEM_VERSION, SHMEM_INFO; PE 0 */
+
+/* ---- pe.c ---- */
+
+int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and the peers of the two first segments */
+void iso_pe_stop(void); /* good-bye to all */
+/* Reads what peers have said and notices the dead: ends the job when one died (in whose wait: `wait`, may be NULL). */
+void iso_pe_poll(const struct wait *wait);
+void iso_pe_tell_exit(int status); /* local peers end with this status at their next wait, or by SIGTERM soon */
+/* Last resort of an abort without a launcher: SIGTERM for local peers that are still there after a grace. */
+void iso_pe_end_stragglers(void);
+/* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */
+int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
+
+/* ---- slot.c, barrier.c ---- */
+
+size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page aligned; sets ISO->slot_bytes */
+/* Identifies a new sequence of collectives: equal on all members, different from all others that are alive. */
+struct slot_key {
+    int32_t start, stride, size; /* of the team */
+    int32_t parent;              /* slot index of the parent team, -1: active set, -2: world and shared */
+    uint64_t split;              /* number of the split in the parent */
+};
+/* Collective over the members. Index 0 is the world's, 1 SHARED's: no agreement needed (key.parent == -2).
+ * -ENOSPC: no slot is free on all members (a sentence was logged). */
+int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int my_pe);
+void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe);
+/* All members have arrived. No quiet. */
+void iso_barrier_sync(struct team *team, const char *call);
+/* select.c: one of the algorithms of barrier.c. */
+void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call);
+
+/* ---- team.c, ctx.c, coll/ ---- */
+
+int iso_team_start(void); /* world and shared */
+void iso_team_stop(void);
+int iso_ctx_start(void);
+void iso_ctx_stop(void);
+void iso_ctx_destroy_of_team(struct team *team);
+int iso_coll_start(void); /* selection table */
+void iso_coll_stop(void); /* active sets */
+/* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends. No-op otherwise. */
+struct coll_args {
+    const char *call;
+    uint64_t bytes;
+    int root;
+};
+void iso_coll_debug_match(struct team *team, struct coll_args args);
+/* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
+uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
+size_t iso_coll_table_text(char *text, size_t bytes); /* printable selection table, like snprintf */
+
+#endif

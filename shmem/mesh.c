@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages between the PEs of one node, and the death watch: a socket that closes without a good-bye is a dead PE.
+ * Reading happens in waits (iso_pe_poll), by one thread at a time (mesh_lock). */
+#include "mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+    } control;
+    struct iovec iov = {(void *)(uintptr_t)m, sizeof *m};
+    struct msghdr h;
+    memset(&h, 0, sizeof h);
+    memset(&control, 0, sizeof control);
+    h.msg_iov = &iov;
+    h.msg_iovlen = 1;
+    if (n_fds > 0) {
+        h.msg_control = control.bytes;
+        h.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+        memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)n_fds);
+    }
+    ssize_t n;
+    do
+        n = sendmsg(sock, &h, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof *m ? 0 : n < 0 ? -errno : -EIO;
+}
+
+static int take_fds(struct msghdr *h, int *fds)
+{
+    int n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c != NULL; c = CMSG_NXTHDR(h, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        n = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)n);
+    }
+    return n;
+}
+
+int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+    } control;
+    struct iovec iov = {m, sizeof *m};
+    struct msghdr h;
+    memset(&h, 0, sizeof h);
+    h.msg_iov = &iov;
+    h.msg_iovlen = 1;
+    h.msg_control = control.bytes;
+    h.msg_controllen = sizeof control.bytes;
+    *n_fds = 0;
+    ssize_t n;
+    do
+        n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == ECONNRESET) /* it closed with unread messages of ours; its own last words come first */
+        n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    *n_fds = take_fds(&h, fds);
+    if (n == (ssize_t)sizeof *m)
+        return 0;
+    iso_mesh_close_fds(fds, *n_fds);
+    *n_fds = 0;
+    return n == 0 ? -ECONNRESET : -EPROTO;
+}
+
+int iso_mesh_receive_for(int sock, struct mesh_message *m, int *fds, int *n_fds, double seconds)
+{
+    uint64_t deadline = iso_wait_now_ns() + (uint64_t)(seconds * 1e9);
+    int rc;
+    while ((rc = iso_mesh_receive(sock, m, fds, n_fds)) == -EAGAIN) {
+        struct pollfd ready = {sock, POLLIN, 0};
+        if (iso_wait_now_ns() > deadline)
+            return -ETIMEDOUT;
+        poll(&ready, 1, 100);
+    }
+    return rc;
+}
+
+void iso_mesh_close_fds(const int *fds, int n_fds)
+{
+    for (int i = 0; i < n_fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static struct ucred credentials(int sock)
+{
+    struct ucred who = {-1, (uid_t)-1, (gid_t)-1};
+    socklen_t len = sizeof who;
+    getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
+    return who;
+}
+
+int iso_mesh_peer_pid(int sock) { return (int)credentials(sock).pid; }
+
+bool iso_mesh_peer_is_user(int sock) { return credentials(sock).uid == geteuid(); }
+
+/* ---- the death watch ---- */
+
+_Noreturn static void report_death(const struct peer *peer, const struct wait *wait)
+{
+    char sentence[256];
+    if (wait == NULL)
+        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died; ending the job", peer->pe, peer->pid,
+                 peer->host);
+    else
+        snprintf(sentence, sizeof sentence, "%s: pe %d (pid %d on %s) died while this PE was waiting; ending the job",
+                 iso_call_name(wait->call), peer->pe, peer->pid, peer->host);
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
+/* invariant: exchanges are separated by barriers, so one place is enough. */
+static void take_offer(struct peer *peer, const struct mesh_message *m, const int *fds, int n_fds)
+{
+    if (peer->offer_full) {
+        iso_mesh_close_fds(fds, n_fds);
+        return;
+    }
+    memcpy(&peer->offer, m->body, sizeof peer->offer);
+    peer->offer.fd = n_fds > 0 ? fds[0] : -1;
+    peer->offer_full = true;
+}
+
+/* One message, or the end, of this peer. Returns false when nothing was there. */
+static bool read_peer(struct peer *peer, const struct wait *wait)
+{
+    struct mesh_message m;
+    int fds[MESH_FDS_MAX], n_fds;
+    int rc = iso_mesh_receive(peer->sock, &m, fds, &n_fds);
+    if (rc == -EAGAIN)
+        return false;
+    if (rc != 0 && !peer->gone)
+        report_death(peer, wait);
+    if (rc != 0) {
+        close(peer->sock);
+        peer->sock = -1;
+        return false;
+    }
+    if (m.type == MESH_BYE)
+        peer->gone = true;
+    else if (m.type == MESH_EXIT)
+        iso_exit_quietly(m.status);
+    else if (m.type == MESH_OFFER)
+        take_offer(peer, &m, fds, n_fds);
+    else
+        iso_mesh_close_fds(fds, n_fds);
+    return true;
+}
+
+void iso_pe_poll(const struct wait *wait)
+{
+    struct state *self = ISO;
+    if (self->n_local <= 1 || self->aborting || pthread_mutex_trylock(&self->mesh_lock) != 0)
+        return;
+    for (int i = 0; i < self->n_local; i++) {
+        struct peer *peer = &self->peers[self->local_pes[i]];
+        while (peer->sock >= 0 && read_peer(peer, wait))
+            ;
+    }
+    pthread_mutex_unlock(&self->mesh_lock);
+}
+
+/* Local peers end at their next wait; those that do not wait within the grace are asked by SIGTERM, since there may be
+ * no launcher that would do it. */
+void iso_pe_tell_exit(int status)
+{
+    struct state *self = ISO;
+    struct mesh_message m;
+    memset(&m, 0, sizeof m);
+    m.type = MESH_EXIT;
+    m.status = status;
+    for (int i = 0; self->peers != NULL && i < self->n_local; i++) {
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        if (peer->sock >= 0)
+            iso_mesh_send(peer->sock, &m, NULL, 0);
+    }
+}
+
+void iso_pe_end_stragglers(void)
+{
+    struct state *self = ISO;
+    for (int tries = 0; self->peers != NULL && tries < 20; tries++) {
+        int left = 0;
+        for (int i = 0; i < self->n_local; i++) {
+            const struct peer *peer = &self->peers[self->local_pes[i]];
+            struct pollfd end = {peer->sock, 0, 0};
+            bool there = peer->sock >= 0 && !peer->threaded && poll(&end, 1, 0) == 0;
+            left += there;
+            if (there && tries == 19 && peer->pid > 0)
+                kill(peer->pid, SIGTERM);
+        }
+        if (left == 0)
+            return;
+        usleep(10000);
+    }
+}
+
+/* ---- offers: a collective exchange of {base, len, descriptor} ---- */
+
+static int send_offers(const struct pe_offer *mine)
+{
+    struct state *self = ISO;
+    struct mesh_message m;
+    memset(&m, 0, sizeof m);
+    m.type = MESH_OFFER;
+    memcpy(m.body, mine, sizeof *mine);
+    for (int i = 0; i < self->n_local; i++) {
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        if (peer->sock < 0)
+            continue;
+        int rc = iso_mesh_send(peer->sock, &m, &mine->fd, mine->fd >= 0 ? 1 : 0);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
+{
+    struct state *self = ISO;
+    int rc = send_offers(mine);
+    for (int i = 0; rc == 0 && i < self->n_local; i++) {
+        struct peer *peer = &self->peers[self->local_pes[i]];
+        if (peer->pe == self->my_pe) {
+            theirs[i] = *mine;
+            theirs[i].fd = -1;
+            continue;
+        }
+        struct wait w = ISO_WAIT(call, peer->pe, NULL, 0);
+        while (!peer->offer_full) {
+            iso_pe_poll(&w);
+            if (!peer->offer_full)
+                iso_wait_pause(&w, 0);
+        }
+        iso_wait_end(&w);
+        theirs[i] = peer->offer;
+        peer->offer_full = false;
+        if (peer->threaded && theirs[i].fd >= 0) {
+            close(theirs[i].fd);
+            theirs[i].fd = -1;
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/* The other PEs: who they are (one allgather), who shares pointers with us (equal node name and a working handshake
+ * over a unix socket), and whether they live (their socket closes when they die). A full mesh of sockets per node, so
+ * that every PE sees every death by itself. Abstract names leave no file behind; a connection must come from our own
+ * user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap. */
+#include "mesh.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define ROW_MAGIC 0x69736f31u
+
+/* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
+struct row {
+    uint32_t magic, protocol;
+    char version[24];
+    char node[64], host[64];
+    unsigned char token[16];
+    char sock_name[8]; /* abstract unix address, made by the kernel */
+    uint64_t build_hash;
+    uint64_t data_bytes;
+    uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
+    uint64_t machine_bytes; /* memory of the machine */
+    int32_t sock_name_len;
+    int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
+    uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
+};
+
+static uint64_t hash_bytes(const unsigned char *p, size_t n)
+{
+    uint64_t h = 1469598103934665603u; /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 1099511628211u;
+    return h;
+}
+
+static int open_listener(struct row *row)
+{
+    struct sockaddr_un name;
+    socklen_t len = sizeof name;
+    memset(&name, 0, sizeof name);
+    name.sun_family = AF_UNIX;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)) != 0 || listen(fd, SOMAXCONN) != 0 ||
+        getsockname(fd, (struct sockaddr *)&name, &len) != 0 ||
+        len - offsetof(struct sockaddr_un, sun_path) > sizeof row->sock_name) {
+        log_error("shmem_init: a unix socket for the PEs of this host cannot be made: %m");
+        if (fd >= 0)
+            close(fd);
+        return -EIO;
+    }
+    row->sock_name_len = (int32_t)(len - offsetof(struct sockaddr_un, sun_path));
+    memcpy(row->sock_name, name.sun_path, (size_t)row->sock_name_len);
+    return fd;
+}
+
+/* Names longer than their field are cut, equally on all PEs. */
+static void copy_text(char *to, size_t bytes, const char *from) { memcpy(to, from, strnlen(from, bytes - 1)); }
+
+static int fill_row(struct row *row)
+{
+    struct state *self = ISO;
+    unsigned char build_id[20];
+    size_t data_bytes;
+    memset(row, 0, sizeof *row);
+    row->magic = ROW_MAGIC;
+    row->protocol = ISO_PROTOCOL;
+    copy_text(row->version, sizeof row->version, ISO_VERSION);
+    copy_text(row->node, sizeof row->node, self->env.node[0] != '\0' ? self->env.node : self->boot.host);
+    copy_text(row->host, sizeof row->host, self->boot.host);
+    if (getrandom(row->token, sizeof row->token, 0) != sizeof row->token)
+        return -EIO;
+    iso_segment_identity(build_id, &data_bytes);
+    row->build_hash = hash_bytes(build_id, sizeof build_id);
+    row->data_bytes = data_bytes;
+    row->heap_wish = self->env.symmetric_size;
+    row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    row->debug = self->env.debug;
+    row->coll_hash = hash_bytes((const unsigned char *)self->env.coll, strlen(self->env.coll));
+    self->listener = open_listener(row);
+    return self->listener < 0 ? self->listener : 0;
+}
+
+/* ---- agreement: what must be equal on all PEs; the lowest PE that sees a difference says it ---- */
+
+static int check_versions(const struct row *rows)
+{
+    const struct row *mine = &rows[ISO->my_pe];
+    for (int pe = 0; pe < ISO->n_pes; pe++) {
+        const struct row *r = &rows[pe];
+        if (r->magic == ROW_MAGIC && r->protocol == mine->protocol && strcmp(r->version, mine->version) == 0)
+            continue;
+        log_error("shmem_init: pe %d runs isomer %.23s (protocol %u), this PE isomer %s (protocol %u); "
+                  "all PEs must load the same library",
+                  pe, r->magic == ROW_MAGIC ? r->version : "of unknown version", r->protocol, mine->version,
+                  mine->protocol);
+        return -EPROTO;
+    }
+    return 0;
+}
+
+static int check_settings(const struct row *rows)
+{
+    const struct row *mine = &rows[ISO->my_pe];
+    for (int pe = 0; pe < ISO->n_pes; pe++) {
+        if (rows[pe].heap_wish != mine->heap_wish) {
+            log_error("shmem_init: SHMEM_SYMMETRIC_SIZE is %llu bytes on pe %d and %llu on this PE; it must be equal",
+                      (unsigned long long)rows[pe].heap_wish, pe, (unsigned long long)mine->heap_wish);
+            return -EINVAL;
+        }
+        if (rows[pe].coll_hash != mine->coll_hash) {
+            log_error("shmem_init: SHMEM_COLL is \"%s\" here and something else on pe %d; it must be equal",
+                      ISO->env.coll, pe);
+            return -EINVAL;
+        }
+        if (rows[pe].debug != mine->debug) {
+            log_error("shmem_init: SHMEM_DEBUG is %d on pe %d and %d on this PE; it must be equal", rows[pe].debug, pe,
+                      mine->debug);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* Different programs may share a job (their heaps are symmetric), but not their global variables. */
+static void compare_programs(const struct row *rows)
+{
+    for (int pe = 0; pe < ISO->n_pes && ISO->data_refusal == NULL; pe++)
+        if (rows[pe].build_hash != rows[ISO->my_pe].build_hash || rows[pe].data_bytes != rows[ISO->my_pe].data_bytes)
+            ISO->data_refusal = rows[pe].data_bytes == 0 ? "another PE's are not symmetric (isomer-info there says why)"
+                                                         : "the PEs run different programs";
+    if (ISO->data_refusal != NULL)
+        ISO->segments[SEGMENT_INDEX_DATA].limit = 0;
+}
+
+/* Default cap: the machine's memory, but all heaps of a node must fit the address space of one PE. */
+static size_t heap_cap(const struct row *rows)
+{
+    uint64_t cap = rows[0].heap_wish, space = (uint64_t)16 << 40;
+#ifdef __SANITIZE_THREAD__
+    space = (uint64_t)1 << 40;
+#endif
+    if (cap != 0)
+        return (size_t)cap;
+    cap = space / (unsigned)ISO->n_local;
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        cap = ISO_MIN(cap, rows[pe].machine_bytes);
+    return (size_t)cap & ~(((size_t)2 << 20) - 1);
+}
+
+/* ---- the node map ---- */
+
+static int make_peers(const struct row *rows)
+{
+    struct state *self = ISO;
+    size_t n = (unsigned)self->n_pes;
+    self->peers = (struct peer *)calloc(n, sizeof *self->peers);
+    self->local_pes = (int *)calloc(n, sizeof *self->local_pes);
+    if (self->peers == NULL || self->local_pes == NULL)
+        return -ENOMEM;
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        struct peer *p = &self->peers[pe];
+        p->pe = pe;
+        p->sock = -1;
+        memcpy(p->host, rows[pe].host, sizeof p->host);
+        memcpy(p->node, rows[pe].node, sizeof p->node);
+        p->local = strcmp(p->node, rows[self->my_pe].node) == 0;
+        if (p->local) {
+            if (pe == self->my_pe)
+                self->my_local = self->n_local;
+            self->local_pes[self->n_local++] = pe;
+        }
+    }
+    return 0;
+}
+
+static int choose_transports(void)
+{
+    struct state *self = ISO;
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        struct peer *p = &self->peers[pe];
+        const char *why = NULL;
+        p->transport = iso_transport_choose(p, &why);
+        if (p->transport != NULL)
+            continue;
+        log_error("shmem_init: pe %d is on node %s and this PE on node %s: %s; start all PEs on one host, or set "
+                  "SHMEM_NODE equal on PEs that share memory",
+                  pe, p->node, self->peers[self->my_pe].node, why);
+        return -EHOSTUNREACH;
+    }
+    return 0;
+}
+
+/* ---- hello: the handshake ---- */
+
+struct hello_body {
+    unsigned char token[16]; /* of the PE it is sent to */
+    int32_t pe;
+    uint64_t heap_base, data_base;
+    unsigned char cores[128]; /* affinity mask */
+};
+
+static void fill_hello(struct mesh_message *m, const struct row *to, int *fds, int *n_fds)
+{
+    struct state *self = ISO;
+    struct hello_body body;
+    memset(&body, 0, sizeof body);
+    memcpy(body.token, to->token, sizeof body.token);
+    body.pe = self->my_pe;
+    body.heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
+    body.data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
+        memcpy(body.cores, &cores, ISO_MIN(sizeof body.cores, sizeof cores));
+    fds[0] = self->segments[SEGMENT_INDEX_HEAP].fd;
+    fds[1] = self->segments[SEGMENT_INDEX_DATA].fd;
+    *n_fds = self->segments[SEGMENT_INDEX_DATA].limit != 0 ? 2 : 1;
+    m->type = MESH_HELLO;
+    memcpy(m->body, &body, sizeof body);
+}
+
+static int send_hello(int sock, const struct row *to)
+{
+    struct mesh_message m;
+    int fds[2], n;
+    memset(&m, 0, sizeof m);
+    fill_hello(&m, to, fds, &n);
+    return iso_mesh_send(sock, &m, fds, n);
+}
+
+/* invariant: called once per local peer; fds are owned by the segments afterwards. */
+static int accept_hello(int pe, int sock, const struct hello_body *body, int *fds, int n_fds)
+{
+    struct peer *peer = &ISO->peers[pe];
+    peer->sock = sock;
+    peer->pid = iso_mesh_peer_pid(sock);
+    peer->threaded = peer->pid == (int)getpid();
+    for (int i = 0; i < n_fds && peer->threaded; i++) {
+        close(fds[i]);
+        fds[i] = -1;
+    }
+    int rc = iso_segment_add_peer(SEGMENT_INDEX_HEAP, pe, (char *)(uintptr_t)body->heap_base, fds[0]);
+    if (rc == 0 && n_fds > 1 && ISO->segments[SEGMENT_INDEX_DATA].limit != 0)
+        rc = iso_segment_add_peer(SEGMENT_INDEX_DATA, pe, (char *)(uintptr_t)body->data_base, fds[1]);
+    else if (n_fds > 1 && fds[1] >= 0)
+        close(fds[1]);
+    return rc;
+}
+
+static void add_cores(unsigned char *all, const unsigned char *cores)
+{
+    for (int i = 0; i < 128; i++)
+        all[i] |= cores[i];
+}
+
+/* A connection from a stranger, or a hello that is not for us, is dropped and the start goes on. -EAGAIN then. */
+static int take_hello(int sock, const struct row *rows, int expect_pe, unsigned char *cores)
+{
+    struct mesh_message m;
+    struct hello_body body;
+    int fds[MESH_FDS_MAX], n_fds = 0;
+    int rc = iso_mesh_receive_for(sock, &m, fds, &n_fds, ISO->env.boot_timeout);
+    if (rc != 0)
+        return rc;
+    memcpy(&body, m.body, sizeof body);
+    bool known = m.type == MESH_HELLO && n_fds >= 1 && iso_mesh_peer_is_user(sock) &&
+                 memcmp(body.token, rows[ISO->my_pe].token, sizeof body.token) == 0 && body.pe >= 0 &&
+                 body.pe < ISO->n_pes && (expect_pe < 0 || body.pe == expect_pe) && ISO->peers[body.pe].local &&
+                 ISO->peers[body.pe].sock < 0;
+    if (!known) {
+        log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)", iso_mesh_peer_pid(sock));
+        iso_mesh_close_fds(fds, n_fds);
+        return -EAGAIN;
+    }
+    add_cores(cores, body.cores);
+    rc = accept_hello(body.pe, sock, &body, fds, n_fds);
+    return rc != 0 ? rc : body.pe;
+}
+
+static int connect_to(const struct row *row)
+{
+    struct sockaddr_un name;
+    memset(&name, 0, sizeof name);
+    name.sun_family = AF_UNIX;
+    memcpy(name.sun_path, row->sock_name, sizeof row->sock_name);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)row->sock_name_len);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0 && iso_mesh_peer_is_user(fd))
+        return fd;
+    int rc = -errno;
+    if (fd >= 0)
+        close(fd);
+    return rc < 0 ? rc : -EPERM;
+}
+
+static int dial_lower(const struct row *rows, int *socks)
+{
+    struct state *self = ISO;
+    for (int i = 0; i < self->my_local; i++) {
+        int pe = self->local_pes[i];
+        socks[i] = connect_to(&rows[pe]);
+        if (socks[i] < 0) {
+            errno = -socks[i];
+            log_error("shmem_init: pe %d has the same node name (%s) but its unix socket cannot be reached: %m; give "
+                      "PEs that do not share memory different SHMEM_NODE",
+                      pe, self->peers[pe].node);
+            return socks[i];
+        }
+        int rc = send_hello(socks[i], &rows[pe]);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int answer_higher(const struct row *rows, unsigned char *cores)
+{
+    struct state *self = ISO;
+    int missing = self->n_local - 1 - self->my_local;
+    uint64_t deadline = iso_wait_now_ns() + (uint64_t)(self->env.boot_timeout * 1e9);
+    while (missing > 0) {
+        struct pollfd ready = {self->listener, POLLIN, 0};
+        int got = poll(&ready, 1, 100);
+        if (got <= 0 && iso_wait_now_ns() > deadline) {
+            log_error("shmem_init: %d PEs of this host have not connected within SHMEM_BOOT_TIMEOUT (%.0f s)", missing,
+                      self->env.boot_timeout);
+            return -ETIMEDOUT;
+        }
+        int sock = got > 0 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+        if (sock < 0)
+            continue;
+        int pe = iso_mesh_peer_is_user(sock) ? take_hello(sock, rows, -1, cores) : -EAGAIN;
+        int rc = pe >= 0 ? send_hello(sock, &rows[pe]) : pe;
+        if (rc != 0 && pe < 0)
+            close(sock);
+        if (rc != 0 && rc != -EAGAIN && rc != -ECONNRESET && rc != -ETIMEDOUT)
+            return rc;
+        missing -= pe >= 0;
+    }
+    return 0;
+}
+
+static int handshake(const struct row *rows)
+{
+    struct state *self = ISO;
+    unsigned char cores[128] = {0};
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+        add_cores(cores, (const unsigned char *)&mine);
+    int *socks = (int *)malloc(sizeof *socks * (size_t)self->n_local);
+    if (socks == NULL)
+        return -ENOMEM;
+    int rc = dial_lower(rows, socks);
+    if (rc == 0)
+        rc = answer_higher(rows, cores);
+    for (int i = 0; rc == 0 && i < self->my_local; i++) {
+        rc = take_hello(socks[i], rows, self->local_pes[i], cores);
+        if (rc >= 0)
+            rc = 0;
+        else
+            log_error("shmem_init: pe %d on this host did not answer the handshake", self->local_pes[i]);
+    }
+    free(socks);
+    int n_cores = 0;
+    for (int i = 0; i < 128; i++)
+        n_cores += __builtin_popcount(cores[i]);
+    self->oversubscribed = n_cores > 0 && self->n_local > n_cores;
+    return rc;
+}
+
+static int start_with(const struct row *rows)
+{
+    struct state *self = ISO;
+    int rc = check_versions(rows);
+    if (rc == 0)
+        rc = check_settings(rows);
+    if (rc == 0)
+        rc = make_peers(rows);
+    if (rc == 0)
+        rc = choose_transports();
+    if (rc != 0)
+        return rc;
+    self->control_bytes = iso_slot_control_bytes(self->n_pes);
+    rc = iso_segment_start(iso_memory_heap_start() + heap_cap(rows));
+    if (rc != 0)
+        return rc;
+    compare_programs(rows);
+    return handshake(rows);
+}
+
+int iso_pe_start(void)
+{
+    struct state *self = ISO;
+    struct row mine, *rows = (struct row *)calloc((size_t)self->n_pes, sizeof *rows);
+    if (rows == NULL)
+        return -ENOMEM;
+    int rc = fill_row(&mine);
+    if (rc == 0)
+        rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, rows);
+    if (rc == 0)
+        rc = start_with(rows);
+    free(rows);
+    if (self->listener >= 0)
+        close(self->listener); /* everybody is in: nobody else may connect */
+    self->listener = -1;
+    return rc;
+}
+
+void iso_pe_stop(void)
+{
+    struct state *self = ISO;
+    struct mesh_message bye;
+    memset(&bye, 0, sizeof bye);
+    bye.type = MESH_BYE;
+    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++) {
+        if (self->peers[pe].sock < 0)
+            continue;
+        iso_mesh_send(self->peers[pe].sock, &bye, NULL, 0);
+        close(self->peers[pe].sock);
+    }
+    free(self->peers);
+    free(self->local_pes);
+    self->peers = NULL;
+    self->local_pes = NULL;
+    self->n_local = 0;
+}

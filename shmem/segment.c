@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, registered
+ * buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that its owner sent over a unix
+ * socket; the table is written by collective calls only, and read by every operation without a lock.
+ * Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
+#include "internal.h"
+#include "data_segment.h"
+#include "transport/transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static const char *const kind_names[] = {"heap", "data", "device", "buffer"};
+
+const char *iso_segment_kind_name(enum segment_kind kind) { return kind_names[kind]; }
+
+void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes)
+{
+    const struct data_segment *data = iso_data_segment();
+    memcpy(build_id, data->build_id, 20);
+    *data_bytes = data->refusal == NULL ? data->len : 0;
+}
+
+static int map_heap(struct segment *heap, size_t bytes)
+{
+    heap->fd = memfd_create("isomer-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (heap->fd < 0 || ftruncate(heap->fd, (off_t)bytes) != 0) {
+        log_error("shmem_init: a heap of %zu bytes cannot be made: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
+        return -errno;
+    }
+    /* A peer that shrank the file would turn our loads into SIGBUS. */
+    fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap->fd, 0);
+    if (at == MAP_FAILED) {
+        log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
+        return -errno;
+    }
+    if (ISO->env.huge_pages)
+        madvise(at, bytes, MADV_HUGEPAGE); /* isomer-info tells whether the kernel honours it */
+    heap->base = (char *)at;
+    heap->len = bytes;
+    return 0;
+}
+
+static void describe_data(struct segment *segment)
+{
+    const struct data_segment *data = iso_data_segment();
+    ISO->data_refusal = data->refusal;
+    segment->kind = SEGMENT_DATA;
+    if (data->refusal != NULL)
+        return;
+    segment->base = data->base;
+    segment->len = segment->limit = data->len;
+    segment->fd = data->fd;
+}
+
+int iso_segment_start(size_t heap_bytes)
+{
+    struct state *self = ISO;
+    size_t table_bytes = ISO_SEGMENTS_MAX * sizeof *self->segments;
+    self->segments = (struct segment *)aligned_alloc(ISO_LINE, table_bytes);
+    if (self->segments == NULL)
+        return -ENOMEM;
+    memset(self->segments, 0, table_bytes);
+    self->n_segments = SEGMENT_INDEX_FREE;
+    for (int i = 0; i < SEGMENT_INDEX_FREE; i++) {
+        struct segment *s = &self->segments[i];
+        s->fd = -1;
+        s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
+        if (s->peers == NULL)
+            return -ENOMEM;
+    }
+    int rc = map_heap(&self->segments[SEGMENT_INDEX_HEAP], heap_bytes);
+    if (rc != 0)
+        return rc;
+    describe_data(&self->segments[SEGMENT_INDEX_DATA]);
+    for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
+        iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base, -1);
+    self->control = (struct control *)(void *)self->segments[SEGMENT_INDEX_HEAP].base;
+    return 0;
+}
+
+/* `base` is the owner's address; fd -1: the owner is a thread of this process, whose address serves as it is. */
+int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd)
+{
+    struct segment_peer *peer = &segment->peers[pe];
+    bool by_pointer = pe == ISO->my_pe || ISO->peers[pe].transport->by_pointer;
+    peer->base = base;
+    peer->cpu_ptr = by_pointer ? base : NULL;
+    if (fd < 0)
+        return 0;
+    void *at = mmap(NULL, segment->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    int rc = at == MAP_FAILED ? -errno : 0;
+    if (rc != 0)
+        log_error("mapping the %s segment of pe %d (%zu bytes) failed: %m; lower SHMEM_SYMMETRIC_SIZE or raise ulimit -v",
+                  kind_names[segment->kind], pe, segment->len);
+    peer->cpu_ptr = rc == 0 ? (char *)at : NULL;
+    close(fd);
+    return rc;
+}
+
+int iso_segment_add_peer(int index, int pe, char *base, int fd)
+{
+    return iso_segment_set_peer(&ISO->segments[index], pe, base, fd);
+}
+
+static void unmap_peers(struct segment *segment)
+{
+    for (int pe = 0; segment->peers != NULL && pe < ISO->n_pes; pe++) {
+        struct segment_peer *peer = &segment->peers[pe];
+        bool mapped = peer->cpu_ptr != NULL && peer->cpu_ptr != peer->base && pe != ISO->my_pe;
+        if (mapped && segment->kind <= SEGMENT_DATA)
+            munmap(peer->cpu_ptr, segment->len);
+    }
+    free(segment->peers);
+    segment->peers = NULL;
+}
+
+void iso_segment_stop(void)
+{
+    struct state *self = ISO;
+    if (self->segments == NULL)
+        return;
+    struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP];
+    for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
+        unmap_peers(&self->segments[i]);
+    if (heap->base != NULL)
+        munmap(heap->base, heap->len);
+    if (heap->fd >= 0)
+        close(heap->fd);
+    free(self->segments);
+    self->segments = NULL;
+    self->n_segments = 0;
+    self->control = NULL;
+}
+
+struct segment *iso_segment_search(const void *addr, size_t len)
+{
+    struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_FREE; i < self->n_segments; i++) {
+        struct segment *s = &self->segments[i];
+        size_t offset = (size_t)((const char *)addr - s->base);
+        if (offset < s->limit && len <= s->limit - offset)
+            return s;
+    }
+    return NULL;
+}
+
+/* The pieces of a registered buffer are neighbours in the address space: a range may span them. */
+static bool spans_buffer(const char *addr, size_t len)
+{
+    while (len > 0) {
+        struct segment *s = iso_segment_search(addr, 1);
+        if (s == NULL)
+            return false;
+        size_t here = s->limit - (size_t)(addr - s->base);
+        if (here >= len)
+            return true;
+        addr += here;
+        len -= here;
+    }
+    return true;
+}
+
+struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg)
+{
+    iso_check_life(call);
+    struct place place = {NULL, iso_segment_of(addr, len), 0, pe};
+    if (place.segment == NULL) {
+        if (addr == NULL || !spans_buffer((const char *)addr, len))
+            iso_fatal_address(call, arg, addr, len);
+        return place;
+    }
+    if (ISO->env.debug)
+        iso_debug_object(call, arg, addr, len);
+    place.offset = (size_t)((const char *)addr - place.segment->base);
+    char *cpu = place.segment->peers[pe].cpu_ptr;
+    place.cpu = cpu != NULL ? cpu + place.offset : NULL;
+    return place;
+}

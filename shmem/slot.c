@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/* How the members of a team agree on a slot, without a message: the leader (member 0) claims one index in the bitmaps of
+ * all members, then writes a grant {key, first step} into each member's directory; members watch their own.
+ * An index is free again when all members have closed it: the last one clears the bits. Steps go on where the last user
+ * of the index on any of the members stopped, so memory is reused as it is.
+ * Invariant: bit i of a PE is set <=> grant i of that PE belongs to one team that is alive or being made or closed.
+ * Called by team.c and coll/active_set.c. */
+#include "slot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FIRST_AGREED = 2, /* 0: world, 1: shared */
+    REFUSALS = 64,    /* entries behind the slots: a grant there means "no slot is free" */
+    ENTRIES = ISO_SLOTS + REFUSALS,
+    WORD_BITS = 64,
+    CLAIM_ROUNDS = 8 /* over all indices; more than one because claims of other leaders may be undone again */
+};
+
+enum { GRANT_NONE, GRANT_NEW, GRANT_TAKEN };
+
+/* invariant: key, first are written by the leader before state; last, state = NONE by the owner before `closed`. */
+struct grant {
+    _Alignas(ISO_LINE) struct slot_key key;
+    uint64_t first;  /* steps begin behind this number */
+    uint64_t state;  /* pairs: signal of the leader, acquire of the owner */
+    uint64_t last;   /* the owner's step when it closed the slot */
+    uint64_t closed; /* the leader's is used: members that have closed */
+};
+
+struct directory {
+    uint64_t used[ENTRIES / WORD_BITS]; /* atomic; leaders claim, last closers free */
+    _Alignas(ISO_LINE) struct grant grants[ENTRIES];
+};
+
+/* The members of one call, and who is meant in reports. */
+struct members {
+    const int *world_of;
+    int n;
+    const char *call;
+};
+
+/* ---- layout ---- */
+
+static size_t page_up(size_t bytes) { return (bytes + SLOT_PAGE - 1) & ~(size_t)(SLOT_PAGE - 1); }
+
+static size_t directory_offset(void) { return page_up(offsetof(struct control, slots)); }
+static size_t slots_offset(void) { return directory_offset() + page_up(sizeof(struct directory)); }
+
+size_t iso_slot_control_bytes(int n_pes)
+{
+    struct state *self = ISO;
+    self->n_pes = n_pes; /* the layout below depends on it */
+    self->slot_bytes = iso_slot_stage_offset(self) + (size_t)n_pes * 2 * ISO_STAGE_BYTES;
+    return slots_offset() + ISO_SLOTS * self->slot_bytes;
+}
+
+static struct directory *my_directory(void)
+{
+    return (struct directory *)(void *)((char *)ISO->control + directory_offset());
+}
+
+static size_t used_offset(int index)
+{
+    return directory_offset() + offsetof(struct directory, used) + (size_t)index / WORD_BITS * sizeof(uint64_t);
+}
+static uint64_t used_bit(int index) { return (uint64_t)1 << (index % WORD_BITS); }
+
+static size_t grant_offset(int index, size_t field)
+{
+    return directory_offset() + offsetof(struct directory, grants) + (size_t)index * sizeof(struct grant) + field;
+}
+
+/* ---- words of any PE's control area ---- */
+
+static struct place control_place(size_t offset, int pe)
+{
+    struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
+    struct place place = {heap->peers[pe].cpu_ptr, heap, offset, pe};
+    if (place.cpu != NULL)
+        place.cpu += offset;
+    return place;
+}
+
+static uint64_t near_amo(uint64_t *word, enum amo_op op, uint64_t operand)
+{
+    switch (op) {
+    case AMO_ADD:
+        return prim_fetch_add_u64(word, operand);
+    case AMO_AND:
+        return prim_fetch_and_u64(word, operand);
+    case AMO_OR:
+        return prim_fetch_or_u64(word, operand);
+    default:
+        return prim_load_acquire_u64(word);
+    }
+}
+
+/* The old value. */
+static uint64_t control_amo(size_t offset, int pe, enum amo_op op, uint64_t operand, const char *call)
+{
+    struct place at = control_place(offset, pe);
+    struct amo amo = {op, sizeof(uint64_t), operand, 0, true};
+    if (at.cpu != NULL)
+        return near_amo((uint64_t *)(void *)at.cpu, op, operand);
+    return iso_far_amo(&ISO->ctx_default, at, amo, call);
+}
+
+/* ---- the leader ---- */
+
+static bool claim_one(int index, int pe, const char *call)
+{
+    uint64_t bit = used_bit(index);
+    return (control_amo(used_offset(index), pe, AMO_OR, bit, call) & bit) == 0;
+}
+static void free_one(int index, int pe, const char *call)
+{
+    (void)control_amo(used_offset(index), pe, AMO_AND, ~used_bit(index), call);
+}
+
+/* The i-th member in ascending order of world PEs. Of leaders that want the same index, the one that got furthest in
+ * this order gets it, so they cannot all fail. */
+static int ascending(const struct members *m, int i)
+{
+    return m->world_of[0] <= m->world_of[m->n - 1] ? m->world_of[i] : m->world_of[m->n - 1 - i];
+}
+
+static bool claim_on_all(const struct members *m, int index)
+{
+    for (int i = 0; i < m->n; i++) {
+        if (claim_one(index, ascending(m, i), m->call))
+            continue;
+        while (--i >= 0)
+            free_one(index, ascending(m, i), m->call);
+        return false;
+    }
+    return true;
+}
+
+/* An index that now belongs to this team on all members, or -1. */
+static int claim_index(const struct members *m)
+{
+    for (int round = 0; round < CLAIM_ROUNDS; round++)
+        for (int index = FIRST_AGREED; index < ISO_SLOTS; index++) {
+            uint64_t mine = prim_load_relaxed_u64(&my_directory()->used[index / WORD_BITS]);
+            if ((mine & used_bit(index)) == 0 && claim_on_all(m, index))
+                return index;
+        }
+    return -1;
+}
+
+/* Where the last users of this index stopped: no flag in any member's memory is larger. */
+static uint64_t last_step(const struct members *m, int index)
+{
+    uint64_t last = 0;
+    for (int i = 0; i < m->n; i++) {
+        uint64_t step = control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0,
+                                    m->call);
+        last = ISO_MAX(last, step);
+    }
+    return last;
+}
+
+static void publish(int index, int pe, struct slot_key key, uint64_t first, const char *call)
+{
+    struct grant grant;
+    memset(&grant, 0, sizeof(grant));
+    grant.key = key;
+    grant.first = first;
+    size_t front = offsetof(struct grant, state);
+    struct place to = control_place(grant_offset(index, 0), pe);
+    struct place state = control_place(grant_offset(index, front), pe);
+    if (to.cpu != NULL) {
+        memcpy(to.cpu, &grant, front);
+        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu, GRANT_NEW); /* pairs with find_grant */
+        return;
+    }
+    const char *here = (const char *)ISO->control + grant_offset(index, 0);
+    iso_far_put(&ISO->ctx_default, to, here, &grant, front, call);
+    iso_far_signal(&ISO->ctx_default, state, GRANT_NEW, SHMEM_SIGNAL_SET, call);
+}
+
+/* Each member gets a refusal in an entry of its own: no agreement is needed for that. */
+static void refuse(int pe, struct slot_key key, const char *call)
+{
+    struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[ISO_SLOTS / WORD_BITS], 0);
+    for (;;) {
+        for (int index = ISO_SLOTS; index < ENTRIES; index++)
+            if (claim_one(index, pe, call)) {
+                iso_wait_end(&wait);
+                publish(index, pe, key, 0, call);
+                return;
+            }
+        iso_wait_pause(&wait, UINT64_MAX);
+    }
+}
+
+static int lead(const struct members *m, struct slot_key key, struct slot *slot)
+{
+    int index = claim_index(m);
+    if (index < 0) {
+        for (int i = 1; i < m->n; i++)
+            refuse(m->world_of[i], key, m->call);
+        return -ENOSPC;
+    }
+    slot->index = index;
+    slot->seq = last_step(m, index);
+    prim_store_relaxed_u64(&my_directory()->grants[index].state, GRANT_TAKEN);
+    for (int i = 1; i < m->n; i++)
+        publish(index, m->world_of[i], key, slot->seq, m->call);
+    return 0;
+}
+
+/* ---- the other members ---- */
+
+static bool keys_equal(const struct slot_key *a, const struct slot_key *b)
+{
+    return a->start == b->start && a->stride == b->stride && a->size == b->size && a->parent == b->parent &&
+           a->split == b->split;
+}
+
+/* A new grant for `key` among the claimed entries of this PE, or -1. A grant that was taken stays, with its key, but is
+ * no longer new: so a key may come again once its first use has been taken. */
+static int find_grant(const struct slot_key *key)
+{
+    struct directory *directory = my_directory();
+    for (int word = 0; word < ENTRIES / WORD_BITS; word++) {
+        uint64_t bits = prim_load_relaxed_u64(&directory->used[word]);
+        for (; bits != 0; bits &= bits - 1) {
+            int index = word * WORD_BITS + __builtin_ctzll(bits);
+            struct grant *grant = &directory->grants[index];
+            if (prim_load_acquire_u64(&grant->state) == GRANT_NEW && keys_equal(&grant->key, key))
+                return index;
+        }
+    }
+    return -1;
+}
+
+static int follow(const struct members *m, struct slot_key key, struct slot *slot)
+{
+    struct directory *directory = my_directory();
+    struct wait wait = ISO_WAIT(m->call, m->world_of[0], directory->grants, GRANT_NEW);
+    int index;
+    while ((index = find_grant(&key)) < 0)
+        iso_wait_pause(&wait, GRANT_NONE);
+    iso_wait_end(&wait);
+    struct grant *grant = &directory->grants[index];
+    if (index >= ISO_SLOTS) {
+        prim_store_relaxed_u64(&grant->state, GRANT_NONE);
+        free_one(index, ISO->my_pe, m->call); /* orders the store before it for the next leader */
+        return -ENOSPC;
+    }
+    slot->index = index;
+    slot->seq = grant->first;
+    prim_store_relaxed_u64(&grant->state, GRANT_TAKEN);
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+/* central needs one answer on all members: all are on one node, which the node map says alike to everybody, and pointers
+ * are hidden from all or from nobody. */
+static int make_views(struct slot *slot, const int *world_of, int n_pes)
+{
+    const struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
+    size_t offset = slots_offset() + (size_t)slot->index * ISO->slot_bytes;
+    bool direct = true;
+    slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
+    if (slot->views == NULL)
+        return -ENOMEM;
+    for (int i = 0; i < n_pes; i++) {
+        int pe = world_of[i];
+        char *cpu = heap->peers[pe].cpu_ptr;
+        slot->views[i].pe = pe;
+        slot->views[i].near = cpu != NULL ? cpu + offset : NULL;
+        direct = direct && cpu != NULL && ISO->peers[pe].local;
+    }
+    slot->memory = (char *)ISO->control + offset;
+    slot->central = direct ? slot->views[0].near : NULL;
+    return 0;
+}
+
+static const char *opening_call(struct slot_key key)
+{
+    return key.parent == -1 ? "a collective on a new active set" : "shmem_team_split";
+}
+
+int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int my_pe)
+{
+    struct members m = {world_of, n_pes, opening_call(key)};
+    int status = 0;
+    memset(slot, 0, sizeof(*slot));
+    slot->index = -1;
+    if (n_pes == 1)
+        return 0;
+    if (key.parent == -2)
+        slot->index = (int)key.split;
+    else
+        status = my_pe == 0 ? lead(&m, key, slot) : follow(&m, key, slot);
+    if (status == -ENOSPC)
+        log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m.call,
+                  ISO_SLOTS, n_pes);
+    return status != 0 ? status : make_views(slot, world_of, n_pes);
+}
+
+/* The last member to close gives the index back on all of them: until then somebody might still write flags here. */
+static void give_back(const struct slot *slot, const struct members *m)
+{
+    struct grant *mine = &my_directory()->grants[slot->index];
+    size_t closed = grant_offset(slot->index, offsetof(struct grant, closed));
+    prim_store_relaxed_u64(&mine->last, slot->seq);
+    prim_store_relaxed_u64(&mine->state, GRANT_NONE);
+    iso_quiet(&ISO->ctx_default); /* flags that a transport still carries */
+    /* Release: what this member did in the slot is before; acquire in the last one, whose freeing releases it again to
+     * the leader that claims the index next. */
+    if (control_amo(closed, m->world_of[0], AMO_ADD, 1, m->call) != (uint64_t)m->n - 1)
+        return;
+    (void)control_amo(closed, m->world_of[0], AMO_AND, 0, m->call);
+    for (int i = 0; i < m->n; i++)
+        free_one(slot->index, m->world_of[i], m->call);
+}
+
+void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe)
+{
+    struct members m = {world_of, n_pes, "shmem_team_destroy"};
+    (void)my_pe;
+    if (slot->index >= FIRST_AGREED)
+        give_back(slot, &m);
+    free(slot->views);
+    memset(slot, 0, sizeof(*slot));
+    slot->index = -1;
+}
+
+/* ---- far halves and waits of slot.h ---- */
+
+struct place iso_slot_place(const struct slot *slot, size_t offset, int pe)
+{
+    return control_place(slots_offset() + (size_t)slot->index * ISO->slot_bytes + offset, pe);
+}
+
+void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call)
+{
+    iso_far_signal(&ISO->ctx_default, iso_slot_place(slot, offset, pe), value, SHMEM_SIGNAL_SET, call);
+}
+
+void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len, const char *call)
+{
+    iso_far_put(&ISO->ctx_default, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
+}
+
+void iso_slot_wait(const uint64_t *word, uint64_t expected, int pe, const char *call)
+{
+    struct wait wait = ISO_WAIT(call, pe, word, expected);
+    uint64_t seen;
+    while ((seen = prim_poll_u64(word)) < expected)
+        iso_wait_pause(&wait, seen);
+    iso_wait_end(&wait);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of a slot, and what is done with it: steps, flags, packets, staging, the board of the leader.
+ * A flag or packet lies in the receiver's memory and has one writer. Its number is the step, which only grows, from one
+ * user of the slot to the next as well, so nothing is ever reset and old contents are never mistaken for new ones.
+ * Invariant: slot->seq is equal on all members whenever none of them is inside a collective.
+ * Used by shmem/slot.c, shmem/barrier.c and coll/. */
+#ifndef ISO_SLOT_H
+#define ISO_SLOT_H
+
+#include "../device/prim.h"
+#include "internal.h"
+
+#define ISO_SLOTS 1024 /* sequences of collectives that may be alive on one PE */
+
+/* A slot in the memory of one PE:
+ *   [0]      counter of the central barrier      (the leader's is used)
+ *   [64]     its release word                    (the leader's is used)
+ *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line
+ *   [board]  2 banks of ISO_BOARD_BYTES          (the leader's is used)
+ *   [stage]  per sender: 2 banks of ISO_STAGE_BYTES
+ * board and stage begin at a page; pages that nobody uses have no memory behind them. */
+enum {
+    SLOT_COUNTER = 0,
+    SLOT_RELEASE = ISO_LINE,
+    SLOT_SENDERS = 4 * ISO_LINE,
+    SLOT_SENDER_BYTES = 4 * ISO_LINE,
+    SLOT_PAGE = 4096
+};
+#define ISO_PACKET_BYTES 56  /* payload; the step number is the rest of the line */
+#define ISO_BOARD_BYTES 4096 /* of one bank */
+#define ISO_STAGE_BYTES 8192 /* of one sender and bank */
+
+/* A packet is one line: it arrives in one hop, payload and number together. */
+struct slot_packet {
+    unsigned char payload[ISO_PACKET_BYTES];
+    uint64_t seq; /* stored last, release; pairs with the acquire load of its receiver */
+};
+
+/* Member i of the team as this PE sees it. */
+struct slot_view {
+    char *near; /* its slot memory, NULL: reached by the transport */
+    int pe;     /* world */
+};
+
+ISO_INLINE size_t iso_slot_board_offset(const struct state *self)
+{
+    size_t senders = SLOT_SENDERS + (size_t)self->n_pes * SLOT_SENDER_BYTES;
+    return (senders + SLOT_PAGE - 1) & ~(size_t)(SLOT_PAGE - 1);
+}
+ISO_INLINE size_t iso_slot_stage_offset(const struct state *self)
+{
+    return iso_slot_board_offset(self) + 2 * (size_t)ISO_BOARD_BYTES;
+}
+
+ISO_INLINE size_t iso_slot_flag_offset(int sender) { return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES; }
+ISO_INLINE size_t iso_slot_packet_offset(int sender, uint64_t staged)
+{
+    return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + (1 + (size_t)(staged & 1)) * ISO_LINE;
+}
+
+/* Where `offset` of this slot lies at world PE `pe`, for the far operations. */
+struct place iso_slot_place(const struct slot *slot, size_t offset, int pe);
+
+/* The far halves of the functions below, and their waits. `call` names the public call in reports. */
+ISO_COLD void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call);
+ISO_COLD void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len,
+                               const char *call);
+/* Until *word >= expected. */
+void iso_slot_wait(const uint64_t *word, uint64_t expected, int pe, const char *call);
+
+/* Says to member `to` that this member has done step `step`, and all its earlier stores with it.
+ * Pairs with the acquire load in iso_slot_flag_wait. */
+ISO_INLINE void iso_slot_flag_set(const struct slot *slot, int me, int to, uint64_t step, const char *call)
+{
+    const struct slot_view *view = &slot->views[to];
+    if (ISO_LIKELY(view->near != NULL))
+        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(view->near + iso_slot_flag_offset(me)), step);
+    else
+        iso_slot_far_signal(slot, iso_slot_flag_offset(me), view->pe, step, call);
+}
+
+/* Until member `from` has said `step` or a later one. */
+ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t step, const char *call)
+{
+    const uint64_t *flag = (const uint64_t *)(void *)(slot->memory + iso_slot_flag_offset(from));
+    if (prim_poll_u64(flag) < step)
+        iso_slot_wait(flag, step, slot->views[from].pe, call);
+}
+
+/* All n members have called it with this step: arrival on the leader's counter, then its release word. Only where
+ * slot->central is set. The last one to arrive resets the counter before it releases, so that the counter is zero between
+ * barriers. Release and acquire pair up along counter (all before) and release word (all after). */
+ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t step, const char *call)
+{
+    uint64_t *counter = (uint64_t *)(void *)(slot->central + SLOT_COUNTER);
+    uint64_t *release = (uint64_t *)(void *)(slot->central + SLOT_RELEASE);
+    if (prim_fetch_add_u64(counter, 1) == (uint64_t)n - 1) {
+        prim_store_relaxed_u64(counter, 0);
+        prim_signal_u64(prim_group_thread(), release, step);
+    } else if (prim_poll_u64(release) < step) {
+        iso_slot_wait(release, step, -1, call);
+    }
+}
+
+/* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */
+
+void iso_barrier_flags(struct team *team, const char *call);         /* everybody flags everybody: one hop */
+void iso_barrier_dissemination(struct team *team, const char *call); /* log2 n hops of one flag each */
+void iso_barrier_central(struct team *team, const char *call);       /* the leader's counter; slot->central != NULL */
+
+#endif

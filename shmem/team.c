@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* Teams (section 9.4): ordered subsets of the PEs, each with a slot of its own for collectives. A PE holds only the
+ * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEAMS_MAX 65536
+#define FIRST_INDEX 3 /* 0 is SHMEM_TEAM_INVALID, 1 SHMEM_TEAM_WORLD, 2 SHMEM_TEAM_SHARED */
+
+struct team *iso_team_or_null(shmem_team_t handle)
+{
+    struct state *self = ISO;
+    int i = (int)((uintptr_t)handle & (TEAMS_MAX - 1));
+    if (handle == SHMEM_TEAM_WORLD && self->life == LIFE_RUNNING)
+        return &self->world;
+    struct team *team = i > 0 && i < __atomic_load_n(&self->n_teams, __ATOMIC_ACQUIRE) ? self->teams[i] : NULL;
+    return team != NULL && team->handle == handle ? team : NULL;
+}
+
+struct team *iso_team(shmem_team_t handle, const char *call)
+{
+    iso_check_life(call);
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL)
+        iso_fatal_team(call, handle);
+    return team;
+}
+
+void iso_fatal_team(const char *call, shmem_team_t team)
+{
+    if (team == SHMEM_TEAM_INVALID)
+        iso_fatal(call, "team is SHMEM_TEAM_INVALID");
+    iso_fatal(call, "team %p is no team of this PE (destroyed, or never made)", (void *)team);
+}
+
+/* ---- members ---- */
+
+static void find_stride(struct team *team)
+{
+    team->start = team->world_of[0];
+    team->stride = team->n_pes > 1 ? team->world_of[1] - team->world_of[0] : 1;
+    for (int i = 1; i < team->n_pes; i++)
+        if (team->world_of[i] != team->start + i * team->stride)
+            team->stride = 0;
+}
+
+/* The number of a world PE in the team, -1: not a member. */
+static int pe_in(const struct team *team, int world_pe)
+{
+    if (team->stride != 0) {
+        int i = (world_pe - team->start) / team->stride;
+        return i >= 0 && i < team->n_pes && team->world_of[i] == world_pe ? i : -1;
+    }
+    for (int i = 0; i < team->n_pes; i++)
+        if (team->world_of[i] == world_pe)
+            return i;
+    return -1;
+}
+
+/* Takes world_of. Its slot is opened by the caller. */
+static void describe(struct team *team, int *world_of, int n_pes)
+{
+    team->world_of = world_of;
+    team->n_pes = n_pes;
+    find_stride(team);
+    team->my_pe = pe_in(team, ISO->my_pe);
+    team->slot.index = -1;
+}
+
+static int open_slot(struct team *team, int parent_slot, uint64_t split)
+{
+    struct slot_key key = {team->start, team->n_pes > 1 ? team->world_of[1] - team->start : 0, team->n_pes, parent_slot,
+                           split};
+    if (team->n_pes == 1)
+        return 0;
+    return iso_slot_open(&team->slot, key, team->world_of, team->n_pes, team->my_pe);
+}
+
+static void close_team(struct team *team)
+{
+    if (team->n_pes > 1 && team->slot.index >= 0)
+        iso_slot_close(&team->slot, team->world_of, team->n_pes, team->my_pe);
+    free(team->world_of);
+    team->world_of = NULL;
+}
+
+/* ---- the predefined teams ---- */
+
+static int start_predefined(struct team *team, shmem_team_t handle, const int *pes, int n_pes)
+{
+    int *world_of = (int *)malloc(sizeof *world_of * (size_t)n_pes);
+    if (world_of == NULL)
+        return -ENOMEM;
+    for (int i = 0; i < n_pes; i++)
+        world_of[i] = pes != NULL ? pes[i] : i;
+    memset(team, 0, sizeof *team);
+    team->handle = handle;
+    describe(team, world_of, n_pes);
+    return open_slot(team, -2, handle == SHMEM_TEAM_WORLD ? 0 : 1);
+}
+
+int iso_team_start(void)
+{
+    struct state *self = ISO;
+    self->teams = (struct team **)calloc(TEAMS_MAX, sizeof *self->teams); /* never moves: look-ups take no lock */
+    if (self->teams == NULL)
+        return -ENOMEM;
+    int rc = start_predefined(&self->world, SHMEM_TEAM_WORLD, NULL, self->n_pes);
+    if (rc == 0)
+        rc = start_predefined(&self->shared, SHMEM_TEAM_SHARED, self->local_pes, self->n_local);
+    self->teams[1] = &self->world;
+    self->teams[2] = &self->shared;
+    self->n_teams = FIRST_INDEX;
+    return rc;
+}
+
+void iso_team_stop(void)
+{
+    struct state *self = ISO;
+    for (int i = FIRST_INDEX; self->teams != NULL && i < self->n_teams; i++) {
+        if (self->teams[i]->world_of != NULL)
+            close_team(self->teams[i]);
+        free(self->teams[i]);
+    }
+    if (self->teams != NULL) {
+        close_team(&self->shared);
+        close_team(&self->world);
+    }
+    free(self->teams);
+    self->teams = NULL;
+    self->n_teams = 0;
+}
+
+/* ---- split ---- */
+
+/* A free place: one of a destroyed team (its generation goes on), else the next. */
+static struct team *take_place(void)
+{
+    struct state *self = ISO;
+    struct team *team = NULL;
+    pthread_mutex_lock(&self->tables_lock);
+    int i = FIRST_INDEX;
+    while (i < self->n_teams && self->teams[i]->world_of != NULL)
+        i++;
+    if (i < self->n_teams) {
+        team = self->teams[i];
+    } else if (i < TEAMS_MAX && (team = (struct team *)calloc(1, sizeof *team)) != NULL) {
+        self->teams[i] = team;
+        __atomic_store_n(&self->n_teams, i + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
+    }
+    if (team != NULL) {
+        uintptr_t generation = ((uintptr_t)team->handle >> 16) + 1;
+        memset(team, 0, sizeof *team);
+        team->handle = (shmem_team_t)(generation << 16 | (uintptr_t)i);
+        team->world_of = (int *)malloc(sizeof(int)); /* taken: replaced by describe's caller */
+    }
+    pthread_mutex_unlock(&self->tables_lock);
+    return team;
+}
+
+struct triplet {
+    int start, stride, size; /* in the parent's numbers */
+};
+
+static bool is_member(const struct team *parent, struct triplet t)
+{
+    for (int i = 0; i < t.size; i++)
+        if (t.start + i * t.stride == parent->my_pe)
+            return true;
+    return false;
+}
+
+/* The new team on its members; NULL with *rc == 0 on the others. Collective over the members. */
+static struct team *make_team(struct team *parent, struct triplet t, const shmem_team_config_t *config, int *rc)
+{
+    uint64_t split = parent->splits++;
+    *rc = 0;
+    if (!is_member(parent, t))
+        return NULL;
+    struct team *team = take_place();
+    int *world_of = (int *)malloc(sizeof *world_of * (size_t)t.size);
+    if (team == NULL || world_of == NULL) {
+        free(world_of);
+        *rc = -ENOMEM;
+        return NULL;
+    }
+    free(team->world_of);
+    for (int i = 0; i < t.size; i++)
+        world_of[i] = parent->world_of[t.start + i * t.stride];
+    describe(team, world_of, t.size);
+    if (config != NULL)
+        team->config = *config;
+    *rc = open_slot(team, parent->slot.index, split);
+    if (*rc == 0)
+        return team;
+    close_team(team);
+    return NULL;
+}
+
+static void check_config(const char *call, const shmem_team_config_t *config, long mask)
+{
+    if ((mask & ~(long)SHMEM_TEAM_NUM_CONTEXTS) != 0)
+        iso_fatal(call, "config_mask %#lx has bits outside SHMEM_TEAM_NUM_CONTEXTS", (unsigned long)mask);
+    if (mask != 0 && config == NULL)
+        iso_fatal(call, "config is a null pointer and config_mask is not 0");
+    if (mask != 0 && config->num_contexts < 0)
+        iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
+}
+
+static bool triplet_is_valid(const struct team *parent, struct triplet t)
+{
+    if (t.size < 1 || t.start < 0 || t.start >= parent->n_pes || (t.stride == 0 && t.size > 1))
+        return false;
+    long last = (long)t.start + (long)t.stride * (t.size - 1);
+    return last >= 0 && last < parent->n_pes;
+}
+
+static void destroy(struct team *team)
+{
+    iso_ctx_destroy_of_team(team);
+    team->handle = (shmem_team_t)((uintptr_t)team->handle + ((uintptr_t)1 << 16)); /* dead at once */
+    close_team(team);
+}
+
+SHMEM_API(shmem_team_split_strided, pshmem_team_split_strided);
+int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride, int size,
+                              const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)
+{
+    iso_check_life(__func__);
+    *new_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID)
+        return 1;
+    struct team *parent = iso_team(parent_handle, __func__);
+    struct triplet t = {start, stride, size};
+    check_config(__func__, config, config_mask);
+    if (!triplet_is_valid(parent, t))
+        return 1;
+    int rc;
+    struct team *team = make_team(parent, t, config_mask != 0 ? config : NULL, &rc);
+    bool all_made = iso_coll_all_min(parent, rc == 0, __func__) != 0;
+    if (team != NULL && !all_made)
+        destroy(team);
+    else if (team != NULL)
+        *new_team = team->handle;
+    return all_made ? 0 : 1;
+}
+
+SHMEM_API(shmem_team_split_2d, pshmem_team_split_2d);
+int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_team_config_t *xaxis_config,
+                         long xaxis_mask, shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config,
+                         long yaxis_mask, shmem_team_t *yaxis_team)
+{
+    iso_check_life(__func__);
+    *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID)
+        return 1;
+    struct team *parent = iso_team(parent_handle, __func__);
+    check_config(__func__, xaxis_config, xaxis_mask);
+    check_config(__func__, yaxis_config, yaxis_mask);
+    if (xrange < 1)
+        iso_fatal(__func__, "xrange is %d; it must be positive", xrange);
+    xrange = ISO_MIN(xrange, parent->n_pes);
+    int x = parent->my_pe % xrange, y = parent->my_pe / xrange, rc_x, rc_y;
+    struct triplet row = {y * xrange, 1, ISO_MIN(xrange, parent->n_pes - y * xrange)};
+    struct triplet column = {x, xrange, (parent->n_pes - x + xrange - 1) / xrange};
+    struct team *xteam = make_team(parent, row, xaxis_mask != 0 ? xaxis_config : NULL, &rc_x);
+    struct team *yteam = make_team(parent, column, yaxis_mask != 0 ? yaxis_config : NULL, &rc_y);
+    bool all_made = iso_coll_all_min(parent, rc_x == 0 && rc_y == 0, __func__) != 0;
+    if (all_made) {
+        *xaxis_team = xteam->handle;
+        *yaxis_team = yteam->handle;
+        return 0;
+    }
+    if (xteam != NULL)
+        destroy(xteam);
+    if (yteam != NULL)
+        destroy(yteam);
+    return 1;
+}
+
+SHMEM_API(shmem_team_destroy, pshmem_team_destroy);
+void pshmem_team_destroy(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    if (handle == SHMEM_TEAM_INVALID)
+        return;
+    struct team *team = iso_team(handle, __func__);
+    if (team == &ISO->world || team == &ISO->shared)
+        iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
+    iso_ctx_destroy_of_team(team);
+    iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    destroy(team);
+}
+
+/* ---- queries ---- */
+
+SHMEM_API(shmem_team_my_pe, pshmem_team_my_pe);
+int pshmem_team_my_pe(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    const struct team *team = iso_team_or_null(handle);
+    return team != NULL ? team->my_pe : -1;
+}
+
+SHMEM_API(shmem_team_n_pes, pshmem_team_n_pes);
+int pshmem_team_n_pes(shmem_team_t handle)
+{
+    iso_check_life(__func__);
+    const struct team *team = iso_team_or_null(handle);
+    return team != NULL ? team->n_pes : -1;
+}
+
+SHMEM_API(shmem_team_get_config, pshmem_team_get_config);
+int pshmem_team_get_config(shmem_team_t handle, long config_mask, shmem_team_config_t *config)
+{
+    iso_check_life(__func__);
+    if (handle == SHMEM_TEAM_INVALID)
+        return 1;
+    const struct team *team = iso_team(handle, __func__);
+    if ((config_mask & ~(long)SHMEM_TEAM_NUM_CONTEXTS) != 0)
+        iso_fatal(__func__, "config_mask %#lx has bits outside SHMEM_TEAM_NUM_CONTEXTS", (unsigned long)config_mask);
+    if (config_mask != 0 && config == NULL)
+        iso_fatal(__func__, "config is a null pointer and config_mask is not 0");
+    if (config_mask != 0)
+        config->num_contexts = team->config.num_contexts;
+    return 0;
+}
+
+SHMEM_API(shmem_team_translate_pe, pshmem_team_translate_pe);
+int pshmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team)
+{
+    iso_check_life(__func__);
+    const struct team *from = iso_team_or_null(src_team), *to = iso_team_or_null(dest_team);
+    if (from == NULL || to == NULL || src_pe < 0 || src_pe >= from->n_pes)
+        return -1;
+    return pe_in(to, from->world_of[src_pe]);
+}

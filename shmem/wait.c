@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers and report a wait that lasts too
+ * long. With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's) cannot wake a
+ * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already.
+ * A wait that lasts is published in the control area, where every PE of the node can read it. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define YIELDS_PER_LOOK 32            /* between two looks at the clock */
+#define SLEEP_AFTER_NS 20000000u      /* yield this long first */
+#define SLEEP_MIN_NS 50000u
+#define SLEEP_MAX_NS 1000000u
+#define POLL_PEERS_NS 10000000u       /* between two looks at the sockets of the peers */
+
+uint64_t iso_wait_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
+
+static void store_word(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
+
+static int take_record(struct state *self)
+{
+    unsigned used = __atomic_load_n(&self->wait_used, __ATOMIC_RELAXED);
+    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
+        if ((used & (1u << i)) == 0 &&
+            (__atomic_fetch_or(&self->wait_used, 1u << i, __ATOMIC_RELAXED) & (1u << i)) == 0)
+            return i;
+    return -1; /* more threads wait than can be shown */
+}
+
+static void publish(struct wait *wait, uint64_t seen)
+{
+    struct state *self = ISO;
+    if (self->control == NULL)
+        return;
+    if (wait->record < 0)
+        wait->record = take_record(self);
+    if (wait->record < 0)
+        return;
+    struct wait_record *r = &self->control->waits[wait->record];
+    uint64_t words[sizeof r->call / 8] = {0};
+    strncpy((char *)words, iso_call_name(wait->call), sizeof r->call - 1);
+    for (size_t i = 0; i < sizeof words / 8; i++)
+        store_word(&r->call[i], words[i]);
+    store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
+    store_word(&r->expected, wait->expected);
+    store_word(&r->seen, seen);
+    __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
+    store_word(&r->since_ns, wait->since_ns);
+}
+
+void iso_wait_finish(struct wait *wait)
+{
+    struct state *self = ISO;
+    if (wait->record < 0)
+        return;
+    store_word(&self->control->waits[wait->record].since_ns, 0);
+    __atomic_fetch_and(&self->wait_used, ~(1u << wait->record), __ATOMIC_RELAXED);
+}
+
+/* ---- the report ---- */
+
+static bool print_record(int pe, struct wait_record *r, uint64_t now)
+{
+    uint64_t since = __atomic_load_n(&r->since_ns, __ATOMIC_RELAXED), words[sizeof r->call / 8];
+    int peer = __atomic_load_n(&r->peer, __ATOMIC_RELAXED);
+    char whom[32] = "any PE";
+    if (since == 0)
+        return false;
+    for (size_t i = 0; i < sizeof words / 8; i++)
+        words[i] = __atomic_load_n(&r->call[i], __ATOMIC_RELAXED);
+    if (peer >= 0)
+        snprintf(whom, sizeof whom, "pe %d", peer);
+    log_error("  pe %d waits in %.*s for %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 ", for %.1f s",
+              pe, (int)sizeof words, (const char *)words, whom, __atomic_load_n(&r->addr, __ATOMIC_RELAXED),
+              __atomic_load_n(&r->expected, __ATOMIC_RELAXED), __atomic_load_n(&r->seen, __ATOMIC_RELAXED),
+              since < now ? (double)(now - since) / 1e9 : 0.0);
+    return true;
+}
+
+static void print_pe(int pe, uint64_t now)
+{
+    struct state *self = ISO;
+    char *control = self->segments[SEGMENT_INDEX_HEAP].peers[pe].cpu_ptr;
+    bool any = false;
+    if (control == NULL) {
+        log_error("  pe %d is not reachable by pointer: its waits are not known here", pe);
+        return;
+    }
+    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
+        any |= print_record(pe, &((struct control *)(void *)control)->waits[i], now);
+    if (!any)
+        log_error("  pe %d does not wait in the library", pe);
+}
+
+static void report(struct wait *wait, uint64_t now)
+{
+    struct state *self = ISO;
+    wait->reported = true;
+    log_error("%s: waits since %.1f s, longer than SHMEM_TIMEOUT; all PEs:", iso_call_name(wait->call),
+              (double)(now - wait->since_ns) / 1e9);
+    for (int pe = 0; pe < self->n_pes; pe++)
+        print_pe(pe, now);
+    if (self->env.timeout_abort)
+        iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+}
+
+/* ---- the stages ---- */
+
+static void rest(uint64_t waited_ns)
+{
+    uint64_t ns = ISO_MIN(ISO_MAX(waited_ns / 128, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
+    struct timespec t = {0, (long)ns};
+    nanosleep(&t, NULL);
+}
+
+void iso_wait_slow(struct wait *wait, uint64_t seen)
+{
+    struct state *self = ISO;
+    bool sleeping = wait->sleeping;
+    if (!sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
+        sched_yield();
+        return;
+    }
+    uint64_t now = iso_wait_now_ns();
+    if (wait->since_ns == 0)
+        wait->since_ns = wait->checked_ns = now;
+    uint64_t waited = now - wait->since_ns;
+    if (now - wait->checked_ns > POLL_PEERS_NS) {
+        wait->checked_ns = now;
+        publish(wait, seen);
+        iso_pe_poll(wait);
+    }
+    if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
+        report(wait, now);
+    wait->sleeping = waited > SLEEP_AFTER_NS;
+    if (wait->sleeping)
+        rest(waited);
+    else
+        sched_yield();
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* What the launcher tests start: `launched ACTION [arguments]`. Prints one line per fact for the scripts to look at.
+ * Without OpenSHMEM calls before shmem_init, so that PE N means what the launcher meant. */
+#include <shmem.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_PES = 64 };
+
+static long seen[MOST_PES]; /* symmetric: [pe] = 1 + pe, written by that PE */
+static long total;
+
+/* Every PE writes its mark to every PE: sizes, ranks and paths are right when all marks are in. */
+static int check_ranks(int expected) {
+    int me = shmem_my_pe(), npes = shmem_n_pes(), bad = 0;
+    if (npes != expected || me < 0 || me >= npes || npes > MOST_PES) {
+        fprintf(stderr, "launched: PE %d of %d, expected a PE of %d\n", me, npes, expected);
+        return 1;
+    }
+    memset(seen, 0, sizeof seen);
+    shmem_barrier_all();
+    for (int pe = 0; pe < npes; pe++)
+        shmem_long_p(&seen[me], me + 1, pe);
+    shmem_barrier_all();
+    for (int pe = 0; pe < npes; pe++)
+        bad += seen[pe] != pe + 1;
+    if (bad)
+        fprintf(stderr, "launched: PE %d of %d: %d marks are missing\n", me, npes, bad);
+    else
+        printf("pe %d of %d ok\n", me, npes);
+    return bad != 0;
+}
+
+static int ranks(int expected) {
+    shmem_init();
+    int bad = check_ranks(expected);
+    shmem_finalize();
+    return bad;
+}
+
+static int again(int expected) {
+    int bad = 0;
+    for (int round = 0; round < 3; round++) {
+        shmem_init();
+        bad |= check_ranks(expected);
+        long *word = (long *)shmem_calloc(1, sizeof *word);
+        shmem_long_atomic_add(word, 1, 0);
+        shmem_barrier_all();
+        bad |= !word || (shmem_my_pe() == 0 && *word != shmem_n_pes());
+        shmem_free(word);
+        shmem_finalize();
+    }
+    return bad;
+}
+
+/* PE 0 counts its input, the others must have none. */
+static int input(void) {
+    long bytes = 0;
+    shmem_init();
+    while (getchar() != EOF)
+        bytes++;
+    printf("pe %d read %ld bytes\n", shmem_my_pe(), bytes);
+    shmem_finalize();
+    return 0;
+}
+
+/* PE `pe` ends in its own way while the others wait for it. */
+static void end(const char *how, const char *value, int pe) {
+    shmem_init();
+    shmem_barrier_all();
+    if (shmem_my_pe() == pe) {
+        if (!strcmp(how, "exit"))
+            _exit(atoi(value));
+        if (!strcmp(how, "global"))
+            shmem_global_exit(atoi(value));
+        raise(atoi(value));
+    }
+    shmem_barrier_all();
+}
+
+static int wait_for_ever(void) {
+    shmem_init();
+    shmem_barrier_all();
+    printf("pe %d ready\n", shmem_my_pe());
+    fflush(stdout);
+    shmem_long_wait_until(&total, SHMEM_CMP_NE, 0);
+    shmem_finalize();
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *action = argc > 1 ? argv[1] : "";
+    int number = argc > 2 ? atoi(argv[2]) : 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!strcmp(action, "ranks"))
+        return ranks(number);
+    if (!strcmp(action, "again"))
+        return again(number);
+    if (!strcmp(action, "input"))
+        return input();
+    if (!strcmp(action, "wait"))
+        return wait_for_ever();
+    if (argc == 4) {
+        end(action, argv[2], atoi(argv[3]));
+        return 0;
+    }
+    fprintf(stderr, "usage: launched ranks N | again N | input | wait | exit|global|raise VALUE PE\n");
+    return 2;
+}

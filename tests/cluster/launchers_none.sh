@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# No launcher at all: one PE. And everything that merely looks like a launcher.
+. "$(dirname "$0")/cluster.sh"
+launched=$(program launched)
+info=$(program isomer-info)
+
+job 10 "$launched" ranks 1
+expect_ranks 1 "no launcher"
+job 10 "$launched" again 1
+expect_lines 3 '^pe 0 of 1 ok$' "init after finalize"
+job 10 "$launched" global 4 0
+expect_status 4 "shmem_global_exit(4)"
+for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
+    job 10 env $variable=4 "$launched" ranks 1
+    expect_error_status "$variable=4 without PMIx"
+    expect_message "started 4 processes \($variable\) but" "$variable=4 without PMIx"
+    expect_no_message '^pe 0 of 1' "$variable=4 without PMIx"
+    job 10 env $variable=1 "$launched" ranks 1
+    expect_ranks 1 "$variable=1"
+done
+job 10 env SLURM_NTASKS=4 "$launched" ranks 1
+expect_ranks 1 "SLURM_NTASKS, which a batch script has too"
+job 10 env PMIX_NAMESPACE=gone PMIX_RANK=0 "$launched" ranks 1
+expect_error_status "a PMIx server that is gone"
+expect_message 'PMIx_Init' "a PMIx server that is gone"
+job 10 env SHMEM_BOOT=single OMPI_COMM_WORLD_SIZE=4 "$launched" ranks 1
+expect_ranks 1 "SHMEM_BOOT=single"
+job 10 env SHMEM_BOOT=nonsense "$launched" ranks 1
+expect_error_status "SHMEM_BOOT=nonsense"
+expect_message 'SHMEM_BOOT' "SHMEM_BOOT=nonsense"
+
+job 10 "$info"
+expect_status 0 "isomer-info"
+expect_message 'SHMEM_SYMMETRIC_SIZE' "isomer-info names the variables"
+job 10 "$info" --version
+expect_status 0 "isomer-info --version"
+expect_lines 1 'OpenSHMEM 1\.[0-9]+$' "isomer-info --version"
+job 10 "$info" --doctor
+[ "$status" -le 1 ] || fail "isomer-info --doctor: status $status"
+if grep -q '^problem: ' "$work/out"; then
+    expect_status 1 "isomer-info --doctor with a problem"
+else
+    expect_status 0 "isomer-info --doctor without a problem"
+fi
+finish

@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Each wrong call ends its job at once, nonzero, with one sentence: PE, call, argument, value, allowed range.
+# usage: LAUNCH="oshrun -n" errors.sh PROGRAM
+set -u
+program=$1
+failed=0
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
+unset SHMEM_DEBUG SMA_DEBUG SHMEM_LOG
+
+# wrong VARIABLE=VALUE CASE CALL WORDS...: the line "[pe N] CALL: ..." must have all of WORDS (regular expressions).
+wrong() {
+    variables=$1
+    name=$2
+    call=$3
+    shift 3
+    begin=$(date +%s)
+    env "$variables" timeout 20 $LAUNCH 2 "$program" "$name" >"$out" 2>&1
+    seen=$?
+    took=$(($(date +%s) - begin))
+    problem=
+    [ $seen -ne 0 ] || problem="exit status, expected nonzero, seen 0"
+    [ $took -le 5 ] || problem="seconds, expected at most 5, seen $took"
+    grep -q "the call went through" "$out" && problem="the call went through"
+    line=$(grep -E "$prefix $call: " "$out" | head -n 1)
+    [ -n "$line" ] || problem="expected a line '$prefix $call: ...'"
+    for word in "$@"; do
+        printf '%s\n' "$line" | grep -q -E -e "$word" || problem="expected '$word' in: $line"
+    done
+    if [ -n "$problem" ]; then
+        echo "errors $name: $problem"
+        cat "$out"
+        failed=1
+    fi
+}
+prefix='^\[pe 1\]'
+any=NOTHING=1
+
+wrong $any pe_put shmem_int_put '\b9\b' '0\.\.1'
+wrong $any pe_negative shmem_long_p ' -1\b' '0\.\.1'
+wrong $any pe_get shmem_getmem '\b4711\b' '0\.\.1'
+wrong $any pe_g shmem_double_g '\b2\b' '0\.\.1'
+wrong $any pe_iput shmem_int_iput '\b9\b' '0\.\.1'
+wrong $any pe_put_nbi shmem_put64_nbi '\b9\b' '0\.\.1'
+wrong $any pe_amo shmem_int_atomic_inc '\b9\b' '0\.\.1'
+wrong $any pe_fetch shmem_long_atomic_fetch ' -7\b' '0\.\.1'
+wrong $any pe_signal shmem_putmem_signal '\b9\b' '0\.\.1'
+wrong $any address_stack shmem_int_put dest 0x 'symmetric'
+wrong $any address_malloc shmem_getmem source 0x 'symmetric'
+wrong $any address_null shmem_putmem dest 'null|NULL|0x0|nil'
+wrong $any address_amo shmem_int_atomic_add dest 0x 'symmetric'
+wrong $any address_signal shmem_putmem_signal sig_addr 0x 'symmetric'
+wrong $any address_lock shmem_set_lock lock 0x 'symmetric'
+wrong $any past_heap shmem_putmem dest 0x
+wrong SHMEM_DEBUG=1 past_object shmem_putmem dest 0x '\b200\b'
+wrong SHMEM_DEBUG=1 past_object_get shmem_getmem source 0x '\b2000\b'
+wrong SHMEM_DEBUG=1 before_object shmem_putmem dest 0x
+wrong $any misaligned_int shmem_int_atomic_inc dest 0x 'align|multiple' '\b4\b'
+wrong $any misaligned_long shmem_long_atomic_fetch_add dest 0x 'align|multiple' '\b8\b'
+wrong $any misaligned_signal shmem_signal_set sig_addr 0x 'align|multiple' '\b8\b'
+wrong $any ctx_invalid shmem_ctx_int_p ctx
+wrong $any ctx_destroyed shmem_ctx_putmem ctx
+wrong $any ctx_garbage shmem_ctx_quiet ctx
+wrong $any compare_unknown shmem_int_wait_until cmp '\b99\b'
+wrong $any signal_unknown shmem_putmem_signal sig_op '\b99\b'
+wrong $any stride_zero shmem_int_iput dst '\b0\b'
+wrong $any stride_block shmem_int_ibput dst '\b2\b' '\b3\b'
+
+# Everybody makes these, so any PE may be the one that says so.
+prefix='^\[pe [01]\]'
+wrong $any pe_team_ctx shmem_ctx_int_p '\b5\b' '0\.\.1'
+wrong $any address_reduce shmem_int_sum_reduce dest 0x 'symmetric'
+wrong SHMEM_DEBUG=1 freed_object shmem_putmem dest 0x
+wrong $any team_invalid shmem_team_sync team
+wrong $any team_destroyed shmem_team_sync team
+wrong $any team_garbage shmem_int_sum_reduce team
+wrong $any root_range shmem_int_broadcast PE_root '\b9\b' '0\.\.1'
+wrong $any free_stack shmem_free ptr 0x
+wrong $any free_twice shmem_free ptr 0x
+wrong $any free_inside shmem_free ptr 0x
+wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b4\b' '\b5\b'
+wrong SHMEM_DEBUG=1 mismatch_root 'shmem_int_broadcast' '\b0\b' '\b1\b'
+wrong SHMEM_DEBUG=1 mismatch_call 'shmem_int_(fcollect|alltoall)' '(fcollect.*alltoall|alltoall.*fcollect)'
+wrong SHMEM_DEBUG=1 mismatch_operator 'shmem_int_(max|min)_reduce' '(max.*min|min.*max)'
+
+# No PE number yet, or no more.
+prefix='^\[(pe [01]|isomer pid [0-9]+)\]'
+wrong $any before_init_barrier shmem_barrier_all 'init'
+wrong $any before_init_malloc shmem_malloc 'init'
+wrong $any before_init_my_pe shmem_my_pe 'init'
+wrong $any before_init_finalize shmem_finalize 'init'
+wrong $any before_init_put shmem_int_p 'init'
+wrong $any after_finalize_barrier shmem_barrier_all 'finalize'
+wrong $any after_finalize_put shmem_int_p 'finalize'
+wrong $any after_finalize_free shmem_free 'finalize'
+
+# Every case of the program is looked at above.
+exit $failed

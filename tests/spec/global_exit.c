@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* One way to end a job by shmem_global_exit; global_exit.sh runs them and looks at exit status, output and time.
+ * usage: global_exit WHO STATUS; WHO is first, last, all, or waiting (PE 0 while the others wait for it). */
+#include "../check.h"
+
+static void say_good_bye(void) { printf("atexit of pe %d\n", check_self.pe); }
+
+int main(int argc, char **argv)
+{
+    const char *who = argc > 1 ? argv[1] : "first";
+    int status = argc > 2 ? atoi(argv[2]) : 0;
+    shmem_init();
+    int me = shmem_my_pe();
+    int npes = shmem_n_pes();
+    check_self.pe = me;
+    long *cell = (long *)shmem_calloc(1, sizeof(long));
+    atexit(say_good_bye);
+    bool mine = (strcmp(who, "first") == 0 && me == 0) || (strcmp(who, "last") == 0 && me == npes - 1) ||
+                (strcmp(who, "waiting") == 0 && me == 0) || strcmp(who, "all") == 0;
+    if (mine) {
+        printf("pe %d leaves without a newline", me); /* still in the buffer of stdio */
+        shmem_global_exit(status);
+    }
+    if (strcmp(who, "waiting") == 0)
+        shmem_long_wait_until(cell, SHMEM_CMP_NE, 0);
+    if (strcmp(who, "last") == 0)
+        shmem_barrier_all();
+    for (;;)
+        sleep(1); /* computes, without a call of the library */
+}

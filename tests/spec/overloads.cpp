@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: MIT
+// The calls of generics.c as C++: overloads instead of generic selection, std::complex instead of _Complex.
+#include "generics.c"

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Test double of a network: with SHMEM_TEST_FAR=1 the other PEs (threads of this process) are not reached by pointer,
+ * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic or get that follows it.
+ * What passes over it needs no pointer and orders its flags properly. Only in the library build for tests. */
+#include "../../shmem/transport/transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct late_put {
+    struct late_put *next;
+    char *to;
+    size_t len;
+    char bytes[];
+};
+
+static bool reaches(const struct peer *peer, const char **why)
+{
+    *why = "test double: SHMEM_TEST_FAR is set";
+    return getenv("SHMEM_TEST_FAR") != NULL && peer->pe != ISO->my_pe;
+}
+
+static char *target(struct place at) { return at.segment->peers[at.pe].base + at.offset; }
+
+/* Oldest last in the list, so the flush recurses to deliver in order of issue; order does not matter to the rules, but
+ * two puts to one place must not overtake each other across a fence. */
+static void deliver(struct late_put *put)
+{
+    while (put != NULL) {
+        struct late_put *next = put->next;
+        memcpy(put->to, put->bytes, put->len);
+        free(put);
+        put = next;
+    }
+}
+
+static void flush(struct ctx *ctx)
+{
+    struct late_put *all = (struct late_put *)ctx->transport_priv;
+    ctx->transport_priv = NULL;
+    deliver(all);
+}
+
+static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
+{
+    struct late_put *late = (struct late_put *)malloc(sizeof *late + len);
+    if (late == NULL)
+        abort();
+    late->to = target(to);
+    late->len = len;
+    memcpy(late->bytes, source, len);
+    struct late_put **end = (struct late_put **)&ctx->transport_priv;
+    while (*end != NULL)
+        end = &(*end)->next;
+    late->next = NULL;
+    *end = late;
+}
+
+static void get(struct ctx *ctx, void *dest, struct place from, size_t len)
+{
+    flush(ctx);
+    memcpy(dest, target(from), len);
+}
+
+static uint64_t amo32(uint32_t *word, struct amo op)
+{
+    uint32_t operand = (uint32_t)op.operand, expected = (uint32_t)op.compare;
+    switch (op.op) {
+    case AMO_FETCH: return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    case AMO_SET: return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_SWAP: return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_CSWAP:
+        __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        return expected;
+    case AMO_ADD: return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_AND: return __atomic_fetch_and(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_OR: return __atomic_fetch_or(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_XOR: return __atomic_fetch_xor(word, operand, __ATOMIC_ACQ_REL);
+    }
+    abort();
+}
+
+static uint64_t amo64(uint64_t *word, struct amo op)
+{
+    uint64_t expected = op.compare;
+    switch (op.op) {
+    case AMO_FETCH: return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    case AMO_SET: return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_SWAP: return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_CSWAP:
+        __atomic_compare_exchange_n(word, &expected, op.operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        return expected;
+    case AMO_ADD: return __atomic_fetch_add(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_AND: return __atomic_fetch_and(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_OR: return __atomic_fetch_or(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_XOR: return __atomic_fetch_xor(word, op.operand, __ATOMIC_ACQ_REL);
+    }
+    abort();
+}
+
+static uint64_t amo(struct ctx *ctx, struct place at, struct amo op)
+{
+    void *word = target(at);
+    flush(ctx);
+    return op.bytes == 4 ? amo32((uint32_t *)word, op) : amo64((uint64_t *)word, op);
+}
+
+static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
+{
+    uint64_t *word = (uint64_t *)(void *)target(at);
+    flush(ctx);
+    if (sig_op == SHMEM_SIGNAL_ADD)
+        __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+const struct transport_ops iso_transport_double = {
+    .name = "double",
+    .reaches = reaches,
+    .put = put,
+    .get = get,
+    .amo = amo,
+    .signal = signal_word,
+    .fence = flush,
+    .quiet = flush,
+};
