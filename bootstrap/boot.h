@@ -55,15 +55,18 @@ struct boot {
 /* In order of precedence. */
 extern const struct boot_ops iso_boot_uid_attributes, iso_boot_pmix, iso_boot_uid_environment, iso_boot_single;
 
-/* `boot` is zeroed before the first call and kept until the process exits. Chooses attributes, PMIx, environment, single, in this order, and opens. A launcher that says size > 1
- * (OMPI_COMM_WORLD_SIZE, PMI_SIZE, SLURM_STEP_NUM_TASKS) while no bootstrap reaches it is an error with a sentence. */
+/* `boot` is zeroed before the first call and kept until the process exits. Chooses attributes, PMIx, environment,
+ * single, in this order, and opens. A launcher that says size > 1 (OMPI_COMM_WORLD_SIZE, PMI_SIZE,
+ * SLURM_STEP_NUM_TASKS) while no bootstrap reaches it is an error with a sentence. */
 int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env);
 /* Collectives for the start of the job. A PE that is lost, or missing for SHMEM_BOOT_TIMEOUT over the unique id, is an
  * error that names it, and the boot is broken from then on. Not for use where PEs may arrive minutes apart. */
 int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all);
 int iso_boot_barrier(struct boot *boot);
 void iso_boot_abort(struct boot *boot, int status, const char *sentence);
-void iso_boot_close(struct boot *boot); /* at process exit; NULL-tolerant */
+/* When the process exits, after the last call of anything else here; NULL-tolerant. In a forked child it does nothing
+ * to the parent's membership of the job. */
+void iso_boot_close(struct boot *boot);
 
 /* listener.c: makes an id and opens its listening socket; a PE of this process must become rank 0 of it. Several ids at
  * once are fine. 0 or -errno. */

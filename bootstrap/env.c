@@ -25,7 +25,7 @@ const struct env_row iso_env_rows[] = {
 #define X(field, name, kind, def, help) {"SHMEM_" #name, #kind, def, help},
     ISO_ENV_TABLE(X)
 #undef X
-    {NULL, NULL, NULL, NULL},
+        {NULL, NULL, NULL, NULL},
 };
 
 /* OpenSHMEM 1.6 section 8 has four variables: these have an SMA_ name too, and their flags take any value as "on". */
@@ -245,9 +245,9 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes) {
     char name_set[64];
     const char *text;
     /* A fallback of the table that does not parse is caught by the unit test. */
-#define X(field, name, kind, def, help)                                                                                \
-    text = find_text("SHMEM_" #name, name_set);                                                                        \
-    if (parse_##kind(text ? text : def, is_in_specification("SHMEM_" #name), &env->field) != 0)                        \
+#define X(field, name, kind, def, help)                                                         \
+    text = find_text("SHMEM_" #name, name_set);                                                 \
+    if (parse_##kind(text ? text : def, is_in_specification("SHMEM_" #name), &env->field) != 0) \
         return refuse(error, error_bytes, name_set, text ? text : def, ALLOWED_##kind);
     ISO_ENV_TABLE(X)
 #undef X

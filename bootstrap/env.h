@@ -11,25 +11,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ISO_ENV_TABLE(X)                                                                                               \
-    X(version, VERSION, flag, "0", "print the library version at start")                                               \
-    X(info, INFO, flag, "0", "print version, launcher, nodes, segments and all variables at start")                    \
-    X(debug, DEBUG, flag, "0", "check objects, freed buffers and that collectives match across PEs")                   \
-    X(symmetric_size, SYMMETRIC_SIZE, size, "0", "cap of the symmetric heap of one PE; 0: the machine's memory")       \
-    X(log, LOG, text, "warn", "error, warn, info, debug or trace")                                                     \
-    X(node, NODE, text, "", "PEs with equal values share pointers; empty: by host name")                               \
-    X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                                   \
-    X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                      \
-    X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")                   \
-    X(uid, UID, text, "", "unique id (address:port:secret) of a job started by a script")                              \
-    X(rank, RANK, number, "-1", "PE number, with SHMEM_UID")                                                           \
-    X(size, SIZE, number, "-1", "number of PEs, with SHMEM_UID")                                                       \
-    X(uid_address, UID_ADDRESS, text, "", "address or interface on which a new unique id listens")                     \
-    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "give up the start of the job after this time")                       \
-    X(data_segment, DATA_SEGMENT, flag, "1", "make the program's global variables symmetric")                          \
-    X(huge_pages, HUGE_PAGES, flag, "1", "ask for transparent huge pages in the heap")                                 \
-    X(spin, SPIN, number, "-1", "polls before a wait yields the core; -1: chosen by the number of cores")              \
-    X(coll, COLL, text, "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                       \
+#define ISO_ENV_TABLE(X)                                                                                         \
+    X(version, VERSION, flag, "0", "print the library version at start")                                         \
+    X(info, INFO, flag, "0", "print version, launcher, nodes, segments and all variables at start")              \
+    X(debug, DEBUG, flag, "0", "check objects, freed buffers and that collectives match across PEs")             \
+    X(symmetric_size, SYMMETRIC_SIZE, size, "0", "cap of the symmetric heap of one PE; 0: the machine's memory") \
+    X(log, LOG, text, "warn", "error, warn, info, debug or trace")                                               \
+    X(node, NODE, text, "", "PEs with equal values share pointers; empty: by host name")                         \
+    X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                             \
+    X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                \
+    X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")             \
+    X(uid, UID, text, "", "unique id (address:port:secret) of a job started by a script")                        \
+    X(rank, RANK, number, "-1", "PE number, with SHMEM_UID")                                                     \
+    X(size, SIZE, number, "-1", "number of PEs, with SHMEM_UID")                                                 \
+    X(uid_address, UID_ADDRESS, text, "", "address or interface on which a new unique id listens")               \
+    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "give up the start of the job after this time")                 \
+    X(data_segment, DATA_SEGMENT, flag, "1", "make the program's global variables symmetric")                    \
+    X(huge_pages, HUGE_PAGES, flag, "1", "ask for transparent huge pages in the heap")                           \
+    X(spin, SPIN, number, "-1", "polls before a wait yields the core; -1: chosen by the number of cores")        \
+    X(coll, COLL, text, "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                 \
     X(coll_explain, COLL_EXPLAIN, flag, "0", "print which collective algorithm runs and why, once per choice")
 
 #define ISO_ENV_FIELD_size size_t

@@ -163,7 +163,7 @@ static int fork_pipe[2] = {-1, -1};
 
 static void before_fork(void)
 {
-    if (data.refusal != NULL || pipe2(fork_pipe, O_CLOEXEC) != 0)
+    if (data.fd < 0 || data.inherited || pipe2(fork_pipe, O_CLOEXEC) != 0)
         fork_pipe[0] = fork_pipe[1] = -1;
 }
 
@@ -214,41 +214,64 @@ static void after_fork_child(void)
     struct data_segment copy = data;
     if (!privatize(copy.base, copy.len, copy.fd))
         _exit(125); /* a half-shared child could corrupt its parent */
+    data.inherited = true;
+    data.refusal = "the process is a forked child that has not called shmem_init";
     close(pipe_in);
     close(pipe_out);
 }
 
-/* Before main, when the program has no second thread that could write in the middle of the copy. */
-__attribute__((constructor)) static void start_data_segment(void)
-{
 #ifdef ISO_PES_AS_THREADS
-    data.refusal = "the PEs are threads of one process, which has one set of global variables";
+static const char *share(void)
+{
+    (void)count_threads;
+    (void)read_program;
+    (void)remap;
+    return "the PEs are threads of one process, which has one set of global variables";
+}
 #else
+/* Returns why not, or NULL after the variables were moved into shared memory. */
+static const char *share(void)
+{
     struct program program;
     memset(&program, 0, sizeof program);
     dl_iterate_phdr(read_program, &program);
     memcpy(data.build_id, program.build_id, sizeof data.build_id);
-    const char *wish = getenv("SHMEM_DATA_SEGMENT"), *refusal = NULL;
+    const char *wish = getenv("SHMEM_DATA_SEGMENT");
     int fd = -1;
     if (wish != NULL && (strcmp(wish, "0") == 0 || strcmp(wish, "no") == 0 || strcmp(wish, "off") == 0))
-        refusal = "SHMEM_DATA_SEGMENT is off";
-    else if (!program.links_us)
-        refusal = "the program does not link libisomer itself";
-    else if (program.lo >= program.hi)
-        refusal = "the program has no writable segment";
-    else if (count_threads() != 1)
-        refusal = "a thread was already running when the library was loaded";
-    else
-        refusal = remap(&program, &fd); /* from here on the variables live in the memfd */
-    data.refusal = refusal;
-    if (refusal != NULL) {
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
+        return "SHMEM_DATA_SEGMENT is off";
+    if (!program.links_us)
+        return "the program does not link libisomer itself";
+    if (program.lo >= program.hi)
+        return "the program has no writable segment";
+    if (count_threads() != 1)
+        return "a thread was already running when the library was loaded";
+    const char *refusal = remap(&program, &fd); /* from here on the variables live in the memfd */
+    if (refusal != NULL && fd >= 0)
+        close(fd);
+    if (refusal != NULL)
+        return refusal;
     data.base = (char *)program.lo;
     data.len = program.hi - program.lo;
     data.fd = fd;
-    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    return NULL;
+}
 #endif
+
+/* Before main, when the program has no second thread that could write in the middle of the copy. */
+__attribute__((constructor)) static void start_data_segment(void)
+{
+    data.refusal = share();
+    if (data.refusal == NULL)
+        pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+}
+
+void iso_data_segment_refresh(void)
+{
+    if (!data.inherited)
+        return;
+    data.inherited = false;
+    close(data.fd);
+    data.fd = -1;
+    data.refusal = share();
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
  * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
+#include "data_segment.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -32,6 +33,7 @@ const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) 
 void iso_exit_quietly(int status)
 {
     ISO->aborting = true;
+    iso_pe_tell_exit(status); /* passed on: a third PE may see our end before it hears who began it */
     fflush(stdout);
     _exit(status);
 }
@@ -45,7 +47,8 @@ void iso_abort_job(int status, const char *sentence)
         if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
             iso_boot_abort(&self->boot, status, sentence != NULL ? sentence : "shmem_global_exit");
         iso_pe_tell_exit(status);
-        iso_pe_end_stragglers();
+        if (self->boot.ops == NULL || strcmp(self->boot.ops->name, "pmix") != 0)
+            iso_pe_end_stragglers(); /* no launcher does it; where there is one, it wants us gone at once */
     }
     _exit(status);
 }
@@ -208,9 +211,10 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         log_error("shmem_init: %s", error);
         return -EINVAL;
     }
-    enum log_level level;
-    if (iso_log_parse_level(self->env.log, &level) == 0) /* else iso_env_read has refused it */
-        iso_log_set_level(level);
+    enum log_level level = LOG_WARN;
+    iso_log_parse_level(self->env.log, &level); /* iso_env_read has refused what it does not know */
+    iso_log_set_level(self->env.debug && level == LOG_WARN ? LOG_DEBUG : level);
+    iso_data_segment_refresh();
     register_handlers();
     int rc = bring_up(attr);
     if (rc != 0) {

@@ -28,7 +28,8 @@ struct request {
 static struct segment *heap(void) { return &ISO->segments[SEGMENT_INDEX_HEAP]; }
 static char *heap_objects(void) { return heap()->base + iso_memory_heap_start(); }
 
-int iso_memory_start(void) {
+int iso_memory_start(void)
+{
     size_t start = iso_memory_heap_start();
     if (heap()->len <= start) {
         log_error("shmem_init: a heap of %zu bytes has no room for objects behind its %zu bytes of control area",
@@ -46,7 +47,8 @@ int iso_memory_start(void) {
     return 0;
 }
 
-void iso_memory_stop(void) {
+void iso_memory_stop(void)
+{
     iso_alloc_destroy(ISO->alloc);
     ISO->alloc = NULL;
 }
@@ -54,13 +56,15 @@ void iso_memory_stop(void) {
 /* ---- parts of the calls ---- */
 
 /* What shmem_barrier_all does: also the puts of other contexts to an object arrive before it is reused. */
-static void barrier(const char *call) {
+static void barrier(const char *call)
+{
     iso_quiet_all();
     iso_barrier_sync(&ISO->world, call);
 }
 
 /* SHMEM_DEBUG: the arguments agree on all PEs; pointers are compared as offsets, since bases may differ. */
-static void match(const char *call, const char *what, uint64_t value) {
+static void match(const char *call, const char *what, uint64_t value)
+{
     if (ISO_LIKELY(!ISO->env.debug))
         return;
     char name[64];
@@ -70,12 +74,14 @@ static void match(const char *call, const char *what, uint64_t value) {
 }
 
 /* Relaxed, pairs with nothing: other threads of this PE learn of an object by the program's own synchronisation. */
-static void raise_limit(void) {
+static void raise_limit(void)
+{
     __atomic_store_n(&heap()->limit, iso_memory_heap_start() + iso_alloc_top(ISO->alloc), __ATOMIC_RELAXED);
 }
 
 /* One PE speaks for all: every PE has failed alike. */
-static ISO_COLD void report_full(const char *call, size_t size) {
+static ISO_COLD void report_full(const char *call, size_t size)
+{
     struct alloc_stats s = iso_alloc_stats(ISO->alloc);
     iso_log(
         ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
@@ -85,7 +91,8 @@ static ISO_COLD void report_full(const char *call, size_t size) {
 }
 
 /* What the addresses of all PEs' heaps are multiples of: an offset can promise no more. */
-static size_t common_alignment(void) {
+static size_t common_alignment(void)
+{
     uintptr_t bits = 0;
     for (int i = 0; i < ISO->n_local; i++)
         bits |= (uintptr_t)heap()->peers[ISO->local_pes[i]].base;
@@ -94,7 +101,8 @@ static size_t common_alignment(void) {
 }
 
 /* NULL: no room, said so. */
-static char *allocate(struct request r) {
+static char *allocate(struct request r)
+{
     size_t offset;
     int rc = iso_alloc_get(ISO->alloc, r.align, r.size, &offset);
     if (rc == -ENOSPC) {
@@ -108,7 +116,8 @@ static char *allocate(struct request r) {
     return heap_objects() + offset;
 }
 
-static void *allocate_and_meet(struct request r) {
+static void *allocate_and_meet(struct request r)
+{
     match(r.call, "size", r.size);
     void *object = allocate(r);
     barrier(r.call);
@@ -116,7 +125,8 @@ static void *allocate_and_meet(struct request r) {
 }
 
 /* Gives whole pages of [offset, offset + size) back to the system; they read as zero afterwards. */
-static void give_back(size_t offset, size_t size) {
+static void give_back(size_t offset, size_t size)
+{
     if (size < GIVE_BACK_BYTES || heap()->fd < 0)
         return;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -126,13 +136,15 @@ static void give_back(size_t offset, size_t size) {
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", to - from);
 }
 
-static void retire(size_t offset, size_t size) {
+static void retire(size_t offset, size_t size)
+{
     if (ISO->env.debug && size < GIVE_BACK_BYTES)
         memset(heap_objects() + offset, POISON, size);
     give_back(offset, size);
 }
 
-static ISO_COLD _Noreturn void fatal_pointer(const char *call, const void *ptr) {
+static ISO_COLD _Noreturn void fatal_pointer(const char *call, const void *ptr)
+{
     struct alloc_object object;
     size_t offset = (size_t)((const char *)ptr - heap_objects());
     if (offset >= heap()->len - iso_memory_heap_start())
@@ -145,7 +157,8 @@ static ISO_COLD _Noreturn void fatal_pointer(const char *call, const void *ptr) 
 }
 
 /* The live object that begins at ptr; ends the job when there is none. */
-static struct alloc_object object_at(const char *call, const void *ptr) {
+static struct alloc_object object_at(const char *call, const void *ptr)
+{
     struct alloc_object object;
     size_t offset = (size_t)((const char *)ptr - heap_objects());
     if (!iso_alloc_find(ISO->alloc, offset, &object) || object.offset != offset)
@@ -155,13 +168,15 @@ static struct alloc_object object_at(const char *call, const void *ptr) {
 
 /* ---- the calls' bodies, with the name that errors and waits carry ---- */
 
-static void *call_malloc(const char *call, size_t size) {
+static void *call_malloc(const char *call, size_t size)
+{
     iso_check_life(call);
     struct request r = {call, ISO_LINE, size};
     return size == 0 ? NULL : allocate_and_meet(r);
 }
 
-static void *call_align(const char *call, size_t alignment, size_t size) {
+static void *call_align(const char *call, size_t alignment, size_t size)
+{
     iso_check_life(call);
     if (size == 0)
         return NULL;
@@ -180,7 +195,8 @@ static void *call_align(const char *call, size_t alignment, size_t size) {
     return allocate_and_meet(r);
 }
 
-static void call_free(const char *call, void *ptr) {
+static void call_free(const char *call, void *ptr)
+{
     iso_check_life(call);
     if (ptr == NULL)
         return;
@@ -192,7 +208,8 @@ static void call_free(const char *call, void *ptr) {
     retire(object.offset, object.size);
 }
 
-static void *move(const char *call, struct alloc_object old, size_t size) {
+static void *move(const char *call, struct alloc_object old, size_t size)
+{
     struct request r = {call, ISO_LINE, size};
     char *object = allocate(r);
     if (object == NULL)
@@ -204,7 +221,8 @@ static void *move(const char *call, struct alloc_object old, size_t size) {
 }
 
 /* Where it is, when there is room; else elsewhere. NULL: no room, the old object is as it was. */
-static void *change_size(const char *call, struct alloc_object old, size_t size) {
+static void *change_size(const char *call, struct alloc_object old, size_t size)
+{
     int rc = iso_alloc_resize(ISO->alloc, old.offset, size);
     if (rc == -ENOSPC)
         return move(call, old, size);
@@ -216,7 +234,8 @@ static void *change_size(const char *call, struct alloc_object old, size_t size)
     return heap_objects() + old.offset;
 }
 
-static void *call_realloc(const char *call, void *ptr, size_t size) {
+static void *call_realloc(const char *call, void *ptr, size_t size)
+{
     if (ptr == NULL)
         return call_malloc(call, size);
     if (size == 0) {
@@ -249,7 +268,8 @@ void pshmem_free(void *ptr) { call_free("shmem_free", ptr); }
 
 /* Host memory serves atomics and signals equally well everywhere: there is nothing to choose by the hints. */
 SHMEM_API(shmem_malloc_with_hints, pshmem_malloc_with_hints);
-void *pshmem_malloc_with_hints(size_t size, long hints) {
+void *pshmem_malloc_with_hints(size_t size, long hints)
+{
     iso_check_life("shmem_malloc_with_hints");
     if (size != 0)
         match("shmem_malloc_with_hints", "hints", (uint64_t)hints);
@@ -258,7 +278,8 @@ void *pshmem_malloc_with_hints(size_t size, long hints) {
 
 /* Only what was handed out before needs zeroing: pages above the top are the system's zero pages still. */
 SHMEM_API(shmem_calloc, pshmem_calloc);
-void *pshmem_calloc(size_t count, size_t size) {
+void *pshmem_calloc(size_t count, size_t size)
+{
     const char *call = "shmem_calloc";
     size_t bytes;
     iso_check_life(call);
@@ -289,14 +310,16 @@ SHMEM_API(shfree, pshfree);
 void pshfree(void *ptr) { call_free("shfree", ptr); }
 
 SHMEM_API(shmemx_heap_is_valid, pshmemx_heap_is_valid);
-int pshmemx_heap_is_valid(void) {
+int pshmemx_heap_is_valid(void)
+{
     iso_check_life("shmemx_heap_is_valid");
     return iso_alloc_is_valid(ISO->alloc) ? 1 : 0;
 }
 
 /* ---- SHMEM_DEBUG ---- */
 
-void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len) {
+void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len)
+{
     size_t in_heap = (size_t)((const char *)addr - heap()->base);
     struct alloc_object object;
     if (in_heap >= heap()->len || len == 0)

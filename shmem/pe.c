@@ -277,7 +277,8 @@ static int take_hello(int sock, const struct row *rows, int expect_pe, unsigned 
                  body.pe < ISO->n_pes && (expect_pe < 0 || body.pe == expect_pe) && ISO->peers[body.pe].local &&
                  ISO->peers[body.pe].sock < 0;
     if (!known) {
-        log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)", iso_mesh_peer_pid(sock));
+        log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
+                 iso_mesh_peer_pid(sock));
         iso_mesh_close_fds(fds, n_fds);
         return -EAGAIN;
     }

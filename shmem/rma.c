@@ -13,7 +13,8 @@
 
 ISO_INLINE size_t times(size_t n, size_t bytes) { return ISO_UNLIKELY(n > SIZE_MAX / bytes) ? SIZE_MAX : n * bytes; }
 
-static size_t times_slow(size_t a, size_t b) {
+static size_t times_slow(size_t a, size_t b)
+{
     size_t product;
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
@@ -23,7 +24,8 @@ static size_t plus(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a 
 /* ---- put and get ---- */
 
 /* One word is the case that latency is measured by; memcpy would spend its time on finding that out. */
-ISO_INLINE void copy(void *to, const void *from, size_t len) {
+ISO_INLINE void copy(void *to, const void *from, size_t len)
+{
     if (len == 8)
         memcpy(to, from, 8);
     else
@@ -31,12 +33,14 @@ ISO_INLINE void copy(void *to, const void *from, size_t len) {
 }
 
 /* Nothing to move: the call and its PE are checked all the same. */
-static void move_nothing(const struct target *t) {
+static void move_nothing(const struct target *t)
+{
     iso_check_life(t->call);
     (void)iso_world_pe(t->ctx, t->pe, t->call);
 }
 
-static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len) {
+static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len)
+{
     if (len == 0) {
         move_nothing(&t);
         return;
@@ -49,7 +53,8 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
         iso_far_put(t.ctx, to, dest, source, len, t.call);
 }
 
-static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len) {
+static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len)
+{
     if (len == 0) {
         move_nothing(&t);
         return;
@@ -62,7 +67,8 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
         iso_far_get(t.ctx, dest, from, source, len, t.call);
 }
 
-ISO_INLINE void put(const struct target *t, void *dest, const void *source, size_t len) {
+ISO_INLINE void put(const struct target *t, void *dest, const void *source, size_t len)
+{
     char *to = iso_target_near(t, dest, len, 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
         copy(to, source, len);
@@ -70,7 +76,8 @@ ISO_INLINE void put(const struct target *t, void *dest, const void *source, size
         put_slow(*t, dest, source, len);
 }
 
-ISO_INLINE void get(const struct target *t, void *dest, const void *source, size_t len) {
+ISO_INLINE void get(const struct target *t, void *dest, const void *source, size_t len)
+{
     char *from = iso_target_near(t, source, len, 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
         copy(dest, from, len);
@@ -80,7 +87,8 @@ ISO_INLINE void get(const struct target *t, void *dest, const void *source, size
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
 
-static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes) {
+static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes)
+{
     struct place to = iso_target_place(&t, dest, bytes, "dest");
     if (bytes <= 8)
         iso_check_aligned(t.call, "dest", dest, bytes);
@@ -92,7 +100,8 @@ static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, 
         memcpy(to.cpu, value, bytes);
 }
 
-static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes) {
+static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes)
+{
     struct place from = iso_target_place(&t, source, bytes, "source");
     if (bytes <= 8)
         iso_check_aligned(t.call, "source", source, bytes);
@@ -104,7 +113,8 @@ static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source
         memcpy(value, from.cpu, bytes);
 }
 
-ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t bytes) {
+ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t bytes)
+{
     char *to = iso_target_near(t, dest, bytes, bytes <= 8 ? bytes : 1);
     if (ISO_UNLIKELY(to == NULL))
         p_slow(*t, dest, value, bytes);
@@ -114,7 +124,8 @@ ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t 
         memcpy(to, value, bytes);
 }
 
-ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes) {
+ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes)
+{
     const char *from = iso_target_near(t, source, bytes, bytes <= 8 ? bytes : 1);
     if (ISO_UNLIKELY(from == NULL))
         g_slow(*t, value, source, bytes);
@@ -143,13 +154,15 @@ struct blocks {
     size_t n;
 };
 
-static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, const char *call) {
+static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, const char *call)
+{
     if (ISO_CHECKS && (stride < 1 || (size_t)stride < bsize))
         iso_fatal(call, "%s is %td elements, allowed: %zu or more", arg, stride, bsize);
     return (size_t)stride;
 }
 
-static struct blocks blocks_of(const struct strided *s, size_t bytes, const char *call) {
+static struct blocks blocks_of(const struct strided *s, size_t bytes, const char *call)
+{
     return (struct blocks){.dest = (char *)s->dest,
                            .source = (const char *)s->source,
                            .dst = times_slow(check_stride(s->dst, "dst", s->bsize, call), bytes),
@@ -162,14 +175,16 @@ static struct blocks blocks_of(const struct strided *s, size_t bytes, const char
 static size_t span(const struct blocks *b, size_t stride) { return plus(times_slow(b->n - 1, stride), b->len); }
 
 /* `len` is b->len, as a constant where it is the size of one element. */
-ISO_INLINE void copy_each(const struct blocks *b, size_t len) {
+ISO_INLINE void copy_each(const struct blocks *b, size_t len)
+{
     char *to = b->dest;
     const char *from = b->source;
     for (size_t i = 0; i < b->n; i++, to += b->dst, from += b->sst)
         memcpy(to, from, len);
 }
 
-static void copy_blocks(const struct blocks *b) {
+static void copy_blocks(const struct blocks *b)
+{
     if (b->dst == b->len && b->sst == b->len) {
         memcpy(b->dest, b->source, b->len * b->n);
         return;
@@ -196,14 +211,15 @@ static void copy_blocks(const struct blocks *b) {
     }
 }
 
-static void strided_put(const struct target *t, struct strided s, size_t bytes) {
-    if (s.nblocks == 0 || s.bsize == 0) {
+static void strided_put(const struct target *t, const struct strided *s, size_t bytes)
+{
+    if (s->nblocks == 0 || s->bsize == 0) {
         move_nothing(t);
         return;
     }
-    iso_target_check_local(s.source, "source", t->call);
-    struct blocks b = blocks_of(&s, bytes, t->call);
-    struct place to = iso_target_place(t, s.dest, span(&b, b.dst), "dest");
+    iso_target_check_local(s->source, "source", t->call);
+    struct blocks b = blocks_of(s, bytes, t->call);
+    struct place to = iso_target_place(t, s->dest, span(&b, b.dst), "dest");
     if (ISO_LIKELY(to.cpu != NULL)) {
         b.dest = to.cpu;
         copy_blocks(&b);
@@ -213,14 +229,15 @@ static void strided_put(const struct target *t, struct strided s, size_t bytes) 
         put_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
 }
 
-static void strided_get(const struct target *t, struct strided s, size_t bytes) {
-    if (s.nblocks == 0 || s.bsize == 0) {
+static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
+{
+    if (s->nblocks == 0 || s->bsize == 0) {
         move_nothing(t);
         return;
     }
-    iso_target_check_local(s.dest, "dest", t->call);
-    struct blocks b = blocks_of(&s, bytes, t->call);
-    struct place from = iso_target_place(t, s.source, span(&b, b.sst), "source");
+    iso_target_check_local(s->dest, "dest", t->call);
+    struct blocks b = blocks_of(s, bytes, t->call);
+    struct place from = iso_target_place(t, s->source, span(&b, b.sst), "source");
     if (ISO_LIKELY(from.cpu != NULL)) {
         b.source = from.cpu;
         copy_blocks(&b);
@@ -237,11 +254,11 @@ static void strided_get(const struct target *t, struct strided s, size_t bytes) 
                      core(&target, dest, source, times(nelems, bytes));)
 #define STRIDED(name, T, bytes, core)                                                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
-                     core(&target, (struct strided){dest, source, dst, sst, 1, nelems}, bytes);)
+                     core(&target, &(struct strided){dest, source, dst, sst, 1, nelems}, bytes);)
 #define BLOCKS(name, T, bytes, core)                                                                                  \
     ISO_TARGET_FORMS(void, name,                                                                                      \
                      (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe), \
-                     core(&target, (struct strided){dest, source, dst, sst, bsize, nblocks}, bytes);)
+                     core(&target, &(struct strided){dest, source, dst, sst, bsize, nblocks}, bytes);)
 
 #define TYPED(NAME, TYPE, ...)                                                                                   \
     COPY(NAME##_put, TYPE, sizeof(TYPE), put)                                                                    \

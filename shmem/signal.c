@@ -16,13 +16,15 @@ struct message {
     int sig_op;
 };
 
-static void check_op(int sig_op, const char *call) {
+static void check_op(int sig_op, const char *call)
+{
     if (ISO_CHECKS && ISO_UNLIKELY(sig_op != SHMEM_SIGNAL_SET && sig_op != SHMEM_SIGNAL_ADD))
         iso_fatal(call, "sig_op is %d, allowed: SHMEM_SIGNAL_SET (%d) or SHMEM_SIGNAL_ADD (%d)", sig_op,
                   SHMEM_SIGNAL_SET, SHMEM_SIGNAL_ADD);
 }
 
-static struct place place_signal(const struct target *t, const uint64_t *sig_addr) {
+static struct place place_signal(const struct target *t, const uint64_t *sig_addr)
+{
     struct place place = iso_target_place(t, sig_addr, 8, "sig_addr");
     iso_check_aligned(t->call, "sig_addr", sig_addr, 8);
     return place;
@@ -30,14 +32,16 @@ static struct place place_signal(const struct target *t, const uint64_t *sig_add
 
 /* Release: pairs with the acquire of signal_fetch, wait and test at the target; the data copied before is seen there.
  * (glibc's memcpy ends copies by non-temporal stores with a store fence.) */
-ISO_INLINE void update(char *at, uint64_t signal, int sig_op) {
+ISO_INLINE void update(char *at, uint64_t signal, int sig_op)
+{
     if (sig_op == SHMEM_SIGNAL_SET)
         iso_word_store(at, signal, 8);
     else
         __atomic_fetch_add((word64 *)(void *)at, signal, __ATOMIC_ACQ_REL);
 }
 
-static void update_at(const struct target *t, struct place at, uint64_t signal, int sig_op) {
+static void update_at(const struct target *t, struct place at, uint64_t signal, int sig_op)
+{
     if (at.cpu != NULL)
         update(at.cpu, signal, sig_op);
     else
@@ -45,7 +49,8 @@ static void update_at(const struct target *t, struct place at, uint64_t signal, 
 }
 
 /* All addresses are checked before anything is moved. */
-static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m) {
+static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m)
+{
     check_op(m->sig_op, t->call);
     struct place at = place_signal(t, m->sig_addr);
     if (m->len != 0) {
@@ -63,23 +68,29 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
     update_at(t, at, m->signal, m->sig_op);
 }
 
-static void put_signal(const struct target *t, struct message m) {
-    char *at = iso_target_near(t, m.sig_addr, 8, 8), *to = iso_target_near(t, m.dest, m.len, 1);
-    bool known = m.sig_op == SHMEM_SIGNAL_SET || m.sig_op == SHMEM_SIGNAL_ADD;
+static void put_signal(const struct target *t, const struct message *m)
+{
+    char *at = iso_target_near(t, m->sig_addr, 8, 8), *to = iso_target_near(t, m->dest, m->len, 1);
+    bool known = m->sig_op == SHMEM_SIGNAL_SET || m->sig_op == SHMEM_SIGNAL_ADD;
     if (ISO_UNLIKELY(at == NULL) || ISO_UNLIKELY(to == NULL) || ISO_UNLIKELY(!known) ||
-        ISO_UNLIKELY(m.source == NULL)) {
-        put_signal_slow(t, &m);
+        ISO_UNLIKELY(m->source == NULL)) {
+        put_signal_slow(t, m);
         return;
     }
-    memcpy(to, m.source, m.len);
-    update(at, m.signal, m.sig_op);
+    if (m->len == 8)
+        memcpy(to, m->source, 8); /* as in put */
+    else
+        memcpy(to, m->source, m->len);
+    update(at, m->signal, m->sig_op);
 }
 
-static ISO_NOINLINE void signal_slow(struct target t, const uint64_t *sig_addr, uint64_t signal, int sig_op) {
+static ISO_NOINLINE void signal_slow(struct target t, const uint64_t *sig_addr, uint64_t signal, int sig_op)
+{
     update_at(&t, place_signal(&t, sig_addr), signal, sig_op);
 }
 
-ISO_INLINE void signal_only(const struct target *t, const uint64_t *sig_addr, uint64_t signal, int sig_op) {
+ISO_INLINE void signal_only(const struct target *t, const uint64_t *sig_addr, uint64_t signal, int sig_op)
+{
     char *at = iso_target_near(t, sig_addr, 8, 8);
     if (ISO_LIKELY(at != NULL))
         update(at, signal, sig_op);
@@ -94,7 +105,7 @@ ISO_INLINE size_t times(size_t n, size_t bytes) { return ISO_UNLIKELY(n > SIZE_M
     ISO_TARGET_FORMS(                                                                                        \
         void, name,                                                                                          \
         (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
-        put_signal(&target, (struct message){dest, source, times(nelems, bytes), sig_addr, signal, sig_op});)
+        put_signal(&target, &(struct message){dest, source, times(nelems, bytes), sig_addr, signal, sig_op});)
 
 #define TYPED(NAME, TYPE, ...)                        \
     PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE)) \
@@ -114,7 +125,8 @@ SIGNAL(signal_set, SHMEM_SIGNAL_SET)
 SIGNAL(signal_add, SHMEM_SIGNAL_ADD)
 
 SHMEM_API(shmem_signal_fetch, pshmem_signal_fetch);
-uint64_t pshmem_signal_fetch(const uint64_t *sig_addr) {
+uint64_t pshmem_signal_fetch(const uint64_t *sig_addr)
+{
     (void)iso_place(sig_addr, 8, ISO->my_pe, __func__, "sig_addr");
     iso_check_aligned(__func__, "sig_addr", sig_addr, 8);
     return iso_word_load(sig_addr, 8);

@@ -18,7 +18,8 @@ static const char help[] = "usage: [launcher] isomer-info [--doctor | --version]
                            "  --version   version of the library and of the specification\n";
 
 /* The whole text, or NULL. */
-static char *get_text(size_t (*write_text)(char *text, size_t bytes)) {
+static char *get_text(size_t (*write_text)(char *text, size_t bytes))
+{
     size_t bytes = write_text(NULL, 0) + 1;
     for (;;) { /* it may grow between two calls */
         char *text = (char *)malloc(bytes);
@@ -30,7 +31,8 @@ static char *get_text(size_t (*write_text)(char *text, size_t bytes)) {
     }
 }
 
-static bool has_problem(const char *text) {
+static bool has_problem(const char *text)
+{
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, PROBLEM, strlen(PROBLEM)) == 0)
@@ -39,7 +41,8 @@ static bool has_problem(const char *text) {
     return false;
 }
 
-static int print_text(const char *text) {
+static int print_text(const char *text)
+{
     if (!text) {
         fprintf(stderr, "isomer-info: no memory for the text\n");
         return 1;
@@ -48,7 +51,8 @@ static int print_text(const char *text) {
     return fflush(stdout) ? 1 : 0;
 }
 
-static int print_doctor(void) {
+static int print_doctor(void)
+{
     char *text = get_text(shmemx_doctor_text);
     int status = print_text(text);
     if (text && has_problem(text))
@@ -57,7 +61,8 @@ static int print_doctor(void) {
     return status;
 }
 
-static int print_info(void) {
+static int print_info(void)
+{
     int status = 0;
     shmem_init();
     if (shmem_my_pe() == 0) {
@@ -69,7 +74,8 @@ static int print_info(void) {
     return status;
 }
 
-static int print_version(void) {
+static int print_version(void)
+{
     int major = 0, minor = 0;
     char name[SHMEM_MAX_NAME_LEN + 1] = "";
     shmem_info_get_version(&major, &minor);
@@ -78,7 +84,8 @@ static int print_version(void) {
     return fflush(stdout) ? 1 : 0;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     if (argc == 1)
         return print_info();
     if (argc == 2 && strcmp(argv[1], "--doctor") == 0)

@@ -34,7 +34,8 @@ enum { SETTLE_MS = 30 };
 enum { LEFT_MS = 800 };
 enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
 
-void oshrun_say(const char *format, ...) {
+void oshrun_say(const char *format, ...)
+{
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -59,12 +60,14 @@ static const char help[] =
     "stdin goes to PE 0. The exit status is that of the first PE that failed, 128 + n if signal n killed it.\n"
     "When a PE fails the others are ended. Ctrl-C, SIGTERM and SIGHUP go to all PEs and end the job.\n";
 
-static int usage_error(const char *what, const char *value) {
+static int usage_error(const char *what, const char *value)
+{
     oshrun_say("%s '%s'; try oshrun --help", what, value);
     return STATUS_USAGE;
 }
 
-static int parse_npes(const char *text, int *npes) {
+static int parse_npes(const char *text, int *npes)
+{
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
@@ -76,7 +79,8 @@ static int parse_npes(const char *text, int *npes) {
     return 0;
 }
 
-static int export_variable(const char *text) {
+static int export_variable(const char *text)
+{
     const char *equals = strchr(text, '=');
     char name[256];
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
@@ -91,12 +95,14 @@ static int export_variable(const char *text) {
     return 0;
 }
 
-static _Noreturn void print_and_exit(const char *text) {
+static _Noreturn void print_and_exit(const char *text)
+{
     fputs(text, stdout);
     exit(fflush(stdout) ? STATUS_FAILED : 0);
 }
 
-static int parse_option(int option, struct options *options) {
+static int parse_option(int option, struct options *options)
+{
     switch (option) {
     case 'n':
         return parse_npes(optarg, &options->npes);
@@ -117,7 +123,8 @@ static int parse_option(int option, struct options *options) {
     }
 }
 
-static int parse_options(int argc, char **argv, struct options *options) {
+static int parse_options(int argc, char **argv, struct options *options)
+{
     static const struct option names[] = {
         {"np", required_argument, NULL, 'n'},
         {"wdir", required_argument, NULL, 'w'},
@@ -144,7 +151,8 @@ static int parse_options(int argc, char **argv, struct options *options) {
 /* ---- environment ---- */
 
 /* Variables that describe another job, the one oshrun itself may have been started by. */
-static bool is_foreign(const char *variable) {
+static bool is_foreign(const char *variable)
+{
     static const char *const prefixes[] = {"PMI_", "OMPI_COMM_WORLD_"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
@@ -152,7 +160,8 @@ static bool is_foreign(const char *variable) {
     return !strncmp(variable, "PMIX_", 5) && strncmp(variable, "PMIX_MCA_", 9);
 }
 
-static void drop_foreign(void) {
+static void drop_foreign(void)
+{
     char **kept = environ;
     for (char **at = environ; at && *at; at++)
         if (!is_foreign(*at))
@@ -162,13 +171,15 @@ static void drop_foreign(void) {
 }
 
 /* Descriptors 0 to 2 exist, so that no pipe of ours becomes somebody's stdout. */
-static void fill_standard_streams(void) {
+static void fill_standard_streams(void)
+{
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
             (void)!open("/dev/null", fd ? O_WRONLY : O_RDONLY);
 }
 
-static void raise_file_limit(struct job *job) {
+static void raise_file_limit(struct job *job)
+{
     if (getrlimit(RLIMIT_NOFILE, &job->file_limit))
         return;
     struct rlimit most = {.rlim_cur = job->file_limit.rlim_max, .rlim_max = job->file_limit.rlim_max};
@@ -196,7 +207,8 @@ struct course {
     bool *looked;        /* at the end of this PE */
 };
 
-static int64_t now_ms(void) {
+static int64_t now_ms(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
@@ -204,13 +216,15 @@ static int64_t now_ms(void) {
 
 static int nonzero_status(int status) { return status & 0xff ? status & 0xff : STATUS_FAILED; }
 
-static int settle_ms(enum cause_kind kind) {
+static int settle_ms(enum cause_kind kind)
+{
     if (kind == CAUSE_LEFT)
         return LEFT_MS;
     return SETTLE_MS;
 }
 
-static void blame(struct course *course, const struct cause *cause) {
+static void blame(struct course *course, const struct cause *cause)
+{
     if (course->phase > SETTLING || cause->kind <= course->cause.kind)
         return;
     bool first = course->cause.kind == CAUSE_NONE || course->cause.kind == CAUSE_LEFT;
@@ -220,7 +234,8 @@ static void blame(struct course *course, const struct cause *cause) {
         course->deadline_ms = now_ms() + settle_ms(cause->kind);
 }
 
-static void look_at_end(struct job *job, struct course *course, int i) {
+static void look_at_end(struct job *job, struct course *course, int i)
+{
     struct pe *pe = &job->pes[i];
     struct cause cause = {.kind = CAUSE_NONE};
     size_t used = (size_t)snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) ", i, job->options.argv[0],
@@ -244,7 +259,8 @@ static void look_at_end(struct job *job, struct course *course, int i) {
     blame(course, &cause);
 }
 
-static void look_at_ends(struct job *job, struct course *course) {
+static void look_at_ends(struct job *job, struct course *course)
+{
     for (int i = 0; i < job->options.npes; i++)
         if (job->pes[i].ended && !course->looked[i]) {
             course->looked[i] = true;
@@ -252,7 +268,8 @@ static void look_at_ends(struct job *job, struct course *course) {
         }
 }
 
-static void take_abort(struct job *job, struct course *course) {
+static void take_abort(struct job *job, struct course *course)
+{
     struct abort_request *request = &job->abort;
     if (!atomic_load_explicit(&request->ready, memory_order_acquire)) /* pairs with the release in note_abort */
         return;
@@ -269,19 +286,22 @@ static void take_abort(struct job *job, struct course *course) {
 
 /* ---- the course of a job ---- */
 
-static void announce(const struct course *course, bool others_run) {
+static void announce(const struct course *course, bool others_run)
+{
     if (course->cause.text[0])
         oshrun_say("%s%s", course->cause.text, others_run ? "; ending the job" : "");
 }
 
 /* PMIx writes lines about every connection that breaks from now on, and we have said all that there is to say. */
-static void silence_pmix(void) {
+static void silence_pmix(void)
+{
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0)
         dup2(null, STDERR_FILENO);
 }
 
-static void end_others(struct job *job, struct course *course, int signal_number, int grace_ms) {
+static void end_others(struct job *job, struct course *course, int signal_number, int grace_ms)
+{
     silence_pmix();
     pes_signal(job, signal_number);
     pes_signal(job, SIGCONT); /* a stopped PE would not notice */
@@ -289,13 +309,15 @@ static void end_others(struct job *job, struct course *course, int signal_number
     course->deadline_ms = now_ms() + grace_ms;
 }
 
-static void kill_others(struct job *job, struct course *course) {
+static void kill_others(struct job *job, struct course *course)
+{
     pes_signal(job, SIGKILL);
     course->phase = KILLING;
     course->deadline_ms = 0;
 }
 
-static void pass_deadline(struct job *job, struct course *course) {
+static void pass_deadline(struct job *job, struct course *course)
+{
     if (!course->deadline_ms || now_ms() < course->deadline_ms)
         return;
     if (course->phase == SETTLING) {
@@ -307,13 +329,15 @@ static void pass_deadline(struct job *job, struct course *course) {
 }
 
 /* Ctrl-Z stops all; when somebody continues us, we continue them. */
-static void stop_all(struct job *job) {
+static void stop_all(struct job *job)
+{
     pes_signal(job, SIGSTOP);
     raise(SIGSTOP);
     pes_signal(job, SIGCONT);
 }
 
-static void interrupt(struct job *job, struct course *course, int signal_number) {
+static void interrupt(struct job *job, struct course *course, int signal_number)
+{
     bool again = course->interrupt || course->phase >= ENDING;
     if (!course->interrupt)
         course->interrupt = signal_number;
@@ -323,7 +347,8 @@ static void interrupt(struct job *job, struct course *course, int signal_number)
         end_others(job, course, signal_number, INTERRUPT_GRACE_MS);
 }
 
-static void handle_signal(struct job *job, struct course *course, int signal_number) {
+static void handle_signal(struct job *job, struct course *course, int signal_number)
+{
     if (signal_number == SIGUSR1 || signal_number == SIGUSR2)
         pes_signal(job, signal_number);
     else if (signal_number == SIGTSTP)
@@ -332,7 +357,8 @@ static void handle_signal(struct job *job, struct course *course, int signal_num
         interrupt(job, course, signal_number);
 }
 
-static void read_events(struct job *job, struct course *course, int signal_fd) {
+static void read_events(struct job *job, struct course *course, int signal_fd)
+{
     struct pollfd polls[2] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN}};
     int64_t wait_ms = course->deadline_ms ? course->deadline_ms - now_ms() : -1;
     if (course->deadline_ms && wait_ms < 0)
@@ -347,7 +373,8 @@ static void read_events(struct job *job, struct course *course, int signal_fd) {
         (void)!read(job->wake_fd, &count, sizeof count);
 }
 
-static void run_course(struct job *job, struct course *course, int signal_fd) {
+static void run_course(struct job *job, struct course *course, int signal_fd)
+{
     while (pes_collect(job) > 0) {
         look_at_ends(job, course); /* before the abort, which may be an answer to them */
         take_abort(job, course);
@@ -364,7 +391,8 @@ static void run_course(struct job *job, struct course *course, int signal_fd) {
 
 /* ---- set up and clean up ---- */
 
-static int block_signals(struct job *job) {
+static int block_signals(struct job *job)
+{
     static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
     sigset_t blocked, ignored_pipe;
     signal(SIGCHLD, SIG_DFL); /* if it were ignored, nobody's status could be collected */
@@ -381,7 +409,8 @@ static int block_signals(struct job *job) {
     return fd;
 }
 
-static void name_job(struct job *job) {
+static void name_job(struct job *job)
+{
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         random = (uint32_t)getppid();
@@ -390,7 +419,8 @@ static void name_job(struct job *job) {
     snprintf(job->folder, sizeof job->folder, "%s/%s", base && base[0] ? base : "/tmp", job->name);
 }
 
-static int make_folder(struct job *job) {
+static int make_folder(struct job *job)
+{
     if (mkdir(job->folder, 0700) == 0)
         return 0;
     oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
@@ -398,7 +428,8 @@ static int make_folder(struct job *job) {
     return STATUS_FAILED;
 }
 
-static int prepare(struct job *job) {
+static int prepare(struct job *job)
+{
     job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
     job->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     job->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -411,7 +442,8 @@ static int prepare(struct job *job) {
     return status ? status : make_folder(job);
 }
 
-static int start(struct job *job) {
+static int start(struct job *job)
+{
     int status = pmix_open(job);
     if (!status)
         status = relay_open(job);
@@ -422,7 +454,8 @@ static int start(struct job *job) {
     return status;
 }
 
-static int run(struct job *job, struct course *course, int signal_fd) {
+static int run(struct job *job, struct course *course, int signal_fd)
+{
     course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
     int status = course->looked ? start(job) : STATUS_FAILED;
     if (!status) {
@@ -436,13 +469,15 @@ static int run(struct job *job, struct course *course, int signal_fd) {
 }
 
 /* So that the shell sees how we ended. */
-static void end_by_signal(const struct job *job, int signal_number) {
+static void end_by_signal(const struct job *job, int signal_number)
+{
     signal(signal_number, SIG_DFL);
     raise(signal_number);
     sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     static struct job job = {.watch = {.fd = WATCH_NONE}};
     struct course course = {.phase = RUNNING};
     fill_standard_streams();

@@ -18,7 +18,8 @@
 /* ---- the program ---- */
 
 /* 0 or errno. Relative paths count from the PEs' working directory. */
-static int probe(int dir_fd, const char *path) {
+static int probe(int dir_fd, const char *path)
+{
     struct stat info;
     if (fstatat(dir_fd, path, &info, 0))
         return errno;
@@ -27,7 +28,8 @@ static int probe(int dir_fd, const char *path) {
     return faccessat(dir_fd, path, X_OK, AT_EACCESS) ? errno : 0;
 }
 
-static int search_path(int dir_fd, const char *name, char found[PATH_MAX]) {
+static int search_path(int dir_fd, const char *name, char found[PATH_MAX])
+{
     const char *path = getenv("PATH");
     int error = ENOENT;
     for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; at;) {
@@ -43,7 +45,8 @@ static int search_path(int dir_fd, const char *name, char found[PATH_MAX]) {
     return error;
 }
 
-static int find_from(struct job *job, int dir_fd) {
+static int find_from(struct job *job, int dir_fd)
+{
     const char *name = job->options.argv[0];
     bool naked = !strchr(name, '/');
     if (!naked && strlen(name) >= sizeof job->program)
@@ -54,7 +57,8 @@ static int find_from(struct job *job, int dir_fd) {
     return probe(dir_fd, name);
 }
 
-int pes_find_program(struct job *job) {
+int pes_find_program(struct job *job)
+{
     const char *wdir = job->options.wdir, *name = job->options.argv[0];
     int dir_fd = wdir ? open(wdir, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD;
     if (wdir && dir_fd < 0) {
@@ -82,14 +86,16 @@ struct launch {
     volatile int error;          /* its errno */
 };
 
-static _Noreturn void give_up(struct launch *launch, const char *call) {
+static _Noreturn void give_up(struct launch *launch, const char *call)
+{
     launch->error = errno;
     launch->failed = call;
     _exit(STATUS_NOT_FOUND);
 }
 
 /* Runs in our memory until exec: changes nothing but `launch`. */
-static _Noreturn void become_pe(struct launch *launch) {
+static _Noreturn void become_pe(struct launch *launch)
+{
     const struct job *job = launch->job;
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -107,14 +113,16 @@ static _Noreturn void become_pe(struct launch *launch) {
     give_up(launch, "execve");
 }
 
-static __attribute__((noinline)) pid_t spawn(struct launch *launch) {
+static __attribute__((noinline)) pid_t spawn(struct launch *launch)
+{
     pid_t pid = vfork(); /* fork would copy the page tables of the PMIx server for every PE */
     if (pid == 0)
         become_pe(launch);
     return pid;
 }
 
-static int start_one(struct job *job, int pe) {
+static int start_one(struct job *job, int pe)
+{
     struct launch launch = {.job = job, .parent = getpid()};
     if (relay_streams(job, pe, &launch.streams))
         return STATUS_FAILED;
@@ -138,7 +146,8 @@ static int start_one(struct job *job, int pe) {
     return launch.failed ? STATUS_NOT_EXECUTABLE : STATUS_FAILED;
 }
 
-int pes_start(struct job *job) {
+int pes_start(struct job *job)
+{
     for (int pe = 0; pe < job->options.npes; pe++) {
         int status = start_one(job, pe);
         if (status)
@@ -149,14 +158,16 @@ int pes_start(struct job *job) {
 
 /* ---- life and end ---- */
 
-static void note_end(struct pe *pe, const siginfo_t *info) {
+static void note_end(struct pe *pe, const siginfo_t *info)
+{
     pe->ended = true;
     pe->killed = info->si_code != CLD_EXITED;
     pe->core_dumped = info->si_code == CLD_DUMPED;
     pe->status = info->si_status;
 }
 
-int pes_collect(struct job *job) {
+int pes_collect(struct job *job)
+{
     int running = 0;
     for (int i = 0; i < job->options.npes; i++) {
         struct pe *pe = &job->pes[i];
@@ -171,13 +182,15 @@ int pes_collect(struct job *job) {
     return running;
 }
 
-void pes_signal(struct job *job, int signal_number) {
+void pes_signal(struct job *job, int signal_number)
+{
     for (int i = 0; i < job->options.npes; i++)
         if (job->pes[i].pid)
             kill(-job->pes[i].pid, signal_number);
 }
 
-void pes_finish(struct job *job) {
+void pes_finish(struct job *job)
+{
     pes_signal(job, SIGKILL);
     for (int i = 0; i < job->options.npes; i++)
         while (job->pes[i].pid && waitpid(job->pes[i].pid, NULL, 0) < 0 && errno == EINTR)

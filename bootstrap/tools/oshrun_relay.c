@@ -36,14 +36,16 @@ struct relay {
     pthread_t copier;
 };
 
-static int fail(const char *what) {
+static int fail(const char *what)
+{
     oshrun_say("%s: %s", what, strerror(errno));
     return STATUS_FAILED;
 }
 
 /* ---- tagged output ---- */
 
-static bool write_all(int fd, const char *text, size_t len) {
+static bool write_all(int fd, const char *text, size_t len)
+{
     while (len) {
         ssize_t put = write(fd, text, len);
         if (put < 0 && errno == EAGAIN) { /* the descriptor is shared with somebody who made it non-blocking */
@@ -58,7 +60,8 @@ static bool write_all(int fd, const char *text, size_t len) {
     return true;
 }
 
-static bool write_line(const struct stream *stream, const char *line, size_t len) {
+static bool write_line(const struct stream *stream, const char *line, size_t len)
+{
     char out[LINE_BYTES + 32];
     int tag = snprintf(out, sizeof out, "[%d] ", stream->pe);
     memcpy(out + tag, line, len);
@@ -67,7 +70,8 @@ static bool write_line(const struct stream *stream, const char *line, size_t len
 }
 
 /* Writes all whole lines, and the rest too when it cannot grow (`all`). */
-static bool flush_lines(struct stream *stream, bool all) {
+static bool flush_lines(struct stream *stream, bool all)
+{
     size_t start = 0;
     bool written = true;
     while (written && start < stream->used) {
@@ -84,12 +88,14 @@ static bool flush_lines(struct stream *stream, bool all) {
     return written;
 }
 
-static void end_stream(struct stream *stream) {
+static void end_stream(struct stream *stream)
+{
     close(stream->from);
     stream->from = -1;
 }
 
-static void copy_stream(struct stream *stream) {
+static void copy_stream(struct stream *stream)
+{
     ssize_t got = read(stream->from, stream->text + stream->used, sizeof stream->text - stream->used);
     if (got < 0 && errno == EINTR)
         return;
@@ -99,7 +105,8 @@ static void copy_stream(struct stream *stream) {
         end_stream(stream);
 }
 
-static void *copy_output(void *data) {
+static void *copy_output(void *data)
+{
     struct relay *relay = (struct relay *)data;
     struct pollfd *polls = (struct pollfd *)calloc((size_t)relay->nstreams, sizeof *polls);
     for (int open = relay->nstreams; polls && open > 0;) {
@@ -120,7 +127,8 @@ static void *copy_output(void *data) {
 
 /* ---- terminal input ---- */
 
-static void *copy_input(void *data) {
+static void *copy_input(void *data)
+{
     int to = ((struct relay *)data)->input_fd;
     char text[4096];
     for (;;) {
@@ -141,7 +149,8 @@ static void *copy_input(void *data) {
 
 /* ---- set up ---- */
 
-static int open_input(struct relay *relay) {
+static int open_input(struct relay *relay)
+{
     int fd[2];
     if (!isatty(0))
         return 0;
@@ -152,7 +161,8 @@ static int open_input(struct relay *relay) {
     return 0;
 }
 
-int relay_open(struct job *job) {
+int relay_open(struct job *job)
+{
     struct relay *relay = (struct relay *)calloc(1, sizeof *relay);
     if (!relay)
         return fail("no memory for the streams");
@@ -169,7 +179,8 @@ int relay_open(struct job *job) {
 }
 
 /* The write end for the PE, or -1. */
-static int open_stream(struct relay *relay, int pe, int to) {
+static int open_stream(struct relay *relay, int pe, int to)
+{
     int fd[2];
     struct stream *stream = (struct stream *)malloc(sizeof *stream);
     if (!stream || pipe2(fd, O_CLOEXEC)) {
@@ -185,7 +196,8 @@ static int open_stream(struct relay *relay, int pe, int to) {
     return fd[1];
 }
 
-int relay_streams(struct job *job, int pe, struct streams *streams) {
+int relay_streams(struct job *job, int pe, struct streams *streams)
+{
     struct relay *relay = job->relay;
     *streams = (struct streams){.in = pe ? relay->null_fd : relay->pe0_input_fd, .out = -1, .err = -1};
     if (!relay->streams)
@@ -197,14 +209,16 @@ int relay_streams(struct job *job, int pe, struct streams *streams) {
     return streams->err < 0 ? STATUS_FAILED : 0;
 }
 
-void relay_streams_close(struct streams *streams) {
+void relay_streams_close(struct streams *streams)
+{
     if (streams->out >= 0)
         close(streams->out);
     if (streams->err >= 0)
         close(streams->err);
 }
 
-int relay_start(struct job *job) {
+int relay_start(struct job *job)
+{
     struct relay *relay = job->relay;
     pthread_t reader;
     close(relay->pe0_input_fd);
@@ -224,7 +238,8 @@ int relay_start(struct job *job) {
     return 0;
 }
 
-void relay_finish(struct job *job) {
+void relay_finish(struct job *job)
+{
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += DRAIN_SECONDS;

@@ -14,18 +14,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk) {
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
     (void)info, (void)kind, (void)walk;
     (void)remove(path);
     return 0;
 }
 
-void watch_remove_folder(const char *folder) {
+void watch_remove_folder(const char *folder)
+{
     if (folder[0])
         nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-static void detach(int fd) {
+static void detach(int fd)
+{
     setsid();
     sigset_t all;
     sigfillset(&all);
@@ -39,7 +42,8 @@ static void detach(int fd) {
     (void)!chdir("/");
 }
 
-static _Noreturn void watch(const char *folder) {
+static _Noreturn void watch(const char *folder)
+{
     static pid_t groups[MAX_PES];
     int count = 0;
     for (;;) {
@@ -60,7 +64,8 @@ static _Noreturn void watch(const char *folder) {
     _exit(0);
 }
 
-int watch_start(struct job *job) {
+int watch_start(struct job *job)
+{
     int fd[2];
     if (pipe2(fd, O_CLOEXEC)) {
         oshrun_say("cannot make a pipe: %s", strerror(errno));
@@ -84,7 +89,8 @@ int watch_start(struct job *job) {
 
 void watch_add(struct job *job, pid_t group) { (void)!write(job->watch.fd, &group, sizeof group); }
 
-void watch_dismiss(struct job *job) {
+void watch_dismiss(struct job *job)
+{
     if (job->watch.fd == WATCH_NONE)
         return;
     watch_add(job, 0);

@@ -21,12 +21,14 @@ static long flag;
 static long block[WORDS];
 static uint64_t state;
 
-static unsigned next_random(unsigned below) {
+static unsigned next_random(unsigned below)
+{
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)(state >> 33) % below;
 }
 
-static void put_around(long *heap, long round) {
+static void put_around(long *heap, long round)
+{
     int peer = (int)next_random((unsigned)shmem_n_pes());
     shmem_long_put(heap, block, WORDS, peer);
     shmem_long_put_nbi(block, heap, WORDS / 2, peer);
@@ -34,19 +36,22 @@ static void put_around(long *heap, long round) {
     shmem_quiet();
 }
 
-static void pass_on(long round) {
+static void pass_on(long round)
+{
     int right = (shmem_my_pe() + 1) % shmem_n_pes();
     shmem_long_p(&flag, round, right);
     shmem_long_wait_until(&flag, SHMEM_CMP_GE, round);
 }
 
-static void take_lock(long *heap) {
+static void take_lock(long *heap)
+{
     shmem_set_lock(&lock);
     shmem_long_p(&heap[1], shmem_my_pe(), 0);
     shmem_clear_lock(&lock);
 }
 
-static void do_one(long *heap, long *target, long round) {
+static void do_one(long *heap, long *target, long round)
+{
     switch (next_random(7)) {
     case 0:
         shmem_barrier_all();
@@ -72,7 +77,8 @@ static void do_one(long *heap, long *target, long round) {
 }
 
 /* The kernel sends the SIGKILL itself. */
-static void arm(long milliseconds) {
+static void arm(long milliseconds)
+{
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
     struct itimerspec when = {
         .it_value = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000 + 1}};
@@ -84,14 +90,16 @@ static void arm(long milliseconds) {
 }
 
 /* Before shmem_init; -1: not known. */
-static int rank_of_launcher(void) {
+static int rank_of_launcher(void)
+{
     const char *text = getenv("PMIX_RANK");
     if (!text)
         text = getenv("SHMEM_RANK");
     return text ? atoi(text) : -1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     if (argc < 4)
         return 2;
     state = strtoull(argv[1], NULL, 0);

@@ -17,7 +17,8 @@ struct stamp {
     char version[16];
 };
 
-int main(void) {
+int main(void)
+{
     pmix_proc_t me, all;
     struct stamp stamp = {999, 64, "9.9.9"};
     char message[sizeof stamp + 64] = {0};

@@ -15,7 +15,8 @@ static long seen[MOST_PES]; /* symmetric: [pe] = 1 + pe, written by that PE */
 static long total;
 
 /* Every PE writes its mark to every PE: sizes, ranks and paths are right when all marks are in. */
-static int check_ranks(int expected) {
+static int check_ranks(int expected)
+{
     int me = shmem_my_pe(), npes = shmem_n_pes(), bad = 0;
     if (npes != expected || me < 0 || me >= npes || npes > MOST_PES) {
         fprintf(stderr, "launched: PE %d of %d, expected a PE of %d\n", me, npes, expected);
@@ -35,14 +36,16 @@ static int check_ranks(int expected) {
     return bad != 0;
 }
 
-static int ranks(int expected) {
+static int ranks(int expected)
+{
     shmem_init();
     int bad = check_ranks(expected);
     shmem_finalize();
     return bad;
 }
 
-static int again(int expected) {
+static int again(int expected)
+{
     int bad = 0;
     for (int round = 0; round < 3; round++) {
         shmem_init();
@@ -58,7 +61,8 @@ static int again(int expected) {
 }
 
 /* PE 0 counts its input, the others must have none. */
-static int input(void) {
+static int input(void)
+{
     long bytes = 0;
     shmem_init();
     while (getchar() != EOF)
@@ -69,7 +73,8 @@ static int input(void) {
 }
 
 /* PE `pe` ends in its own way while the others wait for it. */
-static void end(const char *how, const char *value, int pe) {
+static void end(const char *how, const char *value, int pe)
+{
     shmem_init();
     shmem_barrier_all();
     if (shmem_my_pe() == pe) {
@@ -82,7 +87,8 @@ static void end(const char *how, const char *value, int pe) {
     shmem_barrier_all();
 }
 
-static int wait_for_ever(void) {
+static int wait_for_ever(void)
+{
     shmem_init();
     shmem_barrier_all();
     printf("pe %d ready\n", shmem_my_pe());
@@ -92,7 +98,8 @@ static int wait_for_ever(void) {
     return 0;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     const char *action = argc > 1 ? argv[1] : "";
     int number = argc > 2 ? atoi(argv[2]) : 0;
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -47,11 +47,11 @@ exit_statuses() {
     expect_status 7 "exit 7 of a PE"
     job 10 "$oshrun" -n 3 sh -c '[ $PMIX_RANK -ne 2 ] || kill -9 $$; sleep 50'
     expect_status 137 "a PE killed by signal 9"
-    expect_within_ms 1000 "a PE killed by signal 9"
+    expect_within_ms 1500 "a PE killed by signal 9"
     expect_message '^oshrun: PE 2 \(sh, pid [0-9]+\) was killed by signal 9 \(Killed\); ending the job$' "death"
     job 10 "$oshrun" -n 3 sh -c 'trap "" TERM; [ $PMIX_RANK -ne 1 ] || kill -SEGV $$; while :; do sleep 1; done'
     expect_status 139 "a PE with a segmentation fault among PEs that ignore SIGTERM"
-    expect_within_ms 1500 "PEs that ignore SIGTERM"
+    expect_within_ms 2000 "PEs that ignore SIGTERM"
 }
 
 # kill(1) of oshrun itself, by several signals; what the PEs started goes too.

@@ -9,7 +9,8 @@
 
 static long mark;
 
-static int check_both(void) {
+static int check_both(void)
+{
     int rank, size, sum = 0, me = shmem_my_pe(), npes = shmem_n_pes();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -22,7 +23,8 @@ static int check_both(void) {
     return bad;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     int mpi_first = argc > 1 && !strcmp(argv[1], "mpi");
     if (mpi_first)
         MPI_Init(&argc, &argv);

@@ -14,7 +14,8 @@ enum { MOST = 32 };
 
 static long mark[MOST];
 
-static int use_shmem(int rank, int size) {
+static int use_shmem(int rank, int size)
+{
     int npes = shmem_n_pes(), me = shmem_my_pe(), bad = npes != size || me != rank;
     for (int pe = 0; pe < npes; pe++)
         shmem_long_p(&mark[me], me + 1, pe);
@@ -25,7 +26,8 @@ static int use_shmem(int rank, int size) {
     return bad;
 }
 
-static int start(int rank, int size, const shmemx_uniqueid_t *id) {
+static int start(int rank, int size, const shmemx_uniqueid_t *id)
+{
     shmemx_init_attr_t attr;
     memset(&attr, 0, sizeof attr);
     attr.rank = rank;
@@ -40,7 +42,8 @@ static int start(int rank, int size, const shmemx_uniqueid_t *id) {
 }
 
 /* Child 0 sends the id to everybody's pipe, the others read theirs. */
-static int run_child(int rank, int size, int pipes[][2]) {
+static int run_child(int rank, int size, int pipes[][2])
+{
     shmemx_uniqueid_t id;
     memset(&id, 0, sizeof id);
     if (rank == 0 && shmemx_get_uniqueid(&id))
@@ -53,7 +56,8 @@ static int run_child(int rank, int size, int pipes[][2]) {
     return start(rank, size, &id);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     int size = argc > 1 ? atoi(argv[1]) : 2, bad = 0, pipes[MOST][2];
     if (size < 1 || size > MOST)
         return 2;

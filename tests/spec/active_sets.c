@@ -5,7 +5,7 @@
 
 #include <shmem_types.h>
 
-enum { MOST = 3000, SETS = 5 };
+enum { MOST = 3200, SETS = 5 };
 
 struct set {
     int start, log_stride, size;

@@ -102,7 +102,6 @@ static void misaligned_int(void) { shmem_int_atomic_inc((int *)(void *)(heap + 2
 static void misaligned_long(void) { (void)shmem_long_atomic_fetch_add((long *)(void *)(heap + 4), 1, 0); }
 static void misaligned_signal(void) { shmem_signal_set((uint64_t *)(void *)(heap + 1), 1, 0); }
 
-static void team_invalid(void) { shmem_team_sync(SHMEM_TEAM_INVALID); }
 static void team_destroyed(void) { shmem_team_sync(dead_team()); }
 static void team_garbage(void) { shmem_int_sum_reduce((shmem_team_t)(uintptr_t)0x12345, heap_ints(), heap_ints(), 1); }
 static void ctx_invalid(void) { shmem_ctx_int_p(SHMEM_CTX_INVALID, heap_ints(), 1, 0); }
@@ -203,7 +202,6 @@ static void mismatch_operator(void)
     X(misaligned_int, false, false)                                                                                    \
     X(misaligned_long, false, false)                                                                                   \
     X(misaligned_signal, false, false)                                                                                 \
-    X(team_invalid, true, false)                                                                                       \
     X(team_destroyed, true, false)                                                                                     \
     X(team_garbage, true, false)                                                                                       \
     X(ctx_invalid, false, false)                                                                                       \

@@ -72,14 +72,13 @@ prefix='^\[pe [01]\]'
 wrong $any pe_team_ctx shmem_ctx_int_p '\b5\b' '0\.\.1'
 wrong $any address_reduce shmem_int_sum_reduce dest 0x 'symmetric'
 wrong SHMEM_DEBUG=1 freed_object shmem_putmem dest 0x
-wrong $any team_invalid shmem_team_sync team
 wrong $any team_destroyed shmem_team_sync team
 wrong $any team_garbage shmem_int_sum_reduce team
 wrong $any root_range shmem_int_broadcast PE_root '\b9\b' '0\.\.1'
 wrong $any free_stack shmem_free ptr 0x
 wrong $any free_twice shmem_free ptr 0x
 wrong $any free_inside shmem_free ptr 0x
-wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b4\b' '\b5\b'
+wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b(4|16 bytes)\b' '\b(5|20 bytes)\b' 'pe 0' 'pe 1'
 wrong SHMEM_DEBUG=1 mismatch_root 'shmem_int_broadcast' '\b0\b' '\b1\b'
 wrong SHMEM_DEBUG=1 mismatch_call 'shmem_int_(fcollect|alltoall)' '(fcollect.*alltoall|alltoall.*fcollect)'
 wrong SHMEM_DEBUG=1 mismatch_operator 'shmem_int_(max|min)_reduce' '(max.*min|min.*max)'

@@ -166,8 +166,8 @@ static void every_call(struct buffers *buffers, const struct call *call)
 static void test_types(struct buffers *buffers, const struct team_set *set)
 {
     const size_t counts[] = {0, 1, 3, 17};
-    unsigned round = 0;
     for (int t = 0; t < TEAMS; t++) {
+        unsigned round = (unsigned)t; /* of the members: others are not here */
         for (int row = 0; row < MOVE_ROWS && set->teams[t] != SHMEM_TEAM_INVALID; row++) {
             for (int i = t % 2; i < 4; i += 2) {
                 struct call call = {&move_table[row], set->teams[t], team_names[t], counts[i], round++};

@@ -40,7 +40,7 @@ static void test_shifted_names(void)
     int left = (me + npes - 1) % npes;
     CHECK_EQ(me, shmem_my_pe());
     CHECK_EQ(npes, shmem_n_pes());
-    long *cells = (long *)pshmem_calloc(8, sizeof(long));
+    long *cells = (long *)pshmem_calloc(9, sizeof(long));
     CHECK_OR_EXIT(cells != NULL);
     shmem_ctx_t ctx = SHMEM_CTX_INVALID;
     shmem_team_t team = SHMEM_TEAM_INVALID;
@@ -67,8 +67,8 @@ static void test_shifted_names(void)
     CHECK_EQ(pshmem_long_g(&cells[0], right), 11 + me);
     CHECK_EQ(pshmem_long_sum_reduce(team, &cells[7], &cells[3], 1), 0);
     CHECK_EQ(cells[7], 2L * npes);
-    pshmem_set_lock(&cells[6]);
-    pshmem_clear_lock(&cells[6]);
+    pshmem_set_lock(&cells[8]);
+    pshmem_clear_lock(&cells[8]);
     pshmem_ctx_destroy(ctx);
     pshmem_team_destroy(team);
     pshmem_barrier_all();

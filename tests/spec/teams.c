@@ -85,6 +85,24 @@ static void test_strided(int *source, int *dest)
     }
 }
 
+#ifndef CHECK_FOREIGN
+/* Undefined in the specification; here: nonzero, and nothing happens. */
+static void test_collectives_on_no_team(int *source, int *dest)
+{
+    shmem_team_t none = SHMEM_TEAM_INVALID;
+    *dest = 77;
+    CHECK(shmem_team_sync(none) != 0);
+    CHECK(shmem_int_sum_reduce(none, dest, source, 1) != 0);
+    CHECK(shmem_int_sum_inscan(none, dest, source, 1) != 0);
+    CHECK(shmem_int_broadcast(none, dest, source, 1, 0) != 0);
+    CHECK(shmem_int_fcollect(none, dest, source, 1) != 0);
+    CHECK(shmem_int_collect(none, dest, source, 1) != 0);
+    CHECK(shmem_int_alltoall(none, dest, source, 1) != 0);
+    CHECK(shmem_int_alltoalls(none, dest, source, 1, 1, 1) != 0);
+    CHECK_EQ(*dest, 77);
+}
+#endif
+
 /* Nonzero and no team, on all PEs alike, and the parent goes on working. */
 static void test_invalid(int *source, int *dest)
 {
@@ -286,6 +304,9 @@ static int test_main(void)
     test_predefined();
     test_strided(source, dest);
     test_invalid(source, dest);
+#ifndef CHECK_FOREIGN
+    test_collectives_on_no_team(source, dest);
+#endif
     test_2d(source, dest);
     test_3d(source, dest);
     test_nested(source, dest);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which bootstrap is chosen and what is refused; then this program again, under every launcher that is here, as a job
- * that runs the collectives of the bootstrap over PMIx: `boot_test job` gathers and opens a second time, `boot_test die`
- * loses a PE on the way, `boot_test abort` ends by PMIx_Abort. Each case runs in a process of its own, since the
+ * that runs the collectives of the bootstrap over PMIx: `boot_test job` gathers and opens a second time, `boot_test
+ * die` loses a PE on the way, `boot_test abort` ends by PMIx_Abort. Each case runs in a process of its own, since the
  * environment and PMIx cannot be undone. */
 #include "../check.h"
 
@@ -37,9 +37,19 @@ struct choice {
 
 static const struct choice choices[] = {
     {"nothing set", {NULL}, NULL, 0, "none", NULL},
-    {"mpirun without PMIx", {"OMPI_COMM_WORLD_SIZE=4"}, NULL, -EPROTO, NULL, "started 4 processes (OMPI_COMM_WORLD_SIZE)"},
+    {"mpirun without PMIx",
+     {"OMPI_COMM_WORLD_SIZE=4"},
+     NULL,
+     -EPROTO,
+     NULL,
+     "started 4 processes (OMPI_COMM_WORLD_SIZE)"},
     {"hydra", {"PMI_SIZE=2"}, NULL, -EPROTO, NULL, "started 2 processes (PMI_SIZE)"},
-    {"srun without PMIx", {"SLURM_STEP_NUM_TASKS=8"}, NULL, -EPROTO, NULL, "started 8 processes (SLURM_STEP_NUM_TASKS)"},
+    {"srun without PMIx",
+     {"SLURM_STEP_NUM_TASKS=8"},
+     NULL,
+     -EPROTO,
+     NULL,
+     "started 8 processes (SLURM_STEP_NUM_TASKS)"},
     {"a batch script", {"SLURM_NTASKS=8"}, NULL, 0, "none", NULL},
     {"a launcher of one", {"OMPI_COMM_WORLD_SIZE=1", "PMI_SIZE=1", "SLURM_STEP_NUM_TASKS=1"}, NULL, 0, "none", NULL},
     {"one-PE jobs on request", {"PMI_SIZE=4", "SHMEM_BOOT=single"}, NULL, 0, "none", NULL},
@@ -54,21 +64,32 @@ static const struct choice choices[] = {
     {"environment", {"SHMEM_UID=" ID_TEXT, "SHMEM_RANK=0", "SHMEM_SIZE=1"}, NULL, 0, "unique id", NULL},
     {"environment in a launcher without PMIx",
      {"SHMEM_UID=" ID_TEXT, "SHMEM_RANK=0", "SHMEM_SIZE=1", "PMI_SIZE=4"},
-     NULL, 0, "unique id", NULL},
+     NULL,
+     0,
+     "unique id",
+     NULL},
     {"environment before PMIx on request",
      {"SHMEM_BOOT=uid", "PMIX_NAMESPACE=x", "SHMEM_UID=x"},
-     NULL, -EINVAL, NULL, "SHMEM_RANK and SHMEM_SIZE"},
+     NULL,
+     -EINVAL,
+     NULL,
+     "SHMEM_RANK and SHMEM_SIZE"},
     {"PMIx before the environment",
      {"PMIX_NAMESPACE=x", "SHMEM_UID=" ID_TEXT, "SHMEM_LOG=debug"},
-     NULL, -ECONNREFUSED, NULL, "bootstrap uid would apply too (SHMEM_UID is set)"},
+     NULL,
+     -ECONNREFUSED,
+     NULL,
+     "bootstrap uid would apply too (SHMEM_UID is set)"},
     {"PMIx without rank", {"PMIX_NAMESPACE=job7"}, NULL, -ECONNREFUSED, NULL, "names PMIx job \"job7\""},
     {"PMIx without server",
      {"PMIX_NAMESPACE=job7", "PMIX_RANK=0", NO_SERVER},
-     NULL, -ECONNREFUSED, NULL, "its server cannot be used"},
+     NULL,
+     -ECONNREFUSED,
+     NULL,
+     "its server cannot be used"},
 };
 
-static void clear_launchers(void)
-{
+static void clear_launchers(void) {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_NAMESPACE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
@@ -76,8 +97,7 @@ static void clear_launchers(void)
         unsetenv(row->name);
 }
 
-static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env *env)
-{
+static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env *env) {
     char error[256] = "";
     enum log_level level = LOG_WARN;
     CHECK_EQ_NAMED(iso_env_read(env, error, sizeof error), 0, error);
@@ -86,8 +106,7 @@ static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env
     return iso_boot_open(boot, attr, env);
 }
 
-static void use_alone(struct boot *boot, const char *launcher)
-{
+static void use_alone(struct boot *boot, const char *launcher) {
     char mine[] = "block", all[sizeof mine] = "";
     CHECK(boot->rank == 0 && boot->size == 1 && *boot->host != '\0');
     CHECK_NAMED(strcmp(boot->launcher, launcher) == 0, boot->launcher);
@@ -97,8 +116,7 @@ static void use_alone(struct boot *boot, const char *launcher)
     CHECK_EQ(iso_boot_barrier(boot), 0);
 }
 
-static int try_choice(const struct choice *choice)
-{
+static int try_choice(const struct choice *choice) {
     struct boot boot = {.ops = NULL};
     struct boot_attr attr = {.id = choice->id, .rank = 0, .size = 1};
     struct env env;
@@ -119,8 +137,7 @@ static int try_choice(const struct choice *choice)
 }
 
 /* In a child whose stderr is read. */
-static void check_choice(const struct choice *choice)
-{
+static void check_choice(const struct choice *choice) {
     int ends[2], status = -1;
     static char text[65536];
     size_t got = 0;
@@ -150,8 +167,7 @@ static void check_choice(const struct choice *choice)
 
 /* ---- the job that a launcher runs ---- */
 
-static void gather(struct boot *boot, unsigned call, size_t len)
-{
+static void gather(struct boot *boot, unsigned call, size_t len) {
     unsigned char *mine = (unsigned char *)malloc(BLOCK_MOST);
     unsigned char *all = (unsigned char *)malloc((size_t)BLOCK_MOST * (size_t)boot->size);
     check_fill(mine, len, boot->rank, 0, call);
@@ -163,8 +179,7 @@ static void gather(struct boot *boot, unsigned call, size_t len)
     free(all);
 }
 
-static void open_job(struct boot *boot)
-{
+static void open_job(struct boot *boot) {
     struct boot_attr attr = {.id = NULL};
     struct env env;
     if (!CHECK_EQ(open_boot(boot, &attr, &env), 0))
@@ -174,8 +189,7 @@ static void open_job(struct boot *boot)
     CHECK(boot->rank >= 0 && boot->rank < boot->size && *boot->host != '\0' && *boot->launcher != '\0');
 }
 
-static int run_job(void)
-{
+static int run_job(void) {
     static const size_t lengths[] = {1, 0, 100, BLOCK_MOST};
     struct boot boot = {.ops = NULL};
     open_job(&boot);
@@ -186,17 +200,23 @@ static int run_job(void)
     open_job(&boot); /* the second shmem_init */
     gather(&boot, 4, 77);
     pid_t pid = fork();
-    if (pid == 0)
-        exit(0); /* a child that ends normally must not say good-bye to the launcher for its parent */
+    if (pid == 0) { /* a child that ends must not say good-bye to the launcher for its parent */
+        iso_boot_close(&boot);
+        _exit(0);
+    }
     CHECK_EQ(waitpid(pid, NULL, 0), pid);
+    struct env env;
+    CHECK_EQ(open_boot(&boot, &(struct boot_attr){.id = one_id, .rank = 0, .size = 1}, &env), 0);
+    use_alone(&boot, "unique id");
+    open_job(&boot); /* back to PMIx, which stayed open */
     gather(&boot, 5, 78);
     if (boot.rank == 0)
         printf("job of %d on %s by %s\n", boot.size, boot.host, boot.launcher);
-    return check_self.failures != 0; /* PMIx is closed by exit */
+    iso_boot_close(&boot);
+    return check_self.failures != 0;
 }
 
-static int run_dying_job(void)
-{
+static int run_dying_job(void) {
     struct boot boot = {.ops = NULL};
     open_job(&boot);
     gather(&boot, 0, 10);
@@ -207,8 +227,7 @@ static int run_dying_job(void)
     return 9;
 }
 
-static int run_aborting_job(void)
-{
+static int run_aborting_job(void) {
     struct boot boot = {.ops = NULL};
     open_job(&boot);
     gather(&boot, 0, 10);
@@ -222,24 +241,22 @@ static int run_aborting_job(void)
 
 /* ---- the launchers that are here ---- */
 
-static bool is_in_path(const char *program)
-{
+static bool is_in_path(const char *program) {
     char command[512];
     snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", program);
     return system(command) == 0;
 }
 
-static int launch(const char *launcher, const char *self, const char *mode, const char *extra)
-{
+static int launch(const char *launcher, const char *self, const char *mode, const char *extra) {
     char command[2048];
-    snprintf(command, sizeof command, "%s timeout 60 %s -n %d '%s' %s </dev/null", extra, launcher, JOB_PES, self, mode);
+    snprintf(command, sizeof command, "%s timeout 60 %s -n %d '%s' %s </dev/null", extra, launcher, JOB_PES, self,
+             mode);
     fflush(stdout);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static void test_launcher(const char *launcher, const char *self)
-{
+static void test_launcher(const char *launcher, const char *self) {
     printf("under %s\n", launcher);
     CHECK_EQ_NAMED(launch(launcher, self, "job", ""), 0, launcher);
     CHECK_EQ_NAMED(launch(launcher, self, "abort", ""), 23, launcher);
@@ -248,8 +265,7 @@ static void test_launcher(const char *launcher, const char *self)
     CHECK_NAMED(died == 137 || died == 9, launcher);
 }
 
-static void test_launchers(const char *self)
-{
+static void test_launchers(const char *self) {
     char oshrun[1024];
     const char *slash = strrchr(self, '/');
     snprintf(oshrun, sizeof oshrun, "%.*s/oshrun", slash ? (int)(slash - self) : 1, slash ? self : ".");
@@ -266,8 +282,7 @@ static void test_launchers(const char *self)
         fprintf(stderr, "no mpirun here: not tried\n");
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     alarm(200); /* a hang is a failure */
     if (argc > 1 && strcmp(argv[1], "job") == 0)
         return run_job();

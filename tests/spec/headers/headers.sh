@@ -75,6 +75,7 @@ fi
 
 # Refused: each case is a compile error, and the file without any case is none.
 compiles "refused.c without a case" "$standard" -fsyntax-only "$here/refused.c"
+# shellcheck disable=SC2013
 for number in $(sed -n 's/^#if CASE == \([0-9]*\).*/\1/p' "$here/refused.c"); do
     checks=$((checks + 1))
     # shellcheck disable=SC2086

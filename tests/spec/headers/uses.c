@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled only, as C and as C++: names that a program may have macros for must not spoil the headers, neither before
- * nor after their inclusion; constants are constants; the generic calls take all types, const, arrays and each other. */
+ * nor after their inclusion; constants are constants; the generic calls take all types, const, arrays and each other.
+ */
 #include <iso646.h>
 #include <sys/param.h>
 #include <sys/types.h>
@@ -22,8 +23,7 @@ static long psync[SHMEM_REDUCE_SYNC_SIZE > SHMEM_BCAST_SYNC_SIZE ? SHMEM_REDUCE_
 static const char vendor[SHMEM_MAX_NAME_LEN] = SHMEM_VENDOR_STRING;
 
 int constants(int cmp);
-int constants(int cmp)
-{
+int constants(int cmp) {
     switch (cmp) {
     case SHMEM_CMP_EQ:
     case SHMEM_CMP_NE:
@@ -34,14 +34,13 @@ int constants(int cmp)
         return _SHMEM_CMP_EQ == SHMEM_CMP_EQ && SHMEM_SYNC_SIZE >= SHMEM_ALLTOALLS_SYNC_SIZE;
     default:
         return teams[0] == SHMEM_TEAM_WORLD && ctxs[0] != SHMEM_CTX_INVALID && psync[0] == SHMEM_SYNC_VALUE &&
-               vendor[0] != '\0' && (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED | SHMEM_CTX_NOSTORE) != 0;
+               vendor[0] != '\0' && (cmp & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED | SHMEM_CTX_NOSTORE)) == 0;
     }
 }
 
 /* The function does not return, and compilers know it. */
 int ends(int status);
-int ends(int status)
-{
+int ends(int status) {
     if (status == 0)
         return 0;
     shmem_global_exit(status);
@@ -73,8 +72,7 @@ struct pair {
 };
 
 int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes);
-int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes)
-{
+int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes) {
     static int grid[3][5];
     shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
     shmem_put(&here->first, &there->first, 1, 0);
@@ -82,7 +80,8 @@ int generics(struct pair *here, const struct pair *there, unsigned char *bytes, 
     shmem_p(bytes, 3, 0);
     shmem_p(ctx, &bytes[1], 'x', 0);
     /* one inside another */
-    shmem_p(&here->first, shmem_g(&there->first, 1) + shmem_g(ctx, &there->first, (int)shmem_g(&there->second[0], 2)), 0);
+    shmem_p(&here->first, shmem_g(&there->first, 1) + shmem_g(ctx, &there->first, (int)shmem_g(&there->second[0], 2)),
+            0);
     shmem_put(grid[1], grid[2], sizeof grid[0] / sizeof grid[0][0], shmem_team_my_pe(SHMEM_TEAM_WORLD));
     shmem_iput(&grid[0][0], &grid[1][0], 5, 1, 3, 0);
     shmem_atomic_add(sizes, 1, 0);
@@ -107,8 +106,7 @@ int generics(struct pair *here, const struct pair *there, unsigned char *bytes, 
 #ifdef __cplusplus
 extern "C" {
 #endif
-void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)
-{
+void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync) {
     pshmem_sync(PE_start, logPE_stride, PE_size, pSync);
 }
 void shmem_wait_until(long *ivar, int cmp, long cmp_value) { pshmem_wait_until(ivar, cmp, cmp_value); }

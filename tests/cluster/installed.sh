@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The installed library as its users find it: oshcc, oshc++, pkg-config, a CMake package; also after the folder moved.
+. "$(dirname "$0")/cluster.sh"
+command -v cmake >/dev/null || skip "cmake is not installed"
+source=$here/launched.c
+root=$work/prefix
+unset CC CXX CFLAGS CXXFLAGS LDFLAGS
+
+job 60 cmake --install "$build" --prefix "$root"
+expect_status 0 "cmake --install"
+[ "$status" -eq 0 ] || finish
+
+# The prefix given here is not the configured one, so this folder has moved already; moving it again changes nothing.
+check_wrappers() {
+    job 60 "$root/bin/oshcc" -O1 "$source" -o "$work/by_oshcc"
+    expect_status 0 "oshcc, $1"
+    job 20 "$root/bin/oshrun" -n 2 "$work/by_oshcc" ranks 2
+    expect_ranks 2 "program of oshcc, $1"
+    job 60 "$root/bin/oshcc" -c "$source" -o "$work/by_oshcc.o"
+    expect_status 0 "oshcc -c, $1"
+    job 60 "$root/bin/oshcc" "$work/by_oshcc.o" -o "$work/from_object"
+    expect_status 0 "oshcc with an object, $1"
+    job 20 "$work/from_object" ranks 1
+    expect_ranks 1 "program of an object, $1"
+    printf '%s\n' '#include <shmem.h>' '#include <cstdio>' \
+        'int main() { shmem_init(); std::printf("pe %d of %d ok\n", shmem_my_pe(), shmem_n_pes()); shmem_finalize(); }' \
+        >"$work/plus.cc"
+    job 60 "$root/bin/oshc++" "$work/plus.cc" -o "$work/by_oshcxx"
+    expect_status 0 "oshc++, $1"
+    job 20 "$root/bin/oshrun" -n 2 "$work/by_oshcxx"
+    expect_ranks 2 "program of oshc++, $1"
+    job 10 "$root/bin/oshcc" --showme "$source"
+    expect_lines 1 "^cc .*-I$root/include .*-lisomer" "oshcc --showme, $1"
+    CC=oshcc job 10 "$root/bin/oshcc" --showme -c "$source"
+    expect_lines 1 "^cc .*-c $source\$" "oshcc as CC, $1"
+    job 10 "$root/bin/isomer-info" --version
+    expect_status 0 "isomer-info, $1"
+}
+
+check_pkg_config() {
+    command -v pkg-config >/dev/null || return
+    local flags
+    flags=$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --define-variable=prefix="$root" \
+        --define-variable=includedir="$root/include" --define-variable=libdir="$root/$libdir" --cflags --libs isomer)
+    job 60 cc "$source" -o "$work/by_pkg_config" $flags -Wl,-rpath,"$root/$libdir"
+    expect_status 0 "pkg-config"
+    job 20 "$work/by_pkg_config" ranks 1
+    expect_ranks 1 "program of pkg-config"
+}
+
+check_cmake() {
+    rm -rf "$work/project" && mkdir "$work/project"
+    cat >"$work/project/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.18)
+project(user C)
+find_package(isomer 0.1 REQUIRED)
+add_executable(shared_user $source)
+target_link_libraries(shared_user isomer::isomer)
+add_executable(static_user $source)
+target_link_libraries(static_user isomer::static)
+CMAKE
+    job 60 cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$root"
+    expect_status 0 "find_package(isomer), $1"
+    job 60 cmake --build "$work/project/build"
+    expect_status 0 "CMake build, $1"
+    for name in shared_user static_user; do
+        job 20 "$root/bin/oshrun" -n 2 "$work/project/build/$name" ranks 2
+        expect_ranks 2 "$name of CMake, $1"
+    done
+}
+
+libdir=$(cd "$root" && dirname "$(find . -name 'libisomer.a' | head -1)")
+libdir=${libdir#./}
+check_wrappers "installed"
+check_pkg_config
+check_cmake "installed"
+mv "$root" "$work/moved" && root=$work/moved
+check_wrappers "moved"
+check_cmake "moved"
+finish

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
+ * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early). Prints "pe R of N ok" at the end. */
+#include <shmem.h>
+#include <shmemx.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    int tenths = argc > 2 ? atoi(argv[2]) : 20;
+    shmem_init();
+    int me = shmem_my_pe(), npes = shmem_n_pes();
+    uint64_t *signal = (uint64_t *)shmem_calloc(1, sizeof(*signal));
+    int *sum = (int *)shmem_calloc(4, sizeof(*sum));
+    if (me == 0)
+        usleep((useconds_t)tenths * 100000u);
+    if (strcmp(mode, "late") == 0)
+        shmem_barrier_all();
+    else if (strcmp(mode, "collective") == 0)
+        shmem_int_sum_reduce(SHMEM_TEAM_WORLD, sum + 1, sum, 1);
+    else if (strcmp(mode, "signal") == 0 && me == 0)
+        shmem_signal_set(signal, 7, 1 % npes);
+    else if (strcmp(mode, "signal") == 0 && me == 1)
+        shmem_signal_wait_until(signal, SHMEM_CMP_EQ, 7);
+    else if (strcmp(mode, "freed") == 0) {
+        void *buffer = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        shmemx_buffer_register(buffer, 8192, NULL);
+        munmap(buffer, 8192);
+        shmemx_buffer_unregister(buffer);
+    }
+    printf("pe %d of %d ok\n", me, npes);
+    fflush(stdout);
+    shmem_finalize();
+    return 0;
+}
