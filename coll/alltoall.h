@@ -29,10 +29,10 @@ static void alltoall_board(struct coll *c, const struct coll_work *w)
     size_t row = (size_t)c->n * w->bytes;
     coll_step_staged(c);
     const char *board = coll_board(c);
-    memcpy(coll_board(c) + (size_t)c->me * row, w->source.base, row);
+    prim_copy(c->group, coll_board(c) + (size_t)c->me * row, w->source.base, row);
     coll_board_pass(c);
     for (int m = 0; m < c->n; m++)
-        memcpy(alltoall_in(w, m), board + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
+        prim_copy(c->group, alltoall_in(w, m), board + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
 }
 
 /* Everybody writes its blocks into the dests, which are ready before anybody calls. One hop. */
@@ -74,7 +74,7 @@ struct alltoalls_run {
 
 #define ALLTOALLS_COPY(r, count, bytes)                                                                                \
     for (size_t copied = 0; copied < (count); copied++, (r).to += (r).to_step, (r).from += (r).from_step)              \
-    memcpy((r).to, (r).from, (bytes))
+    __builtin_memcpy((r).to, (r).from, (bytes))
 
 /* The usual sizes as constants, so that each element is one load and one store. */
 static void alltoalls_copy(struct alltoalls_run r, size_t nelems, size_t elem_bytes)

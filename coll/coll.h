@@ -100,7 +100,7 @@ ISO_INLINE void coll_packet_send(struct coll *c, int to, const void *data, size_
     char *near = c->views[to].near;
     if (ISO_LIKELY(near != NULL)) {
         struct slot_packet *packet = coll_packet_at(c, near, c->me);
-        memcpy(packet->payload, data, bytes);
+        prim_copy(c->group, packet->payload, data, bytes);
         prim_signal_u64(c->group, &packet->seq, c->step); /* pairs with coll_packet_wait */
     } else {
         iso_coll_far_packet(c, to, data, bytes);
@@ -125,7 +125,7 @@ ISO_INLINE const void *coll_packet_payload(struct coll *c, int from)
 
 ISO_INLINE void coll_packet_recv(struct coll *c, int from, void *into, size_t bytes)
 {
-    memcpy(into, coll_packet_wait(c, from), bytes);
+    prim_copy(c->group, into, coll_packet_wait(c, from), bytes);
 }
 
 /* ---- stages: ISO_STAGE_BYTES per sender and bank in the receiver's memory; staged steps only ---- */
@@ -201,9 +201,8 @@ ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *fro
 /* This member's own block; nothing where source and dest are the same. */
 ISO_INLINE void coll_copy_own(struct coll *c, void *into, const void *from, size_t bytes)
 {
-    (void)c;
     if (into != from)
-        memmove(into, from, bytes);
+        prim_copy(c->group, into, from, bytes);
 }
 
 /* ---- operations and algorithms (select.c) ---- */

@@ -53,10 +53,13 @@ void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, 
     char *dest = to->base + offset;
     struct place place = to->segment != NULL ? mem_place(c, to, offset, pe)
                                              : iso_place(dest, bytes, c->views[pe].pe, c->call, "dest");
-    if (place.cpu != NULL)
+    if (place.cpu != NULL) {
         memcpy(place.cpu, source, bytes);
-    else
-        iso_far_put(&ISO->ctx_default, place, dest, source, bytes, c->call);
+        return;
+    }
+    iso_far_put(&ISO->ctx_default, place, dest, source, bytes, c->call);
+    if (c->views[pe].near != NULL)
+        iso_far_quiet(&ISO->ctx_default); /* the flag will go by pointer and must not overtake the data */
 }
 
 void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)

@@ -57,35 +57,44 @@ static void reduce(struct team *team, const struct reduction *r, enum reduce_op 
 
 static int reduce_team(shmem_team_t handle, const struct reduction *r, enum reduce_op op)
 {
-    reduce(iso_coll_team(handle, r->call), r, op);
+    struct team *team = iso_coll_team(handle, r->call);
+    if (team == NULL)
+        return -1;
+    reduce(team, r, op);
     return 0;
 }
 
-static void scan(struct team *team, struct coll_work *w, const char *call)
+static void scan_alone(const struct coll_work *w)
 {
-    if (team->n_pes > 1)
-        iso_coll_run(COLL_SCAN, team, w, call);
-    else if (w->bytes > 0 && w->exclusive)
+    if (w->bytes > 0 && w->exclusive)
         memset(w->dest.base, 0, w->bytes);
     else if (w->bytes > 0 && w->dest.base != w->source.base)
         memcpy(w->dest.base, w->source.base, w->bytes);
 }
 
+static int scan(struct team *team, const struct reduction *r, struct coll_work w)
+{
+    if (team->n_pes > 1)
+        iso_coll_run(COLL_SCAN, team, &w, r->call);
+    else
+        scan_alone(&w);
+    return 0;
+}
+
 static int sum_inscan(shmem_team_t handle, const struct reduction *r)
 {
     struct team *team = iso_coll_team(handle, r->call);
-    struct coll_work w = work_of(r, OP_sum_reduce);
-    scan(team, &w, r->call);
-    return 0;
+    return team != NULL ? scan(team, r, work_of(r, OP_sum_reduce)) : -1;
 }
 
 static int sum_exscan(shmem_team_t handle, const struct reduction *r)
 {
     struct team *team = iso_coll_team(handle, r->call);
+    if (team == NULL)
+        return -1;
     struct coll_work w = work_of(r, OP_sum_reduce);
     w.exclusive = true;
-    scan(team, &w, r->call);
-    return 0;
+    return scan(team, r, w);
 }
 
 /* The arguments that only the deprecated form has. */

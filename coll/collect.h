@@ -25,9 +25,9 @@ static void fcollect_packet(struct coll *c, const struct coll_work *w)
 static void fcollect_board(struct coll *c, const struct coll_work *w)
 {
     coll_step_staged(c);
-    memcpy(coll_board(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
+    prim_copy(c->group, coll_board(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
     coll_board_pass(c);
-    memcpy(w->dest.base, coll_board(c), (size_t)c->n * w->bytes);
+    prim_copy(c->group, w->dest.base, coll_board(c), (size_t)c->n * w->bytes);
 }
 
 /* Everybody writes its block into all dests, which are ready before anybody calls. One hop. */
@@ -98,7 +98,7 @@ static void collect_place_short(struct coll *c, const struct collect_head *mine,
     for (int m = 0; m < c->n; m++) {
         const struct collect_head *head = collect_head_of(c, mine, m);
         if (head->bytes <= COLLECT_INLINE_BYTES && m != c->me)
-            memcpy(dest + offset, head->block, head->bytes);
+            prim_copy(c->group, dest + offset, head->block, head->bytes);
         offset += head->bytes;
     }
 }
@@ -110,7 +110,7 @@ static void collect_packet(struct coll *c, const struct coll_work *w)
     struct collect_head mine;
     size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
     mine.bytes = w->bytes;
-    memcpy(mine.block, w->source.base, inlined);
+    prim_copy(c->group, mine.block, w->source.base, inlined);
     coll_step_staged(c);
     for (int i = 1; i < c->n; i++)
         coll_packet_send(c, coll_other(c, i), &mine, sizeof(mine.bytes) + inlined);

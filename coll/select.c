@@ -9,6 +9,7 @@
 #include "reduce.h"
 #include "scan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -149,7 +150,7 @@ const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, 
     struct select *self = in_force();
     const struct coll_row *row = self->forced[op];
     if (ISO_LIKELY(row == NULL) || !has_room(row, team, bytes))
-        /* The last row of each operation but one takes all that is left: the walk ends inside the operation's rows. */
+        /* Each operation has a row without conditions: the walk ends inside the operation's rows. */
         for (row = self->first[op]; !is_choice(row, team, bytes); row++)
             continue;
     if (ISO_UNLIKELY(self->explain))
@@ -217,8 +218,28 @@ static int read_forced(struct select *self, const char *text)
     return 0;
 }
 
+/* Rows of an operation stand together, in the order of enum coll_op; each has one that is always possible. */
+static __attribute__((unused)) bool table_is_valid(void)
+{
+    bool is_total[COLL_OPS] = {false};
+    for (int i = 0; i < ROWS; i++) {
+        const struct coll_row *row = &rows[i];
+        if (i > 0 && row->op != row[-1].op && (int)row->op != (int)row[-1].op + 1)
+            return false;
+        if (row->load == LOAD_OVER && row->room < ROOM_BOARD)
+            return false; /* whether PEs share cores is known alike to all members only on one node */
+        is_total[row->op] |= row->max_bytes == ALL_BYTES && row->max_pes == ALL_PES && row->load == LOAD_ANY &&
+                             row->room == ROOM_ANY;
+    }
+    for (int op = 0; op < COLL_OPS; op++)
+        if (!is_total[op])
+            return false;
+    return true;
+}
+
 int iso_coll_start(void)
 {
+    assert(table_is_valid());
     struct select *self = (struct select *)calloc(1, sizeof(*self));
     if (self == NULL)
         return -ENOMEM;

@@ -112,7 +112,8 @@ PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
     (void)g;
-    memcpy(dest, source, bytes); /* glibc ends non-temporal copies with sfence, so a release store behind it is enough */
+    if (bytes > 0) /* addresses of nothing may be null */
+        memcpy(dest, source, bytes); /* glibc ends non-temporal copies with sfence: a release store orders them */
 }
 
 /* ---- time ---- */

@@ -136,10 +136,11 @@ extern "C++" {
 #define SHMEM_STRIP(...) __VA_ARGS__
 #define SHMEM_OVERLOAD(NAME, R, op, declared, passed) \
     inline R shmem_##op(SHMEM_STRIP declared) { return shmem##NAME##_##op(SHMEM_STRIP passed); }
-#define SHMEM_OVERLOADS(NAME, R, op, declared, passed)           \
-    SHMEM_OVERLOAD(NAME, R, op, declared, passed)                \
-    inline R shmem_##op(shmem_ctx_t ctx, SHMEM_STRIP declared) { \
-        return shmem_ctx##NAME##_##op(ctx, SHMEM_STRIP passed);  \
+#define SHMEM_OVERLOADS(NAME, R, op, declared, passed)          \
+    SHMEM_OVERLOAD(NAME, R, op, declared, passed)               \
+    inline R shmem_##op(shmem_ctx_t ctx, SHMEM_STRIP declared)  \
+    {                                                           \
+        return shmem_ctx##NAME##_##op(ctx, SHMEM_STRIP passed); \
     }
 
 #define SHMEM_OVERLOAD_RMA(NAME, T, ...)                                                                             \
@@ -173,10 +174,12 @@ extern "C++" {
         (dest, source, nelems, sig_addr, value, sig_op, pe))
 SHMEM_RMA_DISTINCT(SHMEM_OVERLOAD_RMA, )
 
-inline void shmem_signal_add(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t value, int pe) {
+inline void shmem_signal_add(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t value, int pe)
+{
     shmem_ctx_signal_add(ctx, sig_addr, value, pe);
 }
-inline void shmem_signal_set(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t value, int pe) {
+inline void shmem_signal_set(shmem_ctx_t ctx, uint64_t *sig_addr, uint64_t value, int pe)
+{
     shmem_ctx_signal_set(ctx, sig_addr, value, pe);
 }
 

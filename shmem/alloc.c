@@ -59,7 +59,8 @@ static uint64_t round_to_unit(uint64_t size) { return (size + ISO_ALLOC_UNIT - 1
 static unsigned log2_floor(uint64_t value) { return 63u - (unsigned)__builtin_clzll(value); }
 
 /* Never decreases with size, so bins from bin_of(size) on hold all blocks that could fit. */
-static unsigned bin_of(uint64_t size) {
+static unsigned bin_of(uint64_t size)
+{
     uint64_t units = size >> UNIT_LOG2;
     if (units < SPLITS)
         return (unsigned)units;
@@ -68,7 +69,8 @@ static unsigned bin_of(uint64_t size) {
 }
 
 /* The first bin all of whose blocks have at least `size` bytes. */
-static unsigned bin_that_fits(uint64_t size) {
+static unsigned bin_that_fits(uint64_t size)
+{
     uint64_t units = size >> UNIT_LOG2;
     if (units >= SPLITS)
         units += (UINT64_C(1) << (log2_floor(units) - SPLIT_LOG2)) - 1;
@@ -76,7 +78,8 @@ static unsigned bin_that_fits(uint64_t size) {
 }
 
 /* The first bin that is not empty, from `bin` on; N_BINS: none. */
-static unsigned bin_not_empty(const struct alloc *a, unsigned bin) {
+static unsigned bin_not_empty(const struct alloc *a, unsigned bin)
+{
     unsigned level = bin / SPLITS;
     if (level >= LEVELS)
         return N_BINS;
@@ -92,7 +95,8 @@ static unsigned bin_not_empty(const struct alloc *a, unsigned bin) {
 }
 
 /* Newest first: what was freed last is warm in the caches. */
-static void bin_insert(struct alloc *a, uint32_t index) {
+static void bin_insert(struct alloc *a, uint32_t index)
+{
     unsigned bin = bin_of(a->blocks[index].size);
     uint32_t head = a->bins[bin];
     a->blocks[index].links[BIN_BEFORE] = NIL;
@@ -104,7 +108,8 @@ static void bin_insert(struct alloc *a, uint32_t index) {
     a->levels |= UINT64_C(1) << (bin / SPLITS);
 }
 
-static void bin_remove(struct alloc *a, uint32_t index) {
+static void bin_remove(struct alloc *a, uint32_t index)
+{
     unsigned bin = bin_of(a->blocks[index].size);
     uint32_t before = a->blocks[index].links[BIN_BEFORE], after = a->blocks[index].links[BIN_AFTER];
     if (after != NIL)
@@ -123,14 +128,16 @@ static void bin_remove(struct alloc *a, uint32_t index) {
 
 /* ---- tree: used blocks by offset. A treap, its priorities a hash of the offset: no balancing to keep in step ---- */
 
-static uint64_t priority(const struct alloc *a, uint32_t index) {
+static uint64_t priority(const struct alloc *a, uint32_t index)
+{
     uint64_t x = (a->blocks[index].offset >> UNIT_LOG2) + UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
     return x ^ (x >> 29); /* one to one, so never equal for two blocks */
 }
 
 /* Divides the tree at `offset` into *lower and *higher. */
-static void tree_divide(struct alloc *a, uint32_t tree, uint64_t offset, uint32_t *lower, uint32_t *higher) {
+static void tree_divide(struct alloc *a, uint32_t tree, uint64_t offset, uint32_t *lower, uint32_t *higher)
+{
     while (tree != NIL) {
         if (a->blocks[tree].offset < offset) {
             *lower = tree;
@@ -146,7 +153,8 @@ static void tree_divide(struct alloc *a, uint32_t tree, uint64_t offset, uint32_
     *higher = NIL;
 }
 
-static void tree_insert(struct alloc *a, uint32_t index) {
+static void tree_insert(struct alloc *a, uint32_t index)
+{
     struct block *b = &a->blocks[index];
     uint64_t mine = priority(a, index);
     uint32_t *link = &a->root;
@@ -157,7 +165,8 @@ static void tree_insert(struct alloc *a, uint32_t index) {
     tree_divide(a, below, b->offset, &b->links[TREE_LOWER], &b->links[TREE_HIGHER]);
 }
 
-static void tree_remove(struct alloc *a, uint32_t index) {
+static void tree_remove(struct alloc *a, uint32_t index)
+{
     const struct block *b = &a->blocks[index];
     uint32_t *link = &a->root;
     while (*link != index)
@@ -178,7 +187,8 @@ static void tree_remove(struct alloc *a, uint32_t index) {
 }
 
 /* The used block with the highest offset <= `offset`; NIL: none. */
-static uint32_t tree_at_or_below(const struct alloc *a, uint64_t offset) {
+static uint32_t tree_at_or_below(const struct alloc *a, uint64_t offset)
+{
     uint32_t best = NIL;
     for (uint32_t i = a->root; i != NIL;) {
         if (a->blocks[i].offset > offset) {
@@ -191,7 +201,8 @@ static uint32_t tree_at_or_below(const struct alloc *a, uint64_t offset) {
     return best;
 }
 
-static uint32_t tree_find(const struct alloc *a, uint64_t offset) {
+static uint32_t tree_find(const struct alloc *a, uint64_t offset)
+{
     uint32_t index = tree_at_or_below(a, offset);
     return index != NIL && a->blocks[index].offset == offset ? index : NIL;
 }
@@ -200,7 +211,8 @@ static uint32_t tree_find(const struct alloc *a, uint64_t offset) {
 
 static bool is_free(const struct alloc *a, uint32_t index) { return index != NIL && a->blocks[index].requested == 0; }
 
-static void spare_insert(struct alloc *a, uint32_t index) {
+static void spare_insert(struct alloc *a, uint32_t index)
+{
     memset(&a->blocks[index], 0, sizeof a->blocks[index]);
     a->blocks[index].links[SPARE_AFTER] = a->spare;
     a->spare = index;
@@ -208,7 +220,8 @@ static void spare_insert(struct alloc *a, uint32_t index) {
 }
 
 /* At least n unused entries, before anything is changed: a call that fails has done nothing. */
-static int spare_reserve(struct alloc *a, size_t n) {
+static int spare_reserve(struct alloc *a, size_t n)
+{
     if (a->n_spare >= n)
         return 0;
     size_t grown = a->n_blocks == 0 ? BLOCKS_AT_START : 2 * a->n_blocks;
@@ -228,7 +241,8 @@ static int spare_reserve(struct alloc *a, size_t n) {
 }
 
 /* Cuts a block that is in no bin and no tree; the index of the part from offset + at on, or NIL when that is empty. */
-static uint32_t split(struct alloc *a, uint32_t index, uint64_t at) {
+static uint32_t split(struct alloc *a, uint32_t index, uint64_t at)
+{
     struct block *b = &a->blocks[index];
     if (at == b->size)
         return NIL;
@@ -245,7 +259,8 @@ static uint32_t split(struct alloc *a, uint32_t index, uint64_t at) {
 }
 
 /* The block after `index`, in no bin and no tree, becomes its end. */
-static void absorb_next(struct alloc *a, uint32_t index) {
+static void absorb_next(struct alloc *a, uint32_t index)
+{
     struct block *b = &a->blocks[index];
     uint32_t gone = b->next;
     b->size += a->blocks[gone].size;
@@ -256,7 +271,8 @@ static void absorb_next(struct alloc *a, uint32_t index) {
 }
 
 /* A block that is in no bin and no tree becomes free. */
-static void release(struct alloc *a, uint32_t index) {
+static void release(struct alloc *a, uint32_t index)
+{
     a->blocks[index].requested = 0;
     if (is_free(a, a->blocks[index].next)) {
         bin_remove(a, a->blocks[index].next);
@@ -272,17 +288,20 @@ static void release(struct alloc *a, uint32_t index) {
 }
 
 /* Bytes to skip at the front of a block for the alignment. */
-static uint64_t padding(const struct block *b, uint64_t align) {
+static uint64_t padding(const struct block *b, uint64_t align)
+{
     return (align - (b->offset & (align - 1))) & (align - 1);
 }
 
-static bool fits(const struct block *b, uint64_t align, uint64_t size) {
+static bool fits(const struct block *b, uint64_t align, uint64_t size)
+{
     uint64_t pad = padding(b, align);
     return pad <= b->size && size <= b->size - pad;
 }
 
 /* The first of the `most` smallest free blocks that can hold the request. */
-static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uint64_t most) {
+static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uint64_t most)
+{
     for (unsigned bin = bin_not_empty(a, bin_of(size)); bin < N_BINS; bin = bin_not_empty(a, bin + 1))
         for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER], most--) {
             if (most == 0)
@@ -296,7 +315,8 @@ static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uin
 /* A few close ones first: the bin of exactly this size is not one that surely fits, and a program that frees and
  * allocates the same size should get the same place. Then a bin that surely fits. All others last: they make a failure
  * exact. */
-static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size) {
+static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size)
+{
     uint32_t index = search(a, align, size, CLOSE_BLOCKS);
     if (index != NIL)
         return index;
@@ -306,7 +326,8 @@ static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size) {
 }
 
 /* The block becomes an object of `requested` bytes; what it has above that becomes free. */
-static void occupy(struct alloc *a, uint32_t index, uint64_t requested) {
+static void occupy(struct alloc *a, uint32_t index, uint64_t requested)
+{
     uint64_t size = round_to_unit(requested);
     uint32_t rest = split(a, index, size);
     struct block *b = &a->blocks[index];
@@ -318,7 +339,8 @@ static void occupy(struct alloc *a, uint32_t index, uint64_t requested) {
         release(a, rest);
 }
 
-static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset) {
+static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
+{
     uint64_t size = round_to_unit(requested);
     uint32_t index = pick(a, align, size);
     if (index == NIL)
@@ -340,7 +362,8 @@ static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offs
     return 0;
 }
 
-static int resize(struct alloc *a, uint32_t index, uint64_t requested) {
+static int resize(struct alloc *a, uint32_t index, uint64_t requested)
+{
     uint64_t size = round_to_unit(requested);
     uint32_t next = a->blocks[index].next;
     uint64_t available = a->blocks[index].size + (is_free(a, next) ? a->blocks[next].size : 0);
@@ -360,7 +383,8 @@ static int resize(struct alloc *a, uint32_t index, uint64_t requested) {
 
 /* ---- what others call: each under the lock ---- */
 
-struct alloc *iso_alloc_create(size_t cap, size_t most_blocks) {
+struct alloc *iso_alloc_create(size_t cap, size_t most_blocks)
+{
     cap &= ~(size_t)(ISO_ALLOC_UNIT - 1);
     if (cap == 0 || cap > ISO_ALLOC_MOST) {
         errno = EINVAL;
@@ -384,7 +408,8 @@ struct alloc *iso_alloc_create(size_t cap, size_t most_blocks) {
     return a;
 }
 
-void iso_alloc_destroy(struct alloc *a) {
+void iso_alloc_destroy(struct alloc *a)
+{
     if (a == NULL)
         return;
     pthread_mutex_destroy(&a->lock);
@@ -392,7 +417,8 @@ void iso_alloc_destroy(struct alloc *a) {
     free(a);
 }
 
-int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset) {
+int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset)
+{
     if (size == 0 || align == 0 || (align & (align - 1)) != 0)
         return -EINVAL;
     if (size > a->cap) /* also: nothing wraps around after this */
@@ -403,7 +429,8 @@ int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset) {
     return rc;
 }
 
-int iso_alloc_free(struct alloc *a, size_t offset) {
+int iso_alloc_free(struct alloc *a, size_t offset)
+{
     pthread_mutex_lock(&a->lock);
     uint32_t index = tree_find(a, offset);
     if (index != NIL) {
@@ -416,7 +443,8 @@ int iso_alloc_free(struct alloc *a, size_t offset) {
     return index == NIL ? -ENOENT : 0;
 }
 
-int iso_alloc_resize(struct alloc *a, size_t offset, size_t size) {
+int iso_alloc_resize(struct alloc *a, size_t offset, size_t size)
+{
     if (size == 0)
         return -EINVAL;
     pthread_mutex_lock(&a->lock);
@@ -426,7 +454,8 @@ int iso_alloc_resize(struct alloc *a, size_t offset, size_t size) {
     return rc;
 }
 
-bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object) {
+bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
+{
     pthread_mutex_lock(&a->lock);
     uint32_t index = tree_at_or_below(a, offset);
     const struct block *b = &a->blocks[index];
@@ -437,7 +466,8 @@ bool iso_alloc_find(struct alloc *a, size_t offset, struct alloc_object *object)
     return found;
 }
 
-size_t iso_alloc_top(struct alloc *a) {
+size_t iso_alloc_top(struct alloc *a)
+{
     pthread_mutex_lock(&a->lock);
     uint64_t top = a->top;
     pthread_mutex_unlock(&a->lock);
@@ -445,7 +475,8 @@ size_t iso_alloc_top(struct alloc *a) {
 }
 
 /* The bins are in the order of size, so the largest block is in the highest one that is not empty. */
-static uint64_t largest_free(const struct alloc *a) {
+static uint64_t largest_free(const struct alloc *a)
+{
     uint64_t largest = 0;
     if (a->levels == 0)
         return 0;
@@ -457,7 +488,8 @@ static uint64_t largest_free(const struct alloc *a) {
     return largest;
 }
 
-struct alloc_stats iso_alloc_stats(struct alloc *a) {
+struct alloc_stats iso_alloc_stats(struct alloc *a)
+{
     pthread_mutex_lock(&a->lock);
     struct alloc_stats stats = {(size_t)a->cap, (size_t)a->used, (size_t)largest_free(a), (size_t)a->objects,
                                 (size_t)a->top};
@@ -472,7 +504,8 @@ struct census {
     uint64_t used_bytes;
 };
 
-static bool block_is_valid(const struct alloc *a, const struct block *b) {
+static bool block_is_valid(const struct alloc *a, const struct block *b)
+{
     if (b->size == 0 || b->size % ISO_ALLOC_UNIT != 0)
         return false;
     if (b->requested == 0)
@@ -480,7 +513,8 @@ static bool block_is_valid(const struct alloc *a, const struct block *b) {
     return b->size == round_to_unit(b->requested) && b->offset + b->size <= a->top;
 }
 
-static bool blocks_are_valid(const struct alloc *a, struct census *census) {
+static bool blocks_are_valid(const struct alloc *a, struct census *census)
+{
     uint64_t end = 0, seen = 0;
     uint32_t prev = NIL;
     for (uint32_t i = FIRST; i != NIL; i = a->blocks[i].next) {
@@ -497,7 +531,8 @@ static bool blocks_are_valid(const struct alloc *a, struct census *census) {
            census->free + census->used + a->n_spare + 1 == a->n_blocks;
 }
 
-static bool bin_is_valid(const struct alloc *a, unsigned bin, uint64_t *seen) {
+static bool bin_is_valid(const struct alloc *a, unsigned bin, uint64_t *seen)
+{
     uint32_t before = NIL;
     for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER]) {
         const struct block *b = &a->blocks[i];
@@ -510,7 +545,8 @@ static bool bin_is_valid(const struct alloc *a, unsigned bin, uint64_t *seen) {
     return ((a->splits[bin / SPLITS] >> (bin % SPLITS)) & 1) == (a->bins[bin] != NIL);
 }
 
-static bool bins_are_valid(const struct alloc *a, const struct census *census) {
+static bool bins_are_valid(const struct alloc *a, const struct census *census)
+{
     uint64_t seen = 0;
     for (unsigned bin = 0; bin < N_BINS; bin++)
         if (!bin_is_valid(a, bin, &seen))
@@ -522,7 +558,8 @@ static bool bins_are_valid(const struct alloc *a, const struct census *census) {
 }
 
 /* Blocks of the tree whose offsets lie in [from, to), UINT64_MAX when something is wrong. */
-static uint64_t tree_count(const struct alloc *a, uint32_t tree, uint64_t from, uint64_t to) {
+static uint64_t tree_count(const struct alloc *a, uint32_t tree, uint64_t from, uint64_t to)
+{
     if (tree == NIL)
         return 0;
     const struct block *b = &a->blocks[tree];
@@ -536,7 +573,8 @@ static uint64_t tree_count(const struct alloc *a, uint32_t tree, uint64_t from, 
     return lower == UINT64_MAX || higher == UINT64_MAX ? UINT64_MAX : lower + higher + 1;
 }
 
-static bool spares_are_valid(const struct alloc *a) {
+static bool spares_are_valid(const struct alloc *a)
+{
     uint64_t seen = 0;
     for (uint32_t i = a->spare; i != NIL && seen <= a->n_spare; i = a->blocks[i].links[SPARE_AFTER], seen++)
         if (a->blocks[i].size != 0)
@@ -544,7 +582,8 @@ static bool spares_are_valid(const struct alloc *a) {
     return seen == a->n_spare;
 }
 
-bool iso_alloc_is_valid(struct alloc *a) {
+bool iso_alloc_is_valid(struct alloc *a)
+{
     struct census census = {0, 0, 0};
     pthread_mutex_lock(&a->lock);
     bool valid = blocks_are_valid(a, &census) && bins_are_valid(a, &census) && spares_are_valid(a) &&

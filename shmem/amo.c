@@ -15,17 +15,20 @@
 #define DIRECT direct64
 #include "amo_direct.h"
 
-ISO_INLINE uint64_t direct(char *at, struct amo op) {
+ISO_INLINE uint64_t direct(char *at, struct amo op)
+{
     return op.bytes == 4 ? direct32((word32 *)(void *)at, op) : direct64((word64 *)(void *)at, op);
 }
 
-static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const char *arg, struct amo op) {
+static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const char *arg, struct amo op)
+{
     struct place at = iso_target_place(&t, addr, op.bytes, arg);
     iso_check_aligned(t.call, arg, addr, op.bytes);
     return at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
 }
 
-ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *arg, struct amo op) {
+ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *arg, struct amo op)
+{
     char *at = iso_target_near(t, addr, op.bytes, op.bytes);
     return ISO_LIKELY(at != NULL) ? direct(at, op) : amo_slow(*t, addr, arg, op);
 }

@@ -4,7 +4,8 @@
  * Set is a release and fetch an acquire, the rest are both: each pairs with the others, with p, with signals, and with
  * the loads of wait and test, so that what a PE wrote before is visible to whoever sees its value. */
 
-ISO_INLINE uint64_t DIRECT(T *at, struct amo op) {
+ISO_INLINE uint64_t DIRECT(T *at, struct amo op)
+{
     T expected = (T)op.compare;
     switch (op.op) {
     case AMO_FETCH:

@@ -41,7 +41,8 @@ struct huge_pages {
 };
 
 /* Runs `write` and gives its output to the caller as snprintf would; 0 without memory. */
-static size_t compose(void (*write)(FILE *out), char *text, size_t bytes) {
+static size_t compose(void (*write)(FILE *out), char *text, size_t bytes)
+{
     char *whole = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&whole, &len);
@@ -60,7 +61,8 @@ static size_t compose(void (*write)(FILE *out), char *text, size_t bytes) {
 }
 
 /* "1.5 GiB" */
-static struct amount amount(uint64_t bytes) {
+static struct amount amount(uint64_t bytes)
+{
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     struct amount b;
     double value = (double)bytes;
@@ -71,7 +73,8 @@ static struct amount amount(uint64_t bytes) {
     return b;
 }
 
-static struct huge_pages huge_pages(const struct env *env) {
+static struct huge_pages huge_pages(const struct env *env)
+{
     struct huge_pages huge = {"unknown", false};
     char line[128] = "";
     FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
@@ -87,19 +90,22 @@ static struct huge_pages huge_pages(const struct env *env) {
     return huge;
 }
 
-static int cores(void) {
+static int cores(void)
+{
     cpu_set_t set; /* that this process may use */
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 /* ---- version and build ---- */
 
-static void write_version(FILE *out) {
+static void write_version(FILE *out)
+{
     fprintf(out, "Isomer %s (protocol %d), OpenSHMEM %d.%d\n", ISO_VERSION, ISO_PROTOCOL, SHMEM_MAJOR_VERSION,
             SHMEM_MINOR_VERSION);
 }
 
-static void write_build(FILE *out) {
+static void write_build(FILE *out)
+{
 #ifdef __clang__
     const char *compiler = ""; /* its version names it */
 #else
@@ -121,7 +127,8 @@ static void write_build(FILE *out) {
 
 /* ---- job and nodes ---- */
 
-static void write_job(FILE *out) {
+static void write_job(FILE *out)
+{
     static const char *const levels[] = {"SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE"};
     const struct state *self = ISO;
     fprintf(out, "job: PE %d of %d, launcher %s, bootstrap %s, thread level SHMEM_THREAD_%s\n", self->my_pe,
@@ -135,7 +142,8 @@ static void write_job(FILE *out) {
 }
 
 /* "0-3,8" for the PEs whose node is that of `first`. */
-static void write_pes_of_node(FILE *out, int first) {
+static void write_pes_of_node(FILE *out, int first)
+{
     const struct peer *peers = ISO->peers;
     const char *between = "";
     for (int pe = first, end; pe < ISO->n_pes; pe = end) {
@@ -149,14 +157,16 @@ static void write_pes_of_node(FILE *out, int first) {
     }
 }
 
-static bool is_first_of_node(int pe) {
+static bool is_first_of_node(int pe)
+{
     for (int i = 0; i < pe; i++)
         if (strcmp(ISO->peers[i].node, ISO->peers[pe].node) == 0)
             return false;
     return true;
 }
 
-static void write_nodes(FILE *out) {
+static void write_nodes(FILE *out)
+{
     fprintf(out, "nodes:\n");
     for (int pe = 0; pe < ISO->n_pes; pe++) {
         if (!is_first_of_node(pe))
@@ -169,7 +179,8 @@ static void write_nodes(FILE *out) {
 
 /* ---- segments ---- */
 
-static void write_segment(FILE *out, int index) {
+static void write_segment(FILE *out, int index)
+{
     const struct segment *s = &ISO->segments[index];
     if (s->len == 0)
         return;
@@ -177,7 +188,8 @@ static void write_segment(FILE *out, int index) {
             amount(s->len).text, amount(s->limit).text, s->staged ? ", staged (no pointers)" : "");
 }
 
-static void write_segments(FILE *out) {
+static void write_segments(FILE *out)
+{
     struct alloc_stats stats = iso_alloc_stats(ISO->alloc);
     struct huge_pages huge = huge_pages(&ISO->env);
     fprintf(out, "segments of PE %d:\n", ISO->my_pe);
@@ -195,7 +207,8 @@ static void write_segments(FILE *out) {
 
 /* Between PEs of one node: init ends the job unless every one of them has mapped every other, so this PE may speak for
  * all pairs. Nodes without this PE are reached by their transport; what is inside of them is theirs to describe. */
-static void write_paths_of_node(FILE *out, int first) {
+static void write_paths_of_node(FILE *out, int first)
+{
     const struct peer *peer = &ISO->peers[first];
     const char *why = "", *name = peer->transport->name;
     bool mapped = ISO->segments[SEGMENT_INDEX_HEAP].peers[first].cpu_ptr != NULL;
@@ -214,7 +227,8 @@ static void write_paths_of_node(FILE *out, int first) {
 }
 
 /* The edges of registered buffers are all that has no pointer within a node. */
-static void write_buffer_paths(FILE *out) {
+static void write_buffer_paths(FILE *out)
+{
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++)
         if (ISO->segments[i].len != 0)
             fprintf(out, "  segment %d: %s\n", i,
@@ -222,7 +236,8 @@ static void write_buffer_paths(FILE *out) {
                                             : "by pointer");
 }
 
-static void write_paths(FILE *out) {
+static void write_paths(FILE *out)
+{
     fprintf(out, "paths between PEs:\n");
     for (int pe = 0; pe < ISO->n_pes; pe++)
         if (is_first_of_node(pe))
@@ -232,7 +247,8 @@ static void write_paths(FILE *out) {
 
 /* ---- variables and algorithms ---- */
 
-static void write_variables(FILE *out) {
+static void write_variables(FILE *out)
+{
     fprintf(out, "environment variables (value, kind, default):\n");
     for (const struct env_row *row = iso_env_rows; row->name != NULL; row++) {
         const char *value = iso_env_text(row);
@@ -243,7 +259,8 @@ static void write_variables(FILE *out) {
     }
 }
 
-static void write_algorithms(FILE *out) {
+static void write_algorithms(FILE *out)
+{
     size_t bytes = iso_coll_table_text(NULL, 0) + 1;
     char *table = (char *)malloc(bytes);
     if (table == NULL)
@@ -253,7 +270,8 @@ static void write_algorithms(FILE *out) {
     free(table);
 }
 
-static void write_info(FILE *out) {
+static void write_info(FILE *out)
+{
     write_version(out);
     write_build(out);
     if (ISO->life == LIFE_RUNNING) {
@@ -269,12 +287,14 @@ static void write_info(FILE *out) {
         write_algorithms(out);
 }
 
-static void print_text(void (*write)(FILE *out)) {
+static void print_text(void (*write)(FILE *out))
+{
     write(stdout);
     fflush(stdout);
 }
 
-void iso_info_print_at_start(void) {
+void iso_info_print_at_start(void)
+{
     if (ISO->my_pe != 0)
         return;
     if (ISO->env.info)
@@ -296,7 +316,8 @@ struct doctor {
 };
 
 __attribute__((format(printf, 3, 4))) static void find(struct doctor *d, enum severity severity, const char *format,
-                                                       ...) {
+                                                       ...)
+{
     static const char *const words[] = {"ok", "warning", "problem"};
     va_list args;
     d->count[severity]++;
@@ -308,7 +329,8 @@ __attribute__((format(printf, 3, 4))) static void find(struct doctor *d, enum se
 }
 
 /* The first number in a file of /proc or /sys; `otherwise` where there is none. */
-static long long read_number(const char *path, long long otherwise) {
+static long long read_number(const char *path, long long otherwise)
+{
     char line[64] = "", *end = line;
     FILE *f = fopen(path, "re");
     if (f == NULL)
@@ -321,13 +343,15 @@ static long long read_number(const char *path, long long otherwise) {
 
 static uint64_t machine_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE); }
 
-static void check_kernel(struct doctor *d) {
+static void check_kernel(struct doctor *d)
+{
     struct utsname name;
     if (uname(&name) == 0)
         find(d, FINE, "kernel %s %s on %s", name.sysname, name.release, name.machine);
 }
 
-static void check_variables(struct doctor *d) {
+static void check_variables(struct doctor *d)
+{
     char error[256];
     if (iso_env_read(&d->env, error, sizeof error) != 0)
         find(d, PROBLEM, "%s", error);
@@ -337,7 +361,8 @@ static void check_variables(struct doctor *d) {
 
 static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
 
-static void check_launcher(struct doctor *d) {
+static void check_launcher(struct doctor *d)
+{
     if (ISO->life == LIFE_RUNNING) {
         find(d, FINE, "this job was started by %s, %d PEs", ISO->boot.launcher, ISO->n_pes);
         return;
@@ -358,7 +383,8 @@ static void check_launcher(struct doctor *d) {
 }
 
 /* What every PE does at its start: a memfd, sealed, mapped shared, of which pages can be given back. */
-static void check_memfd(struct doctor *d) {
+static void check_memfd(struct doctor *d)
+{
     const size_t bytes = (size_t)1 << 30;
     const char *step = "memfd_create";
     void *at = MAP_FAILED;
@@ -384,7 +410,8 @@ static void check_memfd(struct doctor *d) {
         close(fd);
 }
 
-static void check_sockets(struct doctor *d) {
+static void check_sockets(struct doctor *d)
+{
     struct sockaddr_un name;
     memset(&name, 0, sizeof name);
     name.sun_family = AF_UNIX;
@@ -399,7 +426,8 @@ static void check_sockets(struct doctor *d) {
 }
 
 /* Each PE maps the heaps of all PEs of its node. */
-static void check_address_space(struct doctor *d) {
+static void check_address_space(struct doctor *d)
+{
     struct rlimit limit;
     uint64_t need = d->heap * (uint64_t)d->local_pes;
     if (getrlimit(RLIMIT_AS, &limit) != 0)
@@ -417,7 +445,8 @@ static void check_address_space(struct doctor *d) {
 }
 
 /* One socket for each PE of the node stays open; a few more descriptors come and go at the start. */
-static void check_files(struct doctor *d) {
+static void check_files(struct doctor *d)
+{
     enum { OWN_FILES = 32 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -430,7 +459,8 @@ static void check_files(struct doctor *d) {
              (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_cur - OWN_FILES);
 }
 
-static void check_locked_memory(struct doctor *d) {
+static void check_locked_memory(struct doctor *d)
+{
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
         return;
@@ -440,7 +470,8 @@ static void check_locked_memory(struct doctor *d) {
 }
 
 /* The smallest memory limit of the control groups this process is in, as far as they are visible here. */
-static uint64_t cgroup_limit(void) {
+static uint64_t cgroup_limit(void)
+{
     char line[512], path[640];
     uint64_t least = UINT64_MAX;
     FILE *f = fopen("/proc/self/cgroup", "re");
@@ -468,7 +499,8 @@ static uint64_t cgroup_limit(void) {
     return least;
 }
 
-static void check_memory(struct doctor *d) {
+static void check_memory(struct doctor *d)
+{
     uint64_t limit = cgroup_limit(), all = d->heap * (uint64_t)d->local_pes;
     if (read_number("/proc/sys/vm/overcommit_memory", 0) == 2)
         find(d, WARNING,
@@ -485,7 +517,8 @@ static void check_memory(struct doctor *d) {
         find(d, FINE, "the control group allows %s, more than the heaps of %d PEs", amount(limit).text, d->local_pes);
 }
 
-static void check_huge_pages(struct doctor *d) {
+static void check_huge_pages(struct doctor *d)
+{
     struct huge_pages huge = huge_pages(&d->env);
     if (huge.in_force)
         find(d, FINE, "transparent huge pages are in force for heaps (shmem_enabled is %s)", huge.setting);
@@ -499,7 +532,8 @@ static void check_huge_pages(struct doctor *d) {
 }
 
 /* CAP_SYS_PTRACE, bit 19 of CapEff. */
-static bool may_ptrace_all(void) {
+static bool may_ptrace_all(void)
+{
     char line[256];
     unsigned long long capabilities = 0;
     FILE *f = fopen("/proc/self/status", "re");
@@ -512,7 +546,8 @@ static bool may_ptrace_all(void) {
 }
 
 /* Only the partial pages at the ends of registered buffers go this way. */
-static void check_attach(struct doctor *d) {
+static void check_attach(struct doctor *d)
+{
     const char *advice = "shmemx_buffer_register then needs page-aligned buffers";
     char from = 1, to = 0;
     struct iovec there = {&from, 1}, here = {&to, 1};
@@ -528,7 +563,8 @@ static void check_attach(struct doctor *d) {
         find(d, FINE, "the edges of registered buffers can be copied (cross-memory attach)");
 }
 
-static void check_cores(struct doctor *d) {
+static void check_cores(struct doctor *d)
+{
     int n = cores();
     if (d->local_pes > n)
         find(d, WARNING, "%d PEs share %d cores: waiting PEs yield at once, every hand-over costs a task switch",
@@ -537,7 +573,8 @@ static void check_cores(struct doctor *d) {
         find(d, FINE, "%d cores for %d PEs on this node", n, d->local_pes);
 }
 
-static void check_data_segment(struct doctor *d) {
+static void check_data_segment(struct doctor *d)
+{
     const char *refusal = ISO->life == LIFE_RUNNING ? ISO->data_refusal : iso_data_segment()->refusal;
     if (refusal == NULL)
         find(d, FINE, "global variables of this program are symmetric (%s)", amount(iso_data_segment()->len).text);
@@ -547,7 +584,8 @@ static void check_data_segment(struct doctor *d) {
 }
 
 /* How many PEs this node has: from the job, else from what a launcher says, else one. */
-static int count_local_pes(void) {
+static int count_local_pes(void)
+{
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", NULL};
     if (ISO->life == LIFE_RUNNING)
         return ISO->n_local;
@@ -557,7 +595,8 @@ static int count_local_pes(void) {
     return 1;
 }
 
-static void examine(struct doctor *d) {
+static void examine(struct doctor *d)
+{
     check_kernel(d);
     check_variables(d);
     d->local_pes = count_local_pes();
@@ -575,7 +614,8 @@ static void examine(struct doctor *d) {
     check_cores(d);
 }
 
-static void write_doctor(FILE *out) {
+static void write_doctor(FILE *out)
+{
     char *findings = NULL;
     size_t len = 0;
     struct doctor d;
@@ -599,7 +639,8 @@ SHMEM_API(shmemx_doctor_text, pshmemx_doctor_text);
 size_t pshmemx_doctor_text(char *text, size_t bytes) { return compose(write_doctor, text, bytes); }
 
 SHMEM_API(shmem_info_get_version, pshmem_info_get_version);
-void pshmem_info_get_version(int *major, int *minor) {
+void pshmem_info_get_version(int *major, int *minor)
+{
     *major = SHMEM_MAJOR_VERSION;
     *minor = SHMEM_MINOR_VERSION;
 }

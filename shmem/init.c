@@ -295,6 +295,9 @@ void pshmem_finalize(void)
     if (--self->init_count > 0)
         return;
     self->life = LIFE_ENDING;
+#ifdef ISO_PES_AS_THREADS
+    iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */
+#endif
     take_down();
     self->life = LIFE_AFTER;
 }

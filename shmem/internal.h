@@ -16,10 +16,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ISO_VERSION "0.1.0"
-#ifndef ISO_PROTOCOL
-#define ISO_PROTOCOL 1 /* of everything that PEs of different library builds exchange */
-#endif
 #define ISO_LINE 64 /* bytes of a cache line */
 
 #define ISO_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -291,8 +287,9 @@ ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
     struct segment *s = ISO->segments;
     const struct segment *data = &s[SEGMENT_INDEX_DATA];
     s += (size_t)((const char *)addr - data->base) < data->limit;
-    size_t offset = (size_t)((const char *)addr - s->base);
-    if (ISO_LIKELY(offset < s->limit && len <= s->limit - offset))
+    /* Relaxed: another thread of this PE may be in shmem_malloc; it passes its object on by its own means. */
+    size_t offset = (size_t)((const char *)addr - s->base), limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED);
+    if (ISO_LIKELY(offset < limit && len <= limit - offset))
         return s;
     return iso_segment_search(addr, len);
 }
@@ -349,6 +346,7 @@ uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char
 void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call);
 void iso_far_fence(struct ctx *ctx);
 void iso_far_quiet(struct ctx *ctx);
+void iso_transport_progress(void); /* by waits, which may be for what this PE itself has under way */
 
 /* ---- order.c ---- */
 

@@ -19,7 +19,8 @@ struct kind {
     (struct kind) { sizeof(TYPE), (TYPE)-1 < (TYPE)1 }
 
 /* Order-preserving: sign-extended with the sign bit turned over. */
-ISO_INLINE uint64_t key_of(uint64_t word, struct kind kind) {
+ISO_INLINE uint64_t key_of(uint64_t word, struct kind kind)
+{
     unsigned shift = 64 - 8 * kind.bytes;
     if (!kind.is_signed)
         return word;
@@ -32,7 +33,8 @@ ISO_INLINE uint64_t load_key(const void *at, struct kind kind) { return key_of(i
 /* For people: the value as it is, for the report of a wait. */
 static uint64_t plain(uint64_t key, struct kind kind) { return kind.is_signed ? key ^ ((uint64_t)1 << 63) : key; }
 
-ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b) {
+ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b)
+{
     switch (cmp) {
     case SHMEM_CMP_EQ:
         return a == b;
@@ -62,20 +64,22 @@ struct set {
     const char *call;
 };
 
-ISO_INLINE void check_cmp(int cmp, const char *call) {
+ISO_INLINE void check_cmp(int cmp, const char *call)
+{
     if (ISO_CHECKS && ISO_UNLIKELY((unsigned)cmp - SHMEM_CMP_EQ > SHMEM_CMP_GE - SHMEM_CMP_EQ))
         iso_fatal(call, "cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", cmp, SHMEM_CMP_EQ, SHMEM_CMP_GE);
 }
 
-static ISO_NOINLINE void check_words(const void *addr, const char *arg, size_t len, struct kind kind,
-                                     const char *call) {
+static ISO_NOINLINE void check_words(const void *addr, const char *arg, size_t len, struct kind kind, const char *call)
+{
     struct place at = iso_place(addr, len, ISO->my_pe, call, arg);
     iso_check_aligned(call, arg, addr, kind.bytes);
     if (ISO_CHECKS && at.cpu == NULL && at.segment != NULL && at.segment->kind == SEGMENT_DEVICE)
         iso_fatal(call, "%s is device memory: waits and tests of the host work on host memory", arg);
 }
 
-static void check_set(const struct set *s) {
+static void check_set(const struct set *s)
+{
     check_cmp(s->cmp, s->call);
     if (s->nelems == 0) {
         iso_check_life(s->call);
@@ -89,7 +93,8 @@ static void check_set(const struct set *s) {
 
 static bool is_in(const struct set *s, size_t i) { return s->status == NULL || s->status[i] == 0; }
 
-static uint64_t value_key(const struct set *s, size_t i) {
+static uint64_t value_key(const struct set *s, size_t i)
+{
     return key_of(iso_word_of(s->values + i * s->value_step, s->kind.bytes), s->kind);
 }
 
@@ -97,16 +102,19 @@ static uint64_t seen_key(const struct set *s, size_t i) { return load_key(s->iva
 
 static bool holds(const struct set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
 
-static struct wait begin_wait(const struct set *s, size_t i) {
+static struct wait begin_wait(const struct set *s, size_t i)
+{
     return (struct wait)ISO_WAIT(s->call, -1, s->ivars + i * s->kind.bytes, plain(value_key(s, i), s->kind));
 }
 
-static void pause_wait(struct wait *wait, const struct set *s, size_t i) {
+static void pause_wait(struct wait *wait, const struct set *s, size_t i)
+{
     iso_wait_pause(wait, plain(seen_key(s, i), s->kind));
 }
 
 /* Word i; the key that satisfied. */
-static uint64_t wait_one(const struct set *s, size_t i) {
+static uint64_t wait_one(const struct set *s, size_t i)
+{
     uint64_t value = value_key(s, i), seen = seen_key(s, i);
     if (compare(seen, s->cmp, value))
         return seen;
@@ -121,20 +129,23 @@ static uint64_t wait_one(const struct set *s, size_t i) {
 
 /* A program that tests in a loop, with more PEs than cores, would use up its time slice while the PE it tests for has
  * none. */
-static size_t failed(size_t result) {
+static size_t failed(size_t result)
+{
     if (ISO->spin == 0)
         sched_yield();
     return result;
 }
 
-static void wait_all(const struct set *s) {
+static void wait_all(const struct set *s)
+{
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
         if (is_in(s, i))
             (void)wait_one(s, i);
 }
 
-static int test_all(const struct set *s) {
+static int test_all(const struct set *s)
+{
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
         if (is_in(s, i) && !holds(s, i))
@@ -145,7 +156,8 @@ static int test_all(const struct set *s) {
 /* Where a search begins: anywhere, so that no satisfied word waits behind others for ever. Not a counter, since calls
  * on two sets in turn could keep it in step with both; the clock, mixed, and mapped to 0 .. nelems - 1 without a
  * division. */
-static size_t anywhere(size_t nelems) {
+static size_t anywhere(size_t nelems)
+{
     uint64_t mixed = iso_wait_now_ns() * 0x9e3779b97f4a7c15u;
     mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93u;
     return nelems >> 32 != 0 ? (size_t)(mixed % nelems) : (size_t)(((mixed >> 32) * nelems) >> 32);
@@ -154,7 +166,8 @@ static size_t anywhere(size_t nelems) {
 enum { EMPTY = -1, NONE, FOUND };
 
 /* One round over the set from `start`: FOUND and *found; NONE: nothing holds; EMPTY: nothing is in the set. */
-static int find(const struct set *s, size_t start, size_t *found) {
+static int find(const struct set *s, size_t start, size_t *found)
+{
     int result = EMPTY;
     for (size_t n = 0, i = start; n < s->nelems; n++, i = i + 1 == s->nelems ? 0 : i + 1) {
         if (!is_in(s, i))
@@ -167,7 +180,8 @@ static int find(const struct set *s, size_t start, size_t *found) {
     return result;
 }
 
-static size_t wait_any(const struct set *s) {
+static size_t wait_any(const struct set *s)
+{
     check_set(s);
     size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
     int result = find(s, start, &i);
@@ -182,14 +196,16 @@ static size_t wait_any(const struct set *s) {
     return i;
 }
 
-static size_t test_any(const struct set *s) {
+static size_t test_any(const struct set *s)
+{
     check_set(s);
     size_t i = 0;
     return find(s, s->nelems > 1 ? anywhere(s->nelems) : 0, &i) == FOUND ? i : failed(SIZE_MAX);
 }
 
 /* One round, all words: as fair as can be. *last: a word that is in the set, for the report. */
-static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool *empty) {
+static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool *empty)
+{
     size_t n = 0;
     *empty = true;
     for (size_t i = 0; i < s->nelems; i++) {
@@ -203,13 +219,15 @@ static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool 
     return n;
 }
 
-static void check_some(const struct set *s, const size_t *indices) {
+static void check_some(const struct set *s, const size_t *indices)
+{
     check_set(s);
     if (ISO_CHECKS && s->nelems > 0 && indices == NULL)
         iso_fatal(s->call, "indices is null");
 }
 
-static size_t wait_some(const struct set *s, size_t *indices) {
+static size_t wait_some(const struct set *s, size_t *indices)
+{
     check_some(s, indices);
     size_t last = 0;
     bool empty;
@@ -223,7 +241,8 @@ static size_t wait_some(const struct set *s, size_t *indices) {
     return n;
 }
 
-static size_t test_some(const struct set *s, size_t *indices) {
+static size_t test_some(const struct set *s, size_t *indices)
+{
     check_some(s, indices);
     size_t last;
     bool empty;
@@ -233,7 +252,8 @@ static size_t test_some(const struct set *s, size_t *indices) {
 
 /* ---- the calls; a single word first ---- */
 
-static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call) {
+static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
+{
     uint64_t bits = 0;
     iso_word_to(&bits, value, kind.bytes);
     struct set s = {(const char *)ivar, 1, NULL, (const char *)&bits, 0, cmp, kind, call};
@@ -241,7 +261,8 @@ static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, 
 }
 
 /* In the ordinary case, a word in the heap or the data segment, without a call. */
-ISO_INLINE void check_word(const void *ivar, struct kind kind, int cmp, const char *call) {
+ISO_INLINE void check_word(const void *ivar, struct kind kind, int cmp, const char *call)
+{
     const struct target own = {&ISO->ctx_default, call, ISO->my_pe};
     check_cmp(cmp, call);
     if (ISO_UNLIKELY(iso_target_near(&own, ivar, kind.bytes, kind.bytes) == NULL))
@@ -249,14 +270,16 @@ ISO_INLINE void check_word(const void *ivar, struct kind kind, int cmp, const ch
 }
 
 /* The key that satisfied; of an unsigned type it is the value. */
-ISO_INLINE uint64_t wait_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call) {
+ISO_INLINE uint64_t wait_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
+{
     uint64_t word = iso_word_of(value, kind.bytes);
     check_word(ivar, kind, cmp, call);
     uint64_t seen = load_key(ivar, kind);
     return ISO_LIKELY(compare(seen, cmp, key_of(word, kind))) ? seen : wait_slow(ivar, kind, cmp, word, call);
 }
 
-ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call) {
+ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
+{
     check_word(ivar, kind, cmp, call);
     if (ISO_LIKELY(compare(load_key(ivar, kind), cmp, key_of(iso_word_of(value, kind.bytes), kind))))
         return 1;

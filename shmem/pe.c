@@ -146,15 +146,16 @@ static void compare_programs(const struct row *rows)
 static size_t heap_cap(const struct row *rows)
 {
     uint64_t cap = rows[0].heap_wish, space = (uint64_t)16 << 40;
+    const size_t huge = (size_t)2 << 20;
 #ifdef __SANITIZE_THREAD__
     space = (uint64_t)1 << 40;
 #endif
     if (cap != 0)
-        return (size_t)cap;
+        return (size_t)(cap + huge - 1) & ~(huge - 1);
     cap = space / (unsigned)ISO->n_local;
     for (int pe = 0; pe < ISO->n_pes; pe++)
         cap = ISO_MIN(cap, rows[pe].machine_bytes);
-    return (size_t)cap & ~(((size_t)2 << 20) - 1);
+    return (size_t)cap & ~(huge - 1);
 }
 
 /* ---- the node map ---- */

@@ -9,28 +9,7 @@
 
 #include <string.h>
 
-/* ---- sizes; what does not fit becomes SIZE_MAX, which no segment holds ---- */
-
-ISO_INLINE size_t times(size_t n, size_t bytes) { return ISO_UNLIKELY(n > SIZE_MAX / bytes) ? SIZE_MAX : n * bytes; }
-
-static size_t times_slow(size_t a, size_t b)
-{
-    size_t product;
-    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
-}
-
-static size_t plus(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
-
 /* ---- put and get ---- */
-
-/* One word is the case that latency is measured by; memcpy would spend its time on finding that out. */
-ISO_INLINE void copy(void *to, const void *from, size_t len)
-{
-    if (len == 8)
-        memcpy(to, from, 8);
-    else
-        memcpy(to, from, len);
-}
 
 /* Nothing to move: the call and its PE are checked all the same. */
 static void move_nothing(const struct target *t)
@@ -71,7 +50,7 @@ ISO_INLINE void put(const struct target *t, void *dest, const void *source, size
 {
     char *to = iso_target_near(t, dest, len, 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
-        copy(to, source, len);
+        iso_target_copy(to, source, len);
     else
         put_slow(*t, dest, source, len);
 }
@@ -80,7 +59,7 @@ ISO_INLINE void get(const struct target *t, void *dest, const void *source, size
 {
     char *from = iso_target_near(t, source, len, 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
-        copy(dest, from, len);
+        iso_target_copy(dest, from, len);
     else
         get_slow(*t, dest, source, len);
 }
@@ -154,6 +133,15 @@ struct blocks {
     size_t n;
 };
 
+/* As iso_target_bytes: what does not fit becomes SIZE_MAX. */
+static size_t times(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
+static size_t plus(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
+
 static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, const char *call)
 {
     if (ISO_CHECKS && (stride < 1 || (size_t)stride < bsize))
@@ -165,14 +153,14 @@ static struct blocks blocks_of(const struct strided *s, size_t bytes, const char
 {
     return (struct blocks){.dest = (char *)s->dest,
                            .source = (const char *)s->source,
-                           .dst = times_slow(check_stride(s->dst, "dst", s->bsize, call), bytes),
-                           .sst = times_slow(check_stride(s->sst, "sst", s->bsize, call), bytes),
-                           .len = times_slow(s->bsize, bytes),
+                           .dst = times(check_stride(s->dst, "dst", s->bsize, call), bytes),
+                           .sst = times(check_stride(s->sst, "sst", s->bsize, call), bytes),
+                           .len = times(s->bsize, bytes),
                            .n = s->nblocks};
 }
 
 /* Bytes from the beginning of the first block to the end of the last. */
-static size_t span(const struct blocks *b, size_t stride) { return plus(times_slow(b->n - 1, stride), b->len); }
+static size_t span(const struct blocks *b, size_t stride) { return plus(times(b->n - 1, stride), b->len); }
 
 /* `len` is b->len, as a constant where it is the size of one element. */
 ISO_INLINE void copy_each(const struct blocks *b, size_t len)
@@ -251,7 +239,7 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
 
 #define COPY(name, T, bytes, core)                                                   \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, size_t nelems, int pe), \
-                     core(&target, dest, source, times(nelems, bytes));)
+                     core(&target, dest, source, iso_target_bytes(nelems, bytes));)
 #define STRIDED(name, T, bytes, core)                                                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                      core(&target, &(struct strided){dest, source, dst, sst, 1, nelems}, bytes);)

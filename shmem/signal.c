@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Put with signal, signal_set, signal_add, signal_fetch (section 9.8). The order data before signal is made here, for
- * each pair of paths: both by pointer, a release on the signal word; one of them by a transport, see put_signal. */
+ * each pair of paths: both by pointer, a release on the signal word; one of them by a transport, see put_signal_slow.
+ */
 #include "internal.h"
 #include "target.h"
 #include "word.h"
@@ -77,10 +78,7 @@ static void put_signal(const struct target *t, const struct message *m)
         put_signal_slow(t, m);
         return;
     }
-    if (m->len == 8)
-        memcpy(to, m->source, 8); /* as in put */
-    else
-        memcpy(to, m->source, m->len);
+    iso_target_copy(to, m->source, m->len);
     update(at, m->signal, m->sig_op);
 }
 
@@ -98,14 +96,12 @@ ISO_INLINE void signal_only(const struct target *t, const uint64_t *sig_addr, ui
         signal_slow(*t, sig_addr, signal, sig_op);
 }
 
-/* What does not fit becomes SIZE_MAX, which no segment holds. */
-ISO_INLINE size_t times(size_t n, size_t bytes) { return ISO_UNLIKELY(n > SIZE_MAX / bytes) ? SIZE_MAX : n * bytes; }
-
 #define PUT_SIGNAL(name, T, bytes)                                                                           \
     ISO_TARGET_FORMS(                                                                                        \
         void, name,                                                                                          \
         (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
-        put_signal(&target, &(struct message){dest, source, times(nelems, bytes), sig_addr, signal, sig_op});)
+        put_signal(&target,                                                                                  \
+                   &(struct message){dest, source, iso_target_bytes(nelems, bytes), sig_addr, signal, sig_op});)
 
 #define TYPED(NAME, TYPE, ...)                        \
     PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE)) \

@@ -7,6 +7,7 @@
  * Called by team.c and coll/active_set.c. */
 #include "slot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static size_t slots_offset(void) { return directory_offset() + page_up(sizeof(st
 size_t iso_slot_control_bytes(int n_pes)
 {
     struct state *self = ISO;
-    self->n_pes = n_pes; /* the layout below depends on it */
+    assert(self->n_pes == n_pes); /* the layout of a slot depends on it */
     self->slot_bytes = iso_slot_stage_offset(self) + (size_t)n_pes * 2 * ISO_STAGE_BYTES;
     return slots_offset() + ISO_SLOTS * self->slot_bytes;
 }

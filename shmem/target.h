@@ -6,6 +6,8 @@
 
 #include "internal.h"
 
+#include <string.h>
+
 struct target {
     struct ctx *ctx;
     const char *call; /* for messages */
@@ -15,7 +17,8 @@ struct target {
 /* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target, or NULL when anything
  * is out of the ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, checks switched
  * on, not running). Then the caller's slow half finds out what it is. Calls nothing, so that the callers are leaves. */
-ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align) {
+ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
+{
     const struct state *self = ISO;
     const struct segment *s = self->segments;
     if (ISO_UNLIKELY((unsigned)t->pe >= (unsigned)t->ctx->n_pes) ||
@@ -29,15 +32,32 @@ ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_
     return ISO_LIKELY(cpu != NULL) ? cpu + offset : NULL;
 }
 
+/* Bytes of n elements; what does not fit becomes SIZE_MAX, which no segment holds. */
+ISO_INLINE size_t iso_target_bytes(size_t n, size_t bytes)
+{
+    return ISO_UNLIKELY(n > SIZE_MAX / bytes) ? SIZE_MAX : n * bytes;
+}
+
+/* One word is the case that latency is measured by; memcpy would spend its time on finding that out. */
+ISO_INLINE void iso_target_copy(void *to, const void *from, size_t len)
+{
+    if (len == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, len);
+}
+
 #define ISO_NOINLINE __attribute__((noinline))
 
 /* The slow half: all checks, all segments. place.cpu may be NULL: iso_far_ then. */
-ISO_INLINE struct place iso_target_place(const struct target *t, const void *addr, size_t len, const char *arg) {
+ISO_INLINE struct place iso_target_place(const struct target *t, const void *addr, size_t len, const char *arg)
+{
     return iso_place(addr, len, iso_world_pe(t->ctx, t->pe, t->call), t->call, arg);
 }
 
 /* Local memory that a call reads or writes. */
-ISO_INLINE void iso_target_check_local(const void *addr, const char *arg, const char *call) {
+ISO_INLINE void iso_target_check_local(const void *addr, const char *arg, const char *call)
+{
     if (ISO_CHECKS && ISO_UNLIKELY(addr == NULL))
         iso_fatal(call, "%s is null", arg);
 }
@@ -47,14 +67,16 @@ ISO_INLINE void iso_target_check_local(const void *addr, const char *arg, const 
 #define ISO_TARGET_STRIP(...) __VA_ARGS__
 #define ISO_TARGET_DEFAULT(R, name, args, ...)                          \
     SHMEM_API(shmem_##name, pshmem_##name);                             \
-    R pshmem_##name(ISO_TARGET_STRIP args) {                            \
+    R pshmem_##name(ISO_TARGET_STRIP args)                              \
+    {                                                                   \
         const struct target target = {&ISO->ctx_default, __func__, pe}; \
         __VA_ARGS__                                                     \
     }
 #define ISO_TARGET_FORMS(R, name, args, ...)                                 \
     ISO_TARGET_DEFAULT(R, name, args, __VA_ARGS__)                           \
     SHMEM_API(shmem_ctx_##name, pshmem_ctx_##name);                          \
-    R pshmem_ctx_##name(shmem_ctx_t ctx, ISO_TARGET_STRIP args) {            \
+    R pshmem_ctx_##name(shmem_ctx_t ctx, ISO_TARGET_STRIP args)              \
+    {                                                                        \
         const struct target target = {iso_ctx(ctx, __func__), __func__, pe}; \
         __VA_ARGS__                                                          \
     }

@@ -136,6 +136,7 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
     if (wait->since_ns == 0)
         wait->since_ns = wait->checked_ns = now;
     uint64_t waited = now - wait->since_ns;
+    iso_transport_progress();
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
         publish(wait, seen);

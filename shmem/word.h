@@ -17,7 +17,8 @@ typedef uint32_t word32 __attribute__((__may_alias__));
 typedef uint64_t word64 __attribute__((__may_alias__));
 
 /* The bits of a local value, zero-extended, and back. */
-ISO_INLINE uint64_t iso_word_of(const void *value, size_t bytes) {
+ISO_INLINE uint64_t iso_word_of(const void *value, size_t bytes)
+{
     switch (bytes) {
     case 1:
         return *(const word8 *)value;
@@ -30,7 +31,8 @@ ISO_INLINE uint64_t iso_word_of(const void *value, size_t bytes) {
     }
 }
 
-ISO_INLINE void iso_word_to(void *value, uint64_t word, size_t bytes) {
+ISO_INLINE void iso_word_to(void *value, uint64_t word, size_t bytes)
+{
     switch (bytes) {
     case 1:
         *(word8 *)value = (uint8_t)word;
@@ -49,7 +51,8 @@ ISO_INLINE void iso_word_to(void *value, uint64_t word, size_t bytes) {
 
 /* Acquire: pairs with iso_word_store and with the read-modify-writes of amo.c and signal.c, of any PE. What their PE
  * wrote before is visible after a load that sees their value. */
-ISO_INLINE uint64_t iso_word_load(const void *at, size_t bytes) {
+ISO_INLINE uint64_t iso_word_load(const void *at, size_t bytes)
+{
     switch (bytes) {
     case 1:
         return __atomic_load_n((const word8 *)at, __ATOMIC_ACQUIRE);
@@ -63,7 +66,8 @@ ISO_INLINE uint64_t iso_word_load(const void *at, size_t bytes) {
 }
 
 /* Release: pairs with iso_word_load of the PE that owns the word, in wait, test and fetch. */
-ISO_INLINE void iso_word_store(void *at, uint64_t word, size_t bytes) {
+ISO_INLINE void iso_word_store(void *at, uint64_t word, size_t bytes)
+{
     switch (bytes) {
     case 1:
         __atomic_store_n((word8 *)at, (uint8_t)word, __ATOMIC_RELEASE);

@@ -134,3 +134,10 @@ void iso_far_quiet(struct ctx *ctx)
             rows[i]->quiet(ctx);
     ctx->remote_dirty = false;
 }
+
+void iso_transport_progress(void)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i]->progress != NULL)
+            rows[i]->progress();
+}

@@ -18,6 +18,8 @@ struct transport_ops {
     void (*signal)(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
     void (*fence)(struct ctx *ctx);
     void (*quiet)(struct ctx *ctx);
+    /* Called by waits, now and then: moves what is on its way. */
+    void (*progress)(void);
 };
 
 extern const struct transport_ops iso_transport_ipc; /* local peers: staged edges by cross-memory attach */

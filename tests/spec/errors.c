@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One wrong call a run; errors.sh knows what each must print. usage: errors CASE
+/* One wrong call a run; errors.sh knows what each must print. usage: errors CASE; without: lists the cases.
  * The last PE makes the mistake, unless the case is one of all PEs. Reaching the end is a failure of the test. */
 #include "../check.h"
 
@@ -86,6 +86,20 @@ static void address_reduce(void)
     shmem_int_sum_reduce(SHMEM_TEAM_WORLD, &on_stack, heap_ints(), 1);
 }
 static void past_heap(void) { shmem_putmem(heap, heap, (size_t)1 << 50, 0); }
+/* Sizes whose product wraps around to a small one, and strides that lead out. */
+static void overflow_put(void) { shmem_long_put(heap_longs(), heap_longs() + 10, SIZE_MAX / 8 + 2, 0); }
+static void overflow_get(void) { shmem_get128(heap, heap + 512, SIZE_MAX / 16 + 2, 0); }
+static void overflow_iput(void) { shmem_long_iput(heap_longs(), heap_longs() + 10, PTRDIFF_MAX / 4, 1, 9, 0); }
+static void overflow_ibget(void) { shmem_long_ibget(heap_longs(), heap_longs() + 10, 2, (ptrdiff_t)1 << 61, 2, 9, 0); }
+static void past_strided(void) { shmem_int_iput(heap_ints(), heap_ints() + 20, (ptrdiff_t)1 << 45, 1, 4, 0); }
+static void overflow_fcollect(void)
+{
+    shmem_long_fcollect(SHMEM_TEAM_WORLD, heap_longs(), heap_longs() + 10, SIZE_MAX / 8 + 2);
+}
+static void overflow_reduce(void)
+{
+    shmem_long_sum_reduce(SHMEM_TEAM_WORLD, heap_longs(), heap_longs() + 10, SIZE_MAX / 8 + 2);
+}
 static void past_object(void) { shmem_putmem(heap + 900, heap, 200, 0); }
 static void past_object_get(void)
 {
@@ -134,6 +148,11 @@ static void after_finalize_free(void)
 }
 
 static void root_range(void) { shmem_int_broadcast(SHMEM_TEAM_WORLD, heap_ints(), heap_ints() + 20, 4, 9); }
+static void root_negative(void) { shmem_broadcastmem(SHMEM_TEAM_WORLD, heap, heap + 100, 4, -1); }
+static void set_size(void) { shmem_barrier(0, 0, 9, heap_longs()); }
+static void set_start(void) { shmem_barrier(-1, 0, 2, heap_longs()); }
+static void set_stride(void) { shmem_fcollect32(heap, heap + 100, 1, 0, 7, 2, heap_longs() + 50); }
+static void sync_null(void) { shmem_barrier(0, 0, shmem_n_pes(), NULL); }
 static void free_stack(void)
 {
     int on_stack = 0;
@@ -195,6 +214,13 @@ static void mismatch_operator(void)
     X(address_lock, false, false)                                                                                      \
     X(address_reduce, true, false)                                                                                     \
     X(past_heap, false, false)                                                                                         \
+    X(overflow_put, false, false)                                                                                      \
+    X(overflow_get, false, false)                                                                                      \
+    X(overflow_iput, false, false)                                                                                     \
+    X(overflow_ibget, false, false)                                                                                    \
+    X(past_strided, false, false)                                                                                      \
+    X(overflow_fcollect, true, false)                                                                                  \
+    X(overflow_reduce, true, false)                                                                                    \
     X(past_object, false, false)                                                                                       \
     X(past_object_get, false, false)                                                                                   \
     X(before_object, false, false)                                                                                     \
@@ -216,6 +242,11 @@ static void mismatch_operator(void)
     X(after_finalize_put, true, false)                                                                                 \
     X(after_finalize_free, true, false)                                                                                \
     X(root_range, true, false)                                                                                         \
+    X(root_negative, true, false)                                                                                      \
+    X(set_size, true, false)                                                                                           \
+    X(set_start, true, false)                                                                                          \
+    X(set_stride, true, false)                                                                                         \
+    X(sync_null, true, false)                                                                                          \
     X(free_stack, true, false)                                                                                         \
     X(free_twice, true, false)                                                                                         \
     X(free_inside, true, false)                                                                                        \
@@ -237,7 +268,8 @@ int main(int argc, char **argv)
     while (wrong->name != NULL && (argc < 2 || strcmp(wrong->name, argv[1]) != 0))
         wrong++;
     if (wrong->name == NULL) {
-        fprintf(stderr, "usage: errors CASE\n");
+        for (wrong = cases; wrong->name != NULL; wrong++)
+            printf("%s\n", wrong->name); /* errors.sh looks that it has them all */
         return 2;
     }
     if (wrong->before_init) {

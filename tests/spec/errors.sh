@@ -53,6 +53,11 @@ wrong $any address_amo shmem_int_atomic_add dest 0x 'symmetric'
 wrong $any address_signal shmem_putmem_signal sig_addr 0x 'symmetric'
 wrong $any address_lock shmem_set_lock lock 0x 'symmetric'
 wrong $any past_heap shmem_putmem dest 0x
+wrong $any past_strided shmem_int_iput dest 0x
+wrong $any overflow_put shmem_long_put dest
+wrong $any overflow_get shmem_get128 source
+wrong $any overflow_iput shmem_long_iput dest
+wrong $any overflow_ibget shmem_long_ibget source
 wrong SHMEM_DEBUG=1 past_object shmem_putmem dest 0x '\b200\b'
 wrong SHMEM_DEBUG=1 past_object_get shmem_getmem source 0x '\b2000\b'
 wrong SHMEM_DEBUG=1 before_object shmem_putmem dest 0x
@@ -75,6 +80,13 @@ wrong SHMEM_DEBUG=1 freed_object shmem_putmem dest 0x
 wrong $any team_destroyed shmem_team_sync team
 wrong $any team_garbage shmem_int_sum_reduce team
 wrong $any root_range shmem_int_broadcast PE_root '\b9\b' '0\.\.1'
+wrong $any root_negative shmem_broadcastmem PE_root ' -1\b' '0\.\.1'
+wrong $any overflow_fcollect shmem_long_fcollect 'dest|source'
+wrong $any overflow_reduce shmem_long_sum_reduce 'dest|source'
+wrong $any set_size shmem_barrier PE_size '\b9\b' '1\.\.2'
+wrong $any set_start shmem_barrier ' -1\b' '0\.\.1'
+wrong $any set_stride shmem_fcollect32 '\b(7|128)\b' '0\.\.1'
+wrong $any sync_null shmem_barrier pSync
 wrong $any free_stack shmem_free ptr 0x
 wrong $any free_twice shmem_free ptr 0x
 wrong $any free_inside shmem_free ptr 0x
@@ -94,5 +106,10 @@ wrong $any after_finalize_barrier shmem_barrier_all 'finalize'
 wrong $any after_finalize_put shmem_int_p 'finalize'
 wrong $any after_finalize_free shmem_free 'finalize'
 
-# Every case of the program is looked at above.
+for name in $("$program"); do
+    grep -q -E "^wrong [^ ]+ $name " "$0" || {
+        echo "errors $name: not looked at by errors.sh"
+        failed=1
+    }
+done
 exit $failed

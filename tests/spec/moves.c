@@ -162,6 +162,17 @@ static void every_call(struct buffers *buffers, const struct call *call)
     }
 }
 
+/* The same buffers from a later address: elements need their own alignment, and mem none at all. */
+static struct buffers shifted(const struct buffers *buffers, size_t by_bytes)
+{
+    struct buffers later = *buffers;
+    later.source += by_bytes;
+    later.dest += by_bytes;
+    later.source_bytes -= by_bytes;
+    later.dest_bytes -= by_bytes;
+    return later;
+}
+
 /* All types, short. */
 static void test_types(struct buffers *buffers, const struct team_set *set)
 {
@@ -171,7 +182,8 @@ static void test_types(struct buffers *buffers, const struct team_set *set)
         for (int row = 0; row < MOVE_ROWS && set->teams[t] != SHMEM_TEAM_INVALID; row++) {
             for (int i = t % 2; i < 4; i += 2) {
                 struct call call = {&move_table[row], set->teams[t], team_names[t], counts[i], round++};
-                every_call(buffers, &call);
+                struct buffers later = shifted(buffers, move_table[row].size * (round % 5));
+                every_call(&later, &call);
             }
         }
         shmem_barrier_all();
@@ -189,7 +201,8 @@ static void test_lengths(struct buffers *buffers, const struct team_set *set)
             struct call call = {&move_table[MOVE_MEM], set->teams[t], team_names[t], lengths[i], i};
             if (t != 0 && t != 3 && lengths[i] > 1000 && i % 3 != (unsigned)t % 3)
                 continue; /* the long ones on all teams would take too much time */
-            every_call(buffers, &call);
+            struct buffers later = shifted(buffers, (i + (unsigned)t) % 3 * 5); /* 0, 5 or 10 bytes */
+            every_call(&later, &call);
         }
         shmem_barrier_all();
     }

@@ -195,6 +195,27 @@ static void test_self(unsigned char *area)
     shmem_barrier_all();
 }
 
+#ifndef CHECK_FOREIGN
+/* Nothing moves, so nothing is looked at but the PE. */
+static void test_nothing(shmem_ctx_t ctx)
+{
+    int pe = shmem_n_pes() - 1;
+    for (int row = 0; row < RMA_ROWS; row++) {
+        const struct rma *rma = &rma_table[row];
+        rma->put(&ctx, NULL, NULL, 0, pe);
+        rma->get(NULL, NULL, NULL, 0, pe);
+        rma->put_nbi(NULL, NULL, NULL, 0, pe);
+        rma->get_nbi(&ctx, NULL, NULL, 0, pe);
+        if (rma->iput != NULL) {
+            rma->iput(NULL, NULL, NULL, 1, 1, 0, pe);
+            rma->iget(NULL, NULL, NULL, 2, 3, 0, pe);
+            rma->ibput(NULL, NULL, NULL, 2, 2, 2, 0, pe);
+            rma->ibget(NULL, NULL, NULL, 2, 2, 2, 0, pe);
+        }
+    }
+}
+#endif
+
 static int test_main(void)
 {
     CHECK_INIT();
@@ -208,6 +229,9 @@ static int test_main(void)
     unsigned char *area = (unsigned char *)check_alloc(LARGE);
     test_forms(&buffers);
     test_scalars(&buffers);
+#ifndef CHECK_FOREIGN
+    test_nothing(buffers.ctx);
+#endif
     test_random(area, SHMEM_CTX_DEFAULT);
     test_random(area, buffers.ctx);
     test_self(area);

@@ -9,7 +9,7 @@ static const size_t most_bytes = ((size_t)1 << 20) + 48;
 
 struct buffers {
     unsigned char *source;   /* symmetric, like dest */
-    unsigned char *dest;     /* most_bytes and 64 behind them */
+    unsigned char *dest;     /* most_bytes and 128 behind them */
     unsigned char *expected; /* private */
     unsigned char *more;
 };
@@ -37,15 +37,17 @@ static void reduce(struct buffers *buffers, const struct call *call)
     int me = shmem_team_my_pe(call->team);
     say(words, sizeof(words), call);
     reduce_reference(row, buffers->expected, buffers->more, call->n, me, shmem_team_n_pes(call->team), call->round);
-    memset(buffers->dest, CHECK_POISON, len_bytes + 64);
-    unsigned char *source = call->in_place ? buffers->dest : buffers->source;
+    /* Aligned for the type and no better. */
+    unsigned char *dest = buffers->dest + row->size * (call->round % 4);
+    unsigned char *source = call->in_place ? dest : buffers->source + row->size * (call->round % 3);
+    memset(dest, CHECK_POISON, len_bytes + 64);
     row->make(source, call->n, me, call->round);
     shmem_team_sync(call->team);
-    CHECK_EQ_NAMED(row->call(call->team, buffers->dest, source, call->n), 0, words);
+    CHECK_EQ_NAMED(row->call(call->team, dest, source, call->n), 0, words);
     if (!call->in_place)
         memset(source, 0xee, len_bytes); /* may be used again */
-    CHECK_NAMED(row->same(buffers->dest, buffers->expected, call->n), words);
-    CHECK_NAMED(check_all_bytes(buffers->dest + len_bytes, CHECK_POISON, 64), words);
+    CHECK_NAMED(row->same(dest, buffers->expected, call->n), words);
+    CHECK_NAMED(check_all_bytes(dest + len_bytes, CHECK_POISON, 64), words);
     shmem_team_sync(call->team);
 }
 
@@ -220,8 +222,8 @@ static int test_main(void)
 {
     CHECK_INIT();
     struct buffers buffers;
-    buffers.source = (unsigned char *)check_alloc(most_bytes);
-    buffers.dest = (unsigned char *)check_alloc(most_bytes + 64);
+    buffers.source = (unsigned char *)check_alloc(most_bytes + 64);
+    buffers.dest = (unsigned char *)check_alloc(most_bytes + 128);
     buffers.expected = (unsigned char *)malloc(most_bytes);
     buffers.more = (unsigned char *)malloc(most_bytes);
     CHECK_OR_EXIT(buffers.expected != NULL && buffers.more != NULL);

@@ -196,6 +196,25 @@ static void test_nested(int *source, int *dest)
     shmem_barrier_all();
 }
 
+/* SHMEM_TEAM_SHARED is a parent like any other. */
+static void test_of_shared(int *source, int *dest)
+{
+    int n = shmem_team_n_pes(SHMEM_TEAM_SHARED);
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    shmem_team_t row = SHMEM_TEAM_INVALID;
+    CHECK_EQ(shmem_team_split_strided(SHMEM_TEAM_SHARED, n - 1, -1, n, NULL, 0, &team), 0);
+    check_members(SHMEM_TEAM_SHARED, team, n - 1, -1, n);
+    check_works(team, source, dest);
+    shmem_team_t column = SHMEM_TEAM_INVALID;
+    CHECK_EQ(shmem_team_split_2d(team, 2, NULL, 0, &row, NULL, 0, &column), 0);
+    check_works(row, source, dest);
+    check_works(column, source, dest);
+    shmem_team_destroy(column);
+    shmem_team_destroy(row);
+    shmem_team_destroy(team);
+    shmem_barrier_all();
+}
+
 /* Different teams at the same time, used in different orders by different PEs is allowed only where members differ. */
 static void test_disjoint(int *source, int *dest)
 {
@@ -310,6 +329,7 @@ static int test_main(void)
     test_2d(source, dest);
     test_3d(source, dest);
     test_nested(source, dest);
+    test_of_shared(source, dest);
     test_disjoint(source, dest);
     test_config();
     test_many_at_once(source, dest);

@@ -17,19 +17,22 @@ struct model {
 static size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 /* The end of object i - 1, which is where the gap before object i begins. */
-static size_t gap_start(const struct model *m, size_t i) {
+static size_t gap_start(const struct model *m, size_t i)
+{
     return i == 0 ? 0 : m->objects[i - 1].offset + round_up(m->objects[i - 1].size, UNIT);
 }
 static size_t gap_end(const struct model *m, size_t i) { return i == m->n ? m->cap : m->objects[i].offset; }
 
-static bool model_fits(const struct model *m, size_t align, size_t size) {
+static bool model_fits(const struct model *m, size_t align, size_t size)
+{
     for (size_t i = 0; i <= m->n; i++)
         if (round_up(gap_start(m, i), align) + round_up(size, UNIT) <= gap_end(m, i))
             return true;
     return false;
 }
 
-static void model_insert(struct model *m, size_t offset, size_t size) {
+static void model_insert(struct model *m, size_t offset, size_t size)
+{
     size_t i = m->n++;
     for (; i > 0 && m->objects[i - 1].offset > offset; i--)
         m->objects[i] = m->objects[i - 1];
@@ -39,12 +42,14 @@ static void model_insert(struct model *m, size_t offset, size_t size) {
         m->top = offset + round_up(size, UNIT);
 }
 
-static void model_remove(struct model *m, size_t i) {
+static void model_remove(struct model *m, size_t i)
+{
     m->n--;
     memmove(&m->objects[i], &m->objects[i + 1], (m->n - i) * sizeof m->objects[0]);
 }
 
-static void check_against(struct alloc *alloc, const struct model *m) {
+static void check_against(struct alloc *alloc, const struct model *m)
+{
     struct alloc_stats stats = iso_alloc_stats(alloc);
     size_t used = 0, largest = 0;
     for (size_t i = 0; i <= m->n; i++) {
@@ -61,7 +66,8 @@ static void check_against(struct alloc *alloc, const struct model *m) {
     CHECK_EQ(iso_alloc_top(alloc), m->top);
 }
 
-static void step_get(struct alloc *alloc, struct model *m, size_t align, size_t size) {
+static void step_get(struct alloc *alloc, struct model *m, size_t align, size_t size)
+{
     size_t offset = SIZE_MAX;
     bool possible = model_fits(m, align, size);
     int rc = iso_alloc_get(alloc, align, size, &offset);
@@ -73,14 +79,16 @@ static void step_get(struct alloc *alloc, struct model *m, size_t align, size_t 
     model_insert(m, offset, size);
 }
 
-static void step_free(struct alloc *alloc, struct model *m, size_t i) {
+static void step_free(struct alloc *alloc, struct model *m, size_t i)
+{
     size_t offset = m->objects[i].offset;
     CHECK_EQ(iso_alloc_free(alloc, offset), 0);
     CHECK_EQ(iso_alloc_free(alloc, offset), -ENOENT); /* a second time is noticed */
     model_remove(m, i);
 }
 
-static void step_resize(struct alloc *alloc, struct model *m, size_t i, size_t size) {
+static void step_resize(struct alloc *alloc, struct model *m, size_t i, size_t size)
+{
     struct alloc_object *object = &m->objects[i];
     bool possible = object->offset + round_up(size, UNIT) <= gap_end(m, i + 1);
     CHECK_EQ(iso_alloc_resize(alloc, object->offset, size), possible ? 0 : -ENOSPC);
@@ -91,7 +99,8 @@ static void step_resize(struct alloc *alloc, struct model *m, size_t i, size_t s
         m->top = object->offset + round_up(size, UNIT);
 }
 
-static void step_find(struct alloc *alloc, const struct model *m, size_t offset) {
+static void step_find(struct alloc *alloc, const struct model *m, size_t offset)
+{
     struct alloc_object found = {0, 0};
     const struct alloc_object *expected = NULL;
     for (size_t i = 0; i < m->n; i++)
@@ -102,12 +111,14 @@ static void step_find(struct alloc *alloc, const struct model *m, size_t offset)
 }
 
 /* Sizes over all magnitudes up to the cap, small ones most often. */
-static size_t random_size(struct check_random *random, size_t cap) {
+static size_t random_size(struct check_random *random, size_t cap)
+{
     size_t bits = 1 + check_random_below(random, 64 - (size_t)__builtin_clzll(cap));
     return 1 + check_random_below(random, (size_t)1 << check_random_below(random, bits + 1));
 }
 
-static void random_step(struct alloc *alloc, struct model *m, struct check_random *random, size_t fullness) {
+static void random_step(struct alloc *alloc, struct model *m, struct check_random *random, size_t fullness)
+{
     size_t what = check_random_below(random, 100);
     if (m->n == 0 || (what < fullness && m->n < MODEL_MOST)) {
         size_t align = (size_t)1 << (check_random_below(random, 4) != 0 ? 4 : check_random_below(random, 22));
@@ -121,7 +132,8 @@ static void random_step(struct alloc *alloc, struct model *m, struct check_rando
     }
 }
 
-static void test_random(size_t cap, uint64_t stream, int steps) {
+static void test_random(size_t cap, uint64_t stream, int steps)
+{
     static struct model m;
     struct check_random random = check_random_stream(stream);
     struct alloc *alloc = iso_alloc_create(cap, 0);
@@ -140,7 +152,8 @@ static void test_random(size_t cap, uint64_t stream, int steps) {
     iso_alloc_destroy(alloc);
 }
 
-static void test_edges(void) {
+static void test_edges(void)
+{
     size_t offset = 1;
     CHECK(iso_alloc_create(0, 0) == NULL);
     CHECK_EQ(errno, EINVAL);
@@ -173,7 +186,8 @@ static void test_edges(void) {
 }
 
 /* What is freed and asked for again lies where it lay, whatever its size: a loop of the two does not climb. */
-static void test_reuse(void) {
+static void test_reuse(void)
+{
     for (size_t size = 1; size < (size_t)1 << 30; size = size * 5 / 3 + 7) {
         struct alloc *alloc = iso_alloc_create((size_t)1 << 34, 0);
         size_t first, fence, again;
@@ -190,7 +204,8 @@ static void test_reuse(void) {
 }
 
 /* Two allocators, the same calls: the same answers, though their bookkeeping lies elsewhere. */
-static void test_deterministic(void) {
+static void test_deterministic(void)
+{
     enum { STEPS = 5000, MOST = 256 };
     static size_t live[MOST];
     size_t n = 0;
@@ -217,7 +232,8 @@ static void test_deterministic(void) {
 }
 
 /* No memory for the bookkeeping: the call fails, nothing has changed, and after a free it goes on. */
-static void test_bookkeeping_full(void) {
+static void test_bookkeeping_full(void)
+{
     enum { BLOCKS = 100 };
     size_t offsets[BLOCKS], n = 0, offset;
     struct alloc *alloc = iso_alloc_create((size_t)1 << 30, BLOCKS);
@@ -240,7 +256,8 @@ static void test_bookkeeping_full(void) {
 }
 
 /* A hundred thousand live objects: the tree stays shallow enough and the bookkeeping grows. */
-static void test_many_objects(void) {
+static void test_many_objects(void)
+{
     enum { MANY = 100000 };
     struct alloc *alloc = iso_alloc_create((size_t)1 << 40, 0);
     struct alloc_object object;
@@ -255,7 +272,8 @@ static void test_many_objects(void) {
     iso_alloc_destroy(alloc);
 }
 
-int main(void) {
+int main(void)
+{
     const char *seed = getenv("SHMEM_TEST_SEED");
     check_self.seed = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)check_self.seed);

@@ -20,12 +20,14 @@ struct fuzz {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
-static void require(int true_now) {
+static void require(int true_now)
+{
     if (!true_now)
         abort();
 }
 
-static uint64_t take(struct fuzz *f, size_t bytes) {
+static uint64_t take(struct fuzz *f, size_t bytes)
+{
     uint64_t value = 0;
     for (; bytes > 0 && f->left > 0; bytes--, f->left--)
         value = value << 8 | *f->data++;
@@ -33,7 +35,8 @@ static uint64_t take(struct fuzz *f, size_t bytes) {
 }
 
 /* A size of any magnitude from three bytes. */
-static size_t take_size(struct fuzz *f) {
+static size_t take_size(struct fuzz *f)
+{
     unsigned shift = (unsigned)take(f, 1) % 48;
     return (size_t)(take(f, 2) << shift >> 8);
 }
@@ -42,12 +45,14 @@ static size_t end_of(const struct alloc_object *o) { return o->offset + (o->size
 static size_t gap_start(const struct fuzz *f, size_t i) { return i == 0 ? 0 : end_of(&f->objects[i - 1]); }
 static size_t gap_end(const struct fuzz *f, size_t i) { return i == f->n ? f->cap : f->objects[i].offset; }
 
-static int gap_holds(const struct fuzz *f, size_t i, size_t align, size_t size) {
+static int gap_holds(const struct fuzz *f, size_t i, size_t align, size_t size)
+{
     size_t at = (gap_start(f, i) + align - 1) & ~(align - 1);
     return at <= gap_end(f, i) && size <= gap_end(f, i) - at && at >= gap_start(f, i);
 }
 
-static void fuzz_get(struct fuzz *f) {
+static void fuzz_get(struct fuzz *f)
+{
     size_t align = (size_t)1 << take(f, 1) % 44, size = take_size(f), offset, i = 0;
     int possible = 0, rc = iso_alloc_get(f->alloc, align, size, &offset);
     if (size == 0) {
@@ -67,7 +72,8 @@ static void fuzz_get(struct fuzz *f) {
     require(offset % align == 0 && offset >= gap_start(f, i) && end_of(&f->objects[i]) <= gap_end(f, i + 1));
 }
 
-static void fuzz_free(struct fuzz *f) {
+static void fuzz_free(struct fuzz *f)
+{
     size_t i = (size_t)take(f, 1) % f->n;
     require(iso_alloc_free(f->alloc, f->objects[i].offset) == 0);
     require(iso_alloc_free(f->alloc, f->objects[i].offset) == -ENOENT);
@@ -75,7 +81,8 @@ static void fuzz_free(struct fuzz *f) {
     memmove(&f->objects[i], &f->objects[i + 1], (f->n - i) * sizeof f->objects[0]);
 }
 
-static void fuzz_resize(struct fuzz *f) {
+static void fuzz_resize(struct fuzz *f)
+{
     size_t i = (size_t)take(f, 1) % f->n, size = take_size(f);
     struct alloc_object changed = {f->objects[i].offset, size};
     int possible = size <= f->cap && end_of(&changed) <= gap_end(f, i + 1);
@@ -85,7 +92,8 @@ static void fuzz_resize(struct fuzz *f) {
         f->objects[i].size = size;
 }
 
-static void fuzz_find(struct fuzz *f) {
+static void fuzz_find(struct fuzz *f)
+{
     size_t offset = take_size(f), i = 0;
     struct alloc_object found;
     while (i < f->n && end_of(&f->objects[i]) <= offset)
@@ -95,7 +103,8 @@ static void fuzz_find(struct fuzz *f) {
     require(!expected || (found.offset == f->objects[i].offset && found.size == f->objects[i].size));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
     struct fuzz f = {.data = data, .left = len_bytes};
     f.cap = take_size(&f);
     f.alloc = iso_alloc_create(f.cap, 0);

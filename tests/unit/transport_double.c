@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Test double of a network: with SHMEM_TEST_FAR=1 the other PEs (threads of this process) are not reached by pointer,
- * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic or get that follows it.
+ * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic, get or wait that follows it.
  * What passes over it needs no pointer and orders its flags properly. Only in the library build for tests. */
 #include "../../shmem/transport/transport.h"
 
@@ -22,8 +22,7 @@ static bool reaches(const struct peer *peer, const char **why)
 
 static char *target(struct place at) { return at.segment->peers[at.pe].base + at.offset; }
 
-/* Oldest last in the list, so the flush recurses to deliver in order of issue; order does not matter to the rules, but
- * two puts to one place must not overtake each other across a fence. */
+/* In order of issue: two puts to one place must not overtake each other across a fence. */
 static void deliver(struct late_put *put)
 {
     while (put != NULL) {
@@ -115,6 +114,8 @@ static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int si
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+static void progress(void) { flush(&ISO->ctx_default); }
+
 const struct transport_ops iso_transport_double = {
     .name = "double",
     .reaches = reaches,
@@ -124,4 +125,5 @@ const struct transport_ops iso_transport_double = {
     .signal = signal_word,
     .fence = flush,
     .quiet = flush,
+    .progress = progress,
 };

@@ -7,7 +7,8 @@ struct thing {
 };
 
 void refused(struct thing *things, const long *constants, long *longs, float *floats, double *doubles, void *anything);
-void refused(struct thing *things, const long *constants, long *longs, float *floats, double *doubles, void *anything) {
+void refused(struct thing *things, const long *constants, long *longs, float *floats, double *doubles, void *anything)
+{
     (void)things, (void)constants, (void)longs, (void)floats, (void)doubles, (void)anything;
     shmem_put(longs, constants, 1, 0);
 #if CASE == 1 /* a structure is no OpenSHMEM type */

@@ -23,7 +23,8 @@ static long psync[SHMEM_REDUCE_SYNC_SIZE > SHMEM_BCAST_SYNC_SIZE ? SHMEM_REDUCE_
 static const char vendor[SHMEM_MAX_NAME_LEN] = SHMEM_VENDOR_STRING;
 
 int constants(int cmp);
-int constants(int cmp) {
+int constants(int cmp)
+{
     switch (cmp) {
     case SHMEM_CMP_EQ:
     case SHMEM_CMP_NE:
@@ -40,7 +41,8 @@ int constants(int cmp) {
 
 /* The function does not return, and compilers know it. */
 int ends(int status);
-int ends(int status) {
+int ends(int status)
+{
     if (status == 0)
         return 0;
     shmem_global_exit(status);
@@ -72,7 +74,8 @@ struct pair {
 };
 
 int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes);
-int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes) {
+int generics(struct pair *here, const struct pair *there, unsigned char *bytes, size_t *sizes)
+{
     static int grid[3][5];
     shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
     shmem_put(&here->first, &there->first, 1, 0);
@@ -106,7 +109,8 @@ int generics(struct pair *here, const struct pair *there, unsigned char *bytes, 
 #ifdef __cplusplus
 extern "C" {
 #endif
-void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync) {
+void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)
+{
     pshmem_sync(PE_start, logPE_stride, PE_size, pSync);
 }
 void shmem_wait_until(long *ivar, int cmp, long cmp_value) { pshmem_wait_until(ivar, cmp, cmp_value); }
