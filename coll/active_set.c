@@ -40,8 +40,8 @@ static void check_inside(struct coll_set a, const char *call)
         iso_fatal(call, "PE_start %d, logPE_stride %d, PE_size %d end with pe %lld, which is outside 0..%d", a.start,
                   a.log_stride, a.size, (long long)last, n - 1);
     if (me < a.start || me > last || (me - a.start) % stride != 0)
-        iso_fatal(call, "the calling pe %d is not in the active set PE_start %d, logPE_stride %d, PE_size %d", me, a.start,
-                  a.log_stride, a.size);
+        iso_fatal(call, "the calling pe %d is not in the active set PE_start %d, logPE_stride %d, PE_size %d", me,
+                  a.start, a.log_stride, a.size);
 }
 
 /* ---- the table ---- */

@@ -48,7 +48,8 @@ static void alltoall_push(struct coll *c, const struct coll_work *w)
     coll_flag_wait_all(c);
 }
 
-/* Everybody reads its blocks out of the sources, once each; the second step keeps them unchanged until they are read. */
+/* Everybody reads its blocks out of the sources, once each; the second step keeps them unchanged until they are read.
+ */
 static void alltoall_pull(struct coll *c, const struct coll_work *w)
 {
     coll_step(c);
@@ -72,8 +73,8 @@ struct alltoalls_run {
     size_t to_step, from_step; /* bytes */
 };
 
-#define ALLTOALLS_COPY(r, count, bytes)                                                                                \
-    for (size_t copied = 0; copied < (count); copied++, (r).to += (r).to_step, (r).from += (r).from_step)              \
+#define ALLTOALLS_COPY(r, count, bytes)                                                                   \
+    for (size_t copied = 0; copied < (count); copied++, (r).to += (r).to_step, (r).from += (r).from_step) \
     __builtin_memcpy((r).to, (r).from, (bytes))
 
 /* The usual sizes as constants, so that each element is one load and one store. */

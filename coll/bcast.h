@@ -44,8 +44,8 @@ static void bcast_pull(struct coll *c, const struct coll_work *w)
     }
 }
 
-/* A binomial tree from the root, ranks counted from it: member r hands on to r + 1, r + 2, r + 4 ... below its own lowest
- * set bit, largest first, out of its own dest (the root: out of its source). log2 n hops. */
+/* A binomial tree from the root, ranks counted from it: member r hands on to r + 1, r + 2, r + 4 ... below its own
+ * lowest set bit, largest first, out of its own dest (the root: out of its source). log2 n hops. */
 static void bcast_tree(struct coll *c, const struct coll_work *w)
 {
     int rank = (c->me - w->root + c->n) % c->n, top = 1;

@@ -35,7 +35,7 @@ typedef void coll_combine_fn(void *into, const void *left, const void *right, si
 /* What is to be done. Equal on all members but for the addresses behind dest and source, and `nelems` of collect. */
 struct coll_work {
     struct coll_mem dest, source;
-    size_t nelems;            /* per member block; reductions: of the whole array; collect: this member's */
+    size_t nelems; /* per member block; reductions: of the whole array; collect: this member's */
     size_t elem_bytes;
     size_t bytes;             /* nelems * elem_bytes */
     int root;                 /* broadcast */
@@ -52,8 +52,8 @@ struct coll_work {
 ISO_INLINE void coll_step(struct coll *c) { c->step = ++c->slot->seq; }
 
 /* A staged step may use packets, stages and the board. They have two banks, used in turn, which is enough only under
- * this rule: in a staged step EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or all
- * pass the board. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished reading k. */
+ * this rule: in a staged step EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or
+ * all pass the board. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished reading k. */
 ISO_INLINE void coll_step_staged(struct coll *c)
 {
     c->slot->staged++;
@@ -107,8 +107,8 @@ ISO_INLINE void coll_packet_send(struct coll *c, int to, const void *data, size_
     }
 }
 
-/* The payload that `from` has sent in this step: in this PE's memory, at the begin of a line, valid until this member begins the
- * next staged step but one. Bytes past the sent length are undefined. */
+/* The payload that `from` has sent in this step: in this PE's memory, at the begin of a line, valid until this member
+ * begins the next staged step but one. Bytes past the sent length are undefined. */
 ISO_INLINE const void *coll_packet_wait(struct coll *c, int from)
 {
     struct slot_packet *packet = coll_packet_at(c, c->slot->memory, from);
@@ -145,7 +145,10 @@ ISO_INLINE void coll_stage_put(struct coll *c, int to, size_t offset, const void
         iso_slot_far_put(c->slot, coll_stage_offset(c, c->me) + offset, c->views[to].pe, data, bytes, c->call);
 }
 /* What `from` has staged here (after coll_flag_wait(c, from)); 64-byte aligned, valid as a packet is. */
-ISO_INLINE const char *coll_stage_from(struct coll *c, int from) { return c->slot->memory + coll_stage_offset(c, from); }
+ISO_INLINE const char *coll_stage_from(struct coll *c, int from)
+{
+    return c->slot->memory + coll_stage_offset(c, from);
+}
 
 /* ---- the board: ISO_BOARD_BYTES in the leader's memory that all members write and read; direct teams only ----
  * Where PEs outnumber cores it beats packets: each member touches few lines and is scheduled once.
@@ -162,7 +165,8 @@ ISO_INLINE void coll_board_pass(struct coll *c) { iso_slot_central_pass(c->slot,
 
 /* ---- the user's memory: direct puts and reads ---- */
 
-void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes, int pe);
+void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                      int pe);
 void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe);
 
 /* The object of member `pe` (itself included) for loads and stores, or NULL: then only coll_put and coll_read reach. */
@@ -176,9 +180,10 @@ ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe
     return ISO_LIKELY(cpu != NULL) ? cpu + mem->offset : NULL;
 }
 
-/* Writes into `to` of member `pe`, `offset` bytes behind its begin; then coll_flag_set(c, pe). Legal in every collective
- * whose dest must be ready on all PEs before any PE calls (broadcast, collect, alltoall, reductions). */
-ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes, int pe)
+/* Writes into `to` of member `pe`, `offset` bytes behind its begin; then coll_flag_set(c, pe). Legal in every
+ * collective whose dest must be ready on all PEs before any PE calls (broadcast, collect, alltoall, reductions). */
+ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                         int pe)
 {
     char *near = coll_pointer(c, to, pe);
     if (ISO_LIKELY(near != NULL))
@@ -187,8 +192,8 @@ ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offse
         iso_coll_far_put(c, to, offset, source, bytes, pe);
 }
 
-/* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the reader's
- * flag said that it is done. */
+/* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the
+ * reader's flag said that it is done. */
 ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
 {
     const char *near = coll_pointer(c, from, pe);
@@ -258,7 +263,8 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
 /* The team behind a handle, for a call that may be made now; NULL for SHMEM_TEAM_INVALID, upon which the call returns
  * nonzero. `call` is __func__. */
 struct team *iso_coll_team(shmem_team_t handle, const char *call);
-/* The implicit team of an active set; checks that it lies inside the world, has this PE, and that pSync is symmetric. */
+/* The implicit team of an active set; checks that it lies inside the world, has this PE, and that pSync is symmetric.
+ */
 struct coll_set {
     int start, log_stride, size;
     const long *psync;

@@ -48,11 +48,12 @@ static struct place mem_place(struct coll *c, const struct coll_mem *mem, size_t
     return place;
 }
 
-void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes, int pe)
+void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                      int pe)
 {
     char *dest = to->base + offset;
-    struct place place = to->segment != NULL ? mem_place(c, to, offset, pe)
-                                             : iso_place(dest, bytes, c->views[pe].pe, c->call, "dest");
+    struct place place =
+        to->segment != NULL ? mem_place(c, to, offset, pe) : iso_place(dest, bytes, c->views[pe].pe, c->call, "dest");
     if (place.cpu != NULL) {
         memcpy(place.cpu, source, bytes);
         return;
@@ -116,7 +117,8 @@ static ISO_COLD void compare(struct coll *c, const struct match *mine, const str
         iso_fatal(c->call, "collective mismatch: pe %d calls %s, pe %d calls %.*s", ISO->my_pe, mine->call, pe,
                   (int)sizeof(theirs->call), theirs->call);
     if (mine->bytes != theirs->bytes)
-        iso_fatal(c->call, "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
+        iso_fatal(c->call,
+                  "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
                   mine->bytes, ISO->my_pe, theirs->bytes, pe);
     if (mine->root != theirs->root)
         iso_fatal(c->call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root, ISO->my_pe,

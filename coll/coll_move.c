@@ -99,41 +99,40 @@ static int on_team(shmem_team_t handle, move_fn *run, const struct move *m)
     return 0;
 }
 
-#define TEAM_MOVE(NAME, TYPE, BYTES, run)                                                            \
+#define TEAM_MOVE(NAME, TYPE, BYTES, run)                                                     \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                   \
+    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems)       \
+    {                                                                                         \
+        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
+        m.elem_bytes = BYTES;                                                                 \
+        return on_team(team, run, &m);                                                        \
+    }
+#define TEAM_BROADCAST(NAME, TYPE, BYTES)                                                            \
     SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                          \
-    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems)              \
+    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems, int PE_root) \
     {                                                                                                \
         struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};        \
         m.elem_bytes = BYTES;                                                                        \
-        return on_team(team, run, &m);                                                               \
+        m.root = PE_root;                                                                            \
+        m.root_dest = true;                                                                          \
+        return on_team(team, broadcast, &m);                                                         \
     }
-#define TEAM_BROADCAST(NAME, TYPE, BYTES)                                                             \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                           \
-    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems, int PE_root)  \
-    {                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};         \
-        m.elem_bytes = BYTES;                                                                         \
-        m.root = PE_root;                                                                             \
-        m.root_dest = true;                                                                           \
-        return on_team(team, broadcast, &m);                                                          \
-    }
-#define TEAM_ALLTOALLS(NAME, TYPE, BYTES)                                                             \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                           \
-    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst, \
-                      size_t nelems)                                                                  \
-    {                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};         \
-        m.elem_bytes = BYTES;                                                                         \
-        m.dst = dst;                                                                                  \
-        m.sst = sst;                                                                                  \
-        return on_team(team, alltoalls, &m);                                                          \
+#define TEAM_ALLTOALLS(NAME, TYPE, BYTES)                                                                             \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                                           \
+    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems) \
+    {                                                                                                                 \
+        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                         \
+        m.elem_bytes = BYTES;                                                                                         \
+        m.dst = dst;                                                                                                  \
+        m.sst = sst;                                                                                                  \
+        return on_team(team, alltoalls, &m);                                                                          \
     }
 
-#define TEAM_MOVES(NAME, TYPE, ...)                              \
-    TEAM_BROADCAST(NAME##_broadcast, TYPE, sizeof(TYPE))         \
-    TEAM_MOVE(NAME##_collect, TYPE, sizeof(TYPE), collect)       \
-    TEAM_MOVE(NAME##_fcollect, TYPE, sizeof(TYPE), fcollect)     \
-    TEAM_MOVE(NAME##_alltoall, TYPE, sizeof(TYPE), alltoall)     \
+#define TEAM_MOVES(NAME, TYPE, ...)                          \
+    TEAM_BROADCAST(NAME##_broadcast, TYPE, sizeof(TYPE))     \
+    TEAM_MOVE(NAME##_collect, TYPE, sizeof(TYPE), collect)   \
+    TEAM_MOVE(NAME##_fcollect, TYPE, sizeof(TYPE), fcollect) \
+    TEAM_MOVE(NAME##_alltoall, TYPE, sizeof(TYPE), alltoall) \
     TEAM_ALLTOALLS(NAME##_alltoalls, TYPE, sizeof(TYPE))
 SHMEM_RMA_TYPES(TEAM_MOVES, )
 
@@ -145,44 +144,46 @@ TEAM_ALLTOALLS(alltoallsmem, void, 1)
 
 /* ---- active sets (deprecated) ---- */
 
-static void on_set(struct coll_set set, move_fn *run, const struct move *m) { run(iso_coll_active_set(set, m->call), m); }
+static void on_set(struct coll_set set, move_fn *run, const struct move *m)
+{
+    run(iso_coll_active_set(set, m->call), m);
+}
 
 #define SET_ARGUMENTS int PE_start, int logPE_stride, int PE_size, long *pSync
 #define SET_OF(SYNC_SIZE) ((struct coll_set){PE_start, logPE_stride, PE_size, pSync, SYNC_SIZE})
 
-#define SET_MOVE(NAME, BYTES, run, SYNC_SIZE)                                                         \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                           \
-    void pshmem_##NAME(void *dest, const void *source, size_t nelems, SET_ARGUMENTS)                  \
-    {                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};         \
-        m.elem_bytes = BYTES;                                                                         \
-        on_set(SET_OF(SYNC_SIZE), run, &m);                                                           \
+#define SET_MOVE(NAME, BYTES, run, SYNC_SIZE)                                                 \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                   \
+    void pshmem_##NAME(void *dest, const void *source, size_t nelems, SET_ARGUMENTS)          \
+    {                                                                                         \
+        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
+        m.elem_bytes = BYTES;                                                                 \
+        on_set(SET_OF(SYNC_SIZE), run, &m);                                                   \
     }
-#define SET_BROADCAST(NAME, BYTES)                                                                    \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                           \
-    void pshmem_##NAME(void *dest, const void *source, size_t nelems, int PE_root, SET_ARGUMENTS)     \
-    {                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};         \
-        m.elem_bytes = BYTES;                                                                         \
-        m.root = PE_root;                                                                             \
-        on_set(SET_OF(SHMEM_BCAST_SYNC_SIZE), broadcast, &m);                                         \
+#define SET_BROADCAST(NAME, BYTES)                                                                \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                       \
+    void pshmem_##NAME(void *dest, const void *source, size_t nelems, int PE_root, SET_ARGUMENTS) \
+    {                                                                                             \
+        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};     \
+        m.elem_bytes = BYTES;                                                                     \
+        m.root = PE_root;                                                                         \
+        on_set(SET_OF(SHMEM_BCAST_SYNC_SIZE), broadcast, &m);                                     \
     }
-#define SET_ALLTOALLS(NAME, BYTES)                                                                    \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                           \
-    void pshmem_##NAME(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems,   \
-                       SET_ARGUMENTS)                                                                 \
-    {                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};         \
-        m.elem_bytes = BYTES;                                                                         \
-        m.dst = dst;                                                                                  \
-        m.sst = sst;                                                                                  \
-        on_set(SET_OF(SHMEM_ALLTOALLS_SYNC_SIZE), alltoalls, &m);                                     \
+#define SET_ALLTOALLS(NAME, BYTES)                                                                                 \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                                        \
+    void pshmem_##NAME(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, SET_ARGUMENTS) \
+    {                                                                                                              \
+        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                      \
+        m.elem_bytes = BYTES;                                                                                      \
+        m.dst = dst;                                                                                               \
+        m.sst = sst;                                                                                               \
+        on_set(SET_OF(SHMEM_ALLTOALLS_SYNC_SIZE), alltoalls, &m);                                                  \
     }
 
-#define SET_MOVES(BITS, BYTES, ...)                                            \
-    SET_BROADCAST(broadcast##BITS, BYTES)                                      \
-    SET_MOVE(collect##BITS, BYTES, collect, SHMEM_COLLECT_SYNC_SIZE)           \
-    SET_MOVE(fcollect##BITS, BYTES, fcollect, SHMEM_COLLECT_SYNC_SIZE)         \
-    SET_MOVE(alltoall##BITS, BYTES, alltoall, SHMEM_ALLTOALL_SYNC_SIZE)        \
+#define SET_MOVES(BITS, BYTES, ...)                                     \
+    SET_BROADCAST(broadcast##BITS, BYTES)                               \
+    SET_MOVE(collect##BITS, BYTES, collect, SHMEM_COLLECT_SYNC_SIZE)    \
+    SET_MOVE(fcollect##BITS, BYTES, fcollect, SHMEM_COLLECT_SYNC_SIZE)  \
+    SET_MOVE(alltoall##BITS, BYTES, alltoall, SHMEM_ALLTOALL_SYNC_SIZE) \
     SET_ALLTOALLS(alltoalls##BITS, BYTES)
 SHMEM_SET_SIZES(SET_MOVES, )

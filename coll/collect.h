@@ -74,21 +74,35 @@ static const struct collect_head *collect_head_of(struct coll *c, const struct c
     return member == c->me ? mine : (const struct collect_head *)coll_packet_wait(c, member);
 }
 
-/* Where this member's block begins and how long all blocks are together. */
+/* Where this member's block begins, how long all blocks are together, and the longest of them. */
 struct collect_sum {
-    uint64_t before, all;
+    uint64_t before, all, longest;
 };
 
 static struct collect_sum collect_add_up(struct coll *c, const struct collect_head *mine)
 {
-    struct collect_sum sum = {0, 0};
+    struct collect_sum sum = {0, 0, 0};
     for (int m = 0; m < c->n; m++) {
+        uint64_t bytes = collect_head_of(c, mine, m)->bytes;
         if (m == c->me)
             sum.before = sum.all;
-        if (__builtin_add_overflow(sum.all, collect_head_of(c, mine, m)->bytes, &sum.all))
+        if (__builtin_add_overflow(sum.all, bytes, &sum.all))
             sum.all = UINT64_MAX;
+        if (bytes > sum.longest)
+            sum.longest = bytes;
     }
     return sum;
+}
+
+/* One packet to everybody says how long the block is, and carries a short one. */
+static void collect_send_heads(struct coll *c, const struct coll_work *w, struct collect_head *mine)
+{
+    size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
+    mine->bytes = w->bytes;
+    prim_copy(c->group, mine->block, w->source.base, inlined);
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++)
+        coll_packet_send(c, coll_other(c, i), mine, sizeof(mine->bytes) + inlined);
 }
 
 /* Short blocks out of the packets to their places. */
@@ -103,30 +117,47 @@ static void collect_place_short(struct coll *c, const struct collect_head *mine,
     }
 }
 
-/* One packet to everybody says how long the block is, and carries a short one; then those with longer blocks write them
- * to all dests, and flag that in the same step. Members wait for the long ones, of which all know from the packets. */
-static void collect_packet(struct coll *c, const struct coll_work *w)
+/* Members with long blocks write them to all dests, and flag that in the same step. The others wait for the long ones,
+ * of which all know from the packets. */
+static void collect_push(struct coll *c, const struct coll_work *w)
 {
     struct collect_head mine;
-    size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
-    mine.bytes = w->bytes;
-    prim_copy(c->group, mine.block, w->source.base, inlined);
-    coll_step_staged(c);
-    for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), &mine, sizeof(mine.bytes) + inlined);
+    collect_send_heads(c, w, &mine);
     struct collect_sum sum = collect_add_up(c, &mine);
     struct coll_mem dest = iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
-    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
-    collect_place_short(c, &mine, w->dest.base);
     for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++) {
         coll_put(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
         coll_flag_set(c, coll_other(c, i));
     }
-    for (int i = 1; i < c->n; i++) {
-        const struct collect_head *head = (const struct collect_head *)coll_packet_payload(c, coll_other(c, i));
-        if (head->bytes > COLLECT_INLINE_BYTES)
-            coll_flag_wait(c, coll_other(c, i));
+    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
+    collect_place_short(c, &mine, w->dest.base);
+    for (int m = 0; m < c->n; m++)
+        if (m != c->me && collect_head_of(c, &mine, m)->bytes > COLLECT_INLINE_BYTES)
+            coll_flag_wait(c, m);
+}
+
+/* Everybody reads the long blocks, once each; the packet has said that they are ready. Their owners stay until all
+ * others have flagged, in the same step, that they are done. */
+static void collect_pull(struct coll *c, const struct coll_work *w)
+{
+    struct collect_head mine;
+    uint64_t offset = 0;
+    collect_send_heads(c, w, &mine);
+    struct collect_sum sum = collect_add_up(c, &mine);
+    (void)iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
+    struct coll_mem source = iso_coll_mem(w->source.base, (size_t)sum.longest, "source", c->call);
+    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
+    collect_place_short(c, &mine, w->dest.base);
+    for (int m = 0; m < c->n; m++) {
+        size_t bytes = (size_t)collect_head_of(c, &mine, m)->bytes;
+        if (m != c->me && bytes > COLLECT_INLINE_BYTES) {
+            coll_read(c, w->dest.base + offset, &source, 0, bytes, m);
+            coll_flag_set(c, m);
+        }
+        offset += bytes;
     }
+    if (w->bytes > COLLECT_INLINE_BYTES)
+        coll_flag_wait_all(c);
 }
 
 #endif

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const op_names[COLL_OPS] = {"barrier",   "broadcast", "collect", "fcollect",
+static const char *const op_names[COLL_OPS] = {"barrier",  "broadcast", "collect", "fcollect",
                                                "alltoall", "alltoalls", "reduce",  "scan"};
 
 #define KIB 1024u
@@ -35,33 +35,39 @@ static const struct coll_row rows[] = {
     {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "log2 n hops instead of n lines to read"},
 
-    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      4 * KIB,
+    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      512,
      "one hop, nobody answers"},
-    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 4 * KIB,
+    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 512,
      "the root writes log2 n dests instead of n"},
     {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
-     "the receivers copy at the same time"},
+     "receivers copy at the same time, and each line crosses once"},
 
-    {COLL_COLLECT,   "packet",        RUN(collect_packet),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_COLLECT,   "pull",          RUN(collect_pull),                  ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+     "lengths and short blocks in one hop; of long blocks, each line crosses once"},
+    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "lengths and short blocks in one hop, long blocks straight into dest"},
 
     {COLL_FCOLLECT,  "board",         RUN(fcollect_board),                ROOM_BOARD,        LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
     {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
-    {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
-     "each line crosses once"},
+    {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+     "each line crosses once, which is worth a second meeting"},
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs share cores: one meeting, straight into dest"},
 
     {COLL_ALLTOALL,  "board",         RUN(alltoall_board),                ROOM_BOARD_ROWS,   LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
     {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
-    {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
-     "each line crosses once"},
+    {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+     "each line crosses once, which is worth a second meeting"},
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs share cores: one meeting, straight into dest"},
 
     {COLL_ALLTOALLS, "packet",        RUN(alltoalls_packet),              ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
@@ -126,7 +132,9 @@ static bool has_room(const struct coll_row *row, const struct team *team, size_t
 
 static bool is_choice(const struct coll_row *row, const struct team *team, size_t bytes)
 {
-    enum coll_load load = ISO->oversubscribed ? LOAD_OVER : LOAD_SPARE;
+    /* Alike on all members: they have counted the cores of their node together, and are on one node if central is set.
+     */
+    enum coll_load load = ISO->oversubscribed && team->slot.central != NULL ? LOAD_OVER : LOAD_SPARE;
     return bytes <= row->max_bytes && team->n_pes <= row->max_pes && (row->load == LOAD_ANY || row->load == load) &&
            has_room(row, team, bytes);
 }
@@ -165,6 +173,21 @@ void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char
 
 /* ---- SHMEM_COLL ---- */
 
+static bool is_word(const char *begin, const char *end, const char *name)
+{
+    size_t length = (size_t)(end - begin);
+    return strlen(name) == length && memcmp(begin, name, length) == 0;
+}
+
+/* The first row of this algorithm, which may have more than one; NULL: there is no such. */
+static const struct coll_row *find_row(enum coll_op op, const char *begin, const char *end)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i].op == op && is_word(begin, end, rows[i].name))
+            return &rows[i];
+    return NULL;
+}
+
 /* The names of an operation's algorithms, or of all operations (op == COLL_OPS), for a sentence. */
 static void list_names(enum coll_op op, char *text, size_t bytes)
 {
@@ -172,15 +195,9 @@ static void list_names(enum coll_op op, char *text, size_t bytes)
     text[0] = '\0';
     for (int i = 0; i < (op == COLL_OPS ? (int)COLL_OPS : (int)ROWS) && used < bytes; i++) {
         const char *name = op == COLL_OPS ? op_names[i] : rows[i].name;
-        if (op == COLL_OPS || rows[i].op == op)
+        if (op == COLL_OPS || (rows[i].op == op && find_row(op, name, name + strlen(name)) == &rows[i]))
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
     }
-}
-
-static bool is_word(const char *begin, const char *end, const char *name)
-{
-    size_t length = (size_t)(end - begin);
-    return strlen(name) == length && memcmp(begin, name, length) == 0;
 }
 
 static int force(struct select *self, const char *begin, const char *equals, const char *end)
@@ -195,11 +212,9 @@ static int force(struct select *self, const char *begin, const char *equals, con
         log_error("SHMEM_COLL: \"%.*s\" is no operation; there are %s", (int)(equals - begin), begin, names);
         return -EINVAL;
     }
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i].op == op && equals < end && is_word(equals + 1, end, rows[i].name)) {
-            self->forced[op] = &rows[i];
-            return 0;
-        }
+    self->forced[op] = equals < end ? find_row(op, equals + 1, end) : NULL;
+    if (self->forced[op] != NULL)
+        return 0;
     list_names(op, names, sizeof(names));
     log_error("SHMEM_COLL: \"%.*s\" names no algorithm of %s; there are %s", (int)(end - begin), begin, op_names[op],
               names);
@@ -226,10 +241,8 @@ static __attribute__((unused)) bool table_is_valid(void)
         const struct coll_row *row = &rows[i];
         if (i > 0 && row->op != row[-1].op && (int)row->op != (int)row[-1].op + 1)
             return false;
-        if (row->load == LOAD_OVER && row->room < ROOM_BOARD)
-            return false; /* whether PEs share cores is known alike to all members only on one node */
-        is_total[row->op] |= row->max_bytes == ALL_BYTES && row->max_pes == ALL_PES && row->load == LOAD_ANY &&
-                             row->room == ROOM_ANY;
+        is_total[row->op] |=
+            row->max_bytes == ALL_BYTES && row->max_pes == ALL_PES && row->load == LOAD_ANY && row->room == ROOM_ANY;
     }
     for (int op = 0; op < COLL_OPS; op++)
         if (!is_total[op])

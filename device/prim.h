@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* 16 bytes that travel as one load or store where the target has such. Aligned to 16 in prim_load16 and prim_store16. */
+/* 16 bytes that travel as one load or store where the target has such. Aligned to 16 in prim_load16 and prim_store16.
+ */
 struct prim_vec16 {
     uint64_t word[2];
 };
@@ -30,9 +31,9 @@ enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
  * PRIM_HAS_WAVE, PRIM_HAS_BLOCK         0 or 1: groups of more than one thread
  *
  * struct prim_group                     a value: the threads that do something together
- * prim_group_thread()                   the calling thread alone; prim_group_wave, prim_group_block where the target has
- * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
- * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group
+ * prim_group_thread()                   the calling thread alone; prim_group_wave, prim_group_block where the target
+ * has prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads prim_sync(g)
+ * all threads of the group are here; their earlier stores are seen by the group
  *
  * T is u32 or u64, naturally aligned:
  * prim_load_relaxed_T(p)                never torn, never cached where a peer's store would be missed
@@ -84,14 +85,16 @@ PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
 #ifndef PRIM_HAS_SIGNAL
 PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value)
 {
-    prim_fence_before_signal(); /* by every storing thread: a block barrier alone does not wait for other waves' stores */
+    prim_fence_before_signal(); /* by every storing thread: a block barrier alone does not wait for other waves' stores
+                                 */
     prim_sync(g);
     if (prim_is_first(g))
         prim_store_relaxed_u64(flag, value);
 }
 #endif
 
-/* One look at a flag. What was stored before its value was signalled may be read once the caller has seen that value. */
+/* One look at a flag. What was stored before its value was signalled may be read once the caller has seen that value.
+ */
 PRIM_FN uint64_t prim_poll_u64(const uint64_t *flag) { return prim_load_acquire_u64(flag); }
 
 PRIM_FN uint64_t prim_fetch_sub_u64(uint64_t *p, uint64_t v) { return prim_fetch_add_u64(p, (uint64_t)0 - v); }

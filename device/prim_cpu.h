@@ -40,20 +40,20 @@ PRIM_FN void prim_sync(struct prim_group g) { (void)g; }
 /* ---- atomics ---- */
 
 #define PRIM_GIVES_ATOMICS
-#define PRIM_CPU_ATOMICS(name, T)                                                                                      \
-    PRIM_FN T prim_load_relaxed_##name(const T *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }                    \
-    PRIM_FN T prim_load_acquire_##name(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }                    \
-    PRIM_FN void prim_store_relaxed_##name(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }                    \
-    PRIM_FN void prim_store_release_##name(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }                    \
-    PRIM_FN T prim_fetch_add_##name(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }                  \
-    PRIM_FN T prim_fetch_and_##name(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL); }                  \
-    PRIM_FN T prim_fetch_or_##name(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }                    \
-    PRIM_FN T prim_fetch_xor_##name(T *p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_ACQ_REL); }                  \
-    PRIM_FN T prim_swap_##name(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }                      \
-    PRIM_FN T prim_cas_##name(T *p, T expected, T desired)                                                             \
-    {                                                                                                                  \
-        __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);                 \
-        return expected;                                                                                               \
+#define PRIM_CPU_ATOMICS(name, T)                                                                      \
+    PRIM_FN T prim_load_relaxed_##name(const T *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }    \
+    PRIM_FN T prim_load_acquire_##name(const T *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }    \
+    PRIM_FN void prim_store_relaxed_##name(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }    \
+    PRIM_FN void prim_store_release_##name(T *p, T v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }    \
+    PRIM_FN T prim_fetch_add_##name(T *p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }  \
+    PRIM_FN T prim_fetch_and_##name(T *p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL); }  \
+    PRIM_FN T prim_fetch_or_##name(T *p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL); }    \
+    PRIM_FN T prim_fetch_xor_##name(T *p, T v) { return __atomic_fetch_xor(p, v, __ATOMIC_ACQ_REL); }  \
+    PRIM_FN T prim_swap_##name(T *p, T v) { return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL); }      \
+    PRIM_FN T prim_cas_##name(T *p, T expected, T desired)                                             \
+    {                                                                                                  \
+        __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); \
+        return expected;                                                                               \
     }
 PRIM_CPU_ATOMICS(u32, uint32_t)
 PRIM_CPU_ATOMICS(u64, uint64_t)
@@ -112,7 +112,7 @@ PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
     (void)g;
-    if (bytes > 0) /* addresses of nothing may be null */
+    if (bytes > 0)                   /* addresses of nothing may be null */
         memcpy(dest, source, bytes); /* glibc ends non-temporal copies with sfence: a release store orders them */
 }
 

@@ -123,7 +123,7 @@ SHMEM_API(shmem_finalize, pshmem_finalize);
 static void at_exit(int status, void *arg)
 {
     struct state *self = ISO;
-    if ((intptr_t)arg != (intptr_t)getpid() || self->aborting)
+    if ((intptr_t)arg != (intptr_t)getpid() || self->aborting || self->leaving)
         return; /* a forked child, or the job is ending anyway */
     if (self->life == LIFE_RUNNING && status == 0) {
         self->init_count = 1;
@@ -171,6 +171,7 @@ static int bring_up(const struct boot_attr *attr)
         return rc;
     self->my_pe = self->boot.rank;
     self->n_pes = self->boot.size;
+    self->parent_pid = strcmp(self->boot.ops->name, "pmix") == 0 ? (int)getppid() : 0;
     iso_log_set_pe(self->my_pe);
     rc = iso_pe_start();
     if (rc == 0)
@@ -306,8 +307,23 @@ SHMEM_API(shmem_global_exit, pshmem_global_exit);
 void pshmem_global_exit(int status)
 {
     iso_check_life(__func__);
-    fflush(NULL);
+#ifdef ISO_PES_AS_THREADS
     iso_abort_job(status, "shmem_global_exit");
+#else
+    ISO->leaving = true;
+    ISO->leave_status = status;
+    exit(status); /* flushes and runs the program's exit handlers, as the specification wants; then end_leaving() */
+#endif
+}
+
+/* The last thing of all in exit(): only now may the launcher begin to kill. */
+__attribute__((destructor)) static void end_leaving(void)
+{
+    struct state *self = ISO;
+    if (!self->leaving || self->aborting)
+        return;
+    fflush(NULL);
+    iso_abort_job(self->leave_status, "shmem_global_exit");
 }
 
 /* ---- queries ---- */

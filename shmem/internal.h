@@ -220,6 +220,9 @@ struct state {
     int thread_level;
     int init_count;    /* shmem_init minus shmem_finalize */
     bool aborting;
+    int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
+    bool leaving; /* by shmem_global_exit */
+    int leave_status;
     struct env env;
     struct boot boot;
     const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
@@ -231,7 +234,7 @@ struct state *iso_state_of_thread(void) __attribute__((const));
 /* A thread that belongs to a PE which another thread started. */
 void iso_state_adopt(struct state *state);
 #else
-extern struct state iso_state;
+extern struct state iso_state __attribute__((visibility("hidden"))); /* no detour over the GOT */
 #define ISO (&iso_state)
 #endif
 

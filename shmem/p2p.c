@@ -127,10 +127,11 @@ static uint64_t wait_one(const struct set *s, size_t i)
 
 /* ---- all, any, some ---- */
 
-/* A program that tests in a loop, with more PEs than cores, would use up its time slice while the PE it tests for has
- * none. */
+/* A test that fails is a poll of a loop in the program: it makes progress as a wait does, since the answer may depend
+ * on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
 static size_t failed(size_t result)
 {
+    iso_transport_progress();
     if (ISO->spin == 0)
         sched_yield();
     return result;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* How the members of a team agree on a slot, without a message: the leader (member 0) claims one index in the bitmaps of
- * all members, then writes a grant {key, first step} into each member's directory; members watch their own.
- * An index is free again when all members have closed it: the last one clears the bits. Steps go on where the last user
- * of the index on any of the members stopped, so memory is reused as it is.
- * Invariant: bit i of a PE is set <=> grant i of that PE belongs to one team that is alive or being made or closed.
- * Called by team.c and coll/active_set.c. */
+/* How the members of a team agree on a slot, without a message: the leader (member 0) claims one index in the bitmaps
+ * of all members, then writes a grant {key, first step} into each member's directory; members watch their own. An index
+ * is free again when all members have closed it: the last one clears the bits. Steps go on where the last user of the
+ * index on any of the members stopped, so memory is reused as it is. Invariant: bit i of a PE is set <=> grant i of
+ * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/active_set.c. */
 #include "slot.h"
 
 #include <assert.h>
@@ -157,8 +156,8 @@ static uint64_t last_step(const struct members *m, int index)
 {
     uint64_t last = 0;
     for (int i = 0; i < m->n; i++) {
-        uint64_t step = control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0,
-                                    m->call);
+        uint64_t step =
+            control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0, m->call);
         last = ISO_MAX(last, step);
     }
     return last;
@@ -261,8 +260,8 @@ static int follow(const struct members *m, struct slot_key key, struct slot *slo
 
 /* ---- open and close ---- */
 
-/* central needs one answer on all members: all are on one node, which the node map says alike to everybody, and pointers
- * are hidden from all or from nobody. */
+/* central needs one answer on all members: all are on one node, which the node map says alike to everybody, and
+ * pointers are hidden from all or from nobody. */
 static int make_views(struct slot *slot, const int *world_of, int n_pes)
 {
     const struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];

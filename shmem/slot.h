@@ -88,8 +88,8 @@ ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t s
 }
 
 /* All n members have called it with this step: arrival on the leader's counter, then its release word. Only where
- * slot->central is set. The last one to arrive resets the counter before it releases, so that the counter is zero between
- * barriers. Release and acquire pair up along counter (all before) and release word (all after). */
+ * slot->central is set. The last one to arrive resets the counter before it releases, so that the counter is zero
+ * between barriers. Release and acquire pair up along counter (all before) and release word (all after). */
 ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t step, const char *call)
 {
     uint64_t *counter = (uint64_t *)(void *)(slot->central + SLOT_COUNTER);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define YIELDS_PER_LOOK 32            /* between two looks at the clock */
 #define SLEEP_AFTER_NS 20000000u      /* yield this long first */
@@ -115,6 +116,18 @@ static void report(struct wait *wait, uint64_t now)
         iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
 }
 
+/* A PE whose launcher was killed would wait for ever, for others that wait likewise. Nobody but PMIx's server stands
+ * between it and process 1, so a new parent means that the server is gone; scripts that start PEs by hand may end. */
+static void check_launcher(const struct wait *wait)
+{
+    const struct state *self = ISO;
+    if (self->parent_pid == 0 || getppid() == self->parent_pid)
+        return;
+    log_error("%s: the launcher (pid %d) is gone while this PE was waiting; ending it", iso_call_name(wait->call),
+              self->parent_pid);
+    iso_exit_quietly(1);
+}
+
 /* ---- the stages ---- */
 
 static void rest(uint64_t waited_ns)
@@ -141,6 +154,7 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
         wait->checked_ns = now;
         publish(wait, seen);
         iso_pe_poll(wait);
+        check_launcher(wait);
     }
     if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
         report(wait, now);

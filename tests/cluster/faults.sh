@@ -24,7 +24,7 @@ fault() {
     local arguments="$victim $seed $after_ms $pe"
     # mpirun 4.1 itself can hang when a process dies in PMIx_Init, so there nobody is killed during shmem_init.
     case "$1" in
-    uid | "$oshrun") [ $((RANDOM % 2)) -eq 0 ] || arguments="$arguments early" ;;
+    "$oshrun") [ $((RANDOM % 2)) -eq 0 ] || arguments="$arguments early" ;;
     esac
     if [ "$1" = uid ]; then
         what="start_by_hand $n UID $arguments"

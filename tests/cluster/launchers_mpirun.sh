@@ -40,6 +40,17 @@ expect_error_status "mpirun without PMIx"
 expect_message 'started 2 processes \(OMPI_COMM_WORLD_SIZE\) but' "mpirun without PMIx"
 expect_no_message '^pe 0 of 1 ' "mpirun without PMIx"
 
+# The launcher itself is killed: PEs that wait for each other end, and say why.
+waits=$(program waits)
+env ISO_TEST_MARK="$mark" TMPDIR="$work/tmp" $run -n 3 "$waits" late 25 >"$work/out" 2>"$work/err" </dev/null &
+launcher=$!
+sleep 1.5
+kill -KILL $launcher
+wait $launcher 2>/dev/null
+sleep 3
+left=$(pgrep -f "$waits late 25" | wc -l)
+[ "$left" -eq 0 ] || fail "mpirun killed: $left PEs are left"
+
 both=$(program mpi_both 2>/dev/null)
 if [ -x "$both" ]; then
     for first in mpi shmem; do

@@ -14,8 +14,8 @@ enum verb {
     RELEASE, /* release store: all earlier stores of this PE become visible before it */
     WAIT,    /* until word >= value */
     EXPECT,  /* word == value, or the protocol is broken */
-    ARRIVE,  /* fetch_add(word, 1), acquire and release; the last of `count` resets it and releases `word + 1` = value */
-    JOIN     /* fetch_add(word, 1), acquire and release */
+    ARRIVE, /* fetch_add(word, 1), acquire and release; the last of `count` resets it and releases `word + 1` = value */
+    JOIN    /* fetch_add(word, 1), acquire and release */
 };
 
 struct instruction {

@@ -55,8 +55,7 @@ static bool flags_are_old(const struct group *g)
 static bool index_is_mine_once(const struct group *groups, const struct group *g)
 {
     for (int i = 0; i < GROUPS; i++)
-        if (&groups[i] != g && groups[i].open && groups[i].member &&
-            groups[i].team.slot.index == g->team.slot.index)
+        if (&groups[i] != g && groups[i].open && groups[i].member && groups[i].team.slot.index == g->team.slot.index)
             return false;
     return g->team.slot.index >= 2 && g->team.slot.index < ISO_SLOTS;
 }
@@ -79,9 +78,9 @@ static void use_group(struct group *g, int which, uint64_t *words, uint64_t valu
     if (!g->member)
         return;
     int n = g->team.n_pes, me = g->team.my_pe, next = g->world_of[(me + 1) % n];
-    void (*const meet[])(struct team *, const char *) = {iso_barrier_flags, iso_barrier_dissemination,
-                                                         g->team.slot.central != NULL ? iso_barrier_central
-                                                                                      : iso_barrier_flags};
+    void (*const meet[])(struct team *,
+                         const char *) = {iso_barrier_flags, iso_barrier_dissemination,
+                                          g->team.slot.central != NULL ? iso_barrier_central : iso_barrier_flags};
     meet[value % 3](&g->team, "slot_test"); /* all have looked at what the use before, also of another group, wrote */
     shmem_uint64_p(&words[which], value, next);
     shmem_quiet();
