@@ -21,6 +21,7 @@ static void alltoall_packet(struct coll *c, const struct coll_work *w)
     coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     for (int i = 1; i < c->n; i++)
         coll_packet_recv(c, coll_other(c, i), alltoall_in(w, coll_other(c, i)), w->bytes);
+    coll_packet_prepare(c);
 }
 
 /* All sources side by side on the board: each member writes a row, and reads a column. */

@@ -128,6 +128,17 @@ ISO_INLINE void coll_packet_recv(struct coll *c, int from, void *into, size_t by
     prim_copy(c->group, into, coll_packet_wait(c, from), bytes);
 }
 
+/* At the end of a packet step: fetches the lines that the next one stores into, which their receivers hold since they
+ * read them; a packet's store would wait for that. Everybody has read what stands there, having sent this step's. */
+ISO_INLINE void coll_packet_prepare(struct coll *c)
+{
+    for (int i = 1; i < c->n; i++) {
+        const char *near = c->views[coll_other(c, i)].near;
+        if (near != NULL)
+            prim_expect_store(near + iso_slot_packet_offset(c->me, c->slot->staged + 1));
+    }
+}
+
 /* ---- stages: ISO_STAGE_BYTES per sender and bank in the receiver's memory; staged steps only ---- */
 
 ISO_INLINE size_t coll_stage_offset(struct coll *c, int sender)

@@ -19,6 +19,7 @@ static void fcollect_packet(struct coll *c, const struct coll_work *w)
     coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
     for (int i = 1; i < c->n; i++)
         coll_packet_recv(c, coll_other(c, i), collect_place(w, coll_other(c, i)), w->bytes);
+    coll_packet_prepare(c);
 }
 
 /* All blocks side by side on the board: each member writes one, all read all. */

@@ -24,6 +24,7 @@ static void reduce_packet(struct coll *c, const struct coll_work *w)
         left = sum;
     }
     memcpy(w->dest.base, left, w->bytes);
+    coll_packet_prepare(c);
 }
 
 static void reduce_staged(struct coll *c, const struct coll_work *w)

@@ -29,6 +29,7 @@ static void scan_packet(struct coll *c, const struct coll_work *w)
         }
     }
     coll_copy_own(c, w->dest.base, left, w->bytes);
+    coll_packet_prepare(c);
 }
 
 /* ---- two steps: member i scans part i of all members, and writes each of them its result ---- */

@@ -77,6 +77,12 @@ enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
 
 /* ---- what is derived ---- */
 
+/* A hint: this thread will store into the line at p soon; fetch it for writing now. Nothing where a target has no such
+ * instruction. */
+#ifndef PRIM_HAS_EXPECT_STORE
+PRIM_FN void prim_expect_store(const void *p) { (void)p; }
+#endif
+
 /* The first thread of a group does what must be done once. */
 PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
 

@@ -116,6 +116,11 @@ PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void
         memcpy(dest, source, bytes); /* glibc ends non-temporal copies with sfence: a release store orders them */
 }
 
+#if defined(__x86_64__) /* __builtin_prefetch(p, 1) reads only, unless the compiler may assume prefetchw */
+#define PRIM_HAS_EXPECT_STORE
+PRIM_FN void prim_expect_store(const void *p) { __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p)); }
+#endif
+
 /* ---- time ---- */
 
 #define PRIM_GIVES_TIME

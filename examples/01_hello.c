@@ -8,7 +8,8 @@
 /* Globals are symmetric: every PE has this word, at the same place, and every other PE may write it. */
 static int greetings;
 
-int main(void) {
+int main(void)
+{
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes();
     for (int pe = 0; pe < npes; pe++)

@@ -7,7 +7,8 @@
 
 enum { WORDS = 1000 };
 
-int main(void) {
+int main(void)
+{
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes(), wrong = 0;
     int right = (me + 1) % npes, left = (me + npes - 1) % npes;

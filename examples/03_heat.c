@@ -10,20 +10,25 @@
 #include <time.h>
 
 static uint64_t above_sent, below_sent; /* symmetric: the step whose row the neighbour has put here */
-
-static double now(void) {
+static double now(void)
+{
     struct timespec t;
     timespec_get(&t, TIME_UTC);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
+static void need(int condition, const char *what)
+{
+    if (!condition)
+        fprintf(stderr, "03_heat: needs %s\n", what), shmem_global_exit(EXIT_FAILURE);
+}
 static int option(const char *name, int fallback) { return getenv(name) ? atoi(getenv(name)) : fallback; }
 /* The whole plate in degrees 0..100, or NULL. A PGM picture in its text form: P2 width height largest pixels... */
-static double *read_plate(const char *path, int scale, int *nx, int *ny) {
-    int width = 0, height = 0, largest = 0, pixel;
+static double *read_plate(const char *path, int scale, int *nx, int *ny)
+{
+    int width, height, largest, pixel;
     FILE *file = fopen(path, "r");
-    if (!file || fscanf(file, "P2 %d %d %d", &width, &height, &largest) != 3 || width < 1 || height < 1 ||
-        largest < 1 || width > 20000 || height > 20000 || scale < 1 || scale > 100)
+    if (!file || fscanf(file, "P2 %4d %4d %5d", &width, &height, &largest) != 3 || width < 1 || height < 1 ||
+        largest < 1 || scale < 1 || scale > 20)
         return NULL;
     *nx = width * scale, *ny = height * scale;
     double *plate = (double *)malloc((size_t)*nx * (size_t)*ny * sizeof *plate);
@@ -38,8 +43,8 @@ static double *read_plate(const char *path, int scale, int *nx, int *ny) {
     fclose(file);
     return plate;
 }
-
-static void update_rows(double *next, const double *old, size_t nx, int from, int to) {
+static void update_rows(double *next, const double *old, size_t nx, int from, int to)
+{
     for (int y = from; y < to; y++) {
         const double *here = old + (size_t)y * nx, *north = here - nx, *south = here + nx;
         double *out = next + (size_t)y * nx;
@@ -48,18 +53,17 @@ static void update_rows(double *next, const double *old, size_t nx, int from, in
     }
 }
 static int first_row(int pe, int ny) { return (int)((long)pe * ny / shmem_n_pes()); }
-
 /* PE 0 computes everything again, from `plate`, and compares it with the strips of all PEs. */
-static int differs_from_serial(double *plate, double *strip, size_t nx, int ny, int steps, double *seconds) {
+static int differs_from_serial(double *plate, double *strip, size_t nx, int ny, int steps, double *seconds)
+{
     size_t row_bytes = nx * sizeof(double), wrong = 0;
     double *serial[2] = {plate, (double *)malloc((size_t)ny * row_bytes)}, *row = (double *)malloc(row_bytes);
-    if (!serial[1] || !row)
-        shmem_global_exit(EXIT_FAILURE);
+    need(serial[1] && row, "memory for the serial run");
     memcpy(serial[1], plate, (size_t)ny * row_bytes);
-    double start = now();
+    *seconds = -now();
     for (int step = 1; step <= steps; step++)
         update_rows(serial[step % 2], serial[(step - 1) % 2], nx, 1, ny - 1);
-    *seconds = now() - start;
+    *seconds += now();
     for (int pe = 0; pe < shmem_n_pes(); pe++)
         for (int y = first_row(pe, ny); y < first_row(pe + 1, ny); y++) {
             shmem_getmem(row, strip + (size_t)(y - first_row(pe, ny) + 1) * nx, row_bytes, pe);
@@ -68,22 +72,19 @@ static int differs_from_serial(double *plate, double *strip, size_t nx, int ny, 
     return wrong != 0;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes(), steps = option("HEAT_STEPS", 400), width = 0, ny = 0, wrong = 0;
     double *plate = argc == 2 ? read_plate(argv[1], option("HEAT_SCALE", 12), &width, &ny) : NULL;
-    if (!plate || ny < 2 * npes || steps < 1) {
-        fprintf(stderr, "03_heat: needs a text PGM picture with at least 2 rows for each of %d PEs\n", npes);
-        shmem_global_exit(EXIT_FAILURE);
-    }
+    need(plate && ny >= 2 * npes && steps > 0, "a text PGM picture with at least 2 rows for each PE");
     /* Local row 0 and row `rows + 1` are the neighbours'; the strips of even and of odd steps take turns. */
     size_t nx = (size_t)width, row_bytes = nx * sizeof(double);
     int first = first_row(me, ny), rows = first_row(me + 1, ny) - first;
     size_t below_in_above = (size_t)(first - first_row(me > 0 ? me - 1 : 0, ny) + 1) * nx;
     size_t room = (size_t)(ny / npes + 3) * nx; /* the same on all PEs: their strips differ by one row */
     double *strips = (double *)shmem_malloc(2 * room * sizeof(double)), *strip[2] = {strips, strips + room};
-    if (!strips)
-        shmem_global_exit(EXIT_FAILURE);
+    need(strips != NULL, "more symmetric memory");
     for (int y = 0; y <= rows + 1; y++)
         for (int k = 0; k < 2 && first + y > 0 && first + y <= ny; k++)
             memcpy(strip[k] + (size_t)y * nx, plate + (size_t)(first + y - 1) * nx, row_bytes);
@@ -111,9 +112,8 @@ int main(int argc, char **argv) {
     double together = now() - start;
     if (me == 0) {
         wrong = differs_from_serial(plate, strip[steps % 2], nx, ny, steps, &alone);
-        printf("%d x %d cells, %d steps: %.0f million cells a second on %d PEs, %.0f alone; %s\n", width, ny, steps,
-               work * steps / together, npes, work * steps / alone,
-               wrong ? "DIFFERENT from the serial run" : "bit-identical to the serial run");
+        printf("%d x %d cells, %d steps: %.0f million cells a second on %d PEs, %.0f alone; %s the serial run\n", width,
+               ny, steps, work * steps / together, npes, work * steps / alone, wrong ? "UNLIKE" : "bit-identical to");
     }
     shmem_finalize();
     return wrong ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int main(void) {
+int main(void)
+{
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes(), wrong = 0, width = 1;
     while (width * width < npes)

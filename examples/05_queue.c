@@ -12,14 +12,16 @@ enum { LIMIT = 300000, TASK = 1000 };
 static long next_task, tasks_done, lock;
 static long best[2]; /* start, length */
 
-static long collatz_length(long start) {
+static long collatz_length(long start)
+{
     long length = 1;
     for (unsigned long n = (unsigned long)start; n != 1; length++)
         n = n % 2 ? 3 * n + 1 : n / 2;
     return length;
 }
 
-static void search(long from, long to, long found[2]) {
+static void search(long from, long to, long found[2])
+{
     for (long start = from; start < to; start++) {
         long length = collatz_length(start);
         if (length > found[1])
@@ -28,7 +30,8 @@ static void search(long from, long to, long found[2]) {
 }
 
 /* A longer sequence wins, of equally long ones the smaller start: the result does not depend on who was first. */
-static void keep_best(const long found[2]) {
+static void keep_best(const long found[2])
+{
     long known[2];
     shmem_set_lock(&lock);
     shmem_long_get(known, best, 2, 0);
@@ -39,7 +42,8 @@ static void keep_best(const long found[2]) {
     shmem_clear_lock(&lock);
 }
 
-int main(void) {
+int main(void)
+{
     shmem_init();
     int me = shmem_my_pe(), wrong = 0;
     long taken = 0;

@@ -10,14 +10,16 @@ enum { ROWS = 64 }; /* of each PE */
 
 static double entry(int row, int column) { return row + 0.001 * column; }
 
-static void *symmetric(size_t bytes) {
+static void *symmetric(size_t bytes)
+{
     void *memory = shmem_malloc(bytes);
     if (!memory)
         shmem_global_exit(EXIT_FAILURE);
     return memory;
 }
 
-int main(void) {
+int main(void)
+{
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes(), wrong = 0, n = ROWS * npes;
     size_t cells = (size_t)ROWS * (size_t)n;

@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int one_pe(int rank, int size, const int channel[2]) {
+static int one_pe(int rank, int size, const int channel[2])
+{
     shmemx_uniqueid_t id;
     if (rank == 0) {
         if (shmemx_get_uniqueid(&id) != 0)
@@ -40,7 +41,8 @@ static int one_pe(int rank, int size, const int channel[2]) {
     return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     int size = argc > 1 ? atoi(argv[1]) : 4, channel[2], failed = 0, status;
     if (size < 1 || size > 64 || pipe(channel) != 0) {
         fprintf(stderr, "07_unique_id: the number of PEs must be 1..64\n");

@@ -13,8 +13,9 @@
  * A failed check prints one line and the program goes on, so that the other PEs are not left waiting; CHECK_DONE ends
  * with 0 or 1, CHECK_SKIP with 77. Built with ISO_PES_AS_THREADS, main() runs test_main in CHECK_PES threads, each of
  * them a PE: so a program keeps no mutable static state, unless globals are its subject (those are not built that way).
- * Built with CHECK_ON_GLOBALS, check_alloc takes from a static array, so that a program about the heap becomes one about
- * global variables. Built with CHECK_FOREIGN, nothing of shmemx.h is used: the programs then run over other OpenSHMEM libraries. */
+ * Built with CHECK_ON_GLOBALS, check_alloc takes from a static array, so that a program about the heap becomes one
+ * about global variables. Built with CHECK_FOREIGN, nothing of shmemx.h is used: the programs then run over other
+ * OpenSHMEM libraries. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -98,16 +99,16 @@ static inline bool check_bytes(const void *seen, const void *expected, size_t le
 #define CHECK_BYTES(seen, expected, len_bytes) check_bytes(seen, expected, len_bytes, #seen, __FILE__, __LINE__)
 /* The same with words of the caller's: which type, team, size. */
 #define CHECK_NAMED(cond, what) check_true((cond), what, __FILE__, __LINE__)
-#define CHECK_EQ_NAMED(seen, expected, what)                                                                           \
+#define CHECK_EQ_NAMED(seen, expected, what) \
     check_equal((long long)(seen), (long long)(expected), what, __FILE__, __LINE__)
-#define CHECK_BYTES_NAMED(seen, expected, len_bytes, what)                                                             \
+#define CHECK_BYTES_NAMED(seen, expected, len_bytes, what) \
     check_bytes(seen, expected, len_bytes, what, __FILE__, __LINE__)
 
 /* Where going on makes no sense (no memory): ends the whole job. */
-#define CHECK_OR_EXIT(cond)                                                                                            \
-    do {                                                                                                               \
-        if (!CHECK(cond))                                                                                              \
-            shmem_global_exit(CHECK_FAILED);                                                                           \
+#define CHECK_OR_EXIT(cond)                  \
+    do {                                     \
+        if (!CHECK(cond))                    \
+            shmem_global_exit(CHECK_FAILED); \
     } while (0)
 
 /* In loops around calls that do not block: more PEs than cores would each spin out their time slice. */
@@ -298,7 +299,7 @@ static inline void check_init(void)
 }
 #define CHECK_INIT() check_init()
 
-#define CHECK_MAIN(body)                                                                                               \
+#define CHECK_MAIN(body) \
     int main(void) { return body(); }
 
 #else /* the PEs are threads of this process */
@@ -371,7 +372,7 @@ static int check_run_threads(int (*body)(void))
     return status;
 }
 
-#define CHECK_MAIN(body)                                                                                               \
+#define CHECK_MAIN(body) \
     int main(void) { return check_run_threads(body); }
 
 #endif

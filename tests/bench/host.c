@@ -47,28 +47,33 @@ static long *agreed_iters;
 static struct bare *bare_local, *bare;
 static long cores;
 
-size_t bench_bytes(void) {
+size_t bench_bytes(void)
+{
     size_t collective = ((size_t)1 << 20) * (size_t)bench_npes;
     return collective > GLOB_BYTES ? collective : GLOB_BYTES;
 }
 
-double bench_now(void) {
+double bench_now(void)
+{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int compare(const void *a, const void *b) {
+static int compare(const void *a, const void *b)
+{
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-double bench_median(double *values, size_t count) {
+double bench_median(double *values, size_t count)
+{
     qsort(values, count, sizeof *values, compare);
     return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
-const char *bench_size_name(size_t bytes) {
+const char *bench_size_name(size_t bytes)
+{
     static char names[4][24];
     static int turn;
     char *name = names[turn = (turn + 1) % 4];
@@ -81,13 +86,15 @@ const char *bench_size_name(size_t bytes) {
     return name;
 }
 
-void bench_fill(void *dest, size_t len_bytes, uint64_t seed) {
+void bench_fill(void *dest, size_t len_bytes, uint64_t seed)
+{
     uint64_t *word = (uint64_t *)dest;
     for (size_t i = 0; i < len_bytes / 8; i++)
         word[i] = seed * 0x9e3779b97f4a7c15u + i;
 }
 
-bool bench_holds(const void *data, size_t len_bytes, uint64_t seed) {
+bool bench_holds(const void *data, size_t len_bytes, uint64_t seed)
+{
     const uint64_t *word = (const uint64_t *)data;
     for (size_t i = 0; i < len_bytes / 8; i++)
         if (word[i] != seed * 0x9e3779b97f4a7c15u + i)
@@ -100,7 +107,8 @@ bool bench_holds(const void *data, size_t len_bytes, uint64_t seed) {
 bool bench_bare_ready(void) { return bare != NULL; }
 
 /* Last to arrive resets the count and releases the others; the release of the epoch pairs with their acquire. */
-static bool bare_arrive(uint32_t *count, uint32_t *epoch, uint32_t seen) {
+static bool bare_arrive(uint32_t *count, uint32_t *epoch, uint32_t seen)
+{
     if (__atomic_add_fetch(count, 1, __ATOMIC_ACQ_REL) != (uint32_t)bench_npes)
         return false;
     __atomic_store_n(count, 0, __ATOMIC_RELAXED);
@@ -108,7 +116,8 @@ static bool bare_arrive(uint32_t *count, uint32_t *epoch, uint32_t seen) {
     return true;
 }
 
-void bench_bare_yield(void) {
+void bench_bare_yield(void)
+{
     uint32_t seen = __atomic_load_n(&bare->yield_epoch, __ATOMIC_ACQUIRE);
     if (bare_arrive(&bare->yield_count, &bare->yield_epoch, seen))
         return;
@@ -117,7 +126,8 @@ void bench_bare_yield(void) {
 }
 
 /* Spins first only where every PE has a core: the faster choice in either case. */
-void bench_bare_futex(void) {
+void bench_bare_futex(void)
+{
     uint32_t *epoch = &bare->futex_epoch;
     uint32_t seen = __atomic_load_n(epoch, __ATOMIC_ACQUIRE);
     if (bare_arrive(&bare->futex_count, epoch, seen)) {
@@ -140,7 +150,8 @@ void bench_bare_futex(void) {
 
 /* -- one benchmark ---------------------------------------------------------------------------------------------- */
 
-static void must(bool right, const char *name, const char *what) {
+static void must(bool right, const char *name, const char *what)
+{
     if (right)
         return;
     fprintf(stderr, "[pe %d] host: %s with %s, %d PEs: %s\n", bench_me, name, library, bench_npes, what);
@@ -148,7 +159,8 @@ static void must(bool right, const char *name, const char *what) {
 }
 
 /* Seconds per iteration of one batch, valid on PE 0. */
-static double run_batch(struct bench *b, const char *name, long iters) {
+static double run_batch(struct bench *b, const char *name, long iters)
+{
     long stamp = ++b->sequence;
     b->iters = iters;
     b->failed = 0;
@@ -176,7 +188,8 @@ static double run_batch(struct bench *b, const char *name, long iters) {
 }
 
 /* PE 0 chooses how many iterations fill a batch and tells everybody. */
-static long calibrate(struct bench *b, const char *name) {
+static long calibrate(struct bench *b, const char *name)
+{
     long iters = 4;
     run_batch(b, name, 1);
     for (int pass = 0; pass < 2; pass++) {
@@ -195,7 +208,8 @@ static long calibrate(struct bench *b, const char *name) {
     return iters;
 }
 
-static double in_unit(const struct bench *b, double seconds) {
+static double in_unit(const struct bench *b, double seconds)
+{
     if (strcmp(b->unit, "MB/s") == 0)
         return (double)b->len_bytes / seconds * 1e-6;
     if (strcmp(b->unit, "Mmsg/s") == 0)
@@ -203,13 +217,15 @@ static double in_unit(const struct bench *b, double seconds) {
     return seconds * 1e6;
 }
 
-static void print_metric(const char *name, double value, const char *unit) {
+static void print_metric(const char *name, double value, const char *unit)
+{
     printf("{\"metric\":\"%s\",\"value\":%.6g,\"unit\":\"%s\",\"lib\":\"%s\",\"npes\":%d,\"round\":%d}\n", name, value,
            unit, library, bench_npes, round_number);
     fflush(stdout);
 }
 
-void bench_run(struct bench *b, const char *format, ...) {
+void bench_run(struct bench *b, const char *format, ...)
+{
     char name[96];
     va_list args;
     va_start(args, format);
@@ -235,7 +251,8 @@ void bench_run(struct bench *b, const char *format, ...) {
 
 /* -- the program ------------------------------------------------------------------------------------------------ */
 
-static void resident_memory(void) {
+static void resident_memory(void)
+{
     char line[256];
     double kib = 0;
     FILE *status = fopen("/proc/self/status", "r");
@@ -248,7 +265,8 @@ static void resident_memory(void) {
         print_metric("rss_with_16MiB_globals", kib, "kB");
 }
 
-static void read_options(int argc, char **argv) {
+static void read_options(int argc, char **argv)
+{
     const char *expression = "";
     for (int c; (c = getopt(argc, argv, "l:r:m:t:")) != -1;) {
         if (c == 'l')
@@ -268,7 +286,8 @@ static void read_options(int argc, char **argv) {
     }
 }
 
-static void allocate(void) {
+static void allocate(void)
+{
     heap_source = (char *)shmem_align(4096, bench_bytes());
     heap_dest = (char *)shmem_align(4096, bench_bytes());
     heap_flag = (uint64_t *)shmem_align(LINE, LINE);
@@ -285,7 +304,8 @@ static void allocate(void) {
     shmem_barrier_all();
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     read_options(argc, argv);
     shmem_init();
     bench_me = shmem_my_pe();

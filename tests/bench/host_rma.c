@@ -13,36 +13,43 @@ static long *word_of(char *buffer) { return (long *)(void *)buffer; }
 /* -- put and get ------------------------------------------------------------------------------------------------ */
 
 /* The sender fills its source, the receiver clears its destination; which PE is which depends on the direction. */
-static void prepare_put(struct bench *b, long stamp) {
+static void prepare_put(struct bench *b, long stamp)
+{
     if (bench_me == 0)
         bench_fill(b->source, b->len_bytes, (uint64_t)stamp);
     else
         memset(b->dest, 0xff, b->len_bytes);
 }
-static bool put_is_right(const struct bench *b, long stamp) {
+static bool put_is_right(const struct bench *b, long stamp)
+{
     return bench_me == 0 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
 }
-static void prepare_get(struct bench *b, long stamp) {
+static void prepare_get(struct bench *b, long stamp)
+{
     if (bench_me == 1)
         bench_fill(b->source, b->len_bytes, (uint64_t)stamp);
     else
         memset(b->dest, 0xff, b->len_bytes);
 }
-static bool get_is_right(const struct bench *b, long stamp) {
+static bool get_is_right(const struct bench *b, long stamp)
+{
     return bench_me == 1 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
 }
 
-static void put_lat(struct bench *b, long iters) {
+static void put_lat(struct bench *b, long iters)
+{
     for (long i = 0; i < iters; i++) {
         shmem_putmem(b->dest, b->source, b->len_bytes, 1);
         shmem_quiet();
     }
 }
-static void get_lat(struct bench *b, long iters) {
+static void get_lat(struct bench *b, long iters)
+{
     for (long i = 0; i < iters; i++)
         shmem_getmem(b->dest, b->source, b->len_bytes, 1);
 }
-static void put_bw(struct bench *b, long iters) {
+static void put_bw(struct bench *b, long iters)
+{
     for (long i = 0; i < iters; i++) {
         shmem_putmem(b->dest, b->source, b->len_bytes, 1);
         if (i % WINDOW == WINDOW - 1)
@@ -50,7 +57,8 @@ static void put_bw(struct bench *b, long iters) {
     }
     shmem_quiet();
 }
-static void put_nbi_bw(struct bench *b, long iters) {
+static void put_nbi_bw(struct bench *b, long iters)
+{
     for (long i = 0; i < iters; i++) {
         shmem_putmem_nbi(b->dest, b->source, b->len_bytes, 1);
         if (i % WINDOW == WINDOW - 1)
@@ -58,7 +66,8 @@ static void put_nbi_bw(struct bench *b, long iters) {
     }
     shmem_quiet();
 }
-static void get_nbi_bw(struct bench *b, long iters) {
+static void get_nbi_bw(struct bench *b, long iters)
+{
     for (long i = 0; i < iters; i++) {
         shmem_getmem_nbi(b->dest, b->source, b->len_bytes, 1);
         if (i % WINDOW == WINDOW - 1)
@@ -67,7 +76,8 @@ static void get_nbi_bw(struct bench *b, long iters) {
     shmem_quiet();
 }
 
-static void bench_put_get(enum place place) {
+static void bench_put_get(enum place place)
+{
     static const size_t latency_bytes[] = {8, 1024, 65536};
     static const size_t bandwidth_bytes[] = {8, 64, 1024, 8192, 65536, 1 << 20, 8 << 20};
     static const struct {
@@ -93,18 +103,21 @@ static void bench_put_get(enum place place) {
 
 /* -- one word ---------------------------------------------------------------------------------------------------- */
 
-static void p_lat(struct bench *b, long iters) {
+static void p_lat(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = 0; i < iters; i++) {
         shmem_long_p(dest, b->sequence + i, 1);
         shmem_quiet();
     }
 }
-static bool p_is_right(const struct bench *b, long stamp) {
+static bool p_is_right(const struct bench *b, long stamp)
+{
     return bench_me == 0 || *word_of(b->dest) == stamp + b->iters - 1;
 }
 static void prepare_g(struct bench *b, long stamp) { *word_of(b->source) = stamp + bench_me; }
-static void g_lat(struct bench *b, long iters) {
+static void g_lat(struct bench *b, long iters)
+{
     const long *source = word_of(b->source);
     long differences = 0;
     for (long i = 0; i < iters; i++)
@@ -113,7 +126,8 @@ static void g_lat(struct bench *b, long iters) {
 }
 
 /* Consecutive words, so that every message counts; all PEs of the lower half send to the upper half. */
-static void message_rate(struct bench *b, long iters) {
+static void message_rate(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest), *source = word_of(b->source);
     int peer = bench_me + bench_npes / 2;
     if (peer >= bench_npes)
@@ -125,11 +139,13 @@ static void message_rate(struct bench *b, long iters) {
     }
     shmem_quiet();
 }
-static void prepare_rate(struct bench *b, long stamp) {
+static void prepare_rate(struct bench *b, long stamp)
+{
     bench_fill(b->source, WINDOW * 8, (uint64_t)stamp);
     memset(b->dest, 0xff, WINDOW * 8);
 }
-static bool rate_is_right(const struct bench *b, long stamp) {
+static bool rate_is_right(const struct bench *b, long stamp)
+{
     size_t words = b->iters < WINDOW ? (size_t)b->iters : WINDOW;
     return bench_me < bench_npes / 2 || bench_holds(b->dest, words * 8, (uint64_t)stamp);
 }
@@ -138,42 +154,50 @@ static bool rate_is_right(const struct bench *b, long stamp) {
  */
 
 static void prepare_amo(struct bench *b, long stamp) { *word_of(b->dest) = stamp; }
-static bool amo_counted(const struct bench *b, long stamp) {
+static bool amo_counted(const struct bench *b, long stamp)
+{
     return bench_me == 0 || *word_of(b->dest) == stamp + b->iters;
 }
-static void fetch_add_lat(struct bench *b, long iters) {
+static void fetch_add_lat(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = 0; i < iters; i++)
         b->failed |= shmem_long_atomic_fetch_add(dest, 1, 1) ^ (b->sequence + i);
 }
-static void compare_swap_lat(struct bench *b, long iters) {
+static void compare_swap_lat(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = b->sequence; i < b->sequence + iters; i++)
         b->failed |= shmem_long_atomic_compare_swap(dest, i, i + 1, 1) ^ i;
 }
-static void swap_lat(struct bench *b, long iters) {
+static void swap_lat(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = b->sequence; i < b->sequence + iters; i++)
         b->failed |= shmem_long_atomic_swap(dest, i + 1, 1) ^ i;
 }
-static void fetch_lat(struct bench *b, long iters) {
+static void fetch_lat(struct bench *b, long iters)
+{
     const long *dest = word_of(b->dest);
     for (long i = 0; i < iters; i++)
         b->failed |= shmem_long_atomic_fetch(dest, 1) ^ b->sequence;
 }
-static void add_rate(struct bench *b, long iters) {
+static void add_rate(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = 0; i < iters; i++)
         shmem_long_atomic_add(dest, 1, 1);
     shmem_quiet();
 }
-static void inc_rate(struct bench *b, long iters) {
+static void inc_rate(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = 0; i < iters; i++)
         shmem_long_atomic_inc(dest, 1);
     shmem_quiet();
 }
-static void set_rate(struct bench *b, long iters) {
+static void set_rate(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest);
     for (long i = b->sequence; i < b->sequence + iters; i++)
         shmem_long_atomic_set(dest, i + 1, 1);
@@ -182,12 +206,14 @@ static void set_rate(struct bench *b, long iters) {
 
 /* -- locks --------------------------------------------------------------------------------------------------------- */
 
-static void prepare_lock(struct bench *b, long stamp) {
+static void prepare_lock(struct bench *b, long stamp)
+{
     *word_of(b->dest) = 0; /* the lock: free */
     *word_of(b->source) = stamp;
 }
 /* A plain counter on PE 0 that only the lock protects. */
-static void lock_unlock(struct bench *b, long iters) {
+static void lock_unlock(struct bench *b, long iters)
+{
     long *lock = word_of(b->dest), *counter = word_of(b->source);
     for (long i = 0; i < iters; i++) {
         shmem_set_lock(lock);
@@ -198,7 +224,8 @@ static void lock_unlock(struct bench *b, long iters) {
     if (!b->everybody)
         *counter += iters;
 }
-static bool lock_counted(const struct bench *b, long stamp) {
+static bool lock_counted(const struct bench *b, long stamp)
+{
     long holders = b->everybody ? bench_npes : 1;
     return bench_me != 0 || *word_of(b->source) == stamp + holders * b->iters;
 }
@@ -206,13 +233,15 @@ static bool lock_counted(const struct bench *b, long stamp) {
 /* -- ping-pong: an iteration is one way ------------------------------------------------------------------------------
  */
 
-static void prepare_pingpong(struct bench *b, long stamp) {
+static void prepare_pingpong(struct bench *b, long stamp)
+{
     (void)stamp;
     *b->flag = 0;
     *word_of(b->dest) = -1;
 }
 /* One after the other PE 0 and PE 1 send the number of the hop; who receives it checks it. */
-static void put_fence_p_pingpong(struct bench *b, long iters) {
+static void put_fence_p_pingpong(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest), *source = word_of(b->source), *flag = (long *)(void *)b->flag;
     for (long hop = 1; hop <= iters; hop++) {
         if (hop % 2 == (bench_me == 0)) {
@@ -227,7 +256,8 @@ static void put_fence_p_pingpong(struct bench *b, long iters) {
     }
 }
 #ifdef HAVE_15
-static void put_signal_pingpong(struct bench *b, long iters) {
+static void put_signal_pingpong(struct bench *b, long iters)
+{
     long *dest = word_of(b->dest), *source = word_of(b->source);
     for (long hop = 1; hop <= iters; hop++) {
         if (hop % 2 == (bench_me == 0)) {
@@ -243,7 +273,8 @@ static void put_signal_pingpong(struct bench *b, long iters) {
 
 /* ----------------------------------------------------------------------------------------------------------------- */
 
-static void bench_pingpong(enum place place) {
+static void bench_pingpong(enum place place)
+{
     static const size_t bytes[] = {8, 1024, 65536};
     for (size_t s = 0; s < sizeof bytes / sizeof bytes[0]; s++) {
         struct bench b = {.unit = "us", .body = put_fence_p_pingpong, .place = place};
@@ -258,7 +289,8 @@ static void bench_pingpong(enum place place) {
     }
 }
 
-void bench_rma(enum place place) {
+void bench_rma(enum place place)
+{
     static const struct {
         const char *name;
         struct bench b;

@@ -14,13 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now_ms(void) {
+static double now_ms(void)
+{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static long resident_kib(void) {
+static long resident_kib(void)
+{
     char text[4096] = "";
     FILE *status = fopen("/proc/self/status", "r");
     if (status) {
@@ -35,11 +37,13 @@ static long resident_kib(void) {
 #ifdef BENCH_BARE_PMIX
 static pmix_proc_t self;
 
-static void fail(const char *call, int status) {
+static void fail(const char *call, int status)
+{
     fprintf(stderr, "startup: %s: %s\n", call, PMIx_Error_string(status));
     exit(1);
 }
-static void job_fence(void) {
+static void job_fence(void)
+{
     pmix_info_t info;
     bool collect = true;
     PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
@@ -47,13 +51,15 @@ static void job_fence(void) {
     if (status != PMIX_SUCCESS)
         fail("PMIx_Fence", status);
 }
-static void job_start(void) {
+static void job_start(void)
+{
     int status = PMIx_Init(&self, NULL, 0);
     if (status != PMIX_SUCCESS)
         fail("PMIx_Init", status);
     job_fence();
 }
-static void job_size(int *pe, int *npes) {
+static void job_size(int *pe, int *npes)
+{
     pmix_proc_t job = self;
     pmix_value_t *value;
     job.rank = PMIX_RANK_WILDCARD;
@@ -65,7 +71,8 @@ static void job_size(int *pe, int *npes) {
     PMIX_VALUE_RELEASE(value);
 }
 static void job_barrier(void) { job_fence(); }
-static void job_stop(void) {
+static void job_stop(void)
+{
     int status = PMIx_Finalize(NULL, 0);
     if (status != PMIX_SUCCESS)
         fail("PMIx_Finalize", status);
@@ -77,7 +84,8 @@ static void job_barrier(void) { shmem_barrier_all(); }
 static void job_stop(void) { shmem_finalize(); }
 #endif
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     const char *library = argc > 1 ? argv[1] : "unknown";
     int round_number = argc > 2 ? atoi(argv[2]) : 0, pe, npes;
     double begin = now_ms();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives on active sets (deprecated): barrier, sync, broadcast, collect, fcollect, alltoall, alltoalls of 32 and 64
- * bits, and the reductions of every operator and type, with a pSync of exactly the size that each of them needs. */
+/* Collectives on active sets (deprecated): barrier, sync, broadcast, collect, fcollect, alltoall, alltoalls of 32 and
+ * 64 bits, and the reductions of every operator and type, with a pSync of exactly the size that each of them needs. */
 #include "../check.h"
 
 #include <shmem_types.h>
@@ -15,8 +15,9 @@ struct set {
 static struct set sets_of(int index, int npes)
 {
     const struct set all[SETS] = {
-        {0, 0, npes, -1},           {npes > 1 ? 1 : 0, 0, npes > 1 ? npes - 1 : 1, -1}, {0, 1, (npes + 1) / 2, -1},
-        {npes > 1 ? 1 : 0, 1, npes > 1 ? npes / 2 : 1, -1}, {0, 2, (npes + 3) / 4, -1},
+        {0, 0, npes, -1},           {npes > 1 ? 1 : 0, 0, npes > 1 ? npes - 1 : 1, -1},
+        {0, 1, (npes + 1) / 2, -1}, {npes > 1 ? 1 : 0, 1, npes > 1 ? npes / 2 : 1, -1},
+        {0, 2, (npes + 3) / 4, -1},
     };
     struct set set = all[index];
     int offset = shmem_my_pe() - set.start;
@@ -285,51 +286,52 @@ struct reduction {
 static int small(int i, int pe) { return (i * 3 + pe * 5) % 13 + 1; }
 static int factor(int i, int pe) { return pe % 3 == 0 && i % 2 == 0 ? 2 : 1; }
 
-#define SET_REDUCTION(NAME, TYPE, OP, VALUE, START, EXPRESSION)                                                        \
-    static void call_##OP##_##NAME(void *dest, const void *source, int n, const struct set *set, void *work,           \
-                                   long *sync)                                                                         \
-    {                                                                                                                  \
-        shmem_##NAME##_##OP((TYPE *)dest, (TYPE *)(uintptr_t)source, n, set->start, set->log_stride,          \
-                                     set->size, (TYPE *)work, sync);                                                   \
-    }                                                                                                                  \
-    static void make_##OP##_##NAME(void *out, int n, int pe)                                                           \
-    {                                                                                                                  \
-        for (int i = 0; i < n; i++)                                                                                    \
-            ((TYPE *)out)[i] = (TYPE)VALUE(i, pe);                                                                     \
-    }                                                                                                                  \
-    static bool right_##OP##_##NAME(const void *dest, int n, int n_pes)                                                \
-    {                                                                                                                  \
-        for (int i = 0; i < n; i++) {                                                                                  \
-            int a = START;                                                                                             \
-            for (int pe = 0; pe < n_pes; pe++) {                                                                       \
-                int b = VALUE(i, pe);                                                                                  \
-                a = EXPRESSION;                                                                                        \
-            }                                                                                                          \
-            if (((const TYPE *)dest)[i] != (TYPE)a)                                                                    \
-                return false;                                                                                          \
-        }                                                                                                              \
-        return true;                                                                                                   \
+#define SET_REDUCTION(NAME, TYPE, OP, VALUE, START, EXPRESSION)                                                 \
+    static void call_##OP##_##NAME(void *dest, const void *source, int n, const struct set *set, void *work,    \
+                                   long *sync)                                                                  \
+    {                                                                                                           \
+        shmem_##NAME##_##OP((TYPE *)dest, (TYPE *)(uintptr_t)source, n, set->start, set->log_stride, set->size, \
+                            (TYPE *)work, sync);                                                                \
+    }                                                                                                           \
+    static void make_##OP##_##NAME(void *out, int n, int pe)                                                    \
+    {                                                                                                           \
+        for (int i = 0; i < n; i++)                                                                             \
+            ((TYPE *)out)[i] = (TYPE)VALUE(i, pe);                                                              \
+    }                                                                                                           \
+    static bool right_##OP##_##NAME(const void *dest, int n, int n_pes)                                         \
+    {                                                                                                           \
+        for (int i = 0; i < n; i++) {                                                                           \
+            int a = START;                                                                                      \
+            for (int pe = 0; pe < n_pes; pe++) {                                                                \
+                int b = VALUE(i, pe);                                                                           \
+                a = EXPRESSION;                                                                                 \
+            }                                                                                                   \
+            if (((const TYPE *)dest)[i] != (TYPE)a)                                                             \
+                return false;                                                                                   \
+        }                                                                                                       \
+        return true;                                                                                            \
     }
-#define SET_SUM(NAME, TYPE, ...)                                                                                       \
-    SET_REDUCTION(NAME, TYPE, sum_to_all, small, 0, a + b)                                                                    \
+#define SET_SUM(NAME, TYPE, ...)                           \
+    SET_REDUCTION(NAME, TYPE, sum_to_all, small, 0, a + b) \
     SET_REDUCTION(NAME, TYPE, prod_to_all, factor, 1, a *b)
-#define SET_MINMAX(NAME, TYPE, ...)                                                                                    \
-    SET_REDUCTION(NAME, TYPE, max_to_all, small, 0, a > b ? a : b)                                                            \
+#define SET_MINMAX(NAME, TYPE, ...)                                \
+    SET_REDUCTION(NAME, TYPE, max_to_all, small, 0, a > b ? a : b) \
     SET_REDUCTION(NAME, TYPE, min_to_all, small, 1000, a < b ? a : b)
-#define SET_LOGIC(NAME, TYPE, ...)                                                                                     \
-    SET_REDUCTION(NAME, TYPE, and_to_all, small, -1, a &b)                                                                    \
-    SET_REDUCTION(NAME, TYPE, or_to_all, small, 0, a | b)                                                                     \
+#define SET_LOGIC(NAME, TYPE, ...)                         \
+    SET_REDUCTION(NAME, TYPE, and_to_all, small, -1, a &b) \
+    SET_REDUCTION(NAME, TYPE, or_to_all, small, 0, a | b)  \
     SET_REDUCTION(NAME, TYPE, xor_to_all, small, 0, a ^ b)
 
 SHMEM_SET_SUM_TYPES(SET_SUM, )
 SHMEM_SET_MINMAX_TYPES(SET_MINMAX, )
 SHMEM_SET_LOGIC_TYPES(SET_LOGIC, )
 
-#define SET_ROW(NAME, TYPE, OP)                                                                                        \
+#define SET_ROW(NAME, TYPE, OP) \
     {#NAME "_" #OP, sizeof(TYPE), call_##OP##_##NAME, make_##OP##_##NAME, right_##OP##_##NAME},
 #define SET_SUM_ROWS(NAME, TYPE, ...) SET_ROW(NAME, TYPE, sum_to_all) SET_ROW(NAME, TYPE, prod_to_all)
 #define SET_MINMAX_ROWS(NAME, TYPE, ...) SET_ROW(NAME, TYPE, max_to_all) SET_ROW(NAME, TYPE, min_to_all)
-#define SET_LOGIC_ROWS(NAME, TYPE, ...) SET_ROW(NAME, TYPE, and_to_all) SET_ROW(NAME, TYPE, or_to_all) SET_ROW(NAME, TYPE, xor_to_all)
+#define SET_LOGIC_ROWS(NAME, TYPE, ...) \
+    SET_ROW(NAME, TYPE, and_to_all) SET_ROW(NAME, TYPE, or_to_all) SET_ROW(NAME, TYPE, xor_to_all)
 
 static const struct reduction reductions[] = {SHMEM_SET_SUM_TYPES(SET_SUM_ROWS, ) SHMEM_SET_MINMAX_TYPES(
     SET_MINMAX_ROWS, ) SHMEM_SET_LOGIC_TYPES(SET_LOGIC_ROWS, )};

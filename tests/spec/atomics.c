@@ -103,15 +103,14 @@ static uint64_t together(unsigned char *word, const shmem_ctx_t *ctx, const stru
     memcpy(word, &start, row->size);
     shmem_barrier_all();
     for (int i = 0; i < times; i++) {
-        uint64_t old = row->call(ctx, amo, word, 0, value, target);
+        uint64_t old = row->call(i % 2 ? ctx : NULL, amo, word, 0, value, target); /* both forms on one word */
         if (fetches(amo)) {
             CHECK_NAMED(i == 0 || amo == FXOR || amo == FXOR_NBI || old > last, row->name);
             last = old;
             sum_of_old += old;
         }
     }
-    if (ctx != NULL)
-        shmem_ctx_quiet(*ctx);
+    shmem_ctx_quiet(*ctx);
     shmem_barrier_all();
     return sum_of_old;
 }
@@ -128,7 +127,7 @@ static uint64_t final_value(const unsigned char *word, const struct amo_row *row
 /* Increments: the values fetched are 0 .. N - 1, each once. `total` adds up what everybody saw. */
 static void test_increments(unsigned char *word, uint64_t *total, const shmem_ctx_t *ctx, const struct amo_row *row)
 {
-    enum { TIMES = 60 };
+    enum { TIMES = 30000 };
     const enum amo kinds[] = {FINC, FINC_NBI, FADD, FADD_NBI, INC, ADD};
     uint64_t all = (uint64_t)TIMES * (uint64_t)shmem_n_pes();
     for (int k = 0; k < 6; k++) {
@@ -169,7 +168,7 @@ static void test_bits(unsigned char *word, const shmem_ctx_t *ctx, const struct 
 /* Compare and swap as the loop that everybody writes with it; swap hands one token around. */
 static void test_swaps(unsigned char *word, const shmem_ctx_t *ctx, const struct amo_row *row)
 {
-    enum { TIMES = 40 };
+    enum { TIMES = 1500 };
     int target = shmem_n_pes() - 1;
     memset(word, 0, row->size);
     shmem_barrier_all();
@@ -178,7 +177,7 @@ static void test_swaps(unsigned char *word, const shmem_ctx_t *ctx, const struct
         uint64_t expected = 0;
         do {
             expected = seen;
-            seen = row->call(ctx, i % 2 ? CSWAP : CSWAP_NBI, word, expected, expected + 3, target);
+            seen = row->call(i % 4 < 2 ? ctx : NULL, i % 2 ? CSWAP : CSWAP_NBI, word, expected, expected + 3, target);
         } while (seen != expected);
     }
     shmem_barrier_all();
@@ -189,7 +188,7 @@ static void test_swaps(unsigned char *word, const shmem_ctx_t *ctx, const struct
 /* Values that are never torn: everybody swaps words of equal bytes. */
 static void test_whole_words(unsigned char *word, const shmem_ctx_t *ctx, const struct amo_row *row)
 {
-    enum { TIMES = 100 };
+    enum { TIMES = 1500 };
     int me = shmem_my_pe();
     int target = shmem_n_pes() - 1;
     memset(word, 1, row->size);
@@ -200,7 +199,7 @@ static void test_whole_words(unsigned char *word, const shmem_ctx_t *ctx, const 
         uint64_t value;
         memset(bytes, 2 + me, sizeof(bytes));
         memcpy(&value, bytes, sizeof(value));
-        uint64_t old = row->call(ctx, amo, word, 0, value & mask_of(row->size), target);
+        uint64_t old = row->call(i / 5 % 2 ? ctx : NULL, amo, word, 0, value & mask_of(row->size), target);
         if (!fetches(amo))
             continue;
         memcpy(bytes, &old, sizeof(bytes));
@@ -218,16 +217,15 @@ static int test_main(void)
     CHECK_EQ(shmem_ctx_create(0, &ctx), 0);
     for (int i = 0; i < AMO_ROWS; i++) {
         const struct amo_row *row = &amo_table[i];
-        const shmem_ctx_t *with = i % 2 ? &ctx : NULL;
         test_model(words, NULL, row);
         test_model(words, &ctx, row);
         if (row->first == FETCH) {
-            test_whole_words(words, with, row);
+            test_whole_words(words, &ctx, row);
         } else if (row->first == CSWAP) {
-            test_increments(words, total, with, row);
-            test_swaps(words, with, row);
+            test_increments(words, total, &ctx, row);
+            test_swaps(words, &ctx, row);
         } else {
-            test_bits(words, with, row);
+            test_bits(words, &ctx, row);
         }
     }
     shmem_ctx_destroy(ctx);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shmem_barrier_all, shmem_sync_all, shmem_team_sync: nobody leaves before everybody has come, on all teams, many times,
- * and what they promise about stores and operations; one-sided operations need no call at their target. */
+/* shmem_barrier_all, shmem_sync_all, shmem_team_sync: nobody leaves before everybody has come, on all teams, many
+ * times, and what they promise about stores and operations; one-sided operations need no call at their target. */
 #include "../check.h"
 #include "team_set.h"
 

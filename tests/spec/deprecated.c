@@ -8,44 +8,44 @@
 #include "../check.h"
 
 /* Each wants its value on all PEs before and after. */
-#define OLD_EXTENDED(NAME, TYPE, ...)                                                                                  \
-    static void old_extended_##NAME(void *word, int pe)                                                                \
-    {                                                                                                                  \
-        TYPE *at = (TYPE *)word;                                                                                       \
-        shmem_##NAME##_set(at, (TYPE)5, pe);                                                                           \
-        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)5, #NAME "_fetch");                                          \
-        CHECK_NAMED(shmem_##NAME##_swap(at, (TYPE)7, pe) == (TYPE)5, #NAME "_swap");                                   \
-        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)7, #NAME "_fetch");                                          \
+#define OLD_EXTENDED(NAME, TYPE, ...)                                                \
+    static void old_extended_##NAME(void *word, int pe)                              \
+    {                                                                                \
+        TYPE *at = (TYPE *)word;                                                     \
+        shmem_##NAME##_set(at, (TYPE)5, pe);                                         \
+        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)5, #NAME "_fetch");        \
+        CHECK_NAMED(shmem_##NAME##_swap(at, (TYPE)7, pe) == (TYPE)5, #NAME "_swap"); \
+        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)7, #NAME "_fetch");        \
     }
-#define OLD_STANDARD(NAME, TYPE, ...)                                                                                  \
-    static void old_standard_##NAME(void *word, int pe)                                                                \
-    {                                                                                                                  \
-        TYPE *at = (TYPE *)word;                                                                                       \
-        shmem_##NAME##_set(at, (TYPE)5, pe);                                                                           \
-        CHECK_NAMED(shmem_##NAME##_cswap(at, (TYPE)4, (TYPE)9, pe) == (TYPE)5, #NAME "_cswap");                        \
-        CHECK_NAMED(shmem_##NAME##_cswap(at, (TYPE)5, (TYPE)9, pe) == (TYPE)5, #NAME "_cswap");                        \
-        CHECK_NAMED(shmem_##NAME##_finc(at, pe) == (TYPE)9, #NAME "_finc");                                            \
-        shmem_##NAME##_inc(at, pe);                                                                                    \
-        shmem_quiet();                                                                                                 \
-        CHECK_NAMED(shmem_##NAME##_fadd(at, (TYPE)4, pe) == (TYPE)11, #NAME "_fadd");                                  \
-        shmem_##NAME##_add(at, (TYPE)-5, pe);                                                                          \
-        shmem_quiet();                                                                                                 \
-        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)10, #NAME "_add");                                           \
+#define OLD_STANDARD(NAME, TYPE, ...)                                                           \
+    static void old_standard_##NAME(void *word, int pe)                                         \
+    {                                                                                           \
+        TYPE *at = (TYPE *)word;                                                                \
+        shmem_##NAME##_set(at, (TYPE)5, pe);                                                    \
+        CHECK_NAMED(shmem_##NAME##_cswap(at, (TYPE)4, (TYPE)9, pe) == (TYPE)5, #NAME "_cswap"); \
+        CHECK_NAMED(shmem_##NAME##_cswap(at, (TYPE)5, (TYPE)9, pe) == (TYPE)5, #NAME "_cswap"); \
+        CHECK_NAMED(shmem_##NAME##_finc(at, pe) == (TYPE)9, #NAME "_finc");                     \
+        shmem_##NAME##_inc(at, pe);                                                             \
+        shmem_quiet();                                                                          \
+        CHECK_NAMED(shmem_##NAME##_fadd(at, (TYPE)4, pe) == (TYPE)11, #NAME "_fadd");           \
+        shmem_##NAME##_add(at, (TYPE)-5, pe);                                                   \
+        shmem_quiet();                                                                          \
+        CHECK_NAMED(shmem_##NAME##_fetch(at, pe) == (TYPE)10, #NAME "_add");                    \
     }
-#define OLD_WAIT(NAME, TYPE, ...)                                                                                      \
-    static void old_wait_##NAME(void *word, int pe)                                                                    \
-    {                                                                                                                  \
-        TYPE *at = (TYPE *)word;                                                                                       \
-        *at = (TYPE)3;                                                                                                 \
-        shmem_barrier_all();                                                                                           \
-        shmem_##NAME##_p(at, (TYPE)4, pe);                                                                             \
-        shmem_##NAME##_wait(at, (TYPE)3); /* until it is not 3 */                                                      \
-        CHECK_NAMED(*at == (TYPE)4, #NAME "_wait");                                                                    \
-        shmem_barrier_all();                                                                                           \
-        shmem_##NAME##_p(at, (TYPE)6, pe);                                                                             \
-        shmem_##NAME##_wait_until(at, _SHMEM_CMP_GT, (TYPE)5);                                                         \
-        CHECK_NAMED(*at == (TYPE)6, #NAME "_wait_until");                                                              \
-        shmem_barrier_all();                                                                                           \
+#define OLD_WAIT(NAME, TYPE, ...)                                 \
+    static void old_wait_##NAME(void *word, int pe)               \
+    {                                                             \
+        TYPE *at = (TYPE *)word;                                  \
+        *at = (TYPE)3;                                            \
+        shmem_barrier_all();                                      \
+        shmem_##NAME##_p(at, (TYPE)4, pe);                        \
+        shmem_##NAME##_wait(at, (TYPE)3); /* until it is not 3 */ \
+        CHECK_NAMED(*at == (TYPE)4, #NAME "_wait");               \
+        shmem_barrier_all();                                      \
+        shmem_##NAME##_p(at, (TYPE)6, pe);                        \
+        shmem_##NAME##_wait_until(at, _SHMEM_CMP_GT, (TYPE)5);    \
+        CHECK_NAMED(*at == (TYPE)6, #NAME "_wait_until");         \
+        shmem_barrier_all();                                      \
     }
 
 SHMEM_OLD_EXT_TYPES(OLD_EXTENDED, )

@@ -40,10 +40,7 @@ static void pe_iput(void) { shmem_int_iput(heap_ints(), heap_ints() + 20, 1, 1, 
 static void pe_put_nbi(void) { shmem_put64_nbi(heap, heap + 64, 1, 9); }
 static void pe_amo(void) { shmem_int_atomic_inc(heap_ints(), 9); }
 static void pe_fetch(void) { (void)shmem_long_atomic_fetch(heap_longs(), -7); }
-static void pe_signal(void)
-{
-    shmem_putmem_signal(heap, heap + 100, 8, heap_signals(), 1, SHMEM_SIGNAL_SET, 9);
-}
+static void pe_signal(void) { shmem_putmem_signal(heap, heap + 100, 8, heap_signals(), 1, SHMEM_SIGNAL_SET, 9); }
 static void pe_team_ctx(void)
 {
     shmem_team_t team = SHMEM_TEAM_INVALID;
@@ -195,68 +192,68 @@ static void mismatch_operator(void)
 }
 
 /* X(case, everybody, before_init) */
-#define CASES(X)                                                                                                       \
-    X(pe_put, false, false)                                                                                            \
-    X(pe_negative, false, false)                                                                                       \
-    X(pe_get, false, false)                                                                                            \
-    X(pe_g, false, false)                                                                                              \
-    X(pe_iput, false, false)                                                                                           \
-    X(pe_put_nbi, false, false)                                                                                        \
-    X(pe_amo, false, false)                                                                                            \
-    X(pe_fetch, false, false)                                                                                          \
-    X(pe_signal, false, false)                                                                                         \
-    X(pe_team_ctx, true, false)                                                                                        \
-    X(address_stack, false, false)                                                                                     \
-    X(address_malloc, false, false)                                                                                    \
-    X(address_null, false, false)                                                                                      \
-    X(address_amo, false, false)                                                                                       \
-    X(address_signal, false, false)                                                                                    \
-    X(address_lock, false, false)                                                                                      \
-    X(address_reduce, true, false)                                                                                     \
-    X(past_heap, false, false)                                                                                         \
-    X(overflow_put, false, false)                                                                                      \
-    X(overflow_get, false, false)                                                                                      \
-    X(overflow_iput, false, false)                                                                                     \
-    X(overflow_ibget, false, false)                                                                                    \
-    X(past_strided, false, false)                                                                                      \
-    X(overflow_fcollect, true, false)                                                                                  \
-    X(overflow_reduce, true, false)                                                                                    \
-    X(past_object, false, false)                                                                                       \
-    X(past_object_get, false, false)                                                                                   \
-    X(before_object, false, false)                                                                                     \
-    X(freed_object, true, false)                                                                                       \
-    X(misaligned_int, false, false)                                                                                    \
-    X(misaligned_long, false, false)                                                                                   \
-    X(misaligned_signal, false, false)                                                                                 \
-    X(team_destroyed, true, false)                                                                                     \
-    X(team_garbage, true, false)                                                                                       \
-    X(ctx_invalid, false, false)                                                                                       \
-    X(ctx_destroyed, false, false)                                                                                     \
-    X(ctx_garbage, false, false)                                                                                       \
-    X(before_init_barrier, true, true)                                                                                 \
-    X(before_init_malloc, true, true)                                                                                  \
-    X(before_init_my_pe, true, true)                                                                                   \
-    X(before_init_finalize, true, true)                                                                                \
-    X(before_init_put, true, true)                                                                                     \
-    X(after_finalize_barrier, true, false)                                                                             \
-    X(after_finalize_put, true, false)                                                                                 \
-    X(after_finalize_free, true, false)                                                                                \
-    X(root_range, true, false)                                                                                         \
-    X(root_negative, true, false)                                                                                      \
-    X(set_size, true, false)                                                                                           \
-    X(set_start, true, false)                                                                                          \
-    X(set_stride, true, false)                                                                                         \
-    X(sync_null, true, false)                                                                                          \
-    X(free_stack, true, false)                                                                                         \
-    X(free_twice, true, false)                                                                                         \
-    X(free_inside, true, false)                                                                                        \
-    X(compare_unknown, false, false)                                                                                   \
-    X(signal_unknown, false, false)                                                                                    \
-    X(stride_zero, false, false)                                                                                       \
-    X(stride_block, false, false)                                                                                      \
-    X(mismatch_size, true, false)                                                                                      \
-    X(mismatch_root, true, false)                                                                                      \
-    X(mismatch_call, true, false)                                                                                      \
+#define CASES(X)                           \
+    X(pe_put, false, false)                \
+    X(pe_negative, false, false)           \
+    X(pe_get, false, false)                \
+    X(pe_g, false, false)                  \
+    X(pe_iput, false, false)               \
+    X(pe_put_nbi, false, false)            \
+    X(pe_amo, false, false)                \
+    X(pe_fetch, false, false)              \
+    X(pe_signal, false, false)             \
+    X(pe_team_ctx, true, false)            \
+    X(address_stack, false, false)         \
+    X(address_malloc, false, false)        \
+    X(address_null, false, false)          \
+    X(address_amo, false, false)           \
+    X(address_signal, false, false)        \
+    X(address_lock, false, false)          \
+    X(address_reduce, true, false)         \
+    X(past_heap, false, false)             \
+    X(overflow_put, false, false)          \
+    X(overflow_get, false, false)          \
+    X(overflow_iput, false, false)         \
+    X(overflow_ibget, false, false)        \
+    X(past_strided, false, false)          \
+    X(overflow_fcollect, true, false)      \
+    X(overflow_reduce, true, false)        \
+    X(past_object, false, false)           \
+    X(past_object_get, false, false)       \
+    X(before_object, false, false)         \
+    X(freed_object, true, false)           \
+    X(misaligned_int, false, false)        \
+    X(misaligned_long, false, false)       \
+    X(misaligned_signal, false, false)     \
+    X(team_destroyed, true, false)         \
+    X(team_garbage, true, false)           \
+    X(ctx_invalid, false, false)           \
+    X(ctx_destroyed, false, false)         \
+    X(ctx_garbage, false, false)           \
+    X(before_init_barrier, true, true)     \
+    X(before_init_malloc, true, true)      \
+    X(before_init_my_pe, true, true)       \
+    X(before_init_finalize, true, true)    \
+    X(before_init_put, true, true)         \
+    X(after_finalize_barrier, true, false) \
+    X(after_finalize_put, true, false)     \
+    X(after_finalize_free, true, false)    \
+    X(root_range, true, false)             \
+    X(root_negative, true, false)          \
+    X(set_size, true, false)               \
+    X(set_start, true, false)              \
+    X(set_stride, true, false)             \
+    X(sync_null, true, false)              \
+    X(free_stack, true, false)             \
+    X(free_twice, true, false)             \
+    X(free_inside, true, false)            \
+    X(compare_unknown, false, false)       \
+    X(signal_unknown, false, false)        \
+    X(stride_zero, false, false)           \
+    X(stride_block, false, false)          \
+    X(mismatch_size, true, false)          \
+    X(mismatch_root, true, false)          \
+    X(mismatch_call, true, false)          \
     X(mismatch_operator, true, false)
 
 #define ROW(name, everybody, before_init) {#name, name, everybody, before_init},

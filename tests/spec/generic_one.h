@@ -49,14 +49,29 @@ static void FUNCTION(generic_rma)(const struct generic *g)
     for (int form = 0; form < 8; form++) {
         memset(got, 0, sizeof(got));
         switch (form) {
-        case 0: shmem_get(got, dest, N, g->right); break;
-        case 1: shmem_get(ctx, got, dest, N, g->right); break;
-        case 2: shmem_get_nbi(got, dest, N, g->right); break;
-        case 3: shmem_get_nbi(ctx, got, dest, N, g->right); break;
-        case 4: shmem_iget(got, dest, 1, 1, N, g->right); break;
-        case 5: shmem_iget(ctx, got, dest, 1, 1, N, g->right); break;
-        case 6: shmem_ibget(got, dest, 4, 4, 4, N / 4, g->right); break;
-        default: shmem_ibget(ctx, got, dest, 4, 4, 4, N / 4, g->right);
+        case 0:
+            shmem_get(got, dest, N, g->right);
+            break;
+        case 1:
+            shmem_get(ctx, got, dest, N, g->right);
+            break;
+        case 2:
+            shmem_get_nbi(got, dest, N, g->right);
+            break;
+        case 3:
+            shmem_get_nbi(ctx, got, dest, N, g->right);
+            break;
+        case 4:
+            shmem_iget(got, dest, 1, 1, N, g->right);
+            break;
+        case 5:
+            shmem_iget(ctx, got, dest, 1, 1, N, g->right);
+            break;
+        case 6:
+            shmem_ibget(got, dest, 4, 4, 4, N / 4, g->right);
+            break;
+        default:
+            shmem_ibget(ctx, got, dest, 4, 4, 4, N / 4, g->right);
         }
         shmem_quiet();
         shmem_ctx_quiet(ctx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every type-generic name with variables of every type that the specification lists for it, with a context and without:
- * C11 generic selection here, and the same calls as C++ overloads in overloads.cpp. The types are spelled as users spell
- * them, not taken from a table. */
+ * C11 generic selection here, and the same calls as C++ overloads in overloads.cpp. The types are spelled as users
+ * spell them, not taken from a table. */
 #include "../check.h"
 
 #define EXT 1      /* fetch, set, swap */

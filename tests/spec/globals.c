@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Global and static variables are symmetric: with and without an initializer, inside functions, arrays, structures, first
- * and last of the program's data; variables of a thread, constants and the stack are not. The programs of the other
- * chapters run over a static array as well (*_globals). */
+/* Global and static variables are symmetric: with and without an initializer, inside functions, arrays, structures,
+ * first and last of the program's data; variables of a thread, constants and the stack are not. The programs of the
+ * other chapters run over a static array as well (*_globals). */
 #include "../check.h"
 
 struct mixed {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives that move data: broadcast, collect, fcollect, alltoall, alltoalls of every type and mem, on eight teams, at
- * lengths around the thresholds that implementations have. Every byte of dest is compared, behind its end too. */
+/* Collectives that move data: broadcast, collect, fcollect, alltoall, alltoalls of every type and mem, on eight teams,
+ * at lengths around the thresholds that implementations have. Every byte of dest is compared, behind its end too. */
 #include "move_table.h"
 #include "team_set.h"
 
@@ -134,8 +134,8 @@ static void alltoalls(struct buffers *buffers, const struct call *call, size_t d
         for (size_t i = 0; i < call->n; i++)
             memcpy(buffers->source + ((size_t)pe * call->n + i) * sst * size, element + i * size, size);
     }
-    bool ok = call->move->alltoalls(call->team, buffers->dest, buffers->source, (ptrdiff_t)dst, (ptrdiff_t)sst,
-                                    call->n) == 0;
+    bool ok =
+        call->move->alltoalls(call->team, buffers->dest, buffers->source, (ptrdiff_t)dst, (ptrdiff_t)sst, call->n) == 0;
     memset(buffers->source, 0xee, blocks * sst * size);
     for (int pe = 0; pe < n_pes; pe++) {
         check_fill(element, call->n * size, pe, me, call->round);
@@ -193,9 +193,8 @@ static void test_types(struct buffers *buffers, const struct team_set *set)
 /* mem at odd lengths, and around powers of two. */
 static void test_lengths(struct buffers *buffers, const struct team_set *set)
 {
-    const size_t lengths[] = {2,    5,    7,    8,     9,     31,    47,   48,    49,    55,    56,   57,
-                              63,   64,   65,   127,   1000,  4095,  4096, 4097,  8191,  8192,  8193, 16387,
-                              65535, 65536, 65537};
+    const size_t lengths[] = {2,  5,   7,    8,    9,    31,   47,   48,   49,   55,    56,    57,    63,   64,
+                              65, 127, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 16387, 65535, 65536, 65537};
     for (int t = 0; t < TEAMS; t++) {
         for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && set->teams[t] != SHMEM_TEAM_INVALID; i++) {
             struct call call = {&move_table[MOVE_MEM], set->teams[t], team_names[t], lengths[i], i};

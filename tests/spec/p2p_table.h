@@ -31,69 +31,69 @@ struct p2p {
     size_t (*test_some_vector)(void *, size_t, size_t *, const int *, int, const void *);
 };
 
-#define P2P_SCALAR(NAME, TYPE, SET)                                                                                    \
-    static void p2p_set_##NAME(void *ivar, int64_t value, int pe) { SET((TYPE *)ivar, (TYPE)value, pe); }              \
-    static void p2p_store_##NAME(void *ivars, size_t i, int64_t value) { ((TYPE *)ivars)[i] = (TYPE)value; }           \
-    static void p2p_wait_until_##NAME(void *ivar, int cmp, int64_t value)                                              \
-    {                                                                                                                  \
-        shmem_##NAME##_wait_until((TYPE *)ivar, cmp, (TYPE)value);                                                     \
-    }                                                                                                                  \
-    static int p2p_test_##NAME(void *ivar, int cmp, int64_t value)                                                     \
-    {                                                                                                                  \
-        return shmem_##NAME##_test((TYPE *)ivar, cmp, (TYPE)value);                                                    \
+#define P2P_SCALAR(NAME, TYPE, SET)                                                                          \
+    static void p2p_set_##NAME(void *ivar, int64_t value, int pe) { SET((TYPE *)ivar, (TYPE)value, pe); }    \
+    static void p2p_store_##NAME(void *ivars, size_t i, int64_t value) { ((TYPE *)ivars)[i] = (TYPE)value; } \
+    static void p2p_wait_until_##NAME(void *ivar, int cmp, int64_t value)                                    \
+    {                                                                                                        \
+        shmem_##NAME##_wait_until((TYPE *)ivar, cmp, (TYPE)value);                                           \
+    }                                                                                                        \
+    static int p2p_test_##NAME(void *ivar, int cmp, int64_t value)                                           \
+    {                                                                                                        \
+        return shmem_##NAME##_test((TYPE *)ivar, cmp, (TYPE)value);                                          \
     }
 
 /* One array operation without indices and its vector form; RETURN is `return` or nothing. */
-#define P2P_ARRAY(NAME, TYPE, RESULT, RETURN, OP)                                                                      \
-    static RESULT p2p_##OP##_##NAME(void *v, size_t n, const int *status, int cmp, int64_t value)                      \
-    {                                                                                                                  \
-        RETURN shmem_##NAME##_##OP((TYPE *)v, n, status, cmp, (TYPE)value);                                            \
-    }                                                                                                                  \
-    static RESULT p2p_##OP##_vector_##NAME(void *v, size_t n, const int *status, int cmp, const void *values)          \
-    {                                                                                                                  \
-        RETURN shmem_##NAME##_##OP##_vector((TYPE *)v, n, status, cmp, (const TYPE *)values);                          \
+#define P2P_ARRAY(NAME, TYPE, RESULT, RETURN, OP)                                                             \
+    static RESULT p2p_##OP##_##NAME(void *v, size_t n, const int *status, int cmp, int64_t value)             \
+    {                                                                                                         \
+        RETURN shmem_##NAME##_##OP((TYPE *)v, n, status, cmp, (TYPE)value);                                   \
+    }                                                                                                         \
+    static RESULT p2p_##OP##_vector_##NAME(void *v, size_t n, const int *status, int cmp, const void *values) \
+    {                                                                                                         \
+        RETURN shmem_##NAME##_##OP##_vector((TYPE *)v, n, status, cmp, (const TYPE *)values);                 \
     }
-#define P2P_SOME(NAME, TYPE, OP)                                                                                       \
-    static size_t p2p_##OP##_##NAME(void *v, size_t n, size_t *indices, const int *status, int cmp, int64_t value)     \
-    {                                                                                                                  \
-        return shmem_##NAME##_##OP((TYPE *)v, n, indices, status, cmp, (TYPE)value);                                   \
-    }                                                                                                                  \
-    static size_t p2p_##OP##_vector_##NAME(void *v, size_t n, size_t *indices, const int *status, int cmp,             \
-                                           const void *values)                                                         \
-    {                                                                                                                  \
-        return shmem_##NAME##_##OP##_vector((TYPE *)v, n, indices, status, cmp, (const TYPE *)values);                 \
+#define P2P_SOME(NAME, TYPE, OP)                                                                                   \
+    static size_t p2p_##OP##_##NAME(void *v, size_t n, size_t *indices, const int *status, int cmp, int64_t value) \
+    {                                                                                                              \
+        return shmem_##NAME##_##OP((TYPE *)v, n, indices, status, cmp, (TYPE)value);                               \
+    }                                                                                                              \
+    static size_t p2p_##OP##_vector_##NAME(void *v, size_t n, size_t *indices, const int *status, int cmp,         \
+                                           const void *values)                                                     \
+    {                                                                                                              \
+        return shmem_##NAME##_##OP##_vector((TYPE *)v, n, indices, status, cmp, (const TYPE *)values);             \
     }
 
 #define P2P_SHORT(NAME, TYPE, ...) P2P_SCALAR(NAME, TYPE, shmem_##NAME##_p)
-#define P2P_STANDARD(NAME, TYPE, ...)                                                                                  \
-    P2P_SCALAR(NAME, TYPE, shmem_##NAME##_atomic_set)                                                                  \
-    P2P_ARRAY(NAME, TYPE, void, , wait_until_all)                                                                      \
-    P2P_ARRAY(NAME, TYPE, size_t, return, wait_until_any)                                                              \
-    P2P_SOME(NAME, TYPE, wait_until_some)                                                                              \
-    P2P_ARRAY(NAME, TYPE, int, return, test_all)                                                                       \
-    P2P_ARRAY(NAME, TYPE, size_t, return, test_any)                                                                    \
+#define P2P_STANDARD(NAME, TYPE, ...)                     \
+    P2P_SCALAR(NAME, TYPE, shmem_##NAME##_atomic_set)     \
+    P2P_ARRAY(NAME, TYPE, void, , wait_until_all)         \
+    P2P_ARRAY(NAME, TYPE, size_t, return, wait_until_any) \
+    P2P_SOME(NAME, TYPE, wait_until_some)                 \
+    P2P_ARRAY(NAME, TYPE, int, return, test_all)          \
+    P2P_ARRAY(NAME, TYPE, size_t, return, test_any)       \
     P2P_SOME(NAME, TYPE, test_some)
 
 SHMEM_P2P_SHORT_TYPES(P2P_SHORT, )
 SHMEM_STD_TYPES(P2P_STANDARD, )
 
-#define P2P_ROW_SCALAR(NAME, TYPE)                                                                                     \
-    #NAME, sizeof(TYPE), (TYPE)-1 < (TYPE)1, p2p_set_##NAME, p2p_store_##NAME, p2p_wait_until_##NAME, p2p_test_##NAME
-#define P2P_ROW_SHORT(NAME, TYPE, ...)                                                                                 \
+#define P2P_ROW_SCALAR(NAME, TYPE) \
+#NAME, sizeof(TYPE), (TYPE)-1 < (TYPE)1, p2p_set_##NAME, p2p_store_##NAME, p2p_wait_until_##NAME, p2p_test_##NAME
+#define P2P_ROW_SHORT(NAME, TYPE, ...) \
     {P2P_ROW_SCALAR(NAME, TYPE), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
-#define P2P_ROW(NAME, TYPE, ...)                                                                                       \
-    {P2P_ROW_SCALAR(NAME, TYPE),                                                                                       \
-     p2p_wait_until_all_##NAME,                                                                                        \
-     p2p_wait_until_any_##NAME,                                                                                        \
-     p2p_wait_until_some_##NAME,                                                                                       \
-     p2p_wait_until_all_vector_##NAME,                                                                                 \
-     p2p_wait_until_any_vector_##NAME,                                                                                 \
-     p2p_wait_until_some_vector_##NAME,                                                                                \
-     p2p_test_all_##NAME,                                                                                              \
-     p2p_test_any_##NAME,                                                                                              \
-     p2p_test_some_##NAME,                                                                                             \
-     p2p_test_all_vector_##NAME,                                                                                       \
-     p2p_test_any_vector_##NAME,                                                                                       \
+#define P2P_ROW(NAME, TYPE, ...)        \
+    {P2P_ROW_SCALAR(NAME, TYPE),        \
+     p2p_wait_until_all_##NAME,         \
+     p2p_wait_until_any_##NAME,         \
+     p2p_wait_until_some_##NAME,        \
+     p2p_wait_until_all_vector_##NAME,  \
+     p2p_wait_until_any_vector_##NAME,  \
+     p2p_wait_until_some_vector_##NAME, \
+     p2p_test_all_##NAME,               \
+     p2p_test_any_##NAME,               \
+     p2p_test_some_##NAME,              \
+     p2p_test_all_vector_##NAME,        \
+     p2p_test_any_vector_##NAME,        \
      p2p_test_some_vector_##NAME},
 
 static const struct p2p p2p_table[] = {SHMEM_P2P_SHORT_TYPES(P2P_ROW_SHORT, ) SHMEM_STD_TYPES(P2P_ROW, )};

@@ -32,7 +32,8 @@ static bool holds(const struct p2p *row, int64_t a, int cmp, int64_t b)
 {
     if (row->is_signed)
         return compare_signed(a, cmp, b);
-    return compare_signed((int64_t)((uint64_t)a ^ ((uint64_t)1 << 63)), cmp, (int64_t)((uint64_t)b ^ ((uint64_t)1 << 63)));
+    return compare_signed((int64_t)((uint64_t)a ^ ((uint64_t)1 << 63)), cmp,
+                          (int64_t)((uint64_t)b ^ ((uint64_t)1 << 63)));
 }
 
 /* Values already there: every operator, on values next to each other and across zero. */

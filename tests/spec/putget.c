@@ -99,16 +99,17 @@ static void test_forms(struct buffers *buffers)
     struct check_random random = check_random_stream(2);
     for (int row = 0; row < RMA_ROWS; row++) {
         const struct rma *rma = &rma_table[row];
-        for (unsigned i = 0; i < COUNTS; i++) {
-            struct transfer transfer = {rma, counts[i], 0, i + 20u * (unsigned)row, NULL, false, NULL};
-            size_t room = SLOT / rma->size - counts[i];
+        /* Each form (context or not, blocking or not) meets half of the counts. */
+        for (unsigned i = 0; i < 2 * COUNTS; i++) {
+            size_t n = counts[i / 2];
+            struct transfer transfer = {rma, n, 0, i + 20u * (unsigned)row, NULL, false, NULL};
+            unsigned form = i / 2 + i % 2;
+            size_t room = SLOT / rma->size - n;
             transfer.offset = rma->size * (check_random_below(&random, 3) == 0 ? 0 : check_random_below(&random, room));
-            size_t choice = check_random_below(&random, 8);
-            transfer.ctx = choice & 1 ? &buffers->ctx : NULL;
-            transfer.nonblocking = (choice & 2) != 0;
-            transfer.mine = (choice & 4 ? buffers->symmetric : buffers->local) + transfer.offset;
+            transfer.ctx = form & 1 ? &buffers->ctx : NULL;
+            transfer.nonblocking = (form & 2) != 0;
+            transfer.mine = (check_random_below(&random, 2) ? buffers->symmetric : buffers->local) + transfer.offset;
             test_put(buffers, &transfer);
-            transfer.nonblocking = !transfer.nonblocking;
             test_get(buffers, &transfer);
         }
     }

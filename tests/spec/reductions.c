@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions of every operator and type and both scans, on eight teams, in place and not, at odd and long lengths and of
- * nothing, against a serial reference; floating-point results are the same bits on all PEs and from call to call. */
+/* Reductions of every operator and type and both scans, on eight teams, in place and not, at odd and long lengths and
+ * of nothing, against a serial reference; floating-point results are the same bits on all PEs and from call to call. */
 #include "../check.h"
 #include "reduce_table.h"
 #include "team_set.h"
@@ -70,8 +70,8 @@ static void test_types(struct buffers *buffers, const struct team_set *set)
 /* Lengths in bytes around the usual thresholds, for types of 1, 2, 4, 8 and 16 bytes. */
 static void test_lengths(struct buffers *buffers, const struct team_set *set)
 {
-    const char *const rows[] = {"uchar_sum_reduce",  "short_max_reduce",    "float_sum_reduce",
-                                "double_min_reduce", "uint64_xor_reduce",   "complexd_prod_reduce",
+    const char *const rows[] = {"uchar_sum_reduce",  "short_max_reduce",     "float_sum_reduce",
+                                "double_min_reduce", "uint64_xor_reduce",    "complexd_prod_reduce",
                                 "int_sum_inscan",    "longdouble_sum_exscan"};
     const size_t lengths[] = {48, 56, 64, 4096, 8192, 65536};
     for (int t = 0; t < TEAMS; t++) {

@@ -73,7 +73,7 @@ static void test_forms(struct buffers *buffers)
 /* Many senders add to one signal; nothing is lost, and signal_wait_until returns what satisfied it. */
 static void test_adds(uint64_t *signal)
 {
-    enum { TIMES = 200 };
+    enum { TIMES = 2000 };
     int me = shmem_my_pe();
     int npes = shmem_n_pes();
     shmem_ctx_t ctx = SHMEM_CTX_INVALID;
@@ -146,7 +146,8 @@ static void test_set(uint64_t *signals)
 /* A stream of messages through two buffers, credits coming back as signals: large and small. */
 static void test_stream(struct buffers *buffers, unsigned char *area, size_t len_bytes)
 {
-    enum { MESSAGES = 40, DEEP = 2 };
+    enum { DEEP = 2 };
+    const unsigned messages = len_bytes > 10000 ? 600 : 1000;
     int me = shmem_my_pe();
     int npes = shmem_n_pes();
     int right = (me + 1) % npes;
@@ -158,7 +159,7 @@ static void test_stream(struct buffers *buffers, unsigned char *area, size_t len
     *arrived = 0;
     *credit = DEEP;
     shmem_barrier_all();
-    for (unsigned i = 1; i <= MESSAGES; i++) {
+    for (unsigned i = 1; i <= messages; i++) {
         shmem_signal_wait_until(credit, SHMEM_CMP_GE, i);
         check_fill(source, len_bytes, me, right, i);
         shmem_putmem_signal(area + (i % DEEP) * len_bytes, source, len_bytes, arrived, i, SHMEM_SIGNAL_SET, right);

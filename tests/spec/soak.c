@@ -6,7 +6,7 @@
 #include "reduce_table.h"
 #include "team_set.h"
 
-enum { WINDOW = 12, WINDOWS = 40, MOST = 3000, KINDS = 8 };
+enum { WINDOW = 12, WINDOWS = 40, MOST = 3008, KINDS = 8 };
 
 struct step {
     int kind, team, root, row;

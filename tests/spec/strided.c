@@ -162,8 +162,10 @@ static int test_main(void)
             continue;
         for (int i = 0; i < SHAPES; i++) {
             size_t offset = rma->size * (size_t)(i % 3);
-            test_put(&buffers, rma, i % 2 ? &ctx : NULL, &shapes[i], offset);
-            test_get(&buffers, rma, i % 2 ? NULL : &ctx, &shapes[i], offset);
+            test_put(&buffers, rma, NULL, &shapes[i], offset);
+            test_put(&buffers, rma, &ctx, &shapes[i], offset);
+            test_get(&buffers, rma, NULL, &shapes[i], offset);
+            test_get(&buffers, rma, &ctx, &shapes[i], offset);
         }
     }
     test_one_element_blocks(&buffers);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The teams that every collective is tried on. A PE that is not a member has SHMEM_TEAM_INVALID there. Teams of equal
- * index overlap nowhere, so all PEs can go through the list together, with a barrier behind each that reuses buffers. */
+ * index overlap nowhere, so all PEs can go through the list together, with a barrier behind each that reuses buffers.
+ */
 #ifndef TEAM_SET_H
 #define TEAM_SET_H
 
@@ -12,7 +13,7 @@ struct team_set {
     shmem_team_t teams[TEAMS];
 };
 
-static const char *const team_names[TEAMS] = {"world", "shared",  "odd PEs", "reversed",
+static const char *const team_names[TEAMS] = {"world", "shared",  "odd PEs",    "reversed",
                                               "rows",  "columns", "each alone", "all but PE 0, backwards"};
 
 static inline struct team_set team_set_make(void)

@@ -107,9 +107,8 @@ static void test_collectives_on_no_team(int *source, int *dest)
 static void test_invalid(int *source, int *dest)
 {
     int npes = shmem_n_pes();
-    const int bad[][3] = {{-1, 1, 1},          {npes, 1, 1},        {0, 1, npes + 1},    {0, 2, npes + 1},
-                          {npes - 1, 1, 2},    {0, -1, 2},          {0, 1, 0},           {0, 1, -1},
-                          {0, 0x40000000, 3},  {npes - 1, -1, npes + 1}};
+    const int bad[][3] = {{-1, 1, 1}, {npes, 1, 1}, {0, 1, npes + 1}, {0, 2, npes + 1},   {npes - 1, 1, 2},
+                          {0, -1, 2}, {0, 1, 0},    {0, 1, -1},       {0, 0x40000000, 3}, {npes - 1, -1, npes + 1}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         shmem_team_t team = SHMEM_TEAM_WORLD;
         CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, bad[i][0], bad[i][1], bad[i][2], NULL, 0, &team) != 0);
