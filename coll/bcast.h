@@ -35,6 +35,8 @@ static void bcast_pull(struct coll *c, const struct coll_work *w)
     coll_step(c);
     if (c->me == w->root) {
         coll_flag_set_all(c);
+        if (coll_shares_cores()) /* its own copy would stand in front of a receiver's */
+            coll_flag_wait_all(c);
         bcast_own(c, w);
         coll_flag_wait_all(c);
     } else {

@@ -63,6 +63,9 @@ ISO_INLINE void coll_step_staged(struct coll *c)
 /* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
 ISO_INLINE int coll_other(const struct coll *c, int i) { return c->me + i < c->n ? c->me + i : c->me + i - c->n; }
 
+/* More members than cores: what need not be done now had better wait until others have run. */
+ISO_INLINE bool coll_shares_cores(void) { return ISO->oversubscribed; }
+
 /* All threads of the group have done what stands before. One thread on the host: nothing. */
 ISO_INLINE void coll_group_sync(struct coll *c) { prim_sync(c->group); }
 

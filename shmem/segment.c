@@ -25,6 +25,21 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes)
     *data_bytes = data->refusal == NULL ? data->len : 0;
 }
 
+/* Address space of `bytes` from a multiple of 2 MiB on: for huge pages, and so that what shmem_align can promise does not
+ * depend on luck. */
+static char *reserve_aligned(size_t bytes)
+{
+    const size_t huge = (size_t)2 << 20;
+    char *at = (char *)mmap(NULL, bytes + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == (char *)MAP_FAILED)
+        return NULL;
+    size_t lead = (huge - ((uintptr_t)at & (huge - 1))) & (huge - 1);
+    if (lead > 0)
+        munmap(at, lead);
+    munmap(at + lead + bytes, huge - lead);
+    return at + lead;
+}
+
 static int map_heap(struct segment *heap, size_t bytes)
 {
     heap->fd = memfd_create("isomer-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -34,8 +49,8 @@ static int map_heap(struct segment *heap, size_t bytes)
     }
     /* A peer that shrank the file would turn our loads into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, heap->fd, 0);
-    if (at == MAP_FAILED) {
+    void *at = reserve_aligned(bytes);
+    if (at == NULL || mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != at) {
         log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
         return -errno;
     }

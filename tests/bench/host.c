@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCHES = 15, LINE = 128 };
+enum { BATCHES = 15, GROUP = 16, LINE = 128 };
 #define GLOB_BYTES ((size_t)8 << 20)
 
 /* Symmetric without being allocated: the "global variables" of the metrics' names. */
@@ -46,6 +46,8 @@ static double *elapsed_of; /* on PE 0: one per PE */
 static long *agreed_iters;
 static struct bare *bare_local, *bare;
 static long cores;
+static struct bench group[GROUP];
+static int n_group;
 
 size_t bench_bytes(void)
 {
@@ -224,29 +226,41 @@ static void print_metric(const char *name, double value, const char *unit)
     fflush(stdout);
 }
 
-void bench_run(struct bench *b, const char *format, ...)
+/* The place decides about the objects. */
+static void bind_objects(struct bench *b)
 {
-    char name[96];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    if (regexec(&wanted, name, 0, NULL, 0) != 0)
-        return;
     b->source = b->place == HEAP ? heap_source : glob_source;
     b->dest = b->place == HEAP ? heap_dest : glob_dest;
     b->flag = b->place == HEAP ? heap_flag : glob_flag;
-    *b->flag = 0;
-    b->sequence = 0;
-    shmem_barrier_all();
-    double best = 0;
-    long iters = calibrate(b, name);
-    for (int i = 0; i < BATCHES; i++) {
-        double seconds = run_batch(b, name, iters);
-        best = i == 0 || seconds < best ? seconds : best;
-    }
-    if (bench_me == 0)
-        print_metric(name, in_unit(b, best), b->unit);
+}
+
+void bench_add(struct bench b, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(b.name, sizeof b.name, format, args);
+    va_end(args);
+    if (regexec(&wanted, b.name, 0, NULL, 0) != 0)
+        return;
+    must(n_group < GROUP, b.name, "the group of benchmarks is full");
+    bind_objects(&b);
+    group[n_group++] = b;
+}
+
+void bench_go(void)
+{
+    double best[GROUP];
+    long iters[GROUP];
+    for (int g = 0; g < n_group; g++)
+        iters[g] = calibrate(&group[g], group[g].name);
+    for (int i = 0; i < BATCHES; i++)
+        for (int g = 0; g < n_group; g++) {
+            double seconds = run_batch(&group[g], group[g].name, iters[g]);
+            best[g] = i == 0 || seconds < best[g] ? seconds : best[g];
+        }
+    for (int g = 0; g < n_group && bench_me == 0; g++)
+        print_metric(group[g].name, in_unit(&group[g], best[g]), group[g].unit);
+    n_group = 0;
 }
 
 /* -- the program ------------------------------------------------------------------------------------------------ */
@@ -319,12 +333,9 @@ int main(int argc, char **argv)
     cores = sysconf(_SC_NPROCESSORS_ONLN);
     allocate();
     bench_sync();
-    for (int place = HEAP; place < PLACES; place++) {
-        if (bench_npes == 2)
-            bench_rma((enum place)place);
-        if (bench_npes <= (int)(GLOB_BYTES >> 20) || place == HEAP)
-            bench_coll((enum place)place);
-    }
+    if (bench_npes == 2)
+        bench_rma();
+    bench_coll();
     shmem_barrier_all();
     shmem_finalize();
     return 0;

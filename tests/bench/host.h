@@ -30,7 +30,8 @@ struct bench {
     bool everybody;
     enum place place;
     size_t len_bytes;
-    /* Set by bench_run. */
+    /* Set by bench_add and bench_go. */
+    char name[64];
     char *source, *dest; /* BENCH_BYTES each, symmetric */
     uint64_t *flag;      /* a cache line of its own, symmetric */
     long iters;          /* of the batch just run */
@@ -41,8 +42,11 @@ struct bench {
 extern int bench_me, bench_npes;
 extern const char *const bench_place_name[PLACES];
 
-/* Runs the benchmark if its name (a format) matches the wanted expression, checks its data, prints one JSON line. */
-void bench_run(struct bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Benchmarks that are compared with each other form a group: their batches are run in turn, so that what changes on the
+ * machine meanwhile hits all of them. bench_add takes a copy if the name (a format) matches the wanted expression;
+ * bench_go runs the group, checks the data of every batch, prints a JSON line for each. */
+void bench_add(struct bench b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bench_go(void);
 /* The room in b->source and b->dest: what the largest benchmark at this number of PEs needs. */
 size_t bench_bytes(void);
 double bench_now(void); /* seconds, the same clock in all processes of the machine */
@@ -55,8 +59,8 @@ bool bench_bare_ready(void);
 void bench_bare_yield(void);
 void bench_bare_futex(void);
 
-void bench_rma(enum place place);  /* host_rma.c: PEs 0 and 1 */
-void bench_sync(void);             /* host_coll.c: barriers and syncs */
-void bench_coll(enum place place); /* host_coll.c: data collectives on active sets and teams */
+void bench_rma(void);  /* host_rma.c: PEs 0 and 1 */
+void bench_sync(void); /* host_coll.c: barriers and syncs */
+void bench_coll(void); /* host_coll.c: data collectives on active sets and teams */
 
 #endif

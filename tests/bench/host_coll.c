@@ -300,33 +300,47 @@ static void allocate_once(void)
 void bench_sync(void)
 {
     allocate_once();
-    for (size_t r = 0; r < sizeof sync_rows / sizeof sync_rows[0]; r++) {
-        struct bench b = {.unit = "us", .body = sync_rows[r].body, .everybody = true};
-        if (r < 2 && !bench_bare_ready())
-            continue;
-        bench_run(&b, "%s%s", sync_rows[r].name, sync_rows[r].suffix);
-    }
+    for (size_t r = 0; r < sizeof sync_rows / sizeof sync_rows[0]; r++)
+        if (r >= 2 || bench_bare_ready()) {
+            struct bench b = {.unit = "us", .body = sync_rows[r].body, .everybody = true};
+            bench_add(b, "%s%s", sync_rows[r].name, sync_rows[r].suffix);
+        }
+    bench_go();
 }
 
-static void bench_row(const struct row *row, enum place place)
+static void add_row(const struct row *row, enum place place, size_t len_bytes)
+{
+    struct bench b = {.unit = "us", .body = row->body, .prepare = row->prepare, .right = row->right};
+    if (row->seconds_per_iter && !bench_bare_ready())
+        return;
+    b.seconds_per_iter = row->seconds_per_iter;
+    b.everybody = true;
+    b.place = place;
+    b.len_bytes = len_bytes;
+    bench_add(b, "%s_%s_%s%s", row->name, bench_size_name(len_bytes), row->suffix, place == GLOB ? "_glob" : "");
+}
+
+/* All variants of the operation of this row: on active set and team, on the heap and, while they fit, on globals. */
+static void bench_variants(const struct row *first, size_t len_bytes)
+{
+    for (size_t r = 0; r < sizeof data_rows / sizeof data_rows[0]; r++)
+        for (int place = HEAP; place < PLACES && strcmp(data_rows[r].name, first->name) == 0; place++)
+            if (place == HEAP || bench_npes <= 8)
+                add_row(&data_rows[r], (enum place)place, len_bytes);
+    if (strcmp(first->name, "alltoall") == 0 && bench_bare_ready())
+        add_row(&bare_row, HEAP, len_bytes);
+    bench_go();
+}
+
+void bench_coll(void)
 {
     static const size_t bytes[] = {8, 1024, 65536, 1 << 20};
-    for (size_t s = 0; s < sizeof bytes / sizeof bytes[0]; s++) {
-        struct bench b = {.unit = "us", .body = row->body, .prepare = row->prepare, .right = row->right};
-        b.seconds_per_iter = row->seconds_per_iter;
-        b.everybody = true;
-        b.place = place;
-        b.len_bytes = bytes[s];
-        bench_run(&b, "%s_%s_%s%s", row->name, bench_size_name(bytes[s]), row->suffix, place == GLOB ? "_glob" : "");
-    }
-}
-
-void bench_coll(enum place place)
-{
     allocate_once();
-    if (place == HEAP && bench_bare_ready())
-        bench_row(&bare_row, place);
-    for (size_t r = 0; r < sizeof data_rows / sizeof data_rows[0]; r++)
-        if (!data_rows[r].seconds_per_iter || bench_bare_ready())
-            bench_row(&data_rows[r], place);
+    for (size_t r = 0; r < sizeof data_rows / sizeof data_rows[0]; r++) {
+        bool again = false; /* a row of this operation was there before, and took all others with it */
+        for (size_t before = 0; before < r; before++)
+            again |= strcmp(data_rows[before].name, data_rows[r].name) == 0;
+        for (size_t s = 0; !again && s < sizeof bytes / sizeof bytes[0]; s++)
+            bench_variants(&data_rows[r], bytes[s]);
+    }
 }

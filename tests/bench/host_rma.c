@@ -76,28 +76,38 @@ static void get_nbi_bw(struct bench *b, long iters)
     shmem_quiet();
 }
 
-static void bench_put_get(enum place place)
+struct move {
+    const char *name;
+    void (*body)(struct bench *, long);
+    bool is_put, is_latency;
+};
+
+static void bench_move(const struct move *move, size_t len_bytes)
+{
+    for (int place = HEAP; place < PLACES; place++) {
+        struct bench b = {.unit = move->is_latency ? "us" : "MB/s", .body = move->body, .place = (enum place)place};
+        b.prepare = move->is_put ? prepare_put : prepare_get;
+        b.right = move->is_put ? put_is_right : get_is_right;
+        b.len_bytes = len_bytes;
+        bench_add(b, "%s_%s_%s", move->name, bench_size_name(len_bytes), bench_place_name[place]);
+    }
+    bench_go();
+}
+
+static void bench_put_get(void)
 {
     static const size_t latency_bytes[] = {8, 1024, 65536};
     static const size_t bandwidth_bytes[] = {8, 64, 1024, 8192, 65536, 1 << 20, 8 << 20};
-    static const struct {
-        const char *name;
-        void (*body)(struct bench *, long);
-        bool is_put, is_latency;
-    } row[] = {{"put_lat", put_lat, true, true},  {"get_lat", get_lat, false, true},
-               {"put_bw", put_bw, true, false},   {"put_nbi_bw", put_nbi_bw, true, false},
-               {"get_bw", get_lat, false, false}, {"get_nbi_bw", get_nbi_bw, false, false}};
-    for (size_t r = 0; r < sizeof row / sizeof row[0]; r++) {
-        const size_t *bytes = row[r].is_latency ? latency_bytes : bandwidth_bytes;
-        size_t count =
-            row[r].is_latency ? sizeof latency_bytes / sizeof *bytes : sizeof bandwidth_bytes / sizeof *bytes;
-        for (size_t s = 0; s < count; s++) {
-            struct bench b = {.unit = row[r].is_latency ? "us" : "MB/s", .body = row[r].body, .place = place};
-            b.prepare = row[r].is_put ? prepare_put : prepare_get;
-            b.right = row[r].is_put ? put_is_right : get_is_right;
-            b.len_bytes = bytes[s];
-            bench_run(&b, "%s_%s_%s", row[r].name, bench_size_name(bytes[s]), bench_place_name[place]);
-        }
+    static const struct move moves[] = {{"put_lat", put_lat, true, true},  {"get_lat", get_lat, false, true},
+                                        {"put_bw", put_bw, true, false},   {"put_nbi_bw", put_nbi_bw, true, false},
+                                        {"get_bw", get_lat, false, false}, {"get_nbi_bw", get_nbi_bw, false, false}};
+    for (size_t m = 0; m < sizeof moves / sizeof moves[0]; m++) {
+        if (moves[m].is_latency)
+            for (size_t s = 0; s < sizeof latency_bytes / sizeof latency_bytes[0]; s++)
+                bench_move(&moves[m], latency_bytes[s]);
+        else
+            for (size_t s = 0; s < sizeof bandwidth_bytes / sizeof bandwidth_bytes[0]; s++)
+                bench_move(&moves[m], bandwidth_bytes[s]);
     }
 }
 
@@ -273,23 +283,26 @@ static void put_signal_pingpong(struct bench *b, long iters)
 
 /* ----------------------------------------------------------------------------------------------------------------- */
 
-static void bench_pingpong(enum place place)
+static void bench_pingpong(void)
 {
     static const size_t bytes[] = {8, 1024, 65536};
     for (size_t s = 0; s < sizeof bytes / sizeof bytes[0]; s++) {
-        struct bench b = {.unit = "us", .body = put_fence_p_pingpong, .place = place};
-        b.prepare = prepare_pingpong;
-        b.everybody = true;
-        b.len_bytes = bytes[s];
-        bench_run(&b, "put_fence_p_pingpong_%s_%s", bench_size_name(bytes[s]), bench_place_name[place]);
+        for (int place = HEAP; place < PLACES; place++) {
+            struct bench b = {.unit = "us", .body = put_fence_p_pingpong, .place = (enum place)place};
+            b.prepare = prepare_pingpong;
+            b.everybody = true;
+            b.len_bytes = bytes[s];
+            bench_add(b, "put_fence_p_pingpong_%s_%s", bench_size_name(bytes[s]), bench_place_name[place]);
 #ifdef HAVE_15
-        b.body = put_signal_pingpong;
-        bench_run(&b, "put_signal_pingpong_%s_%s", bench_size_name(bytes[s]), bench_place_name[place]);
+            b.body = put_signal_pingpong;
+            bench_add(b, "put_signal_pingpong_%s_%s", bench_size_name(bytes[s]), bench_place_name[place]);
 #endif
+        }
+        bench_go();
     }
 }
 
-void bench_rma(enum place place)
+void bench_rma(void)
 {
     static const struct {
         const char *name;
@@ -311,11 +324,14 @@ void bench_rma(enum place place)
         {"lock_contended",
          {.unit = "us", .body = lock_unlock, .prepare = prepare_lock, .right = lock_counted, .everybody = true}},
     };
-    bench_put_get(place);
+    bench_put_get();
     for (size_t r = 0; r < sizeof row / sizeof row[0]; r++) {
-        struct bench b = row[r].b;
-        b.place = place;
-        bench_run(&b, "%s_%s", row[r].name, bench_place_name[place]);
+        for (int place = HEAP; place < PLACES; place++) {
+            struct bench b = row[r].b;
+            b.place = (enum place)place;
+            bench_add(b, "%s_%s", row[r].name, bench_place_name[place]);
+        }
+        bench_go();
     }
-    bench_pingpong(place);
+    bench_pingpong();
 }
