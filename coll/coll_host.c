@@ -35,8 +35,11 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
         struct place place = iso_place_slow(addr, bytes, ISO->my_pe, call, arg);
         mem.segment = place.segment;
     }
-    if (ISO_LIKELY(mem.segment != NULL))
-        mem.offset = (size_t)(mem.base - mem.segment->base);
+    if (ISO_UNLIKELY(mem.segment == NULL))
+        return mem;
+    if (ISO_UNLIKELY(mem.segment->kind == SEGMENT_DEVICE))
+        iso_fatal(call, "%s is device memory: collectives of the host work on host memory", arg);
+    mem.offset = (size_t)(mem.base - mem.segment->base);
     return mem;
 }
 

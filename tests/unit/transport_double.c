@@ -133,7 +133,13 @@ static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int si
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-static void progress(void) { flush(&ISO->ctx_default); }
+static void progress(void)
+{
+    flush(&ISO->ctx_default);
+    for (int i = 0; i < ISO->n_ctxs; i++)
+        if (ISO->ctxs[i] != NULL)
+            flush(ISO->ctxs[i]);
+}
 
 const struct transport_ops iso_transport_double = {
     .name = "double",
