@@ -35,9 +35,9 @@ static const struct coll_row rows[] = {
     {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "log2 n hops instead of n lines to read"},
 
-    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      512,
+    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      2 * KIB,
      "one hop, nobody answers"},
-    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 512,
+    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 2 * KIB,
      "the root writes log2 n dests instead of n"},
     {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "receivers copy at the same time, and each line crosses once"},
