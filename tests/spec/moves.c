@@ -193,8 +193,9 @@ static void test_types(struct buffers *buffers, const struct team_set *set)
 /* mem at odd lengths, and around powers of two. */
 static void test_lengths(struct buffers *buffers, const struct team_set *set)
 {
-    const size_t lengths[] = {2,  5,   7,    8,    9,    31,   47,   48,   49,   55,    56,    57,    63,   64,
-                              65, 127, 1000, 4095, 4096, 4097, 8191, 8192, 8193, 16387, 65535, 65536, 65537};
+    const size_t lengths[] = {2,    5,    7,    8,    9,    31,   47,   48,   49,    55,    56,    57,
+                              63,   64,   65,   127,  511,  512,  513,  1000, 1023,  1024,  1025,  2047,
+                              2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 16387, 65535, 65536, 65537};
     for (int t = 0; t < TEAMS; t++) {
         for (unsigned i = 0; i < sizeof(lengths) / sizeof(lengths[0]) && set->teams[t] != SHMEM_TEAM_INVALID; i++) {
             struct call call = {&move_table[MOVE_MEM], set->teams[t], team_names[t], lengths[i], i};

@@ -73,7 +73,7 @@ static void test_lengths(struct buffers *buffers, const struct team_set *set)
     const char *const rows[] = {"uchar_sum_reduce",  "short_max_reduce",     "float_sum_reduce",
                                 "double_min_reduce", "uint64_xor_reduce",    "complexd_prod_reduce",
                                 "int_sum_inscan",    "longdouble_sum_exscan"};
-    const size_t lengths[] = {48, 56, 64, 4096, 8192, 65536};
+    const size_t lengths[] = {48, 56, 64, 512, 2048, 4096, 8192, 65536};
     for (int t = 0; t < TEAMS; t++) {
         for (int row = 0; row < REDUCE_ROWS && set->teams[t] != SHMEM_TEAM_INVALID; row++) {
             const struct reduction *reduction = &reduce_table[row];
