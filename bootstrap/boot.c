@@ -17,13 +17,15 @@ enum { TABLE_ROWS = sizeof table / sizeof table[0] };
  * has it too. */
 static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
-static bool is_forced_away(const struct boot_ops *ops, const struct env *env) {
+static bool is_forced_away(const struct boot_ops *ops, const struct env *env)
+{
     return *env->boot && strcmp(env->boot, ops->name) != 0;
 }
 
 /* Says at debug level which other bootstraps would have applied: the answer to "why did it not take my variables". */
 static void explain_choice(const struct boot_ops *chosen, const char *reason, const struct boot_attr *attr,
-                           const struct env *env) {
+                           const struct env *env)
+{
     log_debug("bootstrap %s: %s%s", chosen->name, reason, *env->boot ? " (SHMEM_BOOT is set)" : "");
     for (int i = 0; i < TABLE_ROWS; i++) {
         const char *why = "";
@@ -32,7 +34,8 @@ static void explain_choice(const struct boot_ops *chosen, const char *reason, co
     }
 }
 
-static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env) {
+static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
+{
     bool known = *env->boot == '\0';
     const char *why = "";
     for (int i = 0; i < TABLE_ROWS; i++) {
@@ -52,7 +55,8 @@ static const struct boot_ops *choose(const struct boot_attr *attr, const struct 
 }
 
 /* Started N times by a launcher that offers no PMIx, every process would believe that it is PE 0 of 1. */
-static int check_alone(const struct env *env) {
+static int check_alone(const struct env *env)
+{
     if (*env->boot)
         return 0; /* the user asked for N jobs of one PE */
     for (size_t i = 0; i < sizeof size_variables / sizeof size_variables[0]; i++) {
@@ -70,13 +74,15 @@ static int check_alone(const struct env *env) {
 }
 
 /* Another bootstrap follows in this process. PMIx stays open: it does not survive being opened a second time. */
-static void leave(struct boot *boot) {
+static void leave(struct boot *boot)
+{
     if (boot->ops && boot->ops != &iso_boot_pmix)
         boot->ops->close(boot);
     memset(boot, 0, sizeof *boot);
 }
 
-int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env) {
+int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
     static const struct boot_attr none = {.id = NULL};
     attr = attr ? attr : &none;
     const struct boot_ops *chosen = choose(attr, env);
@@ -95,18 +101,21 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
     return 0;
 }
 
-int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all) {
+int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all)
+{
     return boot->ops->allgather(boot, mine, len, all);
 }
 
 int iso_boot_barrier(struct boot *boot) { return boot->ops->barrier(boot); }
 
-void iso_boot_abort(struct boot *boot, int status, const char *sentence) {
+void iso_boot_abort(struct boot *boot, int status, const char *sentence)
+{
     if (boot && boot->ops)
         boot->ops->abort(boot, status, sentence);
 }
 
-void iso_boot_close(struct boot *boot) {
+void iso_boot_close(struct boot *boot)
+{
     if (!boot)
         return;
     leave(boot);

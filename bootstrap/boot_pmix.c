@@ -42,7 +42,8 @@ struct fence {
     pmix_status_t status;
 };
 
-static bool applies(const struct boot_attr *attr, const struct env *env, const char **why) {
+static bool applies(const struct boot_attr *attr, const struct env *env, const char **why)
+{
     (void)env;
     /* Without a launcher PMIx_Init fails too, but takes 15 ms to find out. */
     bool set = getenv("PMIX_NAMESPACE") != NULL;
@@ -52,7 +53,8 @@ static bool applies(const struct boot_attr *attr, const struct env *env, const c
 
 /* ---- open and close ---- */
 
-static void finalize_client(void) {
+static void finalize_client(void)
+{
     if (client.opened_by != getpid())
         return;
     client.opened_by = 0;
@@ -61,7 +63,8 @@ static void finalize_client(void) {
         log_debug("PMIx_Finalize: %s", PMIx_Error_string(rc));
 }
 
-static int init_client(void) {
+static int init_client(void)
+{
     if (client.opened_by != 0)
         return 0;
     /* PMIx warns, once per process, when it was built without a compression library. */
@@ -79,7 +82,8 @@ static int init_client(void) {
 }
 
 /* A value of the job (rank PMIX_RANK_WILDCARD) or of one process; NULL: the launcher does not give it. */
-static pmix_value_t *get_info(pmix_rank_t rank, const char *key, pmix_data_type_t type) {
+static pmix_value_t *get_info(pmix_rank_t rank, const char *key, pmix_data_type_t type)
+{
     pmix_proc_t proc;
     pmix_value_t *value = NULL;
     PMIX_LOAD_PROCID(&proc, client.me.nspace, rank);
@@ -91,7 +95,8 @@ static pmix_value_t *get_info(pmix_rank_t rank, const char *key, pmix_data_type_
     return NULL;
 }
 
-static int read_size(struct boot *boot) {
+static int read_size(struct boot *boot)
+{
     pmix_value_t *value = get_info(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, PMIX_UINT32);
     uint32_t size = value ? value->data.uint32 : 0;
     if (value)
@@ -107,7 +112,8 @@ static int read_size(struct boot *boot) {
 }
 
 /* The launcher's name of the node: two nodes simulated on one machine have one gethostname. */
-static void read_host(struct boot *boot) {
+static void read_host(struct boot *boot)
+{
     pmix_value_t *value = get_info(client.me.rank, PMIX_HOSTNAME, PMIX_STRING);
     if (value && value->data.string)
         snprintf(boot->host, sizeof boot->host, "%s", value->data.string);
@@ -119,7 +125,8 @@ static void read_host(struct boot *boot) {
 }
 
 /* For people only. The name of the job comes first: variables of an outer launcher are inherited. */
-static void name_launcher(struct boot *boot) {
+static void name_launcher(struct boot *boot)
+{
     static const struct {
         const char *variable, *name;
     } known[] = {
@@ -139,7 +146,8 @@ static void name_launcher(struct boot *boot) {
              version ? version : "");
 }
 
-static int open_pmix(struct boot *boot, const struct boot_attr *attr, const struct env *env) {
+static int open_pmix(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
     (void)attr;
     client.patience = env->boot_timeout;
     int rc = init_client();
@@ -153,14 +161,16 @@ static int open_pmix(struct boot *boot, const struct boot_attr *attr, const stru
     return 0;
 }
 
-static void close_pmix(struct boot *boot) {
+static void close_pmix(struct boot *boot)
+{
     (void)boot;
     finalize_client();
 }
 
 /* ---- collectives ---- */
 
-static void fence_ended(pmix_status_t status, void *data) {
+static void fence_ended(pmix_status_t status, void *data)
+{
     struct fence *fence = (struct fence *)data;
     pthread_mutex_lock(&fence->lock);
     fence->status = status;
@@ -170,7 +180,8 @@ static void fence_ended(pmix_status_t status, void *data) {
 }
 
 /* Waits for the callback without end: the launcher ends the job when a process dies. Says once that it takes long. */
-static pmix_status_t await_fence(struct fence *fence, int size) {
+static pmix_status_t await_fence(struct fence *fence, int size)
+{
     struct timespec limit;
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += (time_t)client.patience;
@@ -189,7 +200,8 @@ static pmix_status_t await_fence(struct fence *fence, int size) {
     return fence->status;
 }
 
-static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size) {
+static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
+{
     struct fence fence = {.done = false};
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
@@ -210,7 +222,8 @@ static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
 }
 
 /* 0, or -errno with a sentence. PMIx does not say which PE is gone; a gather names those whose value is missing. */
-static int check_fence(pmix_status_t rc, int size) {
+static int check_fence(pmix_status_t rc, int size)
+{
     if (rc == PMIX_SUCCESS)
         return 0;
     log_error("bootstrap: the fence of the launcher over %d PEs ended with %s (%d)%s", size, PMIx_Error_string(rc),
@@ -218,11 +231,13 @@ static int check_fence(pmix_status_t rc, int size) {
     return -ECONNABORTED;
 }
 
-static int barrier(struct boot *boot) {
+static int barrier(struct boot *boot)
+{
     return boot->size == 1 ? 0 : check_fence(run_fence(NULL, 0, boot->size), boot->size);
 }
 
-static int publish(const char *key, const void *mine, size_t len) {
+static int publish(const char *key, const void *mine, size_t len)
+{
     unsigned char *bytes = (unsigned char *)malloc(sizeof(struct stamp) + len);
     if (!bytes) {
         log_error("bootstrap: no memory for a message of %zu bytes", len);
@@ -249,7 +264,8 @@ static int publish(const char *key, const void *mine, size_t len) {
 }
 
 /* Checks what a rank sent and copies it out. */
-static int unpack(const pmix_byte_object_t *object, int rank, size_t len, unsigned char *out) {
+static int unpack(const pmix_byte_object_t *object, int rank, size_t len, unsigned char *out)
+{
     struct stamp stamp = {.protocol = 0};
     if (object->size >= sizeof stamp)
         memcpy(&stamp, object->bytes, sizeof stamp);
@@ -271,7 +287,8 @@ static int unpack(const pmix_byte_object_t *object, int rank, size_t len, unsign
 
 /* The fence brought the data here: PMIX_OPTIONAL looks no further. Servers that leave it on their side are asked a
  * second time, with PMIX_IMMEDIATE, since a plain look-up waits for ever for a PE that never put its value. */
-static pmix_status_t look_up(const pmix_proc_t *peer, const char *key, pmix_value_t **value) {
+static pmix_status_t look_up(const pmix_proc_t *peer, const char *key, pmix_value_t **value)
+{
     static const char *const hints[] = {PMIX_OPTIONAL, PMIX_IMMEDIATE};
     pmix_status_t rc = PMIX_ERR_NOT_FOUND;
     for (int i = 0; i < 2 && rc != PMIX_SUCCESS; i++) {
@@ -283,7 +300,8 @@ static pmix_status_t look_up(const pmix_proc_t *peer, const char *key, pmix_valu
     return rc;
 }
 
-static int fetch(int rank, const char *key, size_t len, unsigned char *out) {
+static int fetch(int rank, const char *key, size_t len, unsigned char *out)
+{
     pmix_proc_t peer;
     pmix_value_t *value = NULL;
     PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
@@ -300,7 +318,8 @@ static int fetch(int rank, const char *key, size_t len, unsigned char *out) {
     return result;
 }
 
-static int allgather(struct boot *boot, const void *mine, size_t len, void *all) {
+static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
+{
     unsigned char *out = (unsigned char *)all;
     if (len > 0)
         memmove(out + (size_t)boot->rank * len, mine, len);
@@ -322,7 +341,8 @@ static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
     return fence_rc != 0 ? fence_rc : rc;
 }
 
-static void abort_pmix(struct boot *boot, int status, const char *sentence) {
+static void abort_pmix(struct boot *boot, int status, const char *sentence)
+{
     (void)boot;
     pmix_status_t rc = PMIx_Abort(status, sentence ? sentence : "", NULL, 0);
     if (rc != PMIX_SUCCESS)

@@ -6,13 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool applies(const struct boot_attr *attr, const struct env *env, const char **why) {
+static bool applies(const struct boot_attr *attr, const struct env *env, const char **why)
+{
     (void)env;
     *why = attr->id ? "the program gave a unique id" : "no launcher, no SHMEM_UID";
     return attr->id == NULL;
 }
 
-static int open_single(struct boot *boot, const struct boot_attr *attr, const struct env *env) {
+static int open_single(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
     (void)attr;
     (void)env;
     boot->rank = 0;
@@ -25,19 +27,22 @@ static int open_single(struct boot *boot, const struct boot_attr *attr, const st
     return 0;
 }
 
-static int allgather(struct boot *boot, const void *mine, size_t len, void *all) {
+static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
+{
     (void)boot;
     if (len > 0)
         memmove(all, mine, len);
     return 0;
 }
 
-static int barrier(struct boot *boot) {
+static int barrier(struct boot *boot)
+{
     (void)boot;
     return 0;
 }
 
-static void abort_single(struct boot *boot, int status, const char *sentence) {
+static void abort_single(struct boot *boot, int status, const char *sentence)
+{
     (void)boot;
     (void)status;
     (void)sentence; /* nobody else to end */

@@ -60,7 +60,8 @@ struct door {
 
 /* ---- failing together ---- */
 
-static void send_sentence(int fd, uint32_t seq, const char *sentence) {
+static void send_sentence(int fd, uint32_t seq, const char *sentence)
+{
     unsigned char bytes[UID_FRAME_BYTES + UID_SENTENCE_BYTES];
     struct uid_frame frame = {.kind = UID_FRAME_FAIL, .seq = seq, .len = (uint32_t)strlen(sentence)};
     iso_uid_encode_frame(&frame, bytes);
@@ -69,14 +70,16 @@ static void send_sentence(int fd, uint32_t seq, const char *sentence) {
     (void)iso_wire_send(fd, bytes, UID_FRAME_BYTES + frame.len, iso_wire_now());
 }
 
-static void tell_all(const struct job *job, const char *sentence) {
+static void tell_all(const struct job *job, const char *sentence)
+{
     for (int i = 0; i < job->n_links; i++)
         if (job->links[i].fd >= 0)
             send_sentence(job->links[i].fd, job->seq, sentence);
 }
 
 /* Says it here; rank 0 says it to all others too, and to `extra` (-1: nobody), who is not in the job. */
-__attribute__((format(printf, 3, 4))) static int fail(struct job *job, int extra, const char *format, ...) {
+__attribute__((format(printf, 3, 4))) static int fail(struct job *job, int extra, const char *format, ...)
+{
     char sentence[UID_SENTENCE_BYTES];
     va_list args;
     va_start(args, format);
@@ -95,12 +98,14 @@ static const char *describe(int rc) { return rc == -EPIPE ? "connection closed" 
 
 /* ---- rank 0: the door ---- */
 
-static void remove_stranger(struct door *door, int i) {
+static void remove_stranger(struct door *door, int i)
+{
     door->n_strangers--;
     memmove(&door->strangers[i], &door->strangers[i + 1], (size_t)(door->n_strangers - i) * sizeof door->strangers[0]);
 }
 
-static void turn_away(struct door *door, int i, const char *why) {
+static void turn_away(struct door *door, int i, const char *why)
+{
     const struct stranger *stranger = &door->strangers[i];
     if (door->warnings < WARNINGS_MAX)
         log_warn("bootstrap: a connection from %s was dropped: %s", stranger->name, why);
@@ -112,7 +117,8 @@ static void turn_away(struct door *door, int i, const char *why) {
 }
 
 /* Takes in all that wait. Where the room is full the oldest has to go: a PE says its hello at once. */
-static int accept_strangers(struct job *job, struct door *door) {
+static int accept_strangers(struct job *job, struct door *door)
+{
     for (int n = 0; n < STRANGERS_MAX; n++) {
         char name[WIRE_NAME_BYTES];
         int fd = iso_wire_accept(job->listener, name);
@@ -131,7 +137,8 @@ static int accept_strangers(struct job *job, struct door *door) {
 }
 
 /* The hello is authentic: 0, or the job fails on both ends where two of its processes contradict each other. */
-static int admit(struct job *job, struct door *door, int i, const struct uid_hello *hello) {
+static int admit(struct job *job, struct door *door, int i, const struct uid_hello *hello)
+{
     struct stranger stranger = door->strangers[i];
     remove_stranger(door, i);
     int rc = 0;
@@ -154,7 +161,8 @@ static int admit(struct job *job, struct door *door, int i, const struct uid_hel
 }
 
 /* 0 while the job can go on. */
-static int hear_stranger(struct job *job, struct door *door, int i) {
+static int hear_stranger(struct job *job, struct door *door, int i)
+{
     struct stranger *stranger = &door->strangers[i];
     ptrdiff_t n = iso_wire_recv_some(stranger->fd, stranger->bytes + stranger->got, UID_HELLO_BYTES - stranger->got);
     if (n < 0) {
@@ -187,7 +195,8 @@ static int hear_stranger(struct job *job, struct door *door, int i) {
 }
 
 /* Nobody who has joined has a reason to speak: it is the end of the stream, or nonsense. */
-static int check_joined(struct job *job, int rank) {
+static int check_joined(struct job *job, int rank)
+{
     char byte;
     ptrdiff_t n = iso_wire_recv_some(job->links[rank].fd, &byte, 1);
     if (n == 0)
@@ -196,13 +205,15 @@ static int check_joined(struct job *job, int rank) {
                 job->size);
 }
 
-static int64_t next_deadline(const struct door *door) {
+static int64_t next_deadline(const struct door *door)
+{
     bool sooner = door->n_strangers > 0 && door->strangers[0].deadline < door->deadline;
     return sooner ? door->strangers[0].deadline : door->deadline;
 }
 
 /* polls: [0] the listener, then the strangers, then the links of ranks 1 .. (fd -1 is ignored by poll). */
-static int run_door_once(struct job *job, struct door *door, struct pollfd *polls) {
+static int run_door_once(struct job *job, struct door *door, struct pollfd *polls)
+{
     int n = 0, strangers = door->n_strangers;
     polls[n++] = (struct pollfd){.fd = job->listener, .events = POLLIN};
     for (int i = 0; i < strangers; i++)
@@ -226,14 +237,16 @@ static int run_door_once(struct job *job, struct door *door, struct pollfd *poll
     return rc;
 }
 
-static int fail_missing(struct job *job, const bool *here) {
+static int fail_missing(struct job *job, const bool *here)
+{
     char missing[200];
     iso_uid_list_missing(here, job->size, missing, sizeof missing);
     return fail(job, -1, "not all of the %d PEs have arrived within %g s (SHMEM_BOOT_TIMEOUT): pe %s missing",
                 job->size, job->timeout_s, missing);
 }
 
-static int fail_absent(struct job *job) {
+static int fail_absent(struct job *job)
+{
     bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
     if (!here)
         return fail(job, -1, "not all of the %d PEs have arrived in time", job->size);
@@ -244,7 +257,8 @@ static int fail_absent(struct job *job) {
     return rc;
 }
 
-static int welcome_all(struct job *job, int64_t deadline) {
+static int welcome_all(struct job *job, int64_t deadline)
+{
     unsigned char bytes[UID_FRAME_BYTES];
     iso_uid_encode_frame(&(struct uid_frame){.kind = UID_FRAME_WELCOME}, bytes);
     for (int r = 1; r < job->size; r++) {
@@ -255,7 +269,8 @@ static int welcome_all(struct job *job, int64_t deadline) {
     return 0;
 }
 
-static int receive_peers(struct job *job, struct door *door) {
+static int receive_peers(struct job *job, struct door *door)
+{
     struct pollfd *polls = (struct pollfd *)calloc((size_t)job->size + STRANGERS_MAX, sizeof *polls);
     if (!polls)
         return fail(job, -1, "no memory for %d connections", job->size);
@@ -271,7 +286,8 @@ static int receive_peers(struct job *job, struct door *door) {
     return rc == 0 ? welcome_all(job, door->deadline) : rc;
 }
 
-static int open_door(struct job *job) {
+static int open_door(struct job *job)
+{
     job->listener = iso_listener_take(&job->uid);
     if (job->listener < 0)
         job->listener = iso_wire_listen(&job->uid);
@@ -297,7 +313,8 @@ static int open_door(struct job *job) {
 /* ---- the other ranks ---- */
 
 /* Reads a frame of this kind, number and length; a sentence of rank 0 instead of it is printed. */
-static int receive_frame(struct job *job, struct uid_frame expected, void *payload, int64_t deadline) {
+static int receive_frame(struct job *job, struct uid_frame expected, void *payload, int64_t deadline)
+{
     unsigned char bytes[UID_FRAME_BYTES], text[UID_SENTENCE_BYTES];
     struct uid_frame frame;
     int fd = job->links[0].fd;
@@ -319,7 +336,8 @@ static int receive_frame(struct job *job, struct uid_frame expected, void *paylo
 }
 
 /* Says why a frame of rank 0 did not come, unless that has been done. */
-static int fail_hub(struct job *job, int rc) {
+static int fail_hub(struct job *job, int rc)
+{
     if (rc == 0 || job->broken)
         return rc;
     if (rc == -ETIMEDOUT)
@@ -331,7 +349,8 @@ static int fail_hub(struct job *job, int rc) {
 
 static double patience(const struct job *job) { return job->timeout_s > 0 ? job->timeout_s + hub_lead_s : 0; }
 
-static int fail_connect(struct job *job, int rc, int last) {
+static int fail_connect(struct job *job, int rc, int last)
+{
     const char *address = job->uid.address;
     unsigned port = job->uid.port;
     if (rc == -ETIMEDOUT)
@@ -340,7 +359,8 @@ static int fail_connect(struct job *job, int rc, int last) {
     return fail(job, -1, "pe 0 at %s port %u cannot be reached: %s", address, port, strerror(-rc));
 }
 
-static int join(struct job *job) {
+static int join(struct job *job)
+{
     int last;
     int fd = iso_wire_connect(&job->uid, iso_wire_deadline(job->timeout_s), &last);
     if (fd < 0)
@@ -365,7 +385,8 @@ static int join(struct job *job) {
 
 /* ---- open and close ---- */
 
-static void free_job(struct job *job) {
+static void free_job(struct job *job)
+{
     if (!job)
         return;
     for (int i = 0; i < job->n_links; i++)
@@ -377,7 +398,8 @@ static void free_job(struct job *job) {
     free(job);
 }
 
-static struct job *new_job(const struct uid *uid, int rank, int size, double timeout_s) {
+static struct job *new_job(const struct uid *uid, int rank, int size, double timeout_s)
+{
     struct job *job = (struct job *)calloc(1, sizeof *job);
     struct link *links = (struct link *)calloc(rank == 0 ? (size_t)size : 1, sizeof *links);
     if (!job || !links) {
@@ -394,7 +416,8 @@ static struct job *new_job(const struct uid *uid, int rank, int size, double tim
     return job;
 }
 
-static void describe_boot(struct boot *boot, const struct job *job) {
+static void describe_boot(struct boot *boot, const struct job *job)
+{
     boot->rank = job->rank;
     boot->size = job->size;
     if (gethostname(boot->host, sizeof boot->host) != 0)
@@ -404,7 +427,8 @@ static void describe_boot(struct boot *boot, const struct job *job) {
 }
 
 /* The same job as before is kept, since its listener is gone; another one replaces it. */
-static int open_job(struct boot *boot, const struct uid *uid, int rank, int size, double timeout_s) {
+static int open_job(struct boot *boot, const struct uid *uid, int rank, int size, double timeout_s)
+{
     struct job *job = (struct job *)boot->priv;
     if (job && !job->broken && iso_uid_is_same(&job->uid, uid) && job->rank == rank && job->size == size) {
         job->timeout_s = timeout_s;
@@ -424,7 +448,8 @@ static int open_job(struct boot *boot, const struct uid *uid, int rank, int size
     return 0;
 }
 
-static int check_ranks(int64_t rank, int64_t size, const char *where) {
+static int check_ranks(int64_t rank, int64_t size, const char *where)
+{
     if (size >= 1 && size <= INT32_MAX && rank >= 0 && rank < size)
         return 0;
     log_error("%s: rank is %lld and size is %lld, allowed is a size of at least 1 and a rank in 0..size-1", where,
@@ -432,7 +457,8 @@ static int check_ranks(int64_t rank, int64_t size, const char *where) {
     return -EINVAL;
 }
 
-static int open_attributes(struct boot *boot, const struct boot_attr *attr, const struct env *env) {
+static int open_attributes(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
     struct uid uid;
     const char *why;
     int rc = check_ranks(attr->rank, attr->size, "shmemx_init_attr");
@@ -445,7 +471,8 @@ static int open_attributes(struct boot *boot, const struct boot_attr *attr, cons
     return open_job(boot, &uid, attr->rank, attr->size, env->boot_timeout);
 }
 
-static int open_environment(struct boot *boot, const struct boot_attr *attr, const struct env *env) {
+static int open_environment(struct boot *boot, const struct boot_attr *attr, const struct env *env)
+{
     (void)attr;
     struct uid uid;
     const char *why = "it is not a text of less than 128 bytes";
@@ -463,18 +490,21 @@ static int open_environment(struct boot *boot, const struct boot_attr *attr, con
     return open_job(boot, &uid, (int)env->rank, (int)env->size, env->boot_timeout);
 }
 
-static bool attributes_apply(const struct boot_attr *attr, const struct env *env, const char **why) {
+static bool attributes_apply(const struct boot_attr *attr, const struct env *env, const char **why)
+{
     (void)env;
     *why = attr->id ? "the program gave a unique id" : "the program gave no unique id";
     return attr->id != NULL;
 }
 
-static bool environment_applies(const struct boot_attr *attr, const struct env *env, const char **why) {
+static bool environment_applies(const struct boot_attr *attr, const struct env *env, const char **why)
+{
     *why = attr->id ? "the program gave a unique id" : *env->uid ? "SHMEM_UID is set" : "SHMEM_UID is not set";
     return !attr->id && *env->uid;
 }
 
-static void close_uid(struct boot *boot) {
+static void close_uid(struct boot *boot)
+{
     free_job((struct job *)boot->priv);
     boot->priv = NULL;
 }
@@ -482,7 +512,8 @@ static void close_uid(struct boot *boot) {
 /* ---- collectives ---- */
 
 /* A PE said a sentence instead of its block: it gives up the job. */
-static int relay_sentence(struct job *job, int rank, uint32_t len) {
+static int relay_sentence(struct job *job, int rank, uint32_t len)
+{
     unsigned char text[UID_SENTENCE_BYTES];
     char sentence[UID_SENTENCE_BYTES - 64] = "it gave no reason";
     if (iso_wire_recv(job->links[rank].fd, text, len, iso_wire_deadline(1)) == 0)
@@ -490,7 +521,8 @@ static int relay_sentence(struct job *job, int rank, uint32_t len) {
     return fail(job, -1, "pe %d has ended the job: %s", rank, sentence);
 }
 
-static int check_head(struct job *job, int rank, size_t len) {
+static int check_head(struct job *job, int rank, size_t len)
+{
     struct uid_frame frame;
     if (iso_uid_decode_frame(job->links[rank].head, &frame) != 0)
         return fail(job, -1, "pe %d sent something that is no message", rank);
@@ -506,7 +538,8 @@ static int check_head(struct job *job, int rank, size_t len) {
 static bool has_block(const struct link *link, size_t len) { return link->got == UID_FRAME_BYTES + len; }
 
 /* Reads what is there of the frame of `rank`: head, then payload to its place in `all`. */
-static int hear_block(struct job *job, int rank, size_t len, unsigned char *all) {
+static int hear_block(struct job *job, int rank, size_t len, unsigned char *all)
+{
     struct link *link = &job->links[rank];
     bool head = link->got < UID_FRAME_BYTES;
     unsigned char *to = head ? link->head + link->got : all + (size_t)rank * len + (link->got - UID_FRAME_BYTES);
@@ -518,7 +551,8 @@ static int hear_block(struct job *job, int rank, size_t len, unsigned char *all)
     return head && link->got == UID_FRAME_BYTES ? check_head(job, rank, len) : 0;
 }
 
-static int fail_late(struct job *job, size_t len) {
+static int fail_late(struct job *job, size_t len)
+{
     bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
     if (!here)
         return fail(job, -1, "not all of the %d PEs have arrived in time", job->size);
@@ -530,7 +564,8 @@ static int fail_late(struct job *job, size_t len) {
 }
 
 /* One round of poll. Of those who have given their block only the end of the stream is of interest. */
-static int gather_once(struct job *job, size_t len, unsigned char *all, struct pollfd *polls, int64_t deadline) {
+static int gather_once(struct job *job, size_t len, unsigned char *all, struct pollfd *polls, int64_t deadline)
+{
     int missing = 0;
     for (int r = 1; r < job->size; r++) {
         bool done = has_block(&job->links[r], len);
@@ -554,7 +589,8 @@ static int gather_once(struct job *job, size_t len, unsigned char *all, struct p
     return 1;
 }
 
-static int gather(struct job *job, size_t len, unsigned char *all, int64_t deadline) {
+static int gather(struct job *job, size_t len, unsigned char *all, int64_t deadline)
+{
     struct pollfd *polls = (struct pollfd *)calloc((size_t)job->size, sizeof *polls);
     if (!polls)
         return fail(job, -1, "no memory for %d connections", job->size);
@@ -568,14 +604,16 @@ static int gather(struct job *job, size_t len, unsigned char *all, int64_t deadl
     return rc;
 }
 
-static int send_block(int fd, uint32_t seq, const void *block, size_t len, int64_t deadline) {
+static int send_block(int fd, uint32_t seq, const void *block, size_t len, int64_t deadline)
+{
     unsigned char head[UID_FRAME_BYTES];
     iso_uid_encode_frame(&(struct uid_frame){.kind = UID_FRAME_DATA, .seq = seq, .len = (uint32_t)len}, head);
     int rc = iso_wire_send(fd, head, sizeof head, deadline);
     return rc != 0 ? rc : iso_wire_send(fd, block, len, deadline);
 }
 
-static int allgather_hub(struct job *job, size_t len, unsigned char *all) {
+static int allgather_hub(struct job *job, size_t len, unsigned char *all)
+{
     int64_t deadline = iso_wire_deadline(job->timeout_s);
     int rc = gather(job, len, all, deadline);
     for (int r = 1; r < job->size && rc == 0; r++) {
@@ -586,7 +624,8 @@ static int allgather_hub(struct job *job, size_t len, unsigned char *all) {
     return rc;
 }
 
-static int allgather_other(struct job *job, const void *mine, size_t len, unsigned char *all) {
+static int allgather_other(struct job *job, const void *mine, size_t len, unsigned char *all)
+{
     int64_t deadline = iso_wire_deadline(patience(job));
     struct uid_frame answer = {.kind = UID_FRAME_DATA, .seq = job->seq, .len = (uint32_t)(len * (size_t)job->size)};
     int rc = send_block(job->links[0].fd, job->seq, mine, len, deadline);
@@ -596,7 +635,8 @@ static int allgather_other(struct job *job, const void *mine, size_t len, unsign
     return fail_hub(job, rc);
 }
 
-static int allgather(struct boot *boot, const void *mine, size_t len, void *all) {
+static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
+{
     struct job *job = (struct job *)boot->priv;
     unsigned char *out = (unsigned char *)all;
     if (job->broken)
@@ -614,13 +654,15 @@ static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
     return job->rank == 0 ? allgather_hub(job, len, out) : allgather_other(job, mine, len, out);
 }
 
-static int barrier(struct boot *boot) {
+static int barrier(struct boot *boot)
+{
     unsigned char nothing[1] = {0};
     return allgather(boot, nothing, 0, nothing);
 }
 
 /* The others read it in their next collective call; what ends them sooner is the closing of our other sockets. */
-static void abort_uid(struct boot *boot, int status, const char *sentence) {
+static void abort_uid(struct boot *boot, int status, const char *sentence)
+{
     struct job *job = (struct job *)boot->priv;
     char text[UID_SENTENCE_BYTES - 64];
     snprintf(text, sizeof text, "status %d%s%s", status, sentence ? ": " : "", sentence ? sentence : "");

@@ -29,13 +29,15 @@ const struct env_row iso_env_rows[] = {
 };
 
 /* OpenSHMEM 1.6 section 8 has four variables: these have an SMA_ name too, and their flags take any value as "on". */
-static bool is_in_specification(const char *name) {
+static bool is_in_specification(const char *name)
+{
     return strcmp(name, "SHMEM_VERSION") == 0 || strcmp(name, "SHMEM_INFO") == 0 || strcmp(name, "SHMEM_DEBUG") == 0 ||
            strcmp(name, "SHMEM_SYMMETRIC_SIZE") == 0;
 }
 
 /* The text as set, or NULL. *set_name is the name under which it was found. */
-static const char *find_text(const char *name, char set_name[64]) {
+static const char *find_text(const char *name, char set_name[64])
+{
     snprintf(set_name, 64, "%s", name);
     const char *text = getenv(name);
     if (text || !is_in_specification(name))
@@ -44,7 +46,8 @@ static const char *find_text(const char *name, char set_name[64]) {
     return getenv(set_name);
 }
 
-const char *iso_env_text(const struct env_row *row) {
+const char *iso_env_text(const struct env_row *row)
+{
     char set_name[64];
     const char *text = find_text(row->name, set_name);
     return text ? text : row->fallback;
@@ -53,7 +56,8 @@ const char *iso_env_text(const struct env_row *row) {
 static bool is_digit(char c) { return c >= '0' && c <= '9'; } /* isdigit follows the locale */
 
 /* Appends a digit; false when there are too many. Leading zeros move the point instead. */
-static bool push_digit(struct decimal *d, char c, bool after_point) {
+static bool push_digit(struct decimal *d, char c, bool after_point)
+{
     if (d->count == 0 && c == '0') {
         d->point -= after_point;
         return d->point > -MAX_EXPONENT;
@@ -66,7 +70,8 @@ static bool push_digit(struct decimal *d, char c, bool after_point) {
 }
 
 /* "e+12": moves the point. Returns what follows, or NULL where the exponent is malformed or absurd. */
-static const char *parse_exponent(const char *text, struct decimal *d) {
+static const char *parse_exponent(const char *text, struct decimal *d)
+{
     bool negative = *text == '-';
     if (*text == '-' || *text == '+')
         text++;
@@ -83,7 +88,8 @@ static const char *parse_exponent(const char *text, struct decimal *d) {
 }
 
 /* digits [. digits] [e exponent], at least one digit before the exponent. Returns what follows, or NULL. */
-static const char *parse_decimal(const char *text, struct decimal *d) {
+static const char *parse_decimal(const char *text, struct decimal *d)
+{
     *d = (struct decimal){.count = 0, .point = 0};
     bool after_point = false, any = false;
     for (; is_digit(*text) || (*text == '.' && !after_point); text++) {
@@ -103,7 +109,8 @@ static const char *parse_decimal(const char *text, struct decimal *d) {
 static unsigned digit_at(const struct decimal *d, int i) { return i >= 0 && i < d->count ? d->digits[i] : 0; }
 
 /* Decimal fraction times two, in place; returns the digit that leaves it on the left. */
-static unsigned double_fraction(unsigned char *fraction, int n) {
+static unsigned double_fraction(unsigned char *fraction, int n)
+{
     unsigned carry = 0;
     for (int i = n - 1; i >= 0; i--) {
         unsigned doubled = fraction[i] * 2u + carry;
@@ -114,7 +121,8 @@ static unsigned double_fraction(unsigned char *fraction, int n) {
 }
 
 /* ceil(d * 2^shift): the fraction is doubled digit by digit, which is exact, so the ceiling is the true one. */
-static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result) {
+static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result)
+{
     uint64_t whole = 0;
     for (int i = 0; i < d->point && d->count > 0; i++) {
         if (whole > (UINT64_MAX - digit_at(d, i)) / 10)
@@ -142,7 +150,8 @@ static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result) {
 }
 
 /* 10 per k, m, g, t; 0 for the end; -1 for anything else. What follows the suffix is ignored (section 8). */
-static int suffix_shift(char c) {
+static int suffix_shift(char c)
+{
     static const char suffixes[] = "kmgt";
     if (c == '\0')
         return 0;
@@ -150,7 +159,8 @@ static int suffix_shift(char c) {
     return at ? 10 * (int)(at - suffixes + 1) : -1;
 }
 
-int iso_env_parse_size(const char *text, size_t *bytes) {
+int iso_env_parse_size(const char *text, size_t *bytes)
+{
     struct decimal d;
     const char *rest = parse_decimal(text, &d);
     int shift = rest ? suffix_shift(*rest) : -1;
@@ -161,12 +171,14 @@ int iso_env_parse_size(const char *text, size_t *bytes) {
     return 0;
 }
 
-static int parse_size(const char *text, bool any_is_on, size_t *value) {
+static int parse_size(const char *text, bool any_is_on, size_t *value)
+{
     (void)any_is_on;
     return iso_env_parse_size(text, value);
 }
 
-static int parse_flag(const char *text, bool any_is_on, bool *value) {
+static int parse_flag(const char *text, bool any_is_on, bool *value)
+{
     bool off = strcmp(text, "0") == 0;
     if (!any_is_on)
         off = off || *text == '\0' || strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0 ||
@@ -175,7 +187,8 @@ static int parse_flag(const char *text, bool any_is_on, bool *value) {
     return 0;
 }
 
-static int parse_number(const char *text, bool any_is_on, int64_t *value) {
+static int parse_number(const char *text, bool any_is_on, int64_t *value)
+{
     (void)any_is_on;
     if (!is_digit(text[*text == '-' || *text == '+']))
         return -EINVAL; /* strtoll would skip white space */
@@ -188,7 +201,8 @@ static int parse_number(const char *text, bool any_is_on, int64_t *value) {
     return 0;
 }
 
-static int parse_seconds(const char *text, bool any_is_on, double *value) {
+static int parse_seconds(const char *text, bool any_is_on, double *value)
+{
     (void)any_is_on;
     struct decimal d;
     const char *rest = parse_decimal(text, &d);
@@ -205,7 +219,8 @@ static int parse_seconds(const char *text, bool any_is_on, double *value) {
     return parsed <= 9e9 ? 0 : -EINVAL;
 }
 
-static int parse_text(const char *text, bool any_is_on, const char **value) {
+static int parse_text(const char *text, bool any_is_on, const char **value)
+{
     (void)any_is_on;
     *value = text;
     return 0;
@@ -218,7 +233,8 @@ static int parse_text(const char *text, bool any_is_on, const char **value) {
 #define ALLOWED_text "any text"
 
 /* One sentence; the value's control characters, which could rewrite a terminal, become '?'. */
-static int refuse(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed) {
+static int refuse(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed)
+{
     char shown[VALUE_SHOWN_BYTES];
     snprintf(shown, sizeof shown, "%s", value);
     for (char *c = shown; *c; c++)
@@ -229,7 +245,8 @@ static int refuse(char *error, size_t error_bytes, const char *name, const char 
     return -EINVAL;
 }
 
-static int check_ranges(const struct env *env, char *error, size_t error_bytes) {
+static int check_ranges(const struct env *env, char *error, size_t error_bytes)
+{
     enum log_level level;
     char value[32];
     if (iso_log_parse_level(env->log, &level) != 0)
@@ -241,7 +258,8 @@ static int check_ranges(const struct env *env, char *error, size_t error_bytes) 
     return 0;
 }
 
-int iso_env_read(struct env *env, char *error, size_t error_bytes) {
+int iso_env_read(struct env *env, char *error, size_t error_bytes)
+{
     char name_set[64];
     const char *text;
     /* A fallback of the table that does not parse is caught by the unit test. */

@@ -29,7 +29,8 @@ struct pending {
 static pthread_mutex_t pending_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pending *pending_first;
 
-int iso_listener_take(const struct uid *uid) {
+int iso_listener_take(const struct uid *uid)
+{
     int fd = -1;
     pthread_mutex_lock(&pending_lock);
     for (struct pending **at = &pending_first; *at; at = &(*at)->next)
@@ -44,7 +45,8 @@ int iso_listener_take(const struct uid *uid) {
     return fd;
 }
 
-static bool set_address(struct uid *uid, const char *text) {
+static bool set_address(struct uid *uid, const char *text)
+{
     struct in6_addr scratch; /* large enough for both families */
     size_t len = strlen(text);
     if (len >= sizeof uid->address)
@@ -55,7 +57,8 @@ static bool set_address(struct uid *uid, const char *text) {
 }
 
 /* How well an interface address suits: 0 not at all; IPv4 before IPv6. Link-local ones need a scope the id lacks. */
-static int rate_address(const struct ifaddrs *entry, const char *interface) {
+static int rate_address(const struct ifaddrs *entry, const char *interface)
+{
     unsigned needed = IFF_UP | IFF_RUNNING;
     if (!entry->ifa_addr || (entry->ifa_flags & needed) != needed)
         return 0;
@@ -69,7 +72,8 @@ static int rate_address(const struct ifaddrs *entry, const char *interface) {
 }
 
 /* An address of this interface, or of the first one that is not loopback where `interface` is empty. */
-static bool find_address(struct uid *uid, const char *interface) {
+static bool find_address(struct uid *uid, const char *interface)
+{
     struct ifaddrs *list, *best = NULL;
     if (getifaddrs(&list) != 0)
         return false;
@@ -87,7 +91,8 @@ static bool find_address(struct uid *uid, const char *interface) {
 }
 
 /* SHMEM_UID_ADDRESS, an address or an interface; else the first that is not loopback; else 127.0.0.1. */
-static int choose_address(struct uid *uid, const char *wanted) {
+static int choose_address(struct uid *uid, const char *wanted)
+{
     if ((*wanted && set_address(uid, wanted)) || find_address(uid, wanted))
         return 0;
     if (*wanted) {
@@ -99,7 +104,8 @@ static int choose_address(struct uid *uid, const char *wanted) {
     return set_address(uid, "127.0.0.1") ? 0 : -EINVAL;
 }
 
-static int fill_secret(unsigned char *secret) {
+static int fill_secret(unsigned char *secret)
+{
     for (size_t got = 0; got < UID_SECRET_BYTES;) {
         ssize_t n = getrandom(secret + got, UID_SECRET_BYTES - got, 0);
         if (n < 0 && errno != EINTR) {
@@ -111,7 +117,8 @@ static int fill_secret(unsigned char *secret) {
     return 0;
 }
 
-int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES]) {
+int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES])
+{
     struct uid uid = {.port = 0};
     struct env env;
     char error[256];

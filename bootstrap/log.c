@@ -20,19 +20,23 @@ static const char *const level_words[] = {"", "warning: ", "info: ", "debug: ", 
 static ISO_PER_PE atomic_int current_level = LOG_WARN;
 static ISO_PER_PE atomic_int current_pe = PE_UNKNOWN;
 
-void iso_log_set_level(enum log_level level) {
+void iso_log_set_level(enum log_level level)
+{
     atomic_store_explicit(&current_level, (int)level, memory_order_relaxed); /* no order needed: a filter */
 }
 
-void iso_log_set_pe(int pe) {
+void iso_log_set_pe(int pe)
+{
     atomic_store_explicit(&current_pe, pe < 0 ? PE_UNKNOWN : pe, memory_order_relaxed); /* no order needed: a name */
 }
 
-bool iso_log_shows(enum log_level level) {
+bool iso_log_shows(enum log_level level)
+{
     return level == LOG_ERROR || (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
 }
 
-int iso_log_parse_level(const char *text, enum log_level *level) {
+int iso_log_parse_level(const char *text, enum log_level *level)
+{
     for (int i = LOG_ERROR; i <= LOG_TRACE; i++)
         if (strcasecmp(text, level_names[i]) == 0) {
             *level = (enum log_level)i;
@@ -41,14 +45,16 @@ int iso_log_parse_level(const char *text, enum log_level *level) {
     return -EINVAL;
 }
 
-static size_t write_prefix(char *line, enum log_level level) {
+static size_t write_prefix(char *line, enum log_level level)
+{
     int pe = atomic_load_explicit(&current_pe, memory_order_relaxed);
     int n = pe == PE_UNKNOWN ? snprintf(line, LINE_BYTES, "[isomer pid %d] %s", (int)getpid(), level_words[level])
                              : snprintf(line, LINE_BYTES, "[pe %d] %s", pe, level_words[level]);
     return (size_t)n;
 }
 
-static void write_all(const char *line, size_t len) {
+static void write_all(const char *line, size_t len)
+{
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, line, len);
         if (n < 0 && errno == EINTR)
@@ -60,7 +66,8 @@ static void write_all(const char *line, size_t len) {
     }
 }
 
-void iso_log(enum log_level level, const char *format, ...) {
+void iso_log(enum log_level level, const char *format, ...)
+{
     if (!iso_log_shows(level))
         return;
     int saved_errno = errno; /* for %m, and the caller's errno survives */

@@ -13,19 +13,22 @@ static const unsigned char hello_magic[8] = {'I', 'S', 'O', 'M', 'E', 'R', '\r',
 
 enum { AT_SECRET = 8, AT_PROTOCOL = 24, AT_VERSION = 28, AT_RANK = 44, AT_SIZE = 48 };
 
-static void store32(unsigned char *bytes, uint32_t value) {
+static void store32(unsigned char *bytes, uint32_t value)
+{
     for (int i = 0; i < 4; i++)
         bytes[i] = (unsigned char)(value >> (8 * i));
 }
 
-static uint32_t load32(const unsigned char *bytes) {
+static uint32_t load32(const unsigned char *bytes)
+{
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
 /* ---- the id ---- */
 
 /* -1: not a hex digit. By hand: isxdigit follows the locale. */
-static int hex_value(char c) {
+static int hex_value(char c)
+{
     if (c >= '0' && c <= '9')
         return c - '0';
     if (c >= 'a' && c <= 'f')
@@ -33,7 +36,8 @@ static int hex_value(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static bool parse_secret(const char *text, unsigned char secret[UID_SECRET_BYTES]) {
+static bool parse_secret(const char *text, unsigned char secret[UID_SECRET_BYTES])
+{
     if (strlen(text) != 2 * UID_SECRET_BYTES)
         return false;
     for (int i = 0; i < UID_SECRET_BYTES; i++) {
@@ -46,7 +50,8 @@ static bool parse_secret(const char *text, unsigned char secret[UID_SECRET_BYTES
 }
 
 /* Returns what follows the address and its colon, or NULL. */
-static const char *parse_address(const char *text, struct uid *uid) {
+static const char *parse_address(const char *text, struct uid *uid)
+{
     uid->ipv6 = *text == '[';
     const char *start = text + uid->ipv6;
     const char *end = strchr(start, uid->ipv6 ? ']' : ':');
@@ -62,7 +67,8 @@ static const char *parse_address(const char *text, struct uid *uid) {
 }
 
 /* 1..65535; returns what follows the port and its colon, or NULL. */
-static const char *parse_port(const char *text, uint16_t *port) {
+static const char *parse_port(const char *text, uint16_t *port)
+{
     unsigned value = 0;
     int digits = 0;
     for (; *text >= '0' && *text <= '9' && digits < 6; text++, digits++)
@@ -73,7 +79,8 @@ static const char *parse_port(const char *text, uint16_t *port) {
     return text + 1;
 }
 
-int iso_uid_parse(const unsigned char id[ISO_UID_BYTES], struct uid *uid, const char **why) {
+int iso_uid_parse(const unsigned char id[ISO_UID_BYTES], struct uid *uid, const char **why)
+{
     memset(uid, 0, sizeof *uid);
     const char *text = (const char *)id;
     *why = "it is not a text of less than 128 bytes";
@@ -92,12 +99,14 @@ int iso_uid_parse(const unsigned char id[ISO_UID_BYTES], struct uid *uid, const 
     return 0;
 }
 
-bool iso_uid_is_same(const struct uid *a, const struct uid *b) {
+bool iso_uid_is_same(const struct uid *a, const struct uid *b)
+{
     return a->port == b->port && a->ipv6 == b->ipv6 && strcmp(a->address, b->address) == 0 &&
            memcmp(a->secret, b->secret, sizeof a->secret) == 0;
 }
 
-void iso_uid_format(const struct uid *uid, unsigned char id[ISO_UID_BYTES]) {
+void iso_uid_format(const struct uid *uid, unsigned char id[ISO_UID_BYTES])
+{
     char *text = (char *)id;
     memset(id, 0, ISO_UID_BYTES);
     int n = snprintf(text, ISO_UID_BYTES, uid->ipv6 ? "[%s]:%u:" : "%s:%u:", uid->address, (unsigned)uid->port);
@@ -107,7 +116,8 @@ void iso_uid_format(const struct uid *uid, unsigned char id[ISO_UID_BYTES]) {
 
 /* ---- messages ---- */
 
-void iso_uid_encode_hello(const struct uid_hello *hello, unsigned char bytes[UID_HELLO_BYTES]) {
+void iso_uid_encode_hello(const struct uid_hello *hello, unsigned char bytes[UID_HELLO_BYTES])
+{
     memset(bytes, 0, UID_HELLO_BYTES);
     memcpy(bytes, hello_magic, sizeof hello_magic);
     memcpy(bytes + AT_SECRET, hello->secret, UID_SECRET_BYTES);
@@ -118,7 +128,8 @@ void iso_uid_encode_hello(const struct uid_hello *hello, unsigned char bytes[UID
 }
 
 /* Takes the same time wherever the first difference is, so that a secret cannot be guessed byte by byte. */
-static bool equal_secret(const unsigned char *a, const unsigned char *b) {
+static bool equal_secret(const unsigned char *a, const unsigned char *b)
+{
     volatile unsigned char difference = 0;
     for (int i = 0; i < UID_SECRET_BYTES; i++)
         difference = (unsigned char)(difference | (a[i] ^ b[i]));
@@ -126,7 +137,8 @@ static bool equal_secret(const unsigned char *a, const unsigned char *b) {
 }
 
 enum uid_verdict iso_uid_judge_hello(const unsigned char *bytes, size_t len,
-                                     const unsigned char secret[UID_SECRET_BYTES], struct uid_hello *hello) {
+                                     const unsigned char secret[UID_SECRET_BYTES], struct uid_hello *hello)
+{
     memset(hello, 0, sizeof *hello);
     if (memcmp(bytes, hello_magic, len < sizeof hello_magic ? len : sizeof hello_magic) != 0)
         return UID_NOT_OURS; /* known at the first wrong byte: an HTTP client is not waited for */
@@ -146,14 +158,16 @@ enum uid_verdict iso_uid_judge_hello(const unsigned char *bytes, size_t len,
     return UID_WELCOME;
 }
 
-void iso_uid_encode_frame(const struct uid_frame *frame, unsigned char bytes[UID_FRAME_BYTES]) {
+void iso_uid_encode_frame(const struct uid_frame *frame, unsigned char bytes[UID_FRAME_BYTES])
+{
     store32(bytes, FRAME_MAGIC);
     store32(bytes + 4, frame->kind);
     store32(bytes + 8, frame->seq);
     store32(bytes + 12, frame->len);
 }
 
-int iso_uid_decode_frame(const unsigned char bytes[UID_FRAME_BYTES], struct uid_frame *frame) {
+int iso_uid_decode_frame(const unsigned char bytes[UID_FRAME_BYTES], struct uid_frame *frame)
+{
     frame->kind = load32(bytes + 4);
     frame->seq = load32(bytes + 8);
     frame->len = load32(bytes + 12);
@@ -173,14 +187,16 @@ int iso_uid_decode_frame(const unsigned char bytes[UID_FRAME_BYTES], struct uid_
 
 /* ---- text ---- */
 
-void iso_uid_clean_text(const unsigned char *bytes, size_t len, char *text, size_t text_bytes) {
+void iso_uid_clean_text(const unsigned char *bytes, size_t len, char *text, size_t text_bytes)
+{
     size_t n = 0;
     for (; n < len && n + 1 < text_bytes && bytes[n] != 0; n++)
         text[n] = bytes[n] < 32 || bytes[n] > 126 ? '?' : (char)bytes[n];
     text[n] = '\0';
 }
 
-void iso_uid_list_missing(const bool *here, int size, char *text, size_t text_bytes) {
+void iso_uid_list_missing(const bool *here, int size, char *text, size_t text_bytes)
+{
     size_t n = 0;
     text[0] = '\0';
     for (int r = 0; r < size; r++) {

@@ -16,19 +16,22 @@
 #define NS_PER_S 1000000000LL
 enum { RETRY_MS_FIRST = 2, RETRY_MS_LAST = 200, ATTEMPT_S = 5 };
 
-int64_t iso_wire_now(void) {
+int64_t iso_wire_now(void)
+{
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-int64_t iso_wire_deadline(double seconds) {
+int64_t iso_wire_deadline(double seconds)
+{
     int64_t now = iso_wire_now();
     double ns = seconds * 1e9;
     return seconds <= 0 || ns >= (double)(INT64_MAX / 2) ? WIRE_NEVER : now + (int64_t)ns;
 }
 
-int iso_wire_poll_ms(int64_t deadline) {
+int iso_wire_poll_ms(int64_t deadline)
+{
     if (deadline == WIRE_NEVER)
         return -1;
     int64_t left = deadline - iso_wire_now();
@@ -40,7 +43,8 @@ int iso_wire_poll_ms(int64_t deadline) {
 
 /* ---- addresses ---- */
 
-static socklen_t fill_address(const struct uid *uid, struct sockaddr_storage *storage) {
+static socklen_t fill_address(const struct uid *uid, struct sockaddr_storage *storage)
+{
     memset(storage, 0, sizeof *storage);
     if (uid->ipv6) {
         struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)storage;
@@ -56,12 +60,14 @@ static socklen_t fill_address(const struct uid *uid, struct sockaddr_storage *st
     return sizeof *in;
 }
 
-static uint16_t port_of(const struct sockaddr_storage *storage) {
+static uint16_t port_of(const struct sockaddr_storage *storage)
+{
     return ntohs(storage->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)storage)->sin6_port
                                                 : ((const struct sockaddr_in *)storage)->sin_port);
 }
 
-static void name_address(const struct sockaddr_storage *storage, char name[WIRE_NAME_BYTES]) {
+static void name_address(const struct sockaddr_storage *storage, char name[WIRE_NAME_BYTES])
+{
     char text[INET6_ADDRSTRLEN] = "unknown";
     bool ipv6 = storage->ss_family == AF_INET6;
     const void *address = ipv6 ? (const void *)&((const struct sockaddr_in6 *)storage)->sin6_addr
@@ -72,18 +78,21 @@ static void name_address(const struct sockaddr_storage *storage, char name[WIRE_
 
 /* ---- connections ---- */
 
-static int new_socket(const struct uid *uid) {
+static int new_socket(const struct uid *uid)
+{
     int fd = socket(uid->ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return fd < 0 ? -errno : fd;
 }
 
-static void tune(int fd) {
+static void tune(int fd)
+{
     int on = 1; /* both are improvements only: small messages go at once, a cut cable is noticed some day */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-int iso_wire_listen(struct uid *uid) {
+int iso_wire_listen(struct uid *uid)
+{
     struct sockaddr_storage storage;
     socklen_t len = fill_address(uid, &storage);
     int on = 1, fd = new_socket(uid);
@@ -103,7 +112,8 @@ fail:;
     return -error;
 }
 
-int iso_wire_accept(int listener, char name[WIRE_NAME_BYTES]) {
+int iso_wire_accept(int listener, char name[WIRE_NAME_BYTES])
+{
     struct sockaddr_storage storage;
     socklen_t len = sizeof storage;
     memset(&storage, 0, sizeof storage);
@@ -117,7 +127,8 @@ int iso_wire_accept(int listener, char name[WIRE_NAME_BYTES]) {
 
 /* Nobody listens on a port of the ephemeral range: the system may choose it as our own, and TCP then connects the
  * socket with itself. */
-static bool is_connected_to_itself(int fd) {
+static bool is_connected_to_itself(int fd)
+{
     struct sockaddr_storage mine, other;
     socklen_t mine_len = sizeof mine, other_len = sizeof other;
     memset(&mine, 0, sizeof mine);
@@ -127,7 +138,8 @@ static bool is_connected_to_itself(int fd) {
            memcmp(&mine, &other, mine_len) == 0;
 }
 
-static int await_connected(int fd, int64_t deadline) {
+static int await_connected(int fd, int64_t deadline)
+{
     struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
     int n;
     do
@@ -144,7 +156,8 @@ static int await_connected(int fd, int64_t deadline) {
     return is_connected_to_itself(fd) ? -ECONNREFUSED : 0;
 }
 
-static int connect_once(const struct uid *uid, int64_t deadline) {
+static int connect_once(const struct uid *uid, int64_t deadline)
+{
     struct sockaddr_storage storage;
     socklen_t len = fill_address(uid, &storage);
     int fd = new_socket(uid);
@@ -162,17 +175,20 @@ static int connect_once(const struct uid *uid, int64_t deadline) {
 }
 
 /* Errors that pass when the other side has started, or its network has come up. */
-static bool is_worth_retrying(int error) {
+static bool is_worth_retrying(int error)
+{
     return error == -ECONNREFUSED || error == -ECONNRESET || error == -ECONNABORTED || error == -ETIMEDOUT ||
            error == -EHOSTUNREACH || error == -ENETUNREACH || error == -EAGAIN;
 }
 
-static void pause_ms(int ms) {
+static void pause_ms(int ms)
+{
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     (void)nanosleep(&pause, NULL);
 }
 
-int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last) {
+int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last)
+{
     *last = -ETIMEDOUT;
     for (int wait_ms = RETRY_MS_FIRST;; wait_ms = wait_ms * 2 > RETRY_MS_LAST ? RETRY_MS_LAST : wait_ms * 2) {
         int64_t attempt = iso_wire_deadline(ATTEMPT_S);
@@ -190,7 +206,8 @@ int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last) {
 /* ---- bytes ---- */
 
 /* 0 when `events` (or an error, which the next call reports) have come. */
-static int await_events(int fd, short events, int64_t deadline) {
+static int await_events(int fd, short events, int64_t deadline)
+{
     struct pollfd pollfd = {.fd = fd, .events = events};
     for (;;) {
         int n = poll(&pollfd, 1, iso_wire_poll_ms(deadline));
@@ -203,7 +220,8 @@ static int await_events(int fd, short events, int64_t deadline) {
     }
 }
 
-int iso_wire_send(int fd, const void *bytes, size_t len, int64_t deadline) {
+int iso_wire_send(int fd, const void *bytes, size_t len, int64_t deadline)
+{
     const char *at = (const char *)bytes;
     while (len > 0) {
         ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
@@ -221,7 +239,8 @@ int iso_wire_send(int fd, const void *bytes, size_t len, int64_t deadline) {
     return 0;
 }
 
-ptrdiff_t iso_wire_recv_some(int fd, void *bytes, size_t len) {
+ptrdiff_t iso_wire_recv_some(int fd, void *bytes, size_t len)
+{
     ssize_t n = recv(fd, bytes, len, 0);
     if (n > 0)
         return n;
@@ -230,7 +249,8 @@ ptrdiff_t iso_wire_recv_some(int fd, void *bytes, size_t len) {
     return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
 }
 
-int iso_wire_recv(int fd, void *bytes, size_t len, int64_t deadline) {
+int iso_wire_recv(int fd, void *bytes, size_t len, int64_t deadline)
+{
     char *at = (char *)bytes;
     while (len > 0) {
         ptrdiff_t n = iso_wire_recv_some(fd, at, len);

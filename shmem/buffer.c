@@ -300,7 +300,7 @@ static void check_still_shared(const char *addr, size_t len)
         return;
     fclose(maps);
     if (!shared)
-        iso_fatal("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered", 
+        iso_fatal("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered",
                   (const void *)addr, len);
 }
 

@@ -201,8 +201,8 @@ static bool privatize(char *base, size_t len, int fd)
         hole = lseek(fd, filled, SEEK_HOLE);
         if (hole < 0 || hole > end)
             hole = end;
-        if (mmap(base + filled, (size_t)(hole - filled), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
-                 filled) == MAP_FAILED)
+        if (mmap(base + filled, (size_t)(hole - filled), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, filled) ==
+            MAP_FAILED)
             return false;
         make_private(base + filled, base + hole);
         at = hole;

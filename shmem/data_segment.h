@@ -12,9 +12,9 @@ struct data_segment {
     char *base; /* page aligned; NULL: refused */
     size_t len;
     int fd;
-    bool inherited; /* a forked child's private copy, with the parent's descriptor */
-    const char *refusal;         /* why global variables are not symmetric; NULL: they are */
-    unsigned char build_id[20];  /* of the program, zero padded; zero when it has none */
+    bool inherited;             /* a forked child's private copy, with the parent's descriptor */
+    const char *refusal;        /* why global variables are not symmetric; NULL: they are */
+    unsigned char build_id[20]; /* of the program, zero padded; zero when it has none */
 };
 
 const struct data_segment *iso_data_segment(void);

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define STATE_INITIAL                                                                                                  \
-    {                                                                                                                  \
-        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .mesh_lock = PTHREAD_MUTEX_INITIALIZER               \
+#define STATE_INITIAL                                                                                    \
+    {                                                                                                    \
+        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .mesh_lock = PTHREAD_MUTEX_INITIALIZER \
     }
 
 #ifdef ISO_PES_AS_THREADS
@@ -100,9 +100,8 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
     if ((const char *)addr >= heap->base && (const char *)addr < heap->base + heap->len)
         iso_fatal(call, "%s %p lies in the symmetric heap beyond its objects, which end at %p", arg, addr,
                   (void *)(heap->base + heap->limit));
-    iso_fatal(call,
-              "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, and no registered buffer", arg, addr,
-              len, (void *)heap->base, (void *)(heap->base + heap->limit),
+    iso_fatal(call, "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, and no registered buffer", arg,
+              addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
               self->data_refusal == NULL ? "no global variable of the program"
                                          : "and global variables are not symmetric here: ",
               self->data_refusal == NULL ? "" : self->data_refusal);
@@ -279,10 +278,7 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
 }
 
 SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);
-int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
-{
-    return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1;
-}
+int pshmemx_get_uniqueid(shmemx_uniqueid_t *id) { return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1; }
 
 /* ---- end ---- */
 

@@ -27,8 +27,8 @@
 
 /* A public function shmem_NAME is defined as pshmem_NAME, with the declared name as its weak alias (profiling
  * interface, section 10). Write SHMEM_API(shmem_NAME, pshmem_NAME) in front of the definition of pshmem_NAME. */
-#define SHMEM_API(name, pname)                                                                                         \
-    extern __typeof__(name) pname __attribute__((visibility("default")));                                              \
+#define SHMEM_API(name, pname)                                            \
+    extern __typeof__(name) pname __attribute__((visibility("default"))); \
     extern __typeof__(name) name __attribute__((weak, alias(#pname), visibility("default")))
 
 /* ---- errors (init.c) ---- */
@@ -87,11 +87,11 @@ struct pe_offer {
 
 struct peer {
     int pe;
-    bool local;     /* same node: reached by pointer */
-    bool threaded;  /* lives in this very process (test build) */
-    bool gone;      /* said good-bye in shmem_finalize */
-    int sock;       /* -1: none */
-    int pid;        /* of local peers, from the kernel */
+    bool local;                            /* same node: reached by pointer */
+    bool threaded;                         /* lives in this very process (test build) */
+    bool gone;                             /* said good-bye in shmem_finalize */
+    int sock;                              /* -1: none */
+    int pid;                               /* of local peers, from the kernel */
     const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
     bool offer_full;
     struct pe_offer offer; /* received, not yet taken by the exchange */
@@ -108,7 +108,7 @@ struct slot {
     uint64_t staged; /* staged steps done; its parity chooses the bank */
     char *memory;    /* this PE's part of the slot */
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
-    struct slot_view *views;       /* [n_pes of the team], slot.h */
+    struct slot_view *views;                              /* [n_pes of the team], slot.h */
     void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
 };
 
@@ -131,10 +131,10 @@ struct team {
 struct ctx {
     shmem_ctx_t handle;
     long options;
-    struct team *team;  /* PE arguments count in it */
+    struct team *team; /* PE arguments count in it */
     const int *world_of;
     int n_pes;
-    bool remote_dirty;  /* a transport has work of this context outstanding */
+    bool remote_dirty; /* a transport has work of this context outstanding */
     bool in_session;
     void *transport_priv;
 };
@@ -150,7 +150,7 @@ struct wait_record {
     uint64_t addr;
     uint64_t expected;
     uint64_t seen;
-    int64_t peer; /* world PE waited for, -1: any */
+    int64_t peer;     /* world PE waited for, -1: any */
     uint64_t call[4]; /* the name, zero padded */
 };
 
@@ -161,7 +161,7 @@ struct wait {
     const void *addr;
     uint64_t expected;
     int peer;
-    int record;         /* index published, -1: none */
+    int record; /* index published, -1: none */
     unsigned polls;
     unsigned yields;
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
@@ -169,8 +169,10 @@ struct wait {
     bool sleeping;
     bool reported;
 };
-#define ISO_WAIT(call_, peer_, addr_, expected_)                                                                       \
-    { .call = (call_), .addr = (addr_), .expected = (expected_), .peer = (peer_), .record = -1 }
+#define ISO_WAIT(call_, peer_, addr_, expected_)                                                 \
+    {                                                                                            \
+        .call = (call_), .addr = (addr_), .expected = (expected_), .peer = (peer_), .record = -1 \
+    }
 
 /* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
 
@@ -211,17 +213,17 @@ struct state {
     size_t control_bytes;
     size_t slot_bytes;
     struct alloc *alloc;
-    void *active_sets; /* coll: implicit teams by (start, stride, size) */
-    void *select;      /* coll: the algorithm table in force */
+    void *active_sets;  /* coll: implicit teams by (start, stride, size) */
+    void *select;       /* coll: the algorithm table in force */
     unsigned wait_used; /* bit i: waits[i] is taken; atomic */
 
-    int listener;      /* unix socket, -1: none */
+    int listener; /* unix socket, -1: none */
     pthread_mutex_t mesh_lock;
     int thread_level;
-    int init_count;    /* shmem_init minus shmem_finalize */
+    int init_count; /* shmem_init minus shmem_finalize */
     bool aborting;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
-    bool leaving; /* by shmem_global_exit */
+    bool leaving;   /* by shmem_global_exit */
     int leave_status;
     struct env env;
     struct boot boot;
@@ -244,10 +246,10 @@ extern struct state iso_state __attribute__((visibility("hidden"))); /* no detou
 #define ISO_CHECKS 1 /* -DISO_CHECKS=0 compiles argument checks out */
 #endif
 
-_Noreturn ISO_COLD void iso_fatal_life(const char *call);                            /* before init, after finalize */
-_Noreturn ISO_COLD void iso_fatal_pe(const char *call, int pe, int n_pes);           /* PE out of range */
-_Noreturn ISO_COLD void iso_fatal_ctx(const char *call, shmem_ctx_t ctx);            /* invalid context */
-_Noreturn ISO_COLD void iso_fatal_team(const char *call, shmem_team_t team);         /* invalid team */
+_Noreturn ISO_COLD void iso_fatal_life(const char *call);                    /* before init, after finalize */
+_Noreturn ISO_COLD void iso_fatal_pe(const char *call, int pe, int n_pes);   /* PE out of range */
+_Noreturn ISO_COLD void iso_fatal_ctx(const char *call, shmem_ctx_t ctx);    /* invalid context */
+_Noreturn ISO_COLD void iso_fatal_team(const char *call, shmem_team_t team); /* invalid team */
 /* Not symmetric, null, past the segment: says which; `arg` names the argument ("dest"). */
 _Noreturn ISO_COLD void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len);
 _Noreturn ISO_COLD void iso_fatal_aligned(const char *call, const char *arg, const void *addr, size_t bytes);
@@ -270,8 +272,8 @@ ISO_INLINE struct ctx *iso_ctx(shmem_ctx_t handle, const char *call)
     return iso_ctx_find(handle, call);
 }
 
-struct team *iso_team(shmem_team_t handle, const char *call);        /* fatal when invalid */
-struct team *iso_team_or_null(shmem_team_t handle);                  /* NULL when invalid */
+struct team *iso_team(shmem_team_t handle, const char *call); /* fatal when invalid */
+struct team *iso_team_or_null(shmem_team_t handle);           /* NULL when invalid */
 
 /* World PE of `pe` in the context's team; ends the job when out of range (also before init: n_pes is 0 then). */
 ISO_INLINE int iso_world_pe(const struct ctx *ctx, int pe, const char *call)

@@ -64,7 +64,7 @@ static int open_listener(struct row *row)
 }
 
 /* Names longer than their field are cut, equally on all PEs. */
-static void copy_text(char *to, size_t bytes, const char *from) 
+static void copy_text(char *to, size_t bytes, const char *from)
 {
     size_t len = strlen(from);
     memcpy(to, from, ISO_MIN(len, bytes - 1));

@@ -25,8 +25,8 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes)
     *data_bytes = data->refusal == NULL ? data->len : 0;
 }
 
-/* Address space of `bytes` from a multiple of 2 MiB on: for huge pages, and so that what shmem_align can promise does not
- * depend on luck. */
+/* Address space of `bytes` from a multiple of 2 MiB on: for huge pages, and so that what shmem_align can promise does
+ * not depend on luck. */
 static char *reserve_aligned(size_t bytes)
 {
     const size_t huge = (size_t)2 << 20;
@@ -50,7 +50,8 @@ static int map_heap(struct segment *heap, size_t bytes)
     /* A peer that shrank the file would turn our loads into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     void *at = reserve_aligned(bytes);
-    if (at == NULL || mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != at) {
+    if (at == NULL ||
+        mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != at) {
         log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
         return -errno;
     }
@@ -111,8 +112,9 @@ int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd)
     void *at = mmap(NULL, segment->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     int rc = at == MAP_FAILED ? -errno : 0;
     if (rc != 0)
-        log_error("mapping the %s segment of pe %d (%zu bytes) failed: %m; lower SHMEM_SYMMETRIC_SIZE or raise ulimit -v",
-                  kind_names[segment->kind], pe, segment->len);
+        log_error(
+            "mapping the %s segment of pe %d (%zu bytes) failed: %m; lower SHMEM_SYMMETRIC_SIZE or raise ulimit -v",
+            kind_names[segment->kind], pe, segment->len);
     peer->cpu_ptr = rc == 0 ? (char *)at : NULL;
     close(fd);
     return rc;

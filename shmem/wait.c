@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS_PER_LOOK 32            /* between two looks at the clock */
-#define SLEEP_AFTER_NS 20000000u      /* yield this long first */
+#define YIELDS_PER_LOOK 32       /* between two looks at the clock */
+#define SLEEP_AFTER_NS 20000000u /* yield this long first */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
-#define POLL_PEERS_NS 10000000u       /* between two looks at the sockets of the peers */
+#define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
 
 uint64_t iso_wait_now_ns(void)
 {

@@ -17,9 +17,11 @@ static bool reaches(const struct peer *peer, const char **why)
 _Noreturn ISO_COLD static void refuse(const char *what, const struct place *at, int error)
 {
     errno = error;
-    __extension__ iso_fatal(what, "copying to or from pe %d (pid %d) by cross-memory attach failed: %m; page-align the buffer, or "
-              "allow ptrace between processes of one user",
-              at->pe, ISO->peers[at->pe].pid);
+    __extension__ iso_fatal(
+        what,
+        "copying to or from pe %d (pid %d) by cross-memory attach failed: %m; page-align the buffer, or "
+        "allow ptrace between processes of one user",
+        at->pe, ISO->peers[at->pe].pid);
 }
 
 static void put(struct ctx *ctx, struct place to, const void *source, size_t len)

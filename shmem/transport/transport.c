@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The other side of the one `if`: what the CPU has no pointer to. Chooses a transport per peer at init, and carries
- * each far operation to the right place: device memory of this node to the copy agent, the rest to the peer's transport.
- * Ranges that span the pieces of one registered buffer are split here. */
+ * each far operation to the right place: device memory of this node to the copy agent, the rest to the peer's
+ * transport. Ranges that span the pieces of one registered buffer are split here. */
 #include "transport.h"
 
 #include <stdio.h>
@@ -28,10 +28,11 @@ _Noreturn ISO_COLD static void unsupported(const char *call, struct place at, co
 {
     const struct segment *s = at.segment;
     if (s != NULL && s->staged)
-        iso_fatal(call,
-                  "%s on bytes %zu.. of a registered buffer piece that shares its page with other data is not possible; "
-                  "align the buffer to %d bytes, or put the word into the symmetric heap",
-                  what, at.offset, 4096);
+        iso_fatal(
+            call,
+            "%s on bytes %zu.. of a registered buffer piece that shares its page with other data is not possible; "
+            "align the buffer to %d bytes, or put the word into the symmetric heap",
+            what, at.offset, 4096);
     iso_fatal(call, "%s on %s memory of pe %d is not supported by transport %s", what,
               s != NULL ? iso_segment_kind_name(s->kind) : "spanning", at.pe, ISO->peers[at.pe].transport->name);
 }

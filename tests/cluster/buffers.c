@@ -86,7 +86,8 @@ static void check_atomics(char *buffer, size_t len)
 static void check_shape(struct shape shape, bool same_offset)
 {
     size_t page = 4096, offset = shape.align_offset;
-    char *area = (char *)mmap(NULL, shape.len_bytes + 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *area =
+        (char *)mmap(NULL, shape.len_bytes + 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK_OR_EXIT(area != (char *)MAP_FAILED);
     if (!same_offset)
         offset = (offset + 24 * (size_t)check_self.pe) % page;
@@ -114,8 +115,9 @@ static void check_shape(struct shape shape, bool same_offset)
 
 static int test_main(void)
 {
-    static const struct shape shapes[] = {{0, 4096}, {0, 65536}, {16, 1}, {16, 100}, {16, 4096}, {100, 8192},
-                                          {16, 50000}, {4095, 2}, {4090, 12293}, {0, 4097}, {8, (1 << 20) + 5}};
+    static const struct shape shapes[] = {{0, 4096},     {0, 65536},  {16, 1},           {16, 100},
+                                          {16, 4096},    {100, 8192}, {16, 50000},       {4095, 2},
+                                          {4090, 12293}, {0, 4097},   {8, (1 << 20) + 5}};
     CHECK_INIT();
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         check_shape(shapes[i], true);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
- * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early). Prints "pe R of N ok" at the end. */
+ * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early). Prints "pe R
+ * of N ok" at the end. */
 #include <shmem.h>
 #include <shmemx.h>
 

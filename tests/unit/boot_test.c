@@ -89,7 +89,8 @@ static const struct choice choices[] = {
      "its server cannot be used"},
 };
 
-static void clear_launchers(void) {
+static void clear_launchers(void)
+{
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "PMIX_NAMESPACE"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unsetenv(names[i]);
@@ -97,7 +98,8 @@ static void clear_launchers(void) {
         unsetenv(row->name);
 }
 
-static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env *env) {
+static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env *env)
+{
     char error[256] = "";
     enum log_level level = LOG_WARN;
     CHECK_EQ_NAMED(iso_env_read(env, error, sizeof error), 0, error);
@@ -106,7 +108,8 @@ static int open_boot(struct boot *boot, const struct boot_attr *attr, struct env
     return iso_boot_open(boot, attr, env);
 }
 
-static void use_alone(struct boot *boot, const char *launcher) {
+static void use_alone(struct boot *boot, const char *launcher)
+{
     char mine[] = "block", all[sizeof mine] = "";
     CHECK(boot->rank == 0 && boot->size == 1 && *boot->host != '\0');
     CHECK_NAMED(strcmp(boot->launcher, launcher) == 0, boot->launcher);
@@ -116,7 +119,8 @@ static void use_alone(struct boot *boot, const char *launcher) {
     CHECK_EQ(iso_boot_barrier(boot), 0);
 }
 
-static int try_choice(const struct choice *choice) {
+static int try_choice(const struct choice *choice)
+{
     struct boot boot = {.ops = NULL};
     struct boot_attr attr = {.id = choice->id, .rank = 0, .size = 1};
     struct env env;
@@ -137,7 +141,8 @@ static int try_choice(const struct choice *choice) {
 }
 
 /* In a child whose stderr is read. */
-static void check_choice(const struct choice *choice) {
+static void check_choice(const struct choice *choice)
+{
     int ends[2], status = -1;
     static char text[65536];
     size_t got = 0;
@@ -167,7 +172,8 @@ static void check_choice(const struct choice *choice) {
 
 /* ---- the job that a launcher runs ---- */
 
-static void gather(struct boot *boot, unsigned call, size_t len) {
+static void gather(struct boot *boot, unsigned call, size_t len)
+{
     unsigned char *mine = (unsigned char *)malloc(BLOCK_MOST);
     unsigned char *all = (unsigned char *)malloc((size_t)BLOCK_MOST * (size_t)boot->size);
     check_fill(mine, len, boot->rank, 0, call);
@@ -179,7 +185,8 @@ static void gather(struct boot *boot, unsigned call, size_t len) {
     free(all);
 }
 
-static void open_job(struct boot *boot) {
+static void open_job(struct boot *boot)
+{
     struct boot_attr attr = {.id = NULL};
     struct env env;
     if (!CHECK_EQ(open_boot(boot, &attr, &env), 0))
@@ -189,7 +196,8 @@ static void open_job(struct boot *boot) {
     CHECK(boot->rank >= 0 && boot->rank < boot->size && *boot->host != '\0' && *boot->launcher != '\0');
 }
 
-static int run_job(void) {
+static int run_job(void)
+{
     static const size_t lengths[] = {1, 0, 100, BLOCK_MOST};
     struct boot boot = {.ops = NULL};
     open_job(&boot);
@@ -216,7 +224,8 @@ static int run_job(void) {
     return check_self.failures != 0;
 }
 
-static int run_dying_job(void) {
+static int run_dying_job(void)
+{
     struct boot boot = {.ops = NULL};
     open_job(&boot);
     gather(&boot, 0, 10);
@@ -227,7 +236,8 @@ static int run_dying_job(void) {
     return 9;
 }
 
-static int run_aborting_job(void) {
+static int run_aborting_job(void)
+{
     struct boot boot = {.ops = NULL};
     open_job(&boot);
     gather(&boot, 0, 10);
@@ -241,13 +251,15 @@ static int run_aborting_job(void) {
 
 /* ---- the launchers that are here ---- */
 
-static bool is_in_path(const char *program) {
+static bool is_in_path(const char *program)
+{
     char command[512];
     snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", program);
     return system(command) == 0;
 }
 
-static int launch(const char *launcher, const char *self, const char *mode, const char *extra) {
+static int launch(const char *launcher, const char *self, const char *mode, const char *extra)
+{
     char command[2048];
     snprintf(command, sizeof command, "%s timeout 60 %s -n %d '%s' %s </dev/null", extra, launcher, JOB_PES, self,
              mode);
@@ -256,7 +268,8 @@ static int launch(const char *launcher, const char *self, const char *mode, cons
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-static void test_launcher(const char *launcher, const char *self) {
+static void test_launcher(const char *launcher, const char *self)
+{
     printf("under %s\n", launcher);
     CHECK_EQ_NAMED(launch(launcher, self, "job", ""), 0, launcher);
     CHECK_EQ_NAMED(launch(launcher, self, "abort", ""), 23, launcher);
@@ -265,7 +278,8 @@ static void test_launcher(const char *launcher, const char *self) {
     CHECK_NAMED(died == 137 || died == 9, launcher);
 }
 
-static void test_launchers(const char *self) {
+static void test_launchers(const char *self)
+{
     char oshrun[1024];
     const char *slash = strrchr(self, '/');
     snprintf(oshrun, sizeof oshrun, "%.*s/oshrun", slash ? (int)(slash - self) : 1, slash ? self : ".");
@@ -282,7 +296,8 @@ static void test_launchers(const char *self) {
         fprintf(stderr, "no mpirun here: not tried\n");
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     alarm(200); /* a hang is a failure */
     if (argc > 1 && strcmp(argv[1], "job") == 0)
         return run_job();

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <locale.h>
 
-static void clear_all(void) {
+static void clear_all(void)
+{
     for (const struct env_row *row = iso_env_rows; row->name; row++)
         unsetenv(row->name);
     unsetenv("SMA_VERSION");
@@ -18,19 +19,22 @@ static void clear_all(void) {
     unsetenv("SMA_SYMMETRIC_SIZE");
 }
 
-static void check_size(const char *text, size_t expected) {
+static void check_size(const char *text, size_t expected)
+{
     size_t bytes = 12345;
     CHECK_EQ_NAMED(iso_env_parse_size(text, &bytes), 0, text);
     CHECK_NAMED(bytes == expected, text);
 }
 
-static void check_no_size(const char *text) {
+static void check_no_size(const char *text)
+{
     size_t bytes = 12345;
     CHECK_EQ_NAMED(iso_env_parse_size(text, &bytes), -EINVAL, text);
     CHECK_NAMED(bytes == 12345, text);
 }
 
-static void test_sizes(void) {
+static void test_sizes(void)
+{
     check_size("0", 0);
     check_size("1", 1);
     check_size("20m", 20971520);
@@ -55,7 +59,8 @@ static void test_sizes(void) {
     check_size("0e99", 0);
 }
 
-static void test_wrong_sizes(void) {
+static void test_wrong_sizes(void)
+{
     static const char *const wrong[] = {
         "",     " 1",    "1 ",     "1 m",  "-1",     "+1",        "x",
         "m",    ".",     ".m",     "1x",   "0x10",   "inf",       "nan",
@@ -70,7 +75,8 @@ static void test_wrong_sizes(void) {
 }
 
 /* ceil(x * 2^k) by long double, for numbers that it holds exactly: eighths and sixteenths below 2^40. */
-static void test_sizes_at_random(void) {
+static void test_sizes_at_random(void)
+{
     struct check_random random = check_random_stream(1);
     for (int i = 0; i < 20000; i++) {
         uint64_t sixteenths = check_random_next(&random) >> (24 + check_random_below(&random, 40));
@@ -88,7 +94,8 @@ static void test_sizes_at_random(void) {
     }
 }
 
-static void test_fallbacks(void) {
+static void test_fallbacks(void)
+{
     struct env env;
     char error[256] = "";
     CHECK_EQ_NAMED(iso_env_read(&env, error, sizeof error), 0, error);
@@ -102,7 +109,8 @@ static void test_fallbacks(void) {
     }
 }
 
-static bool read_with(const char *name, const char *value, struct env *env) {
+static bool read_with(const char *name, const char *value, struct env *env)
+{
     char error[256] = "";
     setenv(name, value, 1);
     int rc = iso_env_read(env, error, sizeof error);
@@ -114,7 +122,8 @@ static bool read_with(const char *name, const char *value, struct env *env) {
     return rc == 0;
 }
 
-static void test_flags(void) {
+static void test_flags(void)
+{
     struct env env;
     static const char *const off[] = {"0", "", "no", "off", "NO", "Off", "false"};
     static const char *const on[] = {"1", "yes", "on", "true", "y", "2"};
@@ -129,7 +138,8 @@ static void test_flags(void) {
     CHECK(read_with("SHMEM_INFO", "0", &env) && !env.info);
 }
 
-static void test_numbers(void) {
+static void test_numbers(void)
+{
     struct env env;
     CHECK(read_with("SHMEM_RANK", "7", &env) && env.rank == 7);
     CHECK(read_with("SHMEM_RANK", "-9223372036854775808", &env) && env.rank == INT64_MIN);
@@ -153,7 +163,8 @@ static void test_numbers(void) {
     CHECK(!read_with("SHMEM_SYMMETRIC_SIZE", "lots\033[2J", &env));
 }
 
-static void test_old_names(void) {
+static void test_old_names(void)
+{
     struct env env;
     CHECK(read_with("SMA_SYMMETRIC_SIZE", "4k", &env) && env.symmetric_size == 4096);
     CHECK(!read_with("SMA_SYMMETRIC_SIZE", "4x", &env)); /* the sentence names SMA_SYMMETRIC_SIZE */
@@ -172,7 +183,8 @@ static void test_old_names(void) {
 }
 
 /* A control character in a wrong value must not reach the terminal; a long value is cut. */
-static void test_error_text(void) {
+static void test_error_text(void)
+{
     struct env env;
     char error[256], longer[1000];
     setenv("SHMEM_RANK", "\033[2J\n", 1);
@@ -186,14 +198,16 @@ static void test_error_text(void) {
     unsetenv("SHMEM_RANK");
 }
 
-static void test_locale(void) {
+static void test_locale(void)
+{
     if (!setlocale(LC_ALL, "de_DE.UTF-8"))
         fprintf(stderr, "no German locale here: decimal point not tried\n");
     check_size("1.5k", 1536);
     setlocale(LC_ALL, "C");
 }
 
-static void test_levels(void) {
+static void test_levels(void)
+{
     enum log_level level = LOG_TRACE;
     CHECK(iso_log_parse_level("Error", &level) == 0 && level == LOG_ERROR);
     CHECK_EQ(iso_log_parse_level("", &level), -EINVAL);
@@ -205,7 +219,8 @@ static void test_levels(void) {
 }
 
 /* What `iso_log` writes, read back through a pipe in place of stderr. */
-static void check_line(int pe, const char *text, const char *expected) {
+static void check_line(int pe, const char *text, const char *expected)
+{
     int ends[2], saved = dup(STDERR_FILENO);
     char line[4096] = "";
     CHECK_EQ(pipe(ends), 0);
@@ -224,7 +239,8 @@ static void check_line(int pe, const char *text, const char *expected) {
     CHECK_EQ(left, ENOENT);
 }
 
-static void test_lines(void) {
+static void test_lines(void)
+{
     char expected[4096];
     check_line(3, "x", "[pe 3] warning: x: No such file or directory\n");
     snprintf(expected, sizeof expected, "[isomer pid %d] warning: x: No such file or directory\n", (int)getpid());
@@ -237,7 +253,8 @@ static void test_lines(void) {
     check_line(3, text, expected);
 }
 
-int main(void) {
+int main(void)
+{
     check_self.seed = 1;
     clear_all();
     test_sizes();

@@ -10,12 +10,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
-static void require(bool true_now) {
+static void require(bool true_now)
+{
     if (!true_now)
         abort();
 }
 
-static void check_size(const char *text) {
+static void check_size(const char *text)
+{
     size_t bytes = 0;
     if (iso_env_parse_size(text, &bytes) != 0)
         return;
@@ -31,7 +33,8 @@ static void check_size(const char *text) {
     require(difference >= -1e-15L * value && difference <= 1 + 1e-15L * value);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
     static size_t rows;
     char error[256] = "", *value;
     struct env env;

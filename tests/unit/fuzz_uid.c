@@ -11,18 +11,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
 static const unsigned char secret[UID_SECRET_BYTES] = {7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-static void require(bool true_now) {
+static void require(bool true_now)
+{
     if (!true_now)
         abort();
 }
 
-static void require_clean(const char *text, size_t text_bytes) {
+static void require_clean(const char *text, size_t text_bytes)
+{
     require(strnlen(text, text_bytes) < text_bytes);
     for (; *text; text++)
         require(*text >= 32 && *text < 127);
 }
 
-static void fuzz_text(const uint8_t *data, size_t len) {
+static void fuzz_text(const uint8_t *data, size_t len)
+{
     unsigned char id[ISO_UID_BYTES] = {0}, again[ISO_UID_BYTES];
     struct uid uid, second;
     const char *why = NULL;
@@ -37,7 +40,8 @@ static void fuzz_text(const uint8_t *data, size_t len) {
 }
 
 /* The verdict on a prefix is UID_INCOMPLETE or the final one, and never changes once it is final. */
-static void fuzz_hello(unsigned char *bytes, size_t len) {
+static void fuzz_hello(unsigned char *bytes, size_t len)
+{
     struct uid_hello hello;
     enum uid_verdict last = UID_INCOMPLETE;
     for (size_t n = 0; n <= len; n++) {
@@ -56,7 +60,8 @@ static void fuzz_hello(unsigned char *bytes, size_t len) {
     require(second.rank == hello.rank && second.size == hello.size);
 }
 
-static void fuzz_frame(const uint8_t *data, size_t len) {
+static void fuzz_frame(const uint8_t *data, size_t len)
+{
     struct uid_frame frame;
     unsigned char bytes[UID_FRAME_BYTES] = {0}, again[UID_FRAME_BYTES];
     memcpy(bytes, data, len < sizeof bytes ? len : sizeof bytes);
@@ -67,7 +72,8 @@ static void fuzz_frame(const uint8_t *data, size_t len) {
     require(memcmp(bytes, again, sizeof bytes) == 0);
 }
 
-static void fuzz_sentence(const uint8_t *data, size_t len) {
+static void fuzz_sentence(const uint8_t *data, size_t len)
+{
     char text[UID_SENTENCE_BYTES], shorter[9];
     bool here[256];
     iso_uid_clean_text(data, len, text, sizeof text);
@@ -81,7 +87,8 @@ static void fuzz_sentence(const uint8_t *data, size_t len) {
     require_clean(text, 100);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes) {
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
+{
     unsigned char bytes[UID_HELLO_BYTES] = {0};
     if (len_bytes == 0)
         return 0;

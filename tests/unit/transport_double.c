@@ -84,16 +84,23 @@ static uint64_t amo32(uint32_t *word, struct amo op)
 {
     uint32_t operand = (uint32_t)op.operand, expected = (uint32_t)op.compare;
     switch (op.op) {
-    case AMO_FETCH: return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    case AMO_SET: return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
-    case AMO_SWAP: return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_FETCH:
+        return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    case AMO_SET:
+        return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_SWAP:
+        return __atomic_exchange_n(word, operand, __ATOMIC_ACQ_REL);
     case AMO_CSWAP:
         __atomic_compare_exchange_n(word, &expected, operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         return expected;
-    case AMO_ADD: return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
-    case AMO_AND: return __atomic_fetch_and(word, operand, __ATOMIC_ACQ_REL);
-    case AMO_OR: return __atomic_fetch_or(word, operand, __ATOMIC_ACQ_REL);
-    case AMO_XOR: return __atomic_fetch_xor(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_ADD:
+        return __atomic_fetch_add(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_AND:
+        return __atomic_fetch_and(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_OR:
+        return __atomic_fetch_or(word, operand, __ATOMIC_ACQ_REL);
+    case AMO_XOR:
+        return __atomic_fetch_xor(word, operand, __ATOMIC_ACQ_REL);
     }
     abort();
 }
@@ -102,16 +109,23 @@ static uint64_t amo64(uint64_t *word, struct amo op)
 {
     uint64_t expected = op.compare;
     switch (op.op) {
-    case AMO_FETCH: return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    case AMO_SET: return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
-    case AMO_SWAP: return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_FETCH:
+        return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    case AMO_SET:
+        return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_SWAP:
+        return __atomic_exchange_n(word, op.operand, __ATOMIC_ACQ_REL);
     case AMO_CSWAP:
         __atomic_compare_exchange_n(word, &expected, op.operand, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         return expected;
-    case AMO_ADD: return __atomic_fetch_add(word, op.operand, __ATOMIC_ACQ_REL);
-    case AMO_AND: return __atomic_fetch_and(word, op.operand, __ATOMIC_ACQ_REL);
-    case AMO_OR: return __atomic_fetch_or(word, op.operand, __ATOMIC_ACQ_REL);
-    case AMO_XOR: return __atomic_fetch_xor(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_ADD:
+        return __atomic_fetch_add(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_AND:
+        return __atomic_fetch_and(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_OR:
+        return __atomic_fetch_or(word, op.operand, __ATOMIC_ACQ_REL);
+    case AMO_XOR:
+        return __atomic_fetch_xor(word, op.operand, __ATOMIC_ACQ_REL);
     }
     abort();
 }

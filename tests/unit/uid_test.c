@@ -21,7 +21,8 @@ enum { PES_MOST = 9, BLOCK_MOST = 300000 };
 
 #define SECRET "000102030405060708090a0b0c0d0e0f"
 
-static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_t size) {
+static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_t size)
+{
     struct uid_hello hello = {.protocol = ISO_PROTOCOL, .rank = rank, .size = size};
     snprintf(hello.version, sizeof hello.version, "%s", ISO_VERSION);
     memcpy(hello.secret, uid->secret, sizeof hello.secret);
@@ -32,7 +33,8 @@ static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_
 
 static int caught = -1, real_stderr = -1;
 
-static void catch_start(void) {
+static void catch_start(void)
+{
     fflush(stderr);
     caught = memfd_create("caught", MFD_CLOEXEC);
     (void)fcntl(caught, F_SETFL, O_APPEND); /* threads write at once; a memfd does not lock its position */
@@ -41,7 +43,8 @@ static void catch_start(void) {
 }
 
 /* Ends catching; the text is valid until the next call. */
-static const char *catch_end(void) {
+static const char *catch_end(void)
+{
     static char text[65536];
     fflush(stderr);
     dup2(real_stderr, STDERR_FILENO);
@@ -52,7 +55,8 @@ static const char *catch_end(void) {
     return text;
 }
 
-static int count(const char *text, const char *sentence) {
+static int count(const char *text, const char *sentence)
+{
     int n = 0;
     for (; (text = strstr(text, sentence)) != NULL; text++)
         n++;
@@ -60,7 +64,8 @@ static int count(const char *text, const char *sentence) {
 }
 
 /* `sentence` was printed at least `times` times. */
-static void check_said(const char *text, const char *sentence, int times) {
+static void check_said(const char *text, const char *sentence, int times)
+{
     if (!CHECK_NAMED(count(text, sentence) >= times, sentence))
         fprintf(stderr, "---- printed was:\n%s----\n", text);
 }
@@ -81,14 +86,16 @@ struct pe {
     int failures;
 };
 
-static void sleep_ms(int ms) {
+static void sleep_ms(int ms)
+{
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
     nanosleep(&t, NULL);
 }
 
 static size_t block_len(int call) { return call == 0 ? 0 : call % 7 == 3 ? BLOCK_MOST : (size_t)(call * 37 % 1000); }
 
-static void run_calls(struct pe *pe, struct boot *boot) {
+static void run_calls(struct pe *pe, struct boot *boot)
+{
     unsigned char *mine = (unsigned char *)malloc(BLOCK_MOST);
     unsigned char *all = (unsigned char *)malloc((size_t)BLOCK_MOST * (size_t)pe->size);
     for (int call = 0; call < pe->calls && pe->result == 0; call++) {
@@ -108,7 +115,8 @@ static void run_calls(struct pe *pe, struct boot *boot) {
     free(all);
 }
 
-static void *run_pe(void *argument) {
+static void *run_pe(void *argument)
+{
     struct pe *pe = (struct pe *)argument;
     struct boot boot = {.ops = NULL};
     struct env env = {.boot = "", .uid = "", .boot_timeout = pe->timeout};
@@ -129,38 +137,44 @@ static void *run_pe(void *argument) {
     return NULL;
 }
 
-static void set_pes(struct pe *pes, int first, int n, int size, const unsigned char *id) {
+static void set_pes(struct pe *pes, int first, int n, int size, const unsigned char *id)
+{
     for (int i = 0; i < n; i++) {
         pes[i] = (struct pe){.rank = first + i, .size = size, .timeout = 20, .calls = 12, .silent_before = -1};
         memcpy(pes[i].id, id, ISO_UID_BYTES);
     }
 }
 
-static void begin_pes(struct pe *pes, int n) {
+static void begin_pes(struct pe *pes, int n)
+{
     for (int i = 0; i < n; i++)
         CHECK_EQ(pthread_create(&pes[i].thread, NULL, run_pe, &pes[i]), 0);
 }
 
-static void join_pes(struct pe *pes, int n) {
+static void join_pes(struct pe *pes, int n)
+{
     for (int i = 0; i < n; i++) {
         pthread_join(pes[i].thread, NULL);
         check_self.failures += pes[i].failures;
     }
 }
 
-static void check_all_good(const struct pe *pes, int n) {
+static void check_all_good(const struct pe *pes, int n)
+{
     for (int i = 0; i < n; i++)
         CHECK_EQ(pes[i].result, 0);
 }
 
-static void check_all_failed(const struct pe *pes, int n) {
+static void check_all_failed(const struct pe *pes, int n)
+{
     for (int i = 0; i < n; i++)
         CHECK(pes[i].result != 0);
 }
 
 static double now_s(void) { return (double)iso_wire_now() * 1e-9; }
 
-static void test_jobs(void) {
+static void test_jobs(void)
+{
     static const int sizes[] = {1, 2, 3, 9};
     struct pe pes[PES_MOST];
     unsigned char id[ISO_UID_BYTES];
@@ -176,7 +190,8 @@ static void test_jobs(void) {
     }
 }
 
-static void test_two_jobs_at_once(void) {
+static void test_two_jobs_at_once(void)
+{
     struct pe pes[6];
     unsigned char a[ISO_UID_BYTES], b[ISO_UID_BYTES];
     CHECK_EQ(iso_boot_uid_create(a), 0);
@@ -191,7 +206,8 @@ static void test_two_jobs_at_once(void) {
 
 /* The text of a script: nobody has made the id, rank 0 binds the port itself, later than the others come. Twice on
  * the same port, since SO_REUSEADDR must get it past the first job's closed connections. */
-static void test_script_text(void) {
+static void test_script_text(void)
+{
     struct uid probe = {.address = "127.0.0.1"};
     int fd = iso_wire_listen(&probe);
     CHECK(fd >= 0 && probe.port != 0);
@@ -210,7 +226,8 @@ static void test_script_text(void) {
 
 /* ---- strangers and liars ---- */
 
-static int connect_to(const unsigned char *id) {
+static int connect_to(const unsigned char *id)
+{
     struct uid uid;
     const char *why;
     int last;
@@ -221,7 +238,8 @@ static int connect_to(const unsigned char *id) {
 }
 
 /* Says hello as this rank; returns the connection. */
-static int say_hello(const unsigned char *id, uint32_t rank, uint32_t size, uint32_t protocol, const char *version) {
+static int say_hello(const unsigned char *id, uint32_t rank, uint32_t size, uint32_t protocol, const char *version)
+{
     struct uid uid;
     const char *why;
     unsigned char bytes[UID_HELLO_BYTES];
@@ -236,7 +254,8 @@ static int say_hello(const unsigned char *id, uint32_t rank, uint32_t size, uint
 }
 
 /* Reads a frame and its payload as text. */
-static struct uid_frame read_frame(int fd, char *text, size_t text_bytes) {
+static struct uid_frame read_frame(int fd, char *text, size_t text_bytes)
+{
     unsigned char bytes[UID_FRAME_BYTES], payload[UID_SENTENCE_BYTES];
     struct uid_frame frame = {.kind = 0};
     text[0] = '\0';
@@ -247,12 +266,14 @@ static struct uid_frame read_frame(int fd, char *text, size_t text_bytes) {
     return frame;
 }
 
-static void write_to(int fd, const void *bytes, size_t len) {
+static void write_to(int fd, const void *bytes, size_t len)
+{
     (void)iso_wire_send(fd, bytes, len,
                         iso_wire_deadline(5)); /* the other side may have closed it: that is the point */
 }
 
-static void test_strangers(void) {
+static void test_strangers(void)
+{
     enum { SILENT = 70 };
     struct pe pes[3];
     unsigned char id[ISO_UID_BYTES], noise[200];
@@ -296,7 +317,8 @@ static void test_strangers(void) {
 }
 
 /* One stranger of each kind alone, so that its warning is not lost in the flood. */
-static void test_stranger_warnings(void) {
+static void test_stranger_warnings(void)
+{
     struct pe pes[2];
     unsigned char id[ISO_UID_BYTES], bytes[UID_HELLO_BYTES];
     CHECK_EQ(iso_boot_uid_create(id), 0);
@@ -321,7 +343,8 @@ static void test_stranger_warnings(void) {
 }
 
 /* A hello that contradicts the job ends it on both ends, with the same sentence. */
-static void test_contradictions(void) {
+static void test_contradictions(void)
+{
     static const struct {
         uint32_t rank, size, protocol;
         const char *version, *sentence;
@@ -352,7 +375,8 @@ static void test_contradictions(void) {
     }
 }
 
-static void test_missing(void) {
+static void test_missing(void)
+{
     struct pe pes[5];
     unsigned char id[ISO_UID_BYTES];
     CHECK_EQ(iso_boot_uid_create(id), 0);
@@ -371,7 +395,8 @@ static void test_missing(void) {
 }
 
 /* No rank 0 at all; then one that listens and never answers. */
-static void test_no_hub(void) {
+static void test_no_hub(void)
+{
     struct pe pes[2];
     struct uid probe = {.address = "127.0.0.1"};
     unsigned char id[ISO_UID_BYTES];
@@ -403,7 +428,8 @@ enum deed {
     DEED_LATER
 };
 
-static void do_deed(int fd, enum deed deed) {
+static void do_deed(int fd, enum deed deed)
+{
     unsigned char bytes[UID_FRAME_BYTES];
     struct uid_frame frame = {.kind = UID_FRAME_DATA, .seq = 1, .len = 0};
     frame.seq += deed == DEED_OTHER_CALL;
@@ -425,7 +451,8 @@ static void do_deed(int fd, enum deed deed) {
         shutdown(fd, SHUT_RDWR);
 }
 
-static void test_deeds(void) {
+static void test_deeds(void)
+{
     static const struct {
         enum deed deed;
         const char *sentence;
@@ -464,7 +491,8 @@ static void test_deeds(void) {
 }
 
 /* A process in place of rank 0 that closes, answers nonsense, or says why. */
-static void test_false_hubs(void) {
+static void test_false_hubs(void)
+{
     static const struct {
         const char *answer;
         size_t len;
@@ -500,7 +528,8 @@ static void test_false_hubs(void) {
 
 /* ---- addresses ---- */
 
-static bool create_on(const char *address, unsigned char id[ISO_UID_BYTES]) {
+static bool create_on(const char *address, unsigned char id[ISO_UID_BYTES])
+{
     setenv("SHMEM_UID_ADDRESS", address, 1);
     catch_start();
     int rc = iso_boot_uid_create(id);
@@ -511,7 +540,8 @@ static bool create_on(const char *address, unsigned char id[ISO_UID_BYTES]) {
     return rc == 0;
 }
 
-static void test_addresses(void) {
+static void test_addresses(void)
+{
     unsigned char id[ISO_UID_BYTES];
     CHECK(create_on("127.0.0.1", id) && strncmp((const char *)id, "127.0.0.1:", 10) == 0);
     CHECK(create_on("lo", id) && strncmp((const char *)id, "127.0.0.1:", 10) == 0);
@@ -532,14 +562,16 @@ static void test_addresses(void) {
 
 /* ---- attributes and variables that are wrong ---- */
 
-static int open_with(const struct boot_attr *attr, struct env *env) {
+static int open_with(const struct boot_attr *attr, struct env *env)
+{
     struct boot boot = {.ops = NULL};
     int rc = iso_boot_open(&boot, attr, env);
     iso_boot_close(&boot);
     return rc;
 }
 
-static void test_wrong_arguments(void) {
+static void test_wrong_arguments(void)
+{
     static const unsigned char empty[ISO_UID_BYTES] = {0};
     struct env env = {.boot = "", .uid = "", .rank = -1, .size = -1, .boot_timeout = 1};
     catch_start();
@@ -561,7 +593,8 @@ static void test_wrong_arguments(void) {
     check_said(text, "SHMEM_UID is not address:port:secret", 1);
 }
 
-int main(void) {
+int main(void)
+{
     unsetenv("PMIX_NAMESPACE");
     check_self.seed = 1;
     alarm(120); /* a hang is a failure */

@@ -9,12 +9,14 @@
 
 #define SECRET "000102030405060708090a0b0c0d0e0f"
 
-static void make_id(unsigned char id[ISO_UID_BYTES], const char *text) {
+static void make_id(unsigned char id[ISO_UID_BYTES], const char *text)
+{
     memset(id, 0, ISO_UID_BYTES);
     memcpy(id, text, strlen(text));
 }
 
-static void test_good_texts(void) {
+static void test_good_texts(void)
+{
     unsigned char id[ISO_UID_BYTES], again[ISO_UID_BYTES];
     struct uid uid;
     const char *why;
@@ -31,7 +33,8 @@ static void test_good_texts(void) {
     CHECK_BYTES(again, id, ISO_UID_BYTES);
 }
 
-static void test_bad_texts(void) {
+static void test_bad_texts(void)
+{
     static const char *const bad[] = {"",
                                       ":",
                                       "1.2.3.4",
@@ -68,14 +71,16 @@ static void test_bad_texts(void) {
     CHECK_EQ(iso_uid_parse(id, &uid, &why), -EINVAL);
 }
 
-static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_t size) {
+static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_t size)
+{
     struct uid_hello hello = {.protocol = ISO_PROTOCOL, .rank = rank, .size = size};
     snprintf(hello.version, sizeof hello.version, "%s", ISO_VERSION);
     memcpy(hello.secret, uid->secret, sizeof hello.secret);
     return hello;
 }
 
-static void test_hello(void) {
+static void test_hello(void)
+{
     struct uid uid = {.port = 1, .secret = {1, 2, 3}};
     struct uid_hello sent = make_hello(&uid, 7, 9), got;
     unsigned char bytes[UID_HELLO_BYTES], other[UID_SECRET_BYTES] = {1, 2, 4};
@@ -98,7 +103,8 @@ static void test_hello(void) {
     CHECK_EQ(iso_uid_judge_hello(bytes, 1, uid.secret, &got), UID_NOT_OURS); /* known at the first byte */
 }
 
-static void test_frames(void) {
+static void test_frames(void)
+{
     unsigned char bytes[UID_FRAME_BYTES];
     struct uid_frame sent = {.kind = UID_FRAME_DATA, .seq = 0x01020304, .len = UID_DATA_BYTES_MAX}, got;
     iso_uid_encode_frame(&sent, bytes);
@@ -117,7 +123,8 @@ static void test_frames(void) {
     CHECK_EQ(iso_uid_decode_frame(bytes, &got), -EPROTO);
 }
 
-static void test_text_helpers(void) {
+static void test_text_helpers(void)
+{
     char text[64];
     const bool here[] = {true, false, true, false, false, false, true, false};
     iso_uid_list_missing(here, 8, text, sizeof text);
@@ -135,7 +142,8 @@ static void test_text_helpers(void) {
     CHECK_NAMED(strcmp(text, "abc") == 0, text);
 }
 
-int main(void) {
+int main(void)
+{
     test_good_texts();
     test_bad_texts();
     test_hello();
