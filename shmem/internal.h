@@ -209,7 +209,8 @@ struct state {
     int my_local;
     bool oversubscribed; /* more local PEs than cores that they may use */
 
-    struct control *control; /* this PE's */
+    const struct copy_agent *copy_agent; /* transport.h; set by the device layer, NULL: none in this build */
+    struct control *control;             /* this PE's */
     size_t control_bytes;
     size_t slot_bytes;
     struct alloc *alloc;

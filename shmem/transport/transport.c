@@ -14,8 +14,6 @@ static const struct transport_ops *const rows[] = {
     &iso_transport_ipc,
 };
 
-const struct copy_agent *iso_copy_agent; /* set by the device layer; none in this build */
-
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -43,7 +41,7 @@ static bool by_copy_agent(const struct place *at, const char *call)
 {
     if (at->segment->kind != SEGMENT_DEVICE || at->segment->peers[at->pe].gpu_ptr == NULL)
         return false;
-    if (iso_copy_agent == NULL)
+    if (ISO->copy_agent == NULL)
         iso_fatal(call, "device memory is not supported in this build (GPU=cpu)");
     return true;
 }
@@ -60,7 +58,7 @@ static void put_piece(struct ctx *ctx, struct place to, const void *source, size
     if (to.cpu != NULL) {
         memcpy(to.cpu, source, len);
     } else if (by_copy_agent(&to, call)) {
-        iso_copy_agent->copy(to.segment->peers[to.pe].gpu_ptr + to.offset, source, len);
+        ISO->copy_agent->copy(to.segment->peers[to.pe].gpu_ptr + to.offset, source, len);
     } else if (ops_of(&to)->put != NULL) {
         ctx->remote_dirty = true;
         ops_of(&to)->put(ctx, to, source, len);
@@ -74,7 +72,7 @@ static void get_piece(struct ctx *ctx, void *dest, struct place from, size_t len
     if (from.cpu != NULL)
         memcpy(dest, from.cpu, len);
     else if (by_copy_agent(&from, call))
-        iso_copy_agent->copy(dest, from.segment->peers[from.pe].gpu_ptr + from.offset, len);
+        ISO->copy_agent->copy(dest, from.segment->peers[from.pe].gpu_ptr + from.offset, len);
     else if (ops_of(&from)->get != NULL)
         ops_of(&from)->get(ctx, dest, from, len);
     else

@@ -83,7 +83,7 @@ static int test_main(void)
     CHECK_INIT();
     char *object = (char *)shmem_malloc(LEN);
     CHECK_OR_EXIT(object != NULL);
-    iso_copy_agent = &agent; /* the same on all PEs, also where they are threads */
+    ISO->copy_agent = &agent;
     shmem_barrier_all();
     char *device = add_device_segment(object);
     CHECK(shmem_ptr(device, 0) == NULL && shmem_addr_accessible(device, 0) == 1);
