@@ -115,10 +115,10 @@ static void set_spin(void)
     self->spin = self->env.spin >= 0 ? (unsigned)self->env.spin : self->oversubscribed ? 0 : 1000;
 }
 
-/* The process ends: without shmem_finalize, a clean exit is an implicit one (deprecated, section 12), any other ends
- * the job, since the others would wait for this PE for ever. */
 SHMEM_API(shmem_finalize, pshmem_finalize);
 
+/* The process ends: without shmem_finalize, a clean exit is an implicit one (deprecated, section 12), any other ends
+ * the job, since the others would wait for this PE for ever. */
 static void at_exit(int status, void *arg)
 {
     struct state *self = ISO;
