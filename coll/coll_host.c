@@ -3,6 +3,7 @@
  * Called by coll_sync.c, coll_move.c, coll_reduce.c; iso_coll_debug_match also by what is collective elsewhere. */
 #include "coll.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 /* ---- arguments ---- */
@@ -37,8 +38,11 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
     }
     if (ISO_UNLIKELY(mem.segment == NULL))
         return mem;
-    if (ISO_UNLIKELY(mem.segment->kind == SEGMENT_DEVICE))
-        iso_fatal(call, "%s is device memory: collectives of the host work on host memory", arg);
+    if (ISO_UNLIKELY(mem.segment->on_device))
+        iso_fatal(call,
+                  "%s %p is device memory: collectives of the host work on host memory; use those of shmem_device.h in "
+                  "a kernel",
+                  arg, addr);
     mem.offset = (size_t)(mem.base - mem.segment->base);
     return mem;
 }
@@ -157,4 +161,18 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
         least = ISO_MIN(least, theirs);
     }
     return least;
+}
+
+void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
+{
+    struct coll c = begin(team, call);
+    assert(bytes <= ISO_PACKET_BYTES);
+    coll_step_staged(&c);
+    for (int i = 1; i < c.n; i++)
+        coll_packet_send(&c, coll_other(&c, i), mine, bytes);
+    memcpy((char *)all + (size_t)c.me * bytes, mine, bytes);
+    for (int i = 1; i < c.n; i++) {
+        int from = coll_other(&c, i);
+        coll_packet_recv(&c, from, (char *)all + (size_t)from * bytes, bytes);
+    }
 }

@@ -2,13 +2,13 @@
 /* The element-wise kernels of all reductions: out[i] = a[i] OP b[i], for each operator and each way in which a type is
  * kept in memory (int, long and int64_t share kernels where they look alike). A new operator is a line in
  * shmem_types.h and a KERNEL line below; a new representation is three lines of stamp at the end.
- * Invariant: integers wrap; nothing here is undefined for any value. Includes: shmem_types.h.
+ * Invariant: integers wrap; nothing here is undefined for any value. Includes: shmem.h.
  * Included by coll_reduce.c and tests/unit; includes itself once per representation. */
 #ifndef REDUCE_T
 #ifndef ISO_REDUCE_OP_H
 #define ISO_REDUCE_OP_H
 
-#include "../include/shmem_types.h"
+#include "../include/shmem.h" /* shmem_types.h, and what its types are made of */
 
 /* OP_sum_reduce and so on, in the order of SHMEM_REDUCE_OPS. */
 enum reduce_op {

@@ -6,9 +6,21 @@
 #ifndef ISO_PRIM_H
 #define ISO_PRIM_H
 
+#if defined(__CUDACC_RTC__) /* run-time compiled: no system headers */
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+#else
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 /* 16 bytes that travel as one load or store where the target has such. Aligned to 16 in prim_load16 and prim_store16.
  */
@@ -16,60 +28,91 @@ struct prim_vec16 {
     uint64_t word[2];
 };
 
-enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
+/* 8 bytes of data with the number of their step twice: each 8-byte half says by itself whether it has arrived. */
+struct prim_line {
+    uint32_t data0, step0, data1, step1;
+};
 
-#if defined(__HIP__) || defined(__CUDACC__)
-#error "device/prim.h: there is no target header for this compiler; a GPU target is one file device/prim_<target>.h"
+/* The threads that do something together. A value; every call over a group is made by all its threads, with equal
+ * arguments. A wave is what the hardware runs in step: a warp of 32 on NVIDIA, a wavefront of 64 on gfx9. */
+enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
+struct prim_group {
+    enum prim_group_kind kind;
+};
+
+#if defined(__HIP__) || defined(__HIPCC__)
+#include "prim_hip.h"
+#elif defined(__CUDACC__)
+#include "prim_cuda.h"
 #else
 #include "prim_cpu.h"
 #endif
 
 /* ---- what a target must give ----
  *
- * PRIM_FN                               qualifiers of a function of this header and of a schedule
+ * PRIM_FN, PRIM_COLD_FN                 qualifiers of a function of this header and of a schedule; the second is for
+ *                                       what is rarely called and must not cost registers where it is not
  * PRIM_RESTRICT                         restrict in the target's spelling
- * PRIM_HAS_WAVE, PRIM_HAS_BLOCK         0 or 1: groups of more than one thread
+ * PRIM_KERNEL(name, TYPE, a)            begins a kernel that takes one struct by value; its body follows
+ * PRIM_SHARED(TYPE, name, count)        an array that the threads of a block share, uninitialised; use as name[i]
  *
- * struct prim_group                     a value: the threads that do something together
- * prim_group_thread()                   the calling thread alone; prim_group_wave, prim_group_block where the target
- * has prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads prim_sync(g)
- * all threads of the group are here; their earlier stores are seen by the group
+ * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
+ * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group
+ * prim_sync_or(g, p)                    the same; true when p was true for any of them
+ * prim_block_index() prim_block_count() of the grid, counted in one dimension
+ * prim_wave_size()
  *
  * T is u32 or u64, naturally aligned:
  * prim_load_relaxed_T(p)                never torn, never cached where a peer's store would be missed
  * prim_load_acquire_T(p)                later accesses of this thread stay after it; pairs with store_release, signal
- * prim_store_relaxed_T(p, v)
+ * prim_store_relaxed_T(p, v)            also for u8 and u16
  * prim_store_release_T(p, v)            earlier accesses of this thread stay before it; pairs with load_acquire
- * prim_fetch_add_T(p, v), _and, _or, _xor, prim_swap_T(p, v)      acquire and release; the old value
- * prim_cas_T(p, expected, desired)      acquire and release; the old value, stored iff it was `expected`
+ * prim_fetch_add_T(p, v), _and, _or, _xor, prim_swap_T(p, v)      the old value
+ * prim_cas_T(p, expected, desired)      the old value, stored iff it was `expected`
+ *                                       All of them: acquire and release on the CPU, relaxed in kernels of GPUs, where
+ *                                       order comes from fences: prim_gather_stores or prim_fence_before_signal before
+ *                                       one, prim_peek of the same word and prim_acquire_from_peer after one
  *
- * prim_fence_before_signal()            every storing thread executes it before the (relaxed) store of a flag: its
- *                                       stores are then visible at a peer that saw the flag and did acquire_from_peer
- * prim_acquire_from_peer()              after a relaxed load saw the flag, before the data is read
+ * Flags behind data. The group calls prim_gather_stores(g); then any of its threads, each for itself, may call
+ * prim_fence_flag() and then prim_store_flag: who sees that flag sees all that the group stored before.
+ * prim_gather_stores(g)                 a sync of the group; where a thread's stores must be flushed by the thread that
+ *                                       made them (gfx9), it does that before the sync
+ * prim_fence_flag()                     by each thread that stores flags (NVIDIA: the system fence, cumulative over the
+ *                                       sync); where gather_stores did everything: nothing
+ * prim_store_flag_u64(p, v), _u32       a relaxed store of system scope; on the CPU a release store
+ * prim_peek_u64(p), _u32                one look at a flag, relaxed (on the CPU acquire); after it has said what one
+ *                                       waits for: prim_acquire_from_peer(), then a prim_sync of those who read
+ * prim_fence_before_signal()            both halves for the calling thread alone: its earlier stores are seen by
+ * whoever sees its later flag prim_acquire_from_peer()              after a peek saw the flag, before the data is read
  * prim_fence_full()                     earlier stores are visible everywhere before later loads are done (quiet)
  *
  * prim_load16(p) prim_store16(p, v)     16 bytes, not atomic
- * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; not a synchronisation
- * prim_pause()                          between two polls
+ * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; any alignment; not a synchronisation
+ * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
+ * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
+ * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
+ * prim_load_line(p)                     relaxed, each half whole
+ * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
+ * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
  */
-#if !defined(PRIM_FN) || !defined(PRIM_RESTRICT)
-#error "device/prim.h: the target gives no PRIM_FN or PRIM_RESTRICT"
+#if !defined(PRIM_FN) || !defined(PRIM_COLD_FN) || !defined(PRIM_RESTRICT)
+#error "device/prim.h: the target gives no PRIM_FN, PRIM_COLD_FN or PRIM_RESTRICT"
 #endif
-#if !defined(PRIM_HAS_WAVE) || !defined(PRIM_HAS_BLOCK)
-#error "device/prim.h: the target does not say which groups it has (PRIM_HAS_WAVE, PRIM_HAS_BLOCK)"
+#if !defined(PRIM_KERNEL) || !defined(PRIM_SHARED)
+#error "device/prim.h: the target gives no PRIM_KERNEL or PRIM_SHARED"
 #endif
 #ifndef PRIM_GIVES_GROUP
-#error "device/prim.h: the target gives no struct prim_group with prim_rank, prim_size and prim_sync"
+#error "device/prim.h: the target gives no prim_rank, prim_size, prim_sync, prim_sync_or and places in the grid"
 #endif
 #ifndef PRIM_GIVES_ATOMICS
 #error "device/prim.h: the target gives no atomic loads, stores, fetch-ops and compare-swap"
 #endif
 #ifndef PRIM_GIVES_FENCES
-#error "device/prim.h: the target gives no fence_before_signal, acquire_from_peer and fence_full"
+#error "device/prim.h: the target gives no gather_stores, fence_flag, store_flag, peek and fences"
 #endif
 #ifndef PRIM_GIVES_COPY
-#error "device/prim.h: the target gives no prim_load16, prim_store16 and prim_copy"
+#error "device/prim.h: the target gives no 16-byte accesses, copies and lines"
 #endif
 #ifndef PRIM_GIVES_TIME
 #error "device/prim.h: the target gives no prim_pause and prim_clock_ns"
@@ -77,25 +120,59 @@ enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
 
 /* ---- what is derived ---- */
 
+PRIM_FN struct prim_group prim_group_of(enum prim_group_kind kind)
+{
+    struct prim_group g;
+    g.kind = kind;
+    return g;
+}
+PRIM_FN struct prim_group prim_group_thread(void) { return prim_group_of(PRIM_THREAD); }
+PRIM_FN struct prim_group prim_group_wave(void) { return prim_group_of(PRIM_WAVE); }
+PRIM_FN struct prim_group prim_group_block(void) { return prim_group_of(PRIM_BLOCK); }
+
 /* A hint: this thread will store into the line at p soon; fetch it for writing now. Nothing where a target has no such
  * instruction. */
 #ifndef PRIM_HAS_EXPECT_STORE
 PRIM_FN void prim_expect_store(const void *p) { (void)p; }
 #endif
 
+/* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor that
+ * sees its own stores. Where the target has nothing cheaper: a relaxed load. */
+#ifndef PRIM_HAS_LOAD_LAZY
+PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxed_u64(p); }
+#endif
+
+/* A function that stays one where it is used many times, but is no rare path: a target may say it differently. */
+#ifndef PRIM_CALL_FN
+#define PRIM_CALL_FN PRIM_COLD_FN
+#endif
+
 /* The first thread of a group does what must be done once. */
 PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
 
+/* The first thread's v for every thread of the group, and a sync of it. By votes where the target has nothing faster. */
+#ifndef PRIM_HAS_BROADCAST
+PRIM_FN uint64_t prim_broadcast_u64(struct prim_group g, uint64_t v)
+{
+    uint64_t all = 0;
+    if (g.kind == PRIM_THREAD)
+        return v;
+    for (int bit = 0; bit < 64; bit++)
+        all |= (uint64_t)prim_sync_or(g, prim_is_first(g) && ((v >> bit) & 1) != 0) << bit;
+    return all;
+}
+#endif
+
 /* A flag behind data that the whole group has stored: seen by a peer only after the data. Where the target's fence and
- * store are one instruction (PRIM_HAS_SIGNAL), that; pairs with prim_poll_u64. */
+ * store are one instruction (PRIM_HAS_SIGNAL), that; pairs with prim_poll_u64, and with peek and acquire_from_peer. */
 #ifndef PRIM_HAS_SIGNAL
 PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value)
 {
-    prim_fence_before_signal(); /* by every storing thread: a block barrier alone does not wait for other waves' stores
-                                 */
-    prim_sync(g);
-    if (prim_is_first(g))
-        prim_store_relaxed_u64(flag, value);
+    prim_gather_stores(g);
+    if (prim_is_first(g)) {
+        prim_fence_flag();
+        prim_store_flag_u64(flag, value);
+    }
 }
 #endif
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU as a target of prim.h: C11 compilers' atomic builtins and libc. A group is one thread here; waves and blocks
- * do not exist on this target yet, and PRIM_HAS_WAVE, PRIM_HAS_BLOCK say so.
+/* The CPU as a target of prim.h: C11 compilers' atomic builtins and libc. Host code of every flavour uses it, by groups
+ * of one thread: then all of it is constants and plain code. In kernels of the CPU device a thread of a block is a
+ * fiber: places, waves and blocks are asked of the runtime in fiber.c, by the functions shmemd_cpu_*. They are weak,
+ * since other flavours' host code compiles calls that it never makes and has nobody to answer them.
  * Included by prim.h only. */
 #ifndef ISO_PRIM_CPU_H
 #define ISO_PRIM_CPU_H
@@ -9,33 +11,81 @@
 #include <time.h>
 
 #define PRIM_FN static inline __attribute__((always_inline, unused))
+#define PRIM_COLD_FN static __attribute__((noinline, cold, unused))
+#define PRIM_CALL_FN static __attribute__((noinline, unused))
 #define PRIM_RESTRICT __restrict__
-#define PRIM_HAS_WAVE 0
-#define PRIM_HAS_BLOCK 0
+
+#ifdef __cplusplus
+#define PRIM_CPU_C extern "C"
+#else
+#define PRIM_CPU_C
+#endif
+
+/* ---- the runtime ---- */
+
+/* Where a thread of a kernel is; never changes while it runs. */
+struct shmemd_cpu_thread {
+    uint32_t rank, size;  /* in the block */
+    uint32_t lane, lanes; /* in the wave; the last wave of a block may have fewer lanes than wave_size */
+    uint32_t wave_size;
+    uint32_t block_index, block_count;
+};
+
+#define PRIM_CPU_RUNTIME PRIM_CPU_C __attribute__((visibility("default"), weak))
+/* Of the calling thread; outside of kernels that of a grid of one thread. */
+PRIM_CPU_RUNTIME __attribute__((const)) const struct shmemd_cpu_thread *shmemd_cpu_self(void);
+/* A wave or a block meets; true when `value` was true for any of them. Runs other threads meanwhile. */
+PRIM_CPU_RUNTIME bool shmemd_cpu_sync(enum prim_group_kind kind, bool value);
+/* Runs other threads; outside of kernels it is the processor's pause. */
+PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
+/* A poll has seen what it waited for. */
+PRIM_CPU_RUNTIME void shmemd_cpu_seen(void);
+/* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. */
+PRIM_CPU_RUNTIME void *shmemd_cpu_shared(const void *key, size_t bytes);
+
+PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <time.h> hides it */
+
+/* ---- kernels ---- */
+
+/* A function that other compilers' code links. */
+#define PRIM_EXTERN PRIM_CPU_C __attribute__((visibility("default")))
+
+/* A kernel has one signature on this target, so that the launch can call it: its struct is found at an address. */
+#define PRIM_KERNEL(name, TYPE, a)                                                            \
+    static void name##_kernel_body(TYPE a);                                                   \
+    PRIM_CPU_C void name(const void *args_of);                                                \
+    PRIM_CPU_C void name(const void *args_of) { name##_kernel_body(*(const TYPE *)args_of); } \
+    static void name##_kernel_body(TYPE a)
+
+/* The address of the key names the place in the source. */
+#define PRIM_SHARED(TYPE, name, count) \
+    static const char name##_key = 0;  \
+    TYPE *const name = (TYPE *)shmemd_cpu_shared(&name##_key, sizeof(TYPE) * (size_t)(count))
 
 /* ---- groups ---- */
 
 #define PRIM_GIVES_GROUP
-struct prim_group {
-    enum prim_group_kind kind; /* PRIM_THREAD */
-};
+PRIM_FN uint32_t prim_rank(struct prim_group g)
+{
+    if (g.kind == PRIM_THREAD)
+        return 0;
+    return g.kind == PRIM_WAVE ? shmemd_cpu_self()->lane : shmemd_cpu_self()->rank;
+}
+PRIM_FN uint32_t prim_size(struct prim_group g)
+{
+    if (g.kind == PRIM_THREAD)
+        return 1;
+    return g.kind == PRIM_WAVE ? shmemd_cpu_self()->lanes : shmemd_cpu_self()->size;
+}
+PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
+{
+    return g.kind == PRIM_THREAD ? p : shmemd_cpu_sync(g.kind, p);
+}
+PRIM_FN void prim_sync(struct prim_group g) { (void)prim_sync_or(g, false); }
 
-PRIM_FN struct prim_group prim_group_thread(void)
-{
-    struct prim_group g = {PRIM_THREAD};
-    return g;
-}
-PRIM_FN unsigned prim_rank(struct prim_group g)
-{
-    (void)g;
-    return 0;
-}
-PRIM_FN unsigned prim_size(struct prim_group g)
-{
-    (void)g;
-    return 1;
-}
-PRIM_FN void prim_sync(struct prim_group g) { (void)g; }
+PRIM_FN uint32_t prim_block_index(void) { return shmemd_cpu_self()->block_index; }
+PRIM_FN uint32_t prim_block_count(void) { return shmemd_cpu_self()->block_count; }
+PRIM_FN uint32_t prim_wave_size(void) { return shmemd_cpu_self()->wave_size; }
 
 /* ---- atomics ---- */
 
@@ -58,6 +108,10 @@ PRIM_FN void prim_sync(struct prim_group g) { (void)g; }
 PRIM_CPU_ATOMICS(u32, uint32_t)
 PRIM_CPU_ATOMICS(u64, uint64_t)
 #undef PRIM_CPU_ATOMICS
+PRIM_FN uint8_t prim_load_relaxed_u8(const uint8_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+PRIM_FN uint16_t prim_load_relaxed_u16(const uint16_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+PRIM_FN void prim_store_relaxed_u8(uint8_t *p, uint8_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+PRIM_FN void prim_store_relaxed_u16(uint16_t *p, uint16_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
 
 /* ---- fences ---- */
 
@@ -70,7 +124,7 @@ PRIM_CPU_ATOMICS(u64, uint64_t)
 #endif
 #endif
 
-/* ThreadSanitizer does not model fences; in its builds every flag is itself a release store (prim_signal_u64 below). */
+/* ThreadSanitizer does not model fences: every flag is itself a release store, every look at one an acquire load. */
 PRIM_FN void prim_fence_before_signal(void)
 {
 #ifndef PRIM_CPU_TSAN
@@ -82,6 +136,8 @@ PRIM_FN void prim_acquire_from_peer(void)
 #ifndef PRIM_CPU_TSAN
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 #endif
+    if (shmemd_cpu_seen) /* NULL in other flavours */
+        shmemd_cpu_seen();
 }
 PRIM_FN void prim_fence_full(void)
 {
@@ -90,12 +146,25 @@ PRIM_FN void prim_fence_full(void)
 #endif
 }
 
+/* The threads of a block are one thread of the CPU, so the sync has put their stores before the flag's release store.
+ */
+PRIM_FN void prim_gather_stores(struct prim_group g) { prim_sync(g); }
+PRIM_FN void prim_fence_flag(void) {}
+PRIM_FN void prim_store_flag_u64(uint64_t *p, uint64_t v) { prim_store_release_u64(p, v); } /* pairs with peek, poll */
+PRIM_FN void prim_store_flag_u32(uint32_t *p, uint32_t v) { prim_store_release_u32(p, v); }
+PRIM_FN uint64_t prim_peek_u64(const uint64_t *p)
+{
+    return prim_load_acquire_u64(p);
+} /* pairs with store_flag, signal */
+PRIM_FN uint32_t prim_peek_u32(const uint32_t *p) { return prim_load_acquire_u32(p); }
+
 /* One release store is fence and flag at once: a plain store on x86, stlr on Arm. Pairs with prim_poll_u64. */
 #define PRIM_HAS_SIGNAL
 PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value)
 {
-    (void)g;
-    prim_store_release_u64(flag, value);
+    prim_gather_stores(g);
+    if (prim_rank(g) == 0)
+        prim_store_flag_u64(flag, value);
 }
 
 /* ---- copies ---- */
@@ -111,10 +180,61 @@ PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v
 
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
-    (void)g;
-    if (bytes > 0)                   /* addresses of nothing may be null */
-        memcpy(dest, source, bytes); /* glibc ends non-temporal copies with sfence: a release store orders them */
+    size_t from = 0, len = bytes;
+    if (g.kind != PRIM_THREAD) { /* a slice of whole cache lines for each thread */
+        size_t slice = ((bytes + prim_size(g) - 1) / prim_size(g) + 63) / 64 * 64;
+        from = prim_rank(g) * slice;
+        len = from >= bytes ? 0 : bytes - from < slice ? bytes - from : slice;
+    }
+    if (len > 0) /* addresses of nothing may be null; glibc ends non-temporal copies with sfence: releases order them */
+        memcpy((char *)dest + from, (const char *)source + from, len);
 }
+PRIM_FN void prim_copy_put(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
+                           size_t bytes)
+{
+    prim_copy(g, dest, source, bytes);
+}
+PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
+                           size_t bytes)
+{
+    prim_copy(g, dest, source, bytes);
+}
+
+/* The halves need no order among each other, nor towards anything else: each says by its step that it is there. Under
+ * ThreadSanitizer they are flags, since who has seen a line may store into what its sender has read. */
+#ifdef PRIM_CPU_TSAN
+#define PRIM_CPU_LINE_STORE __ATOMIC_RELEASE
+#define PRIM_CPU_LINE_LOAD __ATOMIC_ACQUIRE
+#else
+#define PRIM_CPU_LINE_STORE __ATOMIC_RELAXED
+#define PRIM_CPU_LINE_LOAD __ATOMIC_RELAXED
+#endif
+PRIM_FN void prim_store_line(struct prim_line *p, uint32_t data0, uint32_t data1, uint32_t step)
+{
+    struct prim_line line;
+    struct prim_vec16 v;
+    line.data0 = data0;
+    line.step0 = step;
+    line.data1 = data1;
+    line.step1 = step;
+    __builtin_memcpy(&v, &line, sizeof(v));
+    uint64_t *to = (uint64_t *)(void *)p;
+    __atomic_store_n(&to[0], v.word[0], PRIM_CPU_LINE_STORE); /* pairs with prim_load_line */
+    __atomic_store_n(&to[1], v.word[1], PRIM_CPU_LINE_STORE);
+}
+PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
+{
+    const uint64_t *from = (const uint64_t *)(const void *)p;
+    struct prim_line line;
+    struct prim_vec16 v;
+    v.word[0] = __atomic_load_n(&from[0], PRIM_CPU_LINE_LOAD); /* pairs with prim_store_line */
+    v.word[1] = __atomic_load_n(&from[1], PRIM_CPU_LINE_LOAD);
+    __builtin_memcpy(&line, &v, sizeof(line));
+    return line;
+}
+
+PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return *p; }
+PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *p; }
 
 #if defined(__x86_64__) /* __builtin_prefetch(p, 1) reads only, unless the compiler may assume prefetchw */
 #define PRIM_HAS_EXPECT_STORE
@@ -124,7 +244,7 @@ PRIM_FN void prim_expect_store(const void *p) { __asm__ volatile("prefetchw %0" 
 /* ---- time ---- */
 
 #define PRIM_GIVES_TIME
-PRIM_FN void prim_pause(void)
+PRIM_FN void prim_cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -132,11 +252,22 @@ PRIM_FN void prim_pause(void)
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+PRIM_FN void prim_pause(void)
+{
+    if (shmemd_cpu_pause) /* NULL in other flavours */
+        shmemd_cpu_pause();
+    else
+        prim_cpu_relax();
+}
 PRIM_FN uint64_t prim_clock_ns(void)
 {
+#ifdef CLOCK_MONOTONIC
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#else /* strictly ISO C */
+    return shmemd_cpu_clock_ns();
+#endif
 }
 
 #endif

@@ -17,6 +17,17 @@
 #ifndef SHMEM_H
 #define SHMEM_H
 
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C++" {
+#include <complex>
+}
+#define SHMEM_COMPLEX(T) std::complex<T>
+#else
+#define SHMEM_COMPLEX(T) T _Complex
+#endif
+
 #include "shmem_types.h"
 
 #if defined(__cplusplus)

@@ -4,21 +4,11 @@
  * A table is an X-macro, SHMEM_RMA_TYPES(X, extra...), that stamps X(NAME, TYPE, extra...) for each of its rows. X
  * takes
  * `...` at its end, and at least one extra argument is given (an empty one will do), for the sake of -Wpedantic.
- * X must not use a table itself: a macro does not expand inside its own expansion. */
+ * X must not use a table itself: a macro does not expand inside its own expansion.
+ * Macros only, and no include: device compilers read it too. Who stamps from a table has size_t and int8_t declared,
+ * and SHMEM_COMPLEX(T) where complex types are in the table (shmem.h does all of it). */
 #ifndef SHMEM_TYPES_H
 #define SHMEM_TYPES_H
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C++" {
-#include <complex>
-}
-#define SHMEM_COMPLEX(T) std::complex<T>
-#else
-#define SHMEM_COMPLEX(T) T _Complex
-#endif
 
 /* ---- the master lists ----
  * Columns: NAME in function names, C TYPE, then
@@ -62,6 +52,11 @@ extern "C++" {
 #define SHMEM_COMPLEX_LIST(X, ...)                                                \
     X(complexf, SHMEM_COMPLEX(float), AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__) \
     X(complexd, SHMEM_COMPLEX(double), AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__)
+
+/* Types of kernels only, as bits: they move, and coll/ reduces them; their C types are made by shmem_device.h. */
+#define SHMEM_HALF_LIST(X, ...)                                        \
+    X(half, shmemd_half_t, AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__) \
+    X(bfloat16, shmemd_bfloat16_t, AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__)
 
 /* Fixed-size forms: X(BITS, BYTES, ...). The deprecated active-set collectives have the second list only. */
 #define SHMEM_SIZES(X, ...) \
@@ -165,6 +160,15 @@ extern "C++" {
 #define SHMEM_IF_LOGIC_ALIAS_RED_LOGIC SHMEM_DROP
 #define SHMEM_IF_LOGIC_ALIAS_RED_LOGIC_SIGNED SHMEM_KEEP
 
+/* types that GPUs have: all but long double */
+#define SHMEM_IF_DEVICE(NAME, TYPE, AMO, RED, OLD, X, ...) SHMEM_IF_DEVICE_##OLD(X, NAME, TYPE, __VA_ARGS__)
+#define SHMEM_IF_DEVICE_OLD_NONE SHMEM_KEEP
+#define SHMEM_IF_DEVICE_OLD_REAL SHMEM_KEEP
+#define SHMEM_IF_DEVICE_OLD_LONG_REAL SHMEM_DROP
+#define SHMEM_IF_DEVICE_OLD_SHORT SHMEM_KEEP
+#define SHMEM_IF_DEVICE_OLD_INT SHMEM_KEEP
+#define SHMEM_IF_DEVICE_OLD_USHORT SHMEM_KEEP
+
 /* deprecated wait_until and test */
 #define SHMEM_IF_P2P_SHORT(NAME, TYPE, AMO, RED, OLD, X, ...) SHMEM_IF_P2P_SHORT_##OLD(X, NAME, TYPE, __VA_ARGS__)
 #define SHMEM_IF_P2P_SHORT_(NAME, TYPE, AMO, RED, OLD, X, ...) SHMEM_IF_P2P_SHORT_##OLD(X, _##NAME, TYPE, __VA_ARGS__)
@@ -264,6 +268,11 @@ extern "C++" {
 #define SHMEM_MINMAX_DISTINCT(...) SHMEM_RMA_DISTINCT(__VA_ARGS__)
 #define SHMEM_SUM_TYPES(...) SHMEM_RMA_TYPES(__VA_ARGS__) SHMEM_COMPLEX_TYPES(__VA_ARGS__)
 #define SHMEM_SUM_DISTINCT(...) SHMEM_RMA_DISTINCT(__VA_ARGS__) SHMEM_COMPLEX_LIST(SHMEM_IF_ANY_, __VA_ARGS__)
+
+/* In kernels: what moves, and what can be added and compared. Atomics, waits and and, or, xor: the tables above. */
+#define SHMEM_DEVICE_HALF_TYPES(...) SHMEM_HALF_LIST(SHMEM_IF_ANY, __VA_ARGS__)
+#define SHMEM_DEVICE_ARITH_TYPES(...) SHMEM_FILTER(SHMEM_IF_DEVICE, __VA_ARGS__)
+#define SHMEM_DEVICE_TYPES(...) SHMEM_DEVICE_ARITH_TYPES(__VA_ARGS__) SHMEM_DEVICE_HALF_TYPES(__VA_ARGS__)
 
 /* Deprecated active-set reductions. */
 #define SHMEM_SET_LOGIC_TYPES(...) SHMEM_FILTER(SHMEM_IF_SET_LOGIC, __VA_ARGS__)

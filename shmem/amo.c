@@ -45,8 +45,8 @@ ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *ar
     TYPE before;                                                                                             \
     iso_word_to(&before, amo(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true)), sizeof before); \
     return before;
-#define FETCH(op_, TYPE, addr, operand_, compare_)       \
-    iso_target_check_local(fetch, "fetch", target.call); \
+#define FETCH(op_, TYPE, addr, operand_, compare_)      \
+    iso_target_check_host(fetch, "fetch", target.call); \
     iso_word_to(fetch, amo(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true)), sizeof(TYPE));
 
 /* fetch, set, swap */

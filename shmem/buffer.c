@@ -3,6 +3,7 @@
  * mapped by the peers; what is left at its ends shares pages with other data of the program and stays where it is: puts
  * and gets there are copied by the kernel ("staged"), atomics are refused with a sentence.
  * invariant: the pieces [0, lo) staged, [lo, hi) mapped, [hi, len) staged are the same offsets on all PEs. */
+#include "device.h"
 #include "internal.h"
 #include "transport/transport.h"
 
@@ -198,7 +199,7 @@ static bool overlaps(const char *addr, size_t len)
 static int connect_pieces(char *addr, size_t len, struct pages mine, shmemx_buffer_info_t *info)
 {
     struct state *self = ISO;
-    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len, mine.fd};
+    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len, {0}, 0, mine.fd};
     struct pe_offer *offers = (struct pe_offer *)calloc((size_t)self->n_local, sizeof *offers);
     int rc = offers != NULL ? iso_pe_exchange(&offer, offers, "shmemx_buffer_register") : -ENOMEM;
     if (rc == 0 && !lengths_match(offers, len)) {
@@ -218,8 +219,12 @@ static int connect_pieces(char *addr, size_t len, struct pages mine, shmemx_buff
             close(offers[i].fd);
     free(offers);
     if (info != NULL) {
+        memset(info, 0, sizeof *info);
         info->mapped_bytes = split.hi - split.lo;
         info->staged_bytes = len - info->mapped_bytes;
+        memcpy(info->rung, "pages", sizeof "pages");
+        if (info->mapped_bytes == 0)
+            memcpy(info->rung, "staged", sizeof "staged");
     }
     return rc;
 }
@@ -233,6 +238,8 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
                   len_bytes);
     if (overlaps((char *)addr, len_bytes))
         iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
+    if (ISO->device != NULL && iso_device_buffer_is(addr, __func__))
+        return iso_device_buffer_register((char *)addr, len_bytes, info) == 0 ? 0 : 1;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
     struct pages mine = whole_pages((uintptr_t)addr, len_bytes);
 #ifdef ISO_PES_AS_THREADS
@@ -243,13 +250,17 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
         rc = connect_pieces((char *)addr, len_bytes, mine, info);
     if (mine.fd >= 0)
         close(mine.fd);
+    if (ISO->device != NULL)
+        iso_device_table_changed();
     return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
 }
 
-static void forget(struct segment *s)
+void iso_buffer_forget(struct segment *s)
 {
     struct state *self = ISO;
-    for (int pe = 0; pe < self->n_pes && !s->staged; pe++) {
+    if (s->on_device)
+        iso_device_buffer_close(s);
+    for (int pe = 0; pe < self->n_pes && !s->staged && !s->on_device; pe++) {
         char *at = s->peers[pe].cpu_ptr;
         if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
             continue;
@@ -269,19 +280,20 @@ static int release_pages(char *addr, size_t len)
     return mine.len > 0 ? unshare_pages(mine.base, mine.len) : 0;
 }
 
-static size_t registered_bytes(const char *addr)
+/* The piece that begins the buffer at addr; NULL: there is none. */
+static const struct segment *registered_at(const char *addr)
 {
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++)
         if (ISO->segments[i].base == addr && ISO->segments[i].first_bytes != 0)
-            return ISO->segments[i].first_bytes;
-    return 0;
+            return &ISO->segments[i];
+    return NULL;
 }
 
 static void forget_pieces(const char *addr, size_t len)
 {
     for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
         if (ISO->segments[i].base >= addr && ISO->segments[i].base < addr + len)
-            forget(&ISO->segments[i]);
+            iso_buffer_forget(&ISO->segments[i]);
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */
@@ -308,11 +320,13 @@ SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
 int pshmemx_buffer_unregister(void *addr)
 {
     iso_check_life(__func__);
-    size_t len = registered_bytes((const char *)addr);
-    if (len == 0)
+    const struct segment *first = registered_at((const char *)addr);
+    if (first == NULL)
         iso_fatal(__func__, "addr %p is not the begin of a registered buffer", addr);
+    size_t len = first->first_bytes;
+    bool on_device = first->on_device;
 #ifndef ISO_PES_AS_THREADS
-    if (ISO->env.debug)
+    if (ISO->env.debug && !on_device)
         check_still_shared((const char *)addr, len);
 #else
     (void)check_still_shared;
@@ -320,7 +334,9 @@ int pshmemx_buffer_unregister(void *addr)
     iso_quiet_all();
     iso_barrier_sync(&ISO->world, __func__); /* nobody puts into it any more */
     forget_pieces((const char *)addr, len);
-    int rc = release_pages((char *)addr, len);
+    int rc = on_device ? 0 : release_pages((char *)addr, len);
+    if (on_device || ISO->device != NULL)
+        iso_device_table_changed();
     return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
 }
 

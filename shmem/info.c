@@ -7,6 +7,7 @@
 #include "internal.h"
 #include "alloc.h"
 #include "data_segment.h"
+#include "device.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -23,10 +24,6 @@
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#ifndef ISO_GPU
-#define ISO_GPU "cpu" /* build flavour */
-#endif
 
 /* ---- texts and small facts ---- */
 
@@ -229,11 +226,14 @@ static void write_paths_of_node(FILE *out, int first)
 /* The edges of registered buffers are all that has no pointer within a node. */
 static void write_buffer_paths(FILE *out)
 {
-    for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++)
-        if (ISO->segments[i].len != 0)
+    for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++) {
+        const struct segment *s = &ISO->segments[i];
+        if (s->len != 0)
             fprintf(out, "  segment %d: %s\n", i,
-                    ISO->segments[i].staged ? "by cross-memory attach, its pages are shared with other data"
-                                            : "by pointer");
+                    s->staged      ? "by cross-memory attach, its pages are shared with other data"
+                    : s->on_device ? "device memory, by the device"
+                                   : "by pointer");
+    }
 }
 
 static void write_paths(FILE *out)
@@ -279,8 +279,10 @@ static void write_info(FILE *out)
         write_nodes(out);
         write_segments(out);
         write_paths(out);
+        iso_device_write_info(out);
     } else {
         fprintf(out, "job: not started, so there are no PEs, segments and paths to show\n");
+        iso_device_write_info(out);
     }
     write_variables(out);
     if (ISO->life == LIFE_RUNNING)
@@ -465,7 +467,7 @@ static void check_locked_memory(struct doctor *d)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
         return;
     bool endless = limit.rlim_cur == RLIM_INFINITY;
-    find(d, FINE, "locked memory is %s%s; this build (GPU=%s, one node) locks none",
+    find(d, FINE, "locked memory is %s%s; this build (GPU=%s, one node) locks none of the heap",
          endless ? "not limited" : "limited to ", endless ? "" : amount(limit.rlim_cur).text, ISO_GPU);
 }
 
@@ -595,6 +597,11 @@ static int count_local_pes(void)
     return 1;
 }
 
+static void find_sentence(void *doctor, int severity, const char *sentence)
+{
+    find((struct doctor *)doctor, (enum severity)severity, "%s", sentence);
+}
+
 static void examine(struct doctor *d)
 {
     check_kernel(d);
@@ -612,6 +619,7 @@ static void examine(struct doctor *d)
     check_huge_pages(d);
     check_attach(d);
     check_cores(d);
+    iso_device_examine(find_sentence, d);
 }
 
 static void write_doctor(FILE *out)

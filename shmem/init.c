@@ -2,6 +2,7 @@
 /* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
  * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
 #include "data_segment.h"
+#include "device.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -33,6 +34,7 @@ const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) 
 void iso_exit_quietly(int status)
 {
     ISO->aborting = true;
+    iso_proxy_give_up();      /* kernels return instead of keeping the device busy */
     iso_pe_tell_exit(status); /* passed on: a third PE may see our end before it hears who began it */
     fflush(stdout);
     _exit(status);
@@ -43,6 +45,7 @@ void iso_abort_job(int status, const char *sentence)
     struct state *self = ISO;
     if (!self->aborting) {
         self->aborting = true;
+        iso_proxy_give_up(); /* kernels return instead of keeping the device busy */
         fflush(stdout);
         if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
             iso_boot_abort(&self->boot, status, sentence != NULL ? sentence : "shmem_global_exit");
@@ -96,15 +99,20 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
         iso_fatal(call, "%s %p with %zu bytes ends beyond the %s segment %p..%p", arg, addr, len,
                   iso_segment_kind_name(s->kind), (void *)s->base, (void *)(s->base + s->limit - 1));
     }
-    const struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP];
+    const struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP], *device = &self->segments[SEGMENT_INDEX_DEVICE];
+    if ((size_t)((const char *)addr - device->base) < device->len)
+        iso_fatal(call, "%s %p lies in the device heap beyond its objects, which end at %p", arg, addr,
+                  (void *)(device->base + device->limit));
     if ((const char *)addr >= heap->base && (const char *)addr < heap->base + heap->len)
         iso_fatal(call, "%s %p lies in the symmetric heap beyond its objects, which end at %p", arg, addr,
                   (void *)(heap->base + heap->limit));
-    iso_fatal(call, "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, and no registered buffer", arg,
-              addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
-              self->data_refusal == NULL ? "no global variable of the program"
-                                         : "and global variables are not symmetric here: ",
-              self->data_refusal == NULL ? "" : self->data_refusal);
+    iso_fatal(
+        call,
+        "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, no registered buffer and no device memory",
+        arg, addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
+        self->data_refusal == NULL ? "no global variable of the program"
+                                   : "and global variables are not symmetric here: ",
+        self->data_refusal == NULL ? "" : self->data_refusal);
 }
 
 /* ---- start ---- */
@@ -222,6 +230,7 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         return rc;
     }
     set_spin();
+    self->careful = self->env.debug;
     self->thread_level = requested;
     *provided = requested;
     self->init_count = 1;
@@ -291,6 +300,7 @@ void pshmem_finalize(void)
     iso_barrier_sync(&self->world, __func__);
     if (--self->init_count > 0)
         return;
+    iso_device_stop(); /* collective: while barriers still work */
     self->life = LIFE_ENDING;
 #ifdef ISO_PES_AS_THREADS
     iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */

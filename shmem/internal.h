@@ -63,12 +63,14 @@ struct segment {
     enum segment_kind kind;
     int fd;             /* memfd behind it, -1: none */
     bool staged;        /* partial page of a registered buffer: no pointers to it, puts and gets only */
+    bool on_device;     /* device memory: of kind DEVICE, or a registered buffer of the GPU's own allocator */
     size_t first_bytes; /* buffers: the length given at registration, on the piece that begins it; else 0 */
+    void *foreign;      /* device_buffer.c: what it has imported for this segment */
 };
 
-/* segment.c: heap [0] and data [1] always exist (limit 0 where unusable), then buffers and device heaps. */
+/* segment.c: heap [0], data [1] and device heap [2] always exist (limit 0 where unusable), then buffers. */
 #define ISO_SEGMENTS_MAX 512
-enum { SEGMENT_INDEX_HEAP = 0, SEGMENT_INDEX_DATA = 1, SEGMENT_INDEX_FREE = 2 };
+enum { SEGMENT_INDEX_HEAP = 0, SEGMENT_INDEX_DATA = 1, SEGMENT_INDEX_DEVICE = 2, SEGMENT_INDEX_FREE = 3 };
 
 /* ---- the heap's offset allocator (alloc.c): no state but its own, never touches the memory it manages ---- */
 
@@ -77,12 +79,15 @@ struct alloc; /* alloc.h */
 /* ---- peers (pe.c): the unix sockets between the PEs of one node ---- */
 
 struct transport_ops;
+struct device; /* device.h */
 
 /* What a collective exchange between the PEs of a node carries (iso_pe_exchange). */
 struct pe_offer {
     uint64_t base;
     uint64_t len;
-    int fd; /* -1: none */
+    unsigned char key[64]; /* device memory: what the owner's device layer gave */
+    int32_t extra;         /* the caller's own use */
+    int fd;                /* -1: none */
 };
 
 struct peer {
@@ -191,6 +196,7 @@ struct state {
     int my_pe;
     int n_pes;
     unsigned spin; /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    bool careful;  /* SHMEM_DEBUG, or a device runs: a local argument may be what the CPU cannot load */
     struct segment *segments;
     int n_segments;
     struct ctx ctx_default;
@@ -209,8 +215,8 @@ struct state {
     int my_local;
     bool oversubscribed; /* more local PEs than cores that they may use */
 
-    const struct copy_agent *copy_agent; /* transport.h; set by the device layer, NULL: none in this build */
-    struct control *control;             /* this PE's */
+    struct device *device;   /* device.h; NULL before shmemx_device_init */
+    struct control *control; /* this PE's */
     size_t control_bytes;
     size_t slot_bytes;
     struct alloc *alloc;
@@ -323,6 +329,12 @@ ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const ch
     return place;
 }
 
+/* A word there is for the device to read, not for this CPU. */
+ISO_INLINE bool iso_place_is_device(const struct place *place)
+{
+    return ISO_UNLIKELY(place->cpu == NULL) && place->segment != NULL && place->segment->on_device;
+}
+
 /* Naturally aligned objects of 1, 2, 4, 8 bytes for atomics. */
 ISO_INLINE void iso_check_aligned(const char *call, const char *arg, const void *addr, size_t bytes)
 {
@@ -350,6 +362,12 @@ void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *sou
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call);
 /* An 8-byte write (or add) at `at` after all earlier far puts of ctx to the same PE. */
 void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call);
+/* Whole words of 1, 2, 4 or 8 bytes, aligned: what p and g, waits and tests need of device memory. */
+uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call);
+void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned bytes, const char *call);
+/* Is this local argument symmetric device memory? Then iso_far_put and _get move it, whatever the other side is. */
+ISO_COLD bool iso_far_is_local_slow(const void *addr);
+ISO_INLINE bool iso_far_is_local(const void *addr) { return ISO_UNLIKELY(ISO->careful) && iso_far_is_local_slow(addr); }
 void iso_far_fence(struct ctx *ctx);
 void iso_far_quiet(struct ctx *ctx);
 void iso_transport_progress(void); /* by waits, which may be for what this PE itself has under way */
@@ -430,7 +448,8 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
 
 /* ---- buffer.c: user buffers as segments ---- */
 
-void iso_buffer_stop(void); /* gives back what was never unregistered */
+void iso_buffer_stop(void);                      /* gives back what was never unregistered */
+void iso_buffer_forget(struct segment *segment); /* closes what it maps, takes it out of the table */
 
 /* ---- info.c ---- */
 
@@ -484,6 +503,8 @@ struct coll_args {
 void iso_coll_debug_match(struct team *team, struct coll_args args);
 /* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
 uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
+/* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
+void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 size_t iso_coll_table_text(char *text, size_t bytes); /* printable selection table, like snprintf */
 
 #endif

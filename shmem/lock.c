@@ -86,6 +86,8 @@ static int home_of(const long *lock)
 ISO_INLINE struct word word_at(const long *lock, int pe, const char *call)
 {
     struct word word = {iso_place(lock, sizeof(*lock), pe, call, "lock"), call};
+    if (iso_place_is_device(&word.place))
+        iso_fatal(call, "lock %p is device memory: locks work on host memory", (const void *)lock);
     return word;
 }
 

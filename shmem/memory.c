@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The symmetric heap's calls (section 9.3): the offset allocator over the heap segment, and the barriers around it.
+/* The calls of the symmetric heaps (section 9.3, and shmemx_malloc): the offset allocator over a heap segment, and the
+ * barriers around it. One core serves the host heap and the device heap: struct heap says what differs.
  * Invariant: all PEs make the same calls in the same order, so every PE's allocator answers the same offset; nothing is
- * exchanged. What was never handed out (above the allocator's top) is zero and has no pages.
+ * exchanged. What was never handed out (above the allocator's top) is zero, and on the host has no pages.
  * Called by users; iso_memory_start and _stop by init.c, iso_debug_object by segment.c. */
 #include "internal.h"
 #include "alloc.h"
+#include "device.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,31 +21,75 @@
 #define GIVE_BACK_BYTES ((size_t)16 << 20)
 #define POISON 0xdd /* of freed memory, under SHMEM_DEBUG */
 
+/* One heap, for the length of a call: where it is and what its memory needs. */
+struct heap {
+    const char *name;
+    const char *variable; /* what makes it larger */
+    struct segment *segment;
+    struct alloc *alloc;
+    size_t start; /* of the first object in the segment */
+    void (*fill)(void *at, int byte, size_t len);
+    int (*back)(size_t bytes,
+                const char *call); /* physical memory under the first bytes of the segment; NULL: is there */
+};
+
 struct request {
+    const struct heap *heap;
     const char *call;
     size_t align;
     size_t size;
 };
 
-static struct segment *heap(void) { return &ISO->segments[SEGMENT_INDEX_HEAP]; }
-static char *heap_objects(void) { return heap()->base + iso_memory_heap_start(); }
+static void fill_host(void *at, int byte, size_t len) { memset(at, byte, len); }
+
+static struct heap host_heap(void)
+{
+    struct heap h = {"symmetric heap",
+                     "SHMEM_SYMMETRIC_SIZE",
+                     &ISO->segments[SEGMENT_INDEX_HEAP],
+                     ISO->alloc,
+                     iso_memory_heap_start(),
+                     fill_host,
+                     NULL};
+    return h;
+}
+
+/* Only while a device runs. */
+static struct heap device_heap(void)
+{
+    const struct device *d = ISO->device;
+    struct heap h = {"device heap",  "SHMEM_DEVICE_HEAP_SIZE", &ISO->segments[SEGMENT_INDEX_DEVICE],
+                     d->alloc,       d->control_bytes,         iso_agent_fill,
+                     iso_device_back};
+    return h;
+}
+
+/* Of the object at ptr: the device heap when it lies there, else the host's. */
+static struct heap heap_of(const void *ptr)
+{
+    const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
+    return (size_t)((const char *)ptr - s->base) < s->len ? device_heap() : host_heap();
+}
+
+static char *objects_of(const struct heap *h) { return h->segment->base + h->start; }
 
 int iso_memory_start(void)
 {
+    struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
     size_t start = iso_memory_heap_start();
-    if (heap()->len <= start) {
+    if (heap->len <= start) {
         log_error("shmem_init: a heap of %zu bytes has no room for objects behind its %zu bytes of control area",
-                  heap()->len, start);
+                  heap->len, start);
         return -ENOSPC;
     }
-    ISO->alloc = iso_alloc_create(heap()->len - start, 0);
+    ISO->alloc = iso_alloc_create(heap->len - start, 0);
     if (ISO->alloc == NULL) {
         int rc = -errno;
         log_error("shmem_init: the allocator of a heap of %zu bytes cannot be made: %m; at most 16 TiB are possible",
-                  heap()->len - start);
+                  heap->len - start);
         return rc;
     }
-    heap()->limit = start;
+    heap->limit = start;
     return 0;
 }
 
@@ -74,110 +120,114 @@ static void match(const char *call, const char *what, uint64_t value)
 }
 
 /* Relaxed, pairs with nothing: other threads of this PE learn of an object by the program's own synchronisation. */
-static void raise_limit(void)
+static void raise_limit(const struct heap *h, size_t end)
 {
-    __atomic_store_n(&heap()->limit, iso_memory_heap_start() + iso_alloc_top(ISO->alloc), __ATOMIC_RELAXED);
+    end = (end + ISO_ALLOC_UNIT - 1) / ISO_ALLOC_UNIT * ISO_ALLOC_UNIT;
+    if (end > h->segment->limit)
+        __atomic_store_n(&h->segment->limit, end, __ATOMIC_RELAXED);
 }
 
 /* One PE speaks for all: every PE has failed alike. */
-static ISO_COLD void report_full(const char *call, size_t size)
+static ISO_COLD void report_full(const struct request *r)
 {
-    struct alloc_stats s = iso_alloc_stats(ISO->alloc);
-    iso_log(
-        ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
-        "%s: no room for %zu bytes: %zu of the heap's %zu bytes are used (objects: %zu), the largest free range has "
-        "%zu bytes; raise SHMEM_SYMMETRIC_SIZE",
-        call, size, s.used, s.cap, s.objects, s.largest_free);
+    struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
+    iso_log(ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
+            "%s: no room for %zu bytes: %zu of the %s's %zu bytes are used (objects: %zu), the largest free range has "
+            "%zu bytes; raise %s",
+            r->call, r->size, s.used, r->heap->name, s.cap, s.objects, s.largest_free, r->heap->variable);
 }
 
 /* What the addresses of all PEs' heaps are multiples of: an offset can promise no more. */
-static size_t common_alignment(void)
+static size_t common_alignment(const struct heap *h)
 {
-    uintptr_t bits = 0;
+    uintptr_t bits = h->start;
     for (int i = 0; i < ISO->n_local; i++)
-        bits |= (uintptr_t)heap()->peers[ISO->local_pes[i]].base;
-    bits |= iso_memory_heap_start();
+        bits |= (uintptr_t)h->segment->peers[ISO->local_pes[i]].base;
     return (size_t)(bits & (0 - bits));
 }
 
 /* NULL: no room, said so. */
-static char *allocate(struct request r)
+static char *allocate(const struct request *r)
 {
+    const struct heap *h = r->heap;
     size_t offset;
-    int rc = iso_alloc_get(ISO->alloc, r.align, r.size, &offset);
+    int rc = iso_alloc_get(h->alloc, r->align, r->size, &offset);
     if (rc == -ENOSPC) {
-        report_full(r.call, r.size);
+        report_full(r);
         return NULL;
     }
     if (rc != 0) /* other PEs may have succeeded: the heaps are not symmetric any more */
-        iso_fatal(r.call, "no memory is left for the bookkeeping of the heap's %zu objects",
-                  iso_alloc_stats(ISO->alloc).objects);
-    raise_limit();
-    return heap_objects() + offset;
+        iso_fatal(r->call, "no memory is left for the bookkeeping of the %s's %zu objects", h->name,
+                  iso_alloc_stats(h->alloc).objects);
+    if (h->back != NULL && h->back(h->start + offset + r->size, r->call) != 0) {
+        iso_alloc_free(h->alloc, offset);
+        return NULL;
+    }
+    raise_limit(h, h->start + offset + r->size);
+    return objects_of(h) + offset;
 }
 
-static void *allocate_and_meet(struct request r)
+static void *allocate_and_meet(const struct request *r)
 {
-    match(r.call, "size", r.size);
+    match(r->call, "size", r->size);
     void *object = allocate(r);
-    barrier(r.call);
+    barrier(r->call);
     return object;
 }
 
 /* Gives whole pages of [offset, offset + size) back to the system; they read as zero afterwards. */
-static void give_back(size_t offset, size_t size)
+static void give_back(const struct heap *h, size_t offset, size_t size)
 {
-    if (size < GIVE_BACK_BYTES || heap()->fd < 0)
+    if (size < GIVE_BACK_BYTES || h->segment->fd < 0)
         return;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from = (iso_memory_heap_start() + offset + page - 1) & ~(page - 1);
-    size_t to = (iso_memory_heap_start() + offset + size) & ~(page - 1);
-    if (fallocate(heap()->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0)
+    size_t from = (h->start + offset + page - 1) & ~(page - 1);
+    size_t to = (h->start + offset + size) & ~(page - 1);
+    if (fallocate(h->segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0)
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", to - from);
 }
 
-static void retire(size_t offset, size_t size)
+static void retire(const struct heap *h, size_t offset, size_t size)
 {
     if (ISO->env.debug && size < GIVE_BACK_BYTES)
-        memset(heap_objects() + offset, POISON, size);
-    give_back(offset, size);
+        h->fill(objects_of(h) + offset, POISON, size);
+    give_back(h, offset, size);
 }
 
-static ISO_COLD _Noreturn void fatal_pointer(const char *call, const void *ptr)
+static ISO_COLD _Noreturn void fatal_pointer(const struct heap *h, const char *call, const void *ptr)
 {
     struct alloc_object object;
-    size_t offset = (size_t)((const char *)ptr - heap_objects());
-    if (offset >= heap()->len - iso_memory_heap_start())
-        iso_fatal(call, "ptr %p is not in the symmetric heap (%p to %p)", ptr, (void *)heap_objects(),
-                  (void *)(heap()->base + heap()->limit));
-    if (iso_alloc_find(ISO->alloc, offset, &object))
+    char *objects = objects_of(h);
+    size_t offset = (size_t)((const char *)ptr - objects);
+    if (offset >= h->segment->len - h->start)
+        iso_fatal(call, "ptr %p is not in the %s (%p to %p)", ptr, h->name, (void *)objects,
+                  (void *)(h->segment->base + h->segment->limit));
+    if (iso_alloc_find(h->alloc, offset, &object))
         iso_fatal(call, "ptr %p lies %zu bytes inside the object of %zu bytes at %p, only its start can be given", ptr,
-                  offset - object.offset, object.size, (void *)(heap_objects() + object.offset));
-    iso_fatal(call, "ptr %p is no object of the symmetric heap: it was freed before, or never allocated", ptr);
+                  offset - object.offset, object.size, (void *)(objects + object.offset));
+    iso_fatal(call, "ptr %p is no object of the %s: it was freed before, or never allocated", ptr, h->name);
 }
 
 /* The live object that begins at ptr; ends the job when there is none. */
-static struct alloc_object object_at(const char *call, const void *ptr)
+static struct alloc_object object_at(const struct heap *h, const char *call, const void *ptr)
 {
     struct alloc_object object;
-    size_t offset = (size_t)((const char *)ptr - heap_objects());
-    if (!iso_alloc_find(ISO->alloc, offset, &object) || object.offset != offset)
-        fatal_pointer(call, ptr);
+    size_t offset = (size_t)((const char *)ptr - objects_of(h));
+    if (!iso_alloc_find(h->alloc, offset, &object) || object.offset != offset)
+        fatal_pointer(h, call, ptr);
     return object;
 }
 
 /* ---- the calls' bodies, with the name that errors and waits carry ---- */
 
-static void *call_malloc(const char *call, size_t size)
+static void *get(const struct heap *h, const char *call, size_t size)
 {
-    iso_check_life(call);
-    struct request r = {call, ISO_LINE, size};
-    return size == 0 ? NULL : allocate_and_meet(r);
+    struct request r = {h, call, ISO_LINE, size};
+    return size == 0 ? NULL : allocate_and_meet(&r);
 }
 
-static void *call_align(const char *call, size_t alignment, size_t size)
+static void *get_aligned(const struct heap *h, const char *call, size_t alignment, size_t size)
 {
-    iso_check_life(call);
     if (size == 0)
         return NULL;
     if (alignment % sizeof(void *) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {
@@ -185,53 +235,86 @@ static void *call_align(const char *call, size_t alignment, size_t size)
         return NULL;
     }
     match(call, "alignment", alignment);
-    if (alignment > common_alignment()) {
+    if (alignment > common_alignment(h)) {
         log_error("%s: alignment %zu is above %zu, which is all that the heaps of all PEs have in common", call,
-                  alignment, common_alignment());
+                  alignment, common_alignment(h));
         barrier(call);
         return NULL;
     }
-    struct request r = {call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
-    return allocate_and_meet(r);
+    struct request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
+    return allocate_and_meet(&r);
 }
 
-static void call_free(const char *call, void *ptr)
+/* Only what was handed out before needs zeroing: what lies above the top is zero still. */
+static void *get_zeroed(const struct heap *h, const char *call, size_t count, size_t size)
+{
+    size_t bytes;
+    if (count == 0 || size == 0)
+        return NULL;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        bytes = SIZE_MAX; /* more than any heap has: fails below, with the numbers */
+    match(call, "count * size", bytes);
+    char *used_end = objects_of(h) + iso_alloc_top(h->alloc);
+    struct request r = {h, call, ISO_LINE, bytes};
+    char *object = allocate(&r);
+    if (object != NULL && object < used_end)
+        h->fill(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
+    barrier(call);
+    return object;
+}
+
+static void give(const char *call, void *ptr)
 {
     iso_check_life(call);
     if (ptr == NULL)
         return;
-    struct alloc_object object = object_at(call, ptr);
+    struct heap h = heap_of(ptr);
+    struct alloc_object object = object_at(&h, call, ptr);
     match(call, "offset of ptr", object.offset);
     barrier(call);
-    if (iso_alloc_free(ISO->alloc, object.offset) != 0) /* another thread was faster */
-        fatal_pointer(call, ptr);
-    retire(object.offset, object.size);
+    if (iso_alloc_free(h.alloc, object.offset) != 0) /* another thread was faster */
+        fatal_pointer(&h, call, ptr);
+    retire(&h, object.offset, object.size);
 }
 
-static void *move(const char *call, struct alloc_object old, size_t size)
+static void *call_malloc(const char *call, size_t size)
 {
-    struct request r = {call, ISO_LINE, size};
-    char *object = allocate(r);
+    iso_check_life(call);
+    struct heap h = host_heap();
+    return get(&h, call, size);
+}
+
+static void *call_align(const char *call, size_t alignment, size_t size)
+{
+    iso_check_life(call);
+    struct heap h = host_heap();
+    return get_aligned(&h, call, alignment, size);
+}
+
+static void *move(const struct heap *h, const char *call, struct alloc_object old, size_t size)
+{
+    struct request r = {h, call, ISO_LINE, size};
+    char *object = allocate(&r);
     if (object == NULL)
         return NULL;
-    memcpy(object, heap_objects() + old.offset, ISO_MIN(old.size, size));
-    iso_alloc_free(ISO->alloc, old.offset);
-    retire(old.offset, old.size);
+    memcpy(object, objects_of(h) + old.offset, ISO_MIN(old.size, size));
+    iso_alloc_free(h->alloc, old.offset);
+    retire(h, old.offset, old.size);
     return object;
 }
 
 /* Where it is, when there is room; else elsewhere. NULL: no room, the old object is as it was. */
-static void *change_size(const char *call, struct alloc_object old, size_t size)
+static void *change_size(const struct heap *h, const char *call, struct alloc_object old, size_t size)
 {
-    int rc = iso_alloc_resize(ISO->alloc, old.offset, size);
+    int rc = iso_alloc_resize(h->alloc, old.offset, size);
     if (rc == -ENOSPC)
-        return move(call, old, size);
+        return move(h, call, old, size);
     if (rc != 0)
         iso_fatal(call, "no memory is left for the bookkeeping of the heap's objects");
-    raise_limit();
+    raise_limit(h, h->start + old.offset + size);
     if (size < old.size)
-        retire(old.offset + size, old.size - size);
-    return heap_objects() + old.offset;
+        retire(h, old.offset + size, old.size - size);
+    return objects_of(h) + old.offset;
 }
 
 static void *call_realloc(const char *call, void *ptr, size_t size)
@@ -239,15 +322,18 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     if (ptr == NULL)
         return call_malloc(call, size);
     if (size == 0) {
-        call_free(call, ptr);
+        give(call, ptr);
         return NULL;
     }
     iso_check_life(call);
-    struct alloc_object old = object_at(call, ptr);
+    struct heap h = host_heap();
+    if (heap_of(ptr).segment != h.segment)
+        iso_fatal(call, "ptr %p is device memory, which cannot change its size; allocate, copy and free", ptr);
+    struct alloc_object old = object_at(&h, call, ptr);
     match(call, "offset of ptr", old.offset);
     match(call, "size", size);
     barrier(call);
-    void *object = change_size(call, old, size);
+    void *object = change_size(&h, call, old, size);
     barrier(call);
     return object;
 }
@@ -264,7 +350,7 @@ SHMEM_API(shmem_realloc, pshmem_realloc);
 void *pshmem_realloc(void *ptr, size_t size) { return call_realloc("shmem_realloc", ptr, size); }
 
 SHMEM_API(shmem_free, pshmem_free);
-void pshmem_free(void *ptr) { call_free("shmem_free", ptr); }
+void pshmem_free(void *ptr) { give("shmem_free", ptr); }
 
 /* Host memory serves atomics and signals equally well everywhere: there is nothing to choose by the hints. */
 SHMEM_API(shmem_malloc_with_hints, pshmem_malloc_with_hints);
@@ -276,25 +362,12 @@ void *pshmem_malloc_with_hints(size_t size, long hints)
     return call_malloc("shmem_malloc_with_hints", size);
 }
 
-/* Only what was handed out before needs zeroing: pages above the top are the system's zero pages still. */
 SHMEM_API(shmem_calloc, pshmem_calloc);
 void *pshmem_calloc(size_t count, size_t size)
 {
-    const char *call = "shmem_calloc";
-    size_t bytes;
-    iso_check_life(call);
-    if (count == 0 || size == 0)
-        return NULL;
-    if (__builtin_mul_overflow(count, size, &bytes))
-        bytes = SIZE_MAX; /* more than any heap has: fails below, with the numbers */
-    match(call, "count * size", bytes);
-    char *used_end = heap_objects() + iso_alloc_top(ISO->alloc);
-    struct request r = {call, ISO_LINE, bytes};
-    char *object = allocate(r);
-    if (object != NULL && object < used_end)
-        memset(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
-    barrier(call);
-    return object;
+    iso_check_life("shmem_calloc");
+    struct heap h = host_heap();
+    return get_zeroed(&h, "shmem_calloc", count, size);
 }
 
 SHMEM_API(shmalloc, pshmalloc);
@@ -307,29 +380,75 @@ SHMEM_API(shrealloc, pshrealloc);
 void *pshrealloc(void *ptr, size_t size) { return call_realloc("shrealloc", ptr, size); }
 
 SHMEM_API(shfree, pshfree);
-void pshfree(void *ptr) { call_free("shfree", ptr); }
+void pshfree(void *ptr) { give("shfree", ptr); }
 
 SHMEM_API(shmemx_heap_is_valid, pshmemx_heap_is_valid);
 int pshmemx_heap_is_valid(void)
 {
+    const struct device *d = ISO->device;
     iso_check_life("shmemx_heap_is_valid");
-    return iso_alloc_is_valid(ISO->alloc) ? 1 : 0;
+    return iso_alloc_is_valid(ISO->alloc) && (d == NULL || iso_alloc_is_valid(d->alloc)) ? 1 : 0;
 }
+
+/* ---- public, with a kind ---- */
+
+/* Bulk memory lies in the device heap too: its memory serves both on every device that there is so far. False: no
+ * device, said so. */
+static bool open_heap(const char *call, int kind, struct heap *h)
+{
+    iso_check_life(call);
+    if (kind != SHMEMX_HOST && kind != SHMEMX_DEVICE && kind != SHMEMX_DEVICE_BULK)
+        iso_fatal(call, "kind is %d, allowed: SHMEMX_HOST (%d), SHMEMX_DEVICE (%d), SHMEMX_DEVICE_BULK (%d)", kind,
+                  SHMEMX_HOST, SHMEMX_DEVICE, SHMEMX_DEVICE_BULK);
+    match(call, "kind", (uint64_t)kind);
+    if (kind != SHMEMX_HOST && iso_device_need(call) == NULL)
+        return false;
+    *h = kind == SHMEMX_HOST ? host_heap() : device_heap();
+    return true;
+}
+
+SHMEM_API(shmemx_malloc, pshmemx_malloc);
+void *pshmemx_malloc(size_t size, int kind)
+{
+    struct heap h;
+    return open_heap("shmemx_malloc", kind, &h) ? get(&h, "shmemx_malloc", size) : NULL;
+}
+
+SHMEM_API(shmemx_calloc, pshmemx_calloc);
+void *pshmemx_calloc(size_t count, size_t size, int kind)
+{
+    struct heap h;
+    return open_heap("shmemx_calloc", kind, &h) ? get_zeroed(&h, "shmemx_calloc", count, size) : NULL;
+}
+
+SHMEM_API(shmemx_align, pshmemx_align);
+void *pshmemx_align(size_t alignment, size_t size, int kind)
+{
+    struct heap h;
+    return open_heap("shmemx_align", kind, &h) ? get_aligned(&h, "shmemx_align", alignment, size) : NULL;
+}
+
+SHMEM_API(shmemx_free, pshmemx_free);
+void pshmemx_free(void *ptr) { give("shmemx_free", ptr); }
 
 /* ---- SHMEM_DEBUG ---- */
 
+/* The library's own part of the device heap is no secret: the proxy puts there for kernels. */
 void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len)
 {
-    size_t in_heap = (size_t)((const char *)addr - heap()->base);
+    struct heap h = heap_of(addr);
+    size_t in_heap = (size_t)((const char *)addr - h.segment->base);
     struct alloc_object object;
-    if (in_heap >= heap()->len || len == 0)
+    if (in_heap >= h.segment->len || len == 0)
         return;
-    if (in_heap < iso_memory_heap_start())
+    if (in_heap < h.start && h.segment->on_device)
+        return;
+    if (in_heap < h.start)
         iso_fatal(call, "%s %p is in the library's own part of the heap", arg, addr);
-    size_t offset = in_heap - iso_memory_heap_start();
-    if (!iso_alloc_find(ISO->alloc, offset, &object))
+    size_t offset = in_heap - h.start;
+    if (!iso_alloc_find(h.alloc, offset, &object))
         iso_fatal(call, "%s %p is in heap memory that is not allocated (freed before?)", arg, addr);
     if (offset - object.offset > object.size || len > object.size - (offset - object.offset))
         iso_fatal(call, "%s %p with %zu bytes goes past the end of its object, %zu bytes at %p", arg, addr, len,
-                  object.size, (void *)(heap_objects() + object.offset));
+                  object.size, (void *)(objects_of(&h) + object.offset));
 }

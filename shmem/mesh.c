@@ -132,13 +132,13 @@ _Noreturn static void report_death(const struct peer *peer, const struct wait *w
 /* invariant: exchanges are separated by barriers, so one place is enough. */
 static void take_offer(struct peer *peer, const struct mesh_message *m, const int *fds, int n_fds)
 {
-    if (peer->offer_full) {
+    if (__atomic_load_n(&peer->offer_full, __ATOMIC_ACQUIRE)) { /* pairs with the release in iso_pe_exchange */
         iso_mesh_close_fds(fds, n_fds);
         return;
     }
     memcpy(&peer->offer, m->body, sizeof peer->offer);
     peer->offer.fd = n_fds > 0 ? fds[0] : -1;
-    peer->offer_full = true;
+    __atomic_store_n(&peer->offer_full, true, __ATOMIC_RELEASE); /* the proxy's thread may be the one that reads it */
 }
 
 /* One message, or the end, of this peer. Returns false when nothing was there. */
@@ -235,6 +235,9 @@ static int send_offers(const struct pe_offer *mine)
     return 0;
 }
 
+/* Acquire: pairs with take_offer, which another thread of this PE may have run. */
+static bool offer_is_there(const struct peer *peer) { return __atomic_load_n(&peer->offer_full, __ATOMIC_ACQUIRE); }
+
 int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
 {
     struct state *self = ISO;
@@ -247,14 +250,14 @@ int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const 
             continue;
         }
         struct wait w = ISO_WAIT(call, peer->pe, NULL, 0);
-        while (!peer->offer_full) {
+        while (!offer_is_there(peer)) {
             iso_pe_poll(&w);
-            if (!peer->offer_full)
+            if (!offer_is_there(peer))
                 iso_wait_pause(&w, 0);
         }
         iso_wait_end(&w);
         theirs[i] = peer->offer;
-        peer->offer_full = false;
+        __atomic_store_n(&peer->offer_full, false, __ATOMIC_RELEASE); /* pairs with take_offer: it has been read */
         if (peer->threaded && theirs[i].fd >= 0) {
             close(theirs[i].fd);
             theirs[i].fd = -1;

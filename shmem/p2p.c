@@ -2,7 +2,8 @@
 /* Waits for and tests of words of this PE (section 9.11), the deprecated ones too.
  * Values of all types become keys, unsigned 64-bit numbers in the same order, so that there is one comparison. A single
  * word is looked at in the caller's line first; all that waits, and all that has several words, goes through one core
- * over struct set. Words are read at the caller's own address, whatever kind of host memory it is. */
+ * over struct set. Words are read at the caller's own address, whatever kind of host memory it is; words of device
+ * memory by the agent. */
 #include "internal.h"
 #include "target.h"
 #include "word.h"
@@ -62,6 +63,8 @@ struct set {
     int cmp;
     struct kind kind;
     const char *call;
+    bool on_device; /* the agent looks at the words; set by check_words */
+    struct place place;
 };
 
 ISO_INLINE void check_cmp(int cmp, const char *call)
@@ -70,15 +73,16 @@ ISO_INLINE void check_cmp(int cmp, const char *call)
         iso_fatal(call, "cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", cmp, SHMEM_CMP_EQ, SHMEM_CMP_GE);
 }
 
-static ISO_NOINLINE void check_words(const void *addr, const char *arg, size_t len, struct kind kind, const char *call)
+/* Also finds out which memory it is. */
+static void check_words(struct set *s, const char *arg, size_t len)
 {
-    struct place at = iso_place(addr, len, ISO->my_pe, call, arg);
-    iso_check_aligned(call, arg, addr, kind.bytes);
-    if (ISO_CHECKS && at.cpu == NULL && at.segment != NULL && at.segment->kind == SEGMENT_DEVICE)
-        iso_fatal(call, "%s is device memory: waits and tests of the host work on host memory", arg);
+    struct place at = iso_place(s->ivars, len, ISO->my_pe, s->call, arg);
+    iso_check_aligned(s->call, arg, s->ivars, s->kind.bytes);
+    s->on_device = iso_place_is_device(&at);
+    s->place = at;
 }
 
-static void check_set(const struct set *s)
+static void check_set(struct set *s)
 {
     check_cmp(s->cmp, s->call);
     if (s->nelems == 0) {
@@ -86,7 +90,7 @@ static void check_set(const struct set *s)
         return;
     }
     size_t len = s->nelems > SIZE_MAX / s->kind.bytes ? SIZE_MAX : s->nelems * s->kind.bytes;
-    check_words(s->ivars, "ivars", len, s->kind, s->call);
+    check_words(s, "ivars", len);
     if (ISO_CHECKS && s->values == NULL)
         iso_fatal(s->call, "cmp_values is null");
 }
@@ -98,7 +102,19 @@ static uint64_t value_key(const struct set *s, size_t i)
     return key_of(iso_word_of(s->values + i * s->value_step, s->kind.bytes), s->kind);
 }
 
-static uint64_t seen_key(const struct set *s, size_t i) { return load_key(s->ivars + i * s->kind.bytes, s->kind); }
+static ISO_COLD uint64_t load_device_key(const struct set *s, size_t i)
+{
+    struct place at = s->place;
+    at.offset += i * s->kind.bytes;
+    return key_of(iso_far_load(&ISO->ctx_default, at, s->kind.bytes, s->call), s->kind);
+}
+
+static uint64_t seen_key(const struct set *s, size_t i)
+{
+    if (ISO_UNLIKELY(s->on_device))
+        return load_device_key(s, i);
+    return load_key(s->ivars + i * s->kind.bytes, s->kind);
+}
 
 static bool holds(const struct set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
 
@@ -137,7 +153,7 @@ static size_t failed(size_t result)
     return result;
 }
 
-static void wait_all(const struct set *s)
+static void wait_all(struct set *s)
 {
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
@@ -145,7 +161,7 @@ static void wait_all(const struct set *s)
             (void)wait_one(s, i);
 }
 
-static int test_all(const struct set *s)
+static int test_all(struct set *s)
 {
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
@@ -181,7 +197,7 @@ static int find(const struct set *s, size_t start, size_t *found)
     return result;
 }
 
-static size_t wait_any(const struct set *s)
+static size_t wait_any(struct set *s)
 {
     check_set(s);
     size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
@@ -197,7 +213,7 @@ static size_t wait_any(const struct set *s)
     return i;
 }
 
-static size_t test_any(const struct set *s)
+static size_t test_any(struct set *s)
 {
     check_set(s);
     size_t i = 0;
@@ -220,14 +236,14 @@ static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool 
     return n;
 }
 
-static void check_some(const struct set *s, const size_t *indices)
+static void check_some(struct set *s, const size_t *indices)
 {
     check_set(s);
     if (ISO_CHECKS && s->nelems > 0 && indices == NULL)
         iso_fatal(s->call, "indices is null");
 }
 
-static size_t wait_some(const struct set *s, size_t *indices)
+static size_t wait_some(struct set *s, size_t *indices)
 {
     check_some(s, indices);
     size_t last = 0;
@@ -242,7 +258,7 @@ static size_t wait_some(const struct set *s, size_t *indices)
     return n;
 }
 
-static size_t test_some(const struct set *s, size_t *indices)
+static size_t test_some(struct set *s, size_t *indices)
 {
     check_some(s, indices);
     size_t last;
@@ -257,32 +273,49 @@ static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, 
 {
     uint64_t bits = 0;
     iso_word_to(&bits, value, kind.bytes);
-    struct set s = {(const char *)ivar, 1, NULL, (const char *)&bits, 0, cmp, kind, call};
+    struct set s = {.ivars = (const char *)ivar,
+                    .nelems = 1,
+                    .values = (const char *)&bits,
+                    .cmp = cmp,
+                    .kind = kind,
+                    .call = call};
+    check_words(&s, "ivar", kind.bytes);
     return wait_one(&s, 0);
 }
 
-/* In the ordinary case, a word in the heap or the data segment, without a call. */
-ISO_INLINE void check_word(const void *ivar, struct kind kind, int cmp, const char *call)
+static ISO_COLD int test_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
+{
+    struct set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
+    check_words(&s, "ivar", kind.bytes);
+    return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)failed(0);
+}
+
+/* The ordinary case, a word in the heap or the data segment, needs no call. */
+ISO_INLINE bool is_near(const void *ivar, struct kind kind, int cmp, const char *call)
 {
     const struct target own = {&ISO->ctx_default, call, ISO->my_pe};
     check_cmp(cmp, call);
-    if (ISO_UNLIKELY(iso_target_near(&own, ivar, kind.bytes, kind.bytes) == NULL))
-        check_words(ivar, "ivar", kind.bytes, kind, call);
+    return ISO_LIKELY(iso_target_near(&own, ivar, kind.bytes, kind.bytes) != NULL);
 }
 
 /* The key that satisfied; of an unsigned type it is the value. */
 ISO_INLINE uint64_t wait_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
 {
     uint64_t word = iso_word_of(value, kind.bytes);
-    check_word(ivar, kind, cmp, call);
-    uint64_t seen = load_key(ivar, kind);
-    return ISO_LIKELY(compare(seen, cmp, key_of(word, kind))) ? seen : wait_slow(ivar, kind, cmp, word, call);
+    if (is_near(ivar, kind, cmp, call)) {
+        uint64_t seen = load_key(ivar, kind);
+        if (ISO_LIKELY(compare(seen, cmp, key_of(word, kind))))
+            return seen;
+    }
+    return wait_slow(ivar, kind, cmp, word, call);
 }
 
 ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
 {
-    check_word(ivar, kind, cmp, call);
-    if (ISO_LIKELY(compare(load_key(ivar, kind), cmp, key_of(iso_word_of(value, kind.bytes), kind))))
+    uint64_t word = iso_word_of(value, kind.bytes);
+    if (!is_near(ivar, kind, cmp, call))
+        return test_slow(ivar, kind, cmp, word, call);
+    if (ISO_LIKELY(compare(load_key(ivar, kind), cmp, key_of(word, kind))))
         return 1;
     return (int)failed(0);
 }
@@ -301,8 +334,14 @@ ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void
 SHMEM_P2P_TYPES(WORD, )
 
 /* One value for all, or one for each. */
-#define SET(TYPE, values, step) \
-    &(struct set) { (const char *)ivars, nelems, status, (const char *)(values), step, cmp, KIND(TYPE), __func__ }
+#define SET(TYPE, values, step)                                                                              \
+    &(struct set)                                                                                            \
+    {                                                                                                        \
+        (const char *)ivars, nelems, status, (const char *)(values), step, cmp, KIND(TYPE), __func__, false, \
+        {                                                                                                    \
+            NULL, NULL, 0, 0                                                                                 \
+        }                                                                                                    \
+    }
 
 #define RETURN_void
 #define RETURN_int return

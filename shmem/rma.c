@@ -26,7 +26,7 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
     }
     struct place to = iso_target_place(&t, dest, len, "dest");
     iso_target_check_local(source, "source", t.call);
-    if (to.cpu != NULL)
+    if (to.cpu != NULL && !iso_far_is_local(source))
         memcpy(to.cpu, source, len);
     else
         iso_far_put(t.ctx, to, dest, source, len, t.call);
@@ -40,7 +40,7 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
     }
     struct place from = iso_target_place(&t, source, len, "source");
     iso_target_check_local(dest, "dest", t.call);
-    if (from.cpu != NULL)
+    if (from.cpu != NULL && !iso_far_is_local(dest))
         memcpy(dest, from.cpu, len);
     else
         iso_far_get(t.ctx, dest, from, source, len, t.call);
@@ -48,7 +48,7 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
 
 ISO_INLINE void put(const struct target *t, void *dest, const void *source, size_t len)
 {
-    char *to = iso_target_near(t, dest, len, 1);
+    char *to = iso_target_near_memory(t, dest, len, 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
         iso_target_copy(to, source, len);
     else
@@ -57,7 +57,7 @@ ISO_INLINE void put(const struct target *t, void *dest, const void *source, size
 
 ISO_INLINE void get(const struct target *t, void *dest, const void *source, size_t len)
 {
-    char *from = iso_target_near(t, source, len, 1);
+    char *from = iso_target_near_memory(t, source, len, 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
         iso_target_copy(dest, from, len);
     else
@@ -71,7 +71,9 @@ static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, 
     struct place to = iso_target_place(&t, dest, bytes, "dest");
     if (bytes <= 8)
         iso_check_aligned(t.call, "dest", dest, bytes);
-    if (to.cpu == NULL)
+    if (iso_place_is_device(&to) && bytes <= 8)
+        iso_far_store(t.ctx, to, iso_word_of(value, bytes), (unsigned)bytes, t.call);
+    else if (to.cpu == NULL)
         iso_far_put(t.ctx, to, dest, value, bytes, t.call);
     else if (bytes <= 8)
         iso_word_store(to.cpu, iso_word_of(value, bytes), bytes); /* as in p */
@@ -84,7 +86,9 @@ static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source
     struct place from = iso_target_place(&t, source, bytes, "source");
     if (bytes <= 8)
         iso_check_aligned(t.call, "source", source, bytes);
-    if (from.cpu == NULL)
+    if (iso_place_is_device(&from) && bytes <= 8)
+        iso_word_to(value, iso_far_load(t.ctx, from, (unsigned)bytes, t.call), bytes);
+    else if (from.cpu == NULL)
         iso_far_get(t.ctx, value, from, source, bytes, t.call);
     else if (bytes <= 8)
         iso_word_to(value, iso_word_load(from.cpu, bytes), bytes); /* as in g */
@@ -208,7 +212,7 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
     iso_target_check_local(s->source, "source", t->call);
     struct blocks b = blocks_of(s, bytes, t->call);
     struct place to = iso_target_place(t, s->dest, span(&b, b.dst), "dest");
-    if (ISO_LIKELY(to.cpu != NULL)) {
+    if (ISO_LIKELY(to.cpu != NULL) && !iso_far_is_local(b.source)) {
         b.dest = to.cpu;
         copy_blocks(&b);
         return;
@@ -226,7 +230,7 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
     iso_target_check_local(s->dest, "dest", t->call);
     struct blocks b = blocks_of(s, bytes, t->call);
     struct place from = iso_target_place(t, s->source, span(&b, b.sst), "source");
-    if (ISO_LIKELY(from.cpu != NULL)) {
+    if (ISO_LIKELY(from.cpu != NULL) && !iso_far_is_local(b.dest)) {
         b.source = from.cpu;
         copy_blocks(&b);
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, registered
- * buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that its owner sent over a unix
+/* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
+ * (device_heap.c), registered buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that its owner sent over a unix
  * socket; the table is written by collective calls only, and read by every operation without a lock.
  * Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
 #include "internal.h"
@@ -94,6 +94,8 @@ int iso_segment_start(size_t heap_bytes)
     if (rc != 0)
         return rc;
     describe_data(&self->segments[SEGMENT_INDEX_DATA]);
+    self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
+    self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
     for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
         iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base, -1);
     self->control = (struct control *)(void *)self->segments[SEGMENT_INDEX_HEAP].base;
@@ -158,7 +160,7 @@ void iso_segment_stop(void)
 struct segment *iso_segment_search(const void *addr, size_t len)
 {
     struct state *self = ISO;
-    for (int i = SEGMENT_INDEX_FREE; i < self->n_segments; i++) {
+    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
         struct segment *s = &self->segments[i];
         size_t offset = (size_t)((const char *)addr - s->base);
         if (offset < s->limit && len <= s->limit - offset)

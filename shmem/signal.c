@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Put with signal, signal_set, signal_add, signal_fetch (section 9.8). The order data before signal is made here, for
- * each pair of paths: both by pointer, a release on the signal word; one of them by a transport, see put_signal_slow.
- */
+ * each pair of paths: both by pointer, a release on the signal word; one of them by a transport or in device memory,
+ * see put_signal_slow. */
 #include "internal.h"
 #include "target.h"
 #include "word.h"
@@ -57,7 +57,7 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
     if (m->len != 0) {
         struct place to = iso_target_place(t, m->dest, m->len, "dest");
         iso_target_check_local(m->source, "source", t->call);
-        if (to.cpu != NULL)
+        if (to.cpu != NULL && !iso_far_is_local(m->source))
             memcpy(to.cpu, m->source, m->len);
         else
             iso_far_put(t->ctx, to, m->dest, m->source, m->len, t->call);
@@ -71,7 +71,7 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
 
 static void put_signal(const struct target *t, const struct message *m)
 {
-    char *at = iso_target_near(t, m->sig_addr, 8, 8), *to = iso_target_near(t, m->dest, m->len, 1);
+    char *at = iso_target_near(t, m->sig_addr, 8, 8), *to = iso_target_near_memory(t, m->dest, m->len, 1);
     bool known = m->sig_op == SHMEM_SIGNAL_SET || m->sig_op == SHMEM_SIGNAL_ADD;
     if (ISO_UNLIKELY(at == NULL) || ISO_UNLIKELY(to == NULL) || ISO_UNLIKELY(!known) ||
         ISO_UNLIKELY(m->source == NULL)) {
@@ -120,10 +120,17 @@ SIZED(mem, 1, )
 SIGNAL(signal_set, SHMEM_SIGNAL_SET)
 SIGNAL(signal_add, SHMEM_SIGNAL_ADD)
 
+static ISO_COLD uint64_t fetch_slow(const struct target *t, const uint64_t *sig_addr)
+{
+    struct place at = place_signal(t, sig_addr);
+    return iso_place_is_device(&at) ? iso_far_load(t->ctx, at, 8, t->call) : iso_word_load(sig_addr, 8);
+}
+
 SHMEM_API(shmem_signal_fetch, pshmem_signal_fetch);
 uint64_t pshmem_signal_fetch(const uint64_t *sig_addr)
 {
-    (void)iso_place(sig_addr, 8, ISO->my_pe, __func__, "sig_addr");
-    iso_check_aligned(__func__, "sig_addr", sig_addr, 8);
-    return iso_word_load(sig_addr, 8);
+    const struct target own = {&ISO->ctx_default, __func__, ISO->my_pe};
+    if (ISO_LIKELY(iso_target_near(&own, sig_addr, 8, 8) != NULL))
+        return iso_word_load(sig_addr, 8);
+    return fetch_slow(&own, sig_addr);
 }

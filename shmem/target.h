@@ -15,14 +15,15 @@ struct target {
 };
 
 /* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target, or NULL when anything
- * is out of the ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, checks switched
- * on, not running). Then the caller's slow half finds out what it is. Calls nothing, so that the callers are leaves. */
-ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
+ * is out of the ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running, or
+ * `*odd`). Then the caller's slow half finds out what it is. Calls nothing, so that the callers are leaves. */
+ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t, const void *addr, size_t len,
+                                        size_t align)
 {
     const struct state *self = ISO;
     const struct segment *s = self->segments;
     if (ISO_UNLIKELY((unsigned)t->pe >= (unsigned)t->ctx->n_pes) ||
-        ISO_UNLIKELY((self->life != LIFE_RUNNING) | self->env.debug | (((uintptr_t)addr & (align - 1)) != 0)))
+        ISO_UNLIKELY((self->life != LIFE_RUNNING) | *odd | (((uintptr_t)addr & (align - 1)) != 0)))
         return NULL;
     s += (size_t)((const char *)addr - s[SEGMENT_INDEX_DATA].base) < s[SEGMENT_INDEX_DATA].limit;
     size_t offset = (size_t)((const char *)addr - s->base);
@@ -30,6 +31,18 @@ ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_
         return NULL;
     char *cpu = s->peers[t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe]].cpu_ptr;
     return ISO_LIKELY(cpu != NULL) ? cpu + offset : NULL;
+}
+
+/* For calls whose other side is a value. */
+ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
+{
+    return iso_target_near_unless(&ISO->env.debug, t, addr, len, align);
+}
+
+/* For calls whose other side is local memory: while a device runs that may be memory which the CPU cannot load. */
+ISO_INLINE char *iso_target_near_memory(const struct target *t, const void *addr, size_t len, size_t align)
+{
+    return iso_target_near_unless(&ISO->careful, t, addr, len, align);
 }
 
 /* Bytes of n elements; what does not fit becomes SIZE_MAX, which no segment holds. */
@@ -60,6 +73,14 @@ ISO_INLINE void iso_target_check_local(const void *addr, const char *arg, const 
 {
     if (ISO_CHECKS && ISO_UNLIKELY(addr == NULL))
         iso_fatal(call, "%s is null", arg);
+}
+
+/* Local memory that the CPU itself writes, as the word that an atomic fetches. */
+ISO_INLINE void iso_target_check_host(const void *addr, const char *arg, const char *call)
+{
+    iso_target_check_local(addr, arg, call);
+    if (ISO_CHECKS && ISO_UNLIKELY(iso_far_is_local(addr)))
+        iso_fatal(call, "%s %p is device memory; it must be memory of the host", arg, addr);
 }
 
 /* Defines shmem_name(args) and shmem_ctx_name(ctx, args), R their result; args stand in parentheses and contain `pe`.

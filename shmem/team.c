@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Teams (section 9.4): ordered subsets of the PEs, each with a slot of its own for collectives. A PE holds only the
  * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
+#include "device.h"
 #include "internal.h"
 
 #include <errno.h>
@@ -221,6 +222,7 @@ static bool triplet_is_valid(const struct team *parent, struct triplet t)
 static void destroy(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
+    iso_handles_forget_team(team);
     team->handle = (shmem_team_t)((uintptr_t)team->handle + ((uintptr_t)1 << 16)); /* dead at once */
     close_team(team);
 }

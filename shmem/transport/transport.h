@@ -31,9 +31,4 @@ extern const struct transport_ops iso_transport_double;
 /* The first row that reaches the peer, NULL: none (`why` says what each said). */
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 
-/* Device memory of a local peer goes by the copy agent, ISO->copy_agent. NULL: this build has none. */
-struct copy_agent {
-    void (*copy)(void *dest, const void *source, size_t len); /* returns when done */
-};
-
 #endif

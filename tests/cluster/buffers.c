@@ -94,7 +94,7 @@ static void check_shape(struct shape shape, bool same_offset)
     char *buffer = area + page + offset;
     memset(area, 0x33, shape.len_bytes + 3 * page);
     check_fill(buffer, shape.len_bytes, check_self.pe, 9, 9);
-    shmemx_buffer_info_t info = {1, 1};
+    shmemx_buffer_info_t info = {1, 1, 1, "none"};
     CHECK_EQ(shmemx_buffer_register(buffer, shape.len_bytes, &info), 0);
     CHECK_EQ(info.mapped_bytes + info.staged_bytes, shape.len_bytes);
     if (offset == 0 && same_offset && shape.len_bytes % page == 0)

@@ -34,7 +34,8 @@ sort "$dir/names" "$dir/pnames" >"$dir/wanted"
 
 comm -13 "$dir/exported" "$dir/wanted" >"$dir/missing"
 expect "missing in the library" "$dir/missing"
-comm -23 "$dir/exported" "$dir/wanted" >"$dir/extra"
+# What kernels on the CPU device call is exported too (shmemd_cpu_), for them alone.
+comm -23 "$dir/exported" "$dir/wanted" | grep -v '^shmemd_cpu_' >"$dir/extra"
 expect "exported, but not public" "$dir/extra"
 
 # Weak, so that a tool replaces it, and one function with its second name.

@@ -47,7 +47,8 @@ for standard in $standards; do
     for header in $headers; do
         # shmem_generic.h is the second half of shmem.h and has no meaning alone.
         [ "$header" = shmem_generic.h ] && continue
-        printf '#include <%s>\n#include <%s>\n' "$header" "$header" >"$dir/alone"
+        # (A unit of macros only would be empty.)
+        printf '#include <%s>\n#include <%s>\nextern int alone;\n' "$header" "$header" >"$dir/alone"
         compiles "$header alone" "$standard" -fsyntax-only "$dir/alone"
     done
     compiles "uses.c" "$standard" -fsyntax-only "$here/uses.c"

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: MIT */
+/* What a schedule inside kernels is written over: the counterpart of coll.h for a block of a GPU, or of the CPU device.
+ * Block b of this PE works with blocks b of the other members, over lane b of the handle. All threads of the block call
+ * every function here, unless it says otherwise; thread i serves the i-th other member.
+ * Invariants: all members go through the same steps of the same kinds in the same order. A step is a number that only
+ * grows; flags carry all of it, lines its low 32 bits. One block at a time uses a lane, so its words are read plainly.
+ * Includes: device/. Included by the schedules (*_device.h here). */
+#ifndef ISO_COLL_DEVICE_H
+#define ISO_COLL_DEVICE_H
+
+#include "../device/place_device.h"
+#include "../device/ring.h"
+#include "../device/signal_device.h"
+
+/* One call of one block, in registers. */
+struct isod_coll {
+    shmemd_t h;
+    struct isod_lane *lane;
+    char **memory;     /* of the team: the members' slot memory */
+    char *here;        /* this member's */
+    char *first;       /* that of this thread's first other member, looked up ahead; NULL: none, or by the ring */
+    uint64_t lane_at;  /* where the lane begins in slot memory */
+    uint64_t inbox_at; /* where the inboxes of the step in progress begin; staged steps */
+    uint64_t step, staged;
+    uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so nobody waits for them */
+    uint32_t packet_bytes, call;
+    uint32_t rank, size;
+    bool direct; /* all members reach each other by pointer */
+    bool failed; /* for this thread: a wait was given up */
+};
+
+/* Steps that one call over lines may take; the low 32 bits do not wrap within a call. */
+#define ISOD_STEPS_OF_CALL 8u
+/* Members whose data a thread waits for at once: as many loads are in flight. */
+#define ISOD_BATCH 4
+
+/* One look for what member `from` sends has failed. The rare path alone looks up who that is in the world. */
+PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
+{
+    prim_pause();
+    if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
+        return;
+    struct isod_whom who = isod_who(c->call, isod_world_pe(c->h, from));
+    *w = isod_wait_look(isod_home_of(c->h), *w, who, addr, c->step, seen);
+    c->failed = w->reported == 2;
+}
+
+/* What functions of the rare paths get of a handle, and make of that: h for flags, steps and the ring. */
+PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap)
+{
+    shmemd_t h;
+    h.heap = heap;
+    h.heap_bytes = 0;
+    h.flat = (char *)0;
+    h.flat_stride = 0;
+    h.team = at.team;
+    h.world = at.world;
+    h.my_pe = at.team->my_pe;
+    h.n_pes = at.team->n_pes;
+    return h;
+}
+
+/* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
+PRIM_FN int32_t isod_coll_other(const struct isod_coll *c, uint32_t i)
+{
+    int32_t pe = c->h.my_pe + (int32_t)i;
+    return pe < c->h.n_pes ? pe : pe - c->h.n_pes;
+}
+PRIM_FN uint32_t isod_coll_others(const struct isod_coll *c) { return (uint32_t)c->h.n_pes - 1; }
+
+PRIM_FN char *isod_coll_memory(const struct isod_coll *c, int32_t member)
+{
+    return ISOD_LOAD_POINTER(&c->memory[member]);
+}
+
+/* ---- misuse ---- */
+
+/* By one thread. */
+PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_home at, uint32_t call, enum isod_misuse what, uint64_t expected,
+                                         uint64_t seen)
+{
+    struct isod_record r;
+    r.call = call;
+    r.pe = -1;
+    r.addr = 0;
+    r.expected = expected;
+    r.seen = seen;
+    r.waited_ns = (uint64_t)what;
+    isod_record_leave(at, r, ISOD_RECORD_MISUSE);
+}
+
+/* For all threads of the block: one record, and what the call returns. */
+PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, uint64_t expected, uint64_t seen)
+{
+    if (prim_is_first(prim_group_block()))
+        isod_coll_leave_misuse(isod_home_of(h), call, what, expected, seen);
+    prim_sync(prim_group_block());
+    return 1;
+}
+
+/* ---- steps ----
+ * In a plain step any member may flag any other. A staged step may use lines and stages, which have two banks, used in
+ * turn; that is enough only under this rule: in a staged step EVERY member sends to (lines, or at least a flag) and
+ * waits for EVERY other member. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished
+ * reading what step k brought. */
+
+PRIM_FN void isod_coll_step(struct isod_coll *c) { c->step++; }
+PRIM_FN void isod_coll_step_staged(struct isod_coll *c)
+{
+    uint64_t inbox_bytes = 2 * (uint64_t)c->packet_bytes * (uint64_t)c->h.n_pes;
+    c->step++;
+    c->staged++;
+    c->inbox_at = c->lane_at + isod_flags_bytes(c->h.n_pes) + (c->staged & 1) * inbox_bytes;
+}
+
+/* ---- flags: one word of each sender in the receiver's memory ---- */
+
+/* Ways by the ring are functions of their own: they cost registers, and the calls that do not take them none. */
+PRIM_COLD_FN void isod_flag_store_far(struct isod_home home, char *heap, int32_t to, uint64_t at, uint64_t step)
+{
+    char *flag = heap + prim_load_const_u64(&home.team->offsets[to]) + at;
+    int32_t pe = ISOD_LOAD_I32(&home.team->world_of[to]);
+    isod_ring_signal(isod_coll_handle(home, heap), (uint64_t *)(void *)flag, step, ISOD_SIGNAL_SET, pe);
+}
+
+/* By the calling thread. What it says about memory is up to what was called before: prim_gather_stores by the block and
+ * prim_fence_flag by this thread, or nothing. Pairs with isod_flag_wait. */
+PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
+{
+    uint64_t at = c->lane_at + (uint64_t)c->h.my_pe * 8;
+    if (memory != 0)
+        prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->step);
+    else
+        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, at, c->step);
+}
+PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
+
+/* What a flag stands for: data that is read afterwards, or arrival alone, which needs no acquire (on NVIDIA that would
+ * empty the first-level cache, tables and all). */
+enum isod_meaning { ISOD_DATA, ISOD_ARRIVAL };
+PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
+{
+    return meaning == ISOD_DATA ? prim_peek_u64(flag) : prim_load_relaxed_u64(flag);
+}
+
+/* By the calling thread, until `from` has set its flag of this step or of a later one. After it prim_acquire_from_peer,
+ * and a sync of those who read, where the flag stands for data. */
+PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
+{
+    const uint64_t *flag = (const uint64_t *)(const void *)(c->here + c->lane_at + (uint64_t)from * 8);
+    struct isod_waiting w = {0, 0, 0};
+    uint64_t seen = isod_flag_look(flag, meaning);
+    while (seen < c->step && !c->failed) {
+        isod_coll_pause(c, &w, from, flag, seen);
+        seen = isod_flag_look(flag, meaning);
+    }
+}
+
+/* To all other members but `but` (-1: to all). */
+PRIM_FN void isod_flags_send(struct isod_coll *c, int32_t but)
+{
+    char *memory = c->first;
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
+        int32_t to = isod_coll_other(c, i);
+        if (i != c->rank + 1)
+            memory = isod_coll_memory(c, to);
+        if (to != but)
+            isod_flag_store(c, to, memory);
+    }
+}
+PRIM_FN void isod_flags_wait(struct isod_coll *c, int32_t but, enum isod_meaning meaning)
+{
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size)
+        if (isod_coll_other(c, i) != but)
+            isod_flag_wait(c, isod_coll_other(c, i), meaning);
+}
+
+/* All members are here; what their blocks have stored and read before is done. After it a sync, then anybody may read.
+ */
+PRIM_FN void isod_coll_meet(struct isod_coll *c)
+{
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
+    isod_flags_send(c, -1);
+    isod_flags_wait(c, -1, ISOD_DATA);
+    prim_acquire_from_peer();
+}
+
+/* A sync in the midst of a call. false, for all threads: somebody has given up, so nothing more is sent. */
+PRIM_FN bool isod_coll_goes_on(struct isod_coll *c)
+{
+    c->failed = prim_sync_or(prim_group_block(), c->failed);
+    return !c->failed;
+}
+
+/* ---- begin and end of a call ---- */
+
+/* What does not change from call to call. */
+PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
+{
+    struct isod_team *t = h.team;
+    c->h = h;
+    c->call = call;
+    c->rank = prim_rank(prim_group_block());
+    c->size = prim_size(prim_group_block());
+    c->lane = (struct isod_lane *)(void *)ISOD_LOAD_POINTER(&t->lane) + prim_block_index();
+    c->memory = (char **)(void *)ISOD_LOAD_POINTER(&t->memory);
+    c->packet_bytes = prim_load_const_u32(&t->packet_bytes);
+    c->direct = ISOD_LOAD_I32(&t->direct) != 0;
+    c->lane_at = prim_block_index() * isod_lane_bytes(h.n_pes, c->packet_bytes);
+    c->inbox_at = c->users = c->status = 0;
+    c->failed = false;
+    c->here = isod_coll_memory(c, h.my_pe);
+    c->first = c->rank < isod_coll_others(c) ? isod_coll_memory(c, isod_coll_other(c, c->rank + 1)) : (char *)0;
+}
+
+/* The numbers of lines are about to wrap: old lines could be taken for new ones, so each member clears its inboxes
+ * behind a meeting, which has number `step`. All lines of earlier steps have been read, since every call waits for all
+ * that is sent to it. true: given up. */
+PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint32_t call, uint64_t step)
+{
+    struct prim_vec16 zero = {{0, 0}};
+    shmemd_t h = isod_coll_handle(home, heap);
+    struct isod_coll c;
+    isod_coll_read_team(&c, h, call);
+    c.step = step;
+    char *lines = c.here + c.lane_at + isod_flags_bytes(h.n_pes);
+    uint64_t bytes = 4 * (uint64_t)c.packet_bytes * (uint64_t)h.n_pes;
+    for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
+        prim_store16(lines + at, zero);
+    isod_coll_meet(&c);
+    return !isod_coll_goes_on(&c);
+}
+
+/* The low 32 bits 0 and 1 are skipped: fresh memory holds 0. */
+PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c)
+{
+    if (c->step == 0)
+        c->step = 1;
+    if ((uint32_t)c->step >= 0u - ISOD_STEPS_OF_CALL) {
+        c->failed = isod_coll_clear_lines(isod_home_of(c->h), c->h.heap, c->call, c->step + 1);
+        c->step = (c->step | 0xffffffffu) + 2;
+    }
+}
+
+/* false, for all threads: the call returns nonzero at once. Not a sync: the schedule begins by one. */
+PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
+{
+    uint32_t lane = prim_block_index(), lanes = (uint32_t)ISOD_LOAD_I32(&h.team->lanes);
+    if (lane >= lanes)
+        return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, lanes, lane) == 0;
+    isod_coll_read_team(c, h, call);
+    c->step = c->lane->step;
+    c->staged = c->lane->staged;
+    if (c->lane->dead != 0)
+        return false;
+    if (c->rank == 0) {
+        c->users = prim_fetch_add_u64(&c->lane->users, 1); /* counts only; orders nothing */
+        c->status = prim_load_relaxed_u64(&h.team->status);
+    }
+    isod_coll_begin_numbers(c);
+    return true;
+}
+
+/* All threads come here when the call has failed for any of them. */
+PRIM_COLD_FN int isod_coll_fail(struct isod_home at, struct isod_lane *lane, uint32_t call, uint64_t users)
+{
+    if (prim_is_first(prim_group_block())) {
+        if (users != 0)
+            isod_coll_leave_misuse(at, call, ISOD_MISUSE_USERS, 0, users);
+        lane->dead = 1;
+        prim_store_relaxed_u64(&at.team->status, 1);
+    }
+    prim_sync(prim_group_block()); /* the next call reads `dead` plainly */
+    return 1;
+}
+
+/* A sync: the result is there for all threads. What the call returns, the same for all of them. */
+PRIM_FN int isod_coll_leave(struct isod_coll *c)
+{
+    bool bad = c->failed;
+    if (c->rank == 0) { /* everybody has read the lane before the first sync of the call */
+        c->lane->step = c->step;
+        c->lane->staged = c->staged;
+        if (!c->direct)
+            c->status |= prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
+        bad = bad || c->users != 0 || c->status != 0;
+        (void)prim_fetch_sub_u64(&c->lane->users, 1);
+    }
+    if (!prim_sync_or(prim_group_block(), bad))
+        return 0;
+    return isod_coll_fail(isod_home_of(c->h), c->lane, c->call, c->users);
+}
+
+/* Nothing to do, on all members alike: no step. */
+PRIM_FN int isod_coll_nothing(shmemd_t h)
+{
+    return prim_sync_or(prim_group_block(), prim_load_relaxed_u64(&h.team->status) != 0) ? 1 : 0;
+}
+
+/* ---- data: units of 16 bytes, the last one of a piece may have fewer ---- */
+
+typedef uint32_t __attribute__((__may_alias__)) isod_any32;
+typedef uint8_t __attribute__((__may_alias__)) isod_any8;
+
+PRIM_FN uint64_t isod_units(uint64_t bytes) { return (bytes + 15) / 16; }
+PRIM_FN bool isod_unit_is_whole(const void *p, uint64_t bytes) { return bytes >= 16 && ((uintptr_t)p & 15) == 0; }
+
+/* Elements may be aligned to their own size only; bytes < 16 at the end of a piece. */
+PRIM_COLD_FN struct prim_vec16 isod_unit_load_odd(const char *p, uint64_t bytes)
+{
+    uint64_t word[2] = {0, 0};
+    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u;
+    if ((((uintptr_t)p | n) & 3) == 0)
+        for (uint32_t i = 0; i < n; i += 4)
+            word[i >> 3] |= (uint64_t) * (const isod_any32 *)(const void *)(p + i) << (i & 4) * 8;
+    else
+        for (uint32_t i = 0; i < n; i++)
+            word[i >> 3] |= (uint64_t) * (const isod_any8 *)(const void *)(p + i) << (i & 7) * 8;
+    struct prim_vec16 v = {{word[0], word[1]}};
+    return v;
+}
+PRIM_COLD_FN void isod_unit_store_odd(char *p, struct prim_vec16 v, uint64_t bytes)
+{
+    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u;
+    if ((((uintptr_t)p | n) & 3) == 0)
+        for (uint32_t i = 0; i < n; i += 4)
+            *(isod_any32 *)(void *)(p + i) = (uint32_t)((i < 8 ? v.word[0] : v.word[1]) >> (i & 4) * 8);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            *(isod_any8 *)(void *)(p + i) = (uint8_t)((i < 8 ? v.word[0] : v.word[1]) >> (i & 7) * 8);
+}
+/* `bytes` is what is left of the piece from p on. */
+PRIM_FN struct prim_vec16 isod_unit_load(const char *p, uint64_t bytes)
+{
+    return isod_unit_is_whole(p, bytes) ? prim_load16(p) : isod_unit_load_odd(p, bytes);
+}
+PRIM_FN void isod_unit_store(char *p, struct prim_vec16 v, uint64_t bytes)
+{
+    if (isod_unit_is_whole(p, bytes))
+        prim_store16(p, v);
+    else
+        isod_unit_store_odd(p, v, bytes);
+}
+
+/* ---- lines: at most packet_bytes per sender that arrive with their step's number, no fence; staged steps of direct
+ * teams only. Unit u travels in lines 2u and 2u + 1 ---- */
+
+PRIM_FN struct prim_line *isod_lines(const struct isod_coll *c, char *memory, int32_t sender)
+{
+    return (struct prim_line *)(void *)(memory + c->inbox_at + (uint64_t)sender * 2 * c->packet_bytes);
+}
+
+PRIM_FN void isod_unit_send(struct isod_coll *c, int32_t to, uint64_t unit, struct prim_vec16 v, uint64_t bytes)
+{
+    struct prim_line *line = isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
+    prim_store_line(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->step);
+    if (bytes > 8)
+        prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
+}
+
+/* source + m * stride, `bytes` of it, to each other member m. */
+PRIM_FN void isod_lines_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+{
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
+        for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+            int32_t to = isod_coll_other(c, i);
+            struct prim_vec16 v = isod_unit_load(source + (uint64_t)to * stride + u * 16, bytes - u * 16);
+            isod_unit_send(c, to, u, v, bytes - u * 16);
+        }
+    }
+}
+PRIM_FN void isod_lines_send_one(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
+{
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
+        isod_unit_send(c, to, u, isod_unit_load(source + u * 16, bytes - u * 16), bytes - u * 16);
+}
+
+/* One look at a unit; true: it is there. */
+PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, bool two, struct prim_vec16 *v)
+{
+    struct prim_line a = prim_load_line(line), b = a;
+    if (two)
+        b = prim_load_line(line + 1);
+    v->word[0] = a.data0 | (uint64_t)a.data1 << 32;
+    v->word[1] = b.data0 | (uint64_t)b.data1 << 32;
+    return a.step0 == step && a.step1 == step && b.step0 == step && b.step1 == step;
+}
+
+/* v[k] becomes unit u of member first + k, k < count <= ISOD_BATCH (of this member: stays as it is). All are looked at
+ * before any is waited for. By the calling thread alone. */
+PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, uint64_t u, uint64_t bytes,
+                             struct prim_vec16 *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    const struct prim_line *lines = isod_lines(c, c->here, first) + 2 * u;
+    uint64_t sender = c->packet_bytes / 8; /* lines of one */
+    for (;;) {
+        int32_t missing = -1;
+        for (int32_t k = 0; k < ISOD_BATCH; k++)
+            if (k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
+                !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->step, bytes > 8, &v[k]))
+                missing = k;
+        if (missing < 0 || c->failed)
+            return;
+        isod_coll_pause(c, &w, first + missing, lines + (uint64_t)missing * sender, 0);
+    }
+}
+
+/* What each other member m has sent goes to dest + m * stride. */
+PRIM_FN void isod_lines_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
+{
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
+        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH];
+            isod_units_wait(c, first, ISOD_BATCH, u, bytes - u * 16, v);
+            for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
+                if (first + k < c->h.n_pes && first + k != c->h.my_pe)
+                    isod_unit_store(dest + (uint64_t)(first + k) * stride + u * 16, v[k], bytes - u * 16);
+        }
+    }
+}
+PRIM_FN void isod_lines_receive_one(struct isod_coll *c, int32_t from, char *dest, uint64_t bytes)
+{
+    for (uint64_t u = c->rank; u < isod_units(bytes) && !c->failed; u += c->size) {
+        struct prim_vec16 v[ISOD_BATCH];
+        isod_units_wait(c, from, 1, u, bytes - u * 16, v);
+        if (!c->failed)
+            isod_unit_store(dest + u * 16, v[0], bytes - u * 16);
+    }
+}
+
+/* ---- the user's memory, and stages: packet_bytes per sender and bank, for members that no pointer reaches ---- */
+
+PRIM_COLD_FN void isod_coll_put_far(shmemd_t h, int32_t to, char *dest, const char *source, uint64_t bytes)
+{
+    isod_ring_put(h, prim_group_block(), dest, source, bytes, isod_world_pe(h, to));
+}
+
+/* Into dest (as this member names it) of member `to`; then a flag behind prim_gather_stores. */
+PRIM_FN void isod_coll_put(struct isod_coll *c, int32_t to, char *dest, const char *source, uint64_t bytes)
+{
+    char *near = isod_near(c->h, dest, to);
+    if (near != 0)
+        prim_copy_put(prim_group_block(), near, source, bytes);
+    else
+        isod_coll_put_far(c->h, to, dest, source, bytes);
+}
+/* From source (as this member names it) of member `from`, after its flag. */
+PRIM_FN void isod_coll_get(struct isod_coll *c, int32_t from, char *dest, const char *source, uint64_t bytes)
+{
+    const char *near = isod_near(c->h, source, from);
+    if (near != 0)
+        prim_copy_get(prim_group_block(), dest, near, bytes);
+    else
+        isod_ring_get(c->h, prim_group_block(), dest, source, bytes, isod_world_pe(c->h, from));
+}
+PRIM_FN void isod_coll_copy_own(char *dest, const char *source, uint64_t bytes)
+{
+    if (dest != source)
+        prim_copy(prim_group_block(), dest, source, bytes);
+}
+
+/* Where `sender`'s stage of the step in progress is, from the begin of slot memory on. */
+PRIM_FN uint64_t isod_stage_at(const struct isod_coll *c, int32_t sender)
+{
+    uint64_t n = (uint64_t)c->h.n_pes, banks = c->lane_at + isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
+    return banks + ((c->staged & 1) * n + (uint64_t)sender) * c->packet_bytes;
+}
+PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
+{
+    char *memory = isod_coll_memory(c, to);
+    uint64_t at = isod_stage_at(c, c->h.my_pe);
+    if (memory != 0)
+        prim_copy_put(prim_group_block(), memory + at, source, bytes);
+    else
+        isod_coll_put_far(c->h, to, c->h.heap + prim_load_const_u64(&c->h.team->offsets[to]) + at, source, bytes);
+}
+
+/* ---- the blocks of one PE's grid ---- */
+
+/* All blocks of the grid are here; their stores are seen by all of them. All blocks are resident, which is the caller's
+ * duty. Bit 63 of the counter turns when the last one arrives, and its other bits come back to where they were: so
+ * grids of any sizes may follow one another. true, for all threads of the block: given up. */
+PRIM_FN bool isod_grid_sync(shmemd_t h)
+{
+    const uint64_t top = (uint64_t)1 << 63;
+    uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
+    bool bad = false;
+    prim_gather_stores(prim_group_block());
+    if (prim_is_first(prim_group_block())) {
+        prim_fence_flag(); /* pairs with the acquire in isod_wait of the other blocks, as the addition does */
+        uint64_t old = prim_fetch_add_u64(arrived, prim_block_index() == 0 ? top - others : 1);
+        int turned = (old & top) != 0 ? ISOD_GE : ISOD_LT;
+        bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
+    }
+    return prim_sync_or(prim_group_block(), bad);
+}
+
+/* The end of a call of the grid: whatever any block has noticed, all of them return nonzero. */
+PRIM_FN int isod_grid_leave(shmemd_t h)
+{
+    bool bad = isod_grid_sync(h);
+    if (prim_is_first(prim_group_block()))
+        bad = bad || prim_load_relaxed_u64(&h.team->status) != 0;
+    return prim_sync_or(prim_group_block(), bad) ? 1 : 0;
+}
+
+/* Less than this is not worth another block. */
+#define ISOD_GRID_SHARE_BYTES 1024u
+
+/* This block's part of `bytes`, in whole units; the same on all PEs, whose grids are equal. false: it has none. */
+PRIM_FN bool isod_grid_part(shmemd_t h, uint64_t bytes, uint64_t *from, uint64_t *len)
+{
+    uint64_t lanes = (uint64_t)ISOD_LOAD_I32(&h.team->lanes), blocks = prim_block_count();
+    uint64_t worth = (bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
+    blocks = blocks < lanes ? blocks : lanes;
+    blocks = blocks < worth ? blocks : worth;
+    if (prim_block_index() >= blocks)
+        return false;
+    uint64_t share = (isod_units(bytes) + blocks - 1) / blocks * 16;
+    *from = prim_block_index() * share;
+    *len = *from >= bytes ? 0 : bytes - *from < share ? bytes - *from : share;
+    return *len > 0;
+}
+
+#endif

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives that move data inside kernels: fcollect and alltoall (one schedule), broadcast, permute. Up to
+ * packet_bytes by lines: one hop, no fence. Above that directly between the members' buffers: a push waits for the
+ * receiver's flag "dest may be written", then data, then the flag "it is there"; a read waits for the owner's flag, and
+ * the owner for the readers' one. Sizes are equal on all members; nothing is done for 0 bytes.
+ * Includes: coll_device.h. Included by include/shmem_device_coll.h. */
+#ifndef ISO_MOVE_DEVICE_H
+#define ISO_MOVE_DEVICE_H
+
+#include "coll_device.h"
+
+/* What goes to member m is at source + m * source_stride, what comes from member m goes to dest + m * dest_stride. */
+struct isod_move {
+    char *dest;
+    const char *source;
+    uint64_t bytes, dest_stride, source_stride;
+    int32_t to, from; /* permute; broadcast: from is the root */
+};
+
+PRIM_FN struct isod_move isod_move_of(void *dest, const void *source, uint64_t bytes)
+{
+    struct isod_move w;
+    w.dest = (char *)dest;
+    w.source = (const char *)source;
+    w.bytes = bytes;
+    w.dest_stride = w.source_stride = 0;
+    w.to = w.from = 0;
+    return w;
+}
+
+/* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
+PRIM_FN bool isod_coll_fits_lines(shmemd_t h, uint64_t bytes)
+{
+    return bytes <= prim_load_const_u32(&h.team->packet_bytes) && ISOD_LOAD_I32(&h.team->direct) != 0;
+}
+
+/* ---- fcollect, alltoall: everybody has a piece for everybody ---- */
+
+PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod_move *w)
+{
+    uint64_t me = (uint64_t)c->h.my_pe;
+    isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
+}
+
+PRIM_FN void isod_exchange_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_lines_send(c, w->source, w->source_stride, w->bytes);
+    isod_exchange_copy_own(c, w);
+    isod_lines_receive(c, w->dest, w->dest_stride, w->bytes);
+}
+
+PRIM_FN void isod_exchange_push(struct isod_coll *c, const struct isod_move *w)
+{
+    char *dest = w->dest + (uint64_t)c->h.my_pe * w->dest_stride;
+    isod_coll_step(c);
+    isod_coll_meet(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+        int32_t to = isod_coll_other(c, i);
+        isod_coll_put(c, to, dest, w->source + (uint64_t)to * w->source_stride, w->bytes);
+    }
+    isod_exchange_copy_own(c, w);
+    isod_coll_step(c);
+    isod_coll_meet(c);
+}
+
+PRIM_CALL_FN int isod_exchange_long(shmemd_t h, struct isod_move w, uint32_t call)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter(&c, h, call))
+        return 1;
+    isod_exchange_push(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
+{
+    struct isod_coll c;
+    if (w.bytes == 0)
+        return isod_coll_nothing(h);
+    if (!isod_coll_fits_lines(h, w.bytes))
+        return isod_exchange_long(h, w, call);
+    if (!isod_coll_enter(&c, h, call))
+        return 1;
+    isod_exchange_lines(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+/* ---- broadcast ---- */
+
+/* The others' flags are for the rule of staged steps. */
+PRIM_FN void isod_broadcast_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    if (c->h.my_pe == w->from) {
+        isod_lines_send(c, w->source, 0, w->bytes);
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    } else {
+        isod_flags_send(c, -1);
+        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+    }
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+PRIM_FN void isod_broadcast_give(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step(c);
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the readers' acquire */
+    isod_flags_send(c, -1);
+    isod_coll_copy_own(w->dest, w->source, w->bytes);
+    isod_coll_step(c);
+    isod_flags_wait(c, -1, ISOD_DATA); /* they have read it */
+    prim_acquire_from_peer();
+}
+
+PRIM_FN void isod_broadcast_take(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step(c);
+    prim_sync(prim_group_block()); /* all threads are through with dest */
+    if (c->rank == 0)
+        isod_flag_wait(c, w->from, ISOD_DATA);
+    prim_acquire_from_peer();
+    bool goes_on = isod_coll_goes_on(c);
+    if (goes_on)
+        isod_coll_get(c, w->from, w->dest, w->source, w->bytes);
+    isod_coll_step(c);
+    prim_gather_stores(prim_group_block()); /* of reads, too */
+    if (goes_on && c->rank == 0) {
+        prim_fence_flag(); /* pairs with the root's acquire */
+        isod_flag_send(c, w->from);
+    }
+}
+
+PRIM_CALL_FN int isod_broadcast_long(shmemd_t h, struct isod_move w)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
+        return 1;
+    if (h.my_pe == w.from)
+        isod_broadcast_give(&c, &w);
+    else
+        isod_broadcast_take(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
+{
+    struct isod_coll c;
+    if ((uint32_t)w.from >= (uint32_t)h.n_pes)
+        return isod_coll_misuse(h, ISOD_CALL_BROADCAST, ISOD_MISUSE_ROOT, (uint64_t)h.n_pes, (uint32_t)w.from);
+    if (w.bytes == 0)
+        return isod_coll_nothing(h);
+    if (!isod_coll_fits_lines(h, w.bytes))
+        return isod_broadcast_long(h, w);
+    if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
+        return 1;
+    isod_broadcast_lines(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+/* ---- permute ---- */
+
+PRIM_FN void isod_permute_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    if (w->to != c->h.my_pe)
+        isod_lines_send_one(c, w->to, w->source, w->bytes);
+    isod_flags_send(c, w->to); /* the rule of staged steps */
+    if (w->from != c->h.my_pe)
+        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+    else
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+PRIM_FN void isod_permute_push(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step(c);
+    prim_gather_stores(prim_group_block());
+    if (c->rank == 0 && w->to != c->h.my_pe) {
+        prim_fence_flag(); /* pairs with the sender's acquire: dest may be written */
+        isod_flag_send(c, w->from);
+        isod_flag_wait(c, w->to, ISOD_DATA);
+    }
+    prim_acquire_from_peer();
+    if (!isod_coll_goes_on(c))
+        return;
+    if (w->to == c->h.my_pe)
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    else
+        isod_coll_put(c, w->to, w->dest, w->source, w->bytes);
+    isod_coll_step(c);
+    prim_gather_stores(prim_group_block());
+    if (c->rank == 0 && w->to != c->h.my_pe) {
+        prim_fence_flag(); /* pairs with the receiver's acquire: it is there */
+        isod_flag_send(c, w->to);
+        isod_flag_wait(c, w->from, ISOD_DATA);
+    }
+    prim_acquire_from_peer();
+}
+
+/* A PE that sends to itself receives from itself; `seen` of the record is the argument that is wrong. */
+PRIM_FN bool isod_permute_is_right(shmemd_t h, const struct isod_move *w)
+{
+    uint32_t n = (uint32_t)h.n_pes;
+    return (uint32_t)w->to < n && (uint32_t)w->from < n && (w->to == h.my_pe) == (w->from == h.my_pe);
+}
+
+PRIM_CALL_FN int isod_permute_long(shmemd_t h, struct isod_move w)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
+        return 1;
+    isod_permute_push(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_permute_block(shmemd_t h, struct isod_move w)
+{
+    struct isod_coll c;
+    if (!isod_permute_is_right(h, &w))
+        return isod_coll_misuse(h, ISOD_CALL_PERMUTE, ISOD_MISUSE_PARTNER, (uint64_t)h.n_pes,
+                                (uint32_t)w.to < (uint32_t)h.n_pes && w.to != h.my_pe ? (uint32_t)w.from
+                                                                                      : (uint32_t)w.to);
+    if (w.bytes == 0)
+        return isod_coll_nothing(h);
+    if (!isod_coll_fits_lines(h, w.bytes))
+        return isod_permute_long(h, w);
+    if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
+        return 1;
+    isod_permute_lines(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+/* ---- by all blocks of a grid: each moves a part of every piece ---- */
+
+PRIM_FN bool isod_move_part(shmemd_t h, struct isod_move *w)
+{
+    uint64_t from = 0, len = 0;
+    if (!isod_grid_part(h, w->bytes, &from, &len))
+        return false;
+    w->dest += from;
+    w->source += from;
+    w->bytes = len;
+    return true;
+}
+
+PRIM_FN int isod_exchange_grid(shmemd_t h, struct isod_move w, uint32_t call)
+{
+    if (isod_grid_sync(h))
+        return 1;
+    if (isod_move_part(h, &w))
+        (void)isod_exchange_block(h, w, call);
+    return isod_grid_leave(h);
+}
+
+PRIM_FN int isod_broadcast_grid(shmemd_t h, struct isod_move w)
+{
+    if ((uint32_t)w.from >= (uint32_t)h.n_pes) /* all blocks say so */
+        return isod_broadcast_block(h, w);
+    if (isod_grid_sync(h))
+        return 1;
+    if (isod_move_part(h, &w))
+        (void)isod_broadcast_block(h, w);
+    return isod_grid_leave(h);
+}
+
+PRIM_FN int isod_permute_grid(shmemd_t h, struct isod_move w)
+{
+    if (!isod_permute_is_right(h, &w))
+        return isod_permute_block(h, w);
+    if (isod_grid_sync(h))
+        return 1;
+    if (isod_move_part(h, &w))
+        (void)isod_permute_block(h, w);
+    return isod_grid_leave(h);
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Reductions inside kernels for one way in which elements are kept in memory: a template, stamped by reduce_device.h.
+ *   ISOD_T      an element in memory           ISOD_A   what it is combined in (the same, but float for 16-bit formats)
+ *   ISOD_NAME   suffix of the stamped names    ISOD_ONE(op, x, y)   x op y, of type ISOD_A; op is a constant
+ *   ISOD_UP(x), ISOD_DOWN(a)                   from ISOD_T to ISOD_A and back
+ * Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and on every member, rounded to
+ * ISOD_T once: bit-identical everywhere. A thread handles 16 bytes at a time. */
+
+struct ISOD_NAMED(isod_acc) {
+    ISOD_A e[16 / sizeof(ISOD_T)];
+};
+
+PRIM_FN struct ISOD_NAMED(isod_acc) ISOD_NAMED(isod_acc_of)(struct prim_vec16 v)
+{
+    struct ISOD_NAMED(isod_acc) a;
+    ISOD_T e[16 / sizeof(ISOD_T)];
+    __builtin_memcpy(e, &v, 16);
+    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
+        a.e[i] = ISOD_UP(e[i]);
+    return a;
+}
+
+PRIM_FN void ISOD_NAMED(isod_acc_add)(struct ISOD_NAMED(isod_acc) * a, struct prim_vec16 v, int op)
+{
+    struct ISOD_NAMED(isod_acc) b = ISOD_NAMED(isod_acc_of)(v);
+    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
+        a->e[i] = ISOD_ONE(op, a->e[i], b.e[i]);
+}
+
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_acc_vec)(const struct ISOD_NAMED(isod_acc) * a)
+{
+    struct prim_vec16 v;
+    ISOD_T e[16 / sizeof(ISOD_T)];
+    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
+        e[i] = ISOD_DOWN(a->e[i]);
+    __builtin_memcpy(&v, e, 16);
+    return v;
+}
+
+/* Members first .. first + ISOD_BATCH - 1 join; v[k] is the unit of member first + k. */
+PRIM_FN void ISOD_NAMED(isod_acc_batch)(struct ISOD_NAMED(isod_acc) * a, const struct prim_vec16 *v, int32_t first,
+                                        int32_t n, int op)
+{
+    for (int32_t k = 0; k < ISOD_BATCH; k++) {
+        if (first + k == 0)
+            *a = ISOD_NAMED(isod_acc_of)(v[k]);
+        else if (first + k < n)
+            ISOD_NAMED(isod_acc_add)(a, v[k], op);
+    }
+}
+
+/* One hop: everybody has everything, and reduces for itself. dest may be source: a thread writes a unit after it has
+ * sent and read it. */
+PRIM_FN void ISOD_NAMED(isod_reduce_lines)(struct isod_coll *c, const struct isod_reduce *w, int op)
+{
+    const char *own = w->source + (uint64_t)c->h.my_pe * w->stride;
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_lines_send(c, w->source, w->stride, w->bytes);
+    for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
+        uint64_t left = w->bytes - u * 16;
+        struct prim_vec16 mine = isod_unit_load(own + u * 16, left);
+        struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+            isod_units_wait(c, first, ISOD_BATCH, u, left, v);
+            ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, op);
+        }
+        if (!c->failed)
+            isod_unit_store(w->dest + u * 16, ISOD_NAMED(isod_acc_vec)(&a), left);
+    }
+}
+
+/* Units first .. last - 1 of all members, by loads, to the dests that s->scope names. */
+PRIM_FN void ISOD_NAMED(isod_reduce_span)(struct isod_coll *c, const struct isod_span *s, int op)
+{
+    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size) {
+        uint64_t left = s->bytes - u * 16;
+        struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(isod_unit_load(isod_operand(c, s, 0) + u * 16, left));
+        for (int32_t first = 1; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH];
+            for (int32_t k = 0; k < ISOD_BATCH; k++)
+                if (first + k < c->h.n_pes)
+                    v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, left);
+            ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, op);
+        }
+        isod_result_store(c, s, u, ISOD_NAMED(isod_acc_vec)(&a));
+    }
+}
+
+/* Two hops: member i reduces part i for everybody (reducescatter: its own block, for itself) from the sources of all
+ * and writes it to the dests of all. The first meeting: all sources may be read and all dests written. The second: all
+ * parts are there, nobody reads on. dest may be source: part i of any array is read and then written by member i only.
+ */
+PRIM_FN void ISOD_NAMED(isod_reduce_direct)(struct isod_coll *c, const struct isod_reduce *w, int op)
+{
+    struct isod_span s = isod_span_direct(c, w);
+    isod_coll_step(c);
+    isod_coll_meet(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    ISOD_NAMED(isod_reduce_span)(c, &s, op);
+    isod_coll_step(c);
+    isod_coll_meet(c);
+}
+
+/* Where pointers do not reach all: piece by piece into everybody's stages. */
+PRIM_FN void ISOD_NAMED(isod_reduce_staged)(struct isod_coll *c, const struct isod_reduce *w, int op)
+{
+    prim_sync(prim_group_block());
+    for (uint64_t at = 0; at < w->bytes; at += c->packet_bytes) {
+        struct isod_span s = isod_span_staged(c, w, at);
+        isod_coll_step_staged(c);
+        for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+            int32_t to = isod_coll_other(c, i);
+            isod_stage_put(c, to, w->source + (uint64_t)to * w->stride + at, s.bytes);
+        }
+        isod_coll_meet(c);
+        if (!isod_coll_goes_on(c))
+            return;
+        ISOD_NAMED(isod_reduce_span)(c, &s, op);
+    }
+}
+
+/* A function of its own: what it needs in registers does not burden the short way. */
+PRIM_CALL_FN int ISOD_NAMED(isod_reduce_long)(shmemd_t h, struct isod_reduce w, int op)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter(&c, h, w.call))
+        return 1;
+    if (isod_reduce_is_direct(&c, &w))
+        ISOD_NAMED(isod_reduce_direct)(&c, &w, op);
+    else
+        ISOD_NAMED(isod_reduce_staged)(&c, &w, op);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int ISOD_NAMED(isod_reduce_block)(shmemd_t h, struct isod_reduce w, int op)
+{
+    struct isod_coll c;
+    if (w.bytes == 0)
+        return isod_coll_nothing(h);
+    if (!isod_coll_fits_lines(h, w.bytes))
+        return ISOD_NAMED(isod_reduce_long)(h, w, op);
+    if (!isod_coll_enter(&c, h, w.call))
+        return 1;
+    ISOD_NAMED(isod_reduce_lines)(&c, &w, op);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int ISOD_NAMED(isod_reduce_grid)(shmemd_t h, struct isod_reduce w, int op)
+{
+    if (isod_grid_sync(h))
+        return 1;
+    if (isod_reduce_part(h, &w))
+        (void)ISOD_NAMED(isod_reduce_block)(h, w, op);
+    return isod_grid_leave(h);
+}
+
+#undef ISOD_T
+#undef ISOD_A
+#undef ISOD_NAME
+#undef ISOD_ONE
+#undef ISOD_UP
+#undef ISOD_DOWN

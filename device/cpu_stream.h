@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of the CPU device: a worker thread each, which runs what was put into its stream one after the other, and
+ * graphs: lists of the same tasks, recorded instead of run. Functions return 0 or -errno.
+ * Includes: gpu.h. Used by gpu_cpu.c. */
+#ifndef ISO_CPU_STREAM_H
+#define ISO_CPU_STREAM_H
+
+#include "gpu.h"
+
+struct cpu_stream;
+struct cpu_graph;
+
+/* How kernels of this device run, see fiber.h. */
+struct cpu_order {
+    unsigned wave;
+    uint64_t seed;
+};
+
+/* The worker starts when the first task comes. */
+int iso_cpu_stream_create(struct cpu_order order, struct cpu_stream **stream);
+void iso_cpu_stream_destroy(struct cpu_stream *stream); /* waits until it is idle; NULL-tolerant */
+int iso_cpu_stream_wait(struct cpu_stream *stream);     /* -EBUSY: it is being captured */
+bool iso_cpu_stream_is_idle(struct cpu_stream *stream);
+bool iso_cpu_stream_is_capturing(struct cpu_stream *stream);
+/* -EBUSY: `later` is being captured and `earlier` is not, or into another graph. When only `earlier` is, `later` joins
+ * the capture until it ends; the tasks of all its streams become one sequence, in the order of the calls. */
+int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier);
+
+int iso_cpu_stream_launch(struct cpu_stream *stream, const struct gpu_launch *launch);
+int iso_cpu_stream_copy(struct cpu_stream *stream, void *dest, const void *source, size_t len);
+int iso_cpu_stream_fill(struct cpu_stream *stream, void *dest, int byte, size_t len);
+
+int iso_cpu_graph_begin(struct cpu_stream *stream);                         /* -EBUSY: is being captured already */
+int iso_cpu_graph_end(struct cpu_stream *stream, struct cpu_graph **graph); /* -EINVAL: it did not begin one */
+int iso_cpu_graph_launch(const struct cpu_graph *graph, struct cpu_stream *stream);
+void iso_cpu_graph_destroy(struct cpu_graph *graph); /* what was launched goes on; NULL-tolerant */
+
+#endif

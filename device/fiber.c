@@ -1,0 +1,627 @@
+/* SPDX-License-Identifier: MIT */
+/* The scheduler of the CPU device, and the runtime that prim_cpu.h calls in kernels.
+ * A stack is a coroutine that runs one thread of the grid after the other: a thread that never waits costs a call, only
+ * those that wait at the same time need a stack each. Whoever cannot go on picks the next and switches to it directly.
+ * Invariants, per block: ready is the set of threads that may run (also those not yet begun); ready + those who wait +
+ * those who have returned = all; a barrier opens when all of its group that have not returned have arrived.
+ * All of it belongs to one OS thread; what threads of a grid order by meeting is told to ThreadSanitizer. */
+#include "fiber.h"
+
+#include "../bootstrap/log.h"
+#include "fiber_context.h"
+#include "prim.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#if FIBER_ASAN || FIBER_TSAN
+#define STACK_BYTES ((size_t)256 << 10)
+enum { STACKS_PER_SLAB = 4 }; /* a fiber costs ThreadSanitizer a lot */
+#else
+#define STACK_BYTES ((size_t)64 << 10)
+enum { STACKS_PER_SLAB = 16 };
+#endif
+enum {
+    MOST_GUARDED = 8192,   /* stacks with a page below that traps: each is two mappings, and a process has 65530 */
+    MOST_TSAN_APART = 256, /* ThreadSanitizer knows 8128 threads, and each costs all others */
+    COLOURS = 61,          /* equal places on all stacks would be in the same few sets of the caches */
+    COLOUR_BYTES = 192,
+    RESTS_PER_LOOK = 32,  /* at the clock */
+    POLLS_PER_YIELD = 16, /* in a round of many threads: mostly they all wait for the same peer, who needs the core */
+};
+#define STACK_CANARY 0x6f73697374616b21u /* at the low end of a stack without a guard */
+#define REST_AFTER_NS 100000000u         /* of nothing but polls: then the OS thread sleeps between rounds */
+#define REST_NS 50000
+
+struct stack {
+    struct context context;
+    struct stack *next;
+    uint64_t *canary; /* NULL: guarded */
+};
+
+struct slab {
+    struct slab *next;
+    char *base;
+    size_t bytes;
+    struct stack stacks[STACKS_PER_SLAB];
+};
+
+/* Where a wave or a block meets. */
+struct meeting {
+    uint32_t alive, arrived;
+    uint32_t generation;
+    bool any, said[2]; /* of this meeting so far; of the last two, by the parity of their generation */
+    char order[2]; /* for ThreadSanitizer; two, so that a slow leaver is not ordered after early comers of the next */
+};
+
+struct shared {
+    struct shared *next;
+    const void *key;
+    size_t bytes;
+    void *memory;
+};
+
+struct fiber {
+    struct shmemd_cpu_thread place;
+    struct block *block;
+    struct meeting *wave;
+    struct stack *stack; /* NULL: not begun, or returned */
+};
+
+struct block {
+    struct meeting all;
+    struct meeting *waves;
+    struct fiber *threads;
+    uint64_t *ready, *alive; /* sets of threads */
+    uint32_t n_ready;
+    struct shared *shared;
+};
+
+struct fibers {
+    struct fiber *current;
+    struct stack *running; /* stack of current */
+    struct fiber_grid grid;
+    struct block **live; /* blocks with threads that have not returned */
+    uint32_t n_live, at; /* live[at]: whose turn it is */
+    uint32_t n_ready;
+    uint32_t polls; /* in a row, with nothing else between them */
+    uint32_t rests; /* likewise: rounds that were nothing but polls */
+    uint64_t resting_since_ns;
+    uint64_t random;
+    struct stack *spare, *used; /* used: by this grid, when it must not be used again by it */
+    struct context outside;     /* of iso_fibers_run */
+    struct slab *slabs;
+    uint32_t n_stacks;
+    bool closing;
+    char begin, end; /* ThreadSanitizer: the launch, and the end of all threads */
+    /* Tables of the grid; they only grow. */
+    struct block *blocks;
+    struct fiber *threads;
+    struct meeting *waves;
+    uint64_t *bits;
+    size_t most_blocks, most_live, most_threads, most_waves, most_bits;
+};
+
+static _Thread_local struct fibers *here;
+
+static const struct shmemd_cpu_thread outside_of_kernels = {0, 1, 0, 1, 1, 0, 1};
+
+static uint32_t words_of(uint32_t threads) { return (threads + 63) / 64; }
+
+/* ---- stacks ---- */
+
+FIBER_UNSEEN static int slab_add(struct fibers *f)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct slab *slab = (struct slab *)calloc(1, sizeof *slab);
+    if (slab == NULL)
+        return -ENOMEM;
+    bool guarded = f->n_stacks < MOST_GUARDED;
+    slab->bytes = STACKS_PER_SLAB * STACK_BYTES;
+    slab->base = (char *)mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (slab->base == MAP_FAILED) {
+        free(slab);
+        return -ENOMEM;
+    }
+    (void)madvise(slab->base, slab->bytes, MADV_NOHUGEPAGE); /* of most stacks only a page or two are used */
+    for (uint32_t i = 0; i < STACKS_PER_SLAB; i++)
+        guarded = guarded && mprotect(slab->base + i * STACK_BYTES, page, PROT_NONE) == 0;
+    slab->next = f->slabs;
+    f->slabs = slab;
+    return guarded ? 1 : 0;
+}
+
+static void stack_main(void);
+
+FIBER_UNSEEN static void slab_fill(struct fibers *f, bool guarded)
+{
+    size_t page = guarded ? (size_t)sysconf(_SC_PAGESIZE) : 0;
+    for (uint32_t i = 0; i < STACKS_PER_SLAB; i++) {
+        struct stack *s = &f->slabs->stacks[i];
+        char *base = f->slabs->base + i * STACK_BYTES;
+        context_make(&s->context, base + page, STACK_BYTES - page, f->n_stacks++ % COLOURS * COLOUR_BYTES, stack_main);
+        s->canary = guarded ? NULL : (uint64_t *)(void *)base;
+        if (s->canary != NULL)
+            *s->canary = STACK_CANARY;
+        s->next = f->spare;
+        f->spare = s;
+    }
+}
+
+FIBER_UNSEEN static struct stack *stack_take(struct fibers *f)
+{
+    if (f->spare == NULL) {
+        int rc = slab_add(f);
+        if (rc < 0) {
+            log_error("the CPU device has no memory for the stacks of more than %u threads that wait at once: %m",
+                      f->n_stacks);
+            abort();
+        }
+        slab_fill(f, rc == 1);
+    }
+    struct stack *s = f->spare;
+    f->spare = s->next;
+    return s;
+}
+
+/* Other threads of the grid may use the stack again, but not under ThreadSanitizer, which would take what they do for
+ * the doing of one thread, as long as there are few. */
+FIBER_UNSEEN static void stack_give(struct fibers *f, struct stack *s)
+{
+    if (s->canary != NULL && *s->canary != STACK_CANARY) {
+        log_error("a thread of a kernel on the CPU device used more than its %zu bytes of stack", STACK_BYTES);
+        abort();
+    }
+    struct stack **list = FIBER_TSAN && f->n_stacks < MOST_TSAN_APART ? &f->used : &f->spare;
+    s->next = *list;
+    *list = s;
+}
+
+/* ---- the order ---- */
+
+/* splitmix64 */
+FIBER_UNSEEN static uint64_t next_random(struct fibers *f)
+{
+    uint64_t z = (f->random += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* The first ready thread from `from` on; -1: none. */
+FIBER_UNSEEN static int ready_from(const struct block *b, uint32_t from, uint32_t n_words)
+{
+    for (uint32_t w = from / 64; w < n_words; w++) {
+        uint64_t bits = b->ready[w];
+        if (w == from / 64)
+            bits &= ~(uint64_t)0 << (from % 64);
+        if (bits != 0)
+            return (int)(w * 64 + (uint32_t)__builtin_ctzll(bits));
+    }
+    return -1;
+}
+
+/* Every live block has ready threads: a block without is stuck, and that is found when its last thread stops. */
+FIBER_UNSEEN static struct fiber *pick_next(struct fibers *f, uint32_t after)
+{
+    uint32_t n_words = words_of(f->grid.threads);
+    int rank = -1;
+    if (f->grid.seed != 0) {
+        f->at = (uint32_t)(next_random(f) % f->n_live);
+        rank = ready_from(f->live[f->at], (uint32_t)(next_random(f) % f->grid.threads), n_words);
+    } else {
+        rank = ready_from(f->live[f->at], after, n_words);
+        if (rank < 0)
+            f->at = f->at + 1 < f->n_live ? f->at + 1 : 0;
+    }
+    if (rank < 0)
+        rank = ready_from(f->live[f->at], 0, n_words);
+    return &f->live[f->at]->threads[rank];
+}
+
+FIBER_UNSEEN static void go_to(struct fibers *f, struct fiber *next)
+{
+    struct stack *from = f->running;
+    f->current = next;
+    if (next->stack == NULL)
+        next->stack = stack_take(f);
+    if (next->stack == from)
+        return;
+    f->running = next->stack;
+    context_switch(from != NULL ? &from->context : &f->outside, &next->stack->context);
+}
+
+FIBER_UNSEEN static void go_on(struct fibers *f)
+{
+    uint32_t after = f->current->place.rank + 1;
+    go_to(f, pick_next(f, after < f->grid.threads ? after : f->grid.threads));
+}
+
+/* Something happened that is no poll. */
+FIBER_UNSEEN static void progress(struct fibers *f)
+{
+    f->polls = 0;
+    f->rests = 0;
+}
+
+/* All that could run only polls: other OS threads go first. */
+FIBER_UNSEEN static void rest(struct fibers *f)
+{
+    if (f->rests++ % RESTS_PER_LOOK == 0) {
+        uint64_t now = prim_clock_ns();
+        if (f->rests == 1)
+            f->resting_since_ns = now;
+        if (now - f->resting_since_ns > REST_AFTER_NS) {
+            struct timespec nap = {0, REST_NS};
+            (void)nanosleep(&nap, NULL);
+            return;
+        }
+    }
+    (void)sched_yield();
+}
+
+/* ---- meetings ---- */
+
+FIBER_UNSEEN static void stop_running(struct fibers *f, struct fiber *self)
+{
+    self->block->ready[self->place.rank / 64] &= ~((uint64_t)1 << (self->place.rank % 64));
+    self->block->n_ready--;
+    f->n_ready--;
+}
+
+/* Who waits in these words of the block may run. */
+FIBER_UNSEEN static void make_ready(struct fibers *f, struct block *b, uint32_t word, uint64_t mask)
+{
+    uint64_t more = b->alive[word] & mask & ~b->ready[word];
+    uint32_t n = (uint32_t)__builtin_popcountll(more);
+    b->ready[word] |= more;
+    b->n_ready += n;
+    f->n_ready += n;
+}
+
+FIBER_UNSEEN static void open_meeting(struct fibers *f, struct fiber *by, struct meeting *m)
+{
+    struct block *b = by->block;
+    m->said[m->generation & 1] = m->any;
+    m->any = false;
+    m->arrived = 0;
+    m->generation++;
+    if (m == &b->all) {
+        for (uint32_t w = 0; w < words_of(f->grid.threads); w++)
+            make_ready(f, b, w, ~(uint64_t)0);
+        return;
+    }
+    uint32_t first = by->place.rank - by->place.lane;
+    uint64_t lanes = f->grid.wave == 64 ? ~(uint64_t)0 : (uint64_t)0xffffffffu;
+    make_ready(f, b, first / 64, lanes << (first % 64));
+}
+
+FIBER_UNSEEN static _Noreturn void stuck(const struct fibers *f, const struct block *b)
+{
+    uint32_t in_waves = 0, threads = f->grid.threads;
+    for (uint32_t w = 0; w < (threads + f->grid.wave - 1) / f->grid.wave; w++)
+        in_waves += b->waves[w].arrived;
+    log_error("a kernel on the CPU device can never end: of the %u threads of block %u of %u, %u wait for the whole "
+              "block, %u wait for their wave, %u have returned, and none runs",
+              threads, b->threads->place.block_index, f->grid.blocks, b->all.arrived, in_waves, threads - b->all.alive);
+    abort();
+}
+
+bool shmemd_cpu_sync(enum prim_group_kind kind, bool value) FIBER_UNSEEN;
+bool shmemd_cpu_sync(enum prim_group_kind kind, bool value)
+{
+    struct fibers *f = here;
+    if (f == NULL)
+        return value; /* a host thread is a block of one */
+    struct fiber *self = f->current;
+    struct meeting *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
+    uint32_t parity = m->generation & 1;
+    progress(f);
+    FIBER_RELEASE(&m->order[parity]);
+    m->any = m->any || value;
+    if (++m->arrived < m->alive) {
+        stop_running(f, self);
+        if (self->block->n_ready == 0)
+            stuck(f, self->block);
+        go_on(f);
+    } else {
+        open_meeting(f, self, m);
+        if (f->grid.seed != 0)
+            go_on(f);
+    }
+    FIBER_ACQUIRE(&m->order[parity]);
+    return m->said[parity];
+}
+
+/* ---- what else kernels call ---- */
+
+const struct shmemd_cpu_thread *shmemd_cpu_self(void) FIBER_UNSEEN;
+const struct shmemd_cpu_thread *shmemd_cpu_self(void)
+{
+    return here != NULL ? &here->current->place : &outside_of_kernels;
+}
+
+void shmemd_cpu_pause(void) FIBER_UNSEEN;
+void shmemd_cpu_pause(void)
+{
+    struct fibers *f = here;
+    if (f == NULL) {
+        prim_cpu_relax();
+        return;
+    }
+    if (++f->polls >= f->n_ready) {
+        f->polls = 0;
+        rest(f);
+    } else if (f->polls % POLLS_PER_YIELD == 0) {
+        (void)sched_yield();
+    }
+    go_on(f);
+}
+
+void shmemd_cpu_seen(void) FIBER_UNSEEN;
+void shmemd_cpu_seen(void)
+{
+    if (here != NULL)
+        progress(here);
+}
+
+uint64_t shmemd_cpu_clock_ns(void) { return prim_clock_ns(); }
+
+FIBER_UNSEEN static struct shared *shared_add(struct block *b, const void *key, size_t bytes)
+{
+    struct shared *s = (struct shared *)calloc(1, sizeof *s);
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0) * 64);
+    if (s == NULL || memory == NULL) {
+        log_error("the CPU device has no memory for %zu bytes that a block shares", bytes);
+        abort();
+    }
+    s->key = key;
+    s->bytes = bytes;
+    s->memory = memory;
+    s->next = b->shared;
+    b->shared = s;
+    FIBER_RELEASE(s); /* the allocator's doings come before any use */
+    return s;
+}
+
+void *shmemd_cpu_shared(const void *key, size_t bytes) FIBER_UNSEEN;
+void *shmemd_cpu_shared(const void *key, size_t bytes)
+{
+    if (here == NULL) {
+        log_error("memory that a block shares was asked for outside of a kernel");
+        abort();
+    }
+    struct block *b = here->current->block;
+    struct shared *s = b->shared;
+    while (s != NULL && s->key != key)
+        s = s->next;
+    if (s == NULL)
+        s = shared_add(b, key, bytes);
+    FIBER_ACQUIRE(s);
+    return s->memory;
+}
+
+FIBER_UNSEEN static void shared_free(struct block *b)
+{
+    while (b->shared != NULL) {
+        struct shared *s = b->shared;
+        b->shared = s->next;
+        free(s->memory);
+        free(s);
+    }
+}
+
+/* ---- the life of a thread, and of the grid ---- */
+
+FIBER_UNSEEN static void end_block(struct fibers *f, struct block *b)
+{
+    FIBER_ACQUIRE(&f->end); /* the other threads' uses of what is freed */
+    shared_free(b);
+    uint32_t i = f->at;
+    f->live[i] = f->live[--f->n_live];
+    if (f->at >= f->n_live)
+        f->at = 0;
+}
+
+/* Whoever has returned is not waited for. */
+FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
+{
+    struct block *b = self->block;
+    progress(f);
+    FIBER_RELEASE(&f->end);
+    stop_running(f, self);
+    b->alive[self->place.rank / 64] &= ~((uint64_t)1 << (self->place.rank % 64));
+    if (--self->wave->alive > 0 && self->wave->arrived == self->wave->alive)
+        open_meeting(f, self, self->wave);
+    if (--b->all.alive > 0 && b->all.arrived == b->all.alive)
+        open_meeting(f, self, &b->all);
+    stack_give(f, self->stack);
+    self->stack = NULL;
+    if (b->all.alive == 0)
+        end_block(f, b);
+    else if (b->n_ready == 0)
+        stuck(f, b);
+    if (f->n_live > 0) {
+        go_on(f);
+        return;
+    }
+    struct stack *last = f->running;
+    f->running = NULL;
+    context_switch(&last->context, &f->outside);
+}
+
+FIBER_UNSEEN static void stack_main(void)
+{
+    struct fibers *f = here;
+    context_began();
+    for (;;) {
+        if (f->closing)
+            context_leave(&f->running->context, &f->outside);
+        progress(f);
+        FIBER_ACQUIRE(&f->begin);
+        f->grid.kernel(f->grid.args);
+        end_thread(f, f->current);
+    }
+}
+
+/* At least n entries; what was in them is lost. */
+FIBER_UNSEEN static int table_fit(void **table, size_t *most, size_t n, size_t bytes)
+{
+    if (n <= *most)
+        return 0;
+    void *larger = malloc(n * bytes);
+    if (larger == NULL)
+        return -ENOMEM;
+    free(*table);
+    *table = larger;
+    *most = n;
+    return 0;
+}
+
+FIBER_UNSEEN static int tables_fit(struct fibers *f, const struct fiber_grid *g)
+{
+    size_t threads = (size_t)g->blocks * g->threads, waves = (g->threads + g->wave - 1) / g->wave;
+    int rc = table_fit((void **)&f->blocks, &f->most_blocks, g->blocks, sizeof *f->blocks);
+    if (rc == 0)
+        rc = table_fit((void **)&f->live, &f->most_live, g->blocks, sizeof(struct block *));
+    if (rc == 0)
+        rc = table_fit((void **)&f->threads, &f->most_threads, threads, sizeof *f->threads);
+    if (rc == 0)
+        rc = table_fit((void **)&f->waves, &f->most_waves, waves * g->blocks, sizeof *f->waves);
+    if (rc == 0)
+        rc = table_fit((void **)&f->bits, &f->most_bits, (size_t)words_of(g->threads) * 2 * g->blocks, sizeof *f->bits);
+    return rc;
+}
+
+FIBER_UNSEEN static struct meeting meeting_of(uint32_t alive)
+{
+    struct meeting m = {alive, 0, 0, false, {false, false}, {0, 0}};
+    return m;
+}
+
+FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_t rank)
+{
+    const struct fiber_grid *g = &f->grid;
+    struct fiber *t = &b->threads[rank];
+    uint32_t lane = rank % g->wave, left = g->threads - (rank - lane);
+    t->place.rank = rank;
+    t->place.size = g->threads;
+    t->place.lane = lane;
+    t->place.lanes = left < g->wave ? left : g->wave;
+    t->place.wave_size = g->wave;
+    t->place.block_index = (uint32_t)(b - f->blocks);
+    t->place.block_count = g->blocks;
+    t->block = b;
+    t->wave = &b->waves[rank / g->wave];
+    t->stack = NULL;
+    if (lane == 0)
+        *t->wave = meeting_of(t->place.lanes);
+}
+
+FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
+{
+    const struct fiber_grid *g = &f->grid;
+    struct block *b = &f->blocks[index];
+    uint32_t n_words = words_of(g->threads);
+    b->all = meeting_of(g->threads);
+    b->threads = &f->threads[(size_t)index * g->threads];
+    b->waves = &f->waves[(size_t)index * ((g->threads + g->wave - 1) / g->wave)];
+    b->ready = &f->bits[(size_t)index * 2 * n_words];
+    b->alive = b->ready + n_words;
+    b->n_ready = g->threads;
+    b->shared = NULL;
+    for (uint32_t w = 0; w < n_words; w++) {
+        uint32_t n = g->threads - w * 64;
+        b->ready[w] = b->alive[w] = n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+    }
+    for (uint32_t rank = 0; rank < g->threads; rank++)
+        begin_thread(f, b, rank);
+    f->live[index] = b;
+}
+
+FIBER_UNSEEN static void begin_grid(struct fibers *f, const struct fiber_grid *grid)
+{
+    f->grid = *grid;
+    for (uint32_t i = 0; i < grid->blocks; i++)
+        begin_block(f, i);
+    f->n_live = grid->blocks;
+    f->n_ready = grid->blocks * grid->threads;
+    f->at = 0;
+    f->random = grid->seed;
+    f->running = NULL;
+    progress(f);
+}
+
+FIBER_UNSEEN static void end_grid(struct fibers *f)
+{
+    while (f->used != NULL) {
+        struct stack *s = f->used;
+        f->used = s->next;
+        s->next = f->spare;
+        f->spare = s;
+    }
+}
+
+FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
+{
+    if (grid->kernel == NULL || grid->blocks == 0 || grid->threads == 0 || grid->threads > FIBER_MOST_THREADS ||
+        (grid->wave != 32 && grid->wave != 64) || (uint64_t)grid->blocks * grid->threads > FIBER_MOST_OF_GRID)
+        return -EINVAL;
+    int rc = tables_fit(f, grid);
+    if (rc != 0)
+        return rc;
+    begin_grid(f, grid);
+    context_adopt(&f->outside);
+    here = f;
+    FIBER_RELEASE(&f->begin);
+    go_to(f, pick_next(f, 0));
+    FIBER_ACQUIRE(&f->end);
+    here = NULL;
+    end_grid(f);
+    return 0;
+}
+
+struct fibers *iso_fibers_create(void) { return (struct fibers *)calloc(1, sizeof(struct fibers)); }
+
+unsigned iso_fibers_most_waiting(void) { return FIBER_TSAN ? 1024 : 32768; }
+
+/* ASan keeps something for every stack until it is left for ever. */
+FIBER_UNSEEN static void leave_stacks(struct fibers *f)
+{
+    here = f;
+    f->closing = true;
+    context_adopt(&f->outside);
+    for (struct stack *s = f->spare; s != NULL; s = s->next) {
+        f->running = s;
+        context_switch(&f->outside, &s->context);
+    }
+    here = NULL;
+}
+
+FIBER_UNSEEN void iso_fibers_destroy(struct fibers *f)
+{
+    if (f == NULL)
+        return;
+    if (FIBER_ASAN)
+        leave_stacks(f);
+    while (f->slabs != NULL) {
+        struct slab *slab = f->slabs;
+        f->slabs = slab->next;
+        for (uint32_t i = 0; i < STACKS_PER_SLAB; i++)
+            context_unmake(&slab->stacks[i].context);
+        munmap(slab->base, slab->bytes);
+        free(slab);
+    }
+    free(f->blocks);
+    free(f->live);
+    free(f->threads);
+    free(f->waves);
+    free(f->bits);
+    free(f);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs a grid of the CPU device on the calling OS thread: every thread of every block is a fiber, all of them live
+ * until they return, and they switch where they meet (blocks, waves) and between polls. The order is round robin, or
+ * random by a seed: the same seed gives the same order. When all that could run only poll, the OS thread yields.
+ * Includes nothing of ours. Used by gpu_cpu.c, and by unit tests. */
+#ifndef ISO_FIBER_H
+#define ISO_FIBER_H
+
+#include <stdint.h>
+
+/* A kernel as PRIM_KERNEL makes it. */
+typedef void (*fiber_kernel)(const void *args);
+
+struct fiber_grid {
+    fiber_kernel kernel;
+    const void *args; /* aligned as its struct; lives until the grid has ended */
+    unsigned blocks;
+    unsigned threads; /* of a block */
+    unsigned wave;    /* 32 or 64 */
+    uint64_t seed;    /* of the order, 0: round robin */
+};
+enum { FIBER_MOST_THREADS = 1024 /* of a block */, FIBER_MOST_OF_GRID = 1 << 20 };
+
+/* Threads that may wait at once: each needs a stack, of which it uses a page or two. More is not refused. */
+unsigned iso_fibers_most_waiting(void);
+
+struct fibers; /* stacks and tables, kept from grid to grid; of one OS thread at a time */
+
+struct fibers *iso_fibers_create(void);         /* NULL: no memory */
+void iso_fibers_destroy(struct fibers *fibers); /* NULL-tolerant; by the OS thread that ran the grids, or after it */
+/* Returns when all threads have returned: 0, or -EINVAL and -ENOMEM before any has begun. Threads that wait for each
+ * other in a way that can never end, and a lack of stacks, end the process with a sentence. */
+int iso_fibers_run(struct fibers *fibers, const struct fiber_grid *grid);
+
+#endif

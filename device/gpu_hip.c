@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD GPUs: device/gpu.h over libamdhip64, all but memory that peers map. Compiles with the headers of HIP 5.2 and runs
+ * with what HIP 5.2 to 7 give: what is newer is a number, tried at run time, and has a way without it.
+ * Includes gpu_hip.h. Called by shmem/, coll/. */
+#include "gpu_hip.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WITHOUT_COMPUTE_UNITS 1024 /* hipMemcpyDeviceToDeviceNoCU of HIP 6: by a copy engine */
+#define STAGE_BYTES ((size_t)256 << 10)
+#define POLLS_BEFORE_SLEEP 200
+
+/* ---- errors ---- */
+
+static int errno_of(hipError_t e)
+{
+    switch (e) {
+    case hipSuccess:
+        return 0;
+    case hipErrorOutOfMemory:
+        return ENOMEM;
+    case hipErrorInvalidValue:
+        return EINVAL;
+    case hipErrorNotSupported:
+        return ENOTSUP;
+    case hipErrorNoDevice:
+    case hipErrorInvalidDevice:
+        return ENODEV;
+    default:
+        return EIO;
+    }
+}
+
+int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
+{
+    if (e == hipSuccess)
+        return 0;
+    (void)hipGetLastError(); /* HIP would report it again to whom it does not concern */
+    pthread_mutex_lock(&gpu->lock);
+    snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
+    pthread_mutex_unlock(&gpu->lock);
+    return -errno_of(e);
+}
+
+int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence)
+{
+    pthread_mutex_lock(&gpu->lock);
+    snprintf(gpu->error, sizeof(gpu->error), "%s", sentence);
+    pthread_mutex_unlock(&gpu->lock);
+    return -error;
+}
+
+void iso_hip_use(const struct gpu *gpu) { (void)hipSetDevice(gpu->info.device); }
+
+const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
+const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
+
+/* ---- streams ---- */
+
+/* Polls, then sleeps in between: a spinning host thread takes the core from those who make the device go on. */
+static hipError_t wait_stream(hipStream_t stream)
+{
+    struct timespec nap = {0, 20000};
+    hipError_t e = hipStreamQuery(stream);
+    for (unsigned polls = 0; e == hipErrorNotReady; polls++) {
+        if (polls < POLLS_BEFORE_SLEEP)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+        e = hipStreamQuery(stream);
+    }
+    return e;
+}
+
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
+{
+    int least = 0, greatest = 0;
+    hipStream_t made = NULL;
+    iso_hip_use(gpu);
+    if (high_priority && hipDeviceGetStreamPriorityRange(&least, &greatest) != hipSuccess)
+        greatest = 0;
+    int status = iso_hip_result(gpu, "hipStreamCreateWithPriority",
+                                hipStreamCreateWithPriority(&made, hipStreamNonBlocking, high_priority ? greatest : 0));
+    *stream = made;
+    return status;
+}
+
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (stream != NULL)
+        (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
+}
+
+int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
+}
+
+/* A stream with an error is idle: who then waits for it gets the error. */
+bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    hipError_t e = hipStreamQuery((hipStream_t)stream);
+    (void)hipGetLastError();
+    return e != hipErrorNotReady;
+}
+
+int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
+{
+    hipEvent_t event;
+    iso_hip_use(gpu);
+    if (later == earlier)
+        return 0;
+    int status = iso_hip_result(gpu, "hipEventCreateWithFlags", hipEventCreateWithFlags(&event, hipEventDisableTiming));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipEventRecord", hipEventRecord(event, (hipStream_t)earlier));
+    if (status == 0)
+        status = iso_hip_result(gpu, "hipStreamWaitEvent", hipStreamWaitEvent((hipStream_t)later, event, 0));
+    (void)hipEventDestroy(event); /* takes effect when nobody waits for it any more */
+    return status;
+}
+
+bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    iso_hip_use(gpu);
+    if (stream == NULL || hipStreamIsCapturing((hipStream_t)stream, &status) != hipSuccess)
+        return false;
+    return status != hipStreamCaptureStatusNone;
+}
+
+/* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
+int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipStreamBeginCapture",
+                          hipStreamBeginCapture((hipStream_t)stream, hipStreamCaptureModeRelaxed));
+}
+
+int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
+{
+    hipGraph_t captured = NULL;
+    hipGraphExec_t made = NULL;
+    iso_hip_use(gpu);
+    *graph = NULL;
+    int status = iso_hip_result(gpu, "hipStreamEndCapture", hipStreamEndCapture((hipStream_t)stream, &captured));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipGraphInstantiate", hipGraphInstantiate(&made, captured, NULL, NULL, 0));
+    (void)hipGraphDestroy(captured);
+    *graph = made;
+    return status;
+}
+
+int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipGraphLaunch", hipGraphLaunch((hipGraphExec_t)graph, (hipStream_t)stream));
+}
+
+void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+{
+    iso_hip_use(gpu);
+    if (graph != NULL)
+        (void)iso_hip_result(gpu, "hipGraphExecDestroy", hipGraphExecDestroy((hipGraphExec_t)graph));
+}
+
+/* ---- copies ---- */
+
+enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)
+{
+    hipPointerAttribute_t attributes;
+    memset(&attributes, 0, sizeof(attributes));
+    iso_hip_use(gpu);
+    if (hipPointerGetAttributes(&attributes, ptr) != hipSuccess) {
+        (void)hipGetLastError();
+        return GPU_POINTER_HOST;
+    }
+#if HIP_VERSION >= 60000000
+    hipMemoryType type = attributes.type;
+#else
+    hipMemoryType type = attributes.memoryType;
+#endif
+    if (type == hipMemoryTypeDevice)
+        return GPU_POINTER_DEVICE;
+    return type == hipMemoryTypeHost || attributes.isManaged ? GPU_POINTER_PINNED : GPU_POINTER_HOST;
+}
+
+/* Between device memories by a copy engine: a copy by compute units could wait for a kernel that waits for it. */
+static int copy_between(struct gpu *gpu, void *dest, const void *source, size_t len, hipStream_t stream)
+{
+    if (gpu->engine_copies) {
+        hipError_t e = hipMemcpyAsync(dest, source, len, (hipMemcpyKind)WITHOUT_COMPUTE_UNITS, stream);
+        if (e != hipErrorInvalidMemcpyDirection && e != hipErrorInvalidValue && e != hipErrorNotSupported)
+            return iso_hip_result(gpu, "hipMemcpyAsync", e);
+        (void)hipGetLastError();
+        pthread_mutex_lock(&gpu->lock);
+        gpu->engine_copies = false;
+        pthread_mutex_unlock(&gpu->lock);
+    }
+    return iso_hip_result(gpu, "hipMemcpyAsync", hipMemcpyAsync(dest, source, len, hipMemcpyDefault, stream));
+}
+
+/* One piece of a copy of which one side is host memory that is not pinned: through the stage, waiting. */
+static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+{
+    hipError_t e;
+    if (to_device) {
+        memcpy(gpu->stage, source, len);
+        e = hipMemcpyAsync(dest, gpu->stage, len, hipMemcpyHostToDevice, stream);
+    } else {
+        e = hipMemcpyAsync(gpu->stage, source, len, hipMemcpyDeviceToHost, stream);
+    }
+    if (e == hipSuccess)
+        e = wait_stream(stream);
+    if (e == hipSuccess && !to_device)
+        memcpy(dest, gpu->stage, len);
+    return iso_hip_result(gpu, "hipMemcpyAsync", e);
+}
+
+/* Not left to the vendor, who pins and unpins pages for large copies, which synchronises the device. */
+static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+{
+    int status = 0;
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    pthread_mutex_lock(&gpu->stage_lock);
+    for (size_t done = 0; done < len && status == 0; done += STAGE_BYTES) {
+        size_t piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
+        status = copy_piece(gpu, (char *)dest + done, (const char *)source + done, piece, to_device, stream);
+    }
+    pthread_mutex_unlock(&gpu->stage_lock);
+    return status;
+}
+
+int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
+{
+    if (len == 0)
+        return 0;
+    enum gpu_pointer to = iso_gpu_pointer_kind(gpu, dest), from = iso_gpu_pointer_kind(gpu, source);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_DEVICE)
+        return copy_between(gpu, dest, source, len, (hipStream_t)stream);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_HOST)
+        return copy_staged(gpu, dest, source, len, true, (hipStream_t)stream);
+    if (to == GPU_POINTER_HOST && from == GPU_POINTER_DEVICE)
+        return copy_staged(gpu, dest, source, len, false, (hipStream_t)stream);
+    if (to != GPU_POINTER_HOST && from != GPU_POINTER_HOST)
+        return iso_hip_result(gpu, "hipMemcpyAsync",
+                              hipMemcpyAsync(dest, source, len, hipMemcpyDefault, (hipStream_t)stream));
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    int status = iso_gpu_stream_wait(gpu, stream);
+    if (status == 0)
+        memcpy(dest, source, len);
+    return status;
+}
+
+int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return len == 0 ? 0 : iso_hip_result(gpu, "hipMemsetAsync", hipMemsetAsync(dest, byte, len, (hipStream_t)stream));
+}
+
+int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len)
+{
+    int status = iso_gpu_fill(gpu, ptr, 0, len, gpu->stream);
+    return status != 0 ? status : iso_gpu_stream_wait(gpu, gpu->stream);
+}
+
+/* ---- memory of this PE alone ---- */
+
+int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
+{
+    iso_hip_use(gpu);
+    *ptr = NULL;
+    int status = iso_hip_result(gpu, "hipMalloc", hipMalloc(ptr, len));
+    if (status == 0)
+        status = iso_hip_clear(gpu, *ptr, len);
+    if (status == 0)
+        return 0;
+    iso_gpu_free(gpu, *ptr);
+    *ptr = NULL;
+    return status;
+}
+
+void iso_gpu_free(struct gpu *gpu, void *ptr)
+{
+    iso_hip_use(gpu);
+    if (ptr != NULL)
+        (void)iso_hip_result(gpu, "hipFree", hipFree(ptr));
+}
+
+int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+{
+    iso_hip_use(gpu);
+    *host = *device = NULL;
+    int status =
+        iso_hip_result(gpu, "hipHostMalloc",
+                       hipHostMalloc(host, len, hipHostMallocCoherent | hipHostMallocMapped | hipHostMallocPortable));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipHostGetDevicePointer", hipHostGetDevicePointer(device, *host, 0));
+    if (status == 0) {
+        memset(*host, 0, len);
+        return 0;
+    }
+    iso_gpu_host_free(gpu, *host);
+    *host = NULL;
+    return status;
+}
+
+void iso_gpu_host_free(struct gpu *gpu, void *host)
+{
+    iso_hip_use(gpu);
+    if (host != NULL)
+        (void)iso_hip_result(gpu, "hipHostFree", hipHostFree(host));
+}
+
+/* ---- kernels ---- */
+
+/* The address by which clang's host pass registers a kernel; C has no conversion for it. */
+static const void *address_of(gpu_kernel kernel)
+{
+    const void *address;
+    memcpy(&address, &kernel, sizeof(address));
+    return address;
+}
+
+static dim3 one_dimension(unsigned n)
+{
+    dim3 d = {n, 1, 1};
+    return d;
+}
+
+int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
+{
+    void *pieces[1]; /* one struct; HIP copies it and does not write it */
+    memcpy(&pieces[0], &launch->args, sizeof(pieces[0]));
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipLaunchKernel",
+                          hipLaunchKernel(address_of(launch->kernel), one_dimension(launch->grid),
+                                          one_dimension(launch->block), pieces, launch->shared_bytes,
+                                          (hipStream_t)stream));
+}
+
+int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
+{
+    struct hipFuncAttributes attributes;
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipFuncGetAttributes", hipFuncGetAttributes(&attributes, address_of(kernel)));
+}
+
+int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)
+{
+    int each = 0;
+    iso_hip_use(gpu);
+    int status = iso_hip_result(
+        gpu, "hipOccupancyMaxActiveBlocksPerMultiprocessor",
+        hipOccupancyMaxActiveBlocksPerMultiprocessor(&each, address_of(kernel), (int)block, shared_bytes));
+    *blocks = status == 0 ? each * gpu->info.multiprocessors : 0;
+    return status;
+}
+
+/* ---- the device ---- */
+
+static int attribute(hipDeviceAttribute_t which, int device)
+{
+    int value = 0;
+    return hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
+}
+
+/* Number of the device that `choice` or the local rank means, or -ENODEV after a sentence. */
+static int choose(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
+{
+    char *end = NULL;
+    int n = 0;
+    hipError_t e = hipGetDeviceCount(&n);
+    if (e != hipSuccess || n == 0) {
+        snprintf(why, why_bytes, "no AMD device: hipGetDeviceCount says %s", hipGetErrorName(e));
+        return -ENODEV;
+    }
+    *n_devices = n;
+    if (choice == NULL || choice[0] == '\0')
+        return local_rank % n;
+    long number = strtol(choice, &end, 10);
+    if (*end == '\0' && number >= 0 && number < n)
+        return (int)number;
+    snprintf(why, why_bytes, "SHMEM_DEVICE=%.40s is not a number in 0..%d", choice, n - 1);
+    return -ENODEV;
+}
+
+static int describe(struct gpu *gpu, int device, int n_devices)
+{
+    struct gpu_info *info = &gpu->info;
+    size_t bytes = 0;
+    const char *queues = getenv("GPU_MAX_HW_QUEUES"); /* HIP's own variable; it makes 4 */
+    info->flavour = "hip";
+    info->device = device;
+    info->n_devices = n_devices;
+    iso_hip_use(gpu);
+    int status = iso_hip_result(gpu, "hipDeviceGetName", hipDeviceGetName(info->name, (int)sizeof(info->name), device));
+    if (status == 0)
+        status =
+            iso_hip_result(gpu, "hipDeviceGetPCIBusId", hipDeviceGetPCIBusId(info->id, (int)sizeof(info->id), device));
+    if (status == 0)
+        status = iso_hip_result(gpu, "hipDeviceTotalMem", hipDeviceTotalMem(&bytes, device));
+    info->memory_bytes = bytes;
+    info->multiprocessors = attribute(hipDeviceAttributeMultiprocessorCount, device);
+    info->wave_size = attribute(hipDeviceAttributeWarpSize, device);
+    info->hardware_queues = queues != NULL && atoi(queues) > 0 ? (unsigned)atoi(queues) : 4;
+    if (status == 0 && info->wave_size != 64)
+        status = iso_hip_refuse(gpu, ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300) is supported");
+    return status;
+}
+
+static int start(struct gpu *gpu, int device, int n_devices)
+{
+    gpu_stream stream = NULL;
+    void *stage = NULL, *unused = NULL;
+    int status = describe(gpu, device, n_devices);
+    if (status == 0) {
+        /* Refused where the device is in use already: then it waits as the program has chosen. */
+        if (hipSetDeviceFlags(hipDeviceScheduleBlockingSync) != hipSuccess)
+            (void)hipGetLastError();
+        status = iso_gpu_stream_create(gpu, true, &stream);
+    }
+    if (status == 0)
+        status = iso_gpu_host_alloc(gpu, STAGE_BYTES, &stage, &unused);
+    gpu->stream = (hipStream_t)stream;
+    gpu->stage = (char *)stage;
+    if (status != 0)
+        return status;
+    gpu->engine_copies = true;
+    iso_hip_probe_memory(gpu);
+    gpu->error[0] = '\0'; /* of the probes */
+    return 0;
+}
+
+int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes)
+{
+    int n_devices = 0, device = choose(local_rank, choice, &n_devices, why, why_bytes);
+    *gpu = NULL;
+    if (device < 0)
+        return device;
+    struct gpu *made = (struct gpu *)calloc(1, sizeof(*made));
+    if (made == NULL) {
+        snprintf(why, why_bytes, "no host memory left");
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&made->lock, NULL);
+    pthread_mutex_init(&made->stage_lock, NULL);
+    if (start(made, device, n_devices) != 0) {
+        snprintf(why, why_bytes, "AMD device %d cannot be used: %s", device, made->error);
+        iso_gpu_close(made);
+        return -ENODEV;
+    }
+    *gpu = made;
+    return 0;
+}
+
+void iso_gpu_close(struct gpu *gpu)
+{
+    if (gpu == NULL)
+        return;
+    iso_gpu_stream_destroy(gpu, gpu->stream);
+    iso_gpu_host_free(gpu, gpu->stage);
+    pthread_mutex_destroy(&gpu->stage_lock);
+    pthread_mutex_destroy(&gpu->lock);
+    free(gpu);
+}
+
+bool iso_gpu_reaches(struct gpu *gpu, const char *id)
+{
+    int peer = -1, can = 0;
+    if (strcmp(id, gpu->info.id) == 0)
+        return true;
+    iso_hip_use(gpu);
+    if (hipDeviceGetByPCIBusId(&peer, id) != hipSuccess) {
+        /* Hidden from this process (HIP_VISIBLE_DEVICES): opening its memory is what tells. */
+        char path[80];
+        (void)hipGetLastError();
+        snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.40s", id);
+        return access(path, F_OK) == 0;
+    }
+    if (hipDeviceCanAccessPeer(&can, gpu->info.device, peer) != hipSuccess || !can) {
+        (void)hipGetLastError();
+        return false;
+    }
+    hipError_t e = hipDeviceEnablePeerAccess(peer, 0);
+    if (e != hipSuccess)
+        (void)hipGetLastError();
+    return e == hipSuccess || e == hipErrorPeerAccessAlreadyEnabled;
+}
+
+/* ---- survey: the kernel driver's own list, nothing is started ---- */
+
+/* The gfx number of a node of the topology, 0: not a GPU. */
+static unsigned node_version(const char *node)
+{
+    char path[160], name[64];
+    unsigned long value = 0, version = 0, simds = 0;
+    snprintf(path, sizeof(path), "/sys/class/kfd/kfd/topology/nodes/%.60s/properties", node);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return 0;
+    while (fscanf(file, "%63s %lu", name, &value) == 2) {
+        if (strcmp(name, "simd_count") == 0)
+            simds = value;
+        else if (strcmp(name, "gfx_target_version") == 0)
+            version = value;
+    }
+    fclose(file);
+    return simds > 0 ? (unsigned)version : 0;
+}
+
+void iso_gpu_survey(char *text, size_t bytes)
+{
+    unsigned devices = 0, version = 0;
+    DIR *nodes = opendir("/sys/class/kfd/kfd/topology/nodes");
+    struct dirent *entry;
+    while (nodes != NULL && (entry = readdir(nodes)) != NULL) {
+        unsigned found = entry->d_name[0] == '.' ? 0 : node_version(entry->d_name);
+        devices += found != 0;
+        version = found != 0 ? found : version;
+    }
+    if (nodes != NULL)
+        closedir(nodes);
+    if (devices == 0)
+        snprintf(text, bytes, "hip: no AMD device on this machine (the amdgpu driver lists none)");
+    else
+        snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x%s", devices, devices == 1 ? "" : "s", version / 10000,
+                 version / 100 % 100, version % 100,
+                 access("/dev/kfd", R_OK | W_OK) == 0 ? "" : ", but /dev/kfd may not be opened (group render)");
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the AMD flavour share: the state of one PE's device. Memory that peers poll is uncached, else
+ * fine-grained: in coarse-grained memory, which hipMalloc and (before its uncached type) hipMemCreate give, a poll may
+ * never see a peer's store. Includes gpu.h. Used by gpu_hip*.c only. */
+#ifndef ISO_GPU_HIP_H
+#define ISO_GPU_HIP_H
+
+#define __HIP_PLATFORM_AMD__ 1
+#include "gpu.h"
+
+#include <hip/hip_runtime_api.h>
+#include <pthread.h>
+
+#define ISO_HIP_GRANULARITY ((size_t)2 << 20)
+
+struct chunk; /* gpu_hip_memory.c */
+
+struct gpu {
+    struct gpu_info info;
+    hipStream_t stream;            /* of this layer: zeroing */
+    unsigned communication;        /* flag of hipExtMallocWithFlags for memory that peers poll; 0: there is none */
+    hipMemAllocationType vmm_type; /* of hipMemCreate; likewise */
+    bool fd_by_pointer;            /* hipMemImportFromShareableHandle takes the descriptor's address (HIP before 7.1) */
+    size_t granularity;
+    pthread_mutex_t stage_lock; /* stage */
+    char *stage;                /* pinned memory through which unpinned host memory travels */
+    pthread_mutex_t lock;       /* chunks, error, engine_copies */
+    struct chunk *chunks;
+    bool engine_copies; /* the runtime copies between device memories by a copy engine */
+    char error[256];
+};
+
+/* ---- gpu_hip.c ---- */
+
+void iso_hip_use(const struct gpu *gpu); /* makes the PE's device current */
+/* 0, or -errno with the sentence that iso_gpu_error gives. */
+int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e);
+int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence); /* -error */
+int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len);            /* zeroed when it returns */
+
+/* ---- gpu_hip_memory.c ---- */
+
+/* Finds out on small pieces which memory peers may poll, and how it can be shared: fills gpu->info. */
+void iso_hip_probe_memory(struct gpu *gpu);
+
+#endif

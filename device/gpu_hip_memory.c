@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD GPUs: memory that peers map, by chunks (VMM) or whole allocations (IPC), of the library and of the program; and
+ * what of it the installed HIP can do, found out by doing it. Includes gpu_hip.h. Called by shmem/, gpu_hip.c. */
+#include "gpu_hip.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Names of newer headers, by their numbers. */
+#define UNCACHED_MEMORY 0x3      /* hipDeviceMallocUncached, HIP 5.7 */
+#define UNCACHED_TYPE 0x40000000 /* hipMemAllocationTypeUncached, HIP 7 */
+
+/* Physical memory mapped at a place of a reservation. */
+struct chunk {
+    char *at;
+    hipMemGenericAllocationHandle_t memory;
+    struct chunk *next;
+};
+
+/* ---- memory that peers map: chunks (VMM) ---- */
+
+size_t iso_gpu_granularity(struct gpu *gpu) { return gpu->granularity; }
+
+static hipMemAllocationProp chunk_properties(const struct gpu *gpu, hipMemAllocationType type)
+{
+    hipMemAllocationProp properties;
+    memset(&properties, 0, sizeof(properties));
+    properties.type = type;
+    properties.location.type = hipMemLocationTypeDevice;
+    properties.location.id = gpu->info.device;
+#if HIP_VERSION >= 70000000
+    properties.requestedHandleTypes = hipMemHandleTypePosixFileDescriptor;
+#else
+    properties.requestedHandleType = hipMemHandleTypePosixFileDescriptor;
+#endif
+    return properties;
+}
+
+int iso_gpu_reserve(struct gpu *gpu, size_t len, char **base)
+{
+    void *at = NULL;
+    iso_hip_use(gpu);
+    int status =
+        iso_hip_result(gpu, "hipMemAddressReserve", hipMemAddressReserve(&at, len, gpu->granularity, (void *)NULL, 0));
+    *base = status == 0 ? (char *)at : NULL;
+    return status;
+}
+
+void iso_gpu_unreserve(struct gpu *gpu, char *base, size_t len)
+{
+    iso_hip_use(gpu);
+    if (base != NULL)
+        (void)iso_hip_result(gpu, "hipMemAddressFree", hipMemAddressFree(base, len));
+}
+
+/* Takes `memory` in all cases. Its handle is kept until the unmapping: HIP before 6 lets the pages go with it. */
+static int map_chunk(struct gpu *gpu, char *at, size_t len, hipMemGenericAllocationHandle_t memory)
+{
+    hipMemAccessDesc access;
+    memset(&access, 0, sizeof(access));
+    access.location.type = hipMemLocationTypeDevice;
+    access.location.id = gpu->info.device;
+    access.flags = hipMemAccessFlagsProtReadWrite;
+    struct chunk *chunk = (struct chunk *)malloc(sizeof(*chunk));
+    int status = chunk == NULL ? iso_hip_refuse(gpu, ENOMEM, "no host memory left for the record of a chunk")
+                               : iso_hip_result(gpu, "hipMemMap", hipMemMap(at, len, 0, memory, 0));
+    if (status == 0) {
+        status = iso_hip_result(gpu, "hipMemSetAccess", hipMemSetAccess(at, len, &access, 1));
+        if (status != 0)
+            (void)hipMemUnmap(at, len);
+    }
+    if (status != 0) {
+        (void)hipMemRelease(memory);
+        free(chunk);
+        return status;
+    }
+    chunk->at = at;
+    chunk->memory = memory;
+    pthread_mutex_lock(&gpu->lock);
+    chunk->next = gpu->chunks;
+    gpu->chunks = chunk;
+    pthread_mutex_unlock(&gpu->lock);
+    return 0;
+}
+
+static struct chunk *take_chunk(struct gpu *gpu, const char *at)
+{
+    pthread_mutex_lock(&gpu->lock);
+    struct chunk **link = &gpu->chunks;
+    while (*link != NULL && (*link)->at != at)
+        link = &(*link)->next;
+    struct chunk *chunk = *link;
+    if (chunk != NULL)
+        *link = chunk->next;
+    pthread_mutex_unlock(&gpu->lock);
+    return chunk;
+}
+
+void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
+{
+    iso_hip_use(gpu);
+    struct chunk *chunk = take_chunk(gpu, at);
+    if (chunk == NULL)
+        return;
+    (void)iso_hip_result(gpu, "hipMemUnmap", hipMemUnmap(at, len));
+    (void)iso_hip_result(gpu, "hipMemRelease", hipMemRelease(chunk->memory));
+    free(chunk);
+}
+
+int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory kind, struct gpu_key *key)
+{
+    hipMemGenericAllocationHandle_t memory;
+    hipMemAllocationType type = kind == GPU_BULK ? hipMemAllocationTypePinned : gpu->vmm_type;
+    hipMemAllocationProp properties = chunk_properties(gpu, type);
+    int fd = -1;
+    iso_hip_use(gpu);
+    memset(key, 0, sizeof(*key));
+    key->fd = -1;
+    int status = iso_hip_result(gpu, "hipMemCreate", hipMemCreate(&memory, len, &properties, 0));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipMemExportToShareableHandle",
+                            hipMemExportToShareableHandle(&fd, memory, hipMemHandleTypePosixFileDescriptor, 0));
+    if (status != 0) {
+        (void)hipMemRelease(memory);
+        return status;
+    }
+    status = map_chunk(gpu, at, len, memory);
+    if (status == 0) {
+        status = iso_hip_clear(gpu, at, len);
+        if (status != 0)
+            iso_gpu_chunk_release(gpu, at, len);
+    }
+    if (status == 0)
+        key->fd = fd;
+    else
+        close(fd);
+    return status;
+}
+
+static int import_fd(struct gpu *gpu, int fd, hipMemGenericAllocationHandle_t *memory)
+{
+    void *name = gpu->fd_by_pointer ? (void *)&fd : (void *)(intptr_t)fd;
+    return iso_hip_result(gpu, "hipMemImportFromShareableHandle",
+                          hipMemImportFromShareableHandle(memory, name, hipMemHandleTypePosixFileDescriptor));
+}
+
+int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
+{
+    hipMemGenericAllocationHandle_t memory;
+    iso_hip_use(gpu);
+    int status = import_fd(gpu, key->fd, &memory);
+    if (status == 0)
+        status = map_chunk(gpu, at, len, memory);
+    close(key->fd);
+    return status;
+}
+
+/* ---- memory that peers map: one allocation (IPC) ---- */
+
+_Static_assert(sizeof(hipIpcMemHandle_t) <= sizeof(((struct gpu_key *)0)->bytes), "a key holds a HIP IPC handle");
+
+static int export_ipc(struct gpu *gpu, void *base, struct gpu_key *key)
+{
+    hipIpcMemHandle_t handle;
+    memset(&handle, 0, sizeof(handle));
+    memset(key, 0, sizeof(*key));
+    key->fd = -1;
+    int status = iso_hip_result(gpu, "hipIpcGetMemHandle", hipIpcGetMemHandle(&handle, base));
+    memcpy(key->bytes, &handle, sizeof(handle));
+    return status;
+}
+
+static int import_ipc(struct gpu *gpu, const struct gpu_key *key, char **base)
+{
+    hipIpcMemHandle_t handle;
+    void *at = NULL;
+    memcpy(&handle, key->bytes, sizeof(handle));
+    int status =
+        iso_hip_result(gpu, "hipIpcOpenMemHandle", hipIpcOpenMemHandle(&at, handle, hipIpcMemLazyEnablePeerAccess));
+    *base = status == 0 ? (char *)at : NULL;
+    return status;
+}
+
+static int allocate(struct gpu *gpu, size_t len, enum gpu_memory kind, void **base)
+{
+    if (kind == GPU_BULK)
+        return iso_hip_result(gpu, "hipMalloc", hipMalloc(base, len));
+    if (gpu->communication == 0)
+        return iso_hip_refuse(gpu, ENOTSUP,
+                              "hipExtMallocWithFlags gives neither uncached nor fine-grained device memory");
+    return iso_hip_result(gpu, "hipExtMallocWithFlags", hipExtMallocWithFlags(base, len, gpu->communication));
+}
+
+int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, char **base, struct gpu_key *key)
+{
+    void *made = NULL;
+    iso_hip_use(gpu);
+    *base = NULL;
+    int status = allocate(gpu, len, kind, &made);
+    if (status == 0)
+        status = iso_hip_clear(gpu, made, len);
+    if (status == 0)
+        status = export_ipc(gpu, made, key);
+    if (status == 0)
+        *base = (char *)made;
+    else if (made != NULL)
+        (void)hipFree(made);
+    return status;
+}
+
+int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
+{
+    (void)len;
+    iso_hip_use(gpu);
+    return import_ipc(gpu, key, base);
+}
+
+void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len)
+{
+    (void)len;
+    iso_hip_use(gpu);
+    if (base != NULL)
+        (void)iso_hip_result(gpu, "hipIpcCloseMemHandle", hipIpcCloseMemHandle(base));
+}
+
+void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
+{
+    (void)len;
+    iso_gpu_free(gpu, base);
+}
+
+/* ---- memory of the program ---- */
+
+static int export_vmm(struct gpu *gpu, void *base, struct gpu_key *key)
+{
+    hipMemGenericAllocationHandle_t memory;
+    memset(key, 0, sizeof(*key));
+    key->fd = -1;
+    int status = iso_hip_result(gpu, "hipMemRetainAllocationHandle", hipMemRetainAllocationHandle(&memory, base));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipMemExportToShareableHandle",
+                            hipMemExportToShareableHandle(&key->fd, memory, hipMemHandleTypePosixFileDescriptor, 0));
+    (void)hipMemRelease(memory);
+    return status;
+}
+
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
+                           enum gpu_sharing *rung)
+{
+    hipDeviceptr_t base = NULL;
+    iso_hip_use(gpu);
+    int status = iso_hip_result(gpu, "hipMemGetAddressRange", hipMemGetAddressRange(&base, len, ptr));
+    if (status != 0)
+        return status;
+    *start = (char *)base;
+    *rung = GPU_SHARE_IPC;
+    if (export_ipc(gpu, base, key) == 0)
+        return 0;
+    *rung = GPU_SHARE_VMM;
+    return export_vmm(gpu, base, key) == 0 ? 0 : -ENOTSUP;
+}
+
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base)
+{
+    if (rung == GPU_SHARE_IPC)
+        return iso_gpu_shared_import(gpu, key, len, base);
+    int status = iso_gpu_reserve(gpu, len, base);
+    if (status != 0) {
+        close(key->fd);
+        return status;
+    }
+    status = iso_gpu_chunk_import(gpu, *base, len, key);
+    if (status != 0) {
+        iso_gpu_unreserve(gpu, *base, len);
+        *base = NULL;
+    }
+    return status;
+}
+
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung)
+{
+    if (rung == GPU_SHARE_IPC) {
+        iso_gpu_shared_close(gpu, base, len);
+        return;
+    }
+    iso_gpu_chunk_release(gpu, base, len);
+    iso_gpu_unreserve(gpu, base, len);
+}
+
+/* ---- what there is ---- */
+
+/* Which memory peers may poll and whether it can be shared by a key: found out on a small piece. */
+static void probe_ipc(struct gpu *gpu)
+{
+    static const unsigned flags[] = {UNCACHED_MEMORY, hipDeviceMallocFinegrained};
+    struct gpu_key key;
+    void *piece = NULL;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]) && piece == NULL; i++) {
+        gpu->communication = flags[i];
+        if (allocate(gpu, ISO_HIP_GRANULARITY, GPU_COMMUNICATION, &piece) != 0)
+            piece = NULL;
+    }
+    if (piece == NULL) {
+        gpu->communication = 0;
+        return;
+    }
+    gpu->info.can_ipc = export_ipc(gpu, piece, &key) == 0;
+    (void)hipFree(piece);
+}
+
+static bool says_vmm(int device)
+{
+#if HIP_VERSION >= 60000000
+    int says = 0;
+    return hipDeviceGetAttribute(&says, hipDeviceAttributeVirtualMemoryManagementSupported, device) == hipSuccess &&
+           says != 0;
+#else
+    (void)device; /* no such attribute, and no uncached type either */
+    return false;
+#endif
+}
+
+/* One granule: made, exported, imported and mapped elsewhere. 0 or -errno. */
+static int probe_granule(struct gpu *gpu)
+{
+    struct gpu_key key;
+    char *ours = NULL, *theirs = NULL;
+    size_t len = gpu->granularity;
+    int status = iso_gpu_reserve(gpu, len, &ours);
+    if (status == 0)
+        status = iso_gpu_reserve(gpu, len, &theirs);
+    if (status == 0)
+        status = iso_gpu_chunk_create(gpu, ours, len, GPU_COMMUNICATION, &key);
+    if (status == 0) {
+        /* An address given for a number is a bad descriptor, the reverse would be a wild pointer: so in this order. */
+        struct gpu_key again = key;
+        again.fd = dup(key.fd);
+        gpu->fd_by_pointer = true;
+        status = iso_gpu_chunk_import(gpu, theirs, len, &again);
+        gpu->fd_by_pointer = status == 0;
+        if (status != 0)
+            status = iso_gpu_chunk_import(gpu, theirs, len, &key);
+        else
+            close(key.fd);
+        iso_gpu_chunk_release(gpu, ours, len);
+        if (status == 0)
+            iso_gpu_chunk_release(gpu, theirs, len);
+    }
+    iso_gpu_unreserve(gpu, theirs, len);
+    iso_gpu_unreserve(gpu, ours, len);
+    return status;
+}
+
+static void probe_vmm(struct gpu *gpu)
+{
+    struct gpu_info *info = &gpu->info;
+    size_t granularity = 0;
+    gpu->granularity = ISO_HIP_GRANULARITY;
+    gpu->vmm_type = (hipMemAllocationType)UNCACHED_TYPE;
+    if (!says_vmm(info->device)) {
+        snprintf(info->vmm_why, sizeof(info->vmm_why), "the device or its HIP (%d.%d) has no virtual memory management",
+                 HIP_VERSION_MAJOR, HIP_VERSION_MINOR);
+        return;
+    }
+    hipMemAllocationProp properties = chunk_properties(gpu, gpu->vmm_type);
+    if (hipMemGetAllocationGranularity(&granularity, &properties, hipMemAllocationGranularityRecommended) ==
+            hipSuccess &&
+        granularity > ISO_HIP_GRANULARITY)
+        gpu->granularity = granularity;
+    info->can_vmm = probe_granule(gpu) == 0;
+    if (!info->can_vmm)
+        snprintf(info->vmm_why, sizeof(info->vmm_why), "no uncached memory that grows (older is coarse): %.45s",
+                 gpu->error);
+}
+
+void iso_hip_probe_memory(struct gpu *gpu)
+{
+    probe_ipc(gpu);
+    probe_vmm(gpu);
+}

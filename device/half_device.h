@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* Two 16-bit floating-point formats, binary16 and the upper half of binary32, to and from float, by integer code that
+ * every target has. Rounds to nearest even, keeps the sign of zero and infinities, subnormals are right even where
+ * float's are flushed to zero; a NaN stays a NaN of the same sign, quiet.
+ * Includes: prim.h. Used by reductions and by the user's kernels. */
+#ifndef ISO_HALF_DEVICE_H
+#define ISO_HALF_DEVICE_H
+
+#include "prim.h"
+
+PRIM_FN uint32_t isod_float_bits(float f)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+PRIM_FN float isod_float_of_bits(uint32_t bits)
+{
+    float f;
+    __builtin_memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* ---- binary16: 1 sign, 5 exponent (bias 15), 10 fraction ---- */
+
+PRIM_FN float isod_half_to_float(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) /* infinity; NaN, with the quiet bit */
+        return isod_float_of_bits(sign | 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0u));
+    if (rest >= 0x400u)
+        return isod_float_of_bits(sign | ((rest << 13) + (112u << 23)));
+    float subnormal = (float)rest * 5.9604644775390625e-08f; /* 2^-24, exact */
+    return isod_float_of_bits(sign | isod_float_bits(subnormal));
+}
+
+PRIM_FN uint16_t isod_half_from_float(float f)
+{
+    uint32_t bits = isod_float_bits(f), sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;
+    if (rest > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+    if (rest >= 0x477ff000u) /* 65520 and more */
+        return (uint16_t)(sign | 0x7c00u);
+    if (rest < 0x38800000u) { /* below 2^-14: the adder rounds, since an ulp of 0.5 is 2^-24 */
+        float magic = isod_float_of_bits(rest) + 0.5f;
+        return (uint16_t)(sign | (isod_float_bits(magic) - 0x3f000000u));
+    }
+    rest += 0xfffu + (rest >> 13 & 1u);
+    return (uint16_t)(sign | ((rest - (112u << 23)) >> 13));
+}
+
+/* ---- the upper half of binary32 ---- */
+
+PRIM_FN float isod_bfloat16_to_float(uint16_t b) { return isod_float_of_bits((uint32_t)b << 16); }
+
+PRIM_FN uint16_t isod_bfloat16_from_float(float f)
+{
+    uint32_t bits = isod_float_bits(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+#endif

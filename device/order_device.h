@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Fence and quiet of kernels over all paths: stores (by fences), and the ring (by waiting for the proxy, whose copies
+ * and messages are then visible at their targets). Every thread of the group calls.
+ * Includes: ring.h. Used by include/shmem_device.h. */
+#ifndef ISO_ORDER_DEVICE_H
+#define ISO_ORDER_DEVICE_H
+
+#include "place_device.h"
+#include "ring.h"
+
+/* What the group has put on the ring, and what it synchronised with: one thread waits for all of it. The last sync is
+ * unconditional: whether the ring was used may look different to two threads. */
+PRIM_FN void isod_order_ring(shmemd_t h, shmemd_group_t g, bool used)
+{
+    if (used && prim_is_first(g))
+        isod_ring_quiet(h);
+    prim_sync(g);
+}
+
+/* Any thread of the group may store the flag that comes next, so each has the fence. Pairs with the acquire of waits. A
+ * put by the ring could still be under way when a store passes it, hence the wait for the ring. */
+PRIM_FN void isod_fence(shmemd_t h, shmemd_group_t g)
+{
+    bool used = isod_ring_used(h); /* looked at before the wait of gather_stores */
+    prim_gather_stores(g);
+    isod_order_ring(h, g, used);
+    prim_fence_flag();
+}
+
+/* Each thread completes its own stores, then the group meets: when one returns, all are complete. */
+PRIM_FN void isod_quiet(shmemd_t h, shmemd_group_t g)
+{
+    bool used = isod_ring_used(h); /* looked at before the fence, whose wait covers that of the load */
+    prim_fence_full();             /* pairs with prim_fence_full of a peer: stores before, loads after */
+    prim_sync(g);
+    isod_order_ring(h, g, used);
+}
+
+PRIM_FN void isod_pe_quiet(shmemd_t h, shmemd_group_t g, const int *pes, size_t npes)
+{
+    (void)pes; /* a fence does not choose its targets */
+    if (npes != 0)
+        isod_quiet(h, g);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Where a symmetric object of a member is for this kernel: the one `if`. A pointer, or NULL: then by the ring.
+ * Includes: state.h. Used by every *_device.h. */
+#ifndef ISO_PLACE_DEVICE_H
+#define ISO_PLACE_DEVICE_H
+
+#include "state.h"
+
+#define ISOD_LOAD_POINTER(p) ((char *)(uintptr_t)prim_load_const_u64((const uint64_t *)(const void *)(p)))
+#define ISOD_LOAD_I32(p) ((int32_t)prim_load_const_u32((const uint32_t *)(const void *)(p)))
+
+PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.team->world_of[pe]); }
+
+/* What spacing alone does not tell: heaps that lie anywhere, registered buffers, the host heap, global variables. */
+PRIM_COLD_FN char *isod_near_by_table(shmemd_t h, const void *addr, int32_t pe)
+{
+    uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap);
+    if (offset < h.heap_bytes) {
+        char *base = ISOD_LOAD_POINTER(&h.team->heaps[pe]);
+        return base != 0 ? base + offset : (char *)0;
+    }
+    uint32_t n = h.world->n_segments;
+    for (uint32_t i = 1; i < n; i++) {
+        const struct isod_segment *s = &h.world->segments[i];
+        offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
+        if (offset >= s->len)
+            continue;
+        char *base = s->peers[isod_world_pe(h, pe)];
+        return base != 0 ? base + offset : (char *)0;
+    }
+    return (char *)0; /* not symmetric: the proxy says so */
+}
+
+/* Evenly spaced heaps need no memory, only the handle, and one branch for both conditions. */
+PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
+{
+    uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap);
+    bool even = h.flat != 0;
+    if ((offset < h.heap_bytes) & even)
+        return h.flat + (int64_t)pe * h.flat_stride + offset;
+    return isod_near_by_table(h, addr, pe);
+}
+
+#endif

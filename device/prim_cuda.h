@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* NVIDIA GPUs (sm_70 and later) as a target of prim.h, by nvcc or run-time compiled: inline PTX, no CUDA header.
+ * Words of atomics, flags and lines, the dest of a put and the source of a get are in global memory (device memory of
+ * any GPU or pinned host memory); the local end of a copy may also be memory that a block shares.
+ * Accesses are `asm volatile` with a memory clobber: the compiler keeps their order, the fences tell the hardware.
+ * Included by prim.h only. */
+#ifndef ISO_PRIM_CUDA_H
+#define ISO_PRIM_CUDA_H
+
+#define PRIM_FN static __device__ __forceinline__
+#define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
+#define PRIM_RESTRICT __restrict__
+
+/* A kernel made here can be launched with any legal block, so it has 64 registers a thread; a source whose blocks are
+ * smaller may say so before it includes us, and gets more. */
+#ifndef PRIM_MAX_THREADS
+#define PRIM_MAX_THREADS 1024
+#endif
+#define PRIM_KERNEL(name, TYPE, a) \
+    extern "C" __global__ void __launch_bounds__(PRIM_MAX_THREADS) name(const __grid_constant__ TYPE a)
+/* A function that other compilers' code links; kept in PTX and LTO by -rdc=true. */
+#define PRIM_EXTERN extern "C" __device__ __attribute__((used))
+#define PRIM_SHARED(TYPE, name, count) __shared__ TYPE name[count]
+
+#if defined(__CUDACC_RTC__)
+#define __builtin_memcpy memcpy /* the name that the run-time compiler knows */
+#endif
+
+/* ---- groups ---- */
+
+#define PRIM_GIVES_GROUP
+PRIM_FN unsigned prim_wave_size(void) { return 32; }
+PRIM_FN unsigned prim_block_index(void) { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+PRIM_FN unsigned prim_block_count(void) { return gridDim.x * gridDim.y * gridDim.z; }
+
+PRIM_FN unsigned prim_cuda_thread(void) { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+PRIM_FN unsigned prim_cuda_threads(void) { return blockDim.x * blockDim.y * blockDim.z; }
+
+PRIM_FN unsigned prim_rank(struct prim_group g)
+{
+    if (g.kind == PRIM_THREAD)
+        return 0;
+    return g.kind == PRIM_WAVE ? prim_cuda_thread() % 32u : prim_cuda_thread();
+}
+/* The last wave of a block may be short. */
+PRIM_FN unsigned prim_size(struct prim_group g)
+{
+    if (g.kind == PRIM_THREAD)
+        return 1;
+    if (g.kind == PRIM_BLOCK)
+        return prim_cuda_threads();
+    unsigned rest = prim_cuda_threads() - prim_cuda_thread() / 32u * 32u;
+    return rest < 32u ? rest : 32u;
+}
+/* Lanes that a short wave does not have count as arrived. */
+PRIM_FN void prim_sync(struct prim_group g)
+{
+    if (g.kind == PRIM_BLOCK)
+        __syncthreads();
+    else if (g.kind == PRIM_WAVE)
+        __syncwarp(0xffffffffu);
+}
+PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
+{
+    if (g.kind == PRIM_BLOCK)
+        return __syncthreads_or(p) != 0;
+    if (g.kind == PRIM_THREAD)
+        return p;
+    __syncwarp(0xffffffffu); /* a vote alone orders no memory */
+    return __any_sync(0xffffffffu, p) != 0;
+}
+
+/* The second sync lets the next broadcast write. */
+#define PRIM_HAS_BROADCAST
+PRIM_FN uint64_t prim_cuda_block_broadcast(uint64_t v)
+{
+    PRIM_SHARED(uint64_t, told, 1);
+    if (prim_cuda_thread() == 0)
+        told[0] = v;
+    __syncthreads();
+    v = told[0];
+    __syncthreads();
+    return v;
+}
+PRIM_FN uint64_t prim_broadcast_u64(struct prim_group g, uint64_t v)
+{
+    if (g.kind == PRIM_BLOCK)
+        return prim_cuda_block_broadcast(v);
+    prim_sync(g); /* a shuffle alone orders no memory */
+    return g.kind == PRIM_WAVE ? (uint64_t)__shfl_sync(0xffffffffu, (unsigned long long)v, 0) : v;
+}
+
+/* ---- atomics ----
+ * Scope .sys: any GPU or CPU may be on the other side. Fetch-ops are relaxed: an acq_rel one would wait for all earlier
+ * stores of the thread at every call, and OpenSHMEM orders its atomics by fence, quiet and signals only. */
+
+#define PRIM_GIVES_ATOMICS
+#define PRIM_CUDA_LOAD(name, T, ptx, reg)                                      \
+    PRIM_FN T name(const T *p)                                                 \
+    {                                                                          \
+        T v;                                                                   \
+        asm volatile("ld." ptx " %0, [%1];" : "=" reg(v) : "l"(p) : "memory"); \
+        return v;                                                              \
+    }
+#define PRIM_CUDA_STORE(name, T, ptx, reg) \
+    PRIM_FN void name(T *p, T v) { asm volatile("st." ptx " [%0], %1;" : : "l"(p), reg(v) : "memory"); }
+#define PRIM_CUDA_FETCH(name, T, ptx, reg)                                                                        \
+    PRIM_FN T name(T *p, T v)                                                                                     \
+    {                                                                                                             \
+        T old;                                                                                                    \
+        asm volatile("atom.relaxed.sys.global." ptx " %0, [%1], %2;" : "=" reg(old) : "l"(p), reg(v) : "memory"); \
+        return old;                                                                                               \
+    }
+#define PRIM_CUDA_CAS(name, T, ptx, reg)                                     \
+    PRIM_FN T name(T *p, T expected, T desired)                              \
+    {                                                                        \
+        T old;                                                               \
+        asm volatile("atom.relaxed.sys.global.cas." ptx " %0, [%1], %2, %3;" \
+                     : "=" reg(old)                                          \
+                     : "l"(p), reg(expected), reg(desired)                   \
+                     : "memory");                                            \
+        return old;                                                          \
+    }
+#define PRIM_CUDA_ATOMICS(name, T, bits, reg)                                       \
+    PRIM_CUDA_LOAD(prim_load_relaxed_##name, T, "relaxed.sys.global.u" bits, reg)   \
+    PRIM_CUDA_LOAD(prim_load_acquire_##name, T, "acquire.sys.global.u" bits, reg)   \
+    PRIM_CUDA_STORE(prim_store_relaxed_##name, T, "relaxed.sys.global.u" bits, reg) \
+    PRIM_CUDA_STORE(prim_store_release_##name, T, "release.sys.global.u" bits, reg) \
+    PRIM_CUDA_FETCH(prim_fetch_add_##name, T, "add.u" bits, reg)                    \
+    PRIM_CUDA_FETCH(prim_fetch_and_##name, T, "and.b" bits, reg)                    \
+    PRIM_CUDA_FETCH(prim_fetch_or_##name, T, "or.b" bits, reg)                      \
+    PRIM_CUDA_FETCH(prim_fetch_xor_##name, T, "xor.b" bits, reg)                    \
+    PRIM_CUDA_FETCH(prim_swap_##name, T, "exch.b" bits, reg)                        \
+    PRIM_CUDA_CAS(prim_cas_##name, T, "b" bits, reg)
+PRIM_CUDA_ATOMICS(u32, uint32_t, "32", "r")
+PRIM_CUDA_ATOMICS(u64, uint64_t, "64", "l")
+PRIM_CUDA_LOAD(prim_load_relaxed_u16, uint16_t, "relaxed.sys.global.u16", "h")
+PRIM_CUDA_STORE(prim_store_relaxed_u16, uint16_t, "relaxed.sys.global.u16", "h")
+PRIM_FN uint8_t prim_load_relaxed_u8(const uint8_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return (uint8_t)v;
+}
+PRIM_FN void prim_store_relaxed_u8(uint8_t *p, uint8_t v)
+{
+    asm volatile("st.relaxed.sys.global.u8 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
+}
+
+/* ---- fences ---- */
+
+#define PRIM_GIVES_FENCES
+/* Cumulative: the fence of the thread that stores the flag covers what the group stored before this sync. */
+PRIM_FN void prim_gather_stores(struct prim_group g) { prim_sync(g); }
+PRIM_FN void prim_fence_flag(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
+PRIM_FN void prim_fence_before_signal(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
+PRIM_FN void prim_fence_full(void) { asm volatile("fence.sc.sys;" : : : "memory"); }
+PRIM_FN void prim_store_flag_u32(uint32_t *p, uint32_t v) { prim_store_relaxed_u32(p, v); }
+PRIM_FN void prim_store_flag_u64(uint64_t *p, uint64_t v) { prim_store_relaxed_u64(p, v); }
+
+/* The look itself acquires: behind it the first-level cache is invalidated, which costs nothing while one waits. A
+ * fence after the last look would wait for all outstanding stores of the thread, about as long as a trip to a peer. */
+PRIM_FN uint32_t prim_peek_u32(const uint32_t *p) { return prim_load_acquire_u32(p); }
+PRIM_FN uint64_t prim_peek_u64(const uint64_t *p) { return prim_load_acquire_u64(p); }
+PRIM_FN void prim_acquire_from_peer(void) { asm volatile("" : : : "memory"); }
+
+/* Release store: the same wait as the fence has, without its half that invalidates. Pairs with prim_poll, prim_peek. */
+#define PRIM_HAS_SIGNAL
+PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value)
+{
+    prim_gather_stores(g);
+    if (prim_rank(g) == 0)
+        prim_store_release_u64(flag, value);
+}
+
+/* ---- copies ---- */
+
+#define PRIM_GIVES_COPY
+PRIM_FN struct prim_vec16 prim_load16(const void *p)
+{
+    struct prim_vec16 v;
+    asm volatile("ld.v2.u64 {%0, %1}, [%2];" : "=l"(v.word[0]), "=l"(v.word[1]) : "l"(p) : "memory");
+    return v;
+}
+PRIM_FN void prim_store16(void *p, struct prim_vec16 v)
+{
+    asm volatile("st.v2.u64 [%0], {%1, %2};" : : "l"(p), "l"(v.word[0]), "l"(v.word[1]) : "memory");
+}
+PRIM_FN void prim_store_line(void *p, uint32_t data0, uint32_t data1, uint32_t step)
+{
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(p), "r"(data0), "r"(step), "r"(data1), "r"(step)
+                 : "memory");
+}
+PRIM_FN struct prim_line prim_load_line(const void *p)
+{
+    struct prim_line v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.data0), "=r"(v.step0), "=r"(v.data1), "=r"(v.step1)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+/* Not volatile: the same value for the whole kernel, so that one load serves a loop with fences in it. */
+PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p)
+{
+    uint32_t v;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p)
+{
+    uint64_t v;
+    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
+    return v;
+}
+
+/* From the first-level cache, until the next acquire invalidates that. */
+#define PRIM_HAS_LOAD_LAZY
+PRIM_CUDA_LOAD(prim_load_lazy_u64, uint64_t, "global.u64", "l")
+
+/* How the two ends of a copy are accessed. A load from a peer must not be answered by the first-level cache, which no
+ * peer's store invalidates: relaxed loads of system scope pass it by, and travel as vectors all the same. */
+enum prim_cuda_way { PRIM_CUDA_LOCAL, PRIM_CUDA_PUT, PRIM_CUDA_GET };
+
+/* One access if `yes`: predicated, so that several stay in flight without a branch between them. */
+#define PRIM_CUDA_IF "{ .reg .pred q; setp.ne.u32 q, %3, 0; @q "
+PRIM_FN struct prim_vec16 prim_cuda_load16(enum prim_cuda_way way, const char *p, bool yes)
+{
+    struct prim_vec16 v;
+    uint32_t q = yes ? 1u : 0u;
+    if (way == PRIM_CUDA_GET)
+        asm volatile(PRIM_CUDA_IF "ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2]; }"
+                     : "=l"(v.word[0]), "=l"(v.word[1])
+                     : "l"(p), "r"(q)
+                     : "memory");
+    else
+        asm volatile(PRIM_CUDA_IF "ld.v2.u64 {%0, %1}, [%2]; }"
+                     : "=l"(v.word[0]), "=l"(v.word[1])
+                     : "l"(p), "r"(q)
+                     : "memory");
+    return v;
+}
+PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec16 v, bool yes)
+{
+    uint32_t q = yes ? 1u : 0u;
+    if (way == PRIM_CUDA_PUT)
+        asm volatile(PRIM_CUDA_IF "st.global.v2.u64 [%2], {%0, %1}; }"
+                     :
+                     : "l"(v.word[0]), "l"(v.word[1]), "l"(p), "r"(q)
+                     : "memory");
+    else
+        asm volatile(PRIM_CUDA_IF "st.v2.u64 [%2], {%0, %1}; }"
+                     :
+                     : "l"(v.word[0]), "l"(v.word[1]), "l"(p), "r"(q)
+                     : "memory");
+}
+
+/* Thread `rank` of `size` takes every size-th vector, UNROLL of them in flight. */
+#define PRIM_CUDA_UNROLL 6 /* 8 do not fit beside the cold paths in 64 registers */
+PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source, size_t count)
+{
+    size_t size = prim_size(g);
+    for (size_t i = prim_rank(g); i < count; i += PRIM_CUDA_UNROLL * size) {
+        struct prim_vec16 v[PRIM_CUDA_UNROLL];
+#pragma unroll
+        for (int k = 0; k < PRIM_CUDA_UNROLL; k++)
+            v[k] = prim_cuda_load16(way, source + (i + (size_t)k * size) * 16, i + (size_t)k * size < count);
+#pragma unroll
+        for (int k = 0; k < PRIM_CUDA_UNROLL; k++)
+            prim_cuda_store16(way, dest + (i + (size_t)k * size) * 16, v[k], i + (size_t)k * size < count);
+    }
+}
+
+/* One word of 1, 2, 4 or 8 bytes. Loads are strong: either end may be a peer's. */
+PRIM_FN uint64_t prim_cuda_load_word(unsigned width, const char *p)
+{
+    uint64_t v = 0;
+    uint32_t w = 0;
+    if (width == 8)
+        asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    else if (width == 4)
+        asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
+    else if (width == 2)
+        asm volatile("{ .reg .u16 t; ld.relaxed.sys.u16 t, [%1]; cvt.u32.u16 %0, t; }" : "=r"(w) : "l"(p) : "memory");
+    else
+        asm volatile("ld.relaxed.sys.u8 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
+    return width == 8 ? v : w;
+}
+PRIM_FN void prim_cuda_store_word(unsigned width, char *p, uint64_t v)
+{
+    if (width == 8)
+        asm volatile("st.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+    else if (width == 4)
+        asm volatile("st.u32 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
+    else if (width == 2)
+        asm volatile("{ .reg .u16 t; cvt.u16.u32 t, %1; st.u16 [%0], t; }" : : "l"(p), "r"((uint32_t)v) : "memory");
+    else
+        asm volatile("st.u8 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
+}
+PRIM_FN void prim_cuda_copy_words(unsigned width, struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    size_t step = (size_t)prim_size(g) * width;
+    for (size_t i = (size_t)prim_rank(g) * width; i < bytes; i += step)
+        prim_cuda_store_word(width, dest + i, prim_cuda_load_word(width, source + i));
+}
+
+/* The largest power of two, at most 16, that divides x. */
+PRIM_FN unsigned prim_cuda_width(uint64_t x)
+{
+    unsigned low = (unsigned)x | 16u;
+    return low & (0u - low);
+}
+
+/* All but the body of a copy in 16-byte vectors: some bytes, or bytes of ends that are misaligned to each other. The
+ * widest words that both ends have in common, one byte or word a thread at both edges of them. */
+PRIM_COLD_FN void prim_cuda_copy_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    unsigned width = prim_cuda_width(((uintptr_t)dest ^ (uintptr_t)source) | 8u);
+    size_t head = (0u - (uintptr_t)dest) & (width - 1);
+    if (head > bytes)
+        head = bytes;
+    size_t body = (bytes - head) / width * width;
+    prim_cuda_copy_words(1, g, dest, source, head);
+    if (width == 8)
+        prim_cuda_copy_words(8, g, dest + head, source + head, body);
+    else if (width == 4)
+        prim_cuda_copy_words(4, g, dest + head, source + head, body);
+    else if (width == 2)
+        prim_cuda_copy_words(2, g, dest + head, source + head, body);
+    else
+        prim_cuda_copy_words(1, g, dest + head, source + head, body);
+    head += body;
+    prim_cuda_copy_words(1, g, dest + head, source + head, bytes - head);
+}
+
+PRIM_FN void prim_cuda_copy(enum prim_cuda_way way, struct prim_group g, void *dest, const void *source, size_t bytes)
+{
+    char *d = (char *)dest;
+    const char *s = (const char *)source;
+    size_t head = (0u - (uintptr_t)d) & 15u;
+    if ((((uintptr_t)d ^ (uintptr_t)s) & 15u) != 0 || bytes < head + 16) {
+        prim_cuda_copy_odd(g, d, s, bytes);
+        return;
+    }
+    size_t body = (bytes - head) / 16 * 16;
+    if (head != 0)
+        prim_cuda_copy_odd(g, d, s, head);
+    prim_cuda_copy16(way, g, d + head, s + head, body / 16);
+    if (head + body != bytes)
+        prim_cuda_copy_odd(g, d + head + body, s + head + body, bytes - head - body);
+}
+PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
+{
+    prim_cuda_copy(PRIM_CUDA_LOCAL, g, dest, source, bytes);
+}
+PRIM_FN void prim_copy_put(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
+                           size_t bytes)
+{
+    prim_cuda_copy(PRIM_CUDA_PUT, g, dest, source, bytes);
+}
+PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
+                           size_t bytes)
+{
+    prim_cuda_copy(PRIM_CUDA_GET, g, dest, source, bytes);
+}
+
+/* ---- time ---- */
+
+#define PRIM_GIVES_TIME
+PRIM_FN void prim_pause(void) {} /* a poll waits for the second-level cache anyway; sleeping would cost latency */
+PRIM_FN uint64_t prim_clock_ns(void)
+{
+    uint64_t ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+#endif

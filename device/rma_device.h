@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Put and get of kernels: the handful of cores that the typed names of include/shmem_device.h forward to. Where the
+ * member's copy has a pointer, loads and stores; else the ring. Sizes are constants wherever these are inlined, so of
+ * each chain of sizes one line is left. Every thread of the group calls, with equal arguments.
+ * Includes: place_device.h, ring.h. Used by include/shmem_device.h, signal_device.h. */
+#ifndef ISO_RMA_DEVICE_H
+#define ISO_RMA_DEVICE_H
+
+#include "place_device.h"
+#include "ring.h"
+
+/* ---- words of 1, 2, 4 and 8 bytes, naturally aligned: one access each ---- */
+
+/* On the CPU those of 4 and 8 bytes are release stores: they may be flags; the fence before them orders elsewhere. */
+PRIM_FN void isod_store_word(void *to, const void *value, size_t bytes)
+{
+    uint64_t v8 = 0;
+    uint32_t v4 = 0;
+    uint16_t v2 = 0;
+    if (bytes == 8) {
+        __builtin_memcpy(&v8, value, 8);
+        prim_store_flag_u64((uint64_t *)to, v8);
+    } else if (bytes == 4) {
+        __builtin_memcpy(&v4, value, 4);
+        prim_store_flag_u32((uint32_t *)to, v4);
+    } else if (bytes == 2) {
+        __builtin_memcpy(&v2, value, 2);
+        prim_store_relaxed_u16((uint16_t *)to, v2);
+    } else {
+        prim_store_relaxed_u8((uint8_t *)to, *(const uint8_t *)value);
+    }
+}
+
+/* Never answered by a stale cache. */
+PRIM_FN void isod_load_word(void *value, const void *from, size_t bytes)
+{
+    if (bytes == 8) {
+        uint64_t v = prim_load_relaxed_u64((const uint64_t *)from);
+        __builtin_memcpy(value, &v, 8);
+    } else if (bytes == 4) {
+        uint32_t v = prim_load_relaxed_u32((const uint32_t *)from);
+        __builtin_memcpy(value, &v, 4);
+    } else if (bytes == 2) {
+        uint16_t v = prim_load_relaxed_u16((const uint16_t *)from);
+        __builtin_memcpy(value, &v, 2);
+    } else {
+        *(uint8_t *)value = prim_load_relaxed_u8((const uint8_t *)from);
+    }
+}
+
+/* Values as bits: an address of a local variable would give the kernel a stack. */
+PRIM_FN uint64_t isod_bits(const void *value, size_t bytes)
+{
+    uint64_t v8 = 0;
+    uint32_t v4 = 0;
+    uint16_t v2 = 0;
+    if (bytes == 8)
+        __builtin_memcpy(&v8, value, 8);
+    else if (bytes == 4)
+        __builtin_memcpy(&v4, value, 4);
+    else if (bytes == 2)
+        __builtin_memcpy(&v2, value, 2);
+    return bytes == 8 ? v8 : bytes == 4 ? v4 : bytes == 2 ? v2 : *(const uint8_t *)value;
+}
+PRIM_FN void isod_unbits(void *value, uint64_t bits, size_t bytes)
+{
+    uint32_t v4 = (uint32_t)bits;
+    uint16_t v2 = (uint16_t)bits;
+    if (bytes == 8)
+        __builtin_memcpy(value, &bits, 8);
+    else if (bytes == 4)
+        __builtin_memcpy(value, &v4, 4);
+    else if (bytes == 2)
+        __builtin_memcpy(value, &v2, 2);
+    else
+        *(uint8_t *)value = (uint8_t)bits;
+}
+
+
+PRIM_FN void isod_p(shmemd_t h, void *dest, const void *value, size_t bytes, int pe)
+{
+    char *to = isod_near(h, dest, pe);
+    if (to != 0)
+        isod_store_word(to, value, bytes);
+    else
+        isod_ring_put_words(h, dest, isod_bits(value, bytes), 0, (uint32_t)bytes, isod_world_pe(h, pe));
+}
+
+/* By the ring: the aligned word of 4 or 8 bytes around the element, as an atomic fetches it. */
+PRIM_FN void isod_g_by_ring(shmemd_t h, void *value, const void *source, size_t bytes, int pe)
+{
+    uint32_t wide = bytes == 8 ? 8 : 4, inside = (uint32_t)((uintptr_t)source & (wide - 1));
+    void *word = (void *)((uintptr_t)source - inside);
+    uint64_t bits = isod_ring_amo(h, ISOD_AMO_FETCH, wide, word, 0, 0, true, isod_world_pe(h, pe));
+    isod_unbits(value, bits >> (8 * inside), bytes);
+}
+PRIM_FN void isod_g(shmemd_t h, void *value, const void *source, size_t bytes, int pe)
+{
+    const char *from = isod_near(h, source, pe);
+    if (from != 0)
+        isod_load_word(value, from, bytes);
+    else
+        isod_g_by_ring(h, value, source, bytes, pe);
+}
+
+/* ---- contiguous ---- */
+
+struct isod_bytes {
+    void *dest;
+    const void *source;
+    size_t len;
+};
+PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t len)
+{
+    struct isod_bytes b = {dest, source, len};
+    return b;
+}
+
+/* One thread with one word is the frequent small case: it does without the general copy. */
+PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
+{
+    uintptr_t both = (uintptr_t)to | (uintptr_t)b.source;
+    if (g.kind == PRIM_THREAD && b.len == 8 && (both & 7) == 0)
+        isod_store_word(to, __builtin_assume_aligned(b.source, 8), 8);
+    else if (g.kind == PRIM_THREAD && b.len == 4 && (both & 3) == 0)
+        isod_store_word(to, __builtin_assume_aligned(b.source, 4), 4);
+    else
+        prim_copy_put(g, to, b.source, b.len);
+}
+
+/* Without the last sync: `source` is free when all threads of the group are here again. */
+PRIM_FN void isod_put_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
+{
+    char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0;
+    if (to != 0)
+        isod_copy_out(g, to, b);
+    else if (b.len != 0)
+        isod_ring_put(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+}
+PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
+{
+    isod_put_nbi(h, g, b, pe);
+    prim_sync(g);
+}
+
+PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
+{
+    const char *from = b.len != 0 ? isod_near(h, b.source, pe) : (const char *)0;
+    if (from != 0)
+        prim_copy_get(g, b.dest, from, b.len);
+    else if (b.len != 0)
+        isod_ring_get(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+}
+PRIM_FN void isod_get(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
+{
+    isod_get_nbi(h, g, b, pe);
+    prim_sync(g); /* every thread may read all of dest */
+}
+
+/* ---- strided: element i of dest at i * dst, of source at i * sst, in elements ---- */
+
+struct isod_strided {
+    void *dest;
+    const void *source;
+    ptrdiff_t dst, sst;
+    size_t nelems;
+    size_t bytes; /* of an element: 1, 2, 4, 8, 16 */
+};
+
+PRIM_FN ptrdiff_t isod_step(const struct isod_strided *s, size_t i, ptrdiff_t stride)
+{
+    return (ptrdiff_t)i * stride * (ptrdiff_t)s->bytes;
+}
+
+/* Aligned elements are stored and loaded whole. Whoever has them misaligned gets bytes. */
+PRIM_FN void isod_store_element(char *to, const char *from, size_t bytes)
+{
+    size_t word = bytes == 16 ? 8 : bytes;
+    if (((uintptr_t)to & (word - 1)) != 0)
+        word = 1;
+    for (size_t i = 0; i < bytes; i += word)
+        if (word == 1)
+            isod_store_word(to + i, from + i, 1);
+        else
+            isod_store_word(to + i, from + i, bytes == 16 ? 8 : bytes);
+}
+PRIM_FN void isod_load_element(char *to, const char *from, size_t bytes)
+{
+    size_t word = bytes == 16 ? 8 : bytes;
+    if (((uintptr_t)from & (word - 1)) != 0)
+        word = 1;
+    for (size_t i = 0; i < bytes; i += word)
+        if (word == 1)
+            isod_load_word(to + i, from + i, 1);
+        else
+            isod_load_word(to + i, from + i, bytes == 16 ? 8 : bytes);
+}
+
+PRIM_FN void isod_iput(shmemd_t h, shmemd_group_t g, struct isod_strided s, int pe)
+{
+    char *to = s.nelems != 0 ? isod_near(h, s.dest, pe) : (char *)0;
+    for (size_t i = prim_rank(g); i < s.nelems; i += prim_size(g)) {
+        const char *from = (const char *)s.source + isod_step(&s, i, s.sst);
+        ptrdiff_t at = isod_step(&s, i, s.dst);
+        if (to != 0)
+            isod_store_element(to + at, from, s.bytes);
+        else
+            isod_ring_put(h, prim_group_thread(), (char *)s.dest + at, from, s.bytes, isod_world_pe(h, pe));
+    }
+    prim_sync(g);
+}
+PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int pe)
+{
+    const char *from = s.nelems != 0 ? isod_near(h, s.source, pe) : (const char *)0;
+    for (size_t i = prim_rank(g); i < s.nelems; i += prim_size(g)) {
+        char *to = (char *)s.dest + isod_step(&s, i, s.dst);
+        ptrdiff_t at = isod_step(&s, i, s.sst);
+        if (from != 0)
+            isod_load_element(to, from + at, s.bytes);
+        else
+            isod_ring_get(h, prim_group_thread(), to, (const char *)s.source + at, s.bytes, isod_world_pe(h, pe));
+    }
+    prim_sync(g);
+}
+
+/* ---- places ---- */
+
+/* Member `pe` of h in the numbers of `other`, -1: not a member there. */
+PRIM_FN int isod_translate_pe(shmemd_t h, int pe, shmemd_t other)
+{
+    int32_t world_pe = isod_world_pe(h, pe);
+    for (int i = 0; i < other.n_pes; i++)
+        if (isod_world_pe(other, i) == world_pe)
+            return i;
+    return -1;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/* Signals and packets of kernels. A signal is behind the data of its group whichever way each of the two goes: both by
+ * pointer, a fence; data by the ring and signal by pointer, the ring is waited for; both by the ring, its order. A
+ * packet needs neither signal nor fence, since each 8-byte half of its lines says by itself that it has arrived.
+ * Includes: amo_device.h, wait_device.h. Used by include/shmem_device.h. */
+#ifndef ISO_SIGNAL_DEVICE_H
+#define ISO_SIGNAL_DEVICE_H
+
+#include "amo_device.h"
+#include "wait_device.h"
+
+enum isod_signal_op { ISOD_SIGNAL_SET = 1, ISOD_SIGNAL_ADD = 2 }; /* SHMEM_SIGNAL_ of shmem.h */
+
+struct isod_signal {
+    uint64_t *addr;
+    uint64_t value;
+    int op;
+};
+PRIM_FN struct isod_signal isod_signal_of(uint64_t *addr, uint64_t value, int op)
+{
+    struct isod_signal s = {addr, value, op};
+    return s;
+}
+
+/* By one thread. On the CPU both are releases; elsewhere the fence, where there is one, came before. */
+PRIM_FN void isod_signal_at(char *at, uint64_t value, int op)
+{
+    if (op == ISOD_SIGNAL_SET)
+        prim_store_flag_u64((uint64_t *)(void *)at, value); /* pairs with the peek of waits */
+    else
+        (void)prim_fetch_add_u64((uint64_t *)(void *)at, value); /* likewise */
+}
+
+/* The update alone. A handle that has given up announces nothing. */
+PRIM_FN void isod_signal_send(shmemd_t h, struct isod_signal s, int pe)
+{
+    char *at = isod_near(h, s.addr, pe);
+    if (isod_is_dead(h))
+        return;
+    if (at != 0)
+        isod_signal_at(at, s.value, s.op);
+    else
+        isod_ring_signal(h, s.addr, s.value, s.op, isod_world_pe(h, pe));
+}
+
+/* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
+ * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. */
+PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
+{
+    char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0, *at = isod_near(h, s.addr, pe);
+    bool dead = isod_is_dead(h); /* asked for here, so that it is under way while the data is copied */
+    if (to != 0)
+        isod_copy_out(g, to, b);
+    else if (b.len != 0)
+        isod_ring_put(h, g, b.dest, b.source, b.len, isod_world_pe(h, pe));
+    prim_gather_stores(g); /* pairs with the acquire of who sees the signal */
+    if (!prim_is_first(g))
+        return;
+    if (to == 0 && b.len != 0 && at != 0)
+        isod_ring_quiet(h); /* else the signal overtakes the proxy */
+    prim_fence_flag();      /* the second half of gather_stores; the look at the status ends under its wait */
+    if (dead)
+        return;
+    if (at != 0)
+        isod_signal_at(at, s.value, s.op);
+    else
+        isod_ring_signal(h, s.addr, s.value, s.op, isod_world_pe(h, pe));
+}
+
+PRIM_FN uint64_t isod_signal_fetch(const uint64_t *addr)
+{
+    uint64_t v = prim_peek_u64(addr);
+    prim_acquire_from_peer(); /* pairs with the release of put_signal */
+    return v;
+}
+
+/* The first thread waits, and tells. */
+PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *addr, int cmp, uint64_t value)
+{
+    uint64_t seen = 0;
+    if (prim_is_first(g))
+        (void)isod_wait(h, ISOD_U64, addr, cmp, value, isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, -1), &seen);
+    return prim_broadcast_u64(g, seen);
+}
+
+/* ---- packets: 8 bytes of data a line, line i at 16 * i ---- */
+
+#define ISOD_LINES_AT_ONCE 4 /* lines that a thread has in flight */
+
+PRIM_FN bool isod_is_whole(const void *p, size_t left) { return left >= 8 && ((uintptr_t)p & 7) == 0; }
+
+/* At most 8 bytes of memory, the first one lowest. */
+PRIM_FN uint64_t isod_half_load(const char *from, size_t left)
+{
+    uint64_t v = 0;
+    if (isod_is_whole(from, left))
+        __builtin_memcpy(&v, __builtin_assume_aligned(from, 8), 8);
+    else
+        for (size_t i = 0; i < left && i < 8; i++)
+            v |= (uint64_t)(uint8_t)from[i] << (8 * i);
+    return v;
+}
+PRIM_FN void isod_half_store(char *to, uint64_t v, size_t left)
+{
+    if (isod_is_whole(to, left))
+        __builtin_memcpy(__builtin_assume_aligned(to, 8), &v, 8);
+    else
+        for (size_t i = 0; i < left && i < 8; i++)
+            to[i] = (char)(uint8_t)(v >> (8 * i));
+}
+
+/* By the ring: both halves of a line at once, each as a word. */
+PRIM_FN void isod_line_send(shmemd_t h, void *dest, uint64_t data, uint32_t step, int pe)
+{
+    uint64_t behind = (uint64_t)step << 32;
+    isod_ring_put_words(h, dest, (uint32_t)data | behind, (data >> 32) | behind, 16, isod_world_pe(h, pe));
+}
+
+struct isod_packet {
+    const void *source; /* of put: the data; of get: the area */
+    size_t bytes;
+    uint32_t step;
+};
+PRIM_FN struct isod_packet isod_packet_of(const void *source, size_t bytes, uint32_t step)
+{
+    struct isod_packet p = {source, bytes, step};
+    return p;
+}
+
+/* Two loops, so that the one that matters has no call in it. */
+PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct isod_packet p, int pe)
+{
+    char *to = isod_near(h, dest, pe);
+    const char *from = (const char *)p.source;
+    size_t lines = (p.bytes + 7) / 8, stride = prim_size(g), i = prim_rank(g);
+    for (; to != 0 && i < lines; i += stride) {
+        uint64_t data = isod_half_load(from + i * 8, p.bytes - i * 8);
+        prim_store_line((struct prim_line *)(void *)(to + i * 16), (uint32_t)data, (uint32_t)(data >> 32), p.step);
+    }
+    for (; to == 0 && i < lines; i += stride)
+        isod_line_send(h, (char *)dest + i * 16, isod_half_load(from + i * 8, p.bytes - i * 8), p.step, pe);
+}
+
+/* Lines first, first + stride, ...: all of them looked at until each has come. False: given up. */
+PRIM_FN bool isod_lines_wait(shmemd_t h, const struct isod_packet *p, size_t first, size_t stride,
+                             struct prim_line *lines)
+{
+    struct isod_waiting w = {0, 0, 0};
+    struct isod_whom who = isod_who(ISOD_CALL_GET_PACKET, -1);
+    for (;;) {
+        const char *missing = (const char *)0;
+        uint32_t seen = 0;
+        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++)
+            if ((first + k * stride) * 8 < p->bytes)
+                lines[k] = prim_load_line((const struct prim_line *)p->source + (first + k * stride));
+        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
+            if ((first + k * stride) * 8 >= p->bytes || (lines[k].step0 == p->step && lines[k].step1 == p->step))
+                continue;
+            missing = (const char *)p->source + (first + k * stride) * 16;
+            seen = lines[k].step0;
+        }
+        if (missing == 0)
+            return true;
+        if (!isod_wait_pause(h, &w, who, missing, p->step, seen))
+            return false;
+    }
+}
+
+/* One line, to its 8 bytes of dest. False: given up. */
+PRIM_FN bool isod_line_get(shmemd_t h, const struct isod_packet *p, size_t i, void *dest)
+{
+    struct isod_waiting w = {0, 0, 0};
+    const struct prim_line *from = (const struct prim_line *)p->source + i;
+    struct prim_line line = prim_load_line(from);
+    while (line.step0 != p->step || line.step1 != p->step) {
+        if (!isod_wait_pause(h, &w, isod_who(ISOD_CALL_GET_PACKET, -1), from, p->step, line.step0))
+            return false;
+        line = prim_load_line(from);
+    }
+    isod_half_store((char *)dest + i * 8, line.data0 | (uint64_t)line.data1 << 32, p->bytes - i * 8);
+    return true;
+}
+
+/* A thread's last line goes the short way, which is the only one where there is a thread for each. */
+PRIM_FN int isod_get_packet(shmemd_t h, shmemd_group_t g, void *dest, struct isod_packet p)
+{
+    size_t lines = (p.bytes + 7) / 8, stride = prim_size(g), i = prim_rank(g);
+    bool lost = false;
+    for (; i + stride < lines && !lost; i += ISOD_LINES_AT_ONCE * stride) {
+        struct prim_line got[ISOD_LINES_AT_ONCE];
+        lost = !isod_lines_wait(h, &p, i, stride, got);
+        for (size_t k = 0; k < ISOD_LINES_AT_ONCE && !lost; k++) {
+            size_t at = (i + k * stride) * 8;
+            if (at < p.bytes)
+                isod_half_store((char *)dest + at, got[k].data0 | (uint64_t)got[k].data1 << 32, p.bytes - at);
+        }
+    }
+    if (i < lines && !lost)
+        lost = !isod_line_get(h, &p, i, dest);
+    return prim_sync_or(g, lost) ? 1 : 0; /* and every thread may read all of dest */
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* The one place where a kernel waits. A poll is a relaxed look; every ISOD_POLLS_PER_LOOK polls the abort word and the
+ * clock are looked at. Past the deadline it leaves a record for the host and goes on; when the abort word is set it
+ * gives up: false, the handle's status is set, later calls on the handle do nothing, nothing traps.
+ * Includes: state.h. Used by every *_device.h that waits. */
+#ifndef ISO_WAIT_DEVICE_H
+#define ISO_WAIT_DEVICE_H
+
+#include "state.h"
+
+#define ISOD_POLLS_PER_LOOK 1024u
+
+/* For whom and in which call, for the record. */
+struct isod_whom {
+    uint32_t call; /* enum isod_call */
+    int32_t pe;    /* world PE, -1: any */
+};
+PRIM_FN struct isod_whom isod_who(uint32_t call, int32_t world_pe)
+{
+    struct isod_whom who;
+    who.call = call;
+    who.pe = world_pe;
+    return who;
+}
+
+/* What is compared: the kind of word, and SHMEM_CMP_ as in shmem.h. Constants wherever this is inlined. */
+enum isod_word { ISOD_U64, ISOD_I64, ISOD_U32, ISOD_I32 };
+enum isod_cmp { ISOD_EQ = 1, ISOD_NE, ISOD_LT, ISOD_LE, ISOD_GT, ISOD_GE };
+
+PRIM_FN bool isod_compare_signed(int64_t a, int cmp, int64_t b)
+{
+    return cmp == ISOD_EQ   ? a == b
+           : cmp == ISOD_NE ? a != b
+           : cmp == ISOD_GT ? a > b
+           : cmp == ISOD_GE ? a >= b
+           : cmp == ISOD_LT ? a < b
+                            : a <= b;
+}
+PRIM_FN bool isod_compare_unsigned(uint64_t a, int cmp, uint64_t b)
+{
+    return cmp == ISOD_EQ   ? a == b
+           : cmp == ISOD_NE ? a != b
+           : cmp == ISOD_GT ? a > b
+           : cmp == ISOD_GE ? a >= b
+           : cmp == ISOD_LT ? a < b
+                            : a <= b;
+}
+/* Words narrower than 64 bits are compared by their low 32 bits. */
+PRIM_FN bool isod_compare(int word, uint64_t a, int cmp, uint64_t b)
+{
+    if (word == ISOD_I64)
+        return isod_compare_signed((int64_t)a, cmp, (int64_t)b);
+    if (word == ISOD_I32)
+        return isod_compare_signed((int32_t)(uint32_t)a, cmp, (int32_t)(uint32_t)b);
+    if (word == ISOD_U32)
+        return isod_compare_unsigned((uint32_t)a, cmp, (uint32_t)b);
+    return isod_compare_unsigned(a, cmp, b);
+}
+PRIM_FN uint64_t isod_peek(int word, const void *addr)
+{
+    if (word == ISOD_U32 || word == ISOD_I32)
+        return prim_peek_u32((const uint32_t *)addr);
+    return prim_peek_u64((const uint64_t *)addr);
+}
+
+/* Sticky; pairs with the store of isod_wait_look. */
+PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) != 0; }
+
+/* What the rare paths need of a handle: few registers where they are called. */
+struct isod_home {
+    struct isod_world *world;
+    struct isod_team *team;
+};
+PRIM_FN struct isod_home isod_home_of(shmemd_t h)
+{
+    struct isod_home at = {h.world, h.team};
+    return at;
+}
+
+/* The number of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
+#define ISOD_NO_RECORD (~(uint64_t)0)
+PRIM_FN uint64_t isod_record_take(struct isod_world *world)
+{
+    uint64_t index, seen = prim_load_relaxed_u64(&world->records_used);
+    do {
+        index = seen;
+        /* Acquire: the host has read what stood there before it counted it as taken. */
+        if (index >= prim_load_acquire_u64(&world->host->taken) + ISOD_RECORDS)
+            return ISOD_NO_RECORD;
+        seen = prim_cas_u64(&world->records_used, index, index + 1);
+    } while (seen != index);
+    return index;
+}
+
+/* The fields, then the state: pairs with the acquire load of the host's progress thread. Of r: call, pe, addr,
+ * expected, seen, waited_ns. */
+PRIM_FN void isod_record_leave(struct isod_home at, struct isod_record r, uint64_t state)
+{
+    uint64_t index = isod_record_take(at.world);
+    if (index == ISOD_NO_RECORD)
+        return;
+    r.team = at.team->team;
+    r.slot = at.team->slot;
+    r.block = prim_block_index();
+    r.thread = prim_rank(prim_group_block());
+    const uint64_t *from = (const uint64_t *)(const void *)&r;
+    uint64_t *to = (uint64_t *)(void *)&at.world->host->records[index % ISOD_RECORDS];
+    for (int i = 1; i < (int)(sizeof(r) / 8); i++) /* the first word is the state */
+        prim_store_relaxed_u64(&to[i], from[i]);
+    prim_fence_before_signal();
+    prim_store_flag_u64(to, state);
+}
+PRIM_COLD_FN void isod_leave_record(shmemd_t h, struct isod_record r, uint64_t state)
+{
+    isod_record_leave(isod_home_of(h), r, state);
+}
+
+/* State of one wait, in registers of the waiting thread: nobody takes its address, which would put it into memory. */
+struct isod_waiting {
+    uint64_t since_ns; /* 0: has not looked at the clock yet */
+    uint32_t polls;
+    uint32_t reported; /* 1: has left a record; 2: has given up */
+};
+
+PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_home at, struct isod_waiting w, struct isod_whom who,
+                                                const void *addr, uint64_t expected, uint64_t seen)
+{
+    uint64_t now = prim_clock_ns(), deadline = at.world->deadline_ns;
+    bool stop = prim_load_relaxed_u64(&at.world->host->abort) != 0;
+    if (w.since_ns == 0)
+        w.since_ns = now;
+    bool late = deadline != 0 && now - w.since_ns > deadline && w.reported == 0;
+    if (!stop && !late)
+        return w;
+    struct isod_record r;
+    r.call = who.call;
+    r.pe = who.pe;
+    r.addr = (uint64_t)(uintptr_t)addr;
+    r.expected = expected;
+    r.seen = seen;
+    r.waited_ns = now - w.since_ns;
+    w.reported = stop ? 2 : 1;
+    if (stop)
+        prim_store_relaxed_u64(&at.team->status, 1);
+    isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : ISOD_RECORD_LATE);
+    return w;
+}
+
+/* One poll has failed. false: give up. */
+PRIM_FN bool isod_wait_pause_at(struct isod_home at, struct isod_waiting *w, struct isod_whom who, const void *addr,
+                                uint64_t expected, uint64_t seen)
+{
+    prim_pause();
+    if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
+        return true;
+    *w = isod_wait_look(at, *w, who, addr, expected, seen);
+    return w->reported != 2;
+}
+PRIM_FN bool isod_wait_pause(shmemd_t h, struct isod_waiting *w, struct isod_whom who, const void *addr,
+                             uint64_t expected, uint64_t seen)
+{
+    return isod_wait_pause_at(isod_home_of(h), w, who, addr, expected, seen);
+}
+
+/* By the calling thread alone: until *addr compares true. What was stored before the word was stored may be read by it
+ * afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. */
+PRIM_FN bool isod_wait(shmemd_t h, int word, const void *addr, int cmp, uint64_t value, struct isod_whom who,
+                       uint64_t *seen)
+{
+    struct isod_waiting w = {0, 0, 0};
+    uint64_t v = isod_peek(word, addr);
+    bool ok = true;
+    while (!isod_compare(word, v, cmp, value)) {
+        ok = isod_wait_pause(h, &w, who, addr, value, v);
+        if (!ok)
+            break;
+        v = isod_peek(word, addr);
+    }
+    prim_acquire_from_peer();
+    if (seen != 0)
+        *seen = v;
+    return ok;
+}
+
+#endif

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/* The in-kernel API: what a kernel includes to put, get, signal, wait and run collectives by itself, the same source
+ * for AMD (HIP), NVIDIA (CUDA) and the CPU as a device. Header-only: no separate device code is linked, nothing is
+ * initialised in a module; run-time compilers take it too.
+ *
+ * Handles. Every call takes a shmemd_t by value, which the host made by shmemx_device_handle and passed in the kernel's
+ * arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1; another number is undefined, nothing
+ * checks it in a kernel.
+ *
+ * Addresses. A symmetric address is this PE's own address of memory of shmemx_malloc (device heap), of a registered
+ * buffer, or of the host heap and global variables as far as kernels reach them (the proxy does the rest). Local
+ * addresses are any memory that the kernel can load or store. Objects of a type are aligned as the type is. The ranges
+ * of one call do not overlap.
+ *
+ * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...), called by all threads of g with equal
+ * arguments, who share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). Three names say it shorter:
+ * shmemd_X (the calling thread alone), shmemd_X_wave, shmemd_X_block. A wave is 32 threads on NVIDIA, 64 on AMD, 32 or
+ * 64 on the CPU. What other threads of the group prepare for a call (the bytes of `source`) is synchronised before it,
+ * by shmemd_group_sync; at its end a blocking call has synchronised the group.
+ *
+ * Which path: where this PE's device reaches the other's memory, loads and stores; elsewhere the ring, from which a
+ * thread of the host (the proxy) takes the operation. All calls work on both.
+ *
+ * Errors. Nothing traps and nothing waits in silence: a wait past SHMEM_TIMEOUT seconds is reported on stderr by the
+ * host, and goes on. When a peer has died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h)
+ * is not 0 from then on, later waits return soon, signal_op and put_signal send no signal, collectives return nonzero.
+ * Puts, gets, packets, p, g and atomics do not look at the status and still act: a program that sends packets or flags
+ * by p after a wait looks itself. The host learns the reason by shmemx_device_error and repairs the handle by
+ * shmemx_device_reset.
+ *
+ * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
+#ifndef SHMEM_DEVICE_H
+#define SHMEM_DEVICE_H
+
+#include "../device/state.h"
+
+#include "../device/half_device.h"
+#include "../device/order_device.h"
+#include "../device/p2p_device.h"
+#include "../device/rma_device.h"
+#include "../device/signal_device.h"
+#include "shmem_types.h"
+
+/* 16-bit floating point, as bits: compilers' own types differ. Conversions from float round to the nearest, ties to
+ * even; a NaN stays one. */
+typedef struct {
+    uint16_t bits; /* IEEE binary16: 1 sign, 5 exponent, 10 fraction */
+} shmemd_half_t;
+typedef struct {
+    uint16_t bits; /* the upper half of an IEEE binary32 */
+} shmemd_bfloat16_t;
+PRIM_FN float shmemd_half_to_float(shmemd_half_t x) { return isod_half_to_float(x.bits); }
+PRIM_FN float shmemd_bfloat16_to_float(shmemd_bfloat16_t x) { return isod_bfloat16_to_float(x.bits); }
+PRIM_FN shmemd_half_t shmemd_half_from_float(float f)
+{
+    const shmemd_half_t x = {isod_half_from_float(f)};
+    return x;
+}
+PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
+{
+    const shmemd_bfloat16_t x = {isod_bfloat16_from_float(f)};
+    return x;
+}
+
+/* As in shmem.h, which may be included beside this one. */
+#ifndef SHMEM_CMP_EQ
+#define SHMEM_CMP_EQ 1
+#define SHMEM_CMP_NE 2
+#define SHMEM_CMP_LT 3
+#define SHMEM_CMP_LE 4
+#define SHMEM_CMP_GT 5
+#define SHMEM_CMP_GE 6
+#endif
+#ifndef SHMEM_SIGNAL_SET
+#define SHMEM_SIGNAL_SET 1
+#define SHMEM_SIGNAL_ADD 2
+#endif
+
+/* ---- kernels and groups ---- */
+
+/* SHMEMD_KERNEL(name, TYPE, a) { body } defines a kernel that takes one struct TYPE by value, named a in the body;
+ * launch it by shmemx_launch(SHMEMX_KERNEL(name), ...) on any device, or the vendor's way on a GPU. */
+#define SHMEMD_KERNEL(name, TYPE, a) PRIM_KERNEL(name, TYPE, a)
+/* An array that the threads of a block share, at the begin of a kernel's body; used as name[i]. Uninitialised. */
+#define SHMEMD_SHARED(TYPE, name, count) PRIM_SHARED(TYPE, name, count)
+/* Begins a function that kernels call. */
+#define SHMEMD_FN PRIM_FN
+
+PRIM_FN shmemd_group_t shmemd_thread(void) { return prim_group_thread(); }
+PRIM_FN shmemd_group_t shmemd_wave(void) { return prim_group_wave(); }
+PRIM_FN shmemd_group_t shmemd_block(void) { return prim_group_block(); }
+/* The calling thread's place in the group, 0 .. shmemd_group_size(g) - 1. */
+PRIM_FN unsigned shmemd_group_rank(shmemd_group_t g) { return prim_rank(g); }
+PRIM_FN unsigned shmemd_group_size(shmemd_group_t g) { return prim_size(g); }
+/* All threads of the group are here, and see each other's earlier stores. */
+PRIM_FN void shmemd_group_sync(shmemd_group_t g) { prim_sync(g); }
+
+/* Grid and block count in one dimension. */
+PRIM_FN unsigned shmemd_block_index(void) { return prim_block_index(); }
+PRIM_FN unsigned shmemd_block_count(void) { return prim_block_count(); }
+PRIM_FN unsigned shmemd_thread_index(void) { return prim_rank(prim_group_block()); }
+PRIM_FN unsigned shmemd_block_size(void) { return prim_size(prim_group_block()); }
+/* Monotone nanoseconds, comparable on one processor only. */
+PRIM_FN uint64_t shmemd_clock_ns(void) { return prim_clock_ns(); }
+
+/* This block's share when the grid divides nelems elements: contiguous, shares differ by at most one element. */
+struct shmemd_slice {
+    size_t first, count;
+};
+PRIM_FN struct shmemd_slice shmemd_slice_of_block(size_t nelems)
+{
+    size_t block = prim_block_index(), each = nelems / prim_block_count(), rest = nelems % prim_block_count();
+    struct shmemd_slice slice = {block * each + (block < rest ? block : rest), each + (block < rest ? 1u : 0u)};
+    return slice;
+}
+
+/* ---- who and where ---- */
+
+/* This PE in the handle's team, and the number of PEs in it. */
+PRIM_FN int shmemd_my_pe(shmemd_t h) { return h.my_pe; }
+PRIM_FN int shmemd_n_pes(shmemd_t h) { return h.n_pes; }
+/* Member `pe` of h, numbered in the team of `other`; -1: it is no member there. Takes time with the size of the team.
+ */
+PRIM_FN int shmemd_translate_pe(shmemd_t h, int pe, shmemd_t other) { return isod_translate_pe(h, pe, other); }
+/* Where the calling kernel loads and stores the copy of `addr` of `pe`, or NULL: not by pointer, or not symmetric. */
+PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe) { return isod_near(h, addr, pe); }
+/* 0; or nonzero: a wait on this handle has given up. */
+PRIM_FN int shmemd_status(shmemd_t h) { return isod_is_dead(h) ? 1 : 0; }
+
+/* ---- how the names are stamped: one body, four names ---- */
+
+#define SHMEMD_ARGS(...) __VA_ARGS__
+#define SHMEMD_FORMS(R, name, args, ...)                                             \
+    PRIM_FN R shmemd_##name##_group(shmemd_t h, shmemd_group_t g, SHMEMD_ARGS args){ \
+        __VA_ARGS__} PRIM_FN R shmemd_##name(shmemd_t h, SHMEMD_ARGS args)           \
+    {                                                                                \
+        const shmemd_group_t g = prim_group_thread();                                \
+        __VA_ARGS__                                                                  \
+    }                                                                                \
+    PRIM_FN R shmemd_##name##_wave(shmemd_t h, SHMEMD_ARGS args)                     \
+    {                                                                                \
+        const shmemd_group_t g = prim_group_wave();                                  \
+        __VA_ARGS__                                                                  \
+    }                                                                                \
+    PRIM_FN R shmemd_##name##_block(shmemd_t h, SHMEMD_ARGS args)                    \
+    {                                                                                \
+        const shmemd_group_t g = prim_group_block();                                 \
+        __VA_ARGS__                                                                  \
+    }
+
+/* ---- one element (section 9.6): by the calling thread ----
+ * NAME: the types of shmem.h but long double and complex; half and bfloat16 (shmemd_half_t, shmemd_bfloat16_t: structs
+ * of their bits, converted by shmemd_half_to_float, shmemd_half_from_float and so on). The element is stored or loaded
+ * whole, by one access; a p of 4 or 8 bytes may be a flag for a wait or test there, behind a fence. g is never answered
+ * from a cache that peers do not see. */
+#define SHMEMD_ONE(NAME, TYPE, ...)                                            \
+    PRIM_FN void shmemd_##NAME##_p(shmemd_t h, TYPE *dest, TYPE value, int pe) \
+    {                                                                          \
+        isod_p(h, dest, &value, sizeof(value), pe);                            \
+    }                                                                          \
+    PRIM_FN TYPE shmemd_##NAME##_g(shmemd_t h, const TYPE *source, int pe)     \
+    {                                                                          \
+        TYPE value;                                                            \
+        isod_g(h, &value, source, sizeof(value), pe);                          \
+        return value;                                                          \
+    }
+SHMEM_DEVICE_TYPES(SHMEMD_ONE, )
+
+/* ---- put and get (section 9.6): nelems elements, of the type, of BITS bits (put8 .. put128), or bytes (putmem) ----
+ * put: dest is symmetric, on `pe`; source local. It returns when source may be written again; the data is at its target
+ * after a quiet, and in order with what follows a fence. get: dest is local and complete when it returns. Of _nbi the
+ * other half of that comes with a quiet: source may not be written, dest not be read before. nelems 0 does nothing. */
+#define SHMEMD_MOVE(name, T, bytes)                                                         \
+    SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe),       \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)         \
+    SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe),       \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)         \
+    SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)     \
+    SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
+                 isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)
+#define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                        \
+    SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
+    SHMEMD_FORMS(void, NAME##_get, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
+    SHMEMD_FORMS(void, NAME##_put_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)    \
+    SHMEMD_FORMS(void, NAME##_get_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
+                 isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)
+#define SHMEMD_MOVE_SIZE(BITS, BYTES, ...) SHMEMD_MOVE(BITS, void, BYTES)
+SHMEM_DEVICE_TYPES(SHMEMD_MOVE_TYPE, )
+SHMEM_SIZES(SHMEMD_MOVE_SIZE, )
+SHMEMD_MOVE(mem, void, 1)
+
+/* Strided: element i from source + i * sst to dest + i * dst, in elements; strides of at least 1. As put and get. */
+#define SHMEMD_STRIDED(put, get, T, bytes)                                                                    \
+    SHMEMD_FORMS(void, put, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
+                 const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
+                 isod_iput(h, g, s, pe);)                                                                     \
+    SHMEMD_FORMS(void, get, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
+                 const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
+                 isod_iget(h, g, s, pe);)
+#define SHMEMD_STRIDED_TYPE(NAME, TYPE, ...) SHMEMD_STRIDED(NAME##_iput, NAME##_iget, TYPE, sizeof(TYPE))
+#define SHMEMD_STRIDED_SIZE(BITS, BYTES, ...) SHMEMD_STRIDED(iput##BITS, iget##BITS, void, BYTES)
+SHMEM_DEVICE_TYPES(SHMEMD_STRIDED_TYPE, )
+SHMEM_SIZES(SHMEMD_STRIDED_SIZE, )
+
+/* ---- signals (section 9.8) ----
+ * A put, then the update of the symmetric word *sig_addr on `pe`, 8 aligned bytes (SHMEM_SIGNAL_SET writes `signal`,
+ * SHMEM_SIGNAL_ADD adds it): who sees the update by a wait, test or signal_fetch sees the data, and everything else
+ * that the calling group has stored before, to any PE by pointer. With nelems 0 the signal alone, behind the same. When
+ * the call returns, source may be written again; of _nbi after a quiet. */
+#define SHMEMD_PUT_SIGNAL(name, T, bytes)                                                                             \
+    SHMEMD_FORMS(void, name,                                                                                          \
+                 (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
+                 isod_put_signal(h, g, isod_bytes_of(dest, source, nelems *(bytes)),                                  \
+                                 isod_signal_of(sig_addr, signal, sig_op), pe);)
+#define SHMEMD_PUT_SIGNAL_TYPE(NAME, TYPE, ...)              \
+    SHMEMD_PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE)) \
+    SHMEMD_PUT_SIGNAL(NAME##_put_signal_nbi, TYPE, sizeof(TYPE))
+#define SHMEMD_PUT_SIGNAL_SIZE(BITS, BYTES, ...)       \
+    SHMEMD_PUT_SIGNAL(put##BITS##_signal, void, BYTES) \
+    SHMEMD_PUT_SIGNAL(put##BITS##_signal_nbi, void, BYTES)
+SHMEM_DEVICE_TYPES(SHMEMD_PUT_SIGNAL_TYPE, )
+SHMEM_SIZES(SHMEMD_PUT_SIGNAL_SIZE, )
+SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
+
+/* The update alone, by the calling thread: it orders nothing, so a fence comes between other calls' data and it. */
+PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)
+{
+    isod_signal_send(h, isod_signal_of(sig_addr, signal, sig_op), pe);
+}
+/* This PE's own word; what was put before the update it shows may be read by the calling thread. */
+PRIM_FN uint64_t shmemd_signal_fetch(shmemd_t h, const uint64_t *sig_addr)
+{
+    (void)h;
+    return isod_signal_fetch(sig_addr);
+}
+/* Waits until this PE's own word compares, by SHMEM_CMP_, with cmp_value; returns the value that did, to all threads of
+ * the group. One thread polls; what was put before may then be read by all of them. When it gives up (see Errors) it
+ * returns what it saw last. */
+SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
+             return isod_signal_wait(h, g, sig_addr, cmp, cmp_value);)
+
+/* ---- packets: data that says itself that it has come; the fastest way for up to some KiB ----
+ * dest of put, source of get: a symmetric area of 2 * bytes, rounded up to 16, aligned to 16, used for nothing else:
+ * its lines carry 8 bytes of data and the step twice. `step` is not 0, and differs from those of the area's last
+ * contents; counting up does. put returns when source may be written again (the group synchronised); nothing tells it
+ * that the area is free: the program does (two areas in turn, where each PE waits for the other in each step). */
+SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t step, int pe),
+             isod_put_packet(h, g, dest, isod_packet_of(source, bytes, step), pe);
+             prim_sync(g);)
+/* Waits for all lines of this PE's own area `source`; the data is in dest, readable by the whole group, when it
+ * returns. 0, or nonzero: given up, dest is undefined. */
+SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uint32_t step),
+             return isod_get_packet(h, g, dest, isod_packet_of(source, bytes, step));)
+
+/* ---- atomics (section 9.7): by the calling thread, on one symmetric element on `pe`, aligned ----
+ * They compose with each other, from kernels and hosts of all PEs (through the same library: a host's own instructions
+ * on the word do not). Those without a result return before they have happened: quiet. They order nothing else; fence.
+ */
+#define SHMEMD_AMO_EXT(NAME, TYPE, ...)                                                                               \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch(shmemd_t h, const TYPE *source, int pe)                                 \
+    {                                                                                                                 \
+        TYPE old;                                                                                                     \
+        isod_unbits(&old, isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(old)), source, pe), sizeof(old));       \
+        return old;                                                                                                   \
+    }                                                                                                                 \
+    PRIM_FN void shmemd_##NAME##_atomic_set(shmemd_t h, TYPE *dest, TYPE value, int pe)                               \
+    {                                                                                                                 \
+        (void)isod_amo(h, isod_op_post(ISOD_AMO_SET, isod_bits(&value, sizeof(value)), sizeof(value)), dest, pe);     \
+    }                                                                                                                 \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_swap(shmemd_t h, TYPE *dest, TYPE value, int pe)                              \
+    {                                                                                                                 \
+        uint64_t bits = isod_bits(&value, sizeof(value));                                                             \
+        isod_unbits(&value, isod_amo(h, isod_op_fetch(ISOD_AMO_SWAP, bits, sizeof(value)), dest, pe), sizeof(value)); \
+        return value;                                                                                                 \
+    }
+SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
+
+#define SHMEMD_AMO_STD(NAME, TYPE, ...)                                                                     \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_compare_swap(shmemd_t h, TYPE *dest, TYPE cond, TYPE value, int pe) \
+    {                                                                                                       \
+        return (TYPE)isod_amo(h, isod_op_compare((uint64_t)cond, (uint64_t)value, sizeof(TYPE)), dest, pe); \
+    }                                                                                                       \
+    SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_add, ISOD_AMO_ADD)                                         \
+    SHMEMD_AMO_OP(NAME, TYPE, atomic_add, ISOD_AMO_ADD)                                                     \
+    PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_inc(shmemd_t h, TYPE *dest, int pe)                           \
+    {                                                                                                       \
+        return (TYPE)isod_amo(h, isod_op_fetch(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                   \
+    }                                                                                                       \
+    PRIM_FN void shmemd_##NAME##_atomic_inc(shmemd_t h, TYPE *dest, int pe)                                 \
+    {                                                                                                       \
+        (void)isod_amo(h, isod_op_post(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                           \
+    }
+#define SHMEMD_AMO_FETCH_OP(NAME, TYPE, name, op)                                             \
+    PRIM_FN TYPE shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)           \
+    {                                                                                         \
+        return (TYPE)isod_amo(h, isod_op_fetch(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
+    }
+#define SHMEMD_AMO_OP(NAME, TYPE, name, op)                                           \
+    PRIM_FN void shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)   \
+    {                                                                                 \
+        (void)isod_amo(h, isod_op_post(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
+    }
+SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
+
+#define SHMEMD_AMO_BIT(NAME, TYPE, ...)                             \
+    SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_and, ISOD_AMO_AND) \
+    SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_or, ISOD_AMO_OR)   \
+    SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_xor, ISOD_AMO_XOR) \
+    SHMEMD_AMO_OP(NAME, TYPE, atomic_and, ISOD_AMO_AND)             \
+    SHMEMD_AMO_OP(NAME, TYPE, atomic_or, ISOD_AMO_OR)               \
+    SHMEMD_AMO_OP(NAME, TYPE, atomic_xor, ISOD_AMO_XOR)
+SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
+
+/* ---- point-to-point synchronization (section 9.11) ----
+ * On symmetric words of this PE that others change by p, atomics or signals; the standard AMO types. `cmp` is a
+ * SHMEM_CMP_ constant. What the changing PE ordered before its change (fence, quiet, put_signal) may be read when a
+ * wait returns or a test succeeds: by the calling thread, of wait_until_wave and _block by all threads of the group, of
+ * whom one polls. test: 1 or 0. */
+#define SHMEMD_WAIT(NAME, TYPE, ...)                                                         \
+    SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),       \
+                 isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);) \
+    PRIM_FN int shmemd_##NAME##_test(shmemd_t h, const TYPE *ivar, int cmp, TYPE cmp_value)  \
+    {                                                                                        \
+        (void)h;                                                                             \
+        return isod_test(ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);                \
+    }
+SHMEM_STD_TYPES(SHMEMD_WAIT, )
+
+/* Arrays, by the calling thread. status[i] != 0 leaves element i out, status may be NULL. _vector: element i is
+ * compared with cmp_values[i]. any returns the index found; the empty set: all is satisfied at once, any gives
+ * SIZE_MAX, some gives 0. any and some find every element that stays satisfied within finitely many calls. Giving up:
+ * as the empty set. */
+#define SHMEMD_ARRAY(NAME, TYPE, R, op, call)                                                                         \
+    PRIM_FN R shmemd_##NAME##_##op(shmemd_t h, const TYPE *ivars, size_t nelems, const int *status, int cmp,          \
+                                   TYPE cmp_value)                                                                    \
+    {                                                                                                                 \
+        const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), &cmp_value, false};                \
+        (void)h;                                                                                                      \
+        call;                                                                                                         \
+    }                                                                                                                 \
+    PRIM_FN R shmemd_##NAME##_##op##_vector(shmemd_t h, const TYPE *ivars, size_t nelems, const int *status, int cmp, \
+                                            const TYPE *cmp_values)                                                   \
+    {                                                                                                                 \
+        const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), cmp_values, true};                 \
+        (void)h;                                                                                                      \
+        call;                                                                                                         \
+    }
+#define SHMEMD_ARRAY_TYPE(NAME, TYPE, ...)                                        \
+    SHMEMD_ARRAY(NAME, TYPE, void, wait_until_all, isod_wait_all(h, &s))          \
+    SHMEMD_ARRAY(NAME, TYPE, size_t, wait_until_any, return isod_wait_any(h, &s)) \
+    SHMEMD_ARRAY(NAME, TYPE, int, test_all, return isod_test_all(&s))             \
+    SHMEMD_ARRAY(NAME, TYPE, size_t, test_any, return isod_test_any(&s))
+SHMEM_STD_TYPES(SHMEMD_ARRAY_TYPE, )
+/* some: `indices` (room for nelems) gets the satisfied elements, their number is returned. */
+#define SHMEMD_SOME(NAME, TYPE, op, call)                                                                       \
+    PRIM_FN size_t shmemd_##NAME##_##op(shmemd_t h, const TYPE *ivars, size_t nelems, size_t *indices,          \
+                                        const int *status, int cmp, TYPE cmp_value)                             \
+    {                                                                                                           \
+        const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), &cmp_value, false};          \
+        (void)h;                                                                                                \
+        return call;                                                                                            \
+    }                                                                                                           \
+    PRIM_FN size_t shmemd_##NAME##_##op##_vector(shmemd_t h, const TYPE *ivars, size_t nelems, size_t *indices, \
+                                                 const int *status, int cmp, const TYPE *cmp_values)            \
+    {                                                                                                           \
+        const struct isod_set s = {ivars, nelems, status, cmp, ISOD_WORD_OF(TYPE), cmp_values, true};           \
+        (void)h;                                                                                                \
+        return call;                                                                                            \
+    }
+#define SHMEMD_SOME_TYPE(NAME, TYPE, ...)                                    \
+    SHMEMD_SOME(NAME, TYPE, wait_until_some, isod_wait_some(h, &s, indices)) \
+    SHMEMD_SOME(NAME, TYPE, test_some, isod_test_some(&s, indices))
+SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
+
+/* ---- ordering (section 9.12) ----
+ * Of what the calling group, and whatever it has synchronised with before, has issued on this PE's handles. fence: what
+ * was issued before arrives at each PE before what is issued after. quiet: all of it is complete at its targets, gets
+ * and non-blocking calls too; pe_quiet: that towards the npes PEs listed. Not collective. Over which paths:
+ *
+ *                      before \ after         by pointer             by the ring
+ *     fence            stores (p, put, set)   one system fence       the fence, then the ring's order
+ *                      ring                   waits for the proxy    waits for the proxy
+ *     quiet, pe_quiet  stores, gets           waits until visible everywhere
+ *                      ring                   waits for the proxy, whose copies (by copy engine too) and messages are
+ *                                             then visible at the target
+ *     put_signal       its own data           fence; behind the ring: waits for the proxy       the ring's order
+ *     put_packet       its own data           in the data            in the data
+ *     signal_op, p,    nothing
+ *     atomics
+ *     barrier          as quiet, then all members; sync: nothing
+ *
+ * Atomics by pointer are stores here. Calls of the host and on streams are ordered with a kernel by its begin and end.
+ */
+#define SHMEMD_ORDER(name, ...)                                                             \
+    PRIM_FN void shmemd_##name##_group(shmemd_t h, shmemd_group_t g) { isod_##name(h, g); } \
+    PRIM_FN void shmemd_##name(shmemd_t h) { isod_##name(h, prim_group_thread()); }         \
+    PRIM_FN void shmemd_##name##_wave(shmemd_t h) { isod_##name(h, prim_group_wave()); }    \
+    PRIM_FN void shmemd_##name##_block(shmemd_t h) { isod_##name(h, prim_group_block()); }
+SHMEMD_ORDER(fence, )
+SHMEMD_ORDER(quiet, )
+SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes), isod_pe_quiet(h, g, target_pes, npes);)
+
+/* ---- collectives ---- */
+
+#include "shmem_device_coll.h"
+
+#endif

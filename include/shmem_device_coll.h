@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* In-kernel collectives. Included by shmem_device.h.
+ *
+ * Who calls: _block: all threads of a block; block b works with the blocks b of the other members, which make the same
+ * calls in the same order, with equal sizes; blocks do not wait for other blocks of their PE. _grid: all threads of all
+ * blocks of the kernel, in grids of as many blocks on every member; all blocks must be able to run at once
+ * (shmemx_max_blocks). One handle, that is one (team, slot), is used by one kernel at a time; kernels that run at the
+ * same time use different slots.
+ *
+ * What they return: 0, for all threads alike; or nonzero: a wait was given up, now or earlier, or the call was wrong
+ * (shmemx_device_error says what); then dest is undefined.
+ *
+ * Arguments: dest and source are symmetric, device memory or registered buffers, aligned to their elements; results are
+ * there for fast hands at multiples of 16. Sizes may be 0. What the block (the grid) has stored before the call is part
+ * of its source without a sync in between; when the call returns, the whole dest is there for all threads of the block
+ * (the grid), and source may be written. dest may be written by others as soon as this PE has entered the call, never
+ * before. dest and source do not overlap, unless it says so. Only barrier completes puts of the caller.
+ * Up to a size (packets, 4 KiB or so) data carries its flag and takes one hop; above, there are two exchanges of flags.
+ */
+#ifndef SHMEM_DEVICE_COLL_H
+#define SHMEM_DEVICE_COLL_H
+
+#include "shmem_device.h" /* whichever of the two is named first, it comes before what follows */
+
+#include "../coll/move_device.h"
+#include "../coll/reduce_device.h"
+#include "../coll/sync_device.h"
+
+/* ---- all are here (sections 9.10.1, 9.10.2) ---- */
+
+/* Completes what this PE's kernels have sent (quiet), and makes it seen by all members that return. */
+PRIM_FN int shmemd_barrier_block(shmemd_t h) { return isod_barrier_block(h); }
+PRIM_FN int shmemd_barrier_grid(shmemd_t h) { return isod_barrier_grid(h); }
+/* Arrival only: orders no memory, completes nothing, and is fast for that. */
+PRIM_FN int shmemd_sync_block(shmemd_t h) { return isod_sync_block(h); }
+PRIM_FN int shmemd_sync_grid(shmemd_t h) { return isod_sync_grid(h); }
+/* The blocks of this PE's grid only, with their stores seen by each other; no other PE takes part. */
+PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
+
+/* ---- data (sections 9.10.5 to 9.10.8), in bytes and in elements of any type of put and get ----
+ * broadcast: the root's source to everybody's dest, its own too; in place at the root.
+ * fcollect: nelems of each member, in the order of members, to everybody's dest of n_pes * nelems.
+ * alltoall: block m (nelems) of source to block my_pe of member m's dest.
+ * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself. */
+#define SHMEMD_EXCHANGE(form)                                                                                        \
+    PRIM_FN int shmemd_broadcastmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int root)       \
+    {                                                                                                                \
+        struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
+        w.from = root;                                                                                               \
+        return isod_broadcast_##form(h, w);                                                                          \
+    }                                                                                                                \
+    PRIM_FN int shmemd_fcollectmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
+    {                                                                                                                \
+        struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
+        w.dest_stride = bytes;                                                                                       \
+        return isod_exchange_##form(h, w, ISOD_CALL_FCOLLECT);                                                       \
+    }                                                                                                                \
+    PRIM_FN int shmemd_alltoallmem_##form(shmemd_t h, void *dest, const void *source, size_t bytes)                  \
+    {                                                                                                                \
+        struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
+        w.dest_stride = w.source_stride = bytes;                                                                     \
+        return isod_exchange_##form(h, w, ISOD_CALL_ALLTOALL);                                                       \
+    }                                                                                                                \
+    PRIM_FN int shmemd_permutemem_##form(shmemd_t h, void *dest, const void *source, size_t bytes, int to, int from) \
+    {                                                                                                                \
+        struct isod_move w = isod_move_of(dest, source, bytes);                                                      \
+        w.to = to;                                                                                                   \
+        w.from = from;                                                                                               \
+        return isod_permute_##form(h, w);                                                                            \
+    }
+SHMEMD_EXCHANGE(block)
+SHMEMD_EXCHANGE(grid)
+
+#define SHMEMD_EXCHANGE_TYPE(NAME, TYPE, form, ...)                                                                   \
+    PRIM_FN int shmemd_##NAME##_broadcast_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems, int root) \
+    {                                                                                                                 \
+        return shmemd_broadcastmem_##form(h, dest, source, nelems * sizeof(TYPE), root);                              \
+    }                                                                                                                 \
+    PRIM_FN int shmemd_##NAME##_fcollect_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)            \
+    {                                                                                                                 \
+        return shmemd_fcollectmem_##form(h, dest, source, nelems * sizeof(TYPE));                                     \
+    }                                                                                                                 \
+    PRIM_FN int shmemd_##NAME##_alltoall_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)            \
+    {                                                                                                                 \
+        return shmemd_alltoallmem_##form(h, dest, source, nelems * sizeof(TYPE));                                     \
+    }                                                                                                                 \
+    PRIM_FN int shmemd_##NAME##_permute_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems, int to,     \
+                                               int from)                                                              \
+    {                                                                                                                 \
+        return shmemd_permutemem_##form(h, dest, source, nelems * sizeof(TYPE), to, from);                            \
+    }
+SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, block, )
+SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, grid, )
+
+/* ---- reductions (section 9.10.9): shmemd_NAME_OP_reduce_{block,grid}(h, dest, source, nelems) and
+ * shmemd_NAME_OP_reducescatter_{block,grid}(h, dest, source, nelems) ----
+ * OP: sum, prod, min, max; and, or, xor of integers as in shmem.h; sum and prod of complexf and complexd; sum, prod,
+ * min, max of half and bfloat16, combined in float and rounded once.
+ * reduce: nelems elements of all members, combined element by element, to everybody's dest; dest may be source.
+ * reducescatter: source holds n_pes blocks of nelems, member m gets the combination of the blocks m; its dest may be
+ * its own block m of source.
+ * Elements are combined in the order of members, as by the host's shmem_NAME_OP_reduce: results are the same bits on
+ * all PEs and in every run. Integers wrap. */
+typedef struct {
+    float re, im;
+} shmemd_complexf_t;
+typedef struct {
+    double re, im;
+} shmemd_complexd_t;
+
+#define SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, form, CALL)                                                         \
+    PRIM_FN int shmemd_##NAME##_##OP##_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems)        \
+    {                                                                                                           \
+        struct isod_reduce w = isod_reduce_of(dest, source, nelems * sizeof(TYPE), 0);                          \
+        return CALL(TYPE, form, h, w, ISOD_OP_##OP);                                                            \
+    }                                                                                                           \
+    PRIM_FN int shmemd_##NAME##_##OP##scatter_##form(shmemd_t h, TYPE *dest, const TYPE *source, size_t nelems) \
+    {                                                                                                           \
+        size_t bytes = nelems * sizeof(TYPE);                                                                   \
+        struct isod_reduce w = isod_reduce_of(dest, source, bytes, bytes);                                      \
+        return CALL(TYPE, form, h, w, ISOD_OP_##OP);                                                            \
+    }
+
+/* Of the types of C the compiler chooses by how they are kept; all conditions are constants. */
+#define SHMEMD_IS_REAL(TYPE) ((TYPE)0.5f != (TYPE)0)
+#define SHMEMD_IS_SIGNED(TYPE) ((float)(TYPE)-1 == -1.0f)
+#define SHMEMD_INTEGER(TYPE, bits, form, h, w, op) \
+    (SHMEMD_IS_SIGNED(TYPE) ? isod_reduce_##form##_i##bits(h, w, op) : isod_reduce_##form##_u##bits(h, w, op))
+#define SHMEMD_BY_TYPE(TYPE, form, h, w, op)                                                           \
+    (SHMEMD_IS_REAL(TYPE)                                                                              \
+         ? sizeof(TYPE) == 4 ? isod_reduce_##form##_f32(h, w, op) : isod_reduce_##form##_f64(h, w, op) \
+     : sizeof(TYPE) == 1 ? SHMEMD_INTEGER(TYPE, 8, form, h, w, op)                                     \
+     : sizeof(TYPE) == 2 ? SHMEMD_INTEGER(TYPE, 16, form, h, w, op)                                    \
+     : sizeof(TYPE) == 4 ? SHMEMD_INTEGER(TYPE, 32, form, h, w, op)                                    \
+                         : SHMEMD_INTEGER(TYPE, 64, form, h, w, op))
+#define SHMEMD_AS_f16(TYPE, form, h, w, op) isod_reduce_##form##_f16(h, w, op)
+#define SHMEMD_AS_bf16(TYPE, form, h, w, op) isod_reduce_##form##_bf16(h, w, op)
+#define SHMEMD_AS_c32(TYPE, form, h, w, op) isod_reduce_##form##_c32(h, w, op)
+#define SHMEMD_AS_c64(TYPE, form, h, w, op) isod_reduce_##form##_c64(h, w, op)
+
+#define SHMEMD_REDUCE_TYPE(NAME, TYPE, OP, ...)                \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, SHMEMD_BY_TYPE) \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, SHMEMD_BY_TYPE)
+#define SHMEMD_REDUCE_LOGIC(OP) SHMEM_LOGIC_TYPES(SHMEMD_REDUCE_TYPE, OP, )
+#define SHMEMD_REDUCE_MINMAX(OP)                       \
+    SHMEM_DEVICE_ARITH_TYPES(SHMEMD_REDUCE_TYPE, OP, ) \
+    SHMEMD_REDUCE_AS(half, shmemd_half_t, OP, f16)     \
+    SHMEMD_REDUCE_AS(bfloat16, shmemd_bfloat16_t, OP, bf16)
+#define SHMEMD_REDUCE_SUM(OP)                              \
+    SHMEMD_REDUCE_MINMAX(OP)                               \
+    SHMEMD_REDUCE_AS(complexf, shmemd_complexf_t, OP, c32) \
+    SHMEMD_REDUCE_AS(complexd, shmemd_complexd_t, OP, c64)
+#define SHMEMD_REDUCE_AS(NAME, TYPE, OP, kept)                   \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, SHMEMD_AS_##kept) \
+    SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, grid, SHMEMD_AS_##kept)
+#define SHMEMD_REDUCE_OP(OP, OLD, TABLE, ...) SHMEMD_REDUCE_##TABLE(OP)
+SHMEM_REDUCE_OPS(SHMEMD_REDUCE_OP, )
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* The host's hands on device memory: copies between any two kinds of memory, and atomics on words of it.
+ * Everything goes by two streams of this PE's own, of high priority, which wait for nobody's kernels; host memory that
+ * is not pinned passes through pinned stages, so that no copy synchronises the device or waits for one that does. One
+ * caller at a time: a copy or an atomic is done when the call returns. Called by transport.c, memory.c, p2p.c, proxy.c.
+ */
+#include "device.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGE_BYTES ((size_t)1 << 20) /* large enough that a copy engine is at full speed */
+#define STAGES 2
+
+struct stage {
+    gpu_stream stream;
+    char *host; /* pinned; copies take its host address */
+};
+
+struct agent {
+    pthread_mutex_t lock;
+    struct device *device;
+    struct stage stages[STAGES];
+    uint64_t *old; /* pinned: what an atomic saw; the host's address */
+    uint64_t *old_for_kernels;
+};
+
+extern void isod_word_kernel(void); /* device/agent_kernels.c */
+
+/* The copy or launch of a PE cannot be given up alone: the device is lost, or the address was none. */
+_Noreturn static ISO_COLD void fail(const struct agent *a, const char *what)
+{
+    iso_fatal("the copy agent", "%s failed: %s", what, iso_gpu_error(a->device->gpu));
+}
+
+/* ---- copies ---- */
+
+enum side { HOST_SIDE, DEVICE_SIDE };
+
+/* Another PE's device memory, as it is mapped here? */
+static bool is_peers(const char *addr)
+{
+    const struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        for (int l = 0; s->on_device && l < self->n_local; l++) {
+            const char *base = s->peers[self->local_pes[l]].gpu_ptr;
+            if (base != NULL && (size_t)(addr - base) < s->limit)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Symmetric memory is known; only for what is not, the driver is asked. Pinned memory needs no stage either. */
+static enum side side_of(const struct agent *a, const void *addr)
+{
+    const struct state *self = ISO;
+    for (int i = 0; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        if ((size_t)((const char *)addr - s->base) < s->limit)
+            return s->on_device ? DEVICE_SIDE : HOST_SIDE;
+    }
+    if (is_peers((const char *)addr))
+        return DEVICE_SIDE;
+    return iso_gpu_pointer_kind(a->device->gpu, addr) == GPU_POINTER_HOST ? HOST_SIDE : DEVICE_SIDE;
+}
+
+static void enqueue(struct agent *a, struct stage *s, void *dest, const void *source, size_t len)
+{
+    if (iso_gpu_copy(a->device->gpu, dest, source, len, s->stream) != 0)
+        fail(a, "a copy");
+}
+
+static void wait_for(struct agent *a, struct stage *s)
+{
+    if (iso_gpu_stream_wait(a->device->gpu, s->stream) != 0)
+        fail(a, "waiting for a copy");
+}
+
+/* While one stage is on its way the other is filled. */
+static void copy_up(struct agent *a, char *dest, const char *source, size_t len)
+{
+    int i = 0;
+    for (size_t done = 0, n; done < len; done += n, i ^= 1) {
+        struct stage *s = &a->stages[i];
+        n = ISO_MIN(len - done, STAGE_BYTES);
+        wait_for(a, s);
+        memcpy(s->host, source + done, n);
+        enqueue(a, s, dest + done, s->host, n);
+    }
+    for (i = 0; i < STAGES; i++)
+        wait_for(a, &a->stages[i]);
+}
+
+/* The next piece is on its way while this one is copied out. */
+static void copy_down(struct agent *a, char *dest, const char *source, size_t len)
+{
+    int i = 0;
+    size_t n = ISO_MIN(len, STAGE_BYTES);
+    enqueue(a, &a->stages[0], a->stages[0].host, source, n);
+    for (size_t done = 0, next; done < len; done += n, n = next, i ^= 1) {
+        next = ISO_MIN(len - done - n, STAGE_BYTES);
+        if (next > 0)
+            enqueue(a, &a->stages[i ^ 1], a->stages[i ^ 1].host, source + done + n, next);
+        wait_for(a, &a->stages[i]);
+        memcpy(dest + done, a->stages[i].host, n);
+    }
+}
+
+void iso_agent_copy(void *dest, const void *source, size_t len)
+{
+    struct agent *a = ISO->device->agent;
+    enum side to = side_of(a, dest), from = side_of(a, source);
+    if (len == 0 || dest == source)
+        return;
+    if (to == HOST_SIDE && from == HOST_SIDE) {
+        memcpy(dest, source, len);
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    if (from == HOST_SIDE) {
+        copy_up(a, (char *)dest, (const char *)source, len);
+    } else if (to == HOST_SIDE) {
+        copy_down(a, (char *)dest, (const char *)source, len);
+    } else {
+        enqueue(a, &a->stages[0], dest, source, len);
+        wait_for(a, &a->stages[0]);
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+void iso_agent_fill(void *dest, int byte, size_t len)
+{
+    struct agent *a = ISO->device->agent;
+    if (len == 0)
+        return;
+    pthread_mutex_lock(&a->lock);
+    if (iso_gpu_fill(a->device->gpu, dest, byte, len, a->stages[0].stream) != 0)
+        fail(a, "filling device memory");
+    wait_for(a, &a->stages[0]);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- words ---- */
+
+/* By a kernel of one thread; its end orders the result before our load. */
+static uint64_t run(struct agent *a, struct isod_word_task task)
+{
+    const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task};
+    pthread_mutex_lock(&a->lock);
+    task.old = a->old_for_kernels;
+    if (iso_gpu_launch(a->device->gpu, &launch, a->stages[0].stream) != 0)
+        fail(a, "an atomic on device memory");
+    wait_for(a, &a->stages[0]);
+    uint64_t old = __atomic_load_n(a->old, __ATOMIC_ACQUIRE); /* pairs with the release store of the kernel */
+    pthread_mutex_unlock(&a->lock);
+    return old;
+}
+
+_Static_assert((int)AMO_FETCH == (int)ISOD_AMO_FETCH && (int)AMO_XOR == (int)ISOD_AMO_XOR &&
+                   (int)AMO_CSWAP == (int)ISOD_AMO_CSWAP && (int)AMO_ADD == (int)ISOD_AMO_ADD,
+               "numbers of operations travel to kernels as they are");
+
+uint64_t iso_agent_amo(void *word, struct amo op)
+{
+    struct isod_word_task task = {word, NULL, op.operand, op.compare, (uint32_t)op.op, op.bytes};
+    return run(ISO->device->agent, task);
+}
+
+/* Narrow words are cut out of the aligned word of 4 bytes around them. */
+static uint64_t load_by_kernel(struct agent *a, const void *word, unsigned bytes)
+{
+    uintptr_t at = (uintptr_t)word, within = bytes < 4 ? at & 3 : 0;
+    struct isod_word_task task = {(void *)(at - within), NULL, 0, 0, ISOD_AMO_FETCH, bytes == 8 ? 8 : 4};
+    uint64_t value = run(a, task) >> (8 * within);
+    return bytes == 8 ? value : value & (UINT64_MAX >> (64 - 8 * bytes));
+}
+
+/* By a copy engine where there is one: it needs no place on the device, so kernels that fill it and wait for this very
+ * store cannot hold it up; aligned words travel whole. A CPU device copies by memcpy, which promises neither. */
+static bool has_engine(const struct agent *a) { return strcmp(a->device->info->flavour, "cpu") != 0; }
+
+uint64_t iso_agent_load(const void *word, unsigned bytes)
+{
+    struct agent *a = ISO->device->agent;
+    uint64_t value = 0;
+    if (!has_engine(a))
+        return load_by_kernel(a, word, bytes);
+    pthread_mutex_lock(&a->lock);
+    copy_down(a, (char *)&value, (const char *)word, bytes);
+    pthread_mutex_unlock(&a->lock);
+    return value;
+}
+
+void iso_agent_store(void *word, uint64_t value, unsigned bytes)
+{
+    struct agent *a = ISO->device->agent;
+    struct isod_word_task task = {word, NULL, value, 0, ISOD_AMO_SET, bytes};
+    if (!has_engine(a)) {
+        (void)run(a, task);
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    copy_up(a, (char *)word, (const char *)&value, bytes); /* little endian */
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- start and stop ---- */
+
+static int start(struct agent *a, struct gpu *gpu)
+{
+    void *host = NULL, *for_kernels = NULL;
+    int rc = iso_gpu_preload(gpu, isod_word_kernel); /* a first launch may synchronise the device */
+    for (int i = 0; rc == 0 && i < STAGES; i++) {
+        rc = iso_gpu_stream_create(gpu, true, &a->stages[i].stream);
+        if (rc == 0)
+            rc = iso_gpu_host_alloc(gpu, STAGE_BYTES, &host, &for_kernels);
+        a->stages[i].host = rc == 0 ? (char *)host : NULL;
+    }
+    if (rc == 0)
+        rc = iso_gpu_host_alloc(gpu, ISO_LINE, &host, &for_kernels);
+    if (rc != 0)
+        return rc;
+    a->old = (uint64_t *)host;
+    a->old_for_kernels = (uint64_t *)for_kernels;
+    return 0;
+}
+
+int iso_agent_start(struct device *device)
+{
+    struct agent *a = (struct agent *)calloc(1, sizeof *a);
+    if (a == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&a->lock, NULL);
+    a->device = device;
+    device->agent = a;
+    int rc = start(a, device->gpu);
+    if (rc != 0) {
+        log_error("the streams and pinned memory of the copy agent cannot be made: %s", iso_gpu_error(device->gpu));
+        iso_agent_stop(device);
+    }
+    return rc;
+}
+
+void iso_agent_stop(struct device *device)
+{
+    struct agent *a = device->agent;
+    if (a == NULL)
+        return;
+    device->agent = NULL;
+    for (int i = 0; i < STAGES; i++) {
+        if (a->stages[i].stream != NULL)
+            iso_gpu_stream_destroy(device->gpu, a->stages[i].stream);
+        if (a->stages[i].host != NULL)
+            iso_gpu_host_free(device->gpu, a->stages[i].host);
+    }
+    if (a->old != NULL)
+        iso_gpu_host_free(device->gpu, a->old);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}

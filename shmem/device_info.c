@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* What isomer-info and the doctor say about devices: which one this PE uses, how its memory is shared and why, what the
+ * heap holds, what several PEs on one device cost, and the settings of the environment that trap people. Starts
+ * nothing. Called by info.c. */
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const char *rung(const struct device *d) { return d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc"; }
+
+static const char *path_of(const struct segment_peer *peer)
+{
+    return peer->gpu_ptr != NULL ? "by pointer" : "by the proxy";
+}
+
+/* One range of PEs for each run of equal answers. */
+static void write_paths(FILE *out, const struct segment *s)
+{
+    fprintf(out, "  kernels of PE %d reach the device heaps of", ISO->my_pe);
+    for (int from = 0, to; from < ISO->n_pes; from = to) {
+        const char *path = ISO->env.force_proxy && from != ISO->my_pe ? "by the proxy" : path_of(&s->peers[from]);
+        for (to = from + 1; to < ISO->n_pes; to++) {
+            const char *next = ISO->env.force_proxy && to != ISO->my_pe ? "by the proxy" : path_of(&s->peers[to]);
+            if (strcmp(next, path) != 0)
+                break;
+        }
+        if (to - from == 1)
+            fprintf(out, "%s PE %d %s", from > 0 ? "," : "", from, path);
+        else
+            fprintf(out, "%s PEs %d-%d %s", from > 0 ? "," : "", from, to - 1, path);
+    }
+    fprintf(out, "%s\n", ISO->env.force_proxy ? " (SHMEM_FORCE_PROXY)" : "");
+}
+
+static void write_running(FILE *out, const struct device *d)
+{
+    const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
+    struct alloc_stats objects = iso_alloc_stats(d->alloc), control = iso_alloc_stats(d->control);
+    fprintf(out, "device of PE %d: %s, number %d of %d, %s (%s), %llu MiB, %d multiprocessors, waves of %d\n",
+            ISO->my_pe, d->info->flavour, d->info->device, d->info->n_devices, d->info->name, d->info->id,
+            (unsigned long long)(d->info->memory_bytes / MIB), d->info->multiprocessors, d->info->wave_size);
+    fprintf(out, "  memory is shared by %s: %s\n", rung(d), d->sharing_why);
+    fprintf(out,
+            "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; handles use %zu of "
+            "%zu KiB\n",
+            (void *)s->base, objects.cap / MIB, d->backed_bytes / MIB, d->n_chunks > 0 ? d->n_chunks : 1,
+            d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.used >> 10,
+            d->control_bytes >> 10);
+    write_paths(out, s);
+    if (d->device_peers > 1)
+        fprintf(out, "  %d PEs of this node share this device: see isomer-info --doctor\n", d->device_peers);
+}
+
+void iso_device_write_info(FILE *out)
+{
+    char text[512] = "";
+    if (ISO->device != NULL && ISO->device->running) {
+        write_running(out, ISO->device);
+        return;
+    }
+    iso_gpu_survey(text, sizeof text);
+    fprintf(out, "device: none in use; %s\n", text);
+}
+
+SHMEM_API(shmemx_device_text, pshmemx_device_text);
+size_t pshmemx_device_text(char *text, size_t bytes)
+{
+    const struct device *d = ISO->device;
+    char line[256];
+    int n;
+    if (d != NULL && d->running)
+        n = snprintf(line, sizeof line, "%s device %d of %d, %s, memory shared by %s", d->info->flavour,
+                     d->info->device, d->info->n_devices, d->info->name, rung(d));
+    else
+        n = snprintf(line, sizeof line, "no device in use");
+    if (text != NULL && bytes > 0)
+        snprintf(text, bytes, "%s", line);
+    return (size_t)n;
+}
+
+/* ---- the doctor ---- */
+
+enum { FINE, WARNING, PROBLEM };
+
+typedef void finding(void *doctor, int severity, const char *sentence);
+
+static void check_sharers(const struct device *d, finding *find, void *doctor)
+{
+    char text[512];
+    if (d->device_peers <= 1 || strcmp(d->info->flavour, "cpu") == 0)
+        return;
+    snprintf(
+        text, sizeof text,
+        "%d PEs share %s: kernels of different processes run in turns, a time slice each (unless a service such as "
+        "MPS merges them), so a kernel that waits for a PE on the same device waits for whole time slices",
+        d->device_peers, d->info->id);
+    find(doctor, WARNING, text);
+}
+
+/* Streams beyond the queues of the hardware share one: a kernel that waits can stand in front of the one that it waits
+ * for. */
+static void check_queues(const struct device *d, finding *find, void *doctor)
+{
+    char text[384];
+    const char *variable = strcmp(d->info->flavour, "hip") == 0 ? "GPU_MAX_HW_QUEUES" : "CUDA_DEVICE_MAX_CONNECTIONS";
+    unsigned queues = d->info->hardware_queues;
+    if (queues == 0 || strcmp(d->info->flavour, "cpu") == 0)
+        return;
+    snprintf(
+        text, sizeof text,
+        "%u streams of this device run at once; the library uses a few. With more, a kernel that waits may stand in "
+        "front of the one it waits for: set %s",
+        queues, variable);
+    find(doctor, queues < 8 ? WARNING : FINE, text);
+}
+
+static void check_traps(finding *find, void *doctor)
+{
+    const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
+    if (strcmp(ISO_GPU, "hip") == 0 && legacy != NULL && strcmp(legacy, "0") != 0)
+        find(doctor, WARNING,
+             "HSA_ENABLE_IPC_MODE_LEGACY is set (some container images do): exporting device memory may fail with "
+             "\"invalid argument\"; unset it when it does");
+}
+
+void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
+{
+    char text[640], survey[512] = "";
+    const struct device *d = ISO->device;
+    check_traps(find, doctor);
+    if (d == NULL || !d->running) {
+        iso_gpu_survey(survey, sizeof survey);
+        snprintf(text, sizeof text, "devices: %s", survey);
+        find(doctor, FINE, text);
+        return;
+    }
+    snprintf(text, sizeof text, "this PE uses %s %d (%s), its memory is shared by %s: %s", d->info->flavour,
+             d->info->device, d->info->name, rung(d), d->sharing_why);
+    find(doctor, FINE, text);
+    check_sharers(d, find, doctor);
+    check_queues(d, find, doctor);
+}

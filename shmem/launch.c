@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams, launches and graphs of the public API: thin forms of device/gpu.h that check arguments and say a sentence
+ * when the device refuses. Called by users. */
+#include "device.h"
+
+/* 0 or 1: the public result of a vendor call. */
+static int result(const char *call, struct device *d, int rc)
+{
+    if (rc != 0)
+        log_error("%s: %s", iso_call_name(call), iso_gpu_error(d->gpu));
+    return rc == 0 ? 0 : 1;
+}
+
+/* false after a sentence. */
+static bool is_given(const char *call, const char *arg, bool given)
+{
+    if (!given)
+        log_error("%s: %s is a null pointer", iso_call_name(call), arg);
+    return given;
+}
+
+/* ---- streams ---- */
+
+SHMEM_API(shmemx_stream_create, pshmemx_stream_create);
+int pshmemx_stream_create(shmemx_stream_t *stream)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "stream", stream != NULL))
+        return 1;
+    return result(__func__, d, iso_gpu_stream_create(d->gpu, false, stream));
+}
+
+SHMEM_API(shmemx_stream_destroy, pshmemx_stream_destroy);
+int pshmemx_stream_destroy(shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "stream (the default stream, which stays)", stream != NULL))
+        return 1;
+    iso_gpu_stream_destroy(d->gpu, stream);
+    return 0;
+}
+
+SHMEM_API(shmemx_stream_synchronize, pshmemx_stream_synchronize);
+int pshmemx_stream_synchronize(shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(__func__);
+    return d != NULL ? result(__func__, d, iso_gpu_stream_wait(d->gpu, stream)) : 1;
+}
+
+SHMEM_API(shmemx_stream_wait_stream, pshmemx_stream_wait_stream);
+int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
+{
+    struct device *d = iso_device_running(__func__);
+    return d != NULL ? result(__func__, d, iso_gpu_stream_after(d->gpu, later, earlier)) : 1;
+}
+
+/* ---- launch ---- */
+
+SHMEM_API(shmemx_launch, pshmemx_launch);
+int pshmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
+                   const void *args, size_t args_bytes, shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) ||
+        !is_given(__func__, "args", args != NULL || args_bytes == 0))
+        return 1;
+    if (blocks == 0 || block_threads == 0 || block_threads > 1024) {
+        log_error("shmemx_launch: %u blocks of %u threads; allowed: at least 1 block of 1..1024 threads", blocks,
+                  block_threads);
+        return 1;
+    }
+    struct gpu_launch launch = {kernel, blocks, block_threads, shared_bytes, args, args_bytes};
+    return result(__func__, d, iso_gpu_launch(d->gpu, &launch, stream));
+}
+
+/* ---- graphs ---- */
+
+/* While `captures` is not 0, no handle is made (relaxed: the program orders its own calls). */
+SHMEM_API(shmemx_graph_begin, pshmemx_graph_begin);
+int pshmemx_graph_begin(shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "stream (the default stream cannot be captured)", stream != NULL))
+        return 1;
+    int rc = iso_gpu_graph_begin(d->gpu, stream);
+    if (rc == 0)
+        __atomic_fetch_add(&d->captures, 1, __ATOMIC_RELAXED);
+    return result(__func__, d, rc);
+}
+
+SHMEM_API(shmemx_graph_end, pshmemx_graph_end);
+int pshmemx_graph_end(shmemx_stream_t stream, shmemx_graph_t *graph)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "graph", graph != NULL))
+        return 1;
+    if (__atomic_load_n(&d->captures, __ATOMIC_RELAXED) == 0) {
+        log_error("shmemx_graph_end: no stream is being captured; call shmemx_graph_begin first");
+        return 1;
+    }
+    __atomic_fetch_sub(&d->captures, 1, __ATOMIC_RELAXED);
+    return result(__func__, d, iso_gpu_graph_end(d->gpu, stream, graph));
+}
+
+SHMEM_API(shmemx_graph_launch, pshmemx_graph_launch);
+int pshmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "graph", graph != NULL))
+        return 1;
+    return result(__func__, d, iso_gpu_graph_launch(d->gpu, graph, stream));
+}
+
+SHMEM_API(shmemx_graph_destroy, pshmemx_graph_destroy);
+int pshmemx_graph_destroy(shmemx_graph_t graph)
+{
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !is_given(__func__, "graph", graph != NULL))
+        return 1;
+    iso_gpu_graph_destroy(d->gpu, graph);
+    return 0;
+}

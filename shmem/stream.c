@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/* Point-to-point, barrier and sync on streams: enqueued, never waited for. Payloads that a pointer reaches go by a copy
+ * engine when they are large and by one block of a kernel when they are small; the rest goes by a kernel that uses the
+ * ring. Everything that changes is in device memory, so a captured graph replays it without the host.
+ * Called by users; the kernels are in device/rma_kernels.c. */
+#include "device.h"
+
+#include <errno.h>
+
+#define ENGINE_BYTES ((size_t)64 << 10) /* from here on a copy engine is as fast, and leaves the processors free */
+#define WAVE 32u
+#define BLOCK_MOST 256u
+
+#define DECLARE(name) extern void name(void);
+ISOD_STREAM_KERNELS(DECLARE)
+#undef DECLARE
+
+/* One call: whom it is for in messages, and where it goes. */
+struct on_stream {
+    const char *call;
+    struct device *device;
+    shmemx_stream_t stream;
+};
+
+/* ---- checks: all of them say a sentence and make the call return nonzero ---- */
+
+static bool begin(struct on_stream *s, const char *call, shmemx_stream_t stream)
+{
+    s->call = iso_call_name(call);
+    s->stream = stream;
+    s->device = iso_device_running(call);
+    return s->device != NULL;
+}
+
+static bool pe_is_valid(const struct on_stream *s, int pe)
+{
+    if (pe >= 0 && pe < ISO->n_pes)
+        return true;
+    log_error("%s: pe %d is outside 0..%d", s->call, pe, ISO->n_pes - 1);
+    return false;
+}
+
+/* *near gets the address of PE `pe`'s copy for kernels and engines of this PE, NULL: by the ring. */
+static bool find(const struct on_stream *s, const char *arg, const void *addr, size_t len, int pe, char **near)
+{
+    const struct segment *whole = iso_segment_of(addr, len), *part = iso_segment_of(addr, 1);
+    const char *last = (const char *)addr + len - 1;
+    *near = NULL;
+    if (part == NULL || iso_segment_of(last, 1) == NULL) {
+        log_error("%s: %s %p (%zu bytes) is not symmetric: not in the device heap and no registered buffer", s->call,
+                  arg, addr, len);
+        return false;
+    }
+    if (whole != NULL && (*near = iso_handle_near(whole, pe)) != NULL)
+        *near += (const char *)addr - whole->base;
+    return true;
+}
+
+static bool word_is_valid(const struct on_stream *s, const char *arg, const void *addr)
+{
+    if (((uintptr_t)addr & 7) == 0)
+        return true;
+    log_error("%s: %s %p is not aligned to 8 bytes", s->call, arg, addr);
+    return false;
+}
+
+static bool op_is_valid(const struct on_stream *s, int sig_op)
+{
+    if (sig_op == SHMEM_SIGNAL_SET || sig_op == SHMEM_SIGNAL_ADD)
+        return true;
+    log_error("%s: sig_op is %d, allowed: SHMEM_SIGNAL_SET (%d) or SHMEM_SIGNAL_ADD (%d)", s->call, sig_op,
+              SHMEM_SIGNAL_SET, SHMEM_SIGNAL_ADD);
+    return false;
+}
+
+/* Kernels cannot load pageable memory of the host; asking the driver is slow, so only SHMEM_DEBUG does. */
+static bool local_is_valid(const struct on_stream *s, const char *arg, const void *addr)
+{
+    struct gpu *gpu = s->device->gpu;
+    if (addr == NULL) {
+        log_error("%s: %s is a null pointer", s->call, arg);
+        return false;
+    }
+    if (ISO_LIKELY(!ISO->env.debug) || iso_gpu_pointer_kind(gpu, addr) != GPU_POINTER_HOST ||
+        iso_segment_of(addr, 1) != NULL)
+        return true;
+    log_error("%s: %s %p is memory of the host that is not pinned; device memory or pinned memory is needed", s->call,
+              arg, addr);
+    return false;
+}
+
+/* ---- enqueue ---- */
+
+static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
+{
+    struct gpu_launch l = {kernel, 1, threads, 0, args, bytes};
+    int rc = iso_gpu_launch(s->device->gpu, &l, s->stream);
+    if (rc != 0)
+        log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
+    return rc == 0 ? 0 : 1;
+}
+
+static int copy(const struct on_stream *s, void *dest, const void *source, size_t bytes)
+{
+    int rc = iso_gpu_copy(s->device->gpu, dest, source, bytes, s->stream);
+    if (rc != 0)
+        log_error("%s: %s", s->call, iso_gpu_error(s->device->gpu));
+    return rc == 0 ? 0 : 1;
+}
+
+/* A thread has 16 bytes at a time, and more than one of them under way. */
+static unsigned threads_for(size_t bytes)
+{
+    size_t wanted = (bytes / 32 + WAVE - 1) / WAVE * WAVE;
+    return (unsigned)ISO_MIN(ISO_MAX(wanted, (size_t)WAVE), (size_t)BLOCK_MOST);
+}
+
+static struct isod_stream_move move_of(void *dest, const void *source, size_t bytes, int pe)
+{
+    struct isod_stream_move m = {iso_handle_local(), dest, source, bytes, NULL, 0, 0, pe};
+    return m;
+}
+
+static int move(const struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
+{
+    return launch(s, kernel, threads_for(m->bytes), m, sizeof *m);
+}
+
+/* ---- put, get, signal ---- */
+
+SHMEM_API(shmemx_putmem_on_stream, pshmemx_putmem_on_stream);
+int pshmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    char *to;
+    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
+        return 1;
+    if (bytes == 0)
+        return 0;
+    if (!find(&s, "dest", dest, bytes, pe, &to) || !local_is_valid(&s, "source", source))
+        return 1;
+    if (to != NULL && bytes >= ENGINE_BYTES)
+        return copy(&s, to, source, bytes);
+    struct isod_stream_move m = move_of(dest, source, bytes, pe);
+    return move(&s, isod_put_kernel, &m);
+}
+
+SHMEM_API(shmemx_getmem_on_stream, pshmemx_getmem_on_stream);
+int pshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    char *from;
+    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
+        return 1;
+    if (bytes == 0)
+        return 0;
+    if (!find(&s, "source", source, bytes, pe, &from) || !local_is_valid(&s, "dest", dest))
+        return 1;
+    if (from != NULL && bytes >= ENGINE_BYTES)
+        return copy(&s, dest, from, bytes);
+    struct isod_stream_move m = move_of(dest, source, bytes, pe);
+    return move(&s, isod_get_kernel, &m);
+}
+
+static int signal_at(const struct on_stream *s, struct isod_stream_move *m)
+{
+    m->bytes = 0;
+    return launch(s, isod_signal_kernel, 1, m, sizeof *m);
+}
+
+static int put_signal(const struct on_stream *s, struct isod_stream_move *m, const char *to)
+{
+    if (m->bytes == 0)
+        return signal_at(s, m);
+    if (to == NULL || m->bytes < ENGINE_BYTES)
+        return move(s, isod_put_signal_kernel, m);
+    /* The engine's copy is complete, and visible at the target, before the next in the stream begins. */
+    return copy(s, (void *)(uintptr_t)to, m->source, m->bytes) != 0 ? 1 : signal_at(s, m);
+}
+
+SHMEM_API(shmemx_putmem_signal_on_stream, pshmemx_putmem_signal_on_stream);
+int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal,
+                                    int sig_op, int pe, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    char *to = NULL, *at;
+    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
+        !find(&s, "sig_addr", sig_addr, 8, pe, &at) || !word_is_valid(&s, "sig_addr", sig_addr))
+        return 1;
+    if (bytes != 0 && (!find(&s, "dest", dest, bytes, pe, &to) || !local_is_valid(&s, "source", source)))
+        return 1;
+    struct isod_stream_move m = move_of(dest, source, bytes, pe);
+    m.sig_addr = sig_addr;
+    m.signal = signal;
+    m.sig_op = sig_op;
+    return put_signal(&s, &m, to);
+}
+
+SHMEM_API(shmemx_signal_op_on_stream, pshmemx_signal_op_on_stream);
+int pshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    char *at;
+    if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
+        !find(&s, "sig_addr", sig_addr, 8, pe, &at) || !word_is_valid(&s, "sig_addr", sig_addr))
+        return 1;
+    struct isod_stream_move m = move_of(NULL, NULL, 0, pe);
+    m.sig_addr = sig_addr;
+    m.signal = signal;
+    m.sig_op = sig_op;
+    return signal_at(&s, &m);
+}
+
+SHMEM_API(shmemx_signal_wait_until_on_stream, pshmemx_signal_wait_until_on_stream);
+int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cmp_value, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    char *at;
+    if (!begin(&s, __func__, stream) || !find(&s, "sig_addr", sig_addr, 8, ISO->my_pe, &at) ||
+        !word_is_valid(&s, "sig_addr", sig_addr))
+        return 1;
+    if (cmp < SHMEM_CMP_EQ || cmp > SHMEM_CMP_GE) {
+        log_error("%s: cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", s.call, cmp, SHMEM_CMP_EQ,
+                  SHMEM_CMP_GE);
+        return 1;
+    }
+    if (at == NULL) {
+        log_error("%s: sig_addr %p is memory of the host, which kernels of this device do not poll; use device memory",
+                  s.call, (void *)sig_addr);
+        return 1;
+    }
+    struct isod_stream_wait w = {iso_handle_local(), (const uint64_t *)(const void *)at, cmp_value, cmp, 0};
+    return launch(&s, isod_wait_kernel, 1, &w, sizeof w);
+}
+
+/* ---- quiet, barrier, sync ---- */
+
+SHMEM_API(shmemx_quiet_on_stream, pshmemx_quiet_on_stream);
+int pshmemx_quiet_on_stream(shmemx_stream_t stream)
+{
+    struct on_stream s;
+    if (!begin(&s, __func__, stream))
+        return 1;
+    struct isod_stream_meet m = {iso_handle_local()};
+    return launch(&s, isod_quiet_kernel, 1, &m, sizeof m);
+}
+
+/* The team's own handle, made by the first of its calls: collective, and not during a capture. */
+static int meet(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
+{
+    struct on_stream s;
+    struct isod_stream_meet m;
+    struct team *team = iso_team(handle, call);
+    if (!begin(&s, call, stream))
+        return 1;
+    if (!iso_handle_is_open(team, ISO_SLOT_ON_STREAM) && iso_gpu_stream_is_capturing(s.device->gpu, stream)) {
+        log_error("%s: the first of these calls on a team makes its handle, which a capture does not allow; call "
+                  "%s once before",
+                  s.call, s.call);
+        return 1;
+    }
+    if (iso_handle_open(team, ISO_SLOT_ON_STREAM, &m.h, call) != 0)
+        return 1;
+    return launch(&s, kernel, team->n_pes <= (int)WAVE ? WAVE : 2 * WAVE, &m, sizeof m);
+}
+
+SHMEM_API(shmemx_barrier_on_stream, pshmemx_barrier_on_stream);
+int pshmemx_barrier_on_stream(shmem_team_t team, shmemx_stream_t stream)
+{
+    return meet(__func__, isod_barrier_kernel, team, stream);
+}
+
+SHMEM_API(shmemx_sync_on_stream, pshmemx_sync_on_stream);
+int pshmemx_sync_on_stream(shmem_team_t team, shmemx_stream_t stream)
+{
+    return meet(__func__, isod_sync_kernel, team, stream);
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* How long in-kernel operations take, each with its data checked: one line of CSV per measurement, by PE 0.
+ *     isomer,METRIC,bytes,value,unit,bad words
+ * Ping-pongs run between PE 0 and PE 1 and report half a round trip; collectives run over all PEs. The plain copies
+ * (store_copy, load_copy) are the limit that put and get are held against in the same run.
+ * usage: device [iterations [largest copy in MiB]] */
+#include <shmem.h>
+#include <shmem_device.h>
+#include <shmemx.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SMALL_WORDS 128 /* sources of up to 1 KiB stand in block-shared memory, one for each pattern */
+#define PATTERNS 8
+
+struct bench_args {
+    shmemd_t h;
+    uint64_t *flag;       /* symmetric */
+    uint64_t *inbox;      /* symmetric, written by the peer */
+    uint64_t *source;     /* [PATTERNS][words] */
+    uint64_t *bad;        /* counts threads that saw a wrong word */
+    uint64_t words, base; /* flags begin behind base */
+    uint64_t iters;
+    int first; /* this PE sends first */
+    char *to, *from;
+    size_t bytes;
+    int peer;
+};
+
+SHMEMD_FN uint64_t pattern(uint64_t step, uint64_t w) { return step % PATTERNS * 1000003u + w; }
+
+/* Every word of every message; all loads are under way before the first is waited for. */
+SHMEMD_FN void check_words(struct bench_args a, const uint64_t *seen, uint64_t step)
+{
+    uint64_t wrong = 0;
+    for (uint64_t w = shmemd_thread_index(); w < a.words; w += shmemd_block_size())
+        wrong |= seen[w] ^ pattern(step, w);
+    if (wrong != 0)
+        shmemd_uint64_atomic_inc(a.h, a.bad, shmemd_my_pe(a.h));
+}
+
+SHMEMD_FN void fill_patterns(uint64_t *shared, uint64_t words)
+{
+    for (uint64_t i = shmemd_thread_index(); i < PATTERNS * words; i += shmemd_block_size())
+        shared[i] = pattern(i / words, i % words);
+    shmemd_group_sync(shmemd_block());
+}
+
+SHMEMD_KERNEL(pong_p, struct bench_args, a)
+{
+    for (uint64_t i = 1; i <= a.iters; i++) {
+        if (a.first)
+            shmemd_uint64_p(a.h, a.flag, a.base + i, a.peer);
+        shmemd_uint64_wait_until(a.h, a.flag, SHMEM_CMP_GE, a.base + i);
+        if (!a.first)
+            shmemd_uint64_p(a.h, a.flag, a.base + i, a.peer);
+    }
+}
+
+SHMEMD_FN void send(struct bench_args a, const uint64_t *sources, uint64_t step)
+{
+    shmemd_uint64_put_signal_block(a.h, a.inbox, sources + step % PATTERNS * a.words, (size_t)a.words, a.flag,
+                                   a.base + step, SHMEM_SIGNAL_SET, a.peer);
+}
+
+SHMEMD_FN void pong_signal(struct bench_args a, const uint64_t *sources)
+{
+    for (uint64_t i = 1; i <= a.iters; i++) {
+        if (a.first)
+            send(a, sources, i);
+        shmemd_signal_wait_until_block(a.h, a.flag, SHMEM_CMP_GE, a.base + i);
+        check_words(a, a.inbox, i);
+        if (!a.first)
+            send(a, sources, i);
+    }
+}
+
+SHMEMD_KERNEL(pong_signal_shared, struct bench_args, a)
+{
+    SHMEMD_SHARED(uint64_t, shared, PATTERNS * SMALL_WORDS);
+    fill_patterns(shared, a.words);
+    pong_signal(a, shared);
+}
+
+SHMEMD_KERNEL(pong_signal_global, struct bench_args, a) { pong_signal(a, a.source); }
+
+/* Two areas in turn: the sender may run one packet ahead of the receiver's reading. */
+SHMEMD_FN void send_packet(struct bench_args a, const uint64_t *shared, uint64_t i)
+{
+    shmemd_put_packet_block(a.h, a.inbox + (i & 1) * 2 * a.words, shared + i % PATTERNS * a.words, a.words * 8,
+                            (uint32_t)(a.base + i), a.peer);
+}
+
+SHMEMD_KERNEL(pong_packet, struct bench_args, a)
+{
+    SHMEMD_SHARED(uint64_t, shared, PATTERNS * SMALL_WORDS);
+    SHMEMD_SHARED(uint64_t, landed, SMALL_WORDS);
+    fill_patterns(shared, a.words);
+    for (uint64_t i = 1; i <= a.iters; i++) {
+        if (a.first)
+            send_packet(a, shared, i);
+        shmemd_get_packet_block(a.h, landed, a.inbox + (i & 1) * 2 * a.words, a.words * 8, (uint32_t)(a.base + i));
+        check_words(a, landed, i);
+        if (!a.first)
+            send_packet(a, shared, i);
+        shmemd_group_sync(shmemd_block()); /* landed has been read */
+    }
+}
+
+SHMEMD_KERNEL(chain_fetch_add, struct bench_args, a)
+{
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < a.iters; i++) /* each waits for the one before */
+        sum = shmemd_uint64_atomic_fetch_add(a.h, a.flag, 1 + (sum >> 63), a.peer);
+    if (sum != a.base + a.iters - 1)
+        shmemd_uint64_atomic_inc(a.h, a.bad, shmemd_my_pe(a.h));
+}
+
+SHMEMD_KERNEL(loop_sync, struct bench_args, a)
+{
+    for (uint64_t i = 0; i < a.iters; i++)
+        shmemd_sync_block(a.h);
+}
+
+SHMEMD_KERNEL(loop_barrier, struct bench_args, a)
+{
+    for (uint64_t i = 0; i < a.iters; i++)
+        shmemd_barrier_block(a.h);
+}
+
+SHMEMD_KERNEL(loop_allreduce, struct bench_args, a)
+{
+    for (uint64_t i = 0; i < a.iters; i++)
+        shmemd_float_sum_reduce_block(a.h, (float *)(void *)a.to, (const float *)(const void *)a.from,
+                                      a.bytes / sizeof(float));
+}
+
+SHMEMD_KERNEL(copy_put, struct bench_args, a)
+{
+    size_t share = a.bytes / shmemd_block_count(), at = share * shmemd_block_index();
+    shmemd_putmem_nbi_block(a.h, a.to + at, a.from + at, share, a.peer);
+}
+
+SHMEMD_KERNEL(copy_get, struct bench_args, a)
+{
+    size_t share = a.bytes / shmemd_block_count(), at = share * shmemd_block_index();
+    shmemd_getmem_nbi_block(a.h, a.to + at, a.from + at, share, a.peer);
+}
+
+struct wide {
+    uint64_t a, b;
+} __attribute__((aligned(16)));
+
+SHMEMD_KERNEL(copy_plain, struct bench_args, a)
+{
+    struct wide *to = (struct wide *)(void *)a.to;
+    const struct wide *from = (const struct wide *)(const void *)a.from;
+    size_t threads = (size_t)shmemd_block_count() * shmemd_block_size();
+    for (size_t i = (size_t)shmemd_block_index() * shmemd_block_size() + shmemd_thread_index(); i < a.bytes / 16;
+         i += threads)
+        to[i] = from[i];
+}
+
+SHMEMD_KERNEL(find_pointer, struct bench_args, a) /* out: a.bad[1] = the address of a.to at the peer */
+{
+    if (shmemd_thread_index() == 0)
+        a.bad[1] = (uint64_t)(uintptr_t)shmemd_ptr(a.h, a.to, a.peer);
+}
+
+/* ---- host ---- */
+
+struct run {
+    struct bench_args a;
+    uint64_t *bad;
+    int me, n;
+};
+
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void report(struct run *r, const char *metric, size_t bytes, double value, const char *unit)
+{
+    uint64_t bad;
+    shmem_getmem(&bad, r->bad, sizeof bad, r->me);
+    if (r->me == 0 || bad != 0)
+        printf("isomer,%s,%zu,%.3f,%s,%llu\n", metric, bytes, value, unit, (unsigned long long)bad);
+    fflush(stdout);
+}
+
+/* Best of a few launches, microseconds per iteration: whatever else runs only adds time. */
+static double timed(struct run *r, shmemx_kernel_t kernel, unsigned blocks, unsigned threads, int takes_part)
+{
+    double best = 1e30;
+    for (int round = 0; round < 5; round++) {
+        r->a.base += r->a.iters;
+        shmem_barrier_all();
+        double start = now_us();
+        if (takes_part) {
+            shmemx_launch(kernel, blocks, threads, 0, &r->a, sizeof r->a, NULL);
+            shmemx_stream_synchronize(NULL);
+        }
+        double spent = (now_us() - start) / (double)r->a.iters;
+        if (round > 0 && spent < best)
+            best = spent;
+        shmem_barrier_all();
+    }
+    return best;
+}
+
+static void pingpongs(struct run *r)
+{
+    static const size_t shared[] = {8, 1024}, packets[] = {8, 256, 1024};
+    int plays = r->me < 2;
+    r->a.peer = r->me == 0 ? 1 : 0;
+    r->a.first = r->me == 0;
+    report(r, "p_half_rtt", 8, timed(r, SHMEMX_KERNEL(pong_p), 1, 1, plays) / 2, "us");
+    for (size_t i = 0; i < 2; i++) {
+        r->a.words = shared[i] / 8;
+        report(r, "put_signal_block_half_rtt", shared[i],
+               timed(r, SHMEMX_KERNEL(pong_signal_shared), 1, 128, plays) / 2, "us");
+    }
+    for (size_t i = 0; i < 3; i++) {
+        r->a.words = packets[i] / 8;
+        report(r, "put_packet_block_half_rtt", packets[i], timed(r, SHMEMX_KERNEL(pong_packet), 1, 128, plays) / 2,
+               "us");
+    }
+    r->a.words = 65536 / 8;
+    uint64_t *host = (uint64_t *)malloc(PATTERNS * 65536);
+    for (uint64_t i = 0; i < PATTERNS * r->a.words; i++)
+        host[i] = i / r->a.words * 1000003u + i % r->a.words;
+    shmem_putmem(r->a.source, host, PATTERNS * 65536, r->me);
+    free(host);
+    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 1024, plays) / 2,
+           "us");
+    if (r->me == 1) { /* the counter that PE 0 adds to begins at 0 */
+        uint64_t zero = 0;
+        shmem_putmem(r->a.flag + 1, &zero, 8, 1);
+    }
+    r->a.flag++;
+    uint64_t base = r->a.base;
+    r->a.base = 0 - r->a.iters;
+    report(r, "fetch_add", 8, timed(r, SHMEMX_KERNEL(chain_fetch_add), 1, 1, r->me == 0), "us");
+    r->a.base = base;
+    r->a.flag--;
+}
+
+static void collectives(struct run *r)
+{
+    float *host = (float *)malloc(1024);
+    report(r, "sync_block", 0, timed(r, SHMEMX_KERNEL(loop_sync), 1, 128, 1), "us");
+    report(r, "barrier_block", 0, timed(r, SHMEMX_KERNEL(loop_barrier), 1, 128, 1), "us");
+    r->a.to = (char *)r->a.source;
+    r->a.from = (char *)r->a.inbox;
+    r->a.bytes = 1024;
+    for (int i = 0; i < 256; i++)
+        host[i] = (float)(r->me + i);
+    shmem_putmem(r->a.from, host, 1024, r->me);
+    double us = timed(r, SHMEMX_KERNEL(loop_allreduce), 1, 64, 1);
+    shmem_getmem(host, r->a.to, 1024, r->me);
+    for (int i = 0; i < 256; i++)
+        if (host[i] != (float)(r->n * (r->n - 1) / 2 + r->n * i)) {
+            uint64_t one = 1;
+            shmem_putmem(r->bad, &one, 8, r->me);
+        }
+    report(r, "allreduce_block", 1024, us, "us");
+    float *heap = (float *)shmem_malloc(2048);
+    memset(heap, 0, 1024);
+    double start = now_us();
+    for (int i = 0; i < 1000; i++)
+        shmem_float_sum_reduce(SHMEM_TEAM_WORLD, heap + 256, heap, 256);
+    report(r, "host_allreduce", 1024, (now_us() - start) / 1000, "us");
+    shmem_free(heap);
+    free(host);
+}
+
+static int same_bytes(const char *device, const char *expected, size_t bytes, int pe)
+{
+    char *seen = (char *)malloc(bytes);
+    shmem_getmem(seen, device, bytes, pe);
+    int same = memcmp(seen, expected, bytes) == 0;
+    free(seen);
+    return same;
+}
+
+/* PE 0 copies to, or from, PE 1; a plain copy beside it by the pointer. */
+static void copies(struct run *r, size_t most)
+{
+    char *here = (char *)shmemx_malloc(most, SHMEMX_DEVICE), *there = (char *)shmemx_malloc(most, SHMEMX_DEVICE);
+    char *host = (char *)malloc(most);
+    for (size_t i = 0; i < most; i++)
+        host[i] = (char)(i * 7 + i / 4096);
+    shmem_putmem(r->me == 0 ? here : there, host, most, r->me);
+    shmem_barrier_all();
+    uint64_t iters = r->a.iters;
+    r->a.iters = 1;
+    r->a.peer = 1;
+    for (size_t bytes = most >= (16u << 20) ? 1u << 20 : most; bytes <= most; bytes *= 16) {
+        static const char *const names[] = {"put_block_bw", "store_copy_bw", "get_block_bw", "load_copy_bw"};
+        for (int what = 0; what < 4; what++) {
+            int pull = what >= 2;
+            r->a.bytes = bytes;
+            r->a.to = pull ? here : there;
+            r->a.from = pull ? there : here;
+            shmemx_kernel_t kernel = what == 0   ? SHMEMX_KERNEL(copy_put)
+                                     : what == 2 ? SHMEMX_KERNEL(copy_get)
+                                                 : SHMEMX_KERNEL(copy_plain);
+            if (what % 2 == 1 && r->me == 0) { /* the peer's side by pointer */
+                struct bench_args find = r->a;
+                uint64_t address;
+                find.to = there;
+                shmemx_launch(SHMEMX_KERNEL(find_pointer), 1, 1, 0, &find, sizeof find, NULL);
+                shmemx_stream_synchronize(NULL);
+                shmem_getmem(&address, r->bad + 1, 8, 0);
+                if (pull)
+                    r->a.from = (char *)(uintptr_t)address;
+                else
+                    r->a.to = (char *)(uintptr_t)address;
+            }
+            double us = timed(r, kernel, 64, 1024, r->me == 0);
+            if (!same_bytes(there, host, bytes, 1) || !same_bytes(here, host, bytes, 0)) {
+                uint64_t one = 1;
+                shmem_putmem(r->bad, &one, 8, r->me);
+            }
+            report(r, names[what], bytes, (double)bytes / us / 1e3, "GB/s");
+        }
+    }
+    r->a.iters = iters;
+    free(host);
+    shmemx_free(there);
+    shmemx_free(here);
+}
+
+int main(int argc, char **argv)
+{
+    struct run r;
+    char device[160];
+    shmem_init();
+    memset(&r, 0, sizeof r);
+    r.me = shmem_my_pe();
+    r.n = shmem_n_pes();
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &r.a.h) != 0)
+        shmem_global_exit(1);
+    shmemx_device_text(device, sizeof device);
+    int on_cpu = strncmp(device, "cpu", 3) == 0;
+    r.a.iters = argc > 1 ? strtoull(argv[1], NULL, 0) : on_cpu ? 500 : 20000;
+    r.a.flag = (uint64_t *)shmemx_calloc(16, 8, SHMEMX_DEVICE);
+    r.bad = (uint64_t *)shmemx_calloc(2, 8, SHMEMX_DEVICE);
+    r.a.bad = r.bad;
+    r.a.inbox = (uint64_t *)shmemx_calloc(65536, 1, SHMEMX_DEVICE);
+    r.a.source = (uint64_t *)shmemx_calloc(PATTERNS * 65536, 1, SHMEMX_DEVICE);
+    if (r.me == 0)
+        printf("# %d PEs, %s, %llu iterations\n", r.n, device, (unsigned long long)r.a.iters);
+    if (r.n >= 2)
+        pingpongs(&r);
+    collectives(&r);
+    if (r.n >= 2)
+        copies(&r, (argc > 2 ? strtoul(argv[2], NULL, 0) : on_cpu ? 4 : 256) << 20);
+    uint64_t bad;
+    shmem_getmem(&bad, r.bad, sizeof bad, r.me);
+    shmem_finalize();
+    return bad != 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* One PE of a fault test with kernels: `device_victim WHAT MILLISECONDS PE` runs kernels without end until PE is killed
+ * by SIGKILL, by a timer, so at any instruction. WHAT: wait (the kernels of the others wait for a signal that the
+ * victim does not send), barrier (they hang in a barrier), busy (puts, signals, atomics and collectives of all to all).
+ * With PE < 0 nobody dies and busy ends by itself after some rounds. */
+#include <shmem.h>
+#include <shmem_device.h>
+#include <shmemx.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WORDS = 512, THREADS = 64, ROUNDS = 200 };
+
+struct victim_args {
+    shmemd_t h;
+    uint64_t *signal, *data, *counter; /* symmetric */
+    uint64_t round;
+};
+
+SHMEMD_KERNEL(wait_for_signal, struct victim_args, a)
+{
+    (void)shmemd_signal_wait_until_block(a.h, a.signal, SHMEM_CMP_EQ, 4711);
+}
+SHMEMD_KERNEL(wait_for_barrier, struct victim_args, a) { (void)shmemd_barrier_block(a.h); }
+SHMEMD_KERNEL(talk, struct victim_args, a)
+{
+    int n = shmemd_n_pes(a.h), next = (shmemd_my_pe(a.h) + 1) % n;
+    shmemd_uint64_put_signal_block(a.h, a.data, a.data + WORDS, WORDS, a.signal, a.round, SHMEM_SIGNAL_SET, next);
+    shmemd_uint64_atomic_inc(a.h, a.counter, next);
+    (void)shmemd_signal_wait_until_block(a.h, a.signal, SHMEM_CMP_GE, a.round);
+    (void)shmemd_uint64_sum_reduce_block(a.h, a.data + 2 * WORDS, a.data + WORDS, WORDS);
+    (void)shmemd_barrier_block(a.h);
+}
+
+/* The kernel of the machine sends the SIGKILL itself. */
+static void arm(long milliseconds)
+{
+    struct sigevent event;
+    struct itimerspec when;
+    timer_t timer;
+    memset(&event, 0, sizeof(event));
+    memset(&when, 0, sizeof(when));
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGKILL;
+    when.it_value.tv_sec = milliseconds / 1000;
+    when.it_value.tv_nsec = milliseconds % 1000 * 1000000 + 1;
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &when, NULL) != 0) {
+        perror("timer");
+        exit(2);
+    }
+}
+
+static void run(shmemx_kernel_t kernel, const struct victim_args *a)
+{
+    if (shmemx_launch(kernel, 1, THREADS, 0, a, sizeof(*a), NULL) != 0 || shmemx_stream_synchronize(NULL) != 0)
+        exit(2);
+}
+
+static void prepare(struct victim_args *a)
+{
+    memset(a, 0, sizeof(*a));
+    a->signal = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    a->counter = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    a->data = (uint64_t *)shmemx_calloc(3 * WORDS, 8, SHMEMX_DEVICE);
+    if (a->signal == NULL || a->counter == NULL || a->data == NULL ||
+        shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a->h) != 0)
+        exit(2);
+    shmem_barrier_all();
+}
+
+int main(int argc, char **argv)
+{
+    struct victim_args a;
+    if (argc < 4)
+        return 2;
+    int victim = atoi(argv[3]);
+    shmem_init();
+    if (shmemx_device_init() != 0) {
+        fprintf(stderr, "skipped: there is no device for every PE\n");
+        return 77;
+    }
+    prepare(&a);
+    bool dies = shmem_my_pe() == victim;
+    if (dies)
+        arm(atol(argv[2]));
+    if (strcmp(argv[1], "busy") == 0)
+        for (a.round = 1; victim >= 0 || a.round <= ROUNDS; a.round++)
+            run(SHMEMX_KERNEL(talk), &a);
+    while (dies)
+        pause();
+    if (strcmp(argv[1], "wait") == 0)
+        run(SHMEMX_KERNEL(wait_for_signal), &a);
+    else if (strcmp(argv[1], "barrier") == 0)
+        run(SHMEMX_KERNEL(wait_for_barrier), &a);
+    if (victim >= 0)
+        shmem_barrier_all(); /* whoever comes through waits for the dead one here */
+    shmem_finalize();
+    return 0;
+}

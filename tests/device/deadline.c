@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* A wait in a kernel that nobody ends: past SHMEM_TIMEOUT there is a record that says who waits for what, and the wait
+ * goes on; after shmemx_device_abort the kernel returns, its handle is silent, and a collective reset repairs it. For a
+ * wait on a word, and for a collective that one PE does not join. Run with SHMEM_TIMEOUT of a fraction of a second. */
+#include "device.h"
+
+enum { SLOT = 6, THREADS = 64, PATIENCE_S = 60 };
+
+struct wait_args {
+    shmemd_t h;
+    uint64_t *word, *other; /* symmetric; this PE's word is waited for */
+    uint64_t *told;         /* [4] status before, the wait's value, status after, what a barrier returned */
+    uint64_t value;
+    int32_t in_barrier;
+};
+
+SHMEMD_KERNEL(wait_for_word, struct wait_args, a)
+{
+    int status = shmemd_status(a.h), result = 0;
+    uint64_t seen = 0;
+    if (a.in_barrier != 0)
+        result = shmemd_barrier_block(a.h);
+    else
+        seen = shmemd_signal_wait_until_block(a.h, a.word, SHMEM_CMP_EQ, a.value);
+    if (shmemd_thread_index() != 0)
+        return;
+    a.told[0] = (uint64_t)status;
+    a.told[1] = seen;
+    a.told[2] = (uint64_t)shmemd_status(a.h);
+    a.told[3] = (uint64_t)result;
+}
+
+/* Everything that a handle does, in a ring: a signal to the next PE, a wait for the previous one, a barrier. */
+SHMEMD_KERNEL(exchange, struct wait_args, a)
+{
+    int32_t next = ((int32_t)shmemd_my_pe(a.h) + 1) % (int32_t)shmemd_n_pes(a.h);
+    if (shmemd_thread_index() == 0)
+        shmemd_uint64_put_signal(a.h, a.other, &a.told[3], 1, a.word, a.value, SHMEM_SIGNAL_SET, next);
+    uint64_t seen = shmemd_signal_wait_until_block(a.h, a.word, SHMEM_CMP_EQ, a.value);
+    int result = shmemd_barrier_block(a.h);
+    if (shmemd_thread_index() != 0)
+        return;
+    a.told[0] = (uint64_t)(result != 0);
+    a.told[1] = seen;
+    a.told[2] = (uint64_t)shmemd_status(a.h);
+}
+
+struct deadline {
+    struct wait_args args;
+    shmemx_stream_t stream;
+    int slot;
+};
+
+static bool next_error(shmemx_device_error_t *error)
+{
+    time_t end = time(NULL) + PATIENCE_S;
+    while (shmemx_device_error(error) == 0) {
+        if (time(NULL) > end)
+            return false;
+        usleep(1000);
+    }
+    return true;
+}
+/* Until one with this mark comes; others may be on the list. */
+static bool error_of(shmemx_device_error_t *error, int gave_up)
+{
+    do {
+        if (!CHECK(next_error(error)))
+            return false;
+    } while (error->gave_up != gave_up);
+    return true;
+}
+
+static void write_words(struct deadline *d)
+{
+    uint64_t zero[4] = {0, 0, 0, 0};
+    device_write(d->args.word, zero, 8);
+    device_write(d->args.other, zero, 8);
+    device_write(d->args.told, zero, 32);
+    shmem_barrier_all();
+}
+
+/* The wait of this PE's kernel is reported, then aborted. */
+static void expire(struct deadline *d, bool in_barrier)
+{
+    shmemx_device_error_t error;
+    uint64_t told[4];
+    write_words(d);
+    d->args.value = 4711;
+    d->args.in_barrier = in_barrier;
+    DEVICE_LAUNCH(wait_for_word, 1, THREADS, d->args, d->stream);
+    if (error_of(&error, 0)) {
+        CHECK_NAMED(strstr(error.call, in_barrier ? "shmemd_barrier" : "shmemd_signal_wait_until") != NULL, error.call);
+        CHECK_EQ(error.team_slot, d->slot);
+        CHECK(error.waited_seconds >= 0.1 && error.waited_seconds < PATIENCE_S);
+        CHECK_EQ(error.block, 0);
+        CHECK(in_barrier || error.addr == (const void *)d->args.word);
+        CHECK(in_barrier || (error.expected == 4711 && error.seen == 0));
+    }
+    shmem_barrier_all(); /* all have been late */
+    shmemx_device_abort();
+    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+    if (error_of(&error, 1))
+        CHECK_EQ(error.team_slot, d->slot);
+    device_read(told, d->args.told, sizeof(told));
+    CHECK_EQ(told[0], 0);
+    CHECK(in_barrier ? told[3] != 0 : told[1] == 0);
+    CHECK(told[2] != 0);
+    shmem_barrier_all();
+}
+
+/* On the dead handle nothing waits, and nobody is told anything. */
+static void stay_silent(struct deadline *d)
+{
+    uint64_t told[4], word;
+    write_words(d);
+    d->args.value = 815;
+    DEVICE_LAUNCH(exchange, 1, THREADS, d->args, d->stream);
+    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+    shmem_barrier_all();
+    device_read(told, d->args.told, sizeof(told));
+    device_read(&word, d->args.word, 8);
+    CHECK(told[0] != 0);
+    CHECK(told[2] != 0);
+    CHECK_EQ(word, 0);
+}
+
+static void recover(struct deadline *d)
+{
+    shmemx_device_error_t error;
+    uint64_t told[4];
+    CHECK_EQ(shmemx_device_reset(SHMEM_TEAM_WORLD, d->slot), 0);
+    while (shmemx_device_error(&error) != 0)
+        continue;
+    for (uint64_t round = 1; round <= 5; round++) {
+        write_words(d);
+        d->args.value = round;
+        DEVICE_LAUNCH(exchange, 1, THREADS, d->args, d->stream);
+        CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+        device_read(told, d->args.told, sizeof(told));
+        CHECK_EQ(told[0], 0);
+        CHECK_EQ(told[1], round);
+        CHECK_EQ(told[2], 0);
+        shmem_barrier_all();
+    }
+}
+
+/* Only PE 0 is late: it is told for whom it waits, nothing is aborted, and all goes well in the end. */
+static void late_only(struct deadline *d)
+{
+    shmemx_device_error_t error;
+    uint64_t told[4];
+    int n = shmem_n_pes();
+    write_words(d);
+    d->args.in_barrier = 1;
+    if (shmem_my_pe() == 0) {
+        DEVICE_LAUNCH(wait_for_word, 1, THREADS, d->args, d->stream);
+        if (error_of(&error, 0))
+            CHECK(error.pe > 0 && error.pe < n);
+    }
+    shmem_barrier_all();
+    if (shmem_my_pe() != 0)
+        DEVICE_LAUNCH(wait_for_word, 1, THREADS, d->args, d->stream);
+    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+    device_read(told, d->args.told, sizeof(told));
+    CHECK_EQ(told[2], 0);
+    CHECK_EQ(told[3], 0);
+    shmem_barrier_all();
+}
+
+/* Every PE's kernel hangs in a barrier: of n PEs, one does not come. */
+static void barrier_expires(struct deadline *d)
+{
+    int missing = shmem_n_pes() - 1;
+    shmemx_device_error_t error;
+    if (shmem_my_pe() != missing) {
+        expire(d, true);
+        return;
+    }
+    write_words(d);
+    shmem_barrier_all();
+    shmemx_device_abort();
+    shmem_barrier_all();
+    while (shmemx_device_error(&error) != 0)
+        continue;
+}
+
+static int test_main(void)
+{
+    DEVICE_INIT();
+    struct deadline d;
+    memset(&d, 0, sizeof(d));
+    d.slot = SLOT;
+    CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, SLOT, &d.args.h) == 0);
+    d.args.word = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    d.args.other = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    d.args.told = (uint64_t *)shmemx_calloc(4, 8, SHMEMX_DEVICE);
+    CHECK_OR_EXIT(d.args.word != NULL && d.args.other != NULL && d.args.told != NULL);
+    CHECK_OR_EXIT(shmemx_stream_create(&d.stream) == 0);
+    for (int round = 0; round < 2; round++) {
+        expire(&d, false);
+        stay_silent(&d);
+        recover(&d);
+        if (shmem_n_pes() > 1) {
+            late_only(&d);
+            barrier_expires(&d);
+            recover(&d);
+        }
+    }
+    CHECK_EQ(shmemx_stream_destroy(d.stream), 0);
+    return CHECK_DONE();
+}
+CHECK_MAIN(test_main)

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A kernel that calls put_signal and wait, for blocks of up to 1024 threads, keeps everything in registers on sm_90: no
+# spills, no stack. By the report of ptxas; no device is needed. Ends 0, 1, or 77 where there is no nvcc.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+if [ ! -x "$nvcc" ]; then
+    echo "skipped: there is no nvcc (CUDACXX, PATH, /usr/local/cuda/bin)"
+    exit 77
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cat >"$folder/kernel.cu" <<'END'
+#include <shmem_device.h>
+struct args { shmemd_t h; double *dest, *source; uint64_t *signal; size_t nelems; };
+SHMEMD_KERNEL(put_signal_and_wait, struct args, a)
+{
+    int to = (shmemd_my_pe(a.h) + 1) % shmemd_n_pes(a.h);
+    shmemd_double_put_signal_block(a.h, a.dest, a.source, a.nelems, a.signal, 1, SHMEM_SIGNAL_SET, to);
+    shmemd_signal_wait_until_block(a.h, a.signal, SHMEM_CMP_GE, 1);
+}
+END
+
+"$nvcc" -std=c++17 -O3 -arch=sm_90 -I"$root/include" -Xptxas -v -c "$folder/kernel.cu" -o "$folder/kernel.o" \
+    >"$folder/report" 2>&1 || { cat "$folder/report"; exit 1; }
+if ! grep -q 'bytes stack frame' "$folder/report"; then
+    echo "ptxas has given no report:"
+    cat "$folder/report"
+    exit 1
+fi
+if grep 'bytes stack frame' "$folder/report" | grep -qv ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads'; then
+    echo "put_signal and wait do not fit in the registers of a thread:"
+    grep -A 2 'Function properties' "$folder/report"
+    exit 1
+fi
+grep 'registers' "$folder/report"

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* What host calls refuse to do with device memory ends the job with a sentence that names call and argument. Each case
+ * is a child of its own, a job of one PE. */
+#include "../check.h"
+
+#include <sys/wait.h>
+
+static char *device; /* 4096 bytes of the device heap, in the child */
+
+static long *words(void) { return (long *)(void *)device; }
+
+static void no_device(void) {}
+static void reduce(void) { shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words(), words() + 8, 4); }
+static void broadcast(void)
+{
+    void *host = shmem_malloc(8);
+    shmem_broadcastmem(SHMEM_TEAM_WORLD, host, device, 8, 0);
+}
+static void lock(void) { shmem_set_lock(words()); }
+static void resize(void) { device = (char *)shmem_realloc(device, 8192); }
+static void kind(void) { device = (char *)shmemx_malloc(8, 9); }
+static void inside(void) { shmemx_free(device + 64); }
+static void twice(void)
+{
+    shmemx_free(device);
+    shmem_free(device);
+}
+static void past(void) { shmem_putmem(device, device, (size_t)1 << 40, 0); }
+static void beyond(void) { shmem_putmem(device + ((size_t)1 << 20), "x", 1, 0); }
+static void fetched(void)
+{
+    long *host = (long *)shmem_malloc(8);
+    shmem_long_atomic_fetch_add_nbi(words(), host, 1, 0);
+}
+static void misaligned(void) { (void)shmem_signal_fetch((const uint64_t *)(const void *)(device + 4)); }
+static void registered(void) { (void)shmemx_buffer_register(device, 100, NULL); }
+
+struct wrong {
+    void (*call)(void);
+    const char *name;
+    const char *word; /* that its sentence has too */
+};
+static const struct wrong cases[] = {
+    {reduce, "shmem_long_sum_reduce: dest ", "is device memory"},
+    {broadcast, "shmem_broadcastmem: source ", "is device memory"},
+    {lock, "shmem_set_lock: lock ", "is device memory"},
+    {resize, "shmem_realloc: ptr ", "is device memory"},
+    {kind, "shmemx_malloc: kind is 9", "SHMEMX_DEVICE (1)"},
+    {inside, "shmemx_free: ptr ", "64 bytes inside the object of 4096 bytes"},
+    {twice, "shmem_free: ptr ", "no object of the device heap"},
+    {past, "shmem_putmem: dest ", "ends beyond the device segment"},
+    {beyond, "shmem_putmem: dest ", "beyond its objects"},
+    {fetched, "shmem_long_atomic_fetch_add_nbi: fetch ", "must be memory of the host"},
+    {misaligned, "shmem_signal_fetch: sig_addr ", "not aligned to 8 bytes"},
+    {registered, "shmemx_buffer_register: addr ", "symmetric already"},
+};
+
+/* Only the child's end is a return. */
+static void child(void (*call)(void), int to)
+{
+    dup2(to, STDERR_FILENO);
+    shmem_init();
+    if (shmemx_device_init() != 0)
+        _exit(CHECK_SKIPPED);
+    device = (char *)shmemx_malloc(4096, SHMEMX_DEVICE);
+    call();
+    shmem_finalize();
+    _exit(CHECK_PASSED);
+}
+
+/* The exit status; what it said. */
+static int run(void (*call)(void), char *said, size_t bytes)
+{
+    int ends[2], status = 0;
+    size_t len = 0;
+    if (pipe(ends) != 0)
+        return -1;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        child(call, ends[1]);
+    close(ends[1]);
+    for (ssize_t n; len < bytes - 1 && (n = read(ends[0], said + len, bytes - 1 - len)) > 0;)
+        len += (size_t)n;
+    said[len] = '\0';
+    close(ends[0]);
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int main(void)
+{
+    char said[4096];
+    int status = run(no_device, said, sizeof(said));
+    if (status == CHECK_SKIPPED)
+        return CHECK_SKIP(said);
+    CHECK_EQ(status, CHECK_PASSED);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        status = run(cases[i].call, said, sizeof(said));
+        CHECK_EQ_NAMED(status, 1, cases[i].name);
+        if (!CHECK_NAMED(strstr(said, cases[i].name) != NULL && strstr(said, cases[i].word) != NULL, cases[i].name))
+            fprintf(stderr, "expected \"%s\", seen: %s\n", cases[i].word, said);
+    }
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT */
+/* Every function of gpu.h on the CPU device: choosing it, memory that peers map (chunks in a range, fixed allocations,
+ * the program's own), in this process and in another one, private and pinned memory, the order within and between
+ * streams, capture and graphs, launches, and that nothing is left over: descriptors, mappings, threads. */
+#include "../check.h"
+
+#include "../../device/gpu.h"
+#include "../../device/prim.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#define GRAIN ((size_t)2 << 20)
+
+static struct gpu *open_gpu(void)
+{
+    char why[200];
+    struct gpu *gpu = NULL;
+    CHECK_EQ_NAMED(iso_gpu_open(&gpu, 0, "", why, sizeof why), 0, why);
+    return gpu;
+}
+
+/* ---- the device ---- */
+
+static void test_choice(void)
+{
+    static const char *const bad[] = {"1", "-1", "x", "0x", "7 "};
+    char why[200];
+    struct gpu *gpu = NULL;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_EQ(iso_gpu_open(&gpu, 3, bad[i], why, sizeof why), -ENODEV);
+        CHECK_NAMED(strstr(why, "SHMEM_DEVICE") != NULL && strstr(why, "0..0") != NULL, why);
+    }
+    CHECK_EQ(iso_gpu_open(&gpu, 3, "0", why, sizeof why), 0);
+    iso_gpu_close(gpu);
+    iso_gpu_close(NULL);
+    setenv("SHMEM_WAVE", "48", 1);
+    CHECK_EQ(iso_gpu_open(&gpu, 0, "", why, sizeof why), -EINVAL);
+    CHECK_NAMED(strstr(why, "SHMEM_WAVE is 48, allowed is 32 or 64") != NULL, why);
+    setenv("SHMEM_WAVE", "64", 1);
+    gpu = open_gpu();
+    const struct gpu_info *info = iso_gpu_describe(gpu);
+    CHECK(strcmp(info->flavour, "cpu") == 0 && strcmp(info->name, "CPU") == 0 && strcmp(info->id, "cpu") == 0);
+    CHECK(info->n_devices == 1 && info->device == 0 && info->wave_size == 64 && info->multiprocessors >= 1);
+    CHECK(info->can_vmm && info->can_ipc && info->memory_bytes > (1u << 20));
+    CHECK(iso_gpu_reaches(gpu, "cpu") && !iso_gpu_reaches(gpu, "0000:01:00.0"));
+    iso_gpu_close(gpu);
+    unsetenv("SHMEM_WAVE");
+    iso_gpu_survey(why, sizeof why);
+    CHECK(strstr(why, "cores") != NULL);
+}
+
+/* ---- memory ---- */
+
+static bool is_zero(const char *p, size_t len)
+{
+    for (size_t i = 0; i < len; i += 509)
+        if (p[i] != 0)
+            return false;
+    return true;
+}
+
+static void test_private_memory(void)
+{
+    struct gpu *gpu = open_gpu();
+    void *device, *host, *same;
+    char local;
+    CHECK_EQ(iso_gpu_alloc(gpu, 100001, &device), 0);
+    CHECK_EQ(iso_gpu_host_alloc(gpu, 5000, &host, &same), 0);
+    CHECK(host == same && is_zero((char *)device, 100001) && is_zero((char *)host, 5000));
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, device), GPU_POINTER_DEVICE);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, (char *)device + 100000), GPU_POINTER_DEVICE);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, (char *)host + 4999), GPU_POINTER_PINNED);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, &local), GPU_POINTER_HOST);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, NULL), GPU_POINTER_HOST);
+    iso_gpu_free(gpu, device);
+    iso_gpu_host_free(gpu, host);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, device), GPU_POINTER_HOST);
+    CHECK_EQ(iso_gpu_pointer_kind(gpu, host), GPU_POINTER_HOST);
+    iso_gpu_free(gpu, NULL);
+    iso_gpu_host_free(gpu, NULL);
+    iso_gpu_close(gpu);
+}
+
+/* Chunks of one range appear at the same places of another. */
+static void test_chunks(void)
+{
+    struct gpu *gpu = open_gpu();
+    char *mine, *theirs;
+    struct gpu_key keys[3];
+    CHECK_EQ(iso_gpu_granularity(gpu), GRAIN);
+    CHECK_EQ(iso_gpu_reserve(gpu, 16 * GRAIN, &mine), 0);
+    CHECK_EQ(iso_gpu_reserve(gpu, 16 * GRAIN, &theirs), 0);
+    CHECK((uintptr_t)mine % GRAIN == 0 && (uintptr_t)theirs % GRAIN == 0 && mine != theirs);
+    for (size_t i = 0; i < 3; i++) {
+        size_t at = i * 4 * GRAIN, len = (i + 1) * GRAIN;
+        CHECK_EQ(iso_gpu_chunk_create(gpu, mine + at, len, i == 0 ? GPU_BULK : GPU_COMMUNICATION, &keys[i]), 0);
+        CHECK(keys[i].fd >= 0 && is_zero(mine + at, len));
+        memset(mine + at, 'a' + (int)i, len);
+        CHECK_EQ(iso_gpu_chunk_import(gpu, theirs + at, len, &keys[i]), 0);
+        CHECK(theirs[at] == 'a' + (int)i && theirs[at + len - 1] == 'a' + (int)i);
+        theirs[at + 5] = 'z';
+        CHECK_EQ(mine[at + 5], 'z');
+        CHECK_EQ(iso_gpu_pointer_kind(gpu, mine + at + len - 1), GPU_POINTER_DEVICE);
+        CHECK_EQ(iso_gpu_pointer_kind(gpu, theirs + at), GPU_POINTER_DEVICE);
+        CHECK_EQ(iso_gpu_pointer_kind(gpu, mine + at + len), GPU_POINTER_HOST);
+    }
+    iso_gpu_chunk_release(gpu, mine + 4 * GRAIN, 2 * GRAIN);
+    CHECK_EQ(theirs[4 * GRAIN], 'b'); /* the importer keeps it alive */
+    CHECK_EQ(iso_gpu_chunk_create(gpu, mine + 4 * GRAIN, 2 * GRAIN, GPU_BULK, &keys[1]), 0);
+    CHECK_EQ(mine[4 * GRAIN], 0);
+    close(keys[1].fd);
+    for (size_t i = 0; i < 3; i++) {
+        iso_gpu_chunk_release(gpu, mine + i * 4 * GRAIN, (i + 1) * GRAIN);
+        iso_gpu_chunk_release(gpu, theirs + i * 4 * GRAIN, (i + 1) * GRAIN);
+    }
+    iso_gpu_unreserve(gpu, mine, 16 * GRAIN);
+    iso_gpu_unreserve(gpu, theirs, 16 * GRAIN);
+    iso_gpu_unreserve(gpu, NULL, 0);
+    iso_gpu_close(gpu);
+}
+
+static void test_bad_keys(void)
+{
+    struct gpu *gpu = open_gpu();
+    struct gpu_key key;
+    char *base, *other;
+    CHECK_EQ(iso_gpu_shared_create(gpu, 10000, GPU_COMMUNICATION, &base, &key), 0);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, 10000 * 100, &other), -EINVAL);
+    CHECK_NAMED(strstr(iso_gpu_error(gpu), "expected") != NULL, iso_gpu_error(gpu));
+    CHECK(iso_gpu_shared_import(gpu, &key, 10000, &other) < 0); /* an import takes the descriptor, whatever happens */
+    key.fd = -1;
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, 10000, &other), -EBADF);
+    iso_gpu_shared_destroy(gpu, base, 10000);
+    CHECK(iso_gpu_reserve(gpu, (size_t)1 << 60, &base) < 0);
+    CHECK_NAMED(strstr(iso_gpu_error(gpu), "address space") != NULL, iso_gpu_error(gpu));
+    iso_gpu_close(gpu);
+}
+
+static void test_foreign(void)
+{
+    struct gpu *gpu = open_gpu();
+    void *own;
+    char *start, *again, *shared;
+    size_t len;
+    struct gpu_key key;
+    enum gpu_sharing rung;
+    CHECK_EQ(iso_gpu_alloc(gpu, 3 * 4096, &own), 0);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)own + 5000, &start, &len, &key, &rung), 0);
+    CHECK(start == own && len == 3 * 4096 && rung == GPU_SHARE_IPC && key.fd >= 0);
+    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, rung, len, &again), 0);
+    ((char *)own)[12287] = 'q';
+    CHECK_EQ(again[12287], 'q');
+    iso_gpu_close_foreign(gpu, again, len, rung);
+    iso_gpu_free(gpu, own);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, own, &start, &len, &key, &rung), -ENOTSUP);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, &len, &start, &len, &key, &rung), -ENOTSUP);
+    CHECK(iso_gpu_error(gpu)[0] != '\0');
+    CHECK_EQ(iso_gpu_shared_create(gpu, 4096, GPU_BULK, &shared, &key), 0);
+    close(key.fd);
+    iso_gpu_shared_destroy(gpu, shared, 4096);
+    iso_gpu_close(gpu);
+}
+
+/* ---- another process ---- */
+
+/* The child imports what it inherited the descriptor of and answers in it, by a kernel. */
+struct answer {
+    uint64_t *flags;
+};
+PRIM_KERNEL(answer_kernel, struct answer, a)
+{
+    while (prim_peek_u64(&a.flags[0]) != 41)
+        prim_pause();
+    prim_acquire_from_peer();
+    a.flags[8] = a.flags[1] + 1;
+    prim_store_flag_u64(&a.flags[2], 42);
+}
+
+static int launch(struct gpu *gpu, gpu_kernel kernel, unsigned grid, unsigned block, const void *args, size_t bytes,
+                  gpu_stream stream)
+{
+    struct gpu_launch what = {kernel, grid, block, 0, args, bytes};
+    return iso_gpu_launch(gpu, &what, stream);
+}
+
+static int answer_in(const struct gpu_key *key, bool is_chunk)
+{
+    struct gpu *gpu = open_gpu();
+    char *base;
+    if (is_chunk) {
+        CHECK_EQ(iso_gpu_reserve(gpu, 4 * GRAIN, &base), 0);
+        base += GRAIN;
+        CHECK_EQ(iso_gpu_chunk_import(gpu, base, GRAIN, key), 0);
+    } else {
+        CHECK_EQ(iso_gpu_shared_import(gpu, key, 9000, &base), 0);
+    }
+    struct answer args = {(uint64_t *)(void *)base};
+    CHECK_EQ(launch(gpu, (gpu_kernel)answer_kernel, 1, 1, &args, sizeof args, NULL), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
+    if (is_chunk)
+        iso_gpu_chunk_release(gpu, base, GRAIN);
+    else
+        iso_gpu_shared_close(gpu, base, 9000);
+    iso_gpu_close(gpu);
+    return check_self.failures;
+}
+
+static void test_processes(bool is_chunk)
+{
+    struct gpu *gpu = open_gpu();
+    char *range = NULL, *base;
+    struct gpu_key key;
+    int status = -1;
+    if (is_chunk) {
+        CHECK_EQ(iso_gpu_reserve(gpu, GRAIN, &range), 0);
+        CHECK_EQ(iso_gpu_chunk_create(gpu, base = range, GRAIN, GPU_COMMUNICATION, &key), 0);
+    } else {
+        CHECK_EQ(iso_gpu_shared_create(gpu, 9000, GPU_COMMUNICATION, &base, &key), 0);
+    }
+    pid_t child = fork();
+    if (child == 0)
+        _exit(answer_in(&key, is_chunk)); /* what the parent has is no leak of the child */
+    close(key.fd);
+    uint64_t *flags = (uint64_t *)(void *)base;
+    flags[1] = 1000;
+    prim_store_flag_u64(&flags[0], 41);
+    while (prim_peek_u64(&flags[2]) != 42 && waitpid(child, &status, WNOHANG) == 0)
+        check_pause();
+    CHECK_EQ(prim_peek_u64(&flags[2]), 42);
+    CHECK_EQ(flags[8], 1001);
+    CHECK(status == 0 || (waitpid(child, &status, 0) == child && status == 0));
+    if (is_chunk) {
+        iso_gpu_chunk_release(gpu, base, GRAIN);
+        iso_gpu_unreserve(gpu, range, GRAIN);
+    } else {
+        iso_gpu_shared_destroy(gpu, base, 9000);
+    }
+    iso_gpu_close(gpu);
+}
+
+/* ---- launches and the order of streams ---- */
+
+struct step {
+    uint64_t *word, *gate;
+    uint64_t from, to, opened;
+};
+/* Once the gate has the value (if there is one): the word must be `from` and becomes `to`; else it becomes 999999. */
+PRIM_KERNEL(step_kernel, struct step, a)
+{
+    if (prim_block_index() != 0 || prim_rank(prim_group_block()) != 0)
+        return;
+    while (a.gate != NULL && prim_peek_u64(a.gate) != a.opened)
+        prim_pause();
+    *a.word = *a.word == a.from ? a.to : 999999;
+}
+
+static void put_step(struct gpu *gpu, gpu_stream stream, uint64_t *word, uint64_t from)
+{
+    struct step args = {word, NULL, from, from + 1, 0};
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 2, 40, &args, sizeof args, stream), 0);
+    memset(&args, 0, sizeof args); /* they were copied */
+}
+
+static void put_gate(struct gpu *gpu, gpu_stream stream, uint64_t *word, uint64_t *gate, uint64_t opened)
+{
+    struct step args = {word, gate, *word, *word, opened};
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 1, 1, &args, sizeof args, stream), 0);
+}
+
+/* Kernels, copies and fills of one stream come one after the other. */
+static void test_one_stream(gpu_stream stream, struct gpu *gpu)
+{
+    uint64_t words[4] = {0, 0, 0, 0};
+    unsigned char bytes[100], filled[100];
+    memset(filled, 0x5a, sizeof filled);
+    for (uint64_t i = 0; i < 200; i++) {
+        put_step(gpu, stream, &words[0], i);
+        if (i % 10 == 9) {
+            CHECK_EQ(iso_gpu_copy(gpu, &words[1], &words[0], 8, stream), 0);
+            put_step(gpu, stream, &words[1], i + 1);
+        }
+    }
+    CHECK_EQ(iso_gpu_fill(gpu, bytes, 0x5a, sizeof bytes, stream), 0);
+    CHECK_EQ(iso_gpu_copy(gpu, bytes, bytes + 50, 0, stream), 0);
+    CHECK_EQ(iso_gpu_fill(gpu, bytes, 0, 0, stream), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, stream), 0);
+    CHECK(iso_gpu_stream_is_idle(gpu, stream));
+    CHECK_EQ(words[0], 200);
+    CHECK_EQ(words[1], 201);
+    CHECK_BYTES(bytes, filled, sizeof bytes);
+}
+
+static void test_streams(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream streams[4];
+    uint64_t word = 0, gate = 0;
+    test_one_stream(NULL, gpu);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(iso_gpu_stream_create(gpu, i % 2 == 0, &streams[i]), 0);
+    CHECK(iso_gpu_stream_is_idle(gpu, streams[0]));
+    CHECK_EQ(iso_gpu_stream_wait(gpu, streams[0]), 0);
+    test_one_stream(streams[1], gpu);
+    put_gate(gpu, NULL, &word, &gate, 1); /* the default stream is held up, the others are not */
+    CHECK(!iso_gpu_stream_is_idle(gpu, NULL));
+    test_one_stream(streams[2], gpu);
+    put_step(gpu, NULL, &word, 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, streams[3], NULL), 0);
+    put_step(gpu, streams[3], &word, 1);
+    CHECK_EQ(iso_gpu_stream_after(gpu, streams[0], streams[3]), 0);
+    put_step(gpu, streams[0], &word, 2);
+    CHECK_EQ(iso_gpu_stream_after(gpu, NULL, streams[0]), 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, NULL, NULL), 0);
+    put_step(gpu, NULL, &word, 3);
+    CHECK(!iso_gpu_stream_is_idle(gpu, streams[3]));
+    prim_store_flag_u64(&gate, 1);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
+    CHECK_EQ(word, 4);
+    for (int i = 0; i < 4; i++)
+        iso_gpu_stream_destroy(gpu, streams[i]);
+    iso_gpu_stream_destroy(gpu, NULL);
+    iso_gpu_close(gpu);
+}
+
+/* A stream that is destroyed does first what is in it. */
+static void test_destroyed_stream(void)
+{
+    struct gpu *gpu = open_gpu();
+    uint64_t word = 0;
+    for (uint64_t i = 0; i < 50; i++) {
+        gpu_stream stream;
+        CHECK_EQ(iso_gpu_stream_create(gpu, false, &stream), 0);
+        put_step(gpu, stream, &word, 2 * i);
+        put_step(gpu, stream, &word, 2 * i + 1);
+        iso_gpu_stream_destroy(gpu, stream);
+        CHECK_EQ(word, 2 * i + 2);
+    }
+    iso_gpu_close(gpu);
+}
+
+static void test_bad_launches(void)
+{
+    struct gpu *gpu = open_gpu();
+    struct step args = {NULL, NULL, 0, 0, 0};
+    int blocks = 0;
+    CHECK_EQ(launch(gpu, NULL, 1, 1, &args, sizeof args, NULL), -EINVAL);
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 0, 1, &args, sizeof args, NULL), -EINVAL);
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 1025, 1024, &args, sizeof args, NULL), -EINVAL);
+    CHECK_NAMED(strstr(iso_gpu_error(gpu), "1..1024 blocks") != NULL, iso_gpu_error(gpu));
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 1, 0, &args, sizeof args, NULL), -EINVAL);
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 1, 1025, &args, sizeof args, NULL), -EINVAL);
+    CHECK_NAMED(strstr(iso_gpu_error(gpu), "1..1024") != NULL, iso_gpu_error(gpu));
+    CHECK_EQ(iso_gpu_max_blocks(gpu, (gpu_kernel)step_kernel, 0, 0, &blocks), -EINVAL);
+    for (unsigned block = 1; block <= 1024; block *= 4) {
+        CHECK_EQ(iso_gpu_max_blocks(gpu, (gpu_kernel)step_kernel, block, 0, &blocks), 0);
+        CHECK(blocks >= 1 && blocks <= 1024);
+    }
+    CHECK_EQ(iso_gpu_preload(gpu, (gpu_kernel)step_kernel), 0);
+    CHECK_EQ(iso_gpu_preload(gpu, NULL), -EINVAL);
+    iso_gpu_close(gpu);
+}
+
+/* ---- graphs ---- */
+
+static void test_graph(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream stream, side;
+    gpu_graph graph, bad;
+    uint64_t words[2] = {0, 7};
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &stream), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &side), 0);
+    CHECK(!iso_gpu_stream_is_capturing(gpu, stream));
+    CHECK_EQ(iso_gpu_graph_end(gpu, stream, &bad), -EINVAL);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, stream), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, stream), -EBUSY);
+    CHECK(iso_gpu_stream_is_capturing(gpu, stream) && !iso_gpu_stream_is_capturing(gpu, side));
+    put_step(gpu, stream, words, 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, stream), -EBUSY);
+    CHECK_EQ(iso_gpu_stream_after(gpu, stream, side), -EBUSY); /* side is no part of the graph yet */
+    CHECK_EQ(iso_gpu_stream_after(gpu, side, stream), 0);
+    CHECK(iso_gpu_stream_is_capturing(gpu, side));
+    put_step(gpu, side, words, 1);
+    CHECK_EQ(iso_gpu_graph_end(gpu, side, &bad), -EINVAL);
+    CHECK_EQ(iso_gpu_stream_after(gpu, stream, side), 0);
+    put_step(gpu, stream, words, 2);
+    CHECK_EQ(iso_gpu_copy(gpu, &words[1], &words[0], 8, stream), 0);
+    CHECK_EQ(iso_gpu_fill(gpu, &words[0], 0, 8, stream), 0);
+    CHECK_EQ(iso_gpu_graph_end(gpu, stream, &graph), 0);
+    CHECK(!iso_gpu_stream_is_capturing(gpu, stream) && !iso_gpu_stream_is_capturing(gpu, side));
+    CHECK(iso_gpu_stream_is_idle(gpu, stream) && words[0] == 0 && words[1] == 7); /* nothing ran */
+    for (int i = 0; i < 100; i++)
+        CHECK_EQ(iso_gpu_graph_launch(gpu, graph, stream), 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, NULL, stream), 0);
+    CHECK_EQ(iso_gpu_graph_launch(gpu, graph, NULL), 0);
+    iso_gpu_graph_destroy(gpu, graph); /* the launches go on */
+    CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
+    CHECK(words[0] == 0 && words[1] == 3);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, stream), 0); /* unfinished: goes with its stream */
+    CHECK_EQ(iso_gpu_stream_after(gpu, side, stream), 0);
+    put_step(gpu, side, words, 0);
+    iso_gpu_stream_destroy(gpu, side);
+    put_step(gpu, stream, words, 1);
+    iso_gpu_stream_destroy(gpu, stream);
+    iso_gpu_graph_destroy(gpu, NULL);
+    iso_gpu_close(gpu);
+}
+
+/* ---- several threads of the program, several devices of one process ---- */
+
+static void *pe_main(void *argument)
+{
+    struct gpu *gpu = open_gpu();
+    (void)argument;
+    for (int i = 0; i < 3; i++)
+        test_one_stream(NULL, gpu);
+    iso_gpu_close(gpu);
+    return (void *)(intptr_t)check_self.failures; /* counted by each thread for itself */
+}
+
+struct add {
+    uint64_t *sum;
+};
+PRIM_KERNEL(add_kernel, struct add, a) { prim_fetch_add_u64(a.sum, 1); }
+
+struct sender {
+    struct gpu *gpu;
+    uint64_t *sum;
+};
+static void *sender_main(void *argument)
+{
+    struct sender *self = (struct sender *)argument;
+    struct add args = {self->sum};
+    for (int i = 0; i < 200; i++)
+        CHECK_EQ(launch(self->gpu, (gpu_kernel)add_kernel, 1, 3, &args, sizeof args, NULL), 0);
+    return (void *)(intptr_t)check_self.failures;
+}
+
+static void join_all(pthread_t threads[4])
+{
+    for (int i = 0; i < 4; i++) {
+        void *failures = NULL;
+        CHECK_EQ(pthread_join(threads[i], &failures), 0);
+        CHECK_EQ((intptr_t)failures, 0);
+    }
+}
+
+static void test_threads(void)
+{
+    pthread_t threads[4];
+    uint64_t sum = 0;
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, pe_main, NULL), 0);
+    join_all(threads);
+    struct sender sender = {open_gpu(), &sum};
+    for (int i = 0; i < 4; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, sender_main, &sender), 0);
+    join_all(threads);
+    CHECK_EQ(iso_gpu_stream_wait(sender.gpu, NULL), 0);
+    CHECK_EQ(sum, 4 * 200 * 3);
+    iso_gpu_close(sender.gpu);
+}
+
+static int entries_of(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int n = 0;
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static void test_all(void)
+{
+    test_private_memory();
+    test_chunks();
+    test_bad_keys();
+    test_foreign();
+    test_streams();
+    test_destroyed_stream();
+    test_bad_launches();
+    test_graph();
+    test_threads();
+}
+
+int main(void)
+{
+    test_processes(true); /* first: a process that forks should have no other threads */
+    test_processes(false);
+    test_choice();
+    test_all();
+    int fds = entries_of("/proc/self/fd"), threads = entries_of("/proc/self/task");
+    test_all();
+    CHECK_EQ(entries_of("/proc/self/fd"), fds);
+    CHECK_EQ(entries_of("/proc/self/task"), threads);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}

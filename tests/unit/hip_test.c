@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/* The AMD flavour's host code over a double of HIP: which memory it chooses on older and newer HIPs, that no unpinned
+ * memory ever reaches HIP, and that whatever call fails, there is a sentence and nothing is left behind. */
+#include "../check.h"
+
+#include <stdio.h>
+
+#if !__has_include(<hip/hip_runtime_api.h>)
+int main(void) { return CHECK_SKIP("no header hip/hip_runtime_api.h on this machine"); }
+#else
+
+#include "../../device/gpu_hip.c"
+#include "../../device/gpu_hip_memory.c"
+
+#include "hip_double.h"
+
+/* MI300 under a recent HIP. */
+static void machine(void)
+{
+    memset(&hip, 0, sizeof(hip));
+    hip.devices = 4;
+    hip.wave = 64;
+    hip.uncached = hip.fine_grained = hip.ipc = hip.engine_copies = hip.uncached_chunks = hip.fd_by_value = true;
+}
+
+static struct gpu *opened(void)
+{
+    struct gpu *gpu = NULL;
+    char why[200] = "";
+    CHECK_OR_EXIT(iso_gpu_open(&gpu, 5, "", why, sizeof(why)) == 0);
+    return gpu;
+}
+static void closed(struct gpu *gpu)
+{
+    iso_gpu_close(gpu);
+    CHECK_EQ(hip.live, 0);
+    CHECK_EQ(hip.wild, 0);
+}
+
+/* ---- opening ---- */
+
+static void refuses(const char *choice, const char *sentence)
+{
+    struct gpu *gpu = NULL;
+    char why[200] = "";
+    CHECK_EQ(iso_gpu_open(&gpu, 0, choice, why, sizeof(why)), -ENODEV);
+    CHECK(gpu == NULL);
+    CHECK_NAMED(strstr(why, sentence) != NULL, why);
+    CHECK_EQ(hip.live, 0);
+}
+
+static void test_open(void)
+{
+    machine();
+    struct gpu *gpu = opened();
+    CHECK_EQ(gpu->info.device, 1); /* 5 modulo 4 */
+    CHECK_EQ(hip.current, 1);
+    CHECK(gpu->info.can_ipc && gpu->info.multiprocessors == 304);
+    CHECK(strcmp(iso_gpu_error(gpu), "") == 0);
+    CHECK(iso_gpu_reaches(gpu, gpu->info.id) && iso_gpu_reaches(gpu, "0000:02:00.0"));
+    CHECK(!iso_gpu_reaches(gpu, "0000:03:00.0") && !iso_gpu_reaches(gpu, "ffff:09:00.0"));
+    closed(gpu);
+    refuses("4", "SHMEM_DEVICE=4 is not a number in 0..3");
+    refuses("-1", "0..3");
+    refuses("1x", "0..3");
+    hip.wave = 32;
+    refuses("", "waves are not of 64");
+    hip.devices = 0;
+    refuses("", "hipErrorNoDevice");
+}
+
+/* ---- memory that peers poll ---- */
+
+static void check_shared(struct gpu *gpu)
+{
+    char *ours = NULL, *theirs = NULL;
+    struct gpu_key key;
+    CHECK_OR_EXIT(iso_gpu_shared_create(gpu, 8192, GPU_COMMUNICATION, &ours, &key) == 0);
+    CHECK(ours[0] == 0 && ours[8191] == 0 && key.fd == -1);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, 8192, &theirs), 0);
+    ours[77] = 5;
+    CHECK_EQ(theirs[77], 5);
+    iso_gpu_shared_close(gpu, theirs, 8192);
+    iso_gpu_shared_destroy(gpu, ours, 8192);
+}
+
+static void test_shared(void)
+{
+    char *base = NULL;
+    struct gpu_key key;
+    machine();
+    struct gpu *gpu = opened();
+    CHECK_EQ(gpu->communication, 3);
+    check_shared(gpu);
+    closed(gpu);
+    hip.uncached = false;
+    gpu = opened();
+    CHECK_EQ(gpu->communication, hipDeviceMallocFinegrained);
+    check_shared(gpu);
+    closed(gpu);
+    hip.fine_grained = false;
+    gpu = opened();
+    CHECK(!gpu->info.can_ipc);
+    CHECK_EQ(iso_gpu_shared_create(gpu, 4096, GPU_COMMUNICATION, &base, &key), -ENOTSUP);
+    CHECK(strstr(iso_gpu_error(gpu), "fine-grained") != NULL && base == NULL);
+    closed(gpu);
+}
+
+static void check_foreign(struct gpu *gpu)
+{
+    void *memory = NULL;
+    char *start = NULL, *theirs = NULL;
+    size_t len = 0;
+    struct gpu_key key;
+    enum gpu_sharing rung;
+    CHECK_EQ(iso_gpu_alloc(gpu, 12345, &memory), 0);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &start, &len, &key, &rung), 0);
+    CHECK(start == memory && len == 12345 && rung == GPU_SHARE_IPC);
+    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, rung, len, &theirs), 0);
+    iso_gpu_close_foreign(gpu, theirs, len, rung);
+    hip.ipc = false;
+    CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &start, &len, &key, &rung), -ENOTSUP);
+    iso_gpu_free(gpu, memory);
+}
+
+/* Chunks as HIP 7 has them, whether it takes a descriptor or its address, which the probe has to find out. */
+static void test_chunks(bool fd_by_value)
+{
+    char *ours = NULL, *theirs = NULL;
+    struct gpu_key key;
+    machine();
+    hip.fd_by_value = fd_by_value;
+    struct gpu *gpu = opened();
+    size_t len = iso_gpu_granularity(gpu);
+    CHECK_EQ(probe_granule(gpu), 0);
+    CHECK_EQ(gpu->fd_by_pointer, !fd_by_value);
+    CHECK_EQ(iso_gpu_reserve(gpu, 4 * len, &ours), 0);
+    CHECK_EQ(iso_gpu_reserve(gpu, 4 * len, &theirs), 0);
+    CHECK_OR_EXIT(iso_gpu_chunk_create(gpu, ours + len, 2 * len, GPU_COMMUNICATION, &key) == 0);
+    CHECK_OR_EXIT(iso_gpu_chunk_import(gpu, theirs, 2 * len, &key) == 0);
+    CHECK_EQ(theirs[2 * len - 1], 0);
+    ours[len + 9] = 4;
+    CHECK_EQ(theirs[9], 4);
+    iso_gpu_chunk_release(gpu, ours + len, 2 * len);
+    CHECK_EQ(theirs[9], 4); /* the memory lives as long as somebody maps it */
+    iso_gpu_chunk_release(gpu, theirs, 2 * len);
+    iso_gpu_unreserve(gpu, ours, 4 * len);
+    iso_gpu_unreserve(gpu, theirs, 4 * len);
+    hip.uncached_chunks = false;
+    CHECK(probe_granule(gpu) != 0);
+    check_foreign(gpu);
+    closed(gpu);
+}
+
+/* ---- copies: every mixture of kinds, sizes around the stage ---- */
+
+static void check_copy(struct gpu *gpu, char *dest, char *source, size_t len)
+{
+    static unsigned char seed = 1;
+    seed = (unsigned char)(seed * 5 + 3);
+    memset(source, seed, len);
+    memset(dest, 0, len);
+    CHECK_EQ(iso_gpu_copy(gpu, dest, source, len, gpu->stream), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, gpu->stream), 0);
+    CHECK_BYTES(dest, source, len);
+}
+
+static void test_copies(void)
+{
+    static const size_t sizes[] = {1, 65536, STAGE_BYTES, STAGE_BYTES + 1, 3 * STAGE_BYTES + 7};
+    enum { MOST = 1 << 20 };
+    void *memory[2][3] = {{NULL}}, *alias = NULL;
+    machine();
+    struct gpu *gpu = opened();
+    for (int i = 0; i < 2; i++) {
+        memory[i][0] = malloc(MOST);
+        CHECK_EQ(iso_gpu_host_alloc(gpu, MOST, &memory[i][1], &alias), 0);
+        CHECK_EQ(iso_gpu_alloc(gpu, MOST, &memory[i][2]), 0);
+        for (int kind = 0; kind < 3; kind++)
+            CHECK_EQ((int)iso_gpu_pointer_kind(gpu, memory[i][kind]), kind);
+    }
+    for (int round = 0; round < 3; round++) { /* with a copy engine, and without from the second on */
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+            for (int to = 0; to < 3; to++)
+                for (int from = 0; from < 3; from++)
+                    check_copy(gpu, (char *)memory[0][to], (char *)memory[1][from], sizes[s]);
+        CHECK_EQ(hip.engine, 5);
+        hip.engine_copies = false;
+    }
+    CHECK_EQ(hip.pageable, 0);
+    hip.capturing = true;
+    CHECK_EQ(iso_gpu_copy(gpu, memory[0][2], memory[1][0], 8, gpu->stream), -EINVAL);
+    CHECK_EQ(iso_gpu_copy(gpu, memory[0][0], memory[1][1], 8, gpu->stream), -EINVAL);
+    CHECK(strstr(iso_gpu_error(gpu), "pinned") != NULL);
+    CHECK_EQ(iso_gpu_copy(gpu, memory[0][2], memory[1][2], 8, gpu->stream), 0);
+    hip.capturing = false;
+    for (int i = 0; i < 2; i++) {
+        free(memory[i][0]);
+        iso_gpu_host_free(gpu, memory[i][1]);
+        iso_gpu_free(gpu, memory[i][2]);
+    }
+    closed(gpu);
+}
+
+/* ---- kernels, streams, graphs ---- */
+
+struct count_args {
+    int *count, step;
+};
+static void count_up(void *args)
+{
+    struct count_args *a = (struct count_args *)args;
+    *a->count += a->step;
+}
+
+static void test_launch(void)
+{
+    int count = 0, blocks = 0;
+    struct count_args args = {&count, 2};
+    gpu_stream one = NULL, two = NULL;
+    gpu_graph graph = NULL;
+    machine();
+    struct gpu *gpu = opened();
+    struct gpu_launch launch = {(gpu_kernel)count_up, 3, 64, 0, &args, sizeof(args)};
+    CHECK_EQ(iso_gpu_stream_create(gpu, true, &one), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &two), 0);
+    CHECK_EQ(iso_gpu_preload(gpu, launch.kernel), 0);
+    CHECK_EQ(iso_gpu_launch(gpu, &launch, one), 0);
+    CHECK_EQ(count, 2 * 3 * 64);
+    CHECK_EQ(iso_gpu_max_blocks(gpu, launch.kernel, 256, 0, &blocks), 0);
+    CHECK_EQ(blocks, 304 * 8);
+    CHECK_EQ(iso_gpu_stream_after(gpu, two, one), 0);
+    hip.polled = 1;
+    CHECK(!iso_gpu_stream_is_idle(gpu, one) && iso_gpu_stream_is_idle(gpu, one));
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    CHECK(iso_gpu_stream_is_capturing(gpu, one) && !iso_gpu_stream_is_capturing(gpu, NULL));
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), 0);
+    CHECK_EQ(iso_gpu_graph_launch(gpu, graph, two), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    iso_gpu_stream_destroy(gpu, one);
+    iso_gpu_stream_destroy(gpu, two);
+    closed(gpu);
+}
+
+/* ---- every call fails once ---- */
+
+/* Everything that makes something, and undoes it. Number of steps that failed. */
+static int use(struct gpu *gpu)
+{
+    char *base = NULL, *theirs = NULL;
+    void *memory = NULL, *device = NULL;
+    char words[64] = "words";
+    struct gpu_key key;
+    gpu_stream stream = NULL;
+    gpu_graph graph = NULL;
+    size_t len = iso_gpu_granularity(gpu);
+    int failed = 0, made = iso_gpu_shared_create(gpu, 4096, GPU_COMMUNICATION, &base, &key);
+    failed += made != 0;
+    if (made == 0)
+        iso_gpu_shared_destroy(gpu, base, 4096);
+    made = iso_gpu_reserve(gpu, len, &theirs);
+    failed += made != 0;
+    if (made == 0 && iso_gpu_chunk_create(gpu, theirs, len, GPU_BULK, &key) == 0) {
+        close(key.fd);
+        iso_gpu_chunk_release(gpu, theirs, len);
+    } else {
+        failed++;
+    }
+    iso_gpu_unreserve(gpu, theirs, len);
+    failed += iso_gpu_host_alloc(gpu, 64, &memory, &device) != 0;
+    iso_gpu_host_free(gpu, memory);
+    failed += iso_gpu_stream_create(gpu, false, &stream) != 0;
+    if (iso_gpu_alloc(gpu, 64, &memory) == 0) {
+        failed += iso_gpu_copy(gpu, memory, words, 64, stream) != 0;
+        failed += iso_gpu_copy(gpu, words, memory, 64, stream) != 0;
+    } else {
+        failed++;
+    }
+    failed += stream != NULL && (iso_gpu_stream_after(gpu, stream, gpu->stream) != 0 ||
+                                 iso_gpu_graph_begin(gpu, stream) != 0 || iso_gpu_graph_end(gpu, stream, &graph) != 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    iso_gpu_free(gpu, memory);
+    iso_gpu_stream_destroy(gpu, stream);
+    return failed;
+}
+
+static int descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void test_failures(void)
+{
+    int at = 0, before = descriptors(), refused = 0, calls = 0; /* the first time none fails */
+    for (; at <= calls; at++) {
+        struct gpu *gpu = NULL;
+        char why[200] = "";
+        machine();
+        hip.fail_at = at;
+        if (iso_gpu_open(&gpu, 0, "", why, sizeof(why)) == 0) {
+            (void)probe_granule(gpu);
+            iso_hip_refuse(gpu, 0, "");
+            CHECK(use(gpu) == 0 || iso_gpu_error(gpu)[0] != '\0');
+            iso_gpu_close(gpu);
+        } else {
+            refused++;
+            CHECK_NAMED(strstr(why, "AMD device 0 cannot be used: hip") != NULL, why);
+        }
+        CHECK_EQ(hip.live, 0);
+        calls = hip.calls > calls ? hip.calls : calls;
+    }
+    CHECK(refused >= 4 && at > 40);
+    CHECK_EQ(descriptors(), before);
+}
+
+int main(void)
+{
+    char text[200] = "";
+    test_open();
+    test_shared();
+    test_chunks(true);
+    test_chunks(false);
+    test_copies();
+    test_launch();
+    test_failures();
+    iso_gpu_survey(text, sizeof(text));
+    CHECK(strncmp(text, "hip: ", 5) == 0);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
+
+#endif

@@ -1,0 +1,268 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What no run on a machine with stronger ordering can show: whether the instructions that AMD's compiler emits for the
+# library's kernels, and for one tiny kernel of each primitive (isa_kernels.c), reach a peer in the right order. Every
+# kernel's assembly becomes a line of words (store_system8 wbl2_system wait_vm barrier ...), and rules are patterns over
+# that line. Scopes are spelled differently by gfx90a and gfx942; the words are not.
+# usage: isa.sh            checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19)
+#        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
+#        isa.sh --words    prints the lines
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+archs="gfx90a gfx942"
+out=$(mktemp -d) || exit 2
+trap 'rm -rf "$out"' EXIT
+compiler=${ISO_HIP_COMPILER:-$(command -v clang-19 || command -v clang-20 || command -v clang-21)}
+[ -n "$compiler" ] || { echo "skipped: no clang-19 or later, and no ISO_HIP_COMPILER"; exit 77; }
+
+# ---- assembly to words ----
+
+# gfx90a has no bits for the scope of stores and read-modify-writes: all of them are of system scope.
+words() {
+    awk -v arch="$1" '
+    function bits(  s0, s1) {
+        s0 = $0 ~ / sc0/; s1 = $0 ~ / sc1/
+        return s0 && s1 ? "system" : s1 ? "agent" : s0 ? "group" : "plain"
+    }
+    function width(op) {
+        return op ~ /dwordx4/ ? 16 : op ~ /dwordx2|_x2/ ? 8 : op ~ /byte/ ? 1 : op ~ /short/ ? 2 : 4
+    }
+    function word(op) {
+        if (op ~ /^(global|flat)_store/) {
+            if (arch == "gfx90a")
+                return "store_" ($0 ~ / glc slc/ ? "nt" : "system") width(op)
+            return "store_" ($0 ~ / nt/ ? "nt" : bits()) width(op)
+        }
+        if (op ~ /^(global|flat)_load/) {
+            if (arch == "gfx90a")
+                return "load_" ($0 ~ / glc/ ? "system" : "plain") width(op)
+            return "load_" bits() width(op)
+        }
+        if (op ~ /^(global|flat)_atomic/) # sc0 and glc ask for the old value
+            return "rmw_" (arch == "gfx90a" || $0 ~ / sc1/ ? "system" : "narrow") width(op)
+        if (op == "buffer_wbl2")
+            return "wbl2_" (arch == "gfx90a" ? "system" : bits())
+        if (op == "buffer_inv")
+            return "inv_" bits()
+        if (op == "buffer_invl2")
+            return "invl2"
+        if (op == "buffer_wbinvl1_vol")
+            return last == "invl2" ? "inv_system" : "inv_agent"
+        if (op == "s_waitcnt")
+            return $0 ~ /vmcnt\(0\)/ ? "wait_vm" : $0 ~ /lgkmcnt\(0\)/ ? "wait_lgkm" : ""
+        if (op ~ /^s_c?branch/)
+            return "branch"
+        return op == "s_barrier" ? "barrier" : op == "s_endpgm" ? "end" : op ~ /^s_load/ ? "table" : \
+               op ~ /^ds_read/ ? "ds_read" : op ~ /^ds_write/ ? "ds_write" : op == "s_sleep" ? "sleep" : \
+               op ~ /^(buffer|scratch)_(load|store)/ ? "scratch" : ""
+    }
+    /^[A-Za-z_][A-Za-z0-9_]*:/ { name = $1; sub(/:.*/, "", name); line = ""; last = "" }
+    /^\.LBB/ { line = line " label" }
+    /^\t[a-z]/ && name != "" {
+        w = word($1)
+        if (w != "" && w != "invl2") line = line " " w
+        if (w != "") last = w
+    }
+    /^\.Lfunc_end/ && name != "" { print name line; name = "" }'
+}
+
+# ---- rules ----
+
+# rule KERNEL PATTERN SAYS BREAK [BREAK_GFX90A]: the kernel's whole line without labels, branches and loads of arguments
+# is PATTERN. BREAK: a sed script that makes the kernel wrong in this respect, for --prove; none: no such spelling there.
+no_wait='/buffer_wbl2/,/s_barrier|store_dword/{/s_waitcnt/d;}'
+no_flush='/buffer_wbl2/d'
+no_nt='s/ (nt|glc slc)$//'
+no_barrier='/s_barrier/d'
+no_inv='/buffer_inv|buffer_wbinv/d'
+agent_inv='s/buffer_inv sc0 sc1/buffer_inv sc1/;/buffer_invl2/d'
+agent='s/ sc0 sc1$/ sc1/'
+no_glc='s/ glc$//'
+wide='s/store_dwordx2 /store_dwordx4 /'
+narrow_atomic='s/(_atomic_.*) sc1$/\1/'
+rules() {
+    local flushed=' wbl2_system( wait_vm)+' stored=' store_(plain|system)'
+    rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" \
+        "each thread writes back and waits, then the barrier, then a flag of system scope" "$no_wait"
+    rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "a flag follows a write-back" "$no_flush"
+    rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "a flag follows the barrier" "$no_barrier"
+    rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "payload passes the caches by" "$no_nt"
+    rule isa_put_signal_wave ".* store_nt16.*$flushed store_system8 end" "a wave writes back and waits" "$no_wait"
+    rule isa_gather "${stored}4$flushed barrier store_system8 end" "many flags stand behind one gathering" "$no_barrier"
+    rule isa_gather "${stored}4$flushed barrier store_system8 end" "each is of system scope" "$agent"
+    rule isa_signal_alone "$flushed store_system8 end" "a write-back is waited for though no store is pending" "$no_wait"
+    rule isa_flag " store_system8 end" "a flag is one store of system scope" "$agent"
+    rule isa_flag " store_system8 end" "a flag is one store of 8 bytes" "$wide" "$wide"
+    rule isa_flag32 " store_system4 end" "a flag of 4 bytes is one store of system scope" "$agent"
+    rule isa_release "${stored}8$flushed store_system8 end" "a release store writes back" "$no_flush" "$no_flush"
+    rule isa_release "${stored}8$flushed store_system8 end" "a release store waits" "$no_wait"
+    local polled='( sleep load_system8 wait_vm)? inv_system load_plain8 wait_vm'
+    rule isa_poll " load_system8 wait_vm$polled${stored}8 end" "polls are loads of system scope" "$agent" "$no_glc"
+    rule isa_poll " load_system8 wait_vm$polled${stored}8 end" "stale data is dropped before it is read" "$no_inv"
+    rule isa_poll " load_system8 wait_vm$polled${stored}8 end" "in all caches" "$agent_inv"
+    rule isa_poll " load_system8 wait_vm$polled${stored}8 end" "and after the flag has come" '/vmcnt\(0\)/d'
+    rule isa_poll32 " load_system4 wait_vm${polled//system8/system4}${stored}8 end" "so do polls of 4 bytes" "$agent" "$no_glc"
+    rule isa_acquire " load_system8 wait_vm inv_system load_plain8 wait_vm${stored}8 end" \
+        "an acquire load drops stale data" "$agent_inv"
+    rule isa_quiet " store_system8$flushed inv_system wait_vm load_system8 wait_vm${stored}8 end" \
+        "a full fence has ended before later loads begin" "$no_wait"
+    rule isa_put "( load_plain16){4}( store_nt16){4} load_plain16 wait_vm store_nt16( load_plain1 wait_vm store_system1)+ end" \
+        "puts have four pieces in flight, past the caches" "$no_nt"
+    rule isa_put ".*( load_plain1 wait_vm store_system1)+ end" "odd bytes are of system scope" "$agent" '/store_byte/d'
+    local gotten="( load_system1 wait_vm${stored}1)+ end"
+    rule isa_get "( load_system16){4} wait_vm(${stored}16){4} load_system16 wait_vm${stored}16$gotten" \
+        "gets have four pieces in flight, no cache answers them" "$agent" "$no_glc"
+    rule isa_get "( load_system16){4} wait_vm(${stored}16){4} load_system16 wait_vm${stored}16$gotten" \
+        "gets wait for what they loaded" '/ASMSTART/,/ASMEND/{/s_waitcnt/d;}'
+    rule isa_line_store "( store_system8){2} end" "a line is two stores of system scope" "$agent"
+    rule isa_line_store "( store_system8){2} end" "of 8 bytes each" "$wide" "$wide"
+    rule isa_line_load "(( load_system8){2} wait_vm)+${stored}8 end" "a line is two loads of system scope" "$agent" "$no_glc"
+    rule isa_narrow " load_system1 wait_vm store_system1 load_system2 wait_vm store_system2 end" \
+        "1 and 2 bytes are of system scope" "$agent" "$no_glc"
+    rule isa_fetch "(( wait_vm)? rmw_system8){6}( rmw_system4){3} wait_vm${stored}8 end" \
+        "atomics are of system scope, one instruction each" "$narrow_atomic" '/_atomic_/d'
+    rule isa_update " rmw_system8 rmw_system4 end" "so are those whose old value nobody wants" "$narrow_atomic" '/_atomic_/d'
+    rule isa_barrier ".* ds_write wait_lgkm barrier ds_read .*" "a barrier waits for shared memory" '/ds_write/,/s_barrier/{/s_waitcnt/d;}'
+    rule isa_vote ".* ds_write wait_lgkm barrier( ds_read)+.* wait_lgkm barrier .*ds_write wait_lgkm barrier ds_read wait_lgkm barrier .*" \
+        "votes and broadcasts are read before they are overwritten" "$no_barrier"
+    rule isa_table "${stored}8 end" "tables are read by the scalar cache" 's/s_load_/global_load_/'
+}
+
+# never PATTERN SAYS KERNEL BREAK [BREAK_GFX90A]: stands in no kernel's line; KERNEL is where --prove puts it.
+nevers() {
+    never ' wbl2_[a-z]+( wait_lgkm| label| table)* (store_|rmw_|barrier|end|branch)' \
+        "a write-back is not waited for before what may tell of it" isa_gather "$no_wait"
+    never ' wbl2_(agent|group|plain)' "a write-back of less than system scope" isa_gather 's/(buffer_wbl2).*/\1 sc1/' -
+    never ' inv_(agent|group|plain)' "an invalidation of less than system scope" isa_poll "$agent_inv"
+    never ' (load|rmw)_[a-z]+[0-9]+( wait_lgkm| label| table)* inv_' "an invalidation may overtake the flag's load" isa_acquire \
+        '/vmcnt\(0\)/d'
+    never ' (load|store)_agent' "an access of agent scope" isa_flag "$agent" -
+    never ' rmw_narrow' "an atomic of less than system scope" isa_update "$narrow_atomic" -
+    never ' scratch' "an access of scratch memory" isa_poll 's/global_load_dwordx2.*/scratch_load_dwordx2 v[0:1], off, s0/'
+}
+
+# "KERNEL: what is wrong" for the kernels in a file of assembly. Scalar registers are spilled into vector registers, which
+# large kernels may do.
+stackless() {
+    awk '$1 == ".private_segment_fixed_size:" { scratch = $2 }
+        $1 == ".sgpr_spill_count:" { sgprs = $2 }
+        $1 == ".symbol:" { name = $2 }
+        $1 == ".vgpr_spill_count:" {
+            spilled = $2 + (name ~ /^isa_/ ? sgprs : 0)
+            if (scratch + spilled > 0)
+                printf "%s: %d bytes of scratch memory, %d spilled registers\n", name, scratch, spilled
+        }' "$1"
+}
+
+# ---- checks ----
+
+shorten() { sed -E 's/ (label|branch|table)\b//g; / ds_/!s/ wait_lgkm//g'; }
+line_of() { grep -E "^$1( |\$)" "$2" | head -n 1; }
+wrong=0
+complain() {
+    echo "$arch $*"
+    wrong=$((wrong + 1))
+}
+
+compile() { # SOURCE RESULT
+    "$compiler" -x hip -std=c++17 --cuda-device-only --offload-arch="$arch" -nogpulib -nogpuinc -O3 \
+        -mcode-object-version=4 -Wno-unused-command-line-argument -I"$root/include" \
+        -S "$1" -o "$2"
+}
+
+check_rule() {
+    local line
+    line=$(line_of "$1" "$out/short")
+    [[ $line =~ ^$1$2$ ]] || complain "$1: not so: $3"$'\n'"    ${line:-no such kernel}"
+}
+check_never() {
+    while read -r line; do
+        complain "${line%% *}: $2"
+    done < <(grep -E "$1" "$out/all")
+}
+
+check() {
+    local file kernels=0
+    for arch in $archs; do
+        : >"$out/all"
+        for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/*_kernels.c; do
+            [ -f "$file" ] || continue
+            compile "$file" "$out/s" || { complain "$file does not compile"; continue; }
+            words "$arch" <"$out/s" >"$out/lines"
+            cat "$out/lines" >>"$out/all"
+            while read -r line; do complain "$line"; done < <(stackless "$out/s")
+        done
+        shorten <"$out/all" >"$out/short"
+        rule() { check_rule "$@"; }
+        never() { check_never "$@"; }
+        rules
+        nevers
+        kernels=$((kernels + $(grep -c ' end' "$out/all")))
+    done
+    [ $wrong -eq 0 ] && echo "$kernels kernels for $archs: all rules hold"
+    return $((wrong != 0))
+}
+
+# ---- proof that every check can fail ----
+
+# The break for this architecture; empty where it has no spelling.
+break_of() { # FOR_ALL_OR_GFX942 FOR_GFX90A
+    case $arch:${2-} in
+    gfx90a:-) ;;
+    gfx90a:?*) echo "$2" ;;
+    *) echo "$1" ;;
+    esac
+}
+# The words of one kernel after its assembly went through a sed script.
+broken() { # KERNEL SCRIPT
+    sed -n "/^$1:/,/^\\.Lfunc_end/p" "$out/s" | sed -E "$2" | words "$arch"
+}
+prove_rule() {
+    local script line
+    [ "$arch" = gfx942 ] || [ -n "${5-}" ] || [ "$4" != "$agent" ] || return 0 # gfx90a spells no scope of stores
+    script=$(break_of "$4" "${5-}")
+    line=$(broken "$1" "$script" | shorten)
+    [[ $line =~ ^$1\  ]] || complain "$1: the break left no kernel"
+    [[ $(broken "$1" p\;d | shorten) =~ ^$1$2$ ]] || complain "$1: was not right before: $3"
+    [[ ! $line =~ ^$1$2$ ]] || complain "$1: was not found: $3"
+    proved=$((proved + 1))
+}
+prove_never() {
+    local script
+    script=$(break_of "$4" "${5-}")
+    [ -n "$script" ] || return 0
+    broken "$3" "$script" | grep -qE "$1" || complain "$3: was not found: $2"
+    broken "$3" p\;d | grep -qE "$1" && complain "$3: was there before: $2"
+    proved=$((proved + 1))
+}
+prove_stackless() {
+    sed -E "$1" "$out/s" >"$out/broken"
+    [ -n "$(stackless "$out/broken")" ] || complain "was not found: $1"
+    proved=$((proved + 1))
+}
+
+prove() {
+    proved=0
+    for arch in $archs; do
+        compile "$root/tests/unit/isa_kernels.c" "$out/s" || return 1
+        rule() { prove_rule "$@"; }
+        never() { prove_never "$@"; }
+        rules
+        nevers
+        prove_stackless '0,/private_segment_fixed_size: *0/s/(\.private_segment_fixed_size: *)0/\116/'
+        prove_stackless 's/(\.vgpr_spill_count: *)0/\13/'
+        prove_stackless 's/(\.sgpr_spill_count: *)0/\13/'
+    done
+    [ $wrong -eq 0 ] && echo "$proved wrong kernels were found, each by the rule that it breaks"
+    return $((wrong != 0))
+}
+
+case ${1-} in
+--prove) prove ;;
+--words)
+    for arch in $archs; do
+        compile "$root/tests/unit/isa_kernels.c" "$out/s" && words "$arch" <"$out/s" | sed "s/^/$arch /"
+    done
+    ;;
+*) check ;;
+esac
