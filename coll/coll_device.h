@@ -16,11 +16,9 @@
 struct isod_coll {
     shmemd_t h;
     struct isod_lane *lane;
-    char **memory;     /* of the team: the members' slot memory */
-    char *here;        /* this member's */
+    char *here;        /* this member's slot memory of the lane */
     char *first;       /* that of this thread's first other member, looked up ahead; NULL: none, or by the ring */
-    uint64_t lane_at;  /* where the lane begins in slot memory */
-    uint64_t inbox_at; /* where the inboxes of the step in progress begin; staged steps */
+    uint64_t inbox_at; /* where the inboxes of the step in progress begin in it; staged steps */
     uint64_t step, staged;
     uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so nobody waits for them */
     uint32_t packet_bytes, call;
@@ -57,6 +55,9 @@ PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap)
     h.world = at.world;
     h.my_pe = at.team->my_pe;
     h.n_pes = at.team->n_pes;
+    h.lanes = (uint16_t)at.team->lanes;
+    h.direct = (uint16_t)at.team->direct;
+    h.packet_bytes = at.team->packet_bytes;
     return h;
 }
 
@@ -68,9 +69,26 @@ PRIM_FN int32_t isod_coll_other(const struct isod_coll *c, uint32_t i)
 }
 PRIM_FN uint32_t isod_coll_others(const struct isod_coll *c) { return (uint32_t)c->h.n_pes - 1; }
 
+/* From the begin of slot memory on. */
+PRIM_FN uint64_t isod_coll_lane_at(shmemd_t h) { return prim_block_index() * isod_lane_bytes(h.n_pes, h.packet_bytes); }
+
+PRIM_COLD_FN char *isod_coll_memory_of_many(const struct isod_team *t, int32_t member, uint64_t lane_at)
+{
+    char **memory = (char **)(void *)ISOD_LOAD_POINTER(&t->memory);
+    char *slot = ISOD_LOAD_POINTER(&memory[member]);
+    return slot != 0 ? slot + lane_at : (char *)0;
+}
+/* The lane in the member's slot memory; NULL: by the ring. */
 PRIM_FN char *isod_coll_memory(const struct isod_coll *c, int32_t member)
 {
-    return ISOD_LOAD_POINTER(&c->memory[member]);
+    if (c->h.n_pes > ISOD_NEAR) /* the same for all members: no two ways in one loop */
+        return isod_coll_memory_of_many(c->h.team, member, isod_coll_lane_at(c->h));
+    return ISOD_LOAD_POINTER(&c->lane->near[member]);
+}
+/* As this member names it, for the ring. */
+PRIM_FN char *isod_coll_far_memory(shmemd_t h, int32_t member)
+{
+    return h.heap + prim_load_const_u64(&h.team->offsets[member]) + isod_coll_lane_at(h);
 }
 
 /* ---- misuse ---- */
@@ -110,7 +128,7 @@ PRIM_FN void isod_coll_step_staged(struct isod_coll *c)
     uint64_t inbox_bytes = 2 * (uint64_t)c->packet_bytes * (uint64_t)c->h.n_pes;
     c->step++;
     c->staged++;
-    c->inbox_at = c->lane_at + isod_flags_bytes(c->h.n_pes) + (c->staged & 1) * inbox_bytes;
+    c->inbox_at = isod_flags_bytes(c->h.n_pes) + (c->staged & 1) * inbox_bytes;
 }
 
 /* ---- flags: one word of each sender in the receiver's memory ---- */
@@ -127,11 +145,11 @@ PRIM_COLD_FN void isod_flag_store_far(struct isod_home home, char *heap, int32_t
  * prim_fence_flag by this thread, or nothing. Pairs with isod_flag_wait. */
 PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 {
-    uint64_t at = c->lane_at + (uint64_t)c->h.my_pe * 8;
+    uint64_t at = (uint64_t)c->h.my_pe * 8;
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->step);
     else
-        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, at, c->step);
+        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c->h) + at, c->step);
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
@@ -147,7 +165,7 @@ PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
  * and a sync of those who read, where the flag stands for data. */
 PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
 {
-    const uint64_t *flag = (const uint64_t *)(const void *)(c->here + c->lane_at + (uint64_t)from * 8);
+    const uint64_t *flag = (const uint64_t *)(const void *)(c->here + (uint64_t)from * 8);
     struct isod_waiting w = {0, 0, 0};
     uint64_t seen = isod_flag_look(flag, meaning);
     while (seen < c->step && !c->failed) {
@@ -199,16 +217,13 @@ PRIM_FN bool isod_coll_goes_on(struct isod_coll *c)
 /* What does not change from call to call. */
 PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
-    struct isod_team *t = h.team;
     c->h = h;
     c->call = call;
     c->rank = prim_rank(prim_group_block());
     c->size = prim_size(prim_group_block());
-    c->lane = (struct isod_lane *)(void *)ISOD_LOAD_POINTER(&t->lane) + prim_block_index();
-    c->memory = (char **)(void *)ISOD_LOAD_POINTER(&t->memory);
-    c->packet_bytes = prim_load_const_u32(&t->packet_bytes);
-    c->direct = ISOD_LOAD_I32(&t->direct) != 0;
-    c->lane_at = prim_block_index() * isod_lane_bytes(h.n_pes, c->packet_bytes);
+    c->lane = ISOD_LANES(h.team) + prim_block_index();
+    c->packet_bytes = h.packet_bytes;
+    c->direct = h.direct != 0;
     c->inbox_at = c->users = c->status = 0;
     c->failed = false;
     c->here = isod_coll_memory(c, h.my_pe);
@@ -225,7 +240,7 @@ PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint3
     struct isod_coll c;
     isod_coll_read_team(&c, h, call);
     c.step = step;
-    char *lines = c.here + c.lane_at + isod_flags_bytes(h.n_pes);
+    char *lines = c.here + isod_flags_bytes(h.n_pes);
     uint64_t bytes = 4 * (uint64_t)c.packet_bytes * (uint64_t)h.n_pes;
     for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
         prim_store16(lines + at, zero);
@@ -247,17 +262,20 @@ PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c)
 /* false, for all threads: the call returns nonzero at once. Not a sync: the schedule begins by one. */
 PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
-    uint32_t lane = prim_block_index(), lanes = (uint32_t)ISOD_LOAD_I32(&h.team->lanes);
-    if (lane >= lanes)
-        return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, lanes, lane) == 0;
-    isod_coll_read_team(c, h, call);
+    if (prim_block_index() >= h.lanes)
+        return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, prim_block_index()) == 0;
+    isod_coll_read_team(c, h, call); /* all loads are under way before one of them is waited for */
+    uint64_t dead = c->lane->dead;
     c->step = c->lane->step;
     c->staged = c->lane->staged;
-    if (c->lane->dead != 0)
-        return false;
     if (c->rank == 0) {
         c->users = prim_fetch_add_u64(&c->lane->users, 1); /* counts only; orders nothing */
         c->status = prim_load_relaxed_u64(&h.team->status);
+    }
+    if (dead != 0) {
+        if (c->rank == 0)
+            (void)prim_fetch_sub_u64(&c->lane->users, 1);
+        return false;
     }
     isod_coll_begin_numbers(c);
     return true;
@@ -462,10 +480,10 @@ PRIM_FN void isod_coll_copy_own(char *dest, const char *source, uint64_t bytes)
         prim_copy(prim_group_block(), dest, source, bytes);
 }
 
-/* Where `sender`'s stage of the step in progress is, from the begin of slot memory on. */
+/* Where `sender`'s stage of the step in progress is, from the begin of the lane on. */
 PRIM_FN uint64_t isod_stage_at(const struct isod_coll *c, int32_t sender)
 {
-    uint64_t n = (uint64_t)c->h.n_pes, banks = c->lane_at + isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
+    uint64_t n = (uint64_t)c->h.n_pes, banks = isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
     return banks + ((c->staged & 1) * n + (uint64_t)sender) * c->packet_bytes;
 }
 PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
@@ -475,7 +493,7 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
     if (memory != 0)
         prim_copy_put(prim_group_block(), memory + at, source, bytes);
     else
-        isod_coll_put_far(c->h, to, c->h.heap + prim_load_const_u64(&c->h.team->offsets[to]) + at, source, bytes);
+        isod_coll_put_far(c->h, to, isod_coll_far_memory(c->h, to) + at, source, bytes);
 }
 
 /* ---- the blocks of one PE's grid ---- */
@@ -513,7 +531,7 @@ PRIM_FN int isod_grid_leave(shmemd_t h)
 /* This block's part of `bytes`, in whole units; the same on all PEs, whose grids are equal. false: it has none. */
 PRIM_FN bool isod_grid_part(shmemd_t h, uint64_t bytes, uint64_t *from, uint64_t *len)
 {
-    uint64_t lanes = (uint64_t)ISOD_LOAD_I32(&h.team->lanes), blocks = prim_block_count();
+    uint64_t lanes = h.lanes, blocks = prim_block_count();
     uint64_t worth = (bytes + ISOD_GRID_SHARE_BYTES - 1) / ISOD_GRID_SHARE_BYTES;
     blocks = blocks < lanes ? blocks : lanes;
     blocks = blocks < worth ? blocks : worth;

@@ -3,9 +3,10 @@
  * modules, anything that reads LLVM bitcode or PTX. shmemd_extern_X is shmemd_X of include/shmem_device.h with the same
  * arguments, but the handle by address: 56 bytes that the program has copied to where its kernels load them. All names
  * are C names; types with a struct of their own (half, bfloat16) move as bytes or as ushort.
- * Nothing of the library links this file; it is compiled alone, see device/README.md:
- *     AMD     clang -x hip --cuda-device-only -fgpu-rdc -nogpulib -nogpuinc -O2 --offload-arch=gfx942 -emit-llvm -c
- *     NVIDIA  nvcc -x cu -arch=sm_90 -rdc=true -ptx        (or -dlto -dc for LTO)
+ * Nothing of the library links this file. A build for a GPU makes lib/isomer_device.ptx or lib/isomer_device-ARCH.bc of
+ * it and installs them in lib/isomer/; by hand (rdc, or the functions would stay inside the file):
+ *     AMD     clang -x hip --cuda-device-only -fgpu-rdc -nogpulib -nogpuinc -O3 --offload-arch=gfx942 -emit-llvm -c
+ *     NVIDIA  nvcc -x cu -arch=compute_90 -rdc=true -ptx        (or -dlto -dc for LTO)
  * Includes: include/shmem_device.h. */
 #include "../include/shmem_device.h"
 

@@ -1,15 +1,10 @@
 # The CPU as a device: kernels are C like everything else.
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links
-#   iso_kernel_objects(VARIABLE file.c ...)             what a library or program adds to its sources to contain the
-#                                                       kernels of these files (they may hold host code too)
+#   ISO_KERNEL_COMMAND  compiler of kernels and its options; empty: the C compiler
+#   ISO_KERNEL_OPTIONS  more of them for this project's own kernels
+#   ISO_DEVICE_FILES    the in-kernel API for other tool chains, and how to make it
 set(ISO_DEVICE_SOURCES device/gpu_cpu.c device/cpu_stream.c device/fiber.c)
 set(ISO_DEVICE_LIBS)
-
-function(iso_kernel_objects variable)
-  set(sources)
-  foreach(source ${ARGN})
-    get_filename_component(source ${source} ABSOLUTE)
-    list(APPEND sources ${source})
-  endforeach()
-  set(${variable} ${sources} PARENT_SCOPE)
-endfunction()
+set(ISO_KERNEL_COMMAND)
+set(ISO_KERNEL_OPTIONS)
+set(ISO_DEVICE_FILES)

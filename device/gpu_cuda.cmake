@@ -1,7 +1,7 @@
 # NVIDIA GPUs: kernels by nvcc, one command a file; the library's host code stays C.
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
-#   iso_kernel_objects(VARIABLE file.c ...)             what a library or program adds to its sources to contain the
-#                                                       kernels of these files (they may hold host code too)
+#   ISO_KERNEL_COMMAND  nvcc and its options            ISO_KERNEL_OPTIONS  more of them for this project's own kernels
+#   ISO_DEVICE_FILES    lib/isomer_device.ptx           the in-kernel API for other tool chains
 set(ISO_CUDA_ARCH 90 CACHE STRING "Compute capabilities to build kernels for, a list; of the last one PTX goes along")
 
 get_filename_component(cuda_of_compiler "$ENV{CUDACXX}" DIRECTORY)
@@ -30,44 +30,35 @@ if(NOT ISO_CUDA_INCLUDE OR NOT ISO_CUDART)
 endif()
 message(STATUS "CUDA ${ISO_CUDA_VERSION}: ${ISO_NVCC}, kernels for ${ISO_CUDA_ARCH}")
 
-set(ISO_DEVICE_SOURCES device/gpu_cuda.c)
+set(ISO_DEVICE_SOURCES device/gpu_cuda.c device/gpu_cuda_memory.c)
 # Nothing links libcuda: a build starts on machines without a driver and says that there is none.
 set(ISO_DEVICE_LIBS ${ISO_CUDART})
-set_source_files_properties(${PROJECT_SOURCE_DIR}/device/gpu_cuda.c PROPERTIES COMPILE_OPTIONS
+set_source_files_properties(${PROJECT_SOURCE_DIR}/device/gpu_cuda.c ${PROJECT_SOURCE_DIR}/device/gpu_cuda_memory.c PROPERTIES COMPILE_OPTIONS
                             "-isystem;${ISO_CUDA_INCLUDE}")
 
 # The host part of a kernel file is C++ without exceptions, run-time types and guarded statics: it needs no C++ runtime.
-set(ISO_NVCC_FLAGS -x cu -std=c++17 -O3 -lineinfo -ccbin ${CMAKE_C_COMPILER} -I${PROJECT_SOURCE_DIR}/include
-    -Xcompiler -fPIC,-g,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-fvisibility=hidden,-Wall,-Wextra)
-if(ISO_SANITIZE STREQUAL "address")
-  list(APPEND ISO_NVCC_FLAGS -Xcompiler -fsanitize=address,-fno-omit-frame-pointer)
-elseif(ISO_SANITIZE STREQUAL "thread")
-  list(APPEND ISO_NVCC_FLAGS -Xcompiler -fsanitize=thread)
-endif()
+set(ISO_KERNEL_COMMAND ${ISO_NVCC} -x cu -std=c++17 -O3 -lineinfo
+    -Xcompiler -fPIC,-g,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics)
 foreach(arch ${ISO_CUDA_ARCH})
-  list(APPEND ISO_NVCC_FLAGS -gencode arch=compute_${arch},code=sm_${arch})
+  list(APPEND ISO_KERNEL_COMMAND -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 list(GET ISO_CUDA_ARCH -1 last_arch)
-list(APPEND ISO_NVCC_FLAGS -gencode arch=compute_${last_arch},code=compute_${last_arch})
+list(APPEND ISO_KERNEL_COMMAND -gencode arch=compute_${last_arch},code=compute_${last_arch})
+set(ISO_KERNEL_OPTIONS -ccbin ${CMAKE_C_COMPILER} -Xcompiler -fvisibility=hidden,-Wall,-Wextra)
+if(ISO_SANITIZE STREQUAL "address")
+  list(APPEND ISO_KERNEL_OPTIONS -Xcompiler -fsanitize=address,-fno-omit-frame-pointer)
+elseif(ISO_SANITIZE STREQUAL "thread")
+  list(APPEND ISO_KERNEL_OPTIONS -Xcompiler -fsanitize=thread)
+endif()
 
-function(iso_kernel_objects variable)
-  set(objects)
-  foreach(source ${ARGN})
-    get_filename_component(source ${source} ABSOLUTE)
-    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
-    string(MAKE_C_IDENTIFIER ${name} name)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/kernels/${name}.o)
-    get_property(known GLOBAL PROPERTY iso_kernel_${object})
-    if(NOT known) # two targets of a folder may share a file
-      set_property(GLOBAL PROPERTY iso_kernel_${object} 1)
-      file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/kernels)
-      add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM
-                         COMMENT "Building CUDA object ${name}.o"
-                         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${ISO_NVCC} ${ISO_NVCC_FLAGS} -MMD -MF ${object}.d -MT ${object}
-                                 -c ${source} -o ${object})
-      set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-    endif()
-    list(APPEND objects ${object})
-  endforeach()
-  set(${variable} ${objects} PARENT_SCOPE)
-endfunction()
+# For what links PTX: Triton, run-time compiled modules. Of the first architecture, since PTX runs on later ones too.
+list(GET ISO_CUDA_ARCH 0 first_arch)
+set(ISO_DEVICE_FILES ${PROJECT_BINARY_DIR}/lib/isomer_device.ptx)
+set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
+set(depends ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device.ptx.d)
+add_custom_command(OUTPUT ${ISO_DEVICE_FILES} DEPENDS ${externs} DEPFILE ${depends} VERBATIM
+                   COMMENT "Building isomer_device.ptx"
+                   COMMAND ${ISO_NVCC} -x cu -std=c++17 -O3 -ccbin ${CMAKE_C_COMPILER} -arch=compute_${first_arch}
+                           -I${PROJECT_SOURCE_DIR}/include -rdc=true -MMD -MF ${depends} -MT ${ISO_DEVICE_FILES}
+                           -ptx ${externs} -o ${ISO_DEVICE_FILES})
+add_custom_target(isomer_device_ptx ALL DEPENDS ${ISO_DEVICE_FILES})

@@ -1,9 +1,8 @@
 # AMD GPUs: kernels by a clang that knows the targets, one command a file, without HIP's headers and device libraries;
 # the library's host code stays C and links HIP's runtime.
-#   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links
-#   iso_kernel_objects(VARIABLE file.c ...)             what a library or program adds to its sources to contain the
-#                                                       kernels of these files (they may hold host code too)
-#   target isomer_device_bc                             the in-kernel API as bitcode, one file an architecture
+#   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
+#   ISO_KERNEL_COMMAND  clang and its options           ISO_KERNEL_OPTIONS  more of them for this project's own kernels
+#   ISO_DEVICE_FILES    lib/isomer_device-ARCH.bc       the in-kernel API for other tool chains
 if(DEFINED ENV{ROCM_PATH})
   set(hip_root $ENV{ROCM_PATH})
 elseif(EXISTS /opt/rocm/include/hip/hip_runtime_api.h)
@@ -103,52 +102,25 @@ endif()
 
 # The host part of a kernel file is C++ without exceptions, run-time types and guarded statics: it needs no C++ runtime.
 # Never instrumented: the sanitizers' runtimes of two compilers do not mix, and kernels would need their device library.
-set(hip_object_flags ${ISO_HIP_FLAGS} ${hip_arch_flags} -O3 -g1 -fPIC -Wall -Wextra -Wno-unused-command-line-argument
-    -Wno-missing-field-initializers -fno-exceptions -fno-rtti -fno-threadsafe-statics -fvisibility=hidden -D_GNU_SOURCE
-    -I${PROJECT_SOURCE_DIR}/include)
+set(ISO_KERNEL_COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} ${hip_arch_flags} -O3 -g1 -fPIC -Wno-unused-command-line-argument
+    -fno-exceptions -fno-rtti -fno-threadsafe-statics -D_GNU_SOURCE)
+set(ISO_KERNEL_OPTIONS -Wall -Wextra -Wno-missing-field-initializers -fvisibility=hidden)
 if(ISO_WERROR)
-  list(APPEND hip_object_flags -Werror)
+  list(APPEND ISO_KERNEL_OPTIONS -Werror)
 endif()
 
-function(iso_kernel_objects variable)
-  set(objects)
-  foreach(source ${ARGN})
-    get_filename_component(source ${source} ABSOLUTE)
-    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${source})
-    string(MAKE_C_IDENTIFIER ${name} name)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/kernels/${name}.o)
-    get_property(known GLOBAL PROPERTY iso_kernel_${object})
-    if(NOT known) # two targets of a folder may share a file
-      set_property(GLOBAL PROPERTY iso_kernel_${object} 1)
-      file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/kernels)
-      add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM
-                         COMMENT "Building HIP object ${name}.o"
-                         COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${hip_compiler} ${hip_object_flags} -MMD -MF ${object}.d
-                                 -MT ${object} -c ${source} -o ${object})
-      set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
-    endif()
-    list(APPEND objects ${object})
-  endforeach()
-  set(${variable} ${objects} PARENT_SCOPE)
-endfunction()
-
-# The in-kernel API for compilers that link bitcode (Triton): code object version 5 is what those make.
-function(iso_device_bitcode source)
-  get_filename_component(source ${source} ABSOLUTE)
-  if(NOT EXISTS ${source})
-    return()
-  endif()
-  set(files)
-  foreach(arch ${ISO_HIP_ARCH})
-    set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${arch}.bc)
-    set(depends ${PROJECT_BINARY_DIR}/CMakeFiles/hip/isomer_device-${arch}.d)
-    add_custom_command(OUTPUT ${file} DEPENDS ${source} DEPFILE ${depends} VERBATIM
-                       COMMENT "Building bitcode isomer_device-${arch}.bc"
-                       COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} -mcode-object-version=5 --offload-arch=${arch} -O3
-                               --cuda-device-only -emit-llvm -I${PROJECT_SOURCE_DIR}/include -MMD -MF ${depends} -MT ${file}
-                               -c ${source} -o ${file})
-    list(APPEND files ${file})
-  endforeach()
-  add_custom_target(isomer_device_bc ALL DEPENDS ${files})
-endfunction()
-iso_device_bitcode(device/externs.c)
+# For compilers that link bitcode (Triton): code object version 5 is what those make. -fgpu-rdc, or all functions would
+# be internal to the file.
+set(ISO_DEVICE_FILES)
+set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
+foreach(arch ${ISO_HIP_ARCH})
+  set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${arch}.bc)
+  set(depends ${PROJECT_BINARY_DIR}/CMakeFiles/hip/isomer_device-${arch}.d)
+  add_custom_command(OUTPUT ${file} DEPENDS ${externs} DEPFILE ${depends} VERBATIM
+                     COMMENT "Building isomer_device-${arch}.bc"
+                     COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} -mcode-object-version=5 --offload-arch=${arch} -O3
+                             --cuda-device-only -fgpu-rdc -fuse-cuid=none -emit-llvm -I${PROJECT_SOURCE_DIR}/include
+                             -MMD -MF ${depends} -MT ${file} -c ${externs} -o ${file})
+  list(APPEND ISO_DEVICE_FILES ${file})
+endforeach()
+add_custom_target(isomer_device_bc ALL DEPENDS ${ISO_DEVICE_FILES})

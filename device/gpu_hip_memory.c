@@ -237,7 +237,7 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
 
 static int export_vmm(struct gpu *gpu, void *base, struct gpu_key *key)
 {
-    hipMemGenericAllocationHandle_t memory;
+    hipMemGenericAllocationHandle_t memory = NULL;
     memset(key, 0, sizeof(*key));
     key->fd = -1;
     int status = iso_hip_result(gpu, "hipMemRetainAllocationHandle", hipMemRetainAllocationHandle(&memory, base));

@@ -80,10 +80,12 @@ struct prim_group {
  * prim_fence_flag()                     by each thread that stores flags (NVIDIA: the system fence, cumulative over the
  *                                       sync); where gather_stores did everything: nothing
  * prim_store_flag_u64(p, v), _u32       a relaxed store of system scope; on the CPU a release store
- * prim_peek_u64(p), _u32                one look at a flag, relaxed (on the CPU acquire); after it has said what one
- *                                       waits for: prim_acquire_from_peer(), then a prim_sync of those who read
+ * prim_peek_u64(p), _u32                one look at a flag (AMD: relaxed; CPU, NVIDIA: acquire); after it has said what
+ *                                       one waits for: prim_acquire_from_peer(), then a prim_sync of those who read
+ * prim_acquire_from_peer()              after a peek saw the flag, before the data is read. NVIDIA: nothing, the peek
+ *                                       is the acquire; so it counts behind a peek or poll only
  * prim_fence_before_signal()            both halves for the calling thread alone: its earlier stores are seen by
- * whoever sees its later flag prim_acquire_from_peer()              after a peek saw the flag, before the data is read
+ *                                       whoever sees its later flag
  * prim_fence_full()                     earlier stores are visible everywhere before later loads are done (quiet)
  *
  * prim_load16(p) prim_store16(p, v)     16 bytes, not atomic
@@ -136,8 +138,8 @@ PRIM_FN struct prim_group prim_group_block(void) { return prim_group_of(PRIM_BLO
 PRIM_FN void prim_expect_store(const void *p) { (void)p; }
 #endif
 
-/* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor that
- * sees its own stores. Where the target has nothing cheaper: a relaxed load. */
+/* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor
+ * that sees its own stores. Where the target has nothing cheaper: a relaxed load. */
 #ifndef PRIM_HAS_LOAD_LAZY
 PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxed_u64(p); }
 #endif
@@ -150,7 +152,7 @@ PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxe
 /* The first thread of a group does what must be done once. */
 PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
 
-/* The first thread's v for every thread of the group, and a sync of it. By votes where the target has nothing faster. */
+/* The first thread's v for every thread of the group, and a sync of it. By votes where a target has nothing faster. */
 #ifndef PRIM_HAS_BROADCAST
 PRIM_FN uint64_t prim_broadcast_u64(struct prim_group g, uint64_t v)
 {

@@ -11,13 +11,15 @@
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
 #define PRIM_RESTRICT __restrict__
 
-/* A kernel made here can be launched with any legal block, so it has 64 registers a thread; a source whose blocks are
- * smaller may say so before it includes us, and gets more. */
-#ifndef PRIM_MAX_THREADS
-#define PRIM_MAX_THREADS 1024
+/* A source may say how large its blocks get at most, before it includes us: kernels whose blocks may have 1024 threads
+ * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than that
+ * allows is refused. */
+#ifdef PRIM_MAX_THREADS
+#define PRIM_CUDA_BOUNDS __launch_bounds__(PRIM_MAX_THREADS)
+#else
+#define PRIM_CUDA_BOUNDS
 #endif
-#define PRIM_KERNEL(name, TYPE, a) \
-    extern "C" __global__ void __launch_bounds__(PRIM_MAX_THREADS) name(const __grid_constant__ TYPE a)
+#define PRIM_KERNEL(name, TYPE, a) extern "C" __global__ void PRIM_CUDA_BOUNDS name(const __grid_constant__ TYPE a)
 /* A function that other compilers' code links; kept in PTX and LTO by -rdc=true. */
 #define PRIM_EXTERN extern "C" __device__ __attribute__((used))
 #define PRIM_SHARED(TYPE, name, count) __shared__ TYPE name[count]

@@ -76,7 +76,6 @@ PRIM_FN void isod_unbits(void *value, uint64_t bits, size_t bytes)
         *(uint8_t *)value = (uint8_t)bits;
 }
 
-
 PRIM_FN void isod_p(shmemd_t h, void *dest, const void *value, size_t bytes, int pe)
 {
     char *to = isod_near(h, dest, pe);
@@ -116,16 +115,19 @@ PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t l
     return b;
 }
 
-/* One thread with one word is the frequent small case: it does without the general copy. */
+/* A word a thread is the frequent small case: it does without the general copy. */
 PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
 {
-    uintptr_t both = (uintptr_t)to | (uintptr_t)b.source;
-    if (g.kind == PRIM_THREAD && b.len == 8 && (both & 7) == 0)
-        isod_store_word(to, __builtin_assume_aligned(b.source, 8), 8);
-    else if (g.kind == PRIM_THREAD && b.len == 4 && (both & 3) == 0)
+    uintptr_t all = (uintptr_t)to | (uintptr_t)b.source | b.len;
+    if ((all & 7) == 0 && b.len <= 8 * (size_t)prim_size(g)) {
+        size_t at = 8 * (size_t)prim_rank(g);
+        if (at < b.len)
+            isod_store_word(to + at, __builtin_assume_aligned((const char *)b.source + at, 8), 8);
+    } else if (g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
         isod_store_word(to, __builtin_assume_aligned(b.source, 4), 4);
-    else
+    } else {
         prim_copy_put(g, to, b.source, b.len);
+    }
 }
 
 /* Without the last sync: `source` is free when all threads of the group are here again. */

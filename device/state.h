@@ -96,14 +96,18 @@ struct isod_world {
 
 /* ---- device memory: one per (team, slot) ---- */
 
-/* One sequence of block collectives: block b of this PE and blocks b of the others. */
+/* One sequence of block collectives: block b of this PE and blocks b of the others. Three lines: what the block alone
+ * reads and writes; where the members are, so that the first look at it costs one trip to memory; and a word that
+ * atomics touch, which would throw the others out of the first-level cache. */
+#define ISOD_NEAR 16
 struct isod_lane {
     uint64_t step;   /* steps done; the number that flags carry; equal on all members between calls */
     uint64_t staged; /* steps done that used the inbox; its parity chooses the bank */
     uint64_t dead;   /* 1: a call of this lane was given up or misused; calls on it do nothing until the reset */
     uint64_t pad[13];
-    uint64_t users; /* atomic: blocks inside a collective on this lane; more than one is misuse. Atomics leave the */
-    uint64_t spare[15]; /* first-level cache, so the words above, which stay in it, have lines of their own */
+    char *near[ISOD_NEAR]; /* of the first members: this lane in their slot memory; NULL: by the ring */
+    uint64_t users;        /* atomic: blocks inside a collective on this lane; more than one is misuse */
+    uint64_t spare[15];
 };
 
 struct isod_grid {
@@ -118,14 +122,17 @@ struct isod_team {
     uint32_t packet_bytes; /* payload of one sender's inbox */
     int32_t team, slot;    /* for messages */
     uint32_t spare;
-    uint64_t status;   /* 0; else a wait was given up: calls on this handle do nothing until the collective reset */
     int32_t *world_of; /* [n_pes] */
     char **heaps;      /* [n_pes] the member's device heap for our kernels; NULL: by the ring */
     char **memory;     /* [n_pes] the member's slot memory, likewise */
     uint64_t *offsets; /* [n_pes] where that slot memory lies in the member's device heap, for the ring */
-    struct isod_lane *lane; /* [lanes] */
     struct isod_grid *grid;
+    uint64_t pad[7];
+    uint64_t status; /* 0; else a wait was given up: calls on this handle do nothing until the collective reset */
+    uint64_t alone[15];
+    /* struct isod_lane [lanes] follows */
 };
+#define ISOD_LANES(team) ((struct isod_lane *)(void *)((team) + 1))
 
 /* Slot memory of one PE, one lane after the other; peers write it, each sender in its own part:
  *   flags   [n_pes] 8 bytes                               padded to 128 bytes
@@ -135,21 +142,6 @@ PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 +
 PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
 {
     return isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * packet_bytes;
-}
-PRIM_FN uint64_t isod_flag_offset(const struct isod_team *t, uint32_t lane, int32_t sender)
-{
-    return lane * isod_lane_bytes(t->n_pes, t->packet_bytes) + (uint64_t)sender * 8;
-}
-PRIM_FN uint64_t isod_inbox_offset(const struct isod_team *t, uint32_t lane, uint64_t bank, int32_t sender)
-{
-    return lane * isod_lane_bytes(t->n_pes, t->packet_bytes) + isod_flags_bytes(t->n_pes) +
-           ((bank & 1) * (uint64_t)t->n_pes + (uint64_t)sender) * 2 * t->packet_bytes;
-}
-PRIM_FN uint64_t isod_stage_offset(const struct isod_team *t, uint32_t lane, uint64_t bank, int32_t sender)
-{
-    return lane * isod_lane_bytes(t->n_pes, t->packet_bytes) + isod_flags_bytes(t->n_pes) +
-           4 * (uint64_t)t->n_pes * t->packet_bytes +
-           ((bank & 1) * (uint64_t)t->n_pes + (uint64_t)sender) * t->packet_bytes;
 }
 
 /* ---- one word, by the host's hands (agent_kernels.c) or the proxy's ---- */
@@ -184,7 +176,9 @@ typedef struct shmemd {
     int64_t flat_stride;
     struct isod_team *team;
     struct isod_world *world;
-    int32_t my_pe, n_pes; /* in the team */
+    int32_t my_pe, n_pes;   /* in the team */
+    uint16_t lanes, direct; /* as in the team's state: here they cost no load */
+    uint32_t packet_bytes;
 } shmemd_t;
 
 typedef struct prim_group shmemd_group_t;

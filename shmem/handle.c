@@ -164,12 +164,12 @@ static struct layout lay_out(int n_pes, int lanes)
 {
     struct layout l;
     size_t n = (size_t)n_pes;
-    l.world_of = after(0, sizeof(struct isod_team));
+    l.lane = sizeof(struct isod_team); /* ISOD_LANES */
+    l.world_of = after(l.lane, (size_t)lanes * sizeof(struct isod_lane));
     l.heaps = after(l.world_of, n * sizeof(int32_t));
     l.memory = after(l.heaps, n * sizeof(char *));
     l.offsets = after(l.memory, n * sizeof(char *));
-    l.lane = after(l.offsets, n * sizeof(uint64_t));
-    l.grid = after(l.lane, (size_t)lanes * sizeof(struct isod_lane));
+    l.grid = after(l.offsets, n * sizeof(uint64_t));
     l.end = after(l.grid, sizeof(struct isod_grid));
     return l;
 }
@@ -269,6 +269,16 @@ static void find_flat(struct handle *h, char *const *heaps)
     h->value.flat_stride = stride;
 }
 
+static void fill_lanes(struct handle *h, struct isod_lane *lane, char *const *memory)
+{
+    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.packet_bytes);
+    for (int i = 0; i < h->image.lanes; i++) {
+        lane[i].step = (uint64_t)ISO->env.device_step;
+        for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
+            lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
+    }
+}
+
 /* `members` NULL: no slot memory. */
 static void fill_tables(struct handle *h, char *at, const struct member *members)
 {
@@ -286,9 +296,7 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
         memory[i] = heaps[i] != NULL ? heaps[i] + offsets[i] : NULL;
     }
     find_flat(h, heaps);
-    struct isod_lane *lane = (struct isod_lane *)(void *)(at + l.lane);
-    for (int i = 0; i < h->image.lanes; i++)
-        lane[i].step = (uint64_t)ISO->env.device_step;
+    fill_lanes(h, (struct isod_lane *)(void *)(at + l.lane), memory);
 }
 
 static void point_image(struct handle *h)
@@ -304,7 +312,6 @@ static void point_image(struct handle *h)
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
     h->image.offsets = (uint64_t *)(void *)(at + l.offsets);
-    h->image.lane = (struct isod_lane *)(void *)(at + l.lane);
     h->image.grid = (struct isod_grid *)(void *)(at + l.grid);
 }
 
@@ -324,6 +331,9 @@ static int write_image(struct device *d, struct handle *h, const struct member *
     h->value.world = d->handles->world;
     h->value.my_pe = h->team->my_pe;
     h->value.n_pes = h->team->n_pes;
+    h->value.lanes = (uint16_t)h->image.lanes;
+    h->value.direct = (uint16_t)h->image.direct;
+    h->value.packet_bytes = h->image.packet_bytes;
     return 0;
 }
 
@@ -573,12 +583,14 @@ static void renew(struct device *d, struct handle *h, struct team *team, const c
     struct isod_lane *lanes = (struct isod_lane *)calloc(1, bytes);
     if (lanes == NULL)
         iso_fatal(call, "no memory for %d lanes", (int)h->image.lanes);
-    iso_agent_copy(lanes, h->image.lane, bytes);
+    struct isod_lane *on_device = ISOD_LANES(h->value.team);
+    iso_agent_copy(lanes, on_device, bytes);
     uint64_t step = largest_step(h, team, lanes, call) + RESET_MARGIN;
-    memset(lanes, 0, bytes);
-    for (int i = 0; i < h->image.lanes; i++)
+    for (int i = 0; i < h->image.lanes; i++) {
         lanes[i].step = step;
-    iso_agent_copy(h->image.lane, lanes, bytes);
+        lanes[i].staged = lanes[i].dead = lanes[i].users = 0;
+    }
+    iso_agent_copy(on_device, lanes, bytes);
     iso_agent_fill(h->image.grid, 0, sizeof *h->image.grid);
     iso_agent_fill(ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset, 0, slot_bytes(team->n_pes, h->image.lanes));
     iso_agent_fill(&h->value.team->status, 0, sizeof h->value.team->status);

@@ -118,17 +118,26 @@ int iso_team_start(void)
     return rc;
 }
 
+/* The slot is not given back: the control areas end with the teams, and those of other PEs may be gone already. */
+static void drop_team(struct team *team)
+{
+    team->slot.index = -1;
+    iso_slot_close(&team->slot, team->world_of, team->n_pes, team->my_pe);
+    free(team->world_of);
+    team->world_of = NULL;
+}
+
 void iso_team_stop(void)
 {
     struct state *self = ISO;
     for (int i = FIRST_INDEX; self->teams != NULL && i < self->n_teams; i++) {
         if (self->teams[i]->world_of != NULL)
-            close_team(self->teams[i]);
+            drop_team(self->teams[i]);
         free(self->teams[i]);
     }
     if (self->teams != NULL) {
-        close_team(&self->shared);
-        close_team(&self->world);
+        drop_team(&self->shared);
+        drop_team(&self->world);
     }
     free(self->teams);
     self->teams = NULL;

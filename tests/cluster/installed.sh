@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# The installed library as its users find it: oshcc, oshc++, pkg-config, a CMake package; also after the folder moved.
+# The installed library as its users find it: oshcc, oshc++, pkg-config, a CMake package; programs without
+# and with kernels; also after the folder moved.
 . "$(dirname "$0")/cluster.sh"
 command -v cmake >/dev/null || skip "cmake is not installed"
 source=$here/launched.c
@@ -38,6 +39,16 @@ check_wrappers() {
     expect_status 0 "isomer-info, $1"
 }
 
+# The flavour's compiler for kernels, the host's for the rest: `kernels` is the command of the first.
+check_kernels() {
+    job 120 $kernels -c "$here/installed_kernels.c" -o "$work/kernels.o"
+    expect_status 0 "a kernel, $1"
+    job 60 "$root/bin/oshcc" "$here/installed_main.c" "$work/kernels.o" -o "$work/with_kernels"
+    expect_status 0 "oshcc with kernels, $1"
+    job 60 "$root/bin/oshrun" -n 2 "$work/with_kernels"
+    expect_ranks 2 "program with kernels, $1"
+}
+
 check_pkg_config() {
     command -v pkg-config >/dev/null || return
     local flags
@@ -47,6 +58,8 @@ check_pkg_config() {
     expect_status 0 "pkg-config"
     job 20 "$work/by_pkg_config" ranks 1
     expect_ranks 1 "program of pkg-config"
+    kernels="$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --variable=kernels isomer) -I$root/include"
+    check_kernels "pkg-config"
 }
 
 check_cmake() {
@@ -59,13 +72,22 @@ add_executable(shared_user $source)
 target_link_libraries(shared_user isomer::isomer)
 add_executable(static_user $source)
 target_link_libraries(static_user isomer::static)
+isomer_kernel_objects(kernels $here/installed_kernels.c)
+add_executable(kernel_user $here/installed_main.c \${kernels})
+target_link_libraries(kernel_user isomer::isomer)
+add_executable(kernel_static_user $here/installed_main.c \${kernels})
+target_link_libraries(kernel_static_user isomer::static)
 CMAKE
     job 60 cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$root"
     expect_status 0 "find_package(isomer), $1"
-    job 60 cmake --build "$work/project/build"
+    job 200 cmake --build "$work/project/build"
     expect_status 0 "CMake build, $1"
     for name in shared_user static_user; do
         job 20 "$root/bin/oshrun" -n 2 "$work/project/build/$name" ranks 2
+        expect_ranks 2 "$name of CMake, $1"
+    done
+    for name in kernel_user kernel_static_user; do
+        job 60 "$root/bin/oshrun" -n 2 "$work/project/build/$name"
         expect_ranks 2 "$name of CMake, $1"
     done
 }
@@ -73,9 +95,13 @@ CMAKE
 libdir=$(cd "$root" && dirname "$(find . -name 'libisomer.a' | head -1)")
 libdir=${libdir#./}
 check_wrappers "installed"
+kernels=$("$root/bin/oshcc" --showme:kernels)
+check_kernels "installed"
 check_pkg_config
 check_cmake "installed"
 mv "$root" "$work/moved" && root=$work/moved
 check_wrappers "moved"
+kernels=$("$root/bin/oshcc" --showme:kernels)
+check_kernels "moved"
 check_cmake "moved"
 finish

@@ -314,6 +314,16 @@ static void test_create_and_destroy(int *source, int *dest)
     }
 }
 
+/* Finalize ends teams that nobody has destroyed, while other PEs may have left already. */
+static void leave_to_finalize(int *source, int *dest)
+{
+    for (int i = 0; i < 24; i++) {
+        shmem_team_t team = SHMEM_TEAM_INVALID;
+        CHECK_EQ(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, shmem_n_pes(), NULL, 0, &team), 0);
+        check_works(team, source, dest);
+    }
+}
+
 static int test_main(void)
 {
     CHECK_INIT();
@@ -333,6 +343,7 @@ static int test_main(void)
     test_config();
     test_many_at_once(source, dest);
     test_create_and_destroy(source, dest);
+    leave_to_finalize(source, dest);
     check_free(dest);
     check_free(source);
     return CHECK_DONE();

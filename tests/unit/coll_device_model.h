@@ -26,7 +26,7 @@ struct shape {
 
 struct model_slot {
     struct isod_team team;
-    struct isod_lane lanes[MOST_LANES];
+    struct isod_lane lanes[MOST_LANES]; /* ISOD_LANES(team) */
     struct isod_grid grid;
     char *memory[MOST_PES];
     uint64_t offsets[MOST_PES];
@@ -67,14 +67,17 @@ static void model_lay_out_slot(struct model *m, int pe, int slot)
     t->heaps = m->pes[pe].heaps;
     t->memory = s->memory;
     t->offsets = s->offsets;
-    t->lane = s->lanes;
     t->grid = &s->grid;
     for (int member = 0; member < m->shape.n; member++) {
         s->offsets[member] = (uint64_t)slot * m->slot_bytes;
         s->memory[member] = model_heap(m, member) + s->offsets[member];
     }
-    for (unsigned lane = 0; lane < m->shape.lanes; lane++)
+    for (unsigned lane = 0; lane < m->shape.lanes; lane++) {
         s->lanes[lane].step = m->shape.step;
+        for (int member = 0; member < m->shape.n && member < ISOD_NEAR; member++)
+            s->lanes[lane].near[member] =
+                s->memory[member] + lane * isod_lane_bytes(m->shape.n, m->shape.packet_bytes);
+    }
 }
 
 static void model_lay_out(struct model *m, int pe)
@@ -131,6 +134,9 @@ static shmemd_t model_handle(struct model *m, int slot, int pe)
     h.world = &m->pes[pe].world;
     h.my_pe = pe;
     h.n_pes = m->shape.n;
+    h.lanes = (uint16_t)m->shape.lanes;
+    h.direct = m->shape.direct;
+    h.packet_bytes = m->shape.packet_bytes;
     return h;
 }
 

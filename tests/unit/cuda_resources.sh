@@ -23,7 +23,7 @@ SHMEMD_KERNEL(put_signal_and_wait, struct args, a)
 }
 END
 
-"$nvcc" -std=c++17 -O3 -arch=sm_90 -I"$root/include" -Xptxas -v -c "$folder/kernel.cu" -o "$folder/kernel.o" \
+"$nvcc" -std=c++17 -O3 -arch=sm_90 -DPRIM_MAX_THREADS=1024 -I"$root/include" -Xptxas -v -c "$folder/kernel.cu" -o "$folder/kernel.o" \
     >"$folder/report" 2>&1 || { cat "$folder/report"; exit 1; }
 if ! grep -q 'bytes stack frame' "$folder/report"; then
     echo "ptxas has given no report:"

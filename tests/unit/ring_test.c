@@ -267,7 +267,7 @@ static void lay_out(void)
 
 static shmemd_t handle(void)
 {
-    shmemd_t h = {(char *)&bench.here, sizeof(bench.here), NULL, 0, &bench.team, &bench.world, 0, 2};
+    shmemd_t h = {(char *)&bench.here, sizeof(bench.here), NULL, 0, &bench.team, &bench.world, 0, 2, 0, 0, 0};
     return h;
 }
 

@@ -1,0 +1,51 @@
+# What is installed for programs with kernels. The in-kernel API is header-only: its bodies go to include/isomer/, and
+# what they include is spelled accordingly there.
+set(iso_installed ${PROJECT_BINARY_DIR}/installed)
+
+function(iso_install_header source folder)
+  file(READ ${source} text)
+  if(folder STREQUAL "")
+    string(REGEX REPLACE "(#include \")\\.\\./(device|coll)/" "\\1isomer/\\2/" text "${text}")
+  else()
+    string(REPLACE "#include \"../include/" "#include \"../../" text "${text}")
+  endif()
+  get_filename_component(name ${source} NAME)
+  file(CONFIGURE OUTPUT ${iso_installed}/${folder}/${name} CONTENT "${text}" @ONLY)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  install(FILES ${iso_installed}/${folder}/${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endfunction()
+
+file(GLOB iso_headers CONFIGURE_DEPENDS include/*.h)
+foreach(header ${iso_headers})
+  iso_install_header(${header} "")
+endforeach()
+file(GLOB iso_headers CONFIGURE_DEPENDS device/prim*.h device/state.h device/ring.h device/*_device.h)
+foreach(header ${iso_headers})
+  iso_install_header(${header} isomer/device)
+endforeach()
+file(GLOB iso_headers CONFIGURE_DEPENDS coll/*_device.h coll/reduce_elem.h)
+foreach(header ${iso_headers})
+  iso_install_header(${header} isomer/coll)
+endforeach()
+install(DIRECTORY include/mpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# The device's libraries for a linker, and where a loader finds those outside of its own folders.
+set(ISO_DEVICE_LINK)
+set(iso_device_folders)
+foreach(library ${ISO_DEVICE_LIBS})
+  list(APPEND ISO_DEVICE_LINK ${library})
+  get_filename_component(folder ${library} DIRECTORY)
+  file(REAL_PATH ${folder} real)
+  if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES AND NOT real IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES
+     AND NOT folder IN_LIST iso_device_folders)
+    list(APPEND iso_device_folders ${folder})
+    list(APPEND ISO_DEVICE_LINK -Wl,-rpath,${folder})
+  endif()
+endforeach()
+list(JOIN ISO_DEVICE_LINK " " ISO_DEVICE_LINK)
+set_target_properties(isomer_shared PROPERTIES INSTALL_RPATH "${iso_device_folders}")
+
+install(TARGETS isomer_shared isomer_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${ISO_DEVICE_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer)
+install(FILES device/kernels.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/isomer)
