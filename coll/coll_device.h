@@ -269,12 +269,13 @@ PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->step = c->lane->step;
     c->staged = c->lane->staged;
     if (c->rank == 0) {
-        c->users = prim_fetch_add_u64(&c->lane->users, 1); /* counts only; orders nothing */
+        c->users = prim_load_relaxed_u64(&c->lane->users); /* a load and a store: atomics would wait for each other */
+        prim_store_relaxed_u64(&c->lane->users, 1);
         c->status = prim_load_relaxed_u64(&h.team->status);
     }
     if (dead != 0) {
         if (c->rank == 0)
-            (void)prim_fetch_sub_u64(&c->lane->users, 1);
+            prim_store_relaxed_u64(&c->lane->users, 0);
         return false;
     }
     isod_coll_begin_numbers(c);
@@ -304,7 +305,7 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
         if (!c->direct)
             c->status |= prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
         bad = bad || c->users != 0 || c->status != 0;
-        (void)prim_fetch_sub_u64(&c->lane->users, 1);
+        prim_store_relaxed_u64(&c->lane->users, 0);
     }
     if (!prim_sync_or(prim_group_block(), bad))
         return 0;

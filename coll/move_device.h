@@ -29,10 +29,7 @@ PRIM_FN struct isod_move isod_move_of(void *dest, const void *source, uint64_t b
 }
 
 /* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
-PRIM_FN bool isod_coll_fits_lines(shmemd_t h, uint64_t bytes)
-{
-    return bytes <= h.packet_bytes && h.direct != 0;
-}
+PRIM_FN bool isod_coll_fits_lines(shmemd_t h, uint64_t bytes) { return bytes <= h.packet_bytes && h.direct != 0; }
 
 /* ---- fcollect, alltoall: everybody has a piece for everybody ---- */
 

@@ -54,6 +54,8 @@ struct prim_group {
  *                                       what is rarely called and must not cost registers where it is not
  * PRIM_RESTRICT                         restrict in the target's spelling
  * PRIM_KERNEL(name, TYPE, a)            begins a kernel that takes one struct by value; its body follows
+ * PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)   the same for blocks of at most so many threads, which may have more
+ *                                       registers then, or are held to what that many leave for each
  * PRIM_SHARED(TYPE, name, count)        an array that the threads of a block share, uninitialised; use as name[i]
  *
  * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads

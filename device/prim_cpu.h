@@ -57,6 +57,8 @@ PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <tim
     PRIM_CPU_C void name(const void *args_of) { name##_kernel_body(*(const TYPE *)args_of); } \
     static void name##_kernel_body(TYPE a)
 
+#define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) PRIM_KERNEL(name, TYPE, a)
+
 /* The address of the key names the place in the source. */
 #define PRIM_SHARED(TYPE, name, count) \
     static const char name##_key = 0;  \

@@ -22,6 +22,9 @@
 #define PRIM_KERNEL(name, TYPE, a) extern "C" __global__ void PRIM_CUDA_BOUNDS name(const __grid_constant__ TYPE a)
 /* A function that other compilers' code links; kept in PTX and LTO by -rdc=true. */
 #define PRIM_EXTERN extern "C" __device__ __attribute__((used))
+/* The same for one kernel, whose blocks have at most `threads` threads. */
+#define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ TYPE a)
 #define PRIM_SHARED(TYPE, name, count) __shared__ TYPE name[count]
 
 #if defined(__CUDACC_RTC__)

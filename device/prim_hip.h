@@ -42,6 +42,8 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS))) void name(TYPE a)
 /* A function that other compilers' code links, as bitcode. */
 #define PRIM_EXTERN extern "C" __attribute__((device, used, visibility("default")))
+#define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name(TYPE a)
 #define PRIM_SHARED(TYPE, name, count) __attribute__((shared)) TYPE name[count]
 
 /* ---- pointers ----

@@ -98,7 +98,7 @@ struct isod_world {
 
 /* One sequence of block collectives: block b of this PE and blocks b of the others. Three lines: what the block alone
  * reads and writes; where the members are, so that the first look at it costs one trip to memory; and a word that
- * atomics touch, which would throw the others out of the first-level cache. */
+ * is looked at past the first-level cache, which would throw the others out of it. */
 #define ISOD_NEAR 16
 struct isod_lane {
     uint64_t step;   /* steps done; the number that flags carry; equal on all members between calls */
@@ -106,7 +106,7 @@ struct isod_lane {
     uint64_t dead;   /* 1: a call of this lane was given up or misused; calls on it do nothing until the reset */
     uint64_t pad[13];
     char *near[ISOD_NEAR]; /* of the first members: this lane in their slot memory; NULL: by the ring */
-    uint64_t users;        /* atomic: blocks inside a collective on this lane; more than one is misuse */
+    uint64_t users;        /* 1: a block is inside a collective on this lane; another one that finds it so is misuse */
     uint64_t spare[15];
 };
 

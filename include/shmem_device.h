@@ -81,6 +81,9 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
 /* SHMEMD_KERNEL(name, TYPE, a) { body } defines a kernel that takes one struct TYPE by value, named a in the body;
  * launch it by shmemx_launch(SHMEMX_KERNEL(name), ...) on any device, or the vendor's way on a GPU. */
 #define SHMEMD_KERNEL(name, TYPE, a) PRIM_KERNEL(name, TYPE, a)
+/* The same for blocks of at most `threads` threads. On NVIDIA a kernel of more than 64 registers cannot have blocks of
+ * 1024 threads: shmemx_launch says so, and this form makes the compiler get by with what `threads` leaves for each. */
+#define SHMEMD_KERNEL_BOUNDED(name, TYPE, a, threads) PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)
 /* An array that the threads of a block share, at the begin of a kernel's body; used as name[i]. Uninitialised. */
 #define SHMEMD_SHARED(TYPE, name, count) PRIM_SHARED(TYPE, name, count)
 /* Begins a function that kernels call. */

@@ -85,7 +85,7 @@ SHMEMD_KERNEL(pong_signal_shared, struct bench_args, a)
     pong_signal(a, shared);
 }
 
-SHMEMD_KERNEL(pong_signal_global, struct bench_args, a) { pong_signal(a, a.source); }
+SHMEMD_KERNEL_BOUNDED(pong_signal_global, struct bench_args, a, 1024) { pong_signal(a, a.source); }
 
 /* Two areas in turn: the sender may run one packet ahead of the receiver's reading. */
 SHMEMD_FN void send_packet(struct bench_args a, const uint64_t *shared, uint64_t i)
@@ -238,7 +238,8 @@ static void pingpongs(struct run *r)
         host[i] = i / r->a.words * 1000003u + i % r->a.words;
     shmem_putmem(r->a.source, host, PATTERNS * 65536, r->me);
     free(host);
-    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 512, plays) / 2, "us");
+    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 1024, plays) / 2,
+           "us");
     if (r->me == 1) { /* the counter that PE 0 adds to begins at 0 */
         uint64_t zero = 0;
         shmem_putmem(r->a.flag + 1, &zero, 8, 1);

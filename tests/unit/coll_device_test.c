@@ -488,6 +488,7 @@ struct wrong_args {
     uint64_t *failed; /* threads that got nonzero */
     uint64_t *failed_again;
     char *dest;
+    uint64_t *entered; /* threads that are about to call; may be NULL */
 };
 
 static __attribute__((noinline)) int wrong_call(struct wrong_args a)
@@ -506,6 +507,8 @@ static __attribute__((noinline)) int wrong_call(struct wrong_args a)
 
 SHMEMD_KERNEL(wrong_calls, struct wrong_args, a)
 {
+    if (a.entered != NULL)
+        (void)prim_fetch_add_u64(a.entered, 1);
     if (wrong_call(a) != 0)
         (void)prim_fetch_add_u64(a.failed, 1);
     if (a.what != WRONG_USERS && shmemd_sync_block(a.h) != 0)
@@ -530,7 +533,7 @@ static void test_misuse(enum wrong what, unsigned blocks, uint64_t fail, uint64_
     uint64_t failed = 0, failed_again = 0;
     memset(grids, 0, sizeof(grids));
     for (int pe = 0; pe < s.n; pe++) {
-        struct wrong_args a = {model_handle(m, 0, pe), what, &failed, &failed_again, model_objects(m, 0, pe)};
+        struct wrong_args a = {model_handle(m, 0, pe), what, &failed, &failed_again, model_objects(m, 0, pe), NULL};
         args[pe] = a;
         model_grid_start(&grids[pe], &s, wrong_calls, &args[pe], 0);
     }
@@ -553,14 +556,16 @@ static void test_users(void)
     struct model *m = model_create(s);
     struct model_grid grids[3];
     struct wrong_args args[2];
-    uint64_t failed = 0, failed_again = 0, *users = &m->pes[0].slots[0].lanes[0].users;
+    uint64_t failed = 0, failed_again = 0, entered = 0;
     memset(grids, 0, sizeof(grids));
     for (int i = 0; i < 3; i++) {
-        struct wrong_args a = {model_handle(m, 0, i / 2), WRONG_USERS, &failed, &failed_again, model_objects(m, 0, 0)};
+        struct wrong_args a = {model_handle(m, 0, i / 2), WRONG_USERS, &failed, &failed_again,
+                               model_objects(m, 0, 0),    &entered};
         args[i / 2] = a;
         model_grid_start(&grids[i], &s, wrong_calls, &args[i / 2], 0);
-        while (i < 2 && prim_load_relaxed_u64(users) != (uint64_t)i + 1)
+        while (i < 2 && prim_load_relaxed_u64(&entered) != (uint64_t)(i + 1) * s.threads)
             usleep(1000);
+        usleep(100000); /* from there into the call */
     }
     for (int i = 0; i < 3; i++)
         model_grid_join(&grids[i]);
@@ -584,7 +589,7 @@ static void test_late(enum wrong what, bool gives_up)
     uint64_t failed = 0, failed_again = 0;
     memset(grids, 0, sizeof(grids));
     for (int pe = 0; pe < s.n; pe++) {
-        struct wrong_args a = {model_handle(m, 0, pe), what, &failed, &failed_again, model_objects(m, 0, pe)};
+        struct wrong_args a = {model_handle(m, 0, pe), what, &failed, &failed_again, model_objects(m, 0, pe), NULL};
         args[pe] = a;
         m->pes[pe].world.deadline_ns = 20 * 1000 * 1000;
     }
