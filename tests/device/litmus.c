@@ -2,6 +2,7 @@
 /* One litmus test for each cell of the ordering table of shmem_device.h: block 0 of every PE sends to the next PE, by
  * one thread, a wave or the block in turns; block 1 waits for what says that the data is there and looks at all of it;
  * then it acknowledges, so that every round may overwrite. SHMEM_TEST_ROUNDS rounds for all cells together. */
+#define PRIM_COLD_CALLS 1 /* of so many kernels, the rare paths may be calls: AMD's compiler takes minutes else */
 #include "device.h"
 
 /* X(cell, the receiver waits for a packet or barrier itself) */
