@@ -2,7 +2,7 @@
 /* A wait in a kernel that nobody ends: past SHMEM_TIMEOUT there is a record that says who waits for what, and the wait
  * goes on; after shmemx_device_abort the kernel returns, its handle is silent, and a collective reset repairs it. For a
  * wait on a word, and for a collective that one PE does not join. Run with SHMEM_TIMEOUT of a fraction of a second. */
-#include "device.h"
+#include "device_test.h"
 
 enum { SLOT = 6, THREADS = 64, PATIENCE_S = 60 };
 

@@ -2,7 +2,7 @@
 /* One wrong use of a device a run; device_errors.sh knows what each must print. usage: device_errors CASE; without:
  * lists the cases. A case that ends the job does not return; one that is refused returns nonzero, and the program ends
  * with 3. Reaching the end otherwise is a failure of the test. */
-#include "device.h"
+#include "device_test.h"
 
 struct wrong {
     const char *name;

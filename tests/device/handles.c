@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handles: of the world and of teams, several slots at once, the same twice, again after a team was destroyed and made
  * anew, and everything that is refused with a sentence: slots out of range, captures, no handle to reset. */
-#include "device.h"
+#include "device_test.h"
 
 enum { THREADS = 64, ROUNDS = 50 };
 

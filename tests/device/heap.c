@@ -2,7 +2,7 @@
 /* The device heap by host calls: kinds, alignment, growth over several chunks with the peers' views right after the
  * return, exhaustion, then RMA, atomics, signals and waits on device addresses against a model, with device memory on
  * either side. No kernels of its own. Run it on both rungs (SHMEM_DEVICE_SHARING) and under SHMEM_DEBUG. */
-#include "device.h"
+#include "device_test.h"
 
 enum { STRIPE = 4096, KINDS = 3, WORDS = 16 };
 #define MIB ((size_t)1 << 20)

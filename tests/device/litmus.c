@@ -3,7 +3,7 @@
  * one thread, a wave or the block in turns; block 1 waits for what says that the data is there and looks at all of it;
  * then it acknowledges, so that every round may overwrite. SHMEM_TEST_ROUNDS rounds for all cells together. */
 #define PRIM_COLD_CALLS 1 /* of so many kernels, the rare paths may be calls: AMD's compiler takes minutes else */
-#include "device.h"
+#include "device_test.h"
 
 /* X(cell, the receiver waits for a packet or barrier itself) */
 #define CELLS(X)           \

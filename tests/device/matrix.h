@@ -6,7 +6,7 @@
 #define MATRIX_H
 
 #define PRIM_COLD_CALLS 1 /* of so many kernels, the rare paths may be calls: AMD's compiler takes minutes else */
-#include "device.h"
+#include "device_test.h"
 
 enum { MATRIX_DIMS = 12, MATRIX_TRIES = 24 };
 

@@ -3,7 +3,7 @@
  * module and given a handle: each PE puts a block of numbers to the next one, behind a signal, and all run a reduction.
  * NVRTC and the driver are looked up at run time and declared here: the program builds for every device. It is skipped
  * where there is no NVRTC; where there is no device, the source is compiled all the same. */
-#include "device.h"
+#include "device_test.h"
 
 #include <dlfcn.h>
 

@@ -2,7 +2,7 @@
 /* Kernels with collectives, one after the other and at once: two teams and three slots on three streams in another
  * order on every second PE, each PE late in its turn, and a graph that is launched a thousand times. Run once more with
  * SHMEM_DEVICE_STEP=4294967293, where the low half of the steps wraps around soon. */
-#include "device.h"
+#include "device_test.h"
 
 enum { WORDS = 40, BLOCKS = 2, THREADS = 64, STREAMS = 3, REPLAYS = 1000 };
 

@@ -2,7 +2,7 @@
 /* Every call of the form _on_stream: payloads that go by kernel and by copy engine, signals of both kinds, waits,
  * quiet, barrier and sync of the world and of a team, arguments that are refused, and a graph of all of them that is
  * replayed a thousand times. Run again with SHMEM_FORCE_PROXY=1. */
-#include "device.h"
+#include "device_test.h"
 
 enum { SMALL = 1000, LARGE = (1 << 20) + 24, REPLAYS = 1000, WORDS = 64 };
 
