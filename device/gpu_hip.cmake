@@ -102,7 +102,7 @@ endif()
 
 # The host part of a kernel file is C++ without exceptions, run-time types and guarded statics: it needs no C++ runtime.
 # Never instrumented: the sanitizers' runtimes of two compilers do not mix, and kernels would need their device library.
-set(ISO_KERNEL_COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} ${hip_arch_flags} -O3 -g1 -fPIC -Wno-unused-command-line-argument
+set(ISO_KERNEL_COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} ${hip_arch_flags} -O3 -g1 -fPIC -Wno-unused-command-line-argument -Wno-pass-failed
     -fno-exceptions -fno-rtti -fno-threadsafe-statics -D_GNU_SOURCE)
 set(ISO_KERNEL_OPTIONS -Wall -Wextra -Wno-missing-field-initializers -fvisibility=hidden)
 if(ISO_WERROR)
