@@ -155,17 +155,32 @@ static void check_buffer(size_t offset, size_t len)
     free(back);
 }
 
-/* One PE has too little of it: everybody is refused, nothing stays behind. */
+static bool reserved_for_symmetric(const char *addr)
+{
+    for (int i = 0; i < ISO->n_segments; i++)
+        if (addr >= ISO->segments[i].base && addr < ISO->segments[i].base + ISO->segments[i].len)
+            return true;
+    return false;
+}
+
+/* One PE has too little of it: everybody is refused, nothing stays behind. Symmetric memory right behind the allocation
+ * would be another mistake, an overlap: then the next allocation is taken. */
 static void check_refused_buffer(void)
 {
-    void *memory;
-    int segments = ISO->n_segments;
-    CHECK_OR_EXIT(iso_gpu_alloc(device()->gpu, MIB, &memory) == 0);
-    char *addr = (char *)memory + (check_self.pe == check_self.npes - 1 ? MIB - 100 : 0);
-    CHECK(shmemx_buffer_register(addr, 1000, NULL) != 0);
+    enum { TRIES = 8, LEN = 1000, ROOM = 100 };
+    void *memory[TRIES];
+    int n = 0, segments = ISO->n_segments;
+    char *end;
+    do {
+        CHECK_OR_EXIT(n < TRIES && iso_gpu_alloc(device()->gpu, MIB, &memory[n]) == 0);
+        end = (char *)memory[n++] + MIB;
+    } while (reserved_for_symmetric(end));
+    char *addr = end - (check_self.pe == check_self.npes - 1 ? ROOM : MIB);
+    CHECK(shmemx_buffer_register(addr, LEN, NULL) != 0);
     CHECK_EQ(ISO->n_segments, segments);
     shmem_barrier_all();
-    iso_gpu_free(device()->gpu, memory);
+    while (n > 0)
+        iso_gpu_free(device()->gpu, memory[--n]);
 }
 
 /* Host buffers beside it are what they were. */
