@@ -2,6 +2,7 @@
 /* What a schedule inside kernels is written over: the counterpart of coll.h for a block of a GPU, or of the CPU device.
  * Block b of this PE works with blocks b of the other members, over lane b of the handle. All threads of the block call
  * every function here, unless it says otherwise; thread i serves the i-th other member.
+ * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within.
  * Invariants: all members go through the same steps of the same kinds in the same order. A step is a number that only
  * grows; flags carry all of it, lines its low 32 bits. One block at a time uses a lane, so its words are read plainly.
  * Includes: device/. Included by the schedules (*_device.h here). */
@@ -205,6 +206,24 @@ PRIM_FN void isod_coll_meet(struct isod_coll *c)
     prim_acquire_from_peer();
 }
 
+/* The same for teams that pointers reach: nothing of the ring is compiled in. */
+PRIM_FN void isod_flags_send_near(struct isod_coll *c)
+{
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
+        char *memory = isod_coll_memory(c, isod_coll_other(c, i));
+        prim_store_flag_u64((uint64_t *)(void *)memory + c->h.my_pe, c->step); /* pairs with isod_flag_wait */
+    }
+}
+PRIM_FN void isod_coll_meet_near(struct isod_coll *c)
+{
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
+    isod_flags_send_near(c);
+    isod_flags_wait(c, -1, ISOD_DATA);
+    prim_acquire_from_peer();
+}
+
 /* A sync in the midst of a call. false, for all threads: somebody has given up, so nothing more is sent. */
 PRIM_FN bool isod_coll_goes_on(struct isod_coll *c)
 {
@@ -232,35 +251,42 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 
 /* The numbers of lines are about to wrap: old lines could be taken for new ones, so each member clears its inboxes
  * behind a meeting, which has number `step`. All lines of earlier steps have been read, since every call waits for all
- * that is sent to it. true: given up. */
+ * that is sent to it. Teams that not all pointers reach use no lines. true: given up. */
 PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint32_t call, uint64_t step)
 {
     struct prim_vec16 zero = {{0, 0}};
     shmemd_t h = isod_coll_handle(home, heap);
     struct isod_coll c;
+    if (h.direct == 0)
+        return false;
     isod_coll_read_team(&c, h, call);
     c.step = step;
     char *lines = c.here + isod_flags_bytes(h.n_pes);
     uint64_t bytes = 4 * (uint64_t)c.packet_bytes * (uint64_t)h.n_pes;
     for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
         prim_store16(lines + at, zero);
-    isod_coll_meet(&c);
+    isod_coll_meet_near(&c);
     return !isod_coll_goes_on(&c);
 }
 
 /* The low 32 bits 0 and 1 are skipped: fresh memory holds 0. */
-PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c)
+PRIM_FN bool isod_coll_numbers_turn(uint64_t done, uint64_t steps)
+{
+    return done == 0 || (uint32_t)done + steps > 0xffffffffu;
+}
+PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t steps)
 {
     if (c->step == 0)
         c->step = 1;
-    if ((uint32_t)c->step >= 0u - ISOD_STEPS_OF_CALL) {
+    if (isod_coll_numbers_turn(c->step, steps)) {
         c->failed = isod_coll_clear_lines(isod_home_of(c->h), c->h.heap, c->call, c->step + 1);
         c->step = (c->step | 0xffffffffu) + 2;
     }
 }
 
-/* false, for all threads: the call returns nonzero at once. Not a sync: the schedule begins by one. */
-PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
+/* For a call of at most `steps` steps. false, for all threads: the call returns nonzero at once. Not a sync: the
+ * schedule begins by one. */
+PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t steps)
 {
     if (prim_block_index() >= h.lanes)
         return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, prim_block_index()) == 0;
@@ -278,8 +304,12 @@ PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
             prim_store_relaxed_u64(&c->lane->users, 0);
         return false;
     }
-    isod_coll_begin_numbers(c);
+    isod_coll_begin_numbers(c, steps);
     return true;
+}
+PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
+{
+    return isod_coll_enter_for(c, h, call, ISOD_STEPS_OF_CALL);
 }
 
 /* All threads come here when the call has failed for any of them. */
@@ -329,15 +359,17 @@ PRIM_FN bool isod_unit_is_whole(const void *p, uint64_t bytes) { return bytes >=
 /* Elements may be aligned to their own size only; bytes < 16 at the end of a piece. */
 PRIM_COLD_FN struct prim_vec16 isod_unit_load_odd(const char *p, uint64_t bytes)
 {
-    uint64_t word[2] = {0, 0};
-    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u;
-    if ((((uintptr_t)p | n) & 3) == 0)
-        for (uint32_t i = 0; i < n; i += 4)
-            word[i >> 3] |= (uint64_t) * (const isod_any32 *)(const void *)(p + i) << (i & 4) * 8;
-    else
-        for (uint32_t i = 0; i < n; i++)
-            word[i >> 3] |= (uint64_t) * (const isod_any8 *)(const void *)(p + i) << (i & 7) * 8;
-    struct prim_vec16 v = {{word[0], word[1]}};
+    struct prim_vec16 v = {{0, 0}};
+    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u, step = (((uintptr_t)p | n) & 3) == 0 ? 4 : 1;
+    for (uint32_t i = 0; i < n; i += step) {
+        const void *from = p + i;
+        uint64_t part = step == 4 ? *(const isod_any32 *)from : *(const isod_any8 *)from;
+        part <<= (i & 7) * 8;
+        if (i < 8) /* no index: an array would be stack */
+            v.word[0] |= part;
+        else
+            v.word[1] |= part;
+    }
     return v;
 }
 PRIM_COLD_FN void isod_unit_store_odd(char *p, struct prim_vec16 v, uint64_t bytes)
@@ -417,6 +449,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
     uint64_t sender = c->packet_bytes / 8; /* lines of one */
     for (;;) {
         int32_t missing = -1;
+        PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
             if (k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
                 !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->step, bytes > 8, &v[k]))
@@ -434,6 +467,7 @@ PRIM_FN void isod_lines_receive(struct isod_coll *c, char *dest, uint64_t stride
         for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
             struct prim_vec16 v[ISOD_BATCH];
             isod_units_wait(c, first, ISOD_BATCH, u, bytes - u * 16, v);
+            PRIM_UNROLL
             for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
                 if (first + k < c->h.n_pes && first + k != c->h.my_pe)
                     isod_unit_store(dest + (uint64_t)(first + k) * stride + u * 16, v[k], bytes - u * 16);
@@ -502,7 +536,7 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
 /* All blocks of the grid are here; their stores are seen by all of them. All blocks are resident, which is the caller's
  * duty. Bit 63 of the counter turns when the last one arrives, and its other bits come back to where they were: so
  * grids of any sizes may follow one another. true, for all threads of the block: given up. */
-PRIM_FN bool isod_grid_sync(shmemd_t h)
+PRIM_FN bool isod_grid_meet(shmemd_t h)
 {
     const uint64_t top = (uint64_t)1 << 63;
     uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
@@ -515,6 +549,13 @@ PRIM_FN bool isod_grid_sync(shmemd_t h)
         bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
     }
     return prim_sync_or(prim_group_block(), bad);
+}
+PRIM_FN bool isod_grid_sync(shmemd_t h)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_grid_meet(h) ? 1 : 0;
+    return prim_call_end(rc) != 0;
 }
 
 /* The end of a call of the grid: whatever any block has noticed, all of them return nonzero. */

@@ -73,7 +73,7 @@ PRIM_CALL_FN int isod_exchange_long(shmemd_t h, struct isod_move w, uint32_t cal
     return isod_coll_leave(&c);
 }
 
-PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
+PRIM_FN int isod_exchange(shmemd_t h, struct isod_move w, uint32_t call)
 {
     struct isod_coll c;
     if (w.bytes == 0)
@@ -84,6 +84,14 @@ PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
         return 1;
     isod_exchange_lines(&c, &w);
     return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_exchange(h, w, call);
+    return prim_call_end(rc);
 }
 
 /* ---- broadcast ---- */
@@ -146,7 +154,7 @@ PRIM_CALL_FN int isod_broadcast_long(shmemd_t h, struct isod_move w)
     return isod_coll_leave(&c);
 }
 
-PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
+PRIM_FN int isod_broadcast(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if ((uint32_t)w.from >= (uint32_t)h.n_pes)
@@ -159,6 +167,14 @@ PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
         return 1;
     isod_broadcast_lines(&c, &w);
     return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_broadcast(h, w);
+    return prim_call_end(rc);
 }
 
 /* ---- permute ---- */
@@ -210,6 +226,13 @@ PRIM_FN bool isod_permute_is_right(shmemd_t h, const struct isod_move *w)
     return (uint32_t)w->to < n && (uint32_t)w->from < n && (w->to == h.my_pe) == (w->from == h.my_pe);
 }
 
+PRIM_FN int isod_permute_refuse(shmemd_t h, const struct isod_move *w)
+{
+    bool to = (uint32_t)w->to >= (uint32_t)h.n_pes || w->to == h.my_pe;
+    return isod_coll_misuse(h, ISOD_CALL_PERMUTE, ISOD_MISUSE_PARTNER, (uint64_t)h.n_pes,
+                            to ? (uint32_t)w->to : (uint32_t)w->from);
+}
+
 PRIM_CALL_FN int isod_permute_long(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
@@ -219,13 +242,11 @@ PRIM_CALL_FN int isod_permute_long(shmemd_t h, struct isod_move w)
     return isod_coll_leave(&c);
 }
 
-PRIM_FN int isod_permute_block(shmemd_t h, struct isod_move w)
+PRIM_FN int isod_permute(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if (!isod_permute_is_right(h, &w))
-        return isod_coll_misuse(h, ISOD_CALL_PERMUTE, ISOD_MISUSE_PARTNER, (uint64_t)h.n_pes,
-                                (uint32_t)w.to < (uint32_t)h.n_pes && w.to != h.my_pe ? (uint32_t)w.from
-                                                                                      : (uint32_t)w.to);
+        return isod_permute_refuse(h, &w);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
     if (!isod_coll_fits_lines(h, w.bytes))
@@ -234,6 +255,14 @@ PRIM_FN int isod_permute_block(shmemd_t h, struct isod_move w)
         return 1;
     isod_permute_lines(&c, &w);
     return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_permute_block(shmemd_t h, struct isod_move w)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_permute(h, w);
+    return prim_call_end(rc);
 }
 
 /* ---- by all blocks of a grid: each moves a part of every piece ---- */
@@ -251,33 +280,39 @@ PRIM_FN bool isod_move_part(shmemd_t h, struct isod_move *w)
 
 PRIM_FN int isod_exchange_grid(shmemd_t h, struct isod_move w, uint32_t call)
 {
-    if (isod_grid_sync(h))
-        return 1;
-    if (isod_move_part(h, &w))
-        (void)isod_exchange_block(h, w, call);
-    return isod_grid_leave(h);
+    int rc = 1;
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (isod_move_part(h, &w))
+            (void)isod_exchange_block(h, w, call);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 PRIM_FN int isod_broadcast_grid(shmemd_t h, struct isod_move w)
 {
+    int rc = 1;
     if ((uint32_t)w.from >= (uint32_t)h.n_pes) /* all blocks say so */
         return isod_broadcast_block(h, w);
-    if (isod_grid_sync(h))
-        return 1;
-    if (isod_move_part(h, &w))
-        (void)isod_broadcast_block(h, w);
-    return isod_grid_leave(h);
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (isod_move_part(h, &w))
+            (void)isod_broadcast_block(h, w);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 PRIM_FN int isod_permute_grid(shmemd_t h, struct isod_move w)
 {
+    int rc = 1;
     if (!isod_permute_is_right(h, &w))
-        return isod_permute_block(h, w);
-    if (isod_grid_sync(h))
-        return 1;
-    if (isod_move_part(h, &w))
-        (void)isod_permute_block(h, w);
-    return isod_grid_leave(h);
+        return isod_permute_refuse(h, &w);
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (isod_move_part(h, &w))
+            (void)isod_permute_block(h, w);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 #endif

@@ -15,6 +15,7 @@ PRIM_FN struct ISOD_NAMED(isod_acc) ISOD_NAMED(isod_acc_of)(struct prim_vec16 v)
     struct ISOD_NAMED(isod_acc) a;
     ISOD_T e[16 / sizeof(ISOD_T)];
     __builtin_memcpy(e, &v, 16);
+    PRIM_UNROLL
     for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
         a.e[i] = ISOD_UP(e[i]);
     return a;
@@ -23,6 +24,7 @@ PRIM_FN struct ISOD_NAMED(isod_acc) ISOD_NAMED(isod_acc_of)(struct prim_vec16 v)
 PRIM_FN void ISOD_NAMED(isod_acc_add)(struct ISOD_NAMED(isod_acc) * a, struct prim_vec16 v, int op)
 {
     struct ISOD_NAMED(isod_acc) b = ISOD_NAMED(isod_acc_of)(v);
+    PRIM_UNROLL
     for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
         a->e[i] = ISOD_ONE(op, a->e[i], b.e[i]);
 }
@@ -31,22 +33,30 @@ PRIM_FN struct prim_vec16 ISOD_NAMED(isod_acc_vec)(const struct ISOD_NAMED(isod_
 {
     struct prim_vec16 v;
     ISOD_T e[16 / sizeof(ISOD_T)];
+    PRIM_UNROLL
     for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
         e[i] = ISOD_DOWN(a->e[i]);
     __builtin_memcpy(&v, e, 16);
     return v;
 }
 
+/* Member m joins, of n. */
+PRIM_FN void ISOD_NAMED(isod_acc_join)(struct ISOD_NAMED(isod_acc) * a, struct prim_vec16 v, int32_t m, int32_t n,
+                                       int op)
+{
+    if (m == 0)
+        *a = ISOD_NAMED(isod_acc_of)(v);
+    else if (m < n)
+        ISOD_NAMED(isod_acc_add)(a, v, op);
+}
 /* Members first .. first + ISOD_BATCH - 1 join; v[k] is the unit of member first + k. */
 PRIM_FN void ISOD_NAMED(isod_acc_batch)(struct ISOD_NAMED(isod_acc) * a, const struct prim_vec16 *v, int32_t first,
                                         int32_t n, int op)
 {
-    for (int32_t k = 0; k < ISOD_BATCH; k++) {
-        if (first + k == 0)
-            *a = ISOD_NAMED(isod_acc_of)(v[k]);
-        else if (first + k < n)
-            ISOD_NAMED(isod_acc_add)(a, v[k], op);
-    }
+    ISOD_NAMED(isod_acc_join)(a, v[0], first, n, op);
+    ISOD_NAMED(isod_acc_join)(a, v[1], first + 1, n, op);
+    ISOD_NAMED(isod_acc_join)(a, v[2], first + 2, n, op);
+    ISOD_NAMED(isod_acc_join)(a, v[3], first + 3, n, op);
 }
 
 /* One hop: everybody has everything, and reduces for itself. dest may be source: a thread writes a unit after it has
@@ -79,6 +89,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_span)(struct isod_coll *c, const struct isod
         struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(isod_unit_load(isod_operand(c, s, 0) + u * 16, left));
         for (int32_t first = 1; first < c->h.n_pes; first += ISOD_BATCH) {
             struct prim_vec16 v[ISOD_BATCH];
+            PRIM_UNROLL
             for (int32_t k = 0; k < ISOD_BATCH; k++)
                 if (first + k < c->h.n_pes)
                     v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, left);
@@ -126,7 +137,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_staged)(struct isod_coll *c, const struct is
 PRIM_CALL_FN int ISOD_NAMED(isod_reduce_long)(shmemd_t h, struct isod_reduce w, int op)
 {
     struct isod_coll c;
-    if (!isod_coll_enter(&c, h, w.call))
+    if (!isod_coll_enter_for(&c, h, w.call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
         return 1;
     if (isod_reduce_is_direct(&c, &w))
         ISOD_NAMED(isod_reduce_direct)(&c, &w, op);
@@ -135,7 +146,7 @@ PRIM_CALL_FN int ISOD_NAMED(isod_reduce_long)(shmemd_t h, struct isod_reduce w, 
     return isod_coll_leave(&c);
 }
 
-PRIM_FN int ISOD_NAMED(isod_reduce_block)(shmemd_t h, struct isod_reduce w, int op)
+PRIM_FN int ISOD_NAMED(isod_reduce)(shmemd_t h, struct isod_reduce w, int op)
 {
     struct isod_coll c;
     if (w.bytes == 0)
@@ -148,13 +159,23 @@ PRIM_FN int ISOD_NAMED(isod_reduce_block)(shmemd_t h, struct isod_reduce w, int 
     return isod_coll_leave(&c);
 }
 
+PRIM_FN int ISOD_NAMED(isod_reduce_block)(shmemd_t h, struct isod_reduce w, int op)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = ISOD_NAMED(isod_reduce)(h, w, op);
+    return prim_call_end(rc);
+}
+
 PRIM_FN int ISOD_NAMED(isod_reduce_grid)(shmemd_t h, struct isod_reduce w, int op)
 {
-    if (isod_grid_sync(h))
-        return 1;
-    if (isod_reduce_part(h, &w))
-        (void)ISOD_NAMED(isod_reduce_block)(h, w, op);
-    return isod_grid_leave(h);
+    int rc = 1;
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (isod_reduce_part(h, &w))
+            (void)ISOD_NAMED(isod_reduce_block)(h, w, op);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 #undef ISOD_T

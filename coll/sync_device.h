@@ -74,21 +74,21 @@ PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t
 
 /* As short as it can be: each instruction here is latency of the smallest collective. The lane is read by all before
  * the first sync, and written by one thread that waits for a member, behind that wait. */
-PRIM_FN int isod_meet_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
+PRIM_FN int isod_meet(shmemd_t h, uint32_t call, enum isod_meaning meaning)
 {
     struct prim_group block = prim_group_block();
     struct isod_lane *lane = ISOD_LANES(h.team) + prim_block_index();
     if (!isod_meets_directly(h))
         return isod_meet_by_rounds(isod_home_of(h), h.heap, call, meaning);
     int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
-    uint64_t step = lane->step + 1, dead = lane->dead, users = 0, status = 0;
+    uint64_t done = lane->step, step = done + 1, dead = lane->dead, users = 0, status = 0;
     if (meaning == ISOD_DATA)
         prim_gather_stores(block);
     else
         prim_sync(block); /* all threads of the block have arrived, before any flag says so */
     if (dead != 0)
         return 1;
-    if (step == 0 || (uint32_t)step >= 0u - ISOD_STEPS_OF_CALL)
+    if (isod_coll_numbers_turn(done, ISOD_STEPS_OF_CALL)) /* the same step on all members, by whichever way they go */
         return isod_meet_by_rounds(isod_home_of(h), h.heap, call, meaning);
     if (rank == clerk) { /* under way until the flags have come */
         users = prim_load_relaxed_u64(&lane->users);
@@ -106,25 +106,37 @@ PRIM_FN int isod_meet_block(shmemd_t h, uint32_t call, enum isod_meaning meaning
     return prim_sync_or(block, bad) ? isod_coll_fail(isod_home_of(h), lane, call, 0) : 0;
 }
 
+PRIM_FN int isod_meet_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_meet(h, call, meaning);
+    return prim_call_end(rc);
+}
+
 PRIM_FN int isod_sync_block(shmemd_t h) { return isod_meet_block(h, ISOD_CALL_SYNC, ISOD_ARRIVAL); }
 PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_meet_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
 
 PRIM_FN int isod_sync_grid(shmemd_t h)
 {
-    if (isod_grid_sync(h))
-        return 1;
-    if (prim_block_index() == 0)
-        (void)isod_sync_block(h);
-    return isod_grid_leave(h);
+    int rc = 1;
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (prim_block_index() == 0)
+            (void)isod_sync_block(h);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 PRIM_FN int isod_barrier_grid(shmemd_t h)
 {
-    if (isod_grid_sync(h))
-        return 1;
-    if (prim_block_index() == 0)
-        (void)isod_barrier_block(h);
-    return isod_grid_leave(h);
+    int rc = 1;
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (prim_block_index() == 0)
+            (void)isod_barrier_block(h);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
 }
 
 #endif

@@ -1,73 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* Tasks, workers, events and graphs of the CPU device.
- * A stream's lock guards its queue and its capture; no two locks are held at once, but a graph's stream list is guarded
- * by its origin's calls alone: capture is begun, joined and ended by one thread of the program at a time.
+/* Tasks, events, workers and streams of the CPU device.
+ * A stream's lock guards its queue and its branch; no two locks are held at once.
  * pending counts the tasks that have been put in and are not done: 0 is idle. */
 #include "cpu_stream.h"
 
 #include "../bootstrap/log.h"
+#include "cpu_task.h"
 #include "fiber.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { YIELDS_BEFORE_SLEEP = 64, ARGS_ALIGN = 64 };
-
-/* Done when all that was in a stream at some moment is done. */
-struct event {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool done;
-    unsigned users; /* atomic */
-};
-
-enum task_kind { TASK_LAUNCH, TASK_COPY, TASK_FILL, TASK_RECORD, TASK_WAIT };
-struct task {
-    struct task *next;
-    enum task_kind kind;
-    int byte;
-    union {
-        struct gpu_launch launch; /* its args are behind the task */
-        struct {
-            void *dest;
-            const void *source;
-            size_t len;
-        } copy;
-        struct event *event;
-    } u;
-};
 #define ARGS_AT ((sizeof(struct task) + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN)
-
-struct tasks {
-    struct task *first, *last;
-};
-
-struct cpu_graph {
-    struct tasks tasks;
-    struct cpu_stream *origin, *streams; /* by next_of_graph, while it is captured */
-    int rc;                              /* of what could not be recorded */
-};
-
-struct cpu_stream {
-    struct cpu_order order;
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* a task has come, the last is done, or stop */
-    struct tasks queue;
-    uint64_t pending; /* atomic; changed under the lock */
-    struct cpu_graph *capture;
-    struct cpu_stream *next_of_graph;
-    struct fibers *fibers;
-    pthread_t worker;
-    bool has_worker, stop;
-};
 
 /* ---- tasks ---- */
 
-static struct task *task_new(enum task_kind kind, size_t args_bytes)
+struct task *iso_cpu_task_new(enum task_kind kind, size_t args_bytes)
 {
     size_t bytes = ARGS_AT + (args_bytes + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN;
     struct task *task = (struct task *)aligned_alloc(ARGS_ALIGN, bytes);
@@ -80,7 +32,7 @@ static struct task *task_new(enum task_kind kind, size_t args_bytes)
 
 static struct task *task_new_launch(const struct gpu_launch *launch)
 {
-    struct task *task = task_new(TASK_LAUNCH, launch->args_bytes);
+    struct task *task = iso_cpu_task_new(TASK_LAUNCH, launch->args_bytes);
     if (task == NULL)
         return NULL;
     char *args = (char *)task + ARGS_AT;
@@ -93,7 +45,7 @@ static struct task *task_new_launch(const struct gpu_launch *launch)
 
 static struct task *task_new_copy(enum task_kind kind, void *dest, const void *source, size_t len)
 {
-    struct task *task = task_new(kind, 0);
+    struct task *task = iso_cpu_task_new(kind, 0);
     if (task == NULL)
         return NULL;
     task->u.copy.dest = dest;
@@ -102,11 +54,11 @@ static struct task *task_new_copy(enum task_kind kind, void *dest, const void *s
     return task;
 }
 
-static struct task *task_clone(const struct task *task)
+struct task *iso_cpu_task_clone(const struct task *task)
 {
     if (task->kind == TASK_LAUNCH)
         return task_new_launch(&task->u.launch);
-    struct task *clone = task_new(task->kind, 0);
+    struct task *clone = iso_cpu_task_new(task->kind, 0);
     if (clone != NULL) {
         *clone = *task;
         clone->next = NULL;
@@ -114,7 +66,7 @@ static struct task *task_clone(const struct task *task)
     return clone;
 }
 
-static void tasks_append(struct tasks *tasks, struct task *task)
+void iso_cpu_tasks_append(struct tasks *tasks, struct task *task)
 {
     task->next = NULL;
     if (tasks->last != NULL)
@@ -124,7 +76,7 @@ static void tasks_append(struct tasks *tasks, struct task *task)
     tasks->last = task;
 }
 
-static struct task *tasks_take(struct tasks *tasks)
+struct task *iso_cpu_tasks_take(struct tasks *tasks)
 {
     struct task *task = tasks->first;
     if (task == NULL)
@@ -135,15 +87,15 @@ static struct task *tasks_take(struct tasks *tasks)
     return task;
 }
 
-static void tasks_free(struct tasks *tasks)
+void iso_cpu_tasks_free(struct tasks *tasks)
 {
-    for (struct task *task; (task = tasks_take(tasks)) != NULL;)
+    for (struct task *task; (task = iso_cpu_tasks_take(tasks)) != NULL;)
         free(task);
 }
 
 /* ---- events ---- */
 
-static struct event *event_new(unsigned users)
+struct event *iso_cpu_event_new(unsigned users)
 {
     struct event *event = (struct event *)calloc(1, sizeof *event);
     if (event == NULL)
@@ -154,7 +106,7 @@ static struct event *event_new(unsigned users)
     return event;
 }
 
-static void event_drop(struct event *event)
+void iso_cpu_event_drop(struct event *event)
 {
     if (__atomic_sub_fetch(&event->users, 1, __ATOMIC_ACQ_REL) > 0) /* the last comes after all others' uses */
         return;
@@ -221,11 +173,11 @@ static void run_task(struct cpu_stream *s, struct task *task)
         break;
     case TASK_RECORD:
         event_set(task->u.event);
-        event_drop(task->u.event);
+        iso_cpu_event_drop(task->u.event);
         break;
     case TASK_WAIT:
         event_wait(task->u.event);
-        event_drop(task->u.event);
+        iso_cpu_event_drop(task->u.event);
         break;
     }
     free(task);
@@ -248,7 +200,7 @@ static struct task *next_task(struct cpu_stream *s)
     pthread_mutex_lock(&s->lock);
     while (s->queue.first == NULL && !s->stop)
         pthread_cond_wait(&s->changed, &s->lock);
-    struct task *task = tasks_take(&s->queue);
+    struct task *task = iso_cpu_tasks_take(&s->queue);
     pthread_mutex_unlock(&s->lock);
     return task;
 }
@@ -271,10 +223,12 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Signals are for the program's own threads. Under the lock. */
 static int worker_start(struct cpu_stream *s)
 {
     sigset_t all, before;
+    if (s->has_worker)
+        return 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&s->worker, NULL, worker_main, s);
@@ -286,29 +240,36 @@ static int worker_start(struct cpu_stream *s)
     return 0;
 }
 
+int iso_cpu_stream_start(struct cpu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int rc = worker_start(s);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
 /* Under the lock. */
 static int enqueue(struct cpu_stream *s, struct task *task)
 {
-    int rc = s->has_worker ? 0 : worker_start(s);
+    int rc = worker_start(s);
     if (rc != 0)
         return rc;
-    tasks_append(&s->queue, task);
+    iso_cpu_tasks_append(&s->queue, task);
     (void)__atomic_fetch_add(&s->pending, 1, __ATOMIC_RELEASE); /* pairs with yield_while of the worker */
     pthread_cond_broadcast(&s->changed);
     return 0;
 }
 
-/* Takes the task, NULL for lack of memory: into the queue, or into the graph that is being captured. */
-static int submit(struct cpu_stream *s, struct task *task)
+int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
 {
     int rc = 0;
     pthread_mutex_lock(&s->lock);
-    if (s->capture == NULL)
+    if (s->branch == NULL)
         rc = task != NULL ? enqueue(s, task) : -ENOMEM;
     else if (task != NULL)
-        tasks_append(&s->capture->tasks, task);
+        iso_cpu_graph_capture(s->branch, task);
     else
-        rc = s->capture->rc = -ENOMEM;
+        rc = s->branch->graph->rc = -ENOMEM;
     pthread_mutex_unlock(&s->lock);
     if (rc != 0)
         free(task);
@@ -316,6 +277,14 @@ static int submit(struct cpu_stream *s, struct task *task)
 }
 
 /* ---- streams ---- */
+
+struct branch *iso_cpu_stream_branch(struct cpu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct branch *branch = s->branch;
+    pthread_mutex_unlock(&s->lock);
+    return branch;
+}
 
 int iso_cpu_stream_create(struct cpu_order order, struct cpu_stream **stream)
 {
@@ -329,28 +298,11 @@ int iso_cpu_stream_create(struct cpu_order order, struct cpu_stream **stream)
     return 0;
 }
 
-/* A stream that goes in the middle of a capture takes the unfinished graph with it, when it is the graph's origin. */
-static void leave_capture(struct cpu_stream *s)
-{
-    struct cpu_graph *graph = s->capture;
-    if (graph == NULL)
-        return;
-    if (graph->origin == s) {
-        if (iso_cpu_graph_end(s, &graph) == 0)
-            iso_cpu_graph_destroy(graph);
-        return;
-    }
-    struct cpu_stream **at = &graph->streams;
-    while (*at != s)
-        at = &(*at)->next_of_graph;
-    *at = s->next_of_graph;
-}
-
 void iso_cpu_stream_destroy(struct cpu_stream *s)
 {
     if (s == NULL)
         return;
-    leave_capture(s);
+    iso_cpu_graph_leave(s);
     pthread_mutex_lock(&s->lock);
     s->stop = true;
     pthread_cond_broadcast(&s->changed);
@@ -368,22 +320,7 @@ bool iso_cpu_stream_is_idle(struct cpu_stream *s)
     return __atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0; /* pairs with task_done */
 }
 
-static struct cpu_graph *capture_of(struct cpu_stream *s)
-{
-    pthread_mutex_lock(&s->lock);
-    struct cpu_graph *graph = s->capture;
-    pthread_mutex_unlock(&s->lock);
-    return graph;
-}
-
-static void set_capture(struct cpu_stream *s, struct cpu_graph *graph)
-{
-    pthread_mutex_lock(&s->lock);
-    s->capture = graph;
-    pthread_mutex_unlock(&s->lock);
-}
-
-bool iso_cpu_stream_is_capturing(struct cpu_stream *s) { return capture_of(s) != NULL; }
+bool iso_cpu_stream_is_capturing(struct cpu_stream *s) { return iso_cpu_stream_branch(s) != NULL; }
 
 int iso_cpu_stream_wait(struct cpu_stream *s)
 {
@@ -397,53 +334,42 @@ int iso_cpu_stream_wait(struct cpu_stream *s)
     return 0;
 }
 
-static void join_capture(struct cpu_graph *graph, struct cpu_stream *s)
-{
-    s->next_of_graph = graph->streams;
-    graph->streams = s;
-    set_capture(s, graph);
-}
-
 static int submit_event(struct cpu_stream *s, enum task_kind kind, struct event *event)
 {
-    struct task *task = task_new(kind, 0);
+    struct task *task = iso_cpu_task_new(kind, 0);
     if (task != NULL)
         task->u.event = event;
-    int rc = submit(s, task);
+    int rc = iso_cpu_stream_submit(s, task);
     if (rc != 0)
-        event_drop(event);
+        iso_cpu_event_drop(event);
     return rc;
 }
 
 int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier)
 {
-    struct cpu_graph *graph = capture_of(earlier), *own = capture_of(later);
-    if (own != NULL)
-        return own == graph ? 0 : -EBUSY;
-    if (graph != NULL) {
-        join_capture(graph, later);
-        return 0;
-    }
+    struct branch *to = iso_cpu_stream_branch(later), *from = iso_cpu_stream_branch(earlier);
+    if (to != NULL || from != NULL)
+        return iso_cpu_graph_after(later, to, earlier, from);
     if (later == earlier || iso_cpu_stream_is_idle(earlier))
         return 0;
-    struct event *event = event_new(2);
+    struct event *event = iso_cpu_event_new(2);
     if (event == NULL)
         return -ENOMEM;
     int rc = submit_event(earlier, TASK_RECORD, event);
     if (rc == 0)
         return submit_event(later, TASK_WAIT, event);
-    event_drop(event);
+    iso_cpu_event_drop(event);
     return rc;
 }
 
 int iso_cpu_stream_launch(struct cpu_stream *s, const struct gpu_launch *launch)
 {
-    return submit(s, task_new_launch(launch));
+    return iso_cpu_stream_submit(s, task_new_launch(launch));
 }
 
 int iso_cpu_stream_copy(struct cpu_stream *s, void *dest, const void *source, size_t len)
 {
-    return len > 0 ? submit(s, task_new_copy(TASK_COPY, dest, source, len)) : 0;
+    return len > 0 ? iso_cpu_stream_submit(s, task_new_copy(TASK_COPY, dest, source, len)) : 0;
 }
 
 int iso_cpu_stream_fill(struct cpu_stream *s, void *dest, int byte, size_t len)
@@ -453,54 +379,5 @@ int iso_cpu_stream_fill(struct cpu_stream *s, void *dest, int byte, size_t len)
     struct task *task = task_new_copy(TASK_FILL, dest, NULL, len);
     if (task != NULL)
         task->byte = byte;
-    return submit(s, task);
-}
-
-/* ---- graphs ---- */
-
-int iso_cpu_graph_begin(struct cpu_stream *s)
-{
-    if (iso_cpu_stream_is_capturing(s))
-        return -EBUSY;
-    struct cpu_graph *graph = (struct cpu_graph *)calloc(1, sizeof *graph);
-    if (graph == NULL)
-        return -ENOMEM;
-    graph->origin = s;
-    join_capture(graph, s);
-    return 0;
-}
-
-int iso_cpu_graph_end(struct cpu_stream *s, struct cpu_graph **result)
-{
-    struct cpu_graph *graph = capture_of(s);
-    if (graph == NULL || graph->origin != s)
-        return -EINVAL;
-    while (graph->streams != NULL) {
-        struct cpu_stream *member = graph->streams;
-        graph->streams = member->next_of_graph;
-        set_capture(member, NULL);
-    }
-    if (graph->rc == 0) {
-        *result = graph;
-        return 0;
-    }
-    int rc = graph->rc;
-    iso_cpu_graph_destroy(graph);
-    return rc;
-}
-
-int iso_cpu_graph_launch(const struct cpu_graph *graph, struct cpu_stream *s)
-{
-    int rc = 0;
-    for (const struct task *task = graph->tasks.first; task != NULL && rc == 0; task = task->next)
-        rc = submit(s, task_clone(task));
-    return rc;
-}
-
-void iso_cpu_graph_destroy(struct cpu_graph *graph)
-{
-    if (graph == NULL)
-        return;
-    tasks_free(&graph->tasks);
-    free(graph);
+    return iso_cpu_stream_submit(s, task);
 }

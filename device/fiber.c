@@ -4,6 +4,8 @@
  * those that wait at the same time need a stack each. Whoever cannot go on picks the next and switches to it directly.
  * Invariants, per block: ready is the set of threads that may run (also those not yet begun); ready + those who wait +
  * those who have returned = all; a barrier opens when all of its group that have not returned have arrived.
+ * A call of the block (prim_call_begin) is done by one thread for all, unless there is a seed, which is there to run
+ * threads in unusual orders, or ThreadSanitizer, which looks for what the block leaves unordered.
  * All of it belongs to one OS thread; what threads of a grid order by meeting is told to ThreadSanitizer. */
 #include "fiber.h"
 
@@ -59,6 +61,15 @@ struct meeting {
     char order[2]; /* for ThreadSanitizer; two, so that a slow leaver is not ordered after early comers of the next */
 };
 
+/* Where a block makes a call that one thread does for all: those who have not returned arrive, all but `by` wait. */
+struct call {
+    struct fiber *by; /* NULL: nobody is inside */
+    uint32_t arrived; /* who waits for the others, 0 while somebody is inside */
+    uint32_t depth;   /* of calls within calls */
+    int rc;           /* of the last call; nobody arrives at the next before having taken it */
+    struct shmemd_cpu_thread place; /* of `by`, which has that of a block of one meanwhile */
+};
+
 struct shared {
     struct shared *next;
     const void *key;
@@ -68,6 +79,7 @@ struct shared {
 
 struct fiber {
     struct shmemd_cpu_thread place;
+    uint32_t rank; /* in the block, also within a call */
     struct block *block;
     struct meeting *wave;
     struct stack *stack; /* NULL: not begun, or returned */
@@ -79,6 +91,7 @@ struct block {
     struct fiber *threads;
     uint64_t *ready, *alive; /* sets of threads */
     uint32_t n_ready;
+    struct call call;
     struct shared *shared;
 };
 
@@ -86,6 +99,7 @@ struct fibers {
     struct fiber *current;
     struct stack *running; /* stack of current */
     struct fiber_grid grid;
+    bool one_for_all;    /* calls of a block are done by one thread */
     struct block **live; /* blocks with threads that have not returned */
     uint32_t n_live, at; /* live[at]: whose turn it is */
     uint32_t n_ready;
@@ -239,7 +253,7 @@ FIBER_UNSEEN static void go_to(struct fibers *f, struct fiber *next)
 
 FIBER_UNSEEN static void go_on(struct fibers *f)
 {
-    uint32_t after = f->current->place.rank + 1;
+    uint32_t after = f->current->rank + 1;
     go_to(f, pick_next(f, after < f->grid.threads ? after : f->grid.threads));
 }
 
@@ -270,7 +284,7 @@ FIBER_UNSEEN static void rest(struct fibers *f)
 
 FIBER_UNSEEN static void stop_running(struct fibers *f, struct fiber *self)
 {
-    self->block->ready[self->place.rank / 64] &= ~((uint64_t)1 << (self->place.rank % 64));
+    self->block->ready[self->rank / 64] &= ~((uint64_t)1 << (self->rank % 64));
     self->block->n_ready--;
     f->n_ready--;
 }
@@ -285,19 +299,24 @@ FIBER_UNSEEN static void make_ready(struct fibers *f, struct block *b, uint32_t 
     f->n_ready += n;
 }
 
+FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct block *b)
+{
+    for (uint32_t w = 0; w < words_of(f->grid.threads); w++)
+        make_ready(f, b, w, ~(uint64_t)0);
+}
+
 FIBER_UNSEEN static void open_meeting(struct fibers *f, struct fiber *by, struct meeting *m)
 {
-    struct block *b = by->block;
     m->said[m->generation & 1] = m->any;
     m->any = false;
     m->arrived = 0;
     m->generation++;
+    struct block *b = by->block;
     if (m == &b->all) {
-        for (uint32_t w = 0; w < words_of(f->grid.threads); w++)
-            make_ready(f, b, w, ~(uint64_t)0);
+        make_all_ready(f, b);
         return;
     }
-    uint32_t first = by->place.rank - by->place.lane;
+    uint32_t first = by->rank - by->place.lane;
     uint64_t lanes = f->grid.wave == 64 ? ~(uint64_t)0 : (uint64_t)0xffffffffu;
     make_ready(f, b, first / 64, lanes << (first % 64));
 }
@@ -308,9 +327,20 @@ FIBER_UNSEEN static _Noreturn void stuck(const struct fibers *f, const struct bl
     for (uint32_t w = 0; w < (threads + f->grid.wave - 1) / f->grid.wave; w++)
         in_waves += b->waves[w].arrived;
     log_error("a kernel on the CPU device can never end: of the %u threads of block %u of %u, %u wait for the whole "
-              "block, %u wait for their wave, %u have returned, and none runs",
-              threads, b->threads->place.block_index, f->grid.blocks, b->all.arrived, in_waves, threads - b->all.alive);
+              "block, %u wait for their wave, %u have returned, %u are in a collective that the others have not "
+              "called, and none runs",
+              threads, b->threads->place.block_index, f->grid.blocks, b->all.arrived, in_waves, threads - b->all.alive,
+              b->call.arrived);
     abort();
+}
+
+/* Until somebody makes it ready. */
+FIBER_UNSEEN static void stop(struct fibers *f, struct fiber *self)
+{
+    stop_running(f, self);
+    if (self->block->n_ready == 0)
+        stuck(f, self->block);
+    go_on(f);
 }
 
 bool shmemd_cpu_sync(enum prim_group_kind kind, bool value) FIBER_UNSEEN;
@@ -320,16 +350,15 @@ bool shmemd_cpu_sync(enum prim_group_kind kind, bool value)
     if (f == NULL)
         return value; /* a host thread is a block of one */
     struct fiber *self = f->current;
+    if (self->block->call.by == self)
+        return value; /* all others wait for it */
     struct meeting *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
     uint32_t parity = m->generation & 1;
     progress(f);
     FIBER_RELEASE(&m->order[parity]);
     m->any = m->any || value;
     if (++m->arrived < m->alive) {
-        stop_running(f, self);
-        if (self->block->n_ready == 0)
-            stuck(f, self->block);
-        go_on(f);
+        stop(f, self);
     } else {
         open_meeting(f, self, m);
         if (f->grid.seed != 0)
@@ -337,6 +366,68 @@ bool shmemd_cpu_sync(enum prim_group_kind kind, bool value)
     }
     FIBER_ACQUIRE(&m->order[parity]);
     return m->said[parity];
+}
+
+/* ---- one for all ---- */
+
+FIBER_UNSEEN static void call_take(struct block *b, struct fiber *t)
+{
+    b->call.by = t;
+    b->call.arrived = 0;
+    b->call.depth = 1;
+    b->call.place = t->place;
+    t->place.rank = t->place.lane = 0;
+    t->place.size = t->place.lanes = 1;
+}
+
+/* All who have not returned wait, and one must go on. */
+FIBER_UNSEEN static void call_give(struct fibers *f, struct block *b)
+{
+    uint32_t w = 0;
+    while (b->alive[w] == 0)
+        w++;
+    uint64_t first = b->alive[w] & (0 - b->alive[w]);
+    call_take(b, &b->threads[w * 64 + (uint32_t)__builtin_ctzll(first)]);
+    make_ready(f, b, w, first);
+}
+
+bool shmemd_cpu_call_begin(void) FIBER_UNSEEN;
+bool shmemd_cpu_call_begin(void)
+{
+    struct fibers *f = here;
+    if (f == NULL || !f->one_for_all)
+        return true;
+    struct fiber *self = f->current;
+    struct block *b = self->block;
+    if (b->call.by == self) {
+        b->call.depth++;
+        return true;
+    }
+    progress(f);
+    if (++b->call.arrived == b->all.alive)
+        call_take(b, self);
+    else
+        stop(f, self);
+    return b->call.by == self;
+}
+
+int shmemd_cpu_call_end(int rc) FIBER_UNSEEN;
+int shmemd_cpu_call_end(int rc)
+{
+    struct fibers *f = here;
+    if (f == NULL || !f->one_for_all)
+        return rc;
+    struct fiber *self = f->current;
+    struct call *c = &self->block->call;
+    if (c->by != self)
+        return c->rc;
+    if (--c->depth == 0) {
+        self->place = c->place;
+        c->by = NULL;
+        c->rc = rc;
+        make_all_ready(f, self->block);
+    }
+    return rc;
 }
 
 /* ---- what else kernels call ---- */
@@ -436,11 +527,13 @@ FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
     progress(f);
     FIBER_RELEASE(&f->end);
     stop_running(f, self);
-    b->alive[self->place.rank / 64] &= ~((uint64_t)1 << (self->place.rank % 64));
+    b->alive[self->rank / 64] &= ~((uint64_t)1 << (self->rank % 64));
     if (--self->wave->alive > 0 && self->wave->arrived == self->wave->alive)
         open_meeting(f, self, self->wave);
     if (--b->all.alive > 0 && b->all.arrived == b->all.alive)
         open_meeting(f, self, &b->all);
+    if (b->all.alive > 0 && b->call.arrived == b->all.alive)
+        call_give(f, b);
     stack_give(f, self->stack);
     self->stack = NULL;
     if (b->all.alive == 0)
@@ -510,7 +603,7 @@ FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_
     const struct fiber_grid *g = &f->grid;
     struct fiber *t = &b->threads[rank];
     uint32_t lane = rank % g->wave, left = g->threads - (rank - lane);
-    t->place.rank = rank;
+    t->rank = t->place.rank = rank;
     t->place.size = g->threads;
     t->place.lane = lane;
     t->place.lanes = left < g->wave ? left : g->wave;
@@ -535,6 +628,8 @@ FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
     b->ready = &f->bits[(size_t)index * 2 * n_words];
     b->alive = b->ready + n_words;
     b->n_ready = g->threads;
+    b->call.by = NULL;
+    b->call.arrived = b->call.depth = 0;
     b->shared = NULL;
     for (uint32_t w = 0; w < n_words; w++) {
         uint32_t n = g->threads - w * 64;
@@ -548,6 +643,7 @@ FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
 FIBER_UNSEEN static void begin_grid(struct fibers *f, const struct fiber_grid *grid)
 {
     f->grid = *grid;
+    f->one_for_all = grid->seed == 0 && !FIBER_TSAN;
     for (uint32_t i = 0; i < grid->blocks; i++)
         begin_block(f, i);
     f->n_live = grid->blocks;

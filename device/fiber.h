@@ -17,7 +17,7 @@ struct fiber_grid {
     unsigned blocks;
     unsigned threads; /* of a block */
     unsigned wave;    /* 32 or 64 */
-    uint64_t seed;    /* of the order, 0: round robin */
+    uint64_t seed;    /* of the order, 0: round robin, and one thread does a block's prim_call_begin for all */
 };
 enum { FIBER_MOST_THREADS = 1024 /* of a block */, FIBER_MOST_OF_GRID = 1 << 20 };
 

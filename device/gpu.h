@@ -110,6 +110,18 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph);
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream);
 void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
 
+/* ---- copy engines ---- */
+
+#define GPU_ANY_ENGINE (-1) /* one that is idle, in turn */
+/* Copy engines of this device that a copy can name, by 0 to one less; 0: the vendor's runtime does not let one choose.
+ * It does not grow, and falls to 0 when they turn out not to work. */
+int iso_gpu_engines(struct gpu *gpu);
+/* Between device memories that kernels of this device reach; done when it returns, which waits by yielding. Belongs to
+ * no stream: what is to be copied has been written, and seen to be. Copies of several threads go side by side when they
+ * name different engines; towards some peers fewer engines are of use than there are, then numbers share one. What
+ * lasts longer than SHMEM_TIMEOUT is reported. -ENOTSUP: nothing was copied, but iso_gpu_copy can do it. */
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len);
+
 /* ---- kernels ---- */
 
 /* args: the kernel's one struct, copied before it returns. grid and block count in one dimension. */

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define GRANULARITY ((size_t)2 << 20)
-enum { MOST_BLOCKS = 1024 };
+enum { MOST_BLOCKS = 1024, ENGINES = 2 };
 enum area_kind { AREA_CHUNK, AREA_SHARED, AREA_IMPORTED, AREA_OWN, AREA_HOST };
 struct area {
     struct area *next;
@@ -33,10 +33,19 @@ struct area {
     int fd; /* AREA_OWN: what export_foreign hands out; else -1 */
 };
 
+/* A thread of its own, from the first copy on. */
+struct engine {
+    pthread_mutex_t lock; /* one copy at a time, so that waiting for the stream is waiting for it */
+    struct cpu_stream *stream;
+};
+
 struct gpu {
     struct gpu_info info;
     struct cpu_order order;
     struct cpu_stream *default_stream;
+    struct cpu_pool *pool; /* of graphs */
+    struct engine engines[ENGINES];
+    unsigned turn;        /* atomic: which engine is next */
     pthread_mutex_t lock; /* areas, error */
     struct area *areas;
     char error[256];
@@ -113,6 +122,32 @@ static void describe(struct gpu *gpu)
     info->can_vmm = info->can_ipc = true;
 }
 
+static void destroy_streams(struct gpu *gpu)
+{
+    iso_cpu_stream_destroy(gpu->default_stream);
+    iso_cpu_pool_destroy(gpu->pool);
+    for (int i = 0; i < ENGINES; i++) {
+        if (gpu->engines[i].stream != NULL)
+            pthread_mutex_destroy(&gpu->engines[i].lock);
+        iso_cpu_stream_destroy(gpu->engines[i].stream);
+    }
+}
+
+static int create_streams(struct gpu *gpu, struct cpu_order order)
+{
+    int rc = iso_cpu_stream_create(order, &gpu->default_stream);
+    if (rc == 0)
+        rc = iso_cpu_pool_create(order, &gpu->pool);
+    for (int i = 0; rc == 0 && i < ENGINES; i++) {
+        rc = iso_cpu_stream_create(order, &gpu->engines[i].stream);
+        if (rc == 0)
+            pthread_mutex_init(&gpu->engines[i].lock, NULL);
+    }
+    if (rc != 0)
+        destroy_streams(gpu);
+    return rc;
+}
+
 int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
     (void)local_rank; /* all PEs of the node use the one CPU */
@@ -123,7 +158,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     if (rc != 0)
         return rc;
     struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
-    if (gpu != NULL && iso_cpu_stream_create(order, &gpu->default_stream) == 0) {
+    if (gpu != NULL && create_streams(gpu, order) == 0) {
         gpu->order = order;
         pthread_mutex_init(&gpu->lock, NULL);
         describe(gpu);
@@ -147,7 +182,7 @@ void iso_gpu_close(struct gpu *gpu)
 {
     if (gpu == NULL)
         return;
-    iso_cpu_stream_destroy(gpu->default_stream);
+    destroy_streams(gpu);
     for (struct area *area; (area = gpu->areas) != NULL;) {
         gpu->areas = area->next;
         log_debug("the CPU device is closed with %zu bytes at %p still in use", area->len, (void *)area->base);
@@ -510,16 +545,18 @@ int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 {
     struct cpu_graph *g = NULL;
-    int rc = iso_cpu_graph_end(stream_of(gpu, stream), &g);
+    int rc = iso_cpu_graph_end(gpu->pool, stream_of(gpu, stream), &g);
     *graph = g;
     if (rc == -EINVAL)
         return failed(gpu, rc, "ending a capture: this stream has not begun one");
+    if (rc == -ECHILD)
+        return failed(gpu, rc, "ending a capture: this stream does not wait for all that streams that joined it do");
     return streamed(gpu, rc, "ending a capture");
 }
 
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
 {
-    return streamed(gpu, iso_cpu_graph_launch((const struct cpu_graph *)graph, stream_of(gpu, stream)),
+    return streamed(gpu, iso_cpu_graph_launch((struct cpu_graph *)graph, stream_of(gpu, stream)),
                     "a launch of a graph");
 }
 
@@ -527,6 +564,26 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 {
     (void)gpu;
     iso_cpu_graph_destroy((struct cpu_graph *)graph);
+}
+
+/* ---- copy engines ---- */
+
+int iso_gpu_engines(struct gpu *gpu)
+{
+    (void)gpu;
+    return ENGINES;
+}
+
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+{
+    unsigned number = engine >= 0 ? (unsigned)engine : __atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED);
+    struct engine *e = &gpu->engines[number % ENGINES];
+    pthread_mutex_lock(&e->lock);
+    int rc = iso_cpu_stream_copy(e->stream, dest, source, len);
+    if (rc == 0)
+        rc = iso_cpu_stream_wait(e->stream);
+    pthread_mutex_unlock(&e->lock);
+    return streamed(gpu, rc, "a copy by a copy engine");
 }
 
 /* ---- kernels ---- */

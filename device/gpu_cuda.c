@@ -321,6 +321,20 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
     (void)RUNTIME(gpu, cudaGraphExecDestroy, (cudaGraphExec_t)graph);
 }
 
+/* ---- copy engines: the driver's own choice ---- */
+
+int iso_gpu_engines(struct gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+{
+    (void)engine, (void)dest, (void)source, (void)len;
+    return iso_cuda_failed(gpu, -ENOTSUP, "a copy by an engine of one's choice", "CUDA chooses engines itself");
+}
+
 /* ---- kernels ---- */
 
 static const void *function_of(gpu_kernel kernel) { return (const void *)(uintptr_t)kernel; }

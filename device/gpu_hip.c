@@ -177,23 +177,34 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copies ---- */
 
-enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)
+static enum gpu_pointer look_at(struct gpu *gpu, const void *ptr, hipPointerAttribute_t *attributes)
 {
-    hipPointerAttribute_t attributes;
-    memset(&attributes, 0, sizeof(attributes));
+    memset(attributes, 0, sizeof(*attributes));
     iso_hip_use(gpu);
-    if (hipPointerGetAttributes(&attributes, ptr) != hipSuccess) {
+    if (hipPointerGetAttributes(attributes, ptr) != hipSuccess) {
         (void)hipGetLastError();
         return GPU_POINTER_HOST;
     }
 #if HIP_VERSION >= 60000000
-    hipMemoryType type = attributes.type;
+    hipMemoryType type = attributes->type;
 #else
-    hipMemoryType type = attributes.memoryType;
+    hipMemoryType type = attributes->memoryType;
 #endif
     if (type == hipMemoryTypeDevice)
         return GPU_POINTER_DEVICE;
-    return type == hipMemoryTypeHost || attributes.isManaged ? GPU_POINTER_PINNED : GPU_POINTER_HOST;
+    return type == hipMemoryTypeHost || attributes->isManaged ? GPU_POINTER_PINNED : GPU_POINTER_HOST;
+}
+
+enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)
+{
+    hipPointerAttribute_t attributes;
+    return look_at(gpu, ptr, &attributes);
+}
+
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr)
+{
+    hipPointerAttribute_t attributes;
+    return look_at(gpu, ptr, &attributes) == GPU_POINTER_DEVICE && attributes.device == gpu->info.device;
 }
 
 /* Between device memories by a copy engine: a copy by compute units could wait for a kernel that waits for it. */
@@ -441,6 +452,7 @@ static int start(struct gpu *gpu, int device, int n_devices)
     if (status != 0)
         return status;
     gpu->engine_copies = true;
+    iso_hip_open_engines(gpu);
     iso_hip_probe_memory(gpu);
     gpu->error[0] = '\0'; /* of the probes */
     return 0;
@@ -472,6 +484,7 @@ void iso_gpu_close(struct gpu *gpu)
 {
     if (gpu == NULL)
         return;
+    iso_hip_close_engines(gpu);
     iso_gpu_stream_destroy(gpu, gpu->stream);
     iso_gpu_host_free(gpu, gpu->stage);
     pthread_mutex_destroy(&gpu->stage_lock);

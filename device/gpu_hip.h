@@ -13,7 +13,8 @@
 
 #define ISO_HIP_GRANULARITY ((size_t)2 << 20)
 
-struct chunk; /* gpu_hip_memory.c */
+struct chunk;   /* gpu_hip_memory.c */
+struct engines; /* gpu_hip_engine.c */
 
 struct gpu {
     struct gpu_info info;
@@ -26,7 +27,8 @@ struct gpu {
     char *stage;                /* pinned memory through which unpinned host memory travels */
     pthread_mutex_t lock;       /* chunks, error, engine_copies */
     struct chunk *chunks;
-    bool engine_copies; /* the runtime copies between device memories by a copy engine */
+    bool engine_copies;      /* HIP copies between device memories by a copy engine */
+    struct engines *engines; /* those that can be told to copy; NULL: none */
     char error[256];
 };
 
@@ -37,10 +39,21 @@ void iso_hip_use(const struct gpu *gpu); /* makes the PE's device current */
 int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e);
 int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence); /* -error */
 int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len);            /* zeroed when it returns */
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr);         /* of the PE's device, as HIP sees it */
 
 /* ---- gpu_hip_memory.c ---- */
 
 /* Finds out on small pieces which memory peers may poll, and how it can be shared: fills gpu->info. */
 void iso_hip_probe_memory(struct gpu *gpu);
+
+/* ---- gpu_hip_engine.c ---- */
+
+/* Finds out whether the HSA runtime copies by engines that it is told: fills gpu->engines, or leaves NULL. */
+void iso_hip_open_engines(struct gpu *gpu);
+void iso_hip_close_engines(struct gpu *gpu);
+/* A peer's memory is mapped at `at`, until it is forgotten. `id`: the struct gpu_info.id of its device; NULL: an
+ * allocation opened by a key, which the runtime knows the device of. Only better engines come of it. */
+void iso_hip_meet_peer(struct gpu *gpu, char *at, size_t len, const char *id);
+void iso_hip_forget_peer(struct gpu *gpu, const char *at); /* if it was met */
 
 #endif

@@ -105,9 +105,20 @@ void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
     struct chunk *chunk = take_chunk(gpu, at);
     if (chunk == NULL)
         return;
+    iso_hip_forget_peer(gpu, at);
     (void)iso_hip_result(gpu, "hipMemUnmap", hipMemUnmap(at, len));
     (void)iso_hip_result(gpu, "hipMemRelease", hipMemRelease(chunk->memory));
     free(chunk);
+}
+
+_Static_assert(sizeof(((struct gpu_info *)0)->id) <= sizeof(((struct gpu_key *)0)->bytes), "a key holds a device's id");
+
+/* The key of memory that a descriptor stands for says whose it is: importers cannot ask. */
+static void begin_key(const struct gpu *gpu, struct gpu_key *key)
+{
+    memset(key, 0, sizeof(*key));
+    memcpy(key->bytes, gpu->info.id, sizeof(gpu->info.id));
+    key->fd = -1;
 }
 
 int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory kind, struct gpu_key *key)
@@ -117,8 +128,7 @@ int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory 
     hipMemAllocationProp properties = chunk_properties(gpu, type);
     int fd = -1;
     iso_hip_use(gpu);
-    memset(key, 0, sizeof(*key));
-    key->fd = -1;
+    begin_key(gpu, key);
     int status = iso_hip_result(gpu, "hipMemCreate", hipMemCreate(&memory, len, &properties, 0));
     if (status != 0)
         return status;
@@ -148,6 +158,14 @@ static int import_fd(struct gpu *gpu, int fd, hipMemGenericAllocationHandle_t *m
                           hipMemImportFromShareableHandle(memory, name, hipMemHandleTypePosixFileDescriptor));
 }
 
+static void meet_owner(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
+{
+    char id[sizeof(gpu->info.id)];
+    memcpy(id, key->bytes, sizeof(id) - 1);
+    id[sizeof(id) - 1] = '\0'; /* whatever came */
+    iso_hip_meet_peer(gpu, at, len, id);
+}
+
 int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
 {
     hipMemGenericAllocationHandle_t memory;
@@ -155,6 +173,8 @@ int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu
     int status = import_fd(gpu, key->fd, &memory);
     if (status == 0)
         status = map_chunk(gpu, at, len, memory);
+    if (status == 0)
+        meet_owner(gpu, at, len, key);
     close(key->fd);
     return status;
 }
@@ -214,17 +234,21 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
 
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
 {
-    (void)len;
     iso_hip_use(gpu);
-    return import_ipc(gpu, key, base);
+    int status = import_ipc(gpu, key, base);
+    if (status == 0)
+        iso_hip_meet_peer(gpu, *base, len, NULL);
+    return status;
 }
 
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len)
 {
     (void)len;
     iso_hip_use(gpu);
-    if (base != NULL)
-        (void)iso_hip_result(gpu, "hipIpcCloseMemHandle", hipIpcCloseMemHandle(base));
+    if (base == NULL)
+        return;
+    iso_hip_forget_peer(gpu, base);
+    (void)iso_hip_result(gpu, "hipIpcCloseMemHandle", hipIpcCloseMemHandle(base));
 }
 
 void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
@@ -238,8 +262,7 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
 static int export_vmm(struct gpu *gpu, void *base, struct gpu_key *key)
 {
     hipMemGenericAllocationHandle_t memory = NULL;
-    memset(key, 0, sizeof(*key));
-    key->fd = -1;
+    begin_key(gpu, key);
     int status = iso_hip_result(gpu, "hipMemRetainAllocationHandle", hipMemRetainAllocationHandle(&memory, base));
     if (status != 0)
         return status;

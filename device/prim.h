@@ -146,9 +146,26 @@ PRIM_FN void prim_expect_store(const void *p) { (void)p; }
 PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxed_u64(p); }
 #endif
 
+/* Before a loop of few turns, of which nothing may be left: over an array that must be in registers. */
+#ifndef PRIM_UNROLL
+#define PRIM_UNROLL
+#endif
+
 /* A function that stays one where it is used many times, but is no rare path: a target may say it differently. */
 #ifndef PRIM_CALL_FN
 #define PRIM_CALL_FN PRIM_COLD_FN
+#endif
+
+/* Around all that a block does in one call of the library, made by all its threads with equal arguments:
+ *     if (prim_call_begin())
+ *         rc = ...;
+ *     return prim_call_end(rc);
+ * A target where a block's meetings cost more than its work may let one thread do that work for all: it is a block, and
+ * a wave, of one thread from begin to end, so places and sizes from outside do not count inside; begin is false for the
+ * others, which wait; and the rc is the same for all. Calls may be made within calls. Not a sync by itself. */
+#ifndef PRIM_HAS_CALL
+PRIM_FN bool prim_call_begin(void) { return true; }
+PRIM_FN int prim_call_end(int rc) { return rc; }
 #endif
 
 /* The first thread of a group does what must be done once. */

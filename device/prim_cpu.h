@@ -11,8 +11,8 @@
 #include <time.h>
 
 #define PRIM_FN static inline __attribute__((always_inline, unused))
-#define PRIM_COLD_FN static __attribute__((noinline, cold, unused))
-#define PRIM_CALL_FN static __attribute__((noinline, unused))
+/* Not `cold`: GCC takes what follows such a call for cold, too, and whole schedules were optimised for size. */
+#define PRIM_COLD_FN static __attribute__((noinline, unused))
 #define PRIM_RESTRICT __restrict__
 
 #ifdef __cplusplus
@@ -23,7 +23,7 @@
 
 /* ---- the runtime ---- */
 
-/* Where a thread of a kernel is; never changes while it runs. */
+/* Where a thread of a kernel is; changes only between prim_call_begin and _end. */
 struct shmemd_cpu_thread {
     uint32_t rank, size;  /* in the block */
     uint32_t lane, lanes; /* in the wave; the last wave of a block may have fewer lanes than wave_size */
@@ -40,6 +40,9 @@ PRIM_CPU_RUNTIME bool shmemd_cpu_sync(enum prim_group_kind kind, bool value);
 PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
 /* A poll has seen what it waited for. */
 PRIM_CPU_RUNTIME void shmemd_cpu_seen(void);
+/* prim_call_begin and prim_call_end. */
+PRIM_CPU_RUNTIME bool shmemd_cpu_call_begin(void);
+PRIM_CPU_RUNTIME int shmemd_cpu_call_end(int rc);
 /* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. */
 PRIM_CPU_RUNTIME void *shmemd_cpu_shared(const void *key, size_t bytes);
 
@@ -84,6 +87,11 @@ PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
     return g.kind == PRIM_THREAD ? p : shmemd_cpu_sync(g.kind, p);
 }
 PRIM_FN void prim_sync(struct prim_group g) { (void)prim_sync_or(g, false); }
+
+/* The last thread to arrive does it, unless the order of threads is random. */
+#define PRIM_HAS_CALL
+PRIM_FN bool prim_call_begin(void) { return shmemd_cpu_call_begin(); }
+PRIM_FN int prim_call_end(int rc) { return shmemd_cpu_call_end(rc); }
 
 PRIM_FN uint32_t prim_block_index(void) { return shmemd_cpu_self()->block_index; }
 PRIM_FN uint32_t prim_block_count(void) { return shmemd_cpu_self()->block_count; }

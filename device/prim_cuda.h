@@ -10,6 +10,7 @@
 #define PRIM_FN static __device__ __forceinline__
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
 #define PRIM_RESTRICT __restrict__
+#define PRIM_UNROLL _Pragma("unroll")
 
 /* A source may say how large its blocks get at most, before it includes us: kernels whose blocks may have 1024 threads
  * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than that
@@ -22,9 +23,10 @@
 #define PRIM_KERNEL(name, TYPE, a) extern "C" __global__ void PRIM_CUDA_BOUNDS name(const __grid_constant__ TYPE a)
 /* A function that other compilers' code links; kept in PTX and LTO by -rdc=true. */
 #define PRIM_EXTERN extern "C" __device__ __attribute__((used))
-/* The same for one kernel, whose blocks have at most `threads` threads. */
+/* The same for one kernel, whose blocks have at most `threads` threads. Without the 1 the compiler spills registers for
+ * the sake of more blocks. */
 #define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ TYPE a)
+    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ TYPE a)
 #define PRIM_SHARED(TYPE, name, count) __shared__ TYPE name[count]
 
 #if defined(__CUDACC_RTC__)

@@ -34,6 +34,7 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #define PRIM_COLD_FN PRIM_FN
 #endif
 #define PRIM_RESTRICT __restrict__
+#define PRIM_UNROLL _Pragma("unroll")
 /* A source may say fewer before its includes, and get more registers. */
 #ifndef PRIM_MAX_THREADS
 #define PRIM_MAX_THREADS 1024

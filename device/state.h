@@ -11,24 +11,32 @@
 /* ---- pinned host memory: what kernels tell the host, and the word by which it stops them ---- */
 
 /* Which call a record speaks of: X(id, name). A kernel stores the number, the host prints the name. */
-#define ISOD_CALLS(X)                                       \
-    X(NONE, "a kernel")                                     \
-    X(WAIT_UNTIL, "shmemd_wait_until")                      \
-    X(SIGNAL_WAIT_UNTIL, "shmemd_signal_wait_until")        \
-    X(GET_PACKET, "shmemd_get_packet")                      \
-    X(QUIET, "shmemd_quiet")                                \
-    X(RING, "a call by the proxy")                          \
-    X(BARRIER, "shmemd_barrier")                            \
-    X(SYNC, "shmemd_sync")                                  \
-    X(BROADCAST, "shmemd_broadcast")                        \
-    X(FCOLLECT, "shmemd_fcollect")                          \
-    X(ALLTOALL, "shmemd_alltoall")                          \
-    X(REDUCE, "shmemd_reduce")                              \
-    X(REDUCESCATTER, "shmemd_reducescatter")                \
-    X(PERMUTE, "shmemd_permute")                            \
-    X(GRID, "a barrier of the grid")                        \
-    X(ON_STREAM_WAIT, "shmemx_signal_wait_until_on_stream") \
-    X(ON_STREAM_BARRIER, "shmemx_barrier_on_stream")
+#define ISOD_CALLS(X)                                              \
+    X(NONE, "a kernel")                                            \
+    X(WAIT_UNTIL, "shmemd_wait_until")                             \
+    X(SIGNAL_WAIT_UNTIL, "shmemd_signal_wait_until")               \
+    X(GET_PACKET, "shmemd_get_packet")                             \
+    X(QUIET, "shmemd_quiet")                                       \
+    X(RING, "a call by the proxy")                                 \
+    X(BARRIER, "shmemd_barrier")                                   \
+    X(SYNC, "shmemd_sync")                                         \
+    X(BROADCAST, "shmemd_broadcast")                               \
+    X(FCOLLECT, "shmemd_fcollect")                                 \
+    X(ALLTOALL, "shmemd_alltoall")                                 \
+    X(REDUCE, "shmemd_reduce")                                     \
+    X(REDUCESCATTER, "shmemd_reducescatter")                       \
+    X(PERMUTE, "shmemd_permute")                                   \
+    X(GRID, "a barrier of the grid")                               \
+    X(ON_STREAM_WAIT, "shmemx_signal_wait_until_on_stream")        \
+    X(ON_STREAM_BARRIER, "shmemx_barrier_on_stream")               \
+    X(ON_STREAM_ALLREDUCE, "SHMEMX_ALLREDUCE on a stream")         \
+    X(ON_STREAM_REDUCESCATTER, "SHMEMX_REDUCESCATTER on a stream") \
+    X(ON_STREAM_FCOLLECT, "SHMEMX_FCOLLECT on a stream")           \
+    X(ON_STREAM_ALLTOALL, "SHMEMX_ALLTOALL on a stream")           \
+    X(ON_STREAM_ALLTOALLV, "SHMEMX_ALLTOALLV on a stream")         \
+    X(ON_STREAM_BROADCAST, "SHMEMX_BROADCAST on a stream")         \
+    X(ON_STREAM_PERMUTE, "SHMEMX_PERMUTE on a stream")             \
+    X(ON_STREAM_MEET, "SHMEMX_BARRIER or _SYNC on a stream")
 enum isod_call {
 #define ISOD_ENUMERATOR(id, name) ISOD_CALL_##id,
     ISOD_CALLS(ISOD_ENUMERATOR)
@@ -104,7 +112,8 @@ struct isod_lane {
     uint64_t step;   /* steps done; the number that flags carry; equal on all members between calls */
     uint64_t staged; /* steps done that used the inbox; its parity chooses the bank */
     uint64_t dead;   /* 1: a call of this lane was given up or misused; calls on it do nothing until the reset */
-    uint64_t pad[13];
+    uint64_t engine; /* the number that copy engines bring behind their payload; see coll/on_stream.h */
+    uint64_t pad[12];
     char *near[ISOD_NEAR]; /* of the first members: this lane in their slot memory; NULL: by the ring */
     uint64_t users;        /* 1: a block is inside a collective on this lane; another one that finds it so is misuse */
     uint64_t spare[15];

@@ -116,7 +116,8 @@ int shmemx_device_error(shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, their handles do nothing from then on. Not collective. */
 void shmemx_device_abort(void);
 /* Collective over the handle's team, with no kernel running that uses it, after all its members have called
- * shmemx_device_abort or a kernel of theirs gave up: the handle works again. 0, or nonzero with a sentence. */
+ * shmemx_device_abort or a kernel of theirs gave up: the handle works again, and so do barrier and sync on streams of
+ * this team and the collectives on streams of this (team, slot). 0, or nonzero with a sentence. */
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device; on a GPU a stream is the vendor's own (hipStream_t, cudaStream_t)
@@ -150,7 +151,8 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
  * may be captured into a graph (their first use on a PE may not: make a handle or call once before). dest and sig_addr
  * are symmetric device addresses, or registered buffers; source is device memory of this PE, symmetric or not, or
  * pinned. A put is complete at the target when the quiet on the stream is; put_signal orders its signal behind its
- * data. `team` is that of shmem_team_; barrier and sync are collective over it and use a slot of their own. ---- */
+ * data. `team` is that of shmem_team_; barrier and sync are collective over it and use a slot of their own, so they may
+ * run beside collectives; those of the sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
@@ -174,6 +176,10 @@ size_t shmemx_doctor_text(char *text, size_t bytes);
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef ISO_STREAM_COLLECTIVES /* being built: in trees that are configured with it only */
+#include "shmemx_coll.h"
 #endif
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's hands on device memory: copies between any two kinds of memory, and atomics on words of it.
- * Everything goes by two streams of this PE's own, of high priority, which wait for nobody's kernels; host memory that
- * is not pinned passes through pinned stages, so that no copy synchronises the device or waits for one that does. One
- * caller at a time: a copy or an atomic is done when the call returns. Called by transport.c, memory.c, p2p.c, proxy.c.
- */
+ * Between device memories a copy engine copies; all else goes by two streams of this PE's own, of high priority, which
+ * wait for nobody's kernels, one caller at a time; host memory that is not pinned passes through pinned stages, so that
+ * no copy synchronises the device or waits for one that does. A copy or an atomic is done when the call returns.
+ * Called by transport.c, memory.c, p2p.c, proxy.c. */
 #include "device.h"
 
 #include <errno.h>
@@ -109,6 +109,15 @@ static void copy_down(struct agent *a, char *dest, const char *source, size_t le
     }
 }
 
+/* By an engine of this device's own, in turn, where one can choose: several threads' copies then go side by side. */
+static bool is_copied_by_engine(const struct agent *a, void *dest, const void *source, size_t len)
+{
+    int rc = iso_gpu_copy_by_engine(a->device->gpu, GPU_ANY_ENGINE, dest, source, len);
+    if (rc != 0 && rc != -ENOTSUP)
+        fail(a, "a copy by a copy engine");
+    return rc == 0;
+}
+
 void iso_agent_copy(void *dest, const void *source, size_t len)
 {
     struct agent *a = ISO->device->agent;
@@ -119,6 +128,8 @@ void iso_agent_copy(void *dest, const void *source, size_t len)
         memcpy(dest, source, len);
         return;
     }
+    if (to == DEVICE_SIDE && from == DEVICE_SIDE && is_copied_by_engine(a, dest, source, len))
+        return;
     pthread_mutex_lock(&a->lock);
     if (from == HOST_SIDE) {
         copy_up(a, (char *)dest, (const char *)source, len);

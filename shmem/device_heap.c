@@ -470,6 +470,9 @@ static void take_down(struct device *d)
     struct state *self = ISO;
     d->running = false;
     self->careful = self->env.debug;
+#ifdef ISO_STREAM_COLLECTIVES
+    iso_coll_streams_stop();
+#endif
     if (d->handles != NULL)
         iso_handles_stop(d);
     if (d->proxy != NULL)

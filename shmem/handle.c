@@ -307,7 +307,7 @@ static void point_image(struct handle *h)
     h->image.n_pes = h->team->n_pes;
     h->image.packet_bytes = packet_bytes_of(h->team->n_pes);
     h->image.team = (int32_t)((uintptr_t)h->team->handle & 0xffff);
-    h->image.slot = h->slot;
+    h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
@@ -371,11 +371,11 @@ static struct handle *find(struct device *d, const struct team *team, int slot)
     return h;
 }
 
-/* Collective: everything that can fail comes before the exchange. The library's own slots are used by one block. */
+/* Collective: everything that can fail comes before the exchange. */
 static int open_handle(struct device *d, struct team *team, struct handle *h, const char *call)
 {
     struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
-    int lanes = h->slot < ISO_SLOTS_OF_USERS ? (int)ISO->env.device_blocks : 1;
+    int lanes = h->slot != ISO_SLOT_ON_STREAM ? (int)ISO->env.device_blocks : 1;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
     int rc = take_memory(d, h, lanes, call);
@@ -607,16 +607,19 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !slot_is_valid(__func__, slot))
         return 1;
-    struct handle *h = find(d, team, slot), *on_stream = find(d, team, ISO_SLOT_ON_STREAM);
-    if (h == NULL) {
-        log_error("shmemx_device_reset: slot %d of this team has no handle", slot);
+    /* Each of them is there on all members, or on none: they were made collectively. */
+    struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
+                                find(d, team, ISO_SLOT_ON_STREAM)};
+    if (handles[0] == NULL && handles[1] == NULL) {
+        log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it",
+                  slot);
         return 1;
     }
     iso_proxy_drain(d, __func__);
     iso_barrier_sync(team, __func__);
-    renew(d, h, team, __func__);
-    if (on_stream != NULL) /* on all members, or on none: it was made collectively */
-        renew(d, on_stream, team, __func__);
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+        if (handles[i] != NULL)
+            renew(d, handles[i], team, __func__);
     iso_proxy_resume(d);
     iso_barrier_sync(team, __func__);
     return 0;

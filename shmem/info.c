@@ -259,15 +259,25 @@ static void write_variables(FILE *out)
     }
 }
 
-static void write_algorithms(FILE *out)
+static void write_table(FILE *out, size_t (*write_text)(char *text, size_t bytes))
 {
-    size_t bytes = iso_coll_table_text(NULL, 0) + 1;
-    char *table = (char *)malloc(bytes);
+    size_t bytes = write_text(NULL, 0) + 1;
+    char *table = (char *)calloc(1, bytes);
     if (table == NULL)
         return;
-    iso_coll_table_text(table, bytes);
-    fprintf(out, "collective algorithms:\n%s", table);
+    write_text(table, bytes);
+    fputs(table, out);
     free(table);
+}
+
+static void write_algorithms(FILE *out)
+{
+    fprintf(out, "collective algorithms:\n");
+    write_table(out, iso_coll_table_text);
+#ifdef ISO_STREAM_COLLECTIVES
+    fprintf(out, "collective algorithms on streams:\n");
+    write_table(out, iso_coll_streams_text);
+#endif
 }
 
 static void write_info(FILE *out)

@@ -506,5 +506,9 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
 void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 size_t iso_coll_table_text(char *text, size_t bytes); /* printable selection table, like snprintf */
+/* Collectives on streams: their table, likewise; and what they keep goes with a team, and with the device. */
+size_t iso_coll_streams_text(char *text, size_t bytes);
+void iso_coll_streams_forget_team(const struct team *team);
+void iso_coll_streams_stop(void);
 
 #endif

@@ -1,21 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* isomer-info: what this library is, how it was started and what would not work here.
  * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints;
- * --doctor looks at the machine and starts nothing. */
+ * --doctor looks at the machine and starts nothing; --tune measures the job's devices. */
 #include <shmem.h>
 #include <shmemx.h>
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PROBLEM "problem: " /* how a line of the doctor starts that names something that will not work */
 
-static const char help[] = "usage: [launcher] isomer-info [--doctor | --version]\n"
-                           "  (nothing)   version, launcher, nodes, PEs, segments, paths, variables, algorithms\n"
-                           "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
-                           "  --version   version of the library and of the specification\n";
+#ifdef ISO_STREAM_COLLECTIVES
+#define TUNE_USAGE " | --tune [--tune-most BYTES]"
+#define TUNE_HELP                                                                                                      \
+    "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n" \
+    "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"   \
+    "  --tune-most BYTES   only calls of up to so many bytes, at least 1k; suffixes k, m, g\n"
+#else
+#define TUNE_USAGE
+#define TUNE_HELP
+#endif
+
+static const char help[] =
+    "usage: [launcher] isomer-info [--doctor | --version" TUNE_USAGE "]\n"
+    "  (nothing)   version, launcher, nodes, PEs, segments, paths, variables, algorithms\n"
+    "  --doctor    what would not work here and what to do; status 1 if there is anything\n" TUNE_HELP
+    "  --version   version of the library and of the specification\n";
 
 /* The whole text, or NULL. */
 static char *get_text(size_t (*write_text)(char *text, size_t bytes))
@@ -74,6 +87,45 @@ static int print_info(void)
     return status;
 }
 
+#ifdef ISO_STREAM_COLLECTIVES
+/* "64", "4k", "256m", "1g"; 0: it is none, or below 1k. */
+static size_t size_of(const char *text)
+{
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    const char *suffix = *end != '\0' ? strchr("kmg", *end) : NULL;
+    unsigned shift = suffix ? (unsigned)(suffix - "kmg" + 1) * 10 : 0;
+    if (*text < '0' || *text > '9' || (suffix ? end[1] : end[0]) != '\0' || n >= SIZE_MAX >> shift || n << shift < 1024)
+        return 0;
+    return (size_t)(n << shift);
+}
+
+/* most_bytes: 0 all sizes. */
+static int tune(size_t most_bytes)
+{
+    int status = 2;
+    shmem_init();
+    if (shmem_n_pes() == 1)
+        fputs("isomer-info: --tune measures what PEs do together, and this is 1 PE; start one for each device by a "
+              "launcher: oshrun -n 4 isomer-info --tune (or mpirun, srun)\n",
+              stderr);
+    else
+        status = shmemx_coll_tune(NULL, most_bytes, 1) == 0 ? 0 : 1;
+    shmem_finalize();
+    return status;
+}
+
+static int tune_up_to(const char *text)
+{
+    size_t most_bytes = size_of(text);
+    if (most_bytes != 0)
+        return tune(most_bytes);
+    fprintf(stderr, "isomer-info: --tune-most %s is no size; allowed: bytes, 1024 or more, with a suffix k, m or g\n",
+            text);
+    return 2;
+}
+#endif
+
 static int print_version(void)
 {
     int major = 0, minor = 0;
@@ -92,6 +144,12 @@ int main(int argc, char **argv)
         return print_doctor();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         return print_version();
+#ifdef ISO_STREAM_COLLECTIVES
+    if (argc == 2 && strcmp(argv[1], "--tune") == 0)
+        return tune(0);
+    if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)
+        return tune_up_to(argv[3]);
+#endif
     bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
     fputs(help, asked ? stdout : stderr);
     return asked ? 0 : 2;

@@ -1,17 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One wrong use of a device a run; device_errors.sh knows what each must print. usage: device_errors CASE; without:
- * lists the cases. A case that ends the job does not return; one that is refused returns nonzero, and the program ends
- * with 3. Reaching the end otherwise is a failure of the test. */
-#include "device_test.h"
+/* One wrong use of a device a run, see wrong_use.h; device_errors.sh knows what each must print. */
+#include "wrong_use.h"
 
-struct wrong {
-    const char *name;
-    int (*call)(void);
-    int stage; /* what has been called before */
-    bool everybody;
-};
-enum { BEFORE_INIT, BEFORE_DEVICE, WITH_DEVICE };
-enum { REFUSED = 3, THREADS = 64 };
+enum { THREADS = 64 };
 
 struct object {
     char *device, *host; /* 4096 symmetric bytes each */
@@ -189,44 +180,13 @@ static int stream_cmp(void) { return shmemx_signal_wait_until_on_stream(device_w
     X(stream_odd, WITH_DEVICE, false)         \
     X(stream_cmp, WITH_DEVICE, false)
 
-#define ROW(name, stage, everybody) {#name, name, stage, everybody},
-static const struct wrong cases[] = {CASES(ROW){NULL, NULL, 0, false}};
+static const struct wrong cases[] = {CASES(WRONG_ROW){NULL, NULL, 0, false}};
 
-static int prepare(const struct wrong *wrong)
+static int make_objects(void)
 {
-    if (wrong->stage == BEFORE_INIT)
-        return 0;
-    shmem_init();
-    if (wrong->stage == BEFORE_DEVICE)
-        return 0;
-    if (shmemx_device_init() != 0) {
-        shmem_finalize();
-        return CHECK_SKIP("there is no device for every PE");
-    }
     object.device = (char *)shmemx_malloc(4096, SHMEMX_DEVICE);
     object.host = (char *)shmem_malloc(4096);
     return object.device == NULL || object.host == NULL;
 }
 
-int main(int argc, char **argv)
-{
-    const struct wrong *wrong = cases;
-    while (wrong->name != NULL && (argc < 2 || strcmp(wrong->name, argv[1]) != 0))
-        wrong++;
-    if (wrong->name == NULL) {
-        for (wrong = cases; wrong->name != NULL; wrong++)
-            printf("%s\n", wrong->name); /* device_errors.sh looks that it has them all */
-        return 2;
-    }
-    int unable = prepare(wrong);
-    if (unable != 0)
-        return unable;
-    bool mine = wrong->stage == BEFORE_INIT || wrong->everybody || shmem_my_pe() == shmem_n_pes() - 1;
-    int seen = mine ? wrong->call() : REFUSED;
-    if (seen != 0) {
-        fflush(stderr);
-        _exit(REFUSED);
-    }
-    printf("the call went through\n");
-    return 0;
-}
+int main(int argc, char **argv) { return wrong_main(argc, argv, cases, make_objects); }

@@ -2,43 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Each wrong use of a device is refused, or ends its job, with one sentence: call, argument, value, allowed range.
 # usage: LAUNCH="oshrun -n" device_errors.sh PROGRAM
-set -u
 program=$1
-failed=0
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
-unset SHMEM_DEBUG SMA_DEBUG SHMEM_LOG
-
-# wrong VARIABLE=VALUE CASE CALL WORDS...: one line "[...] CALL: ..." must have all of WORDS (regular expressions).
-wrong() {
-    variables=$1
-    name=$2
-    call=$3
-    shift 3
-    begin=$(date +%s)
-    env "$variables" timeout 40 $LAUNCH 2 "$program" "$name" >"$out" 2>&1
-    seen=$?
-    took=$(($(date +%s) - begin))
-    problem=
-    if grep -q "skipped: " "$out"; then
-        cat "$out"
-        exit 77
-    fi
-    [ $seen -ne 0 ] || problem="exit status, expected nonzero, seen 0"
-    [ $took -le 20 ] || problem="seconds, expected at most 20, seen $took"
-    grep -q "the call went through" "$out" && problem="the call went through"
-    line=$(grep -E "^\[[^]]*\] $call: " "$out" | head -n 1)
-    [ -n "$line" ] || problem="expected a line '[...] $call: ...'"
-    for word in "$@"; do
-        printf '%s\n' "$line" | grep -q -i -E -e "$word" || problem="expected '$word' in: $line"
-    done
-    if [ -n "$problem" ]; then
-        echo "device_errors $name: $problem"
-        cat "$out"
-        failed=1
-    fi
-}
-any=NOTHING=1
+. "$(dirname "$0")/../wrong_use.sh"
 
 wrong $any init_early shmemx_device_init 'init'
 wrong $any malloc_early shmemx_malloc 'init'
@@ -76,10 +41,4 @@ wrong $any stream_op shmemx_signal_op_on_stream 'sig_op' '\b99\b' 'SHMEM_SIGNAL_
 wrong $any stream_odd shmemx_signal_op_on_stream 'sig_addr' '0x' 'align'
 wrong $any stream_cmp shmemx_signal_wait_until_on_stream 'cmp' '\b99\b'
 
-for name in $("$program"); do
-    grep -q -E "^wrong [^ ]+ $name " "$0" || {
-        echo "device_errors $name: not looked at by device_errors.sh"
-        failed=1
-    }
-done
-exit $failed
+wrong_end

@@ -8,6 +8,22 @@
 #define PRIM_COLD_CALLS 1 /* of so many kernels, the rare paths may be calls: AMD's compiler takes minutes else */
 #include "device_test.h"
 
+/* Types of collectives, X(NAME, TYPE, extra...), without those that are kernels' own. All names of a type that is kept
+ * alike become the same code, which gcc folds before it becomes expensive; for other compilers and under sanitizers one
+ * name stands for each way to be kept, or compiling takes minutes. The names are stamped alike for all compilers. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define MATRIX_ALL_NAMES 1
+#endif
+#ifdef MATRIX_ALL_NAMES
+#define MATRIX_C_TYPES(...) SHMEM_DEVICE_ARITH_TYPES(__VA_ARGS__)
+#define MATRIX_LOGIC_TYPES(...) SHMEM_LOGIC_TYPES(__VA_ARGS__)
+#else
+#define MATRIX_REAL_TYPES(X, ...) X(float, float, __VA_ARGS__) X(double, double, __VA_ARGS__)
+#define MATRIX_C_TYPES(...) MATRIX_LOGIC_TYPES(__VA_ARGS__) MATRIX_REAL_TYPES(__VA_ARGS__)
+#define MATRIX_LOGIC_TYPES(...) SHMEM_ALIAS_TYPES(SHMEM_IF_LOGIC, __VA_ARGS__)
+#endif
+
 enum { MATRIX_DIMS = 12, MATRIX_TRIES = 24 };
 
 struct matrix_dim {

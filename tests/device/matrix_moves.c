@@ -2,61 +2,35 @@
 /* Data collectives in kernels: operation x type x form (block, grid) x size x blocks x threads x team and slot. In the
  * block form every block has a sequence of its own. Each kernel makes several calls in a row, its blocks and PEs out of
  * step, with a part of dest and source for each. */
-#include "matrix.h"
+#include "matrix_calls.h"
 
 enum { OP_BROADCAST, OP_FCOLLECT, OP_ALLTOALL, OP_PERMUTE, OP_COUNT };
 static const char *const op_names[] = {"broadcast", "fcollect", "alltoall", "permute"};
-enum { ROUNDS = 3, ROOM = 1 << 20, LATE = 60 };
 
 struct move_args {
     shmemd_t h;
-    char *dest;
-    const char *source;
-    uint64_t nelems, dest_step, source_step; /* of one call's part */
-    uint64_t *status;                        /* [blocks] what the calls returned, or-ed */
-    int32_t op, grid, root, to, from;
-    uint32_t late;
+    struct calls calls;
+    int32_t op, root, to, from;
 };
 
-/* Which part the calling block works on in this round. */
-SHMEMD_FN uint64_t part_of(struct move_args a, uint32_t round)
-{
-    uint64_t sequence = a.grid != 0 ? 0 : (uint64_t)shmemd_block_index();
-    return sequence * ROUNDS + round;
-}
-SHMEMD_FN void stagger(struct move_args a, uint32_t round)
-{
-    uint32_t block = (uint32_t)shmemd_block_index();
-    form_dawdle(form_mix(a.late + round, block) % LATE * (uint32_t)(form_mix(a.late, round) % 4 == 0));
-}
-
 #define MOVE_FORMS(NAME, ...) \
-    (a.grid != 0 ? shmemd_##NAME##_grid(a.h, __VA_ARGS__) : shmemd_##NAME##_block(a.h, __VA_ARGS__))
-#define MOVE_KERNEL(ID, T, BROADCAST, FCOLLECT, ALLTOALL, PERMUTE)                                         \
-    SHMEMD_FN int move_call_##ID(struct move_args a, T *dest, const T *source)                             \
-    {                                                                                                      \
-        if (a.op == OP_BROADCAST)                                                                          \
-            return MOVE_FORMS(BROADCAST, dest, source, a.nelems, a.root);                                  \
-        if (a.op == OP_FCOLLECT)                                                                           \
-            return MOVE_FORMS(FCOLLECT, dest, source, a.nelems);                                           \
-        if (a.op == OP_ALLTOALL)                                                                           \
-            return MOVE_FORMS(ALLTOALL, dest, source, a.nelems);                                           \
-        return MOVE_FORMS(PERMUTE, dest, source, a.nelems, a.to, a.from);                                  \
-    }                                                                                                      \
-    SHMEMD_KERNEL(move_##ID, struct move_args, a)                                                          \
-    {                                                                                                      \
-        int status = 0;                                                                                    \
-        for (uint32_t r = 0; r < ROUNDS; r++) {                                                            \
-            stagger(a, r);                                                                                 \
-            status |= move_call_##ID(a, (T *)(void *)(a.dest + part_of(a, r) * a.dest_step),               \
-                                     (const T *)(const void *)(a.source + part_of(a, r) * a.source_step)); \
-        }                                                                                                  \
-        if (shmemd_thread_index() == 0)                                                                    \
-            a.status[shmemd_block_index()] = (uint64_t)status;                                             \
-    }
+    (a.calls.grid != 0 ? shmemd_##NAME##_grid(a.h, __VA_ARGS__) : shmemd_##NAME##_block(a.h, __VA_ARGS__))
+#define MOVE_KERNEL(ID, T, BROADCAST, FCOLLECT, ALLTOALL, PERMUTE)              \
+    SHMEMD_FN int move_call_##ID(struct move_args a, T *dest, const T *source)  \
+    {                                                                           \
+        if (a.op == OP_BROADCAST)                                               \
+            return MOVE_FORMS(BROADCAST, dest, source, a.calls.nelems, a.root); \
+        if (a.op == OP_FCOLLECT)                                                \
+            return MOVE_FORMS(FCOLLECT, dest, source, a.calls.nelems);          \
+        if (a.op == OP_ALLTOALL)                                                \
+            return MOVE_FORMS(ALLTOALL, dest, source, a.calls.nelems);          \
+        return MOVE_FORMS(PERMUTE, dest, source, a.calls.nelems, a.to, a.from); \
+    }                                                                           \
+    CALLS_KERNEL(move_##ID, move_args, T, move_call_##ID)
 #define MOVE_TYPED(NAME, TYPE, ...) \
     MOVE_KERNEL(NAME, TYPE, NAME##_broadcast, NAME##_fcollect, NAME##_alltoall, NAME##_permute)
-SHMEM_DEVICE_TYPES(MOVE_TYPED, )
+MATRIX_C_TYPES(MOVE_TYPED, )
+SHMEM_DEVICE_HALF_TYPES(MOVE_TYPED, )
 MOVE_KERNEL(mem, char, broadcastmem, fcollectmem, alltoallmem, permutemem)
 
 struct move_row {
@@ -65,65 +39,46 @@ struct move_row {
     shmemx_kernel_t kernel;
 };
 #define ROW(NAME, T, ...) {#NAME, sizeof(T), SHMEMX_KERNEL(move_##NAME)},
-static const struct move_row rows[] = {SHMEM_DEVICE_TYPES(ROW, ){"mem", 1, SHMEMX_KERNEL(move_mem)}};
+static const struct move_row rows[] = {MATRIX_C_TYPES(ROW, )
+                                           SHMEM_DEVICE_HALF_TYPES(ROW, ){"mem", 1, SHMEMX_KERNEL(move_mem)}};
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-static const size_t counts[] = {1, 0, 2, 3, 7, 33, 64, 255, 1000, 2049, 4097, 16390};
-static const unsigned block_counts[] = {1, 3}, thread_counts[] = {64, 256};
-enum dim { TYPE, OP, GRID, COUNT, BLOCKS, THREADS, TEAM, SHIFT };
-enum { TEAMS = 3 };
-static const struct matrix_dim dims[] = {{"type", ROWS}, {"op", OP_COUNT}, {"grid", 2},  {"count", 12}, {"blocks", 2},
-                                         {"threads", 2}, {"team", TEAMS},  {"shift", 3}, {NULL, 0}};
-
-struct moves {
-    struct device_team team[TEAMS];
-    struct area dest, source, status;
-    unsigned round;
-};
+enum dim { TYPE = CALLS_DIMS, OP, SHIFT };
+static const struct matrix_dim dims[] = {CALLS_ALL_DIMS, {"type", ROWS}, {"op", OP_COUNT}, {"shift", 3}, {NULL, 0}};
 
 /* One case: sizes in bytes. */
 struct shape {
     size_t unit, dest_step, source_step, shift; /* unit: nelems of one PE */
-    unsigned parts;
     int root, to, from;
 };
-
-static size_t step_of(size_t bytes) { return (bytes + 15) / 16 * 16 + 32; }
 
 static struct shape move_shape(const int *v, const struct device_team *team, unsigned round)
 {
     struct shape s;
     size_t n = (size_t)team->n;
-    s.unit = counts[v[COUNT]] * rows[v[TYPE]].size;
+    s.unit = calls_count(v) * rows[v[TYPE]].size;
     s.shift = (size_t)v[SHIFT] * rows[v[TYPE]].size;
-    s.dest_step = step_of(v[OP] == OP_FCOLLECT || v[OP] == OP_ALLTOALL ? s.unit * n : s.unit) + s.shift;
-    s.dest_step = step_of(s.dest_step);
-    s.source_step = step_of(step_of(v[OP] == OP_ALLTOALL ? s.unit * n : s.unit) + s.shift);
-    s.parts = ROUNDS * (v[GRID] != 0 ? 1 : block_counts[v[BLOCKS]]);
+    s.dest_step = calls_step((v[OP] == OP_FCOLLECT || v[OP] == OP_ALLTOALL ? s.unit * n : s.unit) + s.shift);
+    s.source_step = calls_step((v[OP] == OP_ALLTOALL ? s.unit * n : s.unit) + s.shift);
     s.root = (int)(round % (unsigned)team->n);
     s.to = (team->me + (int)(round / 3)) % team->n;
     s.from = (team->me + team->n - (int)(round / 3) % team->n) % team->n;
     return s;
 }
 
-static bool move_valid(const int *v)
-{
-    size_t unit = counts[v[COUNT]] * rows[v[TYPE]].size * (size_t)shmem_n_pes();
-    unsigned parts = ROUNDS * (v[GRID] != 0 ? 1 : block_counts[v[BLOCKS]]);
-    return step_of(step_of(unit) + 32) * parts <= ROOM && unit / (size_t)shmem_n_pes() <= (64 << 10);
-}
+static bool move_valid(const int *v) { return calls_fit(v, calls_count(v) * rows[v[TYPE]].size); }
 
 /* dest of this PE gets `len` bytes at `at` of what world PE `from` has at `offset` of its source. */
-static void move_expect(struct moves *m, size_t at, int from, size_t offset, size_t len)
+static void move_expect(struct calls_state *m, size_t at, int from, size_t offset, size_t len)
 {
     unsigned char *to = m->dest.image + AREA_MARGIN + at;
     for (size_t k = 0; k < len; k++)
         to[k] = check_byte(from, from, m->round, offset + k);
 }
-static void move_model(struct moves *m, const int *v, const struct shape *s)
+static void move_model(struct calls_state *m, const int *v, const struct shape *s)
 {
-    const struct device_team *team = &m->team[v[TEAM]];
-    for (size_t part = 0; part < s->parts; part++) {
+    const struct device_team *team = &m->team[v[CALLS_TEAM]];
+    for (size_t part = 0; part < calls_parts(v); part++) {
         size_t at = part * s->dest_step + s->shift, offset = part * s->source_step + s->shift;
         if (v[OP] == OP_BROADCAST)
             move_expect(m, at, device_world_pe(team, s->root), offset, s->unit);
@@ -135,65 +90,45 @@ static void move_model(struct moves *m, const int *v, const struct shape *s)
     }
 }
 
-static void move_args_fill(struct moves *m, const int *v, const struct shape *s, struct move_args *a)
+static struct move_args move_args_of(const struct calls_state *m, const int *v, const struct shape *s)
 {
-    memset(a, 0, sizeof(*a));
-    a->h = m->team[v[TEAM]].handle;
-    a->dest = area_data(&m->dest) + s->shift;
-    a->source = area_data(&m->source) + s->shift;
-    a->nelems = counts[v[COUNT]];
-    a->dest_step = s->dest_step;
-    a->source_step = s->source_step;
-    a->status = (uint64_t *)(void *)area_data(&m->status);
-    a->op = v[OP];
-    a->grid = v[GRID];
-    a->root = s->root;
-    a->to = s->to;
-    a->from = s->from;
-    a->late = device_mix(m->round, (uint32_t)shmem_my_pe());
+    struct move_args a;
+    memset(&a, 0, sizeof(a));
+    a.h = m->team[v[CALLS_TEAM]].handle;
+    a.calls = calls_of(m, v, s->shift);
+    a.calls.dest_step = s->dest_step;
+    a.calls.source_step = s->source_step;
+    a.op = v[OP];
+    a.root = s->root;
+    a.to = s->to;
+    a.from = s->from;
+    return a;
 }
 
 static void move_case(void *state, const int *v)
 {
-    struct moves *m = (struct moves *)state;
-    struct move_args a;
-    uint64_t zero[3] = {0, 0, 0};
-    char text[140];
-    struct shape s = move_shape(v, &m->team[v[TEAM]], ++m->round);
-    unsigned blocks = block_counts[v[BLOCKS]], threads = thread_counts[v[THREADS]];
-    snprintf(text, sizeof(text), "%s %s_%s, %zu, %u blocks of %u, team %d, shift %d", rows[v[TYPE]].name,
-             op_names[v[OP]], v[GRID] != 0 ? "grid" : "block", counts[v[COUNT]], blocks, threads, v[TEAM], v[SHIFT]);
-    area_fill(&m->source, s.parts * s.source_step, shmem_my_pe(), m->round);
-    area_poison(&m->dest, s.parts * s.dest_step);
-    area_poison(&m->status, sizeof(zero));
-    move_args_fill(m, v, &s, &a);
-    shmem_barrier_all();
-    device_run(rows[v[TYPE]].kernel, blocks, threads, &a, sizeof(a));
-    shmem_barrier_all();
+    struct calls_state *m = (struct calls_state *)state;
+    struct shape s = move_shape(v, &m->team[v[CALLS_TEAM]], ++m->round);
+    struct move_args a = move_args_of(m, v, &s);
+    char calls[60], text[140];
+    calls_text(v, calls, sizeof(calls));
+    snprintf(text, sizeof(text), "%s %s_%s, %s, shift %d", rows[v[TYPE]].name, op_names[v[OP]],
+             v[CALLS_GRID] != 0 ? "grid" : "block", calls, v[SHIFT]);
+    area_fill(&m->source, calls_parts(v) * s.source_step, shmem_my_pe(), m->round);
+    area_poison(&m->dest, calls_parts(v) * s.dest_step);
+    calls_run(m, v, rows[v[TYPE]].kernel, &a, sizeof(a));
     move_model(m, v, &s);
-    area_check(&m->dest, text);
-    area_check(&m->source, text);
-    area_expect(&m->status, 0, zero, blocks * 8);
-    area_check(&m->status, text);
+    calls_check(m, v, text);
 }
 
 static int test_main(void)
 {
     DEVICE_INIT();
-    struct moves m;
-    shmem_team_t parity = device_team_of_parity();
-    memset(&m, 0, sizeof(m));
-    area_make(&m.dest, ROOM, SHMEMX_DEVICE);
-    area_make(&m.source, ROOM, SHMEMX_DEVICE);
-    area_make(&m.status, 64, SHMEMX_DEVICE);
-    device_team_open(&m.team[0], SHMEM_TEAM_WORLD, 0);
-    device_team_open(&m.team[1], parity, 5);
-    device_team_open(&m.team[2], SHMEM_TEAM_WORLD, 9);
+    struct calls_state m;
+    calls_open(&m);
     struct matrix matrix = {"moves", dims, move_valid, move_case, &m};
     matrix_run(&matrix);
-    area_drop(&m.status);
-    area_drop(&m.source);
-    area_drop(&m.dest);
+    calls_close(&m);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)

@@ -1,13 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts and gets from kernels: operation x type x form (thread, wave, block) x size x alignment x stride x route (team,
- * distance, memory of the other side). Every unit of a grid moves a slice of its own. After a put with signal the
- * receiver's kernel, running meanwhile, waits for the signals and copies what it finds: it must be the data. */
+/* Puts, gets and signals from kernels and on streams: operation x type x form (thread, wave, block, stream) x size x
+ * alignment x stride x route (team, distance, memory of the other side). Every unit of a grid, or every call on the
+ * stream, moves a slice of its own. After a put with signal the receiver's kernel, running meanwhile, waits for the
+ * signals and copies what it finds: it must be the data; a stream does so behind its waits, or behind a barrier. */
 #include "matrix.h"
 
-enum { OP_P, OP_PUT, OP_PUT_NBI, OP_IPUT, OP_SIGNAL, OP_SIGNAL_NBI, OP_G, OP_GET, OP_GET_NBI, OP_IGET, OP_COUNT };
-static const char *const op_names[] = {"p", "put", "put_nbi", "iput", "put_signal", "put_signal_nbi",
-                                       "g", "get", "get_nbi", "iget"};
-static const char *const form_names[] = {FORM_NAMES};
+enum {
+    OP_P,
+    OP_PUT,
+    OP_PUT_NBI,
+    OP_IPUT,
+    OP_SIGNAL,
+    OP_SIGNAL_NBI,
+    OP_SIGNAL_ALONE,
+    OP_G,
+    OP_GET,
+    OP_GET_NBI,
+    OP_IGET,
+    OP_COUNT
+};
+static const char *const op_names[] = {"p",         "put", "put_nbi", "iput",    "put_signal", "put_signal_nbi",
+                                       "signal_op", "g",   "get",     "get_nbi", "iget"};
+enum { FORM_STREAM = FORM_COUNT, RMA_FORM_COUNT };
+static const char *const form_names[] = {FORM_NAMES, "stream"};
 
 enum { BLOCKS = 3, THREADS = 64, APART = 13, MOST_UNITS = BLOCKS * THREADS / APART, ROOM = 512 << 10 };
 
@@ -104,6 +119,10 @@ SHMEMD_FN void receive(struct rma_args a)
     if (a.op == OP_IGET) \
         RMA_FORMS(NAME, dest, source, (ptrdiff_t)a.dst, (ptrdiff_t)a.sst, a.nelems, a.pe);
 
+#define RMA_SIGNAL_ALONE         \
+    if (a.op == OP_SIGNAL_ALONE) \
+        shmemd_signal_op(a.h, a.sig + unit, a.signal, a.sig_op, a.pe);
+
 #define RMA_TYPED(NAME, TYPE, ...)                                                                   \
     RMA_KERNELS(NAME, TYPE, NAME##_put, NAME##_get, RMA_P(NAME), RMA_IPUT(NAME##_iput), RMA_G(NAME), \
                 RMA_IGET(NAME##_iget))
@@ -112,7 +131,7 @@ SHMEMD_FN void receive(struct rma_args a)
     RMA_KERNELS(BITS, char, put##BITS, get##BITS, , RMA_IPUT(iput##BITS), , RMA_IGET(iget##BITS))
 SHMEM_DEVICE_TYPES(RMA_TYPED, )
 SHMEM_SIZES(RMA_SIZED, )
-RMA_KERNELS(mem, char, putmem, getmem, , , , )
+RMA_KERNELS(mem, char, putmem, getmem, RMA_SIGNAL_ALONE, , , )
 
 struct rma_row {
     const char *name;
@@ -127,7 +146,8 @@ static const struct rma_row rows[] = {SHMEM_DEVICE_TYPES(ROW_TYPED, ) SHMEM_SIZE
     "mem", 1, false, false, SHMEMX_KERNEL(put_mem), SHMEMX_KERNEL(get_mem)}};
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-static const size_t counts[] = {1, 0, 2, 3, 7, 33, 64, 257, 1000, 4097};
+/* The last ones are pieces of the ring, or go by copy engine. */
+static const size_t counts[] = {1, 0, 2, 3, 7, 33, 64, 257, 1000, 4097, 65536, 150001};
 struct pair {
     int dest, source;
 };
@@ -143,18 +163,38 @@ static const struct route routes[] = {{"world next", 0, 1, 0},
                                       {"parity next", 1, 1, 0},
                                       {"world next's host heap", 0, 1, 1}};
 
-enum dim { TYPE, OP, FORM, COUNT, SHIFT, STRIDE, SIG_OP, ROUTE };
-static const struct matrix_dim dims[] = {{"type", ROWS}, {"op", OP_COUNT}, {"form", FORM_COUNT},
-                                         {"count", 10},  {"shift", 4},     {"stride", 4},
-                                         {"sig_op", 2},  {"route", 5},     {NULL, 0}};
+/* What follows the calls on a stream: quiet; waits for the signals that come here; barrier; quiet and sync. */
+enum { FINISH_QUIET, FINISH_WAIT, FINISH_BARRIER, FINISH_SYNC, FINISH_COUNT };
+static const char *const finish_names[] = {"quiet", "wait", "barrier", "sync"};
+
+enum dim { TYPE, OP, FORM, COUNT, SHIFT, STRIDE, SIG_OP, ROUTE, FINISH, GRAPH };
+static const struct matrix_dim dims[] = {
+    {"type", ROWS}, {"op", OP_COUNT}, {"form", RMA_FORM_COUNT}, {"count", 12}, {"shift", 4}, {"stride", 4},
+    {"sig_op", 2},  {"route", 5},     {"finish", FINISH_COUNT}, {"graph", 2},  {NULL, 0}};
 
 static bool is_strided(int op) { return op == OP_IPUT || op == OP_IGET; }
 static bool is_single(int op) { return op == OP_P || op == OP_G; }
-static bool has_signal(int op) { return op == OP_SIGNAL || op == OP_SIGNAL_NBI; }
+static bool has_signal(int op) { return op == OP_SIGNAL || op == OP_SIGNAL_NBI || op == OP_SIGNAL_ALONE; }
+static bool is_bytes(const int *v) { return v[TYPE] == ROWS - 1; }
+
+/* Bytes only, towards device memory. */
+static bool stream_valid(const int *v)
+{
+    if (v[FORM] != FORM_STREAM)
+        return v[FINISH] == FINISH_QUIET && v[GRAPH] == 0;
+    if (!is_bytes(v) || routes[v[ROUTE]].where != 0 || (v[FINISH] == FINISH_WAIT && !has_signal(v[OP])))
+        return false;
+    return v[OP] == OP_PUT || v[OP] == OP_GET || v[OP] == OP_SIGNAL || v[OP] == OP_SIGNAL_ALONE;
+}
 
 static bool rma_valid(const int *v)
 {
     const struct rma_row *row = &rows[v[TYPE]];
+    if (!stream_valid(v) || (counts[v[COUNT]] > 5000 && (!is_bytes(v) || v[FORM] < FORM_BLOCK)))
+        return false;
+    if (v[OP] == OP_SIGNAL_ALONE &&
+        (!is_bytes(v) || counts[v[COUNT]] != 0 || v[FORM] == FORM_WAVE || v[FORM] == FORM_BLOCK))
+        return false;
     if (is_strided(v[OP]) ? !row->has_strided || counts[v[COUNT]] > 300 : v[STRIDE] != 0)
         return false;
     if (is_single(v[OP]) && (!row->has_single || v[FORM] != FORM_THREAD || counts[v[COUNT]] != 1))
@@ -169,6 +209,7 @@ struct rma {
     struct area remote[2]; /* in the device heap, in the host heap: what the other PE puts into or gets from */
     struct area local, landed;
     struct area sig[2];
+    shmemx_stream_t stream;
     unsigned round;
 };
 
@@ -213,9 +254,57 @@ static void rma_model(struct area *dest, const struct shape *s, int from)
         }
 }
 
-static void rma_launch(const int *v, const struct shape *s, struct rma_args *a)
+/* One call; a->pe is a PE of the world. */
+static int stream_call(const struct rma_args *a, uint64_t unit, shmemx_stream_t stream)
+{
+    char *dest = a->dest + unit * a->dest_step;
+    const char *source = a->source + unit * a->source_step;
+    uint64_t *sig = a->sig + unit;
+    if (a->op == OP_PUT)
+        return shmemx_putmem_on_stream(dest, source, a->nelems, a->pe, stream);
+    if (a->op == OP_GET)
+        return shmemx_getmem_on_stream(dest, source, a->nelems, a->pe, stream);
+    if (a->op == OP_SIGNAL)
+        return shmemx_putmem_signal_on_stream(dest, source, a->nelems, sig, a->signal, a->sig_op, a->pe, stream);
+    return shmemx_signal_op_on_stream(sig, a->signal, a->sig_op, a->pe, stream);
+}
+
+static void stream_enqueue(const int *v, const struct rma_args *a, shmem_team_t team, shmemx_stream_t stream)
+{
+    uint64_t units = (uint64_t)a->units;
+    for (uint64_t u = 0; u < units; u++)
+        CHECK_EQ(stream_call(a, u, stream), 0);
+    for (uint64_t u = 0; u < units && v[FINISH] == FINISH_WAIT; u++)
+        CHECK_EQ(shmemx_signal_wait_until_on_stream(a->sig + u, SHMEM_CMP_EQ, a->signal, stream), 0);
+    if (v[FINISH] == FINISH_BARRIER)
+        CHECK_EQ(shmemx_barrier_on_stream(team, stream), 0);
+    else
+        CHECK_EQ(shmemx_quiet_on_stream(stream), 0);
+    if (v[FINISH] == FINISH_SYNC)
+        CHECK_EQ(shmemx_sync_on_stream(team, stream), 0);
+    if (a->landed != NULL)
+        CHECK_EQ(shmemx_getmem_on_stream(a->landed, a->dest, a->landed_bytes, shmem_my_pe(), stream), 0);
+}
+
+static void stream_run(const int *v, const struct rma_args *a, shmem_team_t team, shmemx_stream_t stream)
+{
+    shmemx_graph_t graph;
+    if (v[GRAPH] != 0)
+        CHECK_OR_EXIT(shmemx_graph_begin(stream) == 0);
+    stream_enqueue(v, a, team, stream);
+    if (v[GRAPH] != 0) {
+        CHECK_OR_EXIT(shmemx_graph_end(stream, &graph) == 0);
+        CHECK_EQ(shmemx_graph_launch(graph, stream), 0);
+    }
+    CHECK_OR_EXIT(shmemx_stream_synchronize(stream) == 0);
+    if (v[GRAPH] != 0)
+        CHECK_EQ(shmemx_graph_destroy(graph), 0);
+}
+
+static void rma_launch(struct rma *m, const int *v, const struct shape *s, struct rma_args *a)
 {
     const struct rma_row *row = &rows[v[TYPE]];
+    const struct device_team *team = &m->team[routes[v[ROUTE]].team];
     a->dest += s->dest_shift * s->size;
     a->source += s->source_shift * s->size;
     a->nelems = s->n;
@@ -229,7 +318,11 @@ static void rma_launch(const int *v, const struct shape *s, struct rma_args *a)
     a->units = s->units;
     a->sig_op = v[SIG_OP] == 0 ? SHMEM_SIGNAL_SET : SHMEM_SIGNAL_ADD;
     shmem_barrier_all();
-    device_run(v[OP] < OP_G ? row->put : row->get, BLOCKS + (a->landed != NULL), THREADS, a, sizeof(*a));
+    if (v[FORM] == FORM_STREAM) {
+        a->pe = device_world_pe(team, a->pe);
+        stream_run(v, a, team->team, m->stream);
+    } else
+        device_run(v[OP] < OP_G ? row->put : row->get, BLOCKS + (a->landed != NULL), THREADS, a, sizeof(*a));
     shmem_barrier_all();
 }
 
@@ -238,6 +331,23 @@ static void rma_signals(struct area *sig, int units, uint64_t value)
 {
     for (int u = 0; u < units; u++)
         area_expect(sig, (size_t)u * 8, &value, 8);
+}
+
+/* Whether the receiver copies what has come before it meets the others on the host. */
+static bool lands(const int *v)
+{
+    if (v[FORM] != FORM_STREAM)
+        return has_signal(v[OP]) && routes[v[ROUTE]].where == 0;
+    return v[FINISH] == FINISH_WAIT || (v[FINISH] == FINISH_BARRIER && v[OP] != OP_GET);
+}
+
+static void rma_text(const int *v, char *text, size_t bytes)
+{
+    int len = snprintf(text, bytes, "%s %s by %s, %zu, shift %d, stride %d, sig_op %d, %s", rows[v[TYPE]].name,
+                       op_names[v[OP]], form_names[v[FORM]], counts[v[COUNT]], v[SHIFT], v[STRIDE], v[SIG_OP],
+                       routes[v[ROUTE]].name);
+    if (v[FORM] == FORM_STREAM)
+        snprintf(text + len, bytes - (size_t)len, ", %s%s", finish_names[v[FINISH]], v[GRAPH] != 0 ? ", graph" : "");
 }
 
 static void rma_case(void *state, const int *v)
@@ -254,8 +364,7 @@ static void rma_case(void *state, const int *v)
     char text[160];
     struct rma_args a;
     memset(&a, 0, sizeof(a));
-    snprintf(text, sizeof(text), "%s %s by %s, %zu, shift %d, stride %d, sig_op %d, %s", rows[v[TYPE]].name,
-             op_names[v[OP]], form_names[v[FORM]], s.n, v[SHIFT], v[STRIDE], v[SIG_OP], route->name);
+    rma_text(v, text, sizeof(text));
     area_fill(source, (size_t)s.units * s.source_step, shmem_my_pe(), s.round);
     area_poison(dest, (size_t)s.units * s.dest_step);
     area_poison(&m->landed, (size_t)s.units * s.dest_step);
@@ -266,10 +375,10 @@ static void rma_case(void *state, const int *v)
     a.dest = area_data(dest);
     a.source = area_data(source);
     a.sig = (uint64_t *)(void *)area_data(sig);
-    a.landed = has_signal(v[OP]) && route->where == 0 ? area_data(&m->landed) + s.dest_shift * s.size : NULL;
+    a.landed = lands(v) ? area_data(&m->landed) + s.dest_shift * s.size : NULL;
     a.landed_bytes = (size_t)s.units * s.dest_step - s.dest_shift * s.size;
     a.pe = target;
-    rma_launch(v, &s, &a);
+    rma_launch(m, v, &s, &a);
     rma_model(dest, &s, device_world_pe(team, from));
     area_check(dest, text);
     area_check(source, text);
@@ -296,8 +405,13 @@ static int test_main(void)
     area_make(&m.landed, ROOM, SHMEMX_DEVICE);
     device_team_open(&m.team[0], SHMEM_TEAM_WORLD, 0);
     device_team_open(&m.team[1], parity, 3);
+    CHECK_OR_EXIT(shmemx_stream_create(&m.stream) == 0);
+    for (int i = 0; i < 2; i++) /* the first of a team makes a handle, which no capture allows */
+        CHECK_EQ(shmemx_barrier_on_stream(m.team[i].team, m.stream), 0);
+    CHECK_EQ(shmemx_stream_synchronize(m.stream), 0);
     struct matrix matrix = {"rma", dims, rma_valid, rma_case, &m};
     matrix_run(&matrix);
+    CHECK_EQ(shmemx_stream_destroy(m.stream), 0);
     area_drop(&m.landed);
     area_drop(&m.local);
     for (int where = 0; where < 2; where++) {

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits and tests in kernels: operation x type x comparison x which words are excluded. Block 1 of each PE stores into
- * the words of the next PE, late and in another order; thread 0 of block 0 waits, and leaves what it was told. */
+/* Waits and tests in kernels and on streams: operation x type x comparison x which words are excluded x form (thread,
+ * wave, block, stream). Block 1 of each PE stores into the words of the next PE, late and in another order; block 0,
+ * its first wave or its first thread waits, and leaves what it was told; or a stream waits while the kernel only
+ * stores. */
 #include "matrix.h"
 
 enum { WAIT_EACH, WAIT_ALL, WAIT_ANY, WAIT_SOME, TEST_EACH, TEST_ALL, TEST_ANY, TEST_SOME, OP_COUNT };
 static const char *const op_names[] = {"wait_until", "wait_until_all", "wait_until_any", "wait_until_some",
                                        "test",       "test_all",       "test_any",       "test_some"};
 enum { WORDS = 7, LATE = 200 };
+enum { FORM_STREAM = FORM_COUNT, WAIT_FORMS };
+static const char *const form_names[] = {FORM_NAMES, "stream"};
 
 #define AS_TYPE(NAME, T, ...) TYPE_##NAME,
 enum { SHMEM_STD_TYPES(AS_TYPE, ) TYPE_COUNT };
@@ -20,7 +24,7 @@ struct wait_args {
     size_t *indices;            /* room for _some */
     uint64_t *told;             /* [0] how many, then the indices in the order in which the waiter was told */
     char *seen;                 /* the words when it was told */
-    int32_t op, type, cmp, vector, pe, has_status;
+    int32_t op, type, cmp, vector, pe, has_status, form;
     uint32_t late;
 };
 
@@ -31,10 +35,16 @@ struct wait_args {
 #define EACH(T, i) (((const T *)(const void *)a.compare)[a.vector != 0 ? (i) : 0])
 #define MANY(T) ((T *)(uintptr_t)(const void *)a.compare)
 
-#define CASE_UNTIL(NAME, T, ...)                                                      \
-    case TYPE_##NAME:                                                                 \
-        shmemd_##NAME##_wait_until(a.h, (T *)(void *)a.words + i, a.cmp, EACH(T, i)); \
+#define CASE_UNTIL(NAME, T, ...)                                                                \
+    case TYPE_##NAME:                                                                           \
+        if (a.form == FORM_THREAD)                                                              \
+            shmemd_##NAME##_wait_until(a.h, (T *)(void *)a.words + i, a.cmp, EACH(T, i));       \
+        else if (a.form == FORM_WAVE)                                                           \
+            shmemd_##NAME##_wait_until_wave(a.h, (T *)(void *)a.words + i, a.cmp, EACH(T, i));  \
+        else                                                                                    \
+            shmemd_##NAME##_wait_until_block(a.h, (T *)(void *)a.words + i, a.cmp, EACH(T, i)); \
         break;
+/* By the whole group that the form names; the other calls by one thread. */
 SHMEMD_FN void until(struct wait_args a, size_t i)
 {
     switch (a.type) {
@@ -111,9 +121,12 @@ SHMEMD_FN void store(struct wait_args a, size_t i)
     case TYPE_##NAME:                                                       \
         ((T *)(void *)a.seen)[i] = *((const T *)(const void *)a.words + i); \
         break;
-/* The waiter was told that word i is there. */
+/* The waiter was told that word i is there; of a group its last thread says so, which is not the one that polled. */
 SHMEMD_FN void note(struct wait_args a, size_t i)
 {
+    shmemd_group_t g = form_group(a.form);
+    if (shmemd_group_rank(g) + 1 != shmemd_group_size(g))
+        return;
     switch (a.type) {
         SHMEM_STD_TYPES(CASE_NOTE, )
     }
@@ -175,7 +188,8 @@ SHMEMD_FN void wait_for_all(struct wait_args a)
 {
     uint32_t missing = 0;
     for (size_t i = 0; i < WORDS; i++) {
-        a.said[i] = a.excluded[i];
+        if (a.form == FORM_THREAD)
+            a.said[i] = a.excluded[i];
         missing += a.excluded[i] == 0;
     }
     if (a.op == WAIT_EACH || a.op == TEST_EACH)
@@ -190,12 +204,14 @@ SHMEMD_FN void wait_for_all(struct wait_args a)
 
 SHMEMD_KERNEL(wait_words, struct wait_args, a)
 {
-    if (shmemd_thread_index() != 0)
-        return;
+    uint32_t thread = (uint32_t)shmemd_thread_index();
     if (shmemd_block_index() == 0) {
-        wait_for_all(a);
+        if (a.form < FORM_STREAM && thread < (uint32_t)shmemd_group_size(form_group(a.form)))
+            wait_for_all(a);
         return;
     }
+    if (thread != 0)
+        return;
     for (uint32_t k = 0; k < WORDS; k++) {
         size_t i = (k * 3 + a.late) % WORDS;
         form_dawdle(form_mix(a.late, k) % LATE);
@@ -222,21 +238,27 @@ struct comparison {
 static const struct comparison comparisons[] = {{"eq", SHMEM_CMP_EQ, 1, 0},  {"ne", SHMEM_CMP_NE, 0, 1},
                                                 {"gt", SHMEM_CMP_GT, 0, 1},  {"ge", SHMEM_CMP_GE, -1, 0},
                                                 {"lt", SHMEM_CMP_LT, 0, -1}, {"le", SHMEM_CMP_LE, 1, 0}};
-enum dim { OP, TYPE, CMP, VECTOR, STATUS_KIND, BASE };
+enum dim { OP, TYPE, CMP, VECTOR, STATUS_KIND, BASE, FORM, GRAPH };
 enum { NO_STATUS, NONE_EXCLUDED, SOME_EXCLUDED, ALL_EXCLUDED };
-static const struct matrix_dim dims[] = {{"op", OP_COUNT}, {"type", TYPE_COUNT}, {"cmp", 6}, {"vector", 2},
-                                         {"status", 4},    {"base", 2},          {NULL, 0}};
+static const struct matrix_dim dims[] = {{"op", OP_COUNT},     {"type", TYPE_COUNT}, {"cmp", 6},
+                                         {"vector", 2},        {"status", 4},        {"base", 2},
+                                         {"form", WAIT_FORMS}, {"graph", 2},         {NULL, 0}};
 static const int bases[] = {5, -40};
 
 static bool wait_valid(const int *v)
 {
     bool one = v[OP] == WAIT_EACH || v[OP] == TEST_EACH;
+    if (v[FORM] != FORM_THREAD && v[OP] != WAIT_EACH)
+        return false;
+    if (v[FORM] == FORM_STREAM ? v[TYPE] != TYPE_uint64 : v[GRAPH] != 0)
+        return false;
     return !one || v[VECTOR] == 0;
 }
 
 struct wait {
     struct device_team team;
     struct area words, goal, compare, excluded, said, to_exclude, indices, told, seen;
+    shmemx_stream_t stream;
     unsigned round;
 };
 
@@ -315,6 +337,37 @@ static void wait_check(struct wait *w, const int *v, const char *text)
     area_check(&w->excluded, text);
 }
 
+/* Waits for each word and copies it; then `told` is what a kernel would have said, in this order. */
+static void stream_wait(struct wait *w, const int *v, const struct wait_args *a, uint64_t *told)
+{
+    for (size_t i = 0; i < WORDS; i++) {
+        uint64_t *word = (uint64_t *)(void *)a->words + i;
+        if (is_excluded(v[STATUS_KIND], w->team.me, w->round, i))
+            continue;
+        CHECK_EQ(shmemx_signal_wait_until_on_stream(word, a->cmp, (uint64_t)value_of(v, i), w->stream), 0);
+        CHECK_EQ(shmemx_getmem_on_stream(a->seen + i * 8, word, 8, shmem_my_pe(), w->stream), 0);
+        told[1 + told[0]++] = i;
+    }
+}
+/* The kernel stores on the default stream meanwhile. */
+static void stream_run(struct wait *w, const int *v, const struct wait_args *a)
+{
+    uint64_t told[1 + WORDS] = {0};
+    shmemx_graph_t graph = NULL;
+    if (v[GRAPH] != 0)
+        CHECK_OR_EXIT(shmemx_graph_begin(w->stream) == 0);
+    stream_wait(w, v, a, told);
+    if (v[GRAPH] != 0) {
+        CHECK_OR_EXIT(shmemx_graph_end(w->stream, &graph) == 0);
+        CHECK_EQ(shmemx_graph_launch(graph, w->stream), 0);
+    }
+    DEVICE_RUN(wait_words, 2, 64, *a);
+    CHECK_OR_EXIT(shmemx_stream_synchronize(w->stream) == 0);
+    if (v[GRAPH] != 0)
+        CHECK_EQ(shmemx_graph_destroy(graph), 0);
+    device_write(a->told, told, (1 + told[0]) * 8);
+}
+
 static void wait_case(void *state, const int *v)
 {
     struct wait *w = (struct wait *)state;
@@ -322,8 +375,9 @@ static void wait_case(void *state, const int *v)
     char text[120];
     memset(&a, 0, sizeof(a));
     w->round++;
-    snprintf(text, sizeof(text), "%s %s%s %s, status %d, base %d", rows[v[TYPE]].name, op_names[v[OP]],
-             v[VECTOR] != 0 ? "_vector" : "", comparisons[v[CMP]].name, v[STATUS_KIND], bases[v[BASE]]);
+    snprintf(text, sizeof(text), "%s %s%s by %s%s, %s, status %d, base %d", rows[v[TYPE]].name, op_names[v[OP]],
+             v[VECTOR] != 0 ? "_vector" : "", form_names[v[FORM]], v[GRAPH] != 0 ? " in a graph" : "",
+             comparisons[v[CMP]].name, v[STATUS_KIND], bases[v[BASE]]);
     wait_prepare(w, v);
     a.h = w->team.handle;
     a.words = area_data(&w->words);
@@ -341,9 +395,13 @@ static void wait_case(void *state, const int *v)
     a.vector = v[VECTOR];
     a.pe = (w->team.me + 1) % w->team.n;
     a.has_status = v[STATUS_KIND] != NO_STATUS;
+    a.form = v[FORM];
     a.late = device_mix(w->round, (uint32_t)w->team.me);
     shmem_barrier_all();
-    DEVICE_RUN(wait_words, 2, 64, a);
+    if (v[FORM] == FORM_STREAM)
+        stream_run(w, v, &a);
+    else
+        DEVICE_RUN(wait_words, 2, 64, a);
     shmem_barrier_all();
     wait_check(w, v, text);
 }
@@ -358,8 +416,10 @@ static int test_main(void)
     for (size_t i = 0; i < sizeof(areas) / sizeof(areas[0]); i++)
         area_make(areas[i], (WORDS + 1) * 8, SHMEMX_DEVICE);
     device_team_open(&w.team, SHMEM_TEAM_WORLD, 0);
+    CHECK_OR_EXIT(shmemx_stream_create(&w.stream) == 0);
     struct matrix matrix = {"wait", dims, wait_valid, wait_case, &w};
     matrix_run(&matrix);
+    CHECK_EQ(shmemx_stream_destroy(w.stream), 0);
     for (size_t i = sizeof(areas) / sizeof(areas[0]); i > 0; i--)
         area_drop(areas[i - 1]);
     return CHECK_DONE();

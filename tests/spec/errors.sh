@@ -2,40 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Each wrong call ends its job at once, nonzero, with one sentence: PE, call, argument, value, allowed range.
 # usage: LAUNCH="oshrun -n" errors.sh PROGRAM
-set -u
 program=$1
-failed=0
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
-unset SHMEM_DEBUG SMA_DEBUG SHMEM_LOG
-
-# wrong VARIABLE=VALUE CASE CALL WORDS...: the line "[pe N] CALL: ..." must have all of WORDS (regular expressions).
-wrong() {
-    variables=$1
-    name=$2
-    call=$3
-    shift 3
-    begin=$(date +%s)
-    env "$variables" timeout 20 $LAUNCH 2 "$program" "$name" >"$out" 2>&1
-    seen=$?
-    took=$(($(date +%s) - begin))
-    problem=
-    [ $seen -ne 0 ] || problem="exit status, expected nonzero, seen 0"
-    [ $took -le 5 ] || problem="seconds, expected at most 5, seen $took"
-    grep -q "the call went through" "$out" && problem="the call went through"
-    line=$(grep -E "$prefix $call: " "$out" | head -n 1)
-    [ -n "$line" ] || problem="expected a line '$prefix $call: ...'"
-    for word in "$@"; do
-        printf '%s\n' "$line" | grep -q -E -e "$word" || problem="expected '$word' in: $line"
-    done
-    if [ -n "$problem" ]; then
-        echo "errors $name: $problem"
-        cat "$out"
-        failed=1
-    fi
-}
+. "$(dirname "$0")/../wrong_use.sh"
+most_seconds=5
 prefix='^\[pe 1\]'
-any=NOTHING=1
 
 wrong $any pe_put shmem_int_put '\b9\b' '0\.\.1'
 wrong $any pe_negative shmem_long_p ' -1\b' '0\.\.1'
@@ -106,10 +76,4 @@ wrong $any after_finalize_barrier shmem_barrier_all 'finalize'
 wrong $any after_finalize_put shmem_int_p 'finalize'
 wrong $any after_finalize_free shmem_free 'finalize'
 
-for name in $("$program"); do
-    grep -q -E "^wrong [^ ]+ $name " "$0" || {
-        echo "errors $name: not looked at by errors.sh"
-        failed=1
-    }
-done
-exit $failed
+wrong_end

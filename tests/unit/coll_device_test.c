@@ -441,7 +441,7 @@ SHMEMD_KERNEL(typed_calls, struct typed_args, a)
         *a.failures |= bad;
 }
 
-static void test_typed(void)
+static void test_typed(uint64_t seed)
 {
     struct shape s = {3, 1, 33, 1, 32, 64, true, true, 9};
     struct model *m = model_create(s);
@@ -464,7 +464,7 @@ static void test_typed(void)
         a.half[0] = shmemd_half_from_float((float)pe - 7);
         a.z[0].im = 1;
         args[pe] = a;
-        model_grid_start(&grids[pe], &s, typed_calls, &args[pe], 0);
+        model_grid_start(&grids[pe], &s, typed_calls, &args[pe], seed);
     }
     for (int pe = 0; pe < s.n; pe++)
         model_grid_join(&grids[pe]);
@@ -524,33 +524,44 @@ static const struct isod_record *record_of(struct model *m, int pe, uint64_t sta
 }
 
 /* Threads of all PEs that should fail, in the call and in the sync behind it. */
-static void test_misuse(enum wrong what, unsigned blocks, uint64_t fail, uint64_t fail_again, uint64_t reason)
+struct misuse {
+    enum wrong what;
+    unsigned blocks;
+    uint64_t fail, fail_again;
+    enum isod_misuse reason;
+};
+static const struct misuse misuses[] = {{WRONG_LANES, 3, 80, 80, ISOD_MISUSE_LANES},
+                                        {WRONG_ROOT, 2, 160, 0, ISOD_MISUSE_ROOT},
+                                        {WRONG_PARTNER, 2, 160, 0, ISOD_MISUSE_PARTNER}};
+
+static void test_misuse(const struct misuse *w, uint64_t seed)
 {
-    struct shape s = {2, blocks, 40, 2, 32, 64, true, true, 0};
+    struct shape s = {2, w->blocks, 40, 2, 32, 64, true, true, 0};
     struct model *m = model_create(s);
     struct model_grid grids[2];
     struct wrong_args args[2];
     uint64_t failed = 0, failed_again = 0;
     memset(grids, 0, sizeof(grids));
     for (int pe = 0; pe < s.n; pe++) {
-        struct wrong_args a = {model_handle(m, 0, pe), what, &failed, &failed_again, model_objects(m, 0, pe), NULL};
+        struct wrong_args a = {model_handle(m, 0, pe), w->what, &failed, &failed_again, model_objects(m, 0, pe), NULL};
         args[pe] = a;
-        model_grid_start(&grids[pe], &s, wrong_calls, &args[pe], 0);
+        model_grid_start(&grids[pe], &s, wrong_calls, &args[pe], seed);
     }
     for (int pe = 0; pe < s.n; pe++)
         model_grid_join(&grids[pe]);
-    CHECK_EQ(failed, fail);
-    CHECK_EQ(failed_again, fail_again);
+    CHECK_EQ(failed, w->fail);
+    CHECK_EQ(failed_again, w->fail_again);
     const struct isod_record *r = record_of(m, 1, ISOD_RECORD_MISUSE);
-    if (reason < ISOD_MISUSE_COUNT && CHECK(r != NULL))
-        CHECK_EQ(r->waited_ns, reason);
+    if (CHECK(r != NULL))
+        CHECK_EQ(r->waited_ns, w->reason);
     model_destroy(m);
 }
 
 /* Two kernels of the first PE on one lane at once: the second is told so. A race by intention, nothing for
  * ThreadSanitizer. */
-static void test_users(void)
+static void test_users(uint64_t seed)
 {
+    (void)seed;
 #ifndef PRIM_CPU_TSAN
     struct shape s = {2, 1, 8, 1, 32, 64, true, true, 5};
     struct model *m = model_create(s);
@@ -562,7 +573,7 @@ static void test_users(void)
         struct wrong_args a = {model_handle(m, 0, i / 2), WRONG_USERS, &failed, &failed_again,
                                model_objects(m, 0, 0),    &entered};
         args[i / 2] = a;
-        model_grid_start(&grids[i], &s, wrong_calls, &args[i / 2], 0);
+        model_grid_start(&grids[i], &s, wrong_calls, &args[i / 2], seed);
         while (i < 2 && prim_load_relaxed_u64(&entered) != (uint64_t)(i + 1) * s.threads)
             usleep(1000);
         usleep(100000); /* from there into the call */
@@ -580,7 +591,7 @@ static void test_users(void)
 }
 
 /* The first PE alone: it leaves a record, and goes on or gives up. */
-static void test_late(enum wrong what, bool gives_up)
+static void test_late(enum wrong what, bool gives_up, uint64_t seed)
 {
     struct shape s = {3, 2, 40, 2, 32, 64, true, false, ((uint64_t)1 << 32) - 40};
     struct model *m = model_create(s);
@@ -593,13 +604,13 @@ static void test_late(enum wrong what, bool gives_up)
         args[pe] = a;
         m->pes[pe].world.deadline_ns = 20 * 1000 * 1000;
     }
-    model_grid_start(&grids[0], &s, wrong_calls, &args[0], 0);
+    model_grid_start(&grids[0], &s, wrong_calls, &args[0], seed);
     for (int i = 0; i < 3000 && record_of(m, 0, ISOD_RECORD_LATE) == NULL; i++)
         usleep(10 * 1000);
     if (gives_up)
         prim_store_relaxed_u64(&m->pes[0].host.abort, 1);
     for (int pe = 1; pe < s.n && !gives_up; pe++)
-        model_grid_start(&grids[pe], &s, wrong_calls, &args[pe], 0);
+        model_grid_start(&grids[pe], &s, wrong_calls, &args[pe], seed);
     for (int pe = 0; pe < (gives_up ? 1 : s.n); pe++)
         model_grid_join(&grids[pe]);
     const struct isod_record *r = record_of(m, 0, ISOD_RECORD_LATE);
@@ -655,6 +666,18 @@ static void bench(int what, int rounds)
     model_destroy(m);
 }
 
+static void test_few(uint64_t seed)
+{
+    test_typed(seed);
+    for (size_t i = 0; i < sizeof(misuses) / sizeof(misuses[0]); i++)
+        test_misuse(&misuses[i], seed);
+    test_users(seed);
+    for (int what = LATE_SYNC; what <= LATE_LONG; what++) {
+        test_late((enum wrong)what, false, seed);
+        test_late((enum wrong)what, true, seed);
+    }
+}
+
 static uint64_t random_seed(void)
 {
     const char *seed = getenv("SHMEM_TEST_SEED");
@@ -679,15 +702,8 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)check_self.seed);
     struct check_random random = check_random_stream(1);
     test_names();
-    test_typed();
-    test_misuse(WRONG_LANES, 3, 80, 80, ISOD_MISUSE_LANES);
-    test_misuse(WRONG_ROOT, 2, 160, 0, ISOD_MISUSE_ROOT);
-    test_misuse(WRONG_PARTNER, 2, 160, 0, ISOD_MISUSE_PARTNER);
-    test_users();
-    for (int what = LATE_SYNC; what <= LATE_LONG; what++) {
-        test_late((enum wrong)what, false);
-        test_late((enum wrong)what, true);
-    }
+    for (uint64_t seed = 0; seed < 2; seed++) /* one thread of a block does a call for all; all take part */
+        test_few(seed);
     for (int round = 0; round < (full ? 20 : 1); round++)
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             run_combos(sizes[i], &random);

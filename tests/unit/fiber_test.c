@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU device's scheduler: places in the grid, meetings of blocks and waves (of 32 and of 64), threads that return
- * early, blocks that wait for each other, orders by seed, the sentence when nobody can go on, and that the sanitizers
- * see through it: a missing barrier and a write behind shared memory are found. */
+/* The CPU device's scheduler: places in the grid, meetings of blocks and waves (of 32 and of 64), calls that one thread
+ * does for its block, threads that return early, blocks that wait for each other, orders by seed, the sentence when
+ * nobody can go on, and that the sanitizers see through it: a missing barrier and a write behind shared memory are
+ * found. */
 #include "../check.h"
 
 #include "../../device/fiber.h"
@@ -179,6 +180,159 @@ static void test_half_return(void)
     struct words args = {&word, 0};
     run_all(last_kernel, &args, 2, 200);
     CHECK_EQ(word, 2 * ORDERS * 2 * 100);
+}
+
+/* ---- one thread for all ---- */
+
+/* Whether calls are done by one thread, in a grid of this seed. */
+static bool one_for_all(uint64_t seed)
+{
+#ifdef PRIM_CPU_TSAN
+    (void)seed;
+    return false;
+#else
+    return seed == 0;
+#endif
+}
+
+/* Of the calls and threads below, in the orders of run_all: how often begin is true. */
+static uint64_t entries(uint64_t calls, uint64_t threads)
+{
+    uint64_t n = 0;
+    for (uint64_t seed = 0; seed < ORDERS; seed++)
+        n += 2 * (one_for_all(seed) ? calls : threads);
+    return n;
+}
+
+static bool place_is(struct prim_group g, uint32_t rank, uint32_t size)
+{
+    return prim_rank(g) == rank && prim_size(g) == size;
+}
+
+struct call_words {
+    uint64_t *words; /* [0]: entries, [1]: threads that saw something wrong, [2]: threads that saw nothing wrong */
+    uint64_t rounds;
+};
+
+/* The inside of a call, by one thread or by all: true for what is right. */
+static bool inside_call(struct call_words a, const uint64_t *mine, uint32_t threads, uint64_t round)
+{
+    struct prim_group block = prim_group_block(), wave = prim_group_wave();
+    bool alone = prim_size(block) == 1;
+    PRIM_SHARED(uint64_t, sum, 1);
+    prim_fetch_add_u64(&a.words[0], 1);
+    bool right = !alone || (place_is(block, 0, 1) && place_is(wave, 0, 1));
+    prim_sync(block);
+    for (uint32_t i = 0; i < threads; i++) /* all have arrived */
+        right = right && mine[i] == round;
+    if (prim_is_first(block))
+        sum[0] = round;
+    prim_sync(wave);
+    prim_pause();
+    right = right && prim_sync_or(wave, false) == false && prim_sync_or(block, true) == true;
+    right = right && sum[0] == round && prim_broadcast_u64(block, round + prim_rank(block)) == round;
+    int rc = -1;
+    if (prim_call_begin()) /* within a call: by whoever does that one */
+        rc = (int)round;
+    right = right && prim_call_end(rc) == (int)round && (!alone || place_is(block, 0, 1));
+    return !prim_sync_or(block, !right);
+}
+
+PRIM_KERNEL(call_kernel, struct call_words, a)
+{
+    struct prim_group block = prim_group_block(), wave = prim_group_wave();
+    PRIM_SHARED(uint64_t, mine, 1024);
+    uint32_t rank = prim_rank(block), size = prim_size(block), lane = prim_rank(wave), lanes = prim_size(wave);
+    uint32_t index = prim_block_index();
+    uint64_t wrong = 0;
+    for (uint64_t round = 1; round <= a.rounds; round++) {
+        int rc = -1; /* of threads that only wait */
+        mine[rank] = round;
+        if (prim_call_begin())
+            rc = inside_call(a, mine, size, round) ? (int)(round % 3) : -2;
+        wrong += prim_call_end(rc) != (int)(round % 3);
+        wrong += !place_is(block, rank, size) || !place_is(wave, lane, lanes) || prim_block_index() != index;
+        prim_sync(wave); /* meets all of it again */
+    }
+    prim_fetch_add_u64(&a.words[wrong == 0 ? 2 : 1], 1);
+}
+
+static void test_calls(void)
+{
+    static const unsigned threads[] = {1, 2, 33, 64, 100, 200};
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        uint64_t words[3] = {0, 0, 0};
+        struct call_words args = {words, 7};
+        run_all(call_kernel, &args, 3, threads[t]);
+        CHECK_EQ(words[0], entries(3 * args.rounds, 3 * args.rounds * threads[t]));
+        CHECK_EQ(words[1], 0);
+        CHECK_EQ(words[2], 2 * ORDERS * 3 * threads[t]);
+    }
+    int rc = 5; /* a host thread is a block of one */
+    CHECK(prim_call_begin());
+    CHECK_EQ(prim_call_end(rc), 5);
+}
+
+/* Thread r makes r calls (rounds = 0), or size - 1 - r (rounds = 1), and returns: before the others arrive, or while
+ * they wait for it. */
+PRIM_KERNEL(early_call_kernel, struct call_words, a)
+{
+    uint32_t rank = prim_rank(prim_group_block()), size = prim_size(prim_group_block());
+    uint32_t calls = a.rounds == 0 ? rank : size - 1 - rank;
+    uint64_t wrong = 0;
+    for (uint32_t round = 0; round < calls; round++) {
+        int rc = -1;
+        if (prim_call_begin()) {
+            rc = (int)round;
+            prim_fetch_add_u64(&a.words[0], 1);
+        }
+        wrong += prim_call_end(rc) != (int)round;
+    }
+    prim_fetch_add_u64(&a.words[wrong == 0 ? 2 : 1], 1);
+}
+
+static void test_calls_of_some(void)
+{
+    static const unsigned threads[] = {1, 5, 32, 70, 130};
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+        for (uint64_t late = 0; late < 2; late++) {
+            uint64_t words[3] = {0, 0, 0}, n = threads[t];
+            struct call_words args = {words, late};
+            run_all(early_call_kernel, &args, 2, threads[t]);
+            CHECK_EQ(words[0], entries(2 * (n - 1), n * (n - 1)));
+            CHECK_EQ(words[1], 0);
+            CHECK_EQ(words[2], 2 * ORDERS * 2 * n);
+        }
+}
+
+/* Blocks that wait for all others, each within its call. */
+PRIM_KERNEL(call_token_kernel, struct words, a)
+{
+    struct prim_group block = prim_group_block();
+    for (uint64_t round = 1; round <= a.rounds; round++) {
+        int rc = 0;
+        if (prim_call_begin()) {
+            prim_signal_u64(block, &a.words[prim_block_index()], round);
+            for (uint32_t i = prim_rank(block); i < prim_block_count(); i += prim_size(block))
+                while (prim_peek_u64(&a.words[i]) < round)
+                    prim_pause();
+            prim_acquire_from_peer();
+            prim_sync(block);
+        }
+        (void)prim_call_end(rc);
+    }
+}
+
+static void test_calls_wait(void)
+{
+    for (unsigned threads = 1; threads <= 81; threads += 40)
+        for (uint64_t seed = 0; seed < ORDERS; seed++) {
+            uint64_t words[8] = {0};
+            struct words args = {words, 20};
+            run(call_token_kernel, &args, 8, threads, 32, seed);
+            for (int i = 0; i < 8; i++)
+                CHECK_EQ(words[i], 20);
+        }
 }
 
 /* ---- blocks and OS threads that wait for each other ---- */
@@ -451,6 +605,30 @@ static void test_stuck(void)
                 text);
 }
 
+#ifndef PRIM_CPU_TSAN
+/* One thread syncs where the others make a call. */
+PRIM_KERNEL(stuck_call_kernel, struct words, a)
+{
+    (void)a;
+    if (prim_rank(prim_group_block()) == 3)
+        prim_sync(prim_group_block());
+    else if (prim_call_begin())
+        (void)prim_call_end(0);
+}
+
+static void test_stuck_call(void)
+{
+    static char text[1 << 16];
+    int status = end_of(stuck_call_kernel, 40, text, sizeof text);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    CHECK_NAMED(strstr(text, "of the 40 threads of block 0 of 2, 1 wait for the whole block, 0 wait for their wave, 0 "
+                             "have returned, 39 are in a collective that the others have not called") != NULL,
+                text);
+}
+#else
+static void test_stuck_call(void) {}
+#endif
+
 #if defined(PRIM_CPU_TSAN)
 PRIM_KERNEL(race_kernel, struct words, a)
 {
@@ -486,11 +664,15 @@ static void test_sanitizer(void) {}
 int main(void)
 {
     test_stuck();
+    test_stuck_call();
     test_sanitizer();
     test_places();
     test_meetings();
     test_early_return();
     test_half_return();
+    test_calls();
+    test_calls_of_some();
+    test_calls_wait();
     test_blocks_wait();
     test_threads_wait();
     test_orders();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every function of gpu.h on the CPU device: choosing it, memory that peers map (chunks in a range, fixed allocations,
  * the program's own), in this process and in another one, private and pinned memory, the order within and between
- * streams, capture and graphs, launches, and that nothing is left over: descriptors, mappings, threads. */
+ * streams, capture and graphs, launches, copy engines, and that nothing is left: descriptors, mappings, threads. */
 #include "../check.h"
 
 #include "../../device/gpu.h"
@@ -410,6 +410,99 @@ static void test_graph(void)
     iso_gpu_close(gpu);
 }
 
+/* One turn, captured: on `side` a kernel that waits for what only `other` does, although it was put in before it. The
+ * words grow by 3, 1 and 1. */
+static void put_fork(struct gpu *gpu, gpu_stream stream, gpu_stream side, gpu_stream other, uint64_t *words)
+{
+    struct step waits = {&words[0], &words[1], 1, 2, 1};
+    put_step(gpu, stream, &words[0], 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, side, stream), 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, other, stream), 0);
+    CHECK_EQ(launch(gpu, (gpu_kernel)step_kernel, 1, 1, &waits, sizeof waits, side), 0);
+    put_step(gpu, other, &words[2], 0);
+    CHECK_EQ(iso_gpu_copy(gpu, &words[1], &words[2], 8, other), 0); /* a word behind a kernel: its flag */
+    CHECK_EQ(iso_gpu_stream_after(gpu, side, other), 0);
+    CHECK_EQ(iso_gpu_stream_after(gpu, stream, side), 0);
+    put_step(gpu, stream, &words[0], 2);
+}
+
+/* Back to where a turn begins, in the same stream. */
+static void put_zeroes(struct gpu *gpu, gpu_stream stream, uint64_t *words)
+{
+    CHECK_EQ(iso_gpu_copy(gpu, &words[4], &words[0], 8, stream), 0);
+    CHECK_EQ(iso_gpu_fill(gpu, words, 0, 3 * sizeof *words, stream), 0);
+}
+
+/* Branches of a graph run at the same time, and all of them before what comes after the launch. */
+static void test_branches(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream streams[3];
+    gpu_graph graph, twice;
+    uint64_t words[5] = {0, 0, 0, 0, 0};
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(iso_gpu_stream_create(gpu, false, &streams[i]), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, streams[0]), 0);
+    put_fork(gpu, streams[0], streams[1], streams[2], words);
+    CHECK_EQ(iso_gpu_graph_end(gpu, streams[0], &graph), 0);
+    for (int i = 0; i < 300; i++) {
+        CHECK_EQ(iso_gpu_graph_launch(gpu, graph, streams[i / 100]), 0);
+        put_zeroes(gpu, streams[i / 100], words);
+        if (i % 100 == 99)
+            CHECK_EQ(iso_gpu_stream_wait(gpu, streams[i / 100]), 0);
+        if (i % 100 == 99)
+            CHECK_EQ(words[4], 3);
+    }
+    CHECK_EQ(iso_gpu_graph_begin(gpu, streams[1]), 0); /* a graph in a graph */
+    CHECK_EQ(iso_gpu_stream_after(gpu, streams[2], streams[1]), 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_EQ(iso_gpu_graph_launch(gpu, graph, streams[2]), 0);
+        put_zeroes(gpu, streams[2], words);
+    }
+    CHECK_EQ(iso_gpu_stream_after(gpu, streams[1], streams[2]), 0);
+    CHECK_EQ(iso_gpu_graph_end(gpu, streams[1], &twice), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    for (int i = 0; i < 50; i++)
+        CHECK_EQ(iso_gpu_graph_launch(gpu, twice, streams[0]), 0);
+    iso_gpu_graph_destroy(gpu, twice); /* the launches go on */
+    CHECK_EQ(iso_gpu_stream_wait(gpu, streams[0]), 0);
+    CHECK(words[0] == 0 && words[4] == 3);
+    for (int i = 0; i < 3; i++)
+        iso_gpu_stream_destroy(gpu, streams[i]);
+    iso_gpu_close(gpu);
+}
+
+/* What nobody waits for: an error, as on GPUs. */
+static void test_unjoined(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream streams[3];
+    gpu_graph graph;
+    uint64_t words[2] = {0, 0};
+    for (int i = 0; i < 3; i++)
+        CHECK_EQ(iso_gpu_stream_create(gpu, false, &streams[i]), 0);
+    for (int late = 0; late < 3; late++) {
+        CHECK_EQ(iso_gpu_graph_begin(gpu, streams[0]), 0);
+        CHECK_EQ(iso_gpu_stream_after(gpu, streams[1], streams[0]), 0);
+        CHECK_EQ(iso_gpu_stream_after(gpu, streams[2], streams[1]), 0);
+        put_step(gpu, streams[2], &words[0], 0);
+        CHECK_EQ(iso_gpu_stream_after(gpu, streams[1], streams[2]), 0);
+        if (late != 1)
+            CHECK_EQ(iso_gpu_stream_after(gpu, streams[0], streams[1]), 0);
+        if (late == 2)
+            put_step(gpu, streams[1], &words[1], 0);
+        CHECK_EQ(iso_gpu_graph_end(gpu, streams[0], &graph), late == 0 ? 0 : -ECHILD);
+        if (late == 0)
+            iso_gpu_graph_destroy(gpu, graph);
+        CHECK_NAMED(late == 0 || strstr(iso_gpu_error(gpu), "does not wait") != NULL, iso_gpu_error(gpu));
+        CHECK(!iso_gpu_stream_is_capturing(gpu, streams[1]) && !iso_gpu_stream_is_capturing(gpu, streams[2]));
+    }
+    CHECK(words[0] == 0 && words[1] == 0);
+    for (int i = 0; i < 3; i++)
+        iso_gpu_stream_destroy(gpu, streams[i]);
+    iso_gpu_close(gpu);
+}
+
 /* ---- several threads of the program, several devices of one process ---- */
 
 static void *pe_main(void *argument)
@@ -465,6 +558,47 @@ static void test_threads(void)
     iso_gpu_close(sender.gpu);
 }
 
+/* ---- copy engines ---- */
+
+struct pieces {
+    struct gpu *gpu;
+    char *to, *from;
+    int engine;
+};
+static void *copier_main(void *argument)
+{
+    struct pieces *p = (struct pieces *)argument;
+    for (size_t i = 0; i < 300; i++)
+        CHECK_EQ(iso_gpu_copy_by_engine(p->gpu, p->engine, p->to + i, p->from + i, 1 + i % 9), 0);
+    return (void *)(intptr_t)check_self.failures;
+}
+
+/* Each by one number, and all of them in turn, while a stream waits. */
+static void test_engines(void)
+{
+    struct gpu *gpu = open_gpu();
+    uint64_t word = 0, gate = 0;
+    char from[4 * 320], to[4 * 320] = {0};
+    pthread_t threads[4];
+    struct pieces pieces[4];
+    CHECK(iso_gpu_engines(gpu) >= 2);
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (char)(i * 7 + 1);
+    put_gate(gpu, NULL, &word, &gate, 1);
+    for (int i = 0; i < 4; i++) {
+        pieces[i] = (struct pieces){gpu, to + 320 * i, from + 320 * i, i < 3 ? i : GPU_ANY_ENGINE};
+        CHECK_EQ(pthread_create(&threads[i], NULL, copier_main, &pieces[i]), 0);
+    }
+    join_all(threads);
+    for (int i = 0; i < 4; i++)
+        CHECK_BYTES(to + 320 * i, from + 320 * i, 300);
+    CHECK_EQ(iso_gpu_copy_by_engine(gpu, 0, to, from, 0), 0);
+    CHECK(!iso_gpu_stream_is_idle(gpu, NULL));
+    prim_store_flag_u64(&gate, 1);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
+    iso_gpu_close(gpu);
+}
+
 static int entries_of(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -486,7 +620,10 @@ static void test_all(void)
     test_destroyed_stream();
     test_bad_launches();
     test_graph();
+    test_branches();
+    test_unjoined();
     test_threads();
+    test_engines();
 }
 
 int main(void)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A double of the HIP runtime over host memory, for hip_test.c: just strict enough to show wrong use. It knows what
- * every piece of memory is, counts what is alive, and can be older or newer HIPs, and fail at any call. One thread. */
+/* A double of the HIP runtime over host memory, for hip*_test.c: just strict enough to show wrong use. It knows what
+ * every piece of memory is, counts what is alive, and can be older or newer HIPs, and fail at any call. One thread, but
+ * for what copies by engines call. */
 #ifndef HIP_DOUBLE_H
 #define HIP_DOUBLE_H
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 /* What the machine and its HIP are like, and what was seen of the program's use of it. */
@@ -24,7 +26,11 @@ static struct hip_range {
     char *at;
     size_t len;
     hipMemoryType type;
+    int device;
+    bool is_chunk;
+    int opened; /* times by a key: then it is a peer's */
 } hip_ranges[HIP_RANGES];
+static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER; /* what copies by engines use of the above */
 
 /* True when this call is the one that fails. */
 static bool hip_fails(void) { return ++hip.calls == hip.fail_at; }
@@ -45,6 +51,9 @@ static void hip_note(void *at, size_t len, hipMemoryType type)
     hip_ranges[i].at = (char *)at;
     hip_ranges[i].len = len;
     hip_ranges[i].type = type;
+    hip_ranges[i].device = hip.current;
+    hip_ranges[i].is_chunk = false;
+    hip_ranges[i].opened = 0;
     hip.live++;
 }
 
@@ -81,7 +90,9 @@ hipError_t hipGetDeviceCount(int *count)
 }
 hipError_t hipSetDevice(int device)
 {
+    pthread_mutex_lock(&hip_lock);
     hip.current = device;
+    pthread_mutex_unlock(&hip_lock);
     return hipSuccess;
 }
 hipError_t hipSetDeviceFlags(unsigned flags)
@@ -204,6 +215,7 @@ hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void
     struct hip_range *range = hip_find(ptr);
     if (range == NULL)
         return hipErrorInvalidValue;
+    attributes->device = range->device;
 #if HIP_VERSION >= 60000000
     attributes->type = range->type;
 #else
@@ -260,12 +272,14 @@ hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned fl
     if (hip_fails())
         return hipErrorInvalidValue;
     memcpy(ptr, &handle, sizeof(*ptr));
+    hip_find(*ptr)->opened++;
     hip.live++;
     return hipSuccess;
 }
 hipError_t hipIpcCloseMemHandle(void *ptr)
 {
-    hip.live -= ptr != NULL;
+    hip_find(ptr)->opened--;
+    hip.live--;
     return hipSuccess;
 }
 
@@ -364,6 +378,7 @@ hipError_t hipMemMap(void *ptr, size_t len, size_t offset, hipMemGenericAllocati
     void *at = mmap(ptr, len, PROT_NONE, MAP_SHARED | MAP_FIXED, hip_fd(handle), (off_t)offset);
     CHECK(at == ptr);
     hip_note(ptr, len, hipMemoryTypeDevice);
+    hip_find(ptr)->is_chunk = true;
     return hipSuccess;
 }
 hipError_t hipMemSetAccess(void *ptr, size_t len, const hipMemAccessDesc *access, size_t count)

@@ -5,37 +5,11 @@
 
 #include <stdio.h>
 
-#if !__has_include(<hip/hip_runtime_api.h>)
-int main(void) { return CHECK_SKIP("no header hip/hip_runtime_api.h on this machine"); }
+#if !__has_include(<hip/hip_runtime_api.h>) || !__has_include(<hsa/hsa_ext_amd.h>)
+int main(void) { return CHECK_SKIP("no headers hip/hip_runtime_api.h and hsa/hsa_ext_amd.h on this machine"); }
 #else
 
-#include "../../device/gpu_hip.c"
-#include "../../device/gpu_hip_memory.c"
-
-#include "hip_double.h"
-
-/* MI300 under a recent HIP. */
-static void machine(void)
-{
-    memset(&hip, 0, sizeof(hip));
-    hip.devices = 4;
-    hip.wave = 64;
-    hip.uncached = hip.fine_grained = hip.ipc = hip.engine_copies = hip.uncached_chunks = hip.fd_by_value = true;
-}
-
-static struct gpu *opened(void)
-{
-    struct gpu *gpu = NULL;
-    char why[200] = "";
-    CHECK_OR_EXIT(iso_gpu_open(&gpu, 5, "", why, sizeof(why)) == 0);
-    return gpu;
-}
-static void closed(struct gpu *gpu)
-{
-    iso_gpu_close(gpu);
-    CHECK_EQ(hip.live, 0);
-    CHECK_EQ(hip.wild, 0);
-}
+#include "hip_flavour.h"
 
 /* ---- opening ---- */
 
@@ -273,6 +247,7 @@ static int use(struct gpu *gpu)
     if (iso_gpu_alloc(gpu, 64, &memory) == 0) {
         failed += iso_gpu_copy(gpu, memory, words, 64, stream) != 0;
         failed += iso_gpu_copy(gpu, words, memory, 64, stream) != 0;
+        failed += iso_gpu_copy_by_engine(gpu, GPU_ANY_ENGINE, (char *)memory + 32, memory, 32) != 0;
     } else {
         failed++;
     }

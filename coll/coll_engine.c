@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives by copy engines: no compute units but two waves that wait, engine_begin and engine_end (engine_device.h).
+ * A round is: engine_begin in the caller's stream; streams of the slot go on behind it and copy, this PE to the others,
+ * payload and behind it flags; the caller's stream goes on behind all of them, with engine_end. Forks and joins are
+ * events, so a capture takes all of it in.
+ *
+ * Why a flag is not seen before its payload: it is copied by the same stream, or by one that waits for those that
+ * copied the payload. On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes
+ * performed at the memory that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU
+ * device stores the word with release, behind what its worker has copied or waited for. The receiver polls with
+ * acquire.
+ *
+ * What has been enqueued cannot be stopped: when engine_begin gives up, its copies run all the same, into dests whose
+ * owners may not have come to the call. shmemx_coll.h says so.
+ * Called by coll_stream.c (run of the table's rows), stream_slot.c (open and close). */
+#include "coll_stream.h"
+
+#include <string.h>
+
+extern void isod_stream_engine_begin_kernel(void);
+extern void isod_stream_engine_end_kernel(void);
+
+#define WAVE 32u
+#define SPLIT_BYTES ((size_t)1 << 20) /* a copy below this gains nothing by a second engine */
+#define SPLIT_ALIGN ((size_t)4096)
+#define TWO_ROUNDS_BYTES ((size_t)4 << 20) /* of broadcast: from here on the bytes saved outweigh a round */
+
+/* One round on this PE. The peers are members first, first + 1 .. , round the team, without this one. */
+struct round {
+    struct stream_call c; /* to and from as engine_end takes them */
+    struct gpu *gpu;
+    const struct stream_engines *engines;
+    unsigned most; /* streams to use at most */
+    int first, peers;
+    int full; /* a peer that gets its flag alone; -1: none */
+    /* Peer m gets `bytes` of source + m * source_stride; at its dest, which is named as this PE's. */
+    char *dest;
+    const char *source;
+    size_t bytes, source_stride;
+    size_t part, total; /* part != 0: peer m gets bytes [m * part, (m + 1) * part) of `total`, at that place of dest */
+    char *own_dest;
+    const char *own_source;
+    size_t own_bytes;  /* 0: nothing to copy within this PE */
+    uint64_t *signals; /* the first of this PE's block; NULL: no signals */
+
+    const struct segment *segment, *signal_segment;
+    size_t unit, units; /* bytes of a copy; copies of a block */
+    unsigned streams;   /* in use */
+    unsigned each;      /* of them for each peer, who has stream number i * each and those behind it, i = 0 .. */
+    int rc;
+};
+
+/* ---- streams ---- */
+
+int iso_engines_open(struct device *d, struct stream_engines *engines)
+{
+    memset(engines, 0, sizeof *engines);
+    /* Not of high priority: there the agent's streams are, which must never stand behind one that waits for peers. */
+    for (int rc = 0; engines->n < ISO_ENGINE_STREAMS; engines->n++) {
+        rc = iso_gpu_stream_create(d->gpu, false, &engines->streams[engines->n]);
+        if (rc == 0)
+            continue;
+        log_error("shmemx_coll_on_stream: no stream for copy engines: %s", iso_gpu_error(d->gpu));
+        iso_engines_close(d, engines);
+        return rc;
+    }
+    return 0;
+}
+
+void iso_engines_close(struct device *d, struct stream_engines *engines)
+{
+    while (engines->n > 0)
+        iso_gpu_stream_destroy(d->gpu, engines->streams[--engines->n]);
+}
+
+/* The first failure says why; the rest of the round is not copied then, but its streams are joined. */
+static void note(struct round *r, int rc)
+{
+    if (rc != 0 && r->rc == 0)
+        log_error("shmemx_coll_on_stream, %s: %s", r->c.name, iso_gpu_error(r->gpu));
+    r->rc = r->rc != 0 ? r->rc : rc;
+}
+
+static void copy(struct round *r, void *dest, const void *source, size_t bytes, unsigned stream)
+{
+    if (r->rc == 0 && bytes > 0 && dest != source)
+        note(r, iso_gpu_copy(r->gpu, dest, source, bytes, r->engines->streams[stream]));
+}
+
+static void fork_streams(struct round *r)
+{
+    for (unsigned s = 0; s < r->streams; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[s], r->c.stream));
+}
+static void join_streams(struct round *r)
+{
+    for (unsigned s = 0; s < r->streams; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->c.stream, r->engines->streams[s]));
+}
+
+/* ---- who gets what, by which stream ---- */
+
+static int peer_at(const struct round *r, int i) { return (r->first + i) % r->c.args.h.n_pes; }
+
+/* Where this PE's engines write the object of member m. */
+static char *near(const struct round *r, const struct segment *segment, const void *addr, int m)
+{
+    char *base = m == r->c.args.h.my_pe ? segment->base : iso_handle_near(segment, r->c.team->world_of[m]);
+    return base != NULL ? base + ((const char *)addr - segment->base) : NULL;
+}
+
+static size_t bytes_for(const struct round *r, int m)
+{
+    size_t from = (size_t)m * r->part;
+    if (m == r->full || from > r->total)
+        return 0;
+    return r->part == 0 ? r->bytes : ISO_MIN(r->part, r->total - from);
+}
+
+static bool has_own(const struct round *r)
+{
+    return r->signals != NULL || (r->own_bytes > 0 && r->own_dest != r->own_source);
+}
+
+static size_t unit_of(const struct round *r)
+{
+    size_t pieces = ISO_MIN(r->bytes / SPLIT_BYTES, (size_t)r->each);
+    if (r->signals != NULL)
+        return r->c.coll->chunk_bytes;
+    return pieces < 2 ? ISO_MAX(r->bytes, (size_t)1) : ((r->bytes - 1) / pieces / SPLIT_ALIGN + 1) * SPLIT_ALIGN;
+}
+
+/* Fewer peers than streams: several for each, one left for the copy within this PE, which is in nobody's way then. */
+static void plan(struct round *r)
+{
+    unsigned peers = (unsigned)r->peers, own = has_own(r) ? 1 : 0;
+    r->each = peers > 0 && r->most > peers ? ISO_MAX((r->most - own) / peers, 1u) : 1;
+    r->unit = unit_of(r);
+    r->units = r->bytes > 0 ? (r->bytes - 1) / r->unit + 1 : 1;
+    r->each = (unsigned)ISO_MIN((size_t)r->each, r->units);
+    r->streams = ISO_MIN(r->most, peers * r->each + own);
+}
+
+/* ---- copies ---- */
+
+static void send_signal(struct round *r, int m, size_t u, unsigned stream)
+{
+    if (r->signals != NULL)
+        copy(r, near(r, r->signal_segment, r->signals + u, m), r->c.coll->signal_value, 8, stream);
+}
+
+static void send_unit(struct round *r, int i, size_t u)
+{
+    int m = peer_at(r, i);
+    unsigned stream = ((unsigned)i * r->each + (unsigned)(u % r->each)) % r->streams;
+    size_t at = u * r->unit, bytes = bytes_for(r, m);
+    if (at < bytes)
+        copy(r, near(r, r->segment, r->dest, m) + (size_t)m * r->part + at,
+             r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
+    send_signal(r, m, u, stream);
+}
+
+/* Behind all units of that peer. */
+static void send_flag(struct round *r, int i)
+{
+    unsigned first = (unsigned)i * r->each % r->streams;
+    for (unsigned s = 1; s < r->each; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[first], r->engines->streams[first + s]));
+    copy(r, iso_stream_flag_near(&r->c, peer_at(r, i)), iso_stream_engine_word(&r->c), 8, first);
+}
+
+/* In units only where signals say so: whoever waits for them may begin early here, too. */
+static void send_own(struct round *r, size_t u)
+{
+    unsigned stream = (unsigned)r->peers * r->each % r->streams;
+    size_t at = u * r->unit;
+    if (r->signals == NULL && u > 0)
+        return;
+    copy(r, r->own_dest + at, r->own_source + at,
+         r->signals != NULL ? ISO_MIN(r->unit, r->own_bytes - at) : r->own_bytes, stream);
+    send_signal(r, r->c.args.h.my_pe, u, stream);
+}
+
+/* Unit by unit round the peers, so that the first ones arrive early everywhere. */
+static void send_all(struct round *r)
+{
+    for (size_t u = 0; u < r->units; u++) {
+        for (int i = 0; i < r->peers; i++) {
+            send_unit(r, i, u);
+            if (u + 1 == r->units)
+                send_flag(r, i);
+        }
+        if (has_own(r))
+            send_own(r, u);
+    }
+}
+
+/* ---- a round ---- */
+
+static bool says(const struct round *r, const char *sentence)
+{
+    log_error("shmemx_coll_on_stream, %s: %s", r->c.name, sentence);
+    return false;
+}
+
+static bool is_reached(const struct round *r)
+{
+    for (int m = 0; m < r->c.args.h.n_pes; m++)
+        if (near(r, r->segment, r->segment->base, m) == NULL || iso_stream_flag_near(&r->c, m) == NULL ||
+            (r->signals != NULL && near(r, r->signal_segment, r->signal_segment->base, m) == NULL))
+            return false;
+    return true;
+}
+
+/* What would fail after engine_begin, or copy into the dests of members that do not expect it. */
+static bool can_run(struct round *r)
+{
+    const shmemx_coll_t *coll = r->c.coll;
+    struct isod_host *for_kernels, *host = iso_proxy_host(r->c.device, &for_kernels);
+    size_t blocks = r->c.args.dest_stride != 0 ? (size_t)r->c.args.h.n_pes : 1;
+    r->segment = iso_segment_of(r->c.args.dest, blocks * r->c.args.bytes);
+    if (coll->signals != NULL)
+        r->signal_segment = iso_segment_of(coll->signals, 8);
+    if (r->segment == NULL || (coll->signals != NULL && r->signal_segment == NULL))
+        return says(r, "copy engines need symmetric dest and signals");
+    if (!is_reached(r))
+        return says(r, "copy engines of this PE do not reach the memory of all members");
+    if (iso_gpu_stream_is_capturing(r->gpu, r->engines->streams[0]) &&
+        !iso_gpu_stream_is_capturing(r->gpu, r->c.stream))
+        return says(r, "a graph with copy engines of this slot is being captured; end it first, or take another slot");
+    if (__atomic_load_n(&host->abort, __ATOMIC_RELAXED) != 0) /* as kernels look at it */
+        return says(r, "this PE's kernels have been told to give up; copy engines would go on: shmemx_device_reset "
+                       "first");
+    return true;
+}
+
+/* Copies that cannot be enqueued leave the peers waiting for their flags; then the call has failed with a sentence. */
+static int run(struct round *r)
+{
+    unsigned threads = r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE;
+    struct stream_shape one = {1, threads};
+    plan(r);
+    if (iso_stream_launch(&r->c, isod_stream_engine_begin_kernel, one) != 0)
+        return 1;
+    fork_streams(r);
+    send_all(r);
+    join_streams(r);
+    if (iso_stream_launch(&r->c, isod_stream_engine_end_kernel, one) != 0)
+        return 1;
+    return r->rc == 0 ? 0 : 1;
+}
+
+/* A round in which nothing goes from this PE to anybody. */
+static struct round round_of(const struct stream_call *c, struct stream_shape shape)
+{
+    struct round r;
+    memset(&r, 0, sizeof r);
+    r.c = *c;
+    r.gpu = c->device->gpu;
+    r.engines = iso_stream_engines(c);
+    r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)r.engines->n);
+    r.first = c->args.h.my_pe + 1;
+    r.full = -1;
+    r.dest = c->args.dest;
+    r.source = c->args.source;
+    r.bytes = c->args.bytes;
+    return r;
+}
+
+/* ---- fcollect, alltoall ---- */
+
+int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    struct round r = round_of(c, shape);
+    size_t me = (size_t)c->args.h.my_pe;
+    (void)a;
+    r.c.args.to = -1; /* all send to all */
+    r.peers = c->args.h.n_pes - 1;
+    r.source_stride = c->args.source_stride;
+    r.dest += me * c->args.dest_stride;
+    r.own_dest = r.dest;
+    r.own_source = r.source + me * r.source_stride;
+    r.own_bytes = r.bytes;
+    if (c->coll->signals != NULL)
+        r.signals = c->coll->signals + me * ((r.bytes - 1) / c->coll->chunk_bytes + 1);
+    return can_run(&r) ? run(&r) : 1;
+}
+
+/* ---- broadcast ---- */
+
+static void own_all(struct round *r)
+{
+    r->own_dest = r->c.args.dest;
+    r->own_source = r->c.args.source;
+    r->own_bytes = r->c.args.bytes;
+}
+
+/* Each member gets a part of its own, then gives it to the others: each link carries 2 (n - 1) / n times the bytes, not
+ * n - 1 times those of the root alone. */
+static int broadcast_in_two(struct round *r)
+{
+    bool is_root = r->c.args.h.my_pe == r->c.args.from;
+    size_t n = (size_t)r->c.args.h.n_pes, total = r->bytes;
+    size_t part = (total / n + SPLIT_ALIGN) / SPLIT_ALIGN * SPLIT_ALIGN, mine = (size_t)r->c.args.h.my_pe * part;
+    struct round first = *r, second = *r;
+    first.part = first.bytes = part;
+    first.total = total;
+    if (is_root)
+        own_all(&first);
+    else
+        first.peers = 0;
+    second.c.args.to = -1;
+    second.full = r->c.args.from;
+    second.bytes = mine < total ? ISO_MIN(part, total - mine) : 0;
+    second.dest += second.bytes > 0 ? mine : 0;
+    second.source = is_root ? r->source + (second.dest - r->dest) : second.dest;
+    return run(&first) == 0 ? run(&second) : 1;
+}
+
+int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    struct round r = round_of(c, shape);
+    (void)a;
+    r.c.args.to = c->args.from;
+    r.peers = c->args.h.n_pes - 1;
+    if (!can_run(&r))
+        return 1;
+    if (c->args.h.n_pes > 2 && r.bytes >= TWO_ROUNDS_BYTES)
+        return broadcast_in_two(&r);
+    if (c->args.h.my_pe == c->args.from)
+        own_all(&r);
+    else
+        r.peers = 0;
+    return run(&r);
+}
+
+/* ---- permute ---- */
+
+int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    struct round r = round_of(c, shape);
+    (void)a;
+    if (c->args.to == c->args.h.my_pe) {
+        own_all(&r);
+    } else {
+        r.first = c->args.to;
+        r.peers = 1;
+    }
+    return can_run(&r) ? run(&r) : 1;
+}

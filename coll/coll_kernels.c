@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that move data on streams: fcollect and alltoall (one schedule, "exchange"), broadcast, permute, alltoallv;
+ * barrier, sync; the two ends of collectives by copy engines. By lines: one hop, in rounds of a packet. By pushes and
+ * reads: straight between the members' buffers, when all that write or are read have come. Staged: through the slot's
+ * memory, piece by piece, whatever memory and path it is. Launched by stream_algorithm.c and coll_engine.c.
+ * Includes: engine_device.h, stream_device.h. */
+#include "engine_device.h"
+#include "stream_device.h"
+
+/* ---- lines: a round, in a staged step that has begun behind a sync ---- */
+
+PRIM_FN void exchange_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
+    isod_stream_lines_send(c, w->source, w->source_stride, w->bytes);
+    isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
+    isod_lines_receive(c, w->dest, w->dest_stride, w->bytes);
+}
+
+/* The flags, here and below, are for the rule of staged steps. */
+PRIM_FN void broadcast_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    if (c->h.my_pe == w->from) {
+        isod_stream_lines_send(c, w->source, 0, w->bytes);
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    } else {
+        isod_flags_send_near(c);
+        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+    }
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+PRIM_FN void permute_lines(struct isod_coll *c, const struct isod_move *w)
+{
+    if (w->to != c->h.my_pe)
+        isod_lines_send_one(c, w->to, w->source, w->bytes);
+    isod_flags_send_near(c);
+    if (w->from != c->h.my_pe)
+        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+    else
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+/* ---- stages: a piece, in a staged step. All members meet in each; a stage is read before its reader's next flags, and
+ * written again behind the flags after those ---- */
+
+PRIM_FN const char *stage_of(const struct isod_coll *c, int32_t sender)
+{
+    return c->here + isod_stage_at(c, sender);
+}
+
+PRIM_FN void exchange_staged(struct isod_coll *c, const struct isod_move *w)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    struct isod_part p = isod_part_of(w->bytes, waves.nth, waves.of);
+    isod_stages_put(c, w->source, w->source_stride, w->bytes);
+    isod_coll_meet(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.step) {
+        int32_t m = isod_coll_other(c, i);
+        char *dest = w->dest + (uint64_t)(uint32_t)m * w->dest_stride;
+        const char *from = i == 0 ? w->source + (uint64_t)(uint32_t)m * w->source_stride : stage_of(c, m);
+        if (dest != from)
+            prim_copy(prim_group_wave(), dest + p.at, from + p.at, p.bytes);
+    }
+}
+
+PRIM_FN void broadcast_staged(struct isod_coll *c, const struct isod_move *w)
+{
+    bool root = c->h.my_pe == w->from;
+    if (root)
+        isod_stages_put(c, w->source, 0, w->bytes);
+    isod_coll_meet(c);
+    if (isod_coll_goes_on(c))
+        isod_coll_copy_own(w->dest, root ? w->source : stage_of(c, w->from), w->bytes);
+}
+
+PRIM_FN void permute_staged(struct isod_coll *c, const struct isod_move *w)
+{
+    bool itself = w->to == c->h.my_pe;
+    if (!itself)
+        isod_stage_put(c, w->to, w->source, w->bytes);
+    isod_coll_meet(c);
+    if (isod_coll_goes_on(c))
+        isod_coll_copy_own(w->dest, itself ? w->source : stage_of(c, w->from), w->bytes);
+}
+
+/* ---- both of them, piece by piece ---- */
+
+enum schedule { EXCHANGE_LINES, BROADCAST_LINES, PERMUTE_LINES, EXCHANGE_STAGED, BROADCAST_STAGED, PERMUTE_STAGED };
+
+PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum schedule schedule)
+{
+    switch (schedule) {
+    case EXCHANGE_LINES:
+        exchange_lines(c, w);
+        break;
+    case BROADCAST_LINES:
+        broadcast_lines(c, w);
+        break;
+    case PERMUTE_LINES:
+        permute_lines(c, w);
+        break;
+    case EXCHANGE_STAGED:
+        exchange_staged(c, w);
+        break;
+    case BROADCAST_STAGED:
+        broadcast_staged(c, w);
+        break;
+    default:
+        permute_staged(c, w);
+    }
+}
+
+/* The sync, or isod_coll_goes_on behind a round of lines, which lets threads fail one by one: what is sent now says
+ * that this block has read what came in the step before. */
+PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule)
+{
+    bool lines = schedule < EXCHANGE_STAGED;
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter_for(&c, a->h, a->call, lines ? ISOD_STEPS_OF_CALL : isod_units(w.bytes))) /* units or more */
+        return 1;
+    prim_sync(prim_group_block());
+    do {
+        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
+        isod_coll_step_staged(&c);
+        move_piece(&c, &piece, schedule);
+        at += c.packet_bytes;
+    } while (at < w.bytes && (lines ? isod_coll_goes_on(&c) : !c.failed));
+    return isod_coll_leave(&c);
+}
+
+/* ---- pushes and reads ---- */
+
+/* isod_stream_announce and _await, where some members may be reached by the ring only. */
+PRIM_FN bool arrive(struct isod_coll *c)
+{
+    isod_coll_step(c);
+    isod_flags_send(c, -1);
+    return isod_stream_await(c);
+}
+
+PRIM_FN int exchange_push(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    if (arrive(&c)) {
+        struct isod_waves waves = isod_waves_of(&c);
+        struct isod_part p = isod_part_of(w.bytes, waves.nth, waves.of);
+        char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
+        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.step) {
+            int32_t to = isod_coll_other(&c, i);
+            isod_wave_put(&c, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
+        }
+        isod_coll_step(&c);
+        isod_coll_meet(&c);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* Lengths are this member's own matter; so all blocks take part, with the part of each length that is theirs. */
+PRIM_FN void alltoallv_put(struct isod_coll *c, const struct isod_stream_coll *a)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.step) {
+        int32_t to = isod_coll_other(c, i);
+        struct isod_part mine =
+            isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
+        char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at;
+        const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at;
+        isod_wave_put(c, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
+    }
+}
+PRIM_FN void alltoallv_count(struct isod_coll *c, const struct isod_stream_coll *a)
+{
+    uint64_t *word = a->v_received + a->h.my_pe;
+    for (int32_t to = (int32_t)c->rank; to < a->h.n_pes; to += (int32_t)c->size) {
+        uint64_t bytes = prim_load_const_u64(&a->v_bytes[to]);
+        char *near = to == a->h.my_pe ? (char *)word : isod_near(a->h, word, to);
+        if (near != 0)
+            prim_store_relaxed_u64((uint64_t *)(void *)near, bytes);
+        else
+            isod_ring_put_words(a->h, word, bytes, 0, 8, isod_world_pe(a->h, to));
+    }
+}
+PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    if (arrive(&c)) {
+        alltoallv_put(&c, a);
+        if (prim_block_index() == 0 && a->v_received != 0)
+            alltoallv_count(&c, a);
+        isod_coll_step(&c);
+        isod_coll_meet(&c);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* Ready for those who write here, then done with those who were written to. */
+PRIM_FN void permute_meet(struct isod_coll *c, int32_t tell, int32_t wait_for)
+{
+    if (c->rank == 0 && tell != c->h.my_pe) {
+        isod_flag_send(c, tell);
+        isod_flag_wait(c, wait_for, ISOD_DATA);
+    }
+    prim_acquire_from_peer();
+}
+PRIM_FN int permute_push(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    isod_coll_step(&c);
+    permute_meet(&c, w.from, w.to);
+    if (isod_coll_goes_on(&c)) {
+        if (w.to == a->h.my_pe)
+            isod_coll_copy_own(w.dest, w.source, w.bytes);
+        else
+            isod_coll_put(&c, w.to, w.dest, w.source, w.bytes);
+        isod_coll_step(&c);
+        prim_gather_stores(prim_group_block());
+        if (c.rank == 0)
+            prim_fence_flag(); /* pairs with the acquire of who is written to */
+        permute_meet(&c, w.to, w.from);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* The root's kernel is here; in the end, that the others have read: loads whose values were stored before a sync are
+ * done, so these flags need no fence. */
+PRIM_FN void broadcast_give(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step(c);
+    isod_flags_send(c, -1);
+    isod_coll_copy_own(w->dest, w->source, w->bytes);
+    isod_coll_step(c);
+    isod_flags_wait(c, -1, ISOD_DATA);
+    prim_acquire_from_peer();
+    prim_sync(prim_group_block()); /* all have read the lane */
+}
+PRIM_FN void broadcast_take(struct isod_coll *c, const struct isod_move *w)
+{
+    isod_coll_step(c);
+    if (c->rank == 0)
+        isod_flag_wait(c, w->from, ISOD_DATA);
+    prim_acquire_from_peer();
+    if (!isod_coll_goes_on(c))
+        return;
+    isod_coll_get(c, w->from, w->dest, w->source, w->bytes);
+    isod_coll_step(c);
+    prim_sync(prim_group_block());
+    if (c->rank == 0)
+        isod_flag_send(c, w->from);
+}
+PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    if (a->h.my_pe == w.from)
+        broadcast_give(&c, &w);
+    else
+        broadcast_take(&c, &w);
+    return isod_coll_leave(&c);
+}
+
+/* ---- kernels ---- */
+
+#define STREAM_KERNEL(name, CALL)                                                                       \
+    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
+    {                                                                                                 \
+        int rc = 0;                                                                                   \
+        if (prim_call_begin())                                                                        \
+            rc = CALL;                                                                                \
+        (void)prim_call_end(rc);                                                                      \
+    }
+STREAM_KERNEL(exchange_lines, move_pieces(&a, EXCHANGE_LINES))
+STREAM_KERNEL(exchange_push, exchange_push(&a))
+STREAM_KERNEL(exchange_staged, move_pieces(&a, EXCHANGE_STAGED))
+STREAM_KERNEL(broadcast_lines, move_pieces(&a, BROADCAST_LINES))
+STREAM_KERNEL(broadcast_read, broadcast_read(&a))
+STREAM_KERNEL(broadcast_staged, move_pieces(&a, BROADCAST_STAGED))
+STREAM_KERNEL(permute_lines, move_pieces(&a, PERMUTE_LINES))
+STREAM_KERNEL(permute_push, permute_push(&a))
+STREAM_KERNEL(permute_staged, move_pieces(&a, PERMUTE_STAGED))
+STREAM_KERNEL(alltoallv_push, alltoallv_push(&a))
+STREAM_KERNEL(barrier, isod_meet(a.h, a.call, ISOD_DATA))
+STREAM_KERNEL(sync, isod_meet(a.h, a.call, ISOD_ARRIVAL))
+STREAM_KERNEL(engine_begin, isod_engine_begin(&a))
+STREAM_KERNEL(engine_end, isod_engine_end(&a))

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives on streams, the public calls: what the user has written becomes a struct stream_call, argument by
+ * argument, with a sentence for what is wrong; then the slot, made by its first call; then the table chooses, and the
+ * algorithm enqueues. Invariant: whatever the choice depends on is alike on all members, or the caller has broken the
+ * contract of shmemx_coll.h. The kernels are in coll_kernels.c and reduce_kernels.c. Called by users. */
+#include "coll_stream.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- sentences ---- */
+
+/* "shmemx_coll_on_stream, SHMEMX_BROADCAST: root 9 is outside 0..3". Always false. */
+static bool wrong(const struct stream_call *c, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+static bool wrong(const struct stream_call *c, const char *format, ...)
+{
+    char text[384];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_error("shmemx_coll_on_stream%s%s: %s", c->name[0] != '\0' ? ", " : "", c->name, text);
+    return false;
+}
+
+static bool in_range(const struct stream_call *c, const char *arg, int value, int most)
+{
+    return (value >= 0 && value <= most) || wrong(c, "%s %d is outside 0..%d", arg, value, most);
+}
+
+/* ---- kinds and types ---- */
+
+enum { OF_TYPE = 1, REDUCES = 2, OF_BLOCKS = 4, HAS_ENGINES = 8, PEERS_READ = 16, PEERS_WRITE = 32, NO_DATA = 64 };
+static const struct kind {
+    const char *name;
+    uint32_t call;
+    unsigned is;
+} kinds[STREAM_KINDS] = {
+    {"SHMEMX_ALLREDUCE", ISOD_CALL_ON_STREAM_ALLREDUCE, OF_TYPE | REDUCES | PEERS_READ | PEERS_WRITE},
+    {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER, OF_TYPE | REDUCES | OF_BLOCKS | PEERS_READ},
+    {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | HAS_ENGINES | PEERS_WRITE},
+    {"SHMEMX_ALLTOALL", ISOD_CALL_ON_STREAM_ALLTOALL, OF_TYPE | OF_BLOCKS | HAS_ENGINES | PEERS_WRITE},
+    {"SHMEMX_ALLTOALLV", ISOD_CALL_ON_STREAM_ALLTOALLV, PEERS_WRITE},
+    {"SHMEMX_BROADCAST", ISOD_CALL_ON_STREAM_BROADCAST, OF_TYPE | HAS_ENGINES | PEERS_READ | PEERS_WRITE},
+    {"SHMEMX_PERMUTE", ISOD_CALL_ON_STREAM_PERMUTE, OF_TYPE | HAS_ENGINES | PEERS_WRITE},
+    {"SHMEMX_BARRIER", ISOD_CALL_ON_STREAM_MEET, NO_DATA},
+    {"SHMEMX_SYNC", ISOD_CALL_ON_STREAM_MEET, NO_DATA},
+};
+static unsigned is(const struct stream_call *c, unsigned what) { return kinds[c->coll->kind].is & what; }
+
+enum number { INTEGER, REAL, COMPLEX };
+static const struct type {
+    const char *name;
+    unsigned bytes, alignment;
+    enum number is;
+} types[] = {{"SHMEMX_UINT8", 1, 1, INTEGER},    {"SHMEMX_INT8", 1, 1, INTEGER},     {"SHMEMX_UINT16", 2, 2, INTEGER},
+             {"SHMEMX_INT16", 2, 2, INTEGER},    {"SHMEMX_UINT32", 4, 4, INTEGER},   {"SHMEMX_INT32", 4, 4, INTEGER},
+             {"SHMEMX_UINT64", 8, 8, INTEGER},   {"SHMEMX_INT64", 8, 8, INTEGER},    {"SHMEMX_FLOAT", 4, 4, REAL},
+             {"SHMEMX_DOUBLE", 8, 8, REAL},      {"SHMEMX_HALF", 2, 2, REAL},        {"SHMEMX_BFLOAT16", 2, 2, REAL},
+             {"SHMEMX_COMPLEXF", 8, 4, COMPLEX}, {"SHMEMX_COMPLEXD", 16, 8, COMPLEX}};
+
+static const struct op {
+    const char *name;
+    int32_t for_kernels;
+    enum number most; /* numbers up to this kind have it */
+} ops[] = {{"SHMEMX_SUM", ISOD_OP_sum_reduce, COMPLEX}, {"SHMEMX_PROD", ISOD_OP_prod_reduce, COMPLEX},
+           {"SHMEMX_MIN", ISOD_OP_min_reduce, REAL},    {"SHMEMX_MAX", ISOD_OP_max_reduce, REAL},
+           {"SHMEMX_AND", ISOD_OP_and_reduce, INTEGER}, {"SHMEMX_OR", ISOD_OP_or_reduce, INTEGER},
+           {"SHMEMX_XOR", ISOD_OP_xor_reduce, INTEGER}};
+_Static_assert(sizeof types / sizeof types[0] == SHMEMX_COMPLEXD + 1, "a row for each type");
+_Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_XOR + 1, "a row for each operator");
+
+/* ---- checks: numbers ---- */
+
+static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    memset(c, 0, sizeof *c);
+    c->name = "";
+    c->coll = coll;
+    c->stream = stream;
+    c->device = iso_device_running("shmemx_coll_on_stream");
+    if (c->device == NULL)
+        return false;
+    if (coll == NULL)
+        return wrong(c, "coll is a null pointer");
+    if (!in_range(c, "kind", coll->kind, SHMEMX_SYNC))
+        return false;
+    c->name = kinds[coll->kind].name;
+    c->team = iso_team_or_null(coll->team);
+    return c->team != NULL || wrong(c, "team is no team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+}
+
+static bool op_fits(struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    if (!in_range(c, "op", coll->op, SHMEMX_XOR))
+        return false;
+    c->type = coll->type;
+    c->op = coll->op;
+    c->args.op = ops[coll->op].for_kernels;
+    c->args.kept = coll->type;
+    return types[coll->type].is <= ops[coll->op].most ||
+           wrong(c,
+                 "op %s is not for type %s: integers have all, real numbers sum, prod, min and max, complex ones sum "
+                 "and prod",
+                 ops[coll->op].name, types[coll->type].name);
+}
+
+static bool type_is_valid(struct stream_call *c)
+{
+    c->type = SHMEMX_UINT8;
+    c->op = SHMEMX_SUM;
+    if (!is(c, OF_TYPE))
+        return true;
+    if (!in_range(c, "type", c->coll->type, SHMEMX_COMPLEXD))
+        return false;
+    return !is(c, REDUCES) || op_fits(c);
+}
+
+static bool partners_are_valid(struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    int n = c->team->n_pes, me = c->team->my_pe;
+    if (coll->kind == SHMEMX_BROADCAST) {
+        c->args.from = coll->root;
+        return in_range(c, "root", coll->root, n - 1);
+    }
+    if (coll->kind != SHMEMX_PERMUTE)
+        return true;
+    c->args.to = coll->to;
+    c->args.from = coll->from;
+    if (!in_range(c, "to", coll->to, n - 1) || !in_range(c, "from", coll->from, n - 1))
+        return false;
+    return (coll->to == me) == (coll->from == me) ||
+           wrong(c, "to is %d and from is %d on member %d; who sends to itself receives from itself", coll->to,
+                 coll->from, me);
+}
+
+/* Bytes of one block, and of all: SIZE_MAX stays free, for "any" in tables. */
+static bool size_is_valid(struct stream_call *c)
+{
+    size_t one = 0, all = 0, n = (size_t)c->team->n_pes;
+    if (is(c, OF_TYPE) && (__builtin_mul_overflow(c->coll->nelems, (size_t)types[c->coll->type].bytes, &one) ||
+                           __builtin_mul_overflow(one, n, &all) || all > PTRDIFF_MAX))
+        return wrong(c, "nelems %zu of %u bytes for %zu members is more than an address space has", c->coll->nelems,
+                     types[c->coll->type].bytes, n);
+    c->bytes = is(c, OF_BLOCKS) ? all : one;
+    c->args.bytes = one;
+    c->args.dest_stride = c->coll->kind == SHMEMX_FCOLLECT || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
+    c->args.source_stride = c->coll->kind == SHMEMX_REDUCESCATTER || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
+    return true;
+}
+
+static bool engines_are_valid(const struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    if (!in_range(c, "engines", coll->engines, 1))
+        return false;
+    if (coll->engines != 0 && !is(c, HAS_ENGINES))
+        return wrong(c, "engines is 1, which only fcollect, alltoall, broadcast and permute may have");
+    if (coll->signals == NULL)
+        return (coll->signal_value == NULL && coll->chunk_bytes == 0) ||
+               wrong(c, "signal_value or chunk_bytes is given, but signals is a null pointer");
+    if (coll->kind != SHMEMX_FCOLLECT || coll->engines == 0)
+        return wrong(c, "signals is given; only SHMEMX_FCOLLECT with engines has signals");
+    if (coll->chunk_bytes == 0)
+        return wrong(c, "chunk_bytes is 0; with signals it is the bytes of a piece, at least 1");
+    return coll->signal_value != NULL || wrong(c, "signal_value is a null pointer, but signals is given");
+}
+
+static bool numbers_are_valid(struct stream_call *c)
+{
+    return in_range(c, "slot", c->coll->slot, ISO_SLOTS_OF_USERS - 1) && type_is_valid(c) && partners_are_valid(c) &&
+           size_is_valid(c) && engines_are_valid(c);
+}
+
+static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->bytes == 0; }
+
+/* ---- checks: memory ---- */
+
+static bool is_cpu(const struct stream_call *c) { return strcmp(c->device->info->flavour, "cpu") == 0; }
+
+/* What kernels of the members know of a range. */
+struct range {
+    bool symmetric;
+    bool near; /* and pointers reach it wherever they reach device heaps */
+};
+
+/* The host's memory is a kernel's own on the CPU device only. Registered memory of the host may have edges without
+ * pointers, on some PEs and not on others: never near, so that all decide alike. */
+static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len, struct range *range)
+{
+    const struct segment *whole = iso_segment_of(addr, len), *first = whole;
+    range->symmetric = range->near = false;
+    if (whole == NULL) {
+        first = iso_segment_of(addr, 1);
+        if ((first == NULL) != (iso_segment_of((const char *)addr + len - 1, 1) == NULL))
+            return wrong(c,
+                         "%s %p (%zu bytes) is symmetric in part: it passes an end of the device heap or of a "
+                         "registered buffer",
+                         arg, addr, len);
+    }
+    if (first == NULL)
+        return true;
+    if (!first->on_device && !is_cpu(c))
+        return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
+    range->symmetric = true;
+    range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
+    return true;
+}
+
+static bool pointer_is_valid(const struct stream_call *c, const char *arg, const void *addr, size_t alignment)
+{
+    if (addr == NULL)
+        return wrong(c, "%s is a null pointer", arg);
+    if (((uintptr_t)addr & (alignment - 1)) != 0)
+        return wrong(c, "%s %p is not aligned to %zu bytes", arg, addr, alignment);
+    if (!ISO_UNLIKELY(ISO->env.debug) || is_cpu(c) || iso_segment_of(addr, 1) != NULL) /* asking the driver is slow */
+        return true;
+    return iso_gpu_pointer_kind(c->device->gpu, addr) != GPU_POINTER_HOST ||
+           wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
+}
+
+/* Ranges that overlap as they may. */
+static bool is_in_place(const struct stream_call *c)
+{
+    const char *dest = (const char *)c->args.dest, *source = c->args.source;
+    size_t own = (size_t)c->team->my_pe * c->args.bytes;
+    switch (c->coll->kind) {
+    case SHMEMX_REDUCESCATTER:
+        return dest == source + own;
+    case SHMEMX_FCOLLECT:
+        return source == dest + own;
+    case SHMEMX_ALLREDUCE:
+    case SHMEMX_BROADCAST:
+        return dest == source;
+    case SHMEMX_PERMUTE:
+        return dest == source && c->args.to == c->team->my_pe;
+    default:
+        return false;
+    }
+}
+
+static bool no_overlap(const struct stream_call *c, size_t dest_bytes, size_t source_bytes)
+{
+    uintptr_t dest = (uintptr_t)c->args.dest, source = (uintptr_t)c->args.source;
+    if (dest + dest_bytes <= source || source + source_bytes <= dest || is_in_place(c))
+        return true;
+    return wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)c->args.dest, dest_bytes,
+                 (const void *)c->args.source, source_bytes);
+}
+
+/* Of the two, what peers do not touch does not matter. */
+static void fill_ranges(struct stream_call *c, struct range dest, struct range source)
+{
+    unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
+    c->has = ((dest.symmetric ? ISOD_NEEDS_DEST : 0u) | (source.symmetric ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    c->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
+        c->has |= ISOD_NEEDS_APART;
+}
+
+static bool data_is_valid(struct stream_call *c)
+{
+    struct range dest = {false, false}, source = {false, false};
+    size_t alignment = types[c->coll->type].alignment;
+    size_t dest_bytes = c->args.dest_stride != 0 ? c->bytes : c->args.bytes;
+    size_t source_bytes = c->args.source_stride != 0 ? c->bytes : c->args.bytes;
+    if (!pointer_is_valid(c, "dest", c->args.dest, alignment) ||
+        !pointer_is_valid(c, "source", c->args.source, alignment) || !no_overlap(c, dest_bytes, source_bytes) ||
+        !look_up(c, "dest", c->args.dest, dest_bytes, &dest) ||
+        !look_up(c, "source", c->args.source, source_bytes, &source))
+        return false;
+    fill_ranges(c, dest, source);
+    return true;
+}
+
+/* Lengths are known when it runs: only where the buffers begin can be looked at. */
+static bool blocks_are_valid(struct stream_call *c)
+{
+    const shmemx_blocks_t *b = c->coll->blocks;
+    struct range dest = {false, false}, source = {false, false}, received = {true, true};
+    if (b == NULL)
+        return wrong(c, "blocks is a null pointer");
+    if (!pointer_is_valid(c, "dest", c->args.dest, 1) || !pointer_is_valid(c, "source", c->args.source, 1) ||
+        !pointer_is_valid(c, "blocks->bytes", b->bytes, 8) ||
+        !pointer_is_valid(c, "blocks->source_offset", b->source_offset, 8) ||
+        !pointer_is_valid(c, "blocks->dest_offset", b->dest_offset, 8) || !look_up(c, "dest", c->args.dest, 1, &dest) ||
+        !look_up(c, "source", c->args.source, 1, &source))
+        return false;
+    if (b->received != NULL && (!pointer_is_valid(c, "blocks->received", b->received, 8) ||
+                                !look_up(c, "blocks->received", b->received, (size_t)c->team->n_pes * 8, &received)))
+        return false;
+    if (!dest.symmetric || !received.symmetric)
+        return wrong(c, "%s is not symmetric: not of shmemx_malloc and no registered buffer",
+                     dest.symmetric ? "blocks->received" : "dest");
+    c->args.v_bytes = b->bytes;
+    c->args.v_source = b->source_offset;
+    c->args.v_dest = b->dest_offset;
+    c->args.v_received = b->received;
+    fill_ranges(c, dest, source);
+    return true;
+}
+
+/* What engines write behind each piece. */
+static bool signals_are_valid(const struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    struct range range = {false, false};
+    if (coll->signals == NULL)
+        return true;
+    size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->team->n_pes;
+    if (pieces > PTRDIFF_MAX / 8 / n)
+        return wrong(c, "chunk_bytes %zu makes more signals than an address space has", coll->chunk_bytes);
+    if (!pointer_is_valid(c, "signals", coll->signals, 8) ||
+        !pointer_is_valid(c, "signal_value", coll->signal_value, 8) ||
+        !look_up(c, "signals", coll->signals, pieces * n * 8, &range))
+        return false;
+    return range.near || wrong(c, "signals %p is no symmetric device memory", (void *)coll->signals);
+}
+
+static bool memory_is_valid(struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    c->args.dest = (char *)coll->dest;
+    c->args.source = (const char *)coll->source;
+    c->args.call = kinds[coll->kind].call;
+    if (is(c, NO_DATA))
+        return true;
+    return coll->kind == SHMEMX_ALLTOALLV ? blocks_are_valid(c) : data_is_valid(c) && signals_are_valid(c);
+}
+
+/* ---- the call ---- */
+
+static void describe(struct stream_call *c, struct stream_slot *slot)
+{
+    iso_stream_slot_describe(slot, c);
+    if (c->args.h.direct != 0 && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
+        c->has |= ISOD_NEEDS_DIRECT;
+}
+
+/* All that is left to do before the choice. */
+static bool complete(struct stream_call *c)
+{
+    struct stream_slot *slot = memory_is_valid(c) ? iso_stream_slot_need(c) : NULL;
+    if (slot != NULL)
+        describe(c, slot);
+    return slot != NULL;
+}
+
+int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    return begin(c, coll, stream) && numbers_are_valid(c) && complete(c) ? 0 : 1;
+}
+
+static bool cannot(const struct stream_call *c)
+{
+    return wrong(c, "copy engines cannot do this: %s",
+                 (c->has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
+                 : (c->near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
+                                                    : "not all members reach each other's memory by pointers");
+}
+
+static int enqueue(const struct stream_call *c)
+{
+    struct stream_table *table = iso_stream_slot_table(c->slot);
+    struct stream_choice choice = iso_stream_choose(table, c);
+    if (choice.algorithm == NULL)
+        return cannot(c) ? 0 : 1;
+    if (ISO_UNLIKELY(ISO->env.coll_explain))
+        iso_stream_table_explain(table, c, &choice);
+    return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
+int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    struct stream_call c;
+    if (!begin(&c, coll, stream) || !numbers_are_valid(&c))
+        return 1;
+    if (is_nothing(&c)) /* on all members alike */
+        return 0;
+    return complete(&c) ? enqueue(&c) : 1;
+}
+
+/* ---- what it would do ---- */
+
+static size_t explain(struct stream_call *c, char *text, size_t bytes)
+{
+    struct stream_slot *slot = iso_stream_slot_find(c);
+    if (slot == NULL)
+        return (size_t)snprintf(text, bytes,
+                                "%s: slot %d of this team has made no call yet; its first one shows what "
+                                "is possible",
+                                iso_stream_kind_name(c->coll->kind), c->coll->slot);
+    describe(c, slot);
+    struct stream_choice choice = iso_stream_choose(iso_stream_slot_table(slot), c);
+    return iso_stream_choice_text(c, &choice, text, bytes);
+}
+
+SHMEM_API(shmemx_coll_explain, pshmemx_coll_explain);
+size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
+{
+    struct stream_call c;
+    if (text != NULL && bytes > 0)
+        text[0] = '\0';
+    if (!begin(&c, coll, NULL) || !numbers_are_valid(&c))
+        return 0;
+    if (is_nothing(&c))
+        return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued", iso_stream_kind_name(coll->kind));
+    return memory_is_valid(&c) ? explain(&c, text, bytes) : 0;
+}

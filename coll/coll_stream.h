@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The host half of collectives on streams: a checked call, the algorithms, the table that chooses among them, and what
+ * is kept per (team, slot). coll_stream.c checks and runs, stream_slot.c keeps, stream_algorithm.c has the algorithms
+ * of kernels, coll_engine.c those of copy engines, stream_table.c chooses. Everything hangs off ISO->device->streams.
+ * Includes: on_stream.h, shmem/device.h. Used by coll/. */
+#ifndef ISO_COLL_STREAM_H
+#define ISO_COLL_STREAM_H
+
+#include "../shmem/device.h"
+#include "on_stream.h"
+
+enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
+
+/* ---- one call, checked ---- */
+
+struct stream_slot; /* of one (team, slot) on this PE */
+
+struct stream_call {
+    const shmemx_coll_t *coll;
+    const char *name; /* "SHMEMX_ALLREDUCE" */
+    struct device *device;
+    struct team *team;
+    struct stream_slot *slot;
+    shmemx_stream_t stream;
+    struct isod_stream_coll args; /* h, addresses and strides in bytes; as kernels get them */
+    int type, op;                 /* of reductions, enum of shmemx_coll.h; else SHMEMX_UINT8, SHMEMX_SUM */
+    size_t bytes;         /* what the table is about: allreduce, broadcast, permute: nelems; else of all blocks */
+    unsigned has;         /* ISOD_NEEDS_ that this call fulfils */
+    unsigned near;        /* of DEST and SOURCE those that pointers reach wherever they reach device heaps */
+    unsigned most_blocks; /* of a kernel in this slot, and threads of a block: equal on all members */
+    unsigned most_threads;
+};
+
+/* ---- algorithms ---- */
+
+/* Kernels run `grid` blocks of `threads`; engines take `grid` streams. */
+struct stream_shape {
+    unsigned grid, threads;
+};
+enum { STREAM_MOST_BLOCKS = 1024 };
+
+struct stream_algorithm {
+    int kind; /* SHMEMX_ALLREDUCE .. */
+    const char *name;
+    unsigned needs; /* ISOD_NEEDS_ */
+    bool engines;   /* copies by engines */
+    /* Units of 16 bytes that a thread has before another block is worth it; 0: always the row's grid. */
+    unsigned units;
+    /* Most bytes (as in stream_call) that it can do with that many blocks; NULL: any. */
+    size_t (*room)(const struct stream_call *c, unsigned grid);
+    /* Enqueues it. 0, or nonzero after a sentence. */
+    int (*run)(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+    gpu_kernel move;        /* of data */
+    const gpu_kernel *sums; /* of reductions: SHMEMX_SUM by type, NULL where there is none */
+    gpu_kernel any;         /* of reductions: all types and operators; NULL: sums of the types in `sums` only */
+    const char *why;        /* what it is good at, for SHMEM_COLL_EXPLAIN */
+};
+
+/* ---- coll_stream.c ---- */
+
+/* All that shmemx_coll_on_stream does before the choice, collective as that is. Not for calls of no bytes. 0, or
+ * nonzero after a sentence. */
+int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
+
+/* ---- stream_slot.c ---- */
+
+/* The slot of the call, made with all members when it is new; NULL after a sentence. */
+struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
+struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
+/* What the slot says about a call: its handle, its most blocks and threads. */
+void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
+struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
+struct stream_engines *iso_stream_engines(const struct stream_call *c);
+/* Where engines of this PE write member m's flag of this PE, on lane 0 of the slot; NULL: not reachable. */
+char *iso_stream_flag_near(const struct stream_call *c, int member);
+/* This PE's word that they copy there. */
+const uint64_t *iso_stream_engine_word(const struct stream_call *c);
+
+/* ---- stream_algorithm.c ---- */
+
+extern const struct stream_algorithm iso_stream_algorithms[];
+extern const int iso_stream_n_algorithms;
+const char *iso_stream_kind_name(int kind); /* "allreduce": as in tables and variables */
+const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *name); /* NULL: there is none */
+/* All kernels, each once: to be loaded before any of them waits for a peer. */
+extern const gpu_kernel iso_stream_kernels[];
+extern const int iso_stream_n_kernels;
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape);
+
+/* ---- stream_table.c ---- */
+
+/* One line of a table. */
+struct stream_row {
+    int kind;
+    const char *algorithm;
+    size_t max_bytes;          /* as in stream_call; SIZE_MAX: any */
+    int max_pes;               /* INT_MAX: any */
+    struct stream_shape shape; /* the most; smaller calls take less */
+};
+
+struct stream_choice {
+    const struct stream_algorithm *algorithm;
+    struct stream_shape shape;
+    const char *why; /* "row of the built-in table for NVIDIA H200", "forced by SHMEM_COLL_ON_STREAM", ... */
+    int row;         /* of the table */
+    bool not_forced; /* something is forced that cannot do this call */
+};
+
+struct stream_table; /* rows in force on this PE: forced, tuned, built in */
+
+/* The table for a device: the built-in one, behind that of a file that isomer-info --tune has written (SHMEM_COLL_TABLE
+ * names it), behind what SHMEM_COLL_ON_STREAM forces. NULL: the rows for any device alone, which are the same
+ * everywhere. NULL with a sentence: a variable, or the file that it names, is wrong. */
+struct stream_table *iso_stream_table_open(const struct gpu_info *device);
+struct stream_table *
+iso_stream_table_built_in(const struct gpu_info *device); /* no variable, no file; NULL: likewise */
+void iso_stream_table_close(struct stream_table *table);  /* NULL-tolerant */
+/* A number that is equal on PEs whose tables are; members whose tables differ may not run by them. */
+uint64_t iso_stream_table_sum(const struct stream_table *table);
+/* Depends on nothing but what all members have alike. NULL algorithm: no row can do it, which happens for alltoallv
+ * without a symmetric dest and with coll->engines alone. */
+struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_call *c);
+/* A tuned row alone: can it do the call, and by which shape? */
+bool iso_stream_row_can(const struct stream_row *row, const struct stream_call *c, struct stream_shape *shape);
+/* One line; like snprintf. */
+size_t iso_stream_choice_text(const struct stream_call *c, const struct stream_choice *choice, char *text,
+                              size_t bytes);
+/* SHMEM_COLL_EXPLAIN: the line, when this row was not chosen before. */
+void iso_stream_table_explain(struct stream_table *table, const struct stream_call *c,
+                              const struct stream_choice *choice);
+/* Printable; like snprintf. */
+size_t iso_stream_table_text(const struct stream_table *table, char *text, size_t bytes);
+const char *iso_stream_machine(const struct gpu_info *device); /* "cpu", "NVIDIA H200": whose table it takes */
+
+/* ---- stream_text.c ---- */
+
+enum { STREAM_MOST_ROWS = 256 };
+struct stream_rows {
+    int n;
+    struct stream_row row[STREAM_MOST_ROWS];
+};
+/* "kind=algorithm[:blocks[xthreads]],...", added; a row without blocks has the shape {0, 0}. 0, or -errno after a
+ * sentence. */
+int iso_stream_text_forced(const char *variable, struct stream_rows *to);
+/* The file of tuned rows, of this device. 0, or -errno with a sentence that names file and line. */
+int iso_stream_text_read(const char *path, const struct gpu_info *device, struct stream_rows *to, char sentence[512]);
+/* Writes one, and the folders above it; whoever reads meanwhile sees all of it or the old one. 0, or -errno after a
+ * sentence. */
+int iso_stream_text_write(const char *path, const struct gpu_info *device, const struct stream_rows *rows);
+/* Where it is looked for: SHMEM_COLL_TABLE, else in the user's cache. "": nowhere. */
+void iso_stream_text_path(const struct gpu_info *device, char *path, size_t bytes);
+
+/* ---- coll_engine.c ---- */
+
+int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+/* Streams of copies, made with the slot. 0, or -errno after a sentence. */
+enum { ISO_ENGINE_STREAMS = 8 };
+struct stream_engines {
+    gpu_stream streams[ISO_ENGINE_STREAMS];
+    int n;
+};
+int iso_engines_open(struct device *d, struct stream_engines *engines);
+void iso_engines_close(struct device *d, struct stream_engines *engines);
+
+#endif

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Sums on streams for one way in which elements are kept in memory: a template over ISOD_NAME, the suffix that
+ * reduce_elem.h was stamped with, stamped by reduce_kernels.c. As everywhere, elements are combined in member order and
+ * rounded once, so every schedule gives the same bits. */
+
+/* ---- lines ---- */
+
+/* Unit u of what all members have sent in this step, and mine. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_lines_sum)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine)
+{
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+        isod_units_wait(c, first, ISOD_BATCH, u, 16, v);
+        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
+    }
+    return ISOD_NAMED(isod_acc_vec)(&a);
+}
+
+/* One hop: everybody has everything, and reduces for itself. A thread writes a unit of dest after it has sent and read
+ * it, so dest may be source. */
+PRIM_FN void ISOD_NAMED(isod_stream_lines_round)(struct isod_coll *c, const struct isod_move *w)
+{
+    const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_stream_lines_send(c, w->source, w->source_stride, w->bytes);
+    for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
+        uint64_t left = w->bytes - u * 16;
+        struct prim_vec16 result = ISOD_NAMED(isod_lines_sum)(c, u, isod_unit_load(own + u * 16, left));
+        if (!c->failed)
+            isod_unit_store(w->dest + u * 16, result, left);
+    }
+}
+
+PRIM_FN int ISOD_NAMED(isod_stream_lines)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    do {
+        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
+        ISOD_NAMED(isod_stream_lines_round)(&c, &piece);
+        at += c.packet_bytes;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* Two hops. Part m goes to member m, which sends its result to all. The second step begins without a sync, and nothing
+ * is sent for parts that are empty; two banks are enough all the same. The bank of the first step is written next in the
+ * step behind the second: the result of a unit comes from the thread that has read all that its member was sent for it,
+ * so who has all results knows that all have read. That of the second is the bank of the step before the first: a thread
+ * sends results behind lines of all members, and those were sent behind a sync, which all reads came before.
+ * dest may be source: a unit's result comes after all members have sent what they had there. */
+PRIM_FN void ISOD_NAMED(isod_stream_lines2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+{
+    struct isod_spread s = isod_spread_of(c, w->bytes, each);
+    uint64_t at = (uint64_t)c->h.my_pe * each * 16;
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_spread_send(c, &s, w->source);
+    for (uint64_t u = c->rank; u < each && at + u * 16 < w->bytes && !c->failed; u += c->size) {
+        uint64_t left = w->bytes - at - u * 16;
+        struct prim_vec16 mine = isod_unit_load(w->source + at + u * 16, left);
+        struct prim_vec16 result = ISOD_NAMED(isod_lines_sum)(c, u, mine);
+        if (!c->failed) {
+            isod_unit_send_ahead(c, u, result);
+            isod_unit_store(w->dest + at + u * 16, result, left);
+        }
+    }
+    isod_coll_step_staged(c);
+    isod_spread_receive(c, &s, w->dest);
+}
+
+/* In as few rounds as packets allow, each about as long. */
+PRIM_FN int ISOD_NAMED(isod_stream_lines2)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    uint32_t span = (uint32_t)(a->span / 16), each = isod_ceil_div(span, isod_ceil_div(span, c.packet_bytes / 16));
+    do {
+        uint64_t most = (uint64_t)each * 16 * (uint64_t)a->h.n_pes;
+        struct isod_move piece = isod_move_piece(&w, at, most);
+        ISOD_NAMED(isod_stream_lines2_round)(&c, &piece, each);
+        at += most;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* ---- reads ---- */
+
+/* Whole units i and j; j == i: there is no second one, as always in teams of more than a batch. */
+PRIM_FN void ISOD_NAMED(isod_reads_two)(const struct isod_coll *c, const struct isod_reads *r, uint64_t i, uint64_t j)
+{
+    struct prim_vec16 result[2] = {{{0, 0}}, {{0, 0}}};
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(result[0]), b = a;
+    bool few = c->h.n_pes <= ISOD_BATCH;
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_READS) {
+        struct prim_vec16 v[ISOD_READS];
+        PRIM_UNROLL
+        for (int32_t k = 0; k < ISOD_READS; k++) {
+            int32_t m = few ? k % ISOD_BATCH : first + k;
+            if (m < c->h.n_pes)
+                v[k] = prim_load16(r->source + r->sources[m] + (few && k >= ISOD_BATCH ? j : i) * 16);
+        }
+        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
+        if (few)
+            ISOD_NAMED(isod_acc_batch)(&b, v + ISOD_BATCH, 0, c->h.n_pes, ISOD_OP_sum_reduce);
+        else
+            ISOD_NAMED(isod_acc_batch)(&a, v + ISOD_BATCH, first + ISOD_BATCH, c->h.n_pes, ISOD_OP_sum_reduce);
+    }
+    result[0] = ISOD_NAMED(isod_acc_vec)(&a);
+    result[1] = ISOD_NAMED(isod_acc_vec)(&b);
+    isod_reads_store_two(c, r, i, j, result);
+}
+
+/* Any unit. */
+PRIM_FN void ISOD_NAMED(isod_reads_odd)(const struct isod_coll *c, const struct isod_reads *r, uint64_t u)
+{
+    struct prim_vec16 zero = {{0, 0}};
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(zero);
+    for (int32_t m = 0; m < c->h.n_pes; m++) {
+        struct prim_vec16 v = isod_unit_load_odd(r->source + r->sources[m] + u * 16, r->bytes - u * 16);
+        if (m == 0)
+            a = ISOD_NAMED(isod_acc_of)(v);
+        else
+            ISOD_NAMED(isod_acc_add)(&a, v, ISOD_OP_sum_reduce);
+    }
+    isod_reads_store_odd(c, r, u, ISOD_NAMED(isod_acc_vec)(&a));
+}
+
+PRIM_FN void ISOD_NAMED(isod_reads_span)(const struct isod_coll *c, const struct isod_reads *r)
+{
+    uint64_t size = c->size, second = c->h.n_pes <= ISOD_BATCH ? size : 0;
+    for (uint64_t u = r->first + c->rank; u < r->whole; u += size + second)
+        ISOD_NAMED(isod_reads_two)(c, r, u, u + second < r->whole ? u + second : u);
+    for (uint64_t u = r->whole + c->rank; u < r->last; u += c->size)
+        ISOD_NAMED(isod_reads_odd)(c, r, u);
+}
+
+/* Everybody reads all that it needs. In the end all have read: a load whose value went into a store before the sync is
+ * done, so these flags need no fence either. */
+PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    isod_stream_announce(&c);
+    struct isod_reads r = isod_reads_of(&c, &w, 0, isod_units(w.bytes), ISOD_SPAN_OWN);
+    if (isod_stream_await(&c)) {
+        ISOD_NAMED(isod_reads_span)(&c, &r);
+        prim_sync(prim_group_block());
+        isod_stream_announce(&c);
+        (void)isod_stream_await(&c);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* Everybody reads its span and writes the result to all; of any array a unit is read and then written by one thread of
+ * one member, so dest may be source. */
+PRIM_FN int ISOD_NAMED(isod_stream_read2)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t span = a->span / 16, first = (uint64_t)a->h.my_pe * span;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    isod_stream_announce(&c);
+    struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
+    if (isod_stream_await(&c)) {
+        ISOD_NAMED(isod_reads_span)(&c, &r);
+        isod_coll_step(&c);
+        isod_coll_meet_near(&c);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* ---- pushes ---- */
+
+/* This member's piece, of its own source and of what is in its stages. dest may be source: what another member writes
+ * into dest here has been pushed from there, and the own span is read by the thread that writes it. */
+PRIM_FN void ISOD_NAMED(isod_push_reduce)(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
+{
+    uint64_t at = (uint64_t)number * p->piece, left = isod_push_left(p, c->h.my_pe, at);
+    const char *own = p->source + (uint64_t)c->h.my_pe * p->stride + at;
+    const char *stages = c->h.heap + p->memory[c->h.my_pe] + isod_push_stage(c, p, number, 0);
+    uint64_t to = (p->dests != 0 ? (uint64_t)c->h.my_pe * p->each : 0) + at;
+    for (uint64_t u = c->rank; u < isod_units(left < p->piece ? left : p->piece); u += c->size) {
+        struct prim_vec16 mine = isod_unit_load(own + u * 16, left - u * 16);
+        struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+            PRIM_UNROLL
+            for (int32_t k = 0; k < ISOD_BATCH; k++)
+                if (first + k < c->h.n_pes && first + k != c->h.my_pe)
+                    v[k] = prim_load16(stages + (uint64_t)(uint32_t)(first + k) * p->piece + u * 16);
+            ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
+        }
+        isod_push_store(c, p, to + u * 16, ISOD_NAMED(isod_acc_vec)(&a), left - u * 16);
+    }
+}
+
+PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum isod_span_to to)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
+        return 1;
+    struct isod_push p = isod_push_of(&c, &w, a->span, to);
+    for (uint32_t turn = 0; turn < isod_push_turns(&p); turn++) {
+        isod_coll_step(&c);
+        if (turn >= 1 && turn <= p.pieces)
+            isod_push_send(&c, &p, turn - 1);
+        if (!isod_push_meet(&c, &p, turn))
+            break;
+        if (turn >= 2 && turn <= p.pieces + 1)
+            ISOD_NAMED(isod_push_reduce)(&c, &p, turn - 2);
+    }
+    return isod_coll_leave(&c);
+}
+
+#undef ISOD_NAME

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* The algorithms of collectives on streams that the table may name, and their kernels. An algorithm says what it needs
+ * of a call and how much it can carry; which of those that can is chosen is the table's matter.
+ * Invariant: every kind but alltoallv has one without needs, for any operator and any size.
+ * Called by coll_stream.c, stream_slot.c (kernels) and stream_table.c. */
+#include "coll_stream.h"
+
+#include <string.h>
+
+enum { TYPES = SHMEMX_COMPLEXD + 1 };
+
+/* ---- kernels ---- */
+
+#define DECLARE(name) extern void isod_stream_##name##_kernel(void);
+#define DECLARE_MOVE(name, needs) DECLARE(name)
+#define DECLARE_SUM(representation, name) DECLARE(name##_sum_##representation)
+#define DECLARE_SUMS_SUM(name) ISOD_STREAM_SUM_KERNELS_FOR(DECLARE_SUM, name)
+#define DECLARE_SUMS_ANY(name) DECLARE(name##_any)
+#define DECLARE_SUMS_ALL(name) DECLARE_SUMS_SUM(name) DECLARE_SUMS_ANY(name)
+#define DECLARE_REDUCE(name, needs, operators) DECLARE_SUMS_##operators(name)
+ISOD_STREAM_MOVES(DECLARE_MOVE)
+ISOD_STREAM_REDUCES(DECLARE_REDUCE)
+
+#define LIST(name) isod_stream_##name##_kernel,
+#define LIST_MOVE(name, needs) LIST(name)
+#define LIST_SUM(representation, name) LIST(name##_sum_##representation)
+#define LIST_REDUCE_SUM(name) ISOD_STREAM_SUM_KERNELS_FOR(LIST_SUM, name)
+#define LIST_REDUCE_ANY(name) LIST(name##_any)
+#define LIST_REDUCE_ALL(name) LIST_REDUCE_SUM(name) LIST_REDUCE_ANY(name)
+#define LIST_REDUCE(name, needs, operators) LIST_REDUCE_##operators(name)
+const gpu_kernel iso_stream_kernels[] = {ISOD_STREAM_MOVES(LIST_MOVE) ISOD_STREAM_REDUCES(LIST_REDUCE)};
+const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_kernels[0]);
+
+/* By type: reduce_lines_sums and so on. */
+#define BY_TYPE(representation, type, name) [type] = isod_stream_##name##_sum_##representation##_kernel,
+#define TABLE_SUM(name) static const gpu_kernel name##_sums[TYPES] = {ISOD_STREAM_SUMS_FOR(BY_TYPE, name)};
+#define TABLE_ANY(name)
+#define TABLE_ALL(name) TABLE_SUM(name)
+#define TABLE(name, needs, operators) TABLE_##operators(name)
+ISOD_STREAM_REDUCES(TABLE)
+
+/* What kernels get as `kept` is the number of the type. */
+#define SAME_NUMBER(representation, type) \
+    _Static_assert((int)ISOD_KEPT_##representation == (int)type, "kernels number types as users do");
+ISOD_STREAM_KEPT(SAME_NUMBER)
+
+#define MOVE_NEEDS(name, needs) NEEDS_##name = (needs),
+#define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),
+enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
+
+/* ---- room ---- */
+
+/* Lines carry packet_bytes of each member's block in a round; one step a round. */
+static size_t room_lines(const struct stream_call *c, unsigned grid)
+{
+    size_t one = (size_t)grid * c->args.h.packet_bytes * ISOD_STEPS_OF_CALL;
+    bool of_blocks =
+        c->coll->kind != SHMEMX_ALLREDUCE && c->coll->kind != SHMEMX_BROADCAST && c->coll->kind != SHMEMX_PERMUTE;
+    return of_blocks ? one * (size_t)c->args.h.n_pes : one;
+}
+
+/* Each member reduces a packet for all in a round; two steps a round. */
+static size_t room_lines2(const struct stream_call *c, unsigned grid)
+{
+    return (size_t)grid * c->args.h.packet_bytes * (size_t)c->args.h.n_pes * (ISOD_STEPS_OF_CALL / 2);
+}
+
+/* ---- run ---- */
+
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape)
+{
+    struct isod_stream_coll args = c->args;
+    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args};
+    isod_stream_shares(&args, shape.grid);
+    int rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
+    if (rc != 0)
+        log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(c->device->gpu));
+    return rc == 0 ? 0 : 1;
+}
+
+static int run_move(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    return iso_stream_launch(c, a->move, shape);
+}
+
+static int run_reduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    gpu_kernel sum = c->op == SHMEMX_SUM && a->sums != NULL ? a->sums[c->type] : NULL;
+    return iso_stream_launch(c, sum != NULL ? sum : a->any, shape);
+}
+
+/* ---- the algorithms ---- */
+
+#define MOVE(kernel, units, room) \
+    NEEDS_##kernel, false, units, room, run_move, isod_stream_##kernel##_kernel, NULL, NULL
+#define SUMS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, NULL
+#define ANY(kernel, units, room) \
+    NEEDS_##kernel, false, units, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
+#define ALL(kernel, units, room) \
+    NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
+#define ENGINES(function) ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, true, 0, NULL, function, NULL, NULL, NULL
+
+/* clang-format off */
+const struct stream_algorithm iso_stream_algorithms[] = {
+/*   kind                  name       kernel, units a thread, room               why */
+    {SHMEMX_ALLREDUCE,     "lines",   ALL(reduce_lines, 1, room_lines),          "one hop, data and flag in one line"},
+    {SHMEMX_ALLREDUCE,     "lines2",  SUMS(reduce_lines2, 1, room_lines2),       "two hops of lines, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 4, NULL),                "everybody reads all sources, whole data"},
+    {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 4, NULL),               "everybody reads a part of all and stores it to all"},
+    {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 4, NULL),               "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
+
+    {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 1, room_lines),          "one hop, data and flag in one line"},
+    {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 4, NULL),                "everybody reads its block of all sources"},
+    {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 4, NULL),                "stores only, piece by piece, any memory"},
+    {SHMEMX_REDUCESCATTER, "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
+
+    {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
+    {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
+    {SHMEMX_FCOLLECT,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
+    {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
+
+    {SHMEMX_ALLTOALL,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
+    {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
+    {SHMEMX_ALLTOALL,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
+    {SHMEMX_ALLTOALL,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
+
+    {SHMEMX_ALLTOALLV,     "push",    MOVE(alltoallv_push, 0, NULL),             "straight into dest"},
+
+    {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 1, room_lines),      "one hop, data and flag in one line"},
+    {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 4, NULL),             "all read at the same time, whole data"},
+    {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},
+    {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 4, NULL),           "any memory, any path"},
+
+    {SHMEMX_PERMUTE,       "lines",   MOVE(permute_lines, 1, room_lines),        "one hop, data and flag in one line"},
+    {SHMEMX_PERMUTE,       "push",    MOVE(permute_push, 4, NULL),               "straight into dest"},
+    {SHMEMX_PERMUTE,       "engines", ENGINES(iso_engine_permute),               "copy engines, no compute units"},
+    {SHMEMX_PERMUTE,       "staged",  MOVE(permute_staged, 4, NULL),             "any memory, any path"},
+
+    {SHMEMX_BARRIER,       "flags",   MOVE(barrier, 0, NULL),                    "one hop of flags, or rounds of them"},
+    {SHMEMX_SYNC,          "flags",   MOVE(sync, 0, NULL),                       "one hop of flags, or rounds of them"},
+};
+/* clang-format on */
+
+const int iso_stream_n_algorithms = sizeof(iso_stream_algorithms) / sizeof(iso_stream_algorithms[0]);
+
+const char *iso_stream_kind_name(int kind)
+{
+    static const char *const names[STREAM_KINDS] = {"allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",
+                                                    "broadcast", "permute",       "barrier",  "sync"};
+    return names[kind];
+}
+
+const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *name)
+{
+    for (int i = 0; i < iso_stream_n_algorithms; i++)
+        if (iso_stream_algorithms[i].kind == kind && strcmp(iso_stream_algorithms[i].name, name) == 0)
+            return &iso_stream_algorithms[i];
+    return NULL;
+}

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernels of collectives on streams are written over, beside coll_device.h. A kernel is one call of each of
+ * its blocks over the block's lane; block b works on part b of the data, which is the same for all members, so blocks
+ * without a part do nothing, on all members alike. Stream order makes earlier kernels' stores visible to this one, and
+ * this one's to later kernels; so a flag that only says "this kernel has begun" needs no fence.
+ * Whole aligned units are loaded several at once; misaligned ones and the last of an array one by one, since the code
+ * for those is long, and compiled in wherever it stands. Includes: on_stream.h. Included by *_kernels.c here. */
+#ifndef ISO_STREAM_DEVICE_H
+#define ISO_STREAM_DEVICE_H
+
+#include "on_stream.h"
+
+/* ---- parts ---- */
+
+/* This block's part of the call. false: it has none. */
+PRIM_FN bool isod_stream_part(const struct isod_stream_coll *a, struct isod_move *w)
+{
+    uint64_t at = prim_block_index() * a->share, left = at < a->bytes ? a->bytes - at : 0;
+    *w = isod_move_of(a->dest + at, a->source + at, left < a->share ? left : a->share);
+    w->dest_stride = a->dest_stride;
+    w->source_stride = a->source_stride;
+    w->to = a->to;
+    w->from = a->from;
+    return left > 0;
+}
+
+/* At most `most` bytes of it, at `at`. */
+PRIM_FN struct isod_move isod_move_piece(const struct isod_move *w, uint64_t at, uint64_t most)
+{
+    struct isod_move p = *w;
+    p.dest += at;
+    p.source += at;
+    p.bytes = w->bytes - at < most ? w->bytes - at : most;
+    return p;
+}
+
+/* Divisions of 64 bits are functions of a hundred instructions on GPUs, so numbers of units have 32. */
+PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return (x + y - 1) / y; }
+
+/* Bytes of an array that are whole units at addresses of units: all but the end, or none. */
+PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
+{
+    return ((uintptr_t)p & 15) == 0 ? bytes / 16 * 16 : 0;
+}
+
+/* ---- meetings of teams that pointers reach ---- */
+
+/* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads of
+ * a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
+PRIM_FN void isod_stream_announce(struct isod_coll *c)
+{
+    isod_coll_step(c);
+    isod_flags_send_near(c);
+}
+PRIM_FN bool isod_stream_await(struct isod_coll *c)
+{
+    isod_flags_wait(c, -1, ISOD_DATA);
+    prim_acquire_from_peer();
+    return isod_coll_goes_on(c);
+}
+
+/* ---- lines. A unit is two lines here, however short it is, so that who waits for it need not ask ---- */
+
+PRIM_FN void isod_lines_store(struct isod_coll *c, struct prim_line *line, struct prim_vec16 v)
+{
+    prim_store_line(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->step);
+    prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
+}
+PRIM_FN struct prim_line *isod_lines_there(const struct isod_coll *c, int32_t to, uint64_t unit)
+{
+    return isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
+}
+
+PRIM_FN void isod_unit_send_all(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
+{
+    for (uint32_t i = 1; i <= isod_coll_others(c); i++)
+        isod_lines_store(c, isod_lines_there(c, isod_coll_other(c, i), unit), v);
+}
+
+/* The same in the step after this one. */
+PRIM_FN void isod_unit_send_ahead(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
+{
+    uint64_t inbox_at = c->inbox_at;
+    isod_coll_step_staged(c);
+    isod_unit_send_all(c, unit, v);
+    c->step--;
+    c->staged--;
+    c->inbox_at = inbox_at;
+}
+
+/* To each other member m a whole unit of its own, at source + m * stride. */
+PRIM_FN void isod_unit_send_each(struct isod_coll *c, const char *source, uint64_t stride, uint64_t unit)
+{
+    for (uint32_t i = 1; i <= isod_coll_others(c); i += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (i + k <= isod_coll_others(c))
+                v[k] = prim_load16(source + (uint64_t)(uint32_t)isod_coll_other(c, i + k) * stride + unit * 16);
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (i + k <= isod_coll_others(c))
+                isod_lines_store(c, isod_lines_there(c, isod_coll_other(c, i + k), unit), v[k]);
+    }
+}
+
+/* As isod_lines_send. */
+PRIM_FN void isod_stream_lines_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+{
+    uint64_t whole = (stride & 15) == 0 ? isod_whole_bytes(source, bytes) : 0, u = c->rank;
+    for (; u < whole / 16; u += c->size) {
+        if (stride == 0)
+            isod_unit_send_all(c, u, prim_load16(source + u * 16));
+        else
+            isod_unit_send_each(c, source, stride, u);
+    }
+    for (; u < isod_units(bytes); u += c->size) {
+        for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+            int32_t m = isod_coll_other(c, i);
+            const char *from = source + (uint64_t)(uint32_t)m * stride + u * 16;
+            isod_lines_store(c, isod_lines_there(c, m, u), isod_unit_load_odd(from, bytes - u * 16));
+        }
+    }
+}
+
+/* ---- lines of parts: `bytes` in parts of `each` units, part m is member m's; the last ones may be short or empty.
+ * Threads are spread over the units of all other parts, ISOD_SPREAD units of a thread at once ---- */
+
+#define ISOD_SPREAD 2 /* more do not fit in registers, beside the rest of a kernel */
+
+struct isod_spread {
+    uint64_t bytes;
+    uint32_t each, count; /* count: units to go over, short parts counted as full ones */
+};
+PRIM_FN struct isod_spread isod_spread_of(const struct isod_coll *c, uint64_t bytes, uint32_t each)
+{
+    struct isod_spread s;
+    s.bytes = bytes;
+    s.each = each;
+    s.count = each * isod_coll_others(c);
+    return s;
+}
+
+/* The i-th unit that this member exchanges with others: whose part it is of, the number in it, where it is. */
+struct isod_spread_place {
+    int32_t member; /* -1: there is no such unit */
+    uint32_t unit;
+    uint64_t at;
+};
+PRIM_FN struct isod_spread_place isod_spread_place_of(const struct isod_coll *c, const struct isod_spread *s,
+                                                      uint32_t i)
+{
+    struct isod_spread_place p;
+    uint32_t other = i / s->each;
+    p.member = isod_coll_other(c, other + 1);
+    p.unit = i - other * s->each;
+    p.at = ((uint64_t)(uint32_t)p.member * s->each + p.unit) * 16;
+    if (i >= s->count || p.at >= s->bytes)
+        p.member = -1;
+    return p;
+}
+
+/* Those at `from` and above. */
+PRIM_FN void isod_spread_send_odd(struct isod_coll *c, const struct isod_spread *s, const char *source, uint64_t from)
+{
+    for (uint32_t i = c->rank; from < s->bytes && i < s->count; i += c->size) {
+        struct isod_spread_place p = isod_spread_place_of(c, s, i);
+        if (p.member >= 0 && p.at >= from)
+            isod_lines_store(c, isod_lines_there(c, p.member, p.unit),
+                             isod_unit_load_odd(source + p.at, s->bytes - p.at));
+    }
+}
+PRIM_FN void isod_spread_send(struct isod_coll *c, const struct isod_spread *s, const char *source)
+{
+    uint64_t whole = isod_whole_bytes(source, s->bytes);
+    for (uint32_t i = c->rank; whole > 0 && i < s->count; i += ISOD_SPREAD * c->size) {
+        struct prim_line *to[ISOD_SPREAD];
+        struct prim_vec16 v[ISOD_SPREAD];
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_SPREAD; k++) {
+            struct isod_spread_place p = isod_spread_place_of(c, s, i + k * c->size);
+            to[k] = 0;
+            if (p.member >= 0 && p.at < whole) {
+                to[k] = isod_lines_there(c, p.member, p.unit);
+                v[k] = prim_load16(source + p.at);
+            }
+        }
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_SPREAD; k++)
+            if (to[k] != 0)
+                isod_lines_store(c, to[k], v[k]);
+    }
+    isod_spread_send_odd(c, s, source, whole);
+}
+
+/* Where what the place's member sends for it arrives; NULL: there is no such unit. */
+PRIM_FN const struct prim_line *isod_spread_lines(const struct isod_coll *c, struct isod_spread_place p)
+{
+    return p.member >= 0 ? isod_lines(c, c->here, p.member) + 2 * (uint64_t)p.unit : (const struct prim_line *)0;
+}
+/* Of units that this thread has waited for, those at `from` and above. */
+PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread *s, char *dest, uint64_t from)
+{
+    for (uint32_t i = c->rank; from < s->bytes && i < s->count && !c->failed; i += c->size) {
+        struct isod_spread_place p = isod_spread_place_of(c, s, i);
+        struct prim_vec16 v;
+        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_lines(c, p), (uint32_t)c->step, true, &v))
+            isod_unit_store_odd(dest + p.at, v, s->bytes - p.at);
+    }
+}
+/* The i-th unit and those of the next blocks of threads; all are looked at before one is waited for. */
+PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, uint32_t i, struct prim_vec16 *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    const struct prim_line *from[ISOD_SPREAD];
+    PRIM_UNROLL
+    for (uint32_t k = 0; k < ISOD_SPREAD; k++)
+        from[k] = isod_spread_lines(c, isod_spread_place_of(c, s, i + k * c->size));
+    for (;;) {
+        uint32_t missing = ISOD_SPREAD;
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_SPREAD; k++)
+            if (from[k] != 0 && !isod_unit_look(from[k], (uint32_t)c->step, true, &v[k]))
+                missing = k;
+        if (missing == ISOD_SPREAD || c->failed)
+            return;
+        int32_t member = isod_spread_place_of(c, s, i + missing * c->size).member;
+        isod_coll_pause(c, &w, member, isod_lines(c, c->here, member), 0);
+    }
+}
+PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *s, char *dest)
+{
+    uint64_t whole = isod_whole_bytes(dest, s->bytes);
+    for (uint32_t i = c->rank; i < s->count && !c->failed; i += ISOD_SPREAD * c->size) {
+        struct prim_vec16 v[ISOD_SPREAD];
+        isod_spread_wait(c, s, i, v);
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_SPREAD && !c->failed; k++) {
+            struct isod_spread_place p = isod_spread_place_of(c, s, i + k * c->size);
+            if (p.member >= 0 && p.at < whole)
+                prim_store16(dest + p.at, v[k]);
+        }
+    }
+    isod_spread_store_odd(c, s, dest, whole);
+}
+
+/* ---- a block's waves share the members, so that data is under way to all of them, over all links, at once ---- */
+
+struct isod_waves {
+    uint32_t first, step; /* members of this wave: first, first + step .., counted from the own one */
+    uint32_t nth, of;     /* and its part of what goes to each of them */
+};
+PRIM_FN struct isod_waves isod_waves_of(const struct isod_coll *c)
+{
+    uint32_t waves = isod_ceil_div(c->size, prim_wave_size()), wave = c->rank / prim_wave_size();
+    struct isod_waves w;
+    w.step = waves < (uint32_t)c->h.n_pes ? waves : (uint32_t)c->h.n_pes;
+    w.first = wave % w.step;
+    w.nth = wave / w.step;
+    w.of = isod_ceil_div(waves - w.first, w.step);
+    return w;
+}
+
+/* Part nth of `of`, whole units. */
+struct isod_part {
+    uint64_t at, bytes;
+};
+PRIM_FN struct isod_part isod_part_of(uint64_t bytes, uint32_t nth, uint32_t of)
+{
+    uint64_t share = (uint64_t)isod_ceil_div((uint32_t)isod_units(bytes), of) * 16;
+    struct isod_part p;
+    p.at = nth * share;
+    p.bytes = p.at >= bytes ? 0 : bytes - p.at < share ? bytes - p.at : share;
+    return p;
+}
+
+/* One wave's part of a copy into dest (as this member names it) of member `to`, which may be this one. */
+PRIM_FN void isod_wave_put(struct isod_coll *c, int32_t to, char *dest, const char *source, struct isod_part p)
+{
+    char *near = to == c->h.my_pe ? dest : isod_near(c->h, dest, to);
+    if (p.bytes == 0 || near == source)
+        return;
+    if (near != 0)
+        prim_copy_put(prim_group_wave(), near + p.at, source + p.at, p.bytes);
+    else
+        isod_ring_put(c->h, prim_group_wave(), dest + p.at, source + p.at, p.bytes, isod_world_pe(c->h, to));
+}
+
+/* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged step. */
+PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+{
+    struct isod_waves w = isod_waves_of(c);
+    struct isod_part p = isod_part_of(bytes, w.nth, w.of);
+    uint64_t at = isod_stage_at(c, c->h.my_pe) + p.at;
+    for (uint32_t i = w.first; i <= isod_coll_others(c); i += w.step) {
+        int32_t to = isod_coll_other(c, i);
+        const char *from = source + (uint64_t)(uint32_t)to * stride + p.at;
+        char *memory = isod_coll_memory(c, to);
+        if (i == 0 || p.bytes == 0)
+            continue;
+        if (memory != 0)
+            prim_copy_put(prim_group_wave(), memory + at, from, p.bytes);
+        else
+            isod_ring_put(c->h, prim_group_wave(), isod_coll_far_memory(c->h, to) + at, from, p.bytes,
+                          isod_world_pe(c->h, to));
+    }
+}
+
+/* ---- tables of a block: how far from our own address the members' ones are. Distances, so that all pointers derive
+ * from arguments of the kernel, which are known to be global memory ---- */
+
+PRIM_FN int64_t *isod_table_source(void)
+{
+    PRIM_SHARED(int64_t, sources, ISOD_STREAM_MEMBERS);
+    return sources;
+}
+PRIM_FN int64_t *isod_table_dest(void)
+{
+    PRIM_SHARED(int64_t, dests, ISOD_STREAM_MEMBERS);
+    return dests;
+}
+PRIM_FN int64_t *isod_table_memory(void)
+{
+    PRIM_SHARED(int64_t, memories, ISOD_STREAM_MEMBERS);
+    return memories;
+}
+
+/* Of symmetric memory; a sync before it is used. true: this thread has seen an address that is not one of a unit. */
+PRIM_FN bool isod_table_fill(const struct isod_coll *c, int64_t *table, const char *ours)
+{
+    bool odd = false;
+    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size) {
+        const char *theirs = m == c->h.my_pe ? ours : isod_near(c->h, ours, m);
+        table[m] = (int64_t)((uintptr_t)theirs - (uintptr_t)ours);
+        odd = odd || ((uintptr_t)theirs & 15) != 0;
+    }
+    return odd;
+}
+/* Of the lane in slot memory, from our heap on. */
+PRIM_FN void isod_table_fill_memory(const struct isod_coll *c, int64_t *table)
+{
+    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size)
+        table[m] = (int64_t)((uintptr_t)isod_coll_memory(c, m) - (uintptr_t)c->h.heap);
+}
+
+/* ---- reductions by reads: units first .. last - 1 of the members' sources, combined into the own dest or all of them.
+ * Below `whole` they are whole and aligned at all members ---- */
+
+#define ISOD_READS 8 /* loads of a thread under way at once, two batches: of two units, or in large teams of one */
+
+struct isod_reads {
+    char *dest;
+    const char *source;
+    const int64_t *sources, *dests; /* dests NULL: into the own one only */
+    uint64_t bytes, first, whole, last;
+};
+
+/* A sync. */
+PRIM_FN struct isod_reads isod_reads_of(const struct isod_coll *c, const struct isod_move *w, uint64_t first,
+                                        uint64_t last, enum isod_span_to to)
+{
+    struct isod_reads r;
+    bool odd = ((uintptr_t)w->dest & 15) != 0;
+    r.dest = w->dest;
+    r.source = w->source + (uint64_t)c->h.my_pe * w->source_stride;
+    r.sources = isod_table_source();
+    r.dests = to == ISOD_SPAN_ALL ? isod_table_dest() : (const int64_t *)0;
+    r.bytes = w->bytes;
+    r.last = last < isod_units(w->bytes) ? last : isod_units(w->bytes);
+    r.first = first < r.last ? first : r.last;
+    r.whole = r.last < w->bytes / 16 ? r.last : w->bytes / 16;
+    odd = isod_table_fill(c, isod_table_source(), r.source) || odd;
+    if (to == ISOD_SPAN_ALL)
+        odd = isod_table_fill(c, isod_table_dest(), r.dest) || odd;
+    if (prim_sync_or(prim_group_block(), odd) || r.whole < r.first)
+        r.whole = r.first;
+    return r;
+}
+
+PRIM_FN void isod_reads_store_odd(const struct isod_coll *c, const struct isod_reads *r, uint64_t u,
+                                  struct prim_vec16 v)
+{
+    for (uint32_t i = 0; i <= (r->dests != 0 ? isod_coll_others(c) : 0); i++) {
+        char *dest = i == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, i)];
+        isod_unit_store_odd(dest + u * 16, v, r->bytes - u * 16);
+    }
+}
+/* Whole units i and j. */
+PRIM_FN void isod_reads_store_two(const struct isod_coll *c, const struct isod_reads *r, uint64_t i, uint64_t j,
+                                  const struct prim_vec16 *v)
+{
+    for (uint32_t other = 0; other <= (r->dests != 0 ? isod_coll_others(c) : 0); other++) {
+        char *dest = other == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, other)];
+        prim_store16(dest + i * 16, v[0]);
+        if (i != j)
+            prim_store16(dest + j * 16, v[1]);
+    }
+}
+
+/* ---- reductions by pushes: piece by piece into stages of the owner. Stage memory of a lane is 4 banks here, each with
+ * half a packet of each sender. One turn: push piece k, tell; wait for piece k - 1 of the others, reduce it.
+ * Four banks are enough: who pushes piece k has, one turn before, waited for the others' flag of piece k - 2; they sent
+ * it behind the turn of piece k - 3, in which they have read piece k - 4. Three are not: that they have read piece k - 3
+ * is told by their flag of piece k - 1, for which nobody has waited yet. The meeting at the begin says that nobody uses
+ * the stages otherwise, the one at the end that nobody does any longer ---- */
+
+struct isod_push {
+    char *dest;
+    const char *source;
+    uint64_t stride, each, bytes;  /* member m's span is at source + m * stride: `each` bytes, as far as `bytes` goes */
+    const int64_t *memory, *dests; /* dests NULL: the result is for its owner only, and all spans are equal */
+    uint32_t piece, pieces;        /* bytes of one, their number */
+};
+
+/* `span`: of each member, where the result is for all. */
+PRIM_FN struct isod_push isod_push_of(const struct isod_coll *c, const struct isod_move *w, uint64_t span,
+                                      enum isod_span_to to)
+{
+    struct isod_push p;
+    p.dest = w->dest;
+    p.source = w->source;
+    p.bytes = w->bytes;
+    p.each = to == ISOD_SPAN_ALL ? span : w->bytes;
+    p.stride = to == ISOD_SPAN_ALL ? span : w->source_stride;
+    p.memory = isod_table_memory();
+    p.dests = to == ISOD_SPAN_ALL ? isod_table_dest() : (const int64_t *)0;
+    p.piece = c->packet_bytes / 32 * 16;
+    p.pieces = isod_ceil_div((uint32_t)isod_units(p.each), p.piece / 16);
+    isod_table_fill_memory(c, isod_table_memory());
+    if (to == ISOD_SPAN_ALL)
+        (void)isod_table_fill(c, isod_table_dest(), w->dest);
+    return p;
+}
+
+/* Bytes of member m's span from `at` on, which is inside of `each`. */
+PRIM_FN uint64_t isod_push_left(const struct isod_push *p, int32_t m, uint64_t at)
+{
+    uint64_t begin = (p->dests != 0 ? (uint64_t)(uint32_t)m * p->each : 0) + at;
+    uint64_t left = begin < p->bytes ? p->bytes - begin : 0;
+    return left < p->each - at ? left : p->each - at;
+}
+
+/* Where in the lane `sender`'s bytes of a piece are. */
+PRIM_FN uint64_t isod_push_stage(const struct isod_coll *c, const struct isod_push *p, uint32_t number, int32_t sender)
+{
+    uint64_t n = (uint64_t)c->h.n_pes, stages = isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
+    return stages + ((number & 3) * n + (uint64_t)(uint32_t)sender) * p->piece;
+}
+
+/* A piece of all other members' spans, over whose units the threads are spread. */
+struct isod_push_piece {
+    uint64_t at, stage; /* of the piece in a span, of our stage in a lane */
+    uint32_t units, count;
+};
+struct isod_push_place {
+    const char *from; /* NULL: there is no such unit */
+    char *to;
+    uint64_t left; /* of the member's span from there on */
+};
+PRIM_FN struct isod_push_piece isod_push_piece_of(const struct isod_coll *c, const struct isod_push *p,
+                                                  uint32_t number)
+{
+    struct isod_push_piece piece;
+    piece.at = (uint64_t)number * p->piece;
+    piece.stage = isod_push_stage(c, p, number, c->h.my_pe);
+    piece.units = (uint32_t)isod_units(p->each - piece.at < p->piece ? p->each - piece.at : p->piece);
+    piece.count = piece.units * isod_coll_others(c);
+    return piece;
+}
+PRIM_FN struct isod_push_place isod_push_place_of(const struct isod_coll *c, const struct isod_push *p,
+                                                  const struct isod_push_piece *piece, uint32_t i)
+{
+    struct isod_push_place place = {0, 0, 0};
+    uint32_t other = i / piece->units;
+    int32_t m = isod_coll_other(c, other + 1);
+    uint64_t in = (uint64_t)(i - other * piece->units) * 16, left = isod_push_left(p, m, piece->at);
+    if (i < piece->count && in < left) {
+        place.from = p->source + (uint64_t)(uint32_t)m * p->stride + piece->at + in;
+        place.to = c->h.heap + p->memory[m] + piece->stage + in;
+        place.left = left - in;
+    }
+    return place;
+}
+PRIM_FN void isod_push_send(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
+{
+    struct isod_push_piece piece = isod_push_piece_of(c, p, number);
+    bool odd = false;
+    for (uint32_t i = c->rank; i < piece.count; i += ISOD_BATCH * c->size) {
+        char *to[ISOD_BATCH];
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++) {
+            struct isod_push_place at = isod_push_place_of(c, p, &piece, i + k * c->size);
+            bool whole = isod_unit_is_whole(at.from, at.left);
+            to[k] = whole ? at.to : (char *)0;
+            odd = odd || (at.from != 0 && !whole);
+            if (whole)
+                v[k] = prim_load16(at.from);
+        }
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (to[k] != 0)
+                prim_store16(to[k], v[k]);
+    }
+    for (uint32_t i = c->rank; odd && i < piece.count; i += c->size) {
+        struct isod_push_place at = isod_push_place_of(c, p, &piece, i);
+        if (at.from != 0 && !isod_unit_is_whole(at.from, at.left))
+            prim_store16(at.to, isod_unit_load_odd(at.from, at.left));
+    }
+}
+
+PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *p, uint64_t at, struct prim_vec16 v,
+                             uint64_t left)
+{
+    for (uint32_t i = 0; i <= (p->dests != 0 ? isod_coll_others(c) : 0); i++) {
+        char *dest = i == 0 ? p->dest : p->dest + p->dests[isod_coll_other(c, i)];
+        isod_unit_store(dest + at, v, left);
+    }
+}
+
+/* Turns of a call, each a step: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last one
+ * but one, pieces + 1, tells nothing, the last one, pieces + 2, is the meeting at the end. */
+PRIM_FN uint32_t isod_push_turns(const struct isod_push *p) { return p->pieces + 3; }
+/* The end of a turn's pushes. Only the meetings wait for flags of their own turn. Turn 0 tells of no stores. */
+PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
+{
+    uint64_t late = turn == 0 || turn == p->pieces + 2 ? 0 : 1;
+    if (turn > 0) {
+        prim_gather_stores(prim_group_block());
+        if (c->rank < isod_coll_others(c))
+            prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
+    }
+    if (turn != p->pieces + 1)
+        isod_flags_send_near(c);
+    c->step -= late;
+    isod_flags_wait(c, -1, ISOD_DATA);
+    c->step += late;
+    prim_acquire_from_peer();
+    return isod_coll_goes_on(c);
+}
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/* What collectives on streams keep: per device the tables and the limits of kernels, per (team, slot) the handle, the
+ * streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table they
+ * choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
+ * Called by coll_stream.c and coll_engine.c; by shmem/ when a team or the device goes. */
+#include "coll_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct stream_slot {
+    struct stream_slot *next;
+    const struct team *team;
+    int number;
+    shmemd_t handle;
+    char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
+    struct stream_engines engines;
+    struct stream_table *table; /* one of struct streams */
+    unsigned most_blocks, most_threads;
+};
+
+/* Of one device. */
+struct streams {
+    struct stream_table *table;  /* for this device */
+    struct stream_table *common; /* for any: when members have different ones */
+    unsigned most_blocks, most_threads;
+    struct stream_slot *list; /* device->lock */
+};
+
+static const char call[] = "shmemx_coll_on_stream";
+
+/* ---- per device ---- */
+
+/* Of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
+static int blocks_of(struct device *d, unsigned threads)
+{
+    int least = STREAM_MOST_BLOCKS;
+    for (int i = 0; i < iso_stream_n_kernels && least > 0; i++) {
+        int blocks = 0;
+        if (iso_gpu_max_blocks(d->gpu, iso_stream_kernels[i], threads, 0, &blocks) != 0)
+            blocks = 0;
+        least = ISO_MIN(least, blocks);
+    }
+    return least;
+}
+
+static int find_limits(struct device *d, struct streams *s)
+{
+    int blocks = 0;
+    unsigned threads = ISOD_STREAM_THREADS * 2;
+    while (blocks == 0 && threads > 32)
+        blocks = blocks_of(d, threads /= 2);
+    if (blocks == 0) {
+        log_error("%s: no block of 32 threads of its kernels can run here: %s", call, iso_gpu_error(d->gpu));
+        return -ENOTSUP;
+    }
+    s->most_blocks = (unsigned)ISO_MAX(blocks / ISO_MAX(d->device_peers, 1), 1);
+    s->most_threads = threads;
+    return 0;
+}
+
+/* So that no first launch has to load code while another kernel waits. */
+static int preload(struct device *d)
+{
+    int rc = 0;
+    for (int i = 0; i < iso_stream_n_kernels && rc == 0; i++)
+        rc = iso_gpu_preload(d->gpu, iso_stream_kernels[i]);
+    if (rc != 0)
+        log_error("%s: its kernels cannot be loaded: %s", call, iso_gpu_error(d->gpu));
+    return rc;
+}
+
+static void drop(struct streams *s)
+{
+    if (s == NULL)
+        return;
+    iso_stream_table_close(s->table);
+    iso_stream_table_close(s->common);
+    free(s);
+}
+
+/* NULL after a sentence. */
+static struct streams *need_streams(struct device *d)
+{
+    struct streams *s = (struct streams *)d->streams;
+    if (s != NULL)
+        return s;
+    s = (struct streams *)calloc(1, sizeof *s);
+    if (s == NULL) {
+        log_error("%s: no memory", call);
+        return NULL;
+    }
+    s->table = iso_stream_table_open(d->info);
+    s->common = s->table != NULL ? iso_stream_table_open(NULL) : NULL;
+    if (s->common == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
+        drop(s);
+        return NULL;
+    }
+    d->streams = s;
+    return s;
+}
+
+/* ---- one slot: what is this PE's own ---- */
+
+static void destroy(struct device *d, struct stream_slot *slot)
+{
+    if (slot == NULL)
+        return;
+    iso_engines_close(d, &slot->engines);
+    free(slot->memory);
+    free(slot);
+}
+
+/* The members' addresses are in the image of the handle alone. */
+static int read_memory(struct stream_slot *slot)
+{
+    struct isod_team image;
+    size_t bytes = (size_t)slot->handle.n_pes * sizeof *slot->memory;
+    slot->memory = (char **)malloc(bytes);
+    if (slot->memory == NULL) {
+        log_error("%s: no memory", call);
+        return -ENOMEM;
+    }
+    iso_agent_copy(&image, slot->handle.team, sizeof image);
+    iso_agent_copy(slot->memory, image.memory, bytes);
+    return 0;
+}
+
+static struct stream_slot *create(struct device *d, const struct team *team, int number, shmemd_t handle)
+{
+    struct stream_slot *slot = (struct stream_slot *)calloc(1, sizeof *slot);
+    if (slot == NULL) {
+        log_error("%s: no memory", call);
+        return NULL;
+    }
+    slot->team = team;
+    slot->number = number;
+    slot->handle = handle;
+    if (read_memory(slot) == 0 && iso_engines_open(d, &slot->engines) == 0)
+        return slot;
+    free(slot->memory);
+    free(slot);
+    return NULL;
+}
+
+/* ---- one slot: what the members tell each other ---- */
+
+struct member {
+    uint64_t blocks; /* 0: it failed */
+    uint64_t threads;
+    uint64_t table;
+};
+
+/* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same. -EIO: a
+ * member failed, and has said why. */
+static int agree(const struct streams *s, struct stream_slot *slot, const struct member *members)
+{
+    struct member least = members[0];
+    bool same = true;
+    for (int i = 1; i < slot->handle.n_pes; i++) {
+        least.blocks = ISO_MIN(least.blocks, members[i].blocks);
+        least.threads = ISO_MIN(least.threads, members[i].threads);
+        same = same && members[i].table == least.table;
+    }
+    if (least.blocks == 0)
+        return -EIO;
+    slot->most_blocks = (unsigned)ISO_MIN(least.blocks, (uint64_t)slot->handle.lanes);
+    slot->most_threads = (unsigned)least.threads;
+    slot->table = same ? s->table : s->common;
+    if (!same && slot->handle.my_pe == 0)
+        log_warn("%s: the members of this team have different tables of algorithms (devices, SHMEM_COLL_ON_STREAM or "
+                 "SHMEM_COLL_TABLE differ); they take the built-in one for any device",
+                 call);
+    return 0;
+}
+
+/* Collective over the team. All members get a slot, or none does. */
+static struct stream_slot *make(struct device *d, struct team *team, int number)
+{
+    struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    shmemd_t handle;
+    if (all == NULL)
+        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
+    if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, &handle, call) != 0) {
+        free(all);
+        return NULL;
+    }
+    struct streams *s = need_streams(d);
+    struct stream_slot *slot = s != NULL ? create(d, team, number, handle) : NULL;
+    if (slot != NULL) {
+        mine.blocks = s->most_blocks;
+        mine.threads = s->most_threads;
+        mine.table = iso_stream_table_sum(s->table);
+    }
+    iso_coll_all_gather(team, &mine, sizeof mine, all, call);
+    if (slot != NULL && agree(s, slot, all) != 0) {
+        log_info("%s: another member of the team failed and says why", call);
+        destroy(d, slot);
+        slot = NULL;
+    }
+    free(all);
+    if (slot == NULL)
+        return NULL;
+    pthread_mutex_lock(&d->lock);
+    slot->next = s->list;
+    s->list = slot;
+    pthread_mutex_unlock(&d->lock);
+    return slot;
+}
+
+/* ---- find and need ---- */
+
+struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
+{
+    struct device *d = c->device;
+    struct streams *s = (struct streams *)d->streams;
+    if (s == NULL)
+        return NULL;
+    pthread_mutex_lock(&d->lock);
+    struct stream_slot *slot = s->list;
+    while (slot != NULL && (slot->team != c->team || slot->number != c->coll->slot))
+        slot = slot->next;
+    pthread_mutex_unlock(&d->lock);
+    return slot;
+}
+
+struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
+{
+    struct stream_slot *slot = iso_stream_slot_find(c);
+    if (slot != NULL)
+        return slot;
+    if (c->device->captures == 0 && !iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
+        return make(c->device, c->team, c->coll->slot);
+    log_error("%s, %s: the first call of a (team, slot) makes what it needs, which a capture does not allow; make one "
+              "call of slot %d of this team before",
+              call, c->name, c->coll->slot);
+    return NULL;
+}
+
+void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
+{
+    c->slot = slot;
+    c->args.h = slot->handle;
+    c->most_blocks = slot->most_blocks;
+    c->most_threads = slot->most_threads;
+}
+
+struct stream_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
+
+/* ---- for engines ---- */
+
+struct stream_engines *iso_stream_engines(const struct stream_call *c) { return &c->slot->engines; }
+
+/* Lane 0 is the first of slot memory, its flags the first of the lane. */
+char *iso_stream_flag_near(const struct stream_call *c, int member)
+{
+    char *memory = c->slot->memory[member];
+    return memory != NULL ? memory + (size_t)c->args.h.my_pe * 8 : NULL;
+}
+
+const uint64_t *iso_stream_engine_word(const struct stream_call *c) { return &ISOD_LANES(c->args.h.team)->engine; }
+
+/* ---- the end ---- */
+
+/* Takes those of a team (NULL: of all) off the list. */
+static struct stream_slot *take_off(struct device *d, struct streams *s, const struct team *team)
+{
+    struct stream_slot *gone = NULL;
+    pthread_mutex_lock(&d->lock);
+    for (struct stream_slot **at = &s->list; *at != NULL;) {
+        struct stream_slot *slot = *at;
+        if (team == NULL || slot->team == team) {
+            *at = slot->next;
+            slot->next = gone;
+            gone = slot;
+        } else {
+            at = &slot->next;
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    return gone;
+}
+
+void iso_coll_streams_forget_team(const struct team *team)
+{
+    struct device *d = ISO->device;
+    if (d == NULL || d->streams == NULL)
+        return;
+    struct stream_slot *gone = take_off(d, (struct streams *)d->streams, team);
+    while (gone != NULL) {
+        struct stream_slot *next = gone->next;
+        destroy(d, gone);
+        gone = next;
+    }
+}
+
+void iso_coll_streams_stop(void)
+{
+    if (ISO->device == NULL || ISO->device->streams == NULL)
+        return;
+    iso_coll_streams_forget_team(NULL);
+    drop((struct streams *)ISO->device->streams);
+    ISO->device->streams = NULL;
+}
+
+/* ---- for isomer-info ---- */
+
+/* Starts nothing: without a device the table is that for any, or for the CPU in a build for it. */
+size_t iso_coll_streams_text(char *text, size_t bytes)
+{
+    struct device *d = ISO->device;
+    struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
+    const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
+    if (d != NULL && d->streams != NULL)
+        return iso_stream_table_text(((struct streams *)d->streams)->table, text, bytes);
+    if (d != NULL && d->running)
+        info = d->info;
+    struct stream_table *table = iso_stream_table_open(info);
+    size_t len = table != NULL ? iso_stream_table_text(table, text, bytes) : 0;
+    iso_stream_table_close(table);
+    return len;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives on streams: extensions to OpenSHMEM. Included by shmemx.h.
+ *
+ * A call enqueues: it begins after what is in the stream now, ends before what comes later, and returns at once. It may
+ * be captured into a graph and replayed any number of times; nothing of it is on the host. Collective over the team:
+ * all members make the calls of one (team, slot) in the same order with equal arguments (addresses may differ), each on
+ * a stream of its own choice. Calls of one slot follow one another (one stream, or streams that wait for each other);
+ * calls that may run at the same time take different slots. The first call of a (team, slot) makes what it needs, with
+ * all members, so it may not be in a capture.
+ *
+ * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
+ * their parts; multiples of 16 are faster. Where nelems is 0 nothing is enqueued. Each of them may be symmetric
+ * (shmemx_malloc, shmemx_buffer_register) or not, but alike on all members:
+ *   both symmetric       the members' kernels or engines move data straight from source to dest
+ *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
+ *                        when it is source, and for allreduce: pushes need a symmetric dest, reads a symmetric source
+ *   otherwise            data goes by staging memory of the slot, piece by piece: the same up to the size of packets
+ *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
+ *                        allreduce n - 1 times the bytes
+ * alltoallv needs a symmetric dest; its source is any device memory.
+ *
+ * Buffer contract, of all calls: source may be rewritten, and dest read, by what comes later in the stream. Peers may
+ * write dest, and read source, from when this PE's stream has come to the call until the call ends on it; never before,
+ * never after. So back-to-back calls on the same buffers need nothing between them. dest and source do not overlap,
+ * unless it says that they may be equal.
+ *
+ * What they return: 0, or nonzero with a sentence on stderr and nothing enqueued: an argument, a type that the operator
+ * is not for, a slot that cannot be made, copy engines asked for where they cannot do it. What goes wrong when it runs
+ * (a member that does not come) is reported by shmemx_device_error, and the slot does nothing from then on until
+ * shmemx_device_reset.
+ * Copies by engines (asked for, or the library's choice for what is large) cannot be stopped once they are enqueued. So
+ * a member that has given up in such a call may still write the others' dest, whether they have come to the call or not,
+ * until its stream is idle: synchronise all members' streams, and then reset, before dest is used for anything else. New
+ * calls by engines are refused while this PE's kernels are told to give up; graphs are not.
+ *
+ * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding, so they are
+ * the same bits on all members, in every run and by every algorithm. Integers wrap. */
+#ifndef SHMEMX_COLL_H
+#define SHMEMX_COLL_H
+
+#include "shmemx.h" /* whichever of the two is named first, it comes before what follows */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- one call for all of them ---- */
+
+/* What one call does. `bytes` is nelems times the size of the type, n the members.
+ * ALLREDUCE      nelems of all members, combined, to everybody's dest; dest may be source
+ * REDUCESCATTER  source holds n blocks of nelems; member m gets the combination of the blocks m; its dest may be its
+ *                own block m of source
+ * FCOLLECT       nelems of each member (all-gather), in their order, to everybody's dest of n * nelems; source may be
+ *                this PE's own block of dest
+ * ALLTOALL       block m (nelems) of source to block my_pe of member m's dest
+ * ALLTOALLV      as `blocks` says; nelems is not used
+ * BROADCAST      the root's source to everybody's dest, its own too; dest may be source
+ * PERMUTE        nelems of source to the dest of member `to`, where this PE is `from`; a PE that sends to itself
+ *                receives from itself
+ * BARRIER        as shmemx_barrier_on_stream, in the slot's sequence
+ * SYNC           as shmemx_sync_on_stream, in the slot's sequence */
+enum {
+    SHMEMX_ALLREDUCE,
+    SHMEMX_REDUCESCATTER,
+    SHMEMX_FCOLLECT,
+    SHMEMX_ALLTOALL,
+    SHMEMX_ALLTOALLV,
+    SHMEMX_BROADCAST,
+    SHMEMX_PERMUTE,
+    SHMEMX_BARRIER,
+    SHMEMX_SYNC
+};
+
+/* How elements are kept: of the types of C, whatever their name. complexf and complexd: sum and prod only. */
+enum {
+    SHMEMX_UINT8, /* bytes */
+    SHMEMX_INT8,
+    SHMEMX_UINT16,
+    SHMEMX_INT16,
+    SHMEMX_UINT32,
+    SHMEMX_INT32,
+    SHMEMX_UINT64,
+    SHMEMX_INT64,
+    SHMEMX_FLOAT,
+    SHMEMX_DOUBLE,
+    SHMEMX_HALF,
+    SHMEMX_BFLOAT16,
+    SHMEMX_COMPLEXF,
+    SHMEMX_COMPLEXD
+};
+/* and, or, xor: integers only. */
+enum { SHMEMX_SUM, SHMEMX_PROD, SHMEMX_MIN, SHMEMX_MAX, SHMEMX_AND, SHMEMX_OR, SHMEMX_XOR };
+
+/* ALLTOALLV: arrays of n words in this PE's device memory, read when the call runs: bytes to member m, taken at
+ * source + source_offset[m], written at dest + dest_offset[m] of member m. Nothing checks that the receiver has room.
+ * received (symmetric, or NULL on all members): word m of it becomes the bytes that came from member m. */
+typedef struct {
+    const uint64_t *bytes, *source_offset, *dest_offset;
+    uint64_t *received;
+} shmemx_blocks_t;
+
+/* All members zero but those that the call needs. */
+typedef struct {
+    int kind;          /* SHMEMX_ALLREDUCE .. SHMEMX_SYNC */
+    shmem_team_t team; /* member numbers below are PE numbers of it */
+    void *dest;
+    const void *source;
+    size_t nelems;
+    int type;                      /* SHMEMX_UINT8 .. */
+    int op;                        /* reductions: SHMEMX_SUM .. */
+    int root;                      /* broadcast */
+    int to, from;                  /* permute */
+    const shmemx_blocks_t *blocks; /* alltoallv */
+
+    int slot;    /* 0 .. 255: which sequence of calls this one belongs to */
+    int engines; /* 1: by copy engines, with no compute units but a wave that waits for flags: fcollect, alltoall,
+                    broadcast, permute, with symmetric dest, where pointers reach all members; else an error */
+    /* fcollect with engines: a signal for each piece, so that whoever waits may begin with it. Member m's piece c,
+     * which is chunk_bytes at c * chunk_bytes of its block (the last one shorter), has arrived when word
+     * m * ceil(bytes / chunk_bytes) + c of `signals` (symmetric device memory of so many words for each member, that of
+     * this PE's own block included) has become *signal_value (one word of this PE's device memory, read when the call
+     * runs; equal on all members). Waits: shmemd_signal_wait_until, shmemx_signal_wait_until_on_stream. */
+    uint64_t *signals;
+    const uint64_t *signal_value;
+    size_t chunk_bytes;
+} shmemx_coll_t;
+
+int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
+
+/* Which algorithm such a call takes, and why, in one line; like snprintf. All members get the same answer, but need not
+ * ask. Before the first call of a (team, slot) the answer is that it is not known yet. 0 after a sentence on stderr: the
+ * call would be wrong. Tables and variables that decide: coll/README.md. */
+size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
+
+/* Measures on the devices of this job which algorithm is best for which kind, size and team, and writes the table of
+ * that to `path`, from where later programs take it: `isomer-info --tune` is this call. Collective over the world, with
+ * equal arguments, while nothing else is under way; starts the device as shmemx_device_init does.
+ * path: the file on each node, written by one PE of it, as a whole or not at all. NULL: where programs look for it:
+ * SHMEM_COLL_TABLE, else $XDG_CACHE_HOME/isomer or ~/.cache/isomer, a file for each kind of device.
+ * most_bytes: sizes are 1 KiB, 4 KiB .. up to it (1024 or more; beyond 256 MiB nothing changes), and the table is for
+ * calls up to the largest one; 0: all sizes, 256 MiB on a GPU and 1 MiB on the CPU device, and then the table is for
+ * larger calls as well. Takes twice so much of each PE's device heap, and seconds to minutes.
+ * verbose: nonzero shows progress on the stderr of PE 0, and at the end where the table is and what it gains.
+ * Measured are the whole job and teams of 2, 4, 8 .. PEs, the largest two of them; sums of bfloat16. A program that has
+ * called no collective on a stream before takes the table from then on; one that has stays with what it has.
+ * 0, or nonzero with a sentence on stderr, and the table is what it was: one PE alone, a file that cannot be written,
+ * no room, a result that is not what it should be. What fails while the others wait for it ends the job. */
+int shmemx_coll_tune(const char *path, size_t most_bytes, int verbose);
+
+/* ---- the same by name: slot 0, the library's choice of algorithm ---- */
+
+static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *dest, const void *source, size_t nelems,
+                                           int type)
+{
+    shmemx_coll_t c; /* C++ warns of { 0 } */
+    c.kind = kind;
+    c.team = team;
+    c.dest = dest;
+    c.source = source;
+    c.nelems = nelems;
+    c.type = type;
+    c.op = c.root = c.to = c.from = c.slot = c.engines = 0;
+    c.blocks = NULL;
+    c.signals = NULL;
+    c.signal_value = NULL;
+    c.chunk_bytes = 0;
+    return c;
+}
+
+static inline int shmemx_fcollectmem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes,
+                                               shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_FCOLLECT, team, dest, source, bytes, SHMEMX_UINT8);
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_alltoallmem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes,
+                                               shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLTOALL, team, dest, source, bytes, SHMEMX_UINT8);
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_alltoallv_on_stream(shmem_team_t team, void *dest, const void *source,
+                                             const shmemx_blocks_t *blocks, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLTOALLV, team, dest, source, 0, SHMEMX_UINT8);
+    c.blocks = blocks;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_broadcastmem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes,
+                                                int root, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_BROADCAST, team, dest, source, bytes, SHMEMX_UINT8);
+    c.root = root;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_permutemem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes, int to,
+                                              int from, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_PERMUTE, team, dest, source, bytes, SHMEMX_UINT8);
+    c.to = to;
+    c.from = from;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_allreduce_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems, int type,
+                                             int op, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, team, dest, source, nelems, type);
+    c.op = op;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_reducescatter_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems,
+                                                 int type, int op, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_REDUCESCATTER, team, dest, source, nelems, type);
+    c.op = op;
+    return shmemx_coll_on_stream(&c, stream);
+}
+
+/* shmemx_NAME_OP_reduce_on_stream(team, dest, source, nelems, stream) and shmemx_NAME_OP_reducescatter_on_stream, for
+ * the types and operators of the in-kernel calls. */
+#define SHMEMX_OP_sum_reduce SHMEMX_SUM
+#define SHMEMX_OP_prod_reduce SHMEMX_PROD
+#define SHMEMX_OP_min_reduce SHMEMX_MIN
+#define SHMEMX_OP_max_reduce SHMEMX_MAX
+#define SHMEMX_OP_and_reduce SHMEMX_AND
+#define SHMEMX_OP_or_reduce SHMEMX_OR
+#define SHMEMX_OP_xor_reduce SHMEMX_XOR
+/* All conditions are constants. */
+#define SHMEMX_INTEGER_OF(TYPE, bits) ((TYPE)-1 < (TYPE)1 ? SHMEMX_INT##bits : SHMEMX_UINT##bits)
+#define SHMEMX_TYPE_OF(TYPE)                                                              \
+    ((TYPE)0.5f != (TYPE)0 ? sizeof(TYPE) == sizeof(float) ? SHMEMX_FLOAT : SHMEMX_DOUBLE \
+     : sizeof(TYPE) == 1   ? SHMEMX_INTEGER_OF(TYPE, 8)                                   \
+     : sizeof(TYPE) == 2   ? SHMEMX_INTEGER_OF(TYPE, 16)                                  \
+     : sizeof(TYPE) == 4   ? SHMEMX_INTEGER_OF(TYPE, 32)                                  \
+                           : SHMEMX_INTEGER_OF(TYPE, 64))
+#define SHMEMX_REDUCE_STAMP(NAME, TYPE, KEPT, OP)                                                                \
+    static inline int shmemx_##NAME##_##OP##_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,        \
+                                                       size_t nelems, shmemx_stream_t stream)                    \
+    {                                                                                                            \
+        return shmemx_allreduce_on_stream(team, dest, source, nelems, KEPT, SHMEMX_OP_##OP, stream);             \
+    }                                                                                                            \
+    static inline int shmemx_##NAME##_##OP##scatter_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source, \
+                                                              size_t nelems, shmemx_stream_t stream)             \
+    {                                                                                                            \
+        return shmemx_reducescatter_on_stream(team, dest, source, nelems, KEPT, SHMEMX_OP_##OP, stream);         \
+    }
+#define SHMEMX_REDUCE_TYPE(NAME, TYPE, OP, ...) SHMEMX_REDUCE_STAMP(NAME, TYPE, SHMEMX_TYPE_OF(TYPE), OP)
+#define SHMEMX_REDUCE_LOGIC(OP) SHMEM_LOGIC_TYPES(SHMEMX_REDUCE_TYPE, OP, )
+#define SHMEMX_REDUCE_MINMAX(OP)                       \
+    SHMEM_DEVICE_ARITH_TYPES(SHMEMX_REDUCE_TYPE, OP, ) \
+    SHMEMX_REDUCE_STAMP(half, void, SHMEMX_HALF, OP)   \
+    SHMEMX_REDUCE_STAMP(bfloat16, void, SHMEMX_BFLOAT16, OP)
+#define SHMEMX_REDUCE_SUM(OP)                                \
+    SHMEMX_REDUCE_MINMAX(OP)                                 \
+    SHMEMX_REDUCE_STAMP(complexf, void, SHMEMX_COMPLEXF, OP) \
+    SHMEMX_REDUCE_STAMP(complexd, void, SHMEMX_COMPLEXD, OP)
+#define SHMEMX_REDUCE_OP(OP, OLD, TABLE, ...) SHMEMX_REDUCE_##TABLE(OP)
+SHMEM_REDUCE_OPS(SHMEMX_REDUCE_OP, )
+
+/* shmemx_NAME_{fcollect,alltoall,broadcast,permute}_on_stream, nelems of any type of put and get. */
+#define SHMEMX_MOVE_TYPE(NAME, TYPE, ...)                                                                        \
+    static inline int shmemx_##NAME##_fcollect_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
+                                                         size_t nelems, shmemx_stream_t stream)                  \
+    {                                                                                                            \
+        return shmemx_fcollectmem_on_stream(team, dest, source, nelems * sizeof(TYPE), stream);                  \
+    }                                                                                                            \
+    static inline int shmemx_##NAME##_alltoall_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
+                                                         size_t nelems, shmemx_stream_t stream)                  \
+    {                                                                                                            \
+        return shmemx_alltoallmem_on_stream(team, dest, source, nelems * sizeof(TYPE), stream);                  \
+    }                                                                                                            \
+    static inline int shmemx_##NAME##_broadcast_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,     \
+                                                          size_t nelems, int root, shmemx_stream_t stream)       \
+    {                                                                                                            \
+        return shmemx_broadcastmem_on_stream(team, dest, source, nelems * sizeof(TYPE), root, stream);           \
+    }                                                                                                            \
+    static inline int shmemx_##NAME##_permute_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,       \
+                                                        size_t nelems, int to, int from, shmemx_stream_t stream) \
+    {                                                                                                            \
+        return shmemx_permutemem_on_stream(team, dest, source, nelems * sizeof(TYPE), to, from, stream);         \
+    }
+SHMEM_RMA_TYPES(SHMEMX_MOVE_TYPE, )
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* Collectives on streams, bfloat16, each result checked: one line of CSV per measurement, by PE 0.
+ *     isomer,KIND,bf16,bytes,us of a call,graph or plain,bad elements,algorithm
+ * bytes: of the whole message (all-gather: output, reduce-scatter and all-to-all: input), as the peers' programs count.
+ * A sample is a graph of calls replayed (or the calls launched one by one) and waited for; a call counts for its
+ * slowest PE; the value is the median of the samples. usage: coll [most bytes [kind,kind,...]] */
+#include <shmem.h>
+#include <shmemx.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SAMPLES = 11, REPLAYS = 4, CHECKED = 4096 };
+
+struct kind {
+    int kind;
+    const char *name;
+    int whole; /* bytes are of n blocks */
+};
+static const struct kind kinds[] = {
+    {SHMEMX_ALLREDUCE, "allreduce", 0}, {SHMEMX_FCOLLECT, "allgather", 1},  {SHMEMX_REDUCESCATTER, "reducescatter", 1},
+    {SHMEMX_ALLTOALL, "alltoall", 1},   {SHMEMX_BROADCAST, "broadcast", 0}, {SHMEMX_PERMUTE, "permute", 0},
+    {SHMEMX_BARRIER, "barrier", 0},     {SHMEMX_SYNC, "sync", 0},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+struct bench {
+    int me, n;
+    uint16_t *dest, *source; /* symmetric device memory of `most` bytes each */
+    size_t most;
+    shmemx_stream_t stream;
+    const char *wanted;
+};
+
+static void need(int failed, const char *what)
+{
+    if (failed == 0)
+        return;
+    fprintf(stderr, "coll: %s failed\n", what);
+    shmem_global_exit(1);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- data: small integers, so that sums are exact in bfloat16 ---- */
+
+static unsigned value_of(int pe, size_t i) { return (unsigned)(((size_t)pe * 3 + i * 5 + i / 251) % 16); }
+
+static uint16_t bf16_of(unsigned v)
+{
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+static void fill(const struct bench *b, size_t elems)
+{
+    uint16_t *host = (uint16_t *)malloc(elems * 2);
+    need(host == NULL, "malloc");
+    for (size_t i = 0; i < elems; i++)
+        host[i] = bf16_of(value_of(b->me, i));
+    shmem_putmem(b->source, host, elems * 2, b->me);
+    memset(host, 0xff, elems * 2);
+    shmem_putmem(b->dest, host, elems * 2, b->me);
+    shmem_quiet();
+    free(host);
+}
+
+static uint16_t expected(const struct bench *b, int kind, size_t nelems, size_t i)
+{
+    unsigned sum = 0;
+    size_t at = kind == SHMEMX_REDUCESCATTER ? (size_t)b->me * nelems + i : i;
+    switch (kind) {
+    case SHMEMX_FCOLLECT:
+        return bf16_of(value_of((int)(i / nelems), i % nelems));
+    case SHMEMX_ALLTOALL:
+        return bf16_of(value_of((int)(i / nelems), (size_t)b->me * nelems + i % nelems));
+    case SHMEMX_BROADCAST:
+        return bf16_of(value_of(0, i));
+    case SHMEMX_PERMUTE:
+        return bf16_of(value_of((b->me + b->n - 1) % b->n, i));
+    default:
+        for (int pe = 0; pe < b->n; pe++)
+            sum += value_of(pe, at);
+        return bf16_of(sum);
+    }
+}
+
+/* The ends and the middle of dest. */
+static size_t count_bad(const struct bench *b, int kind, size_t nelems)
+{
+    static const size_t parts = 3;
+    size_t whole = kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL ? nelems * (size_t)b->n : nelems, bad = 0;
+    size_t len = whole < CHECKED ? whole : CHECKED;
+    uint16_t seen[CHECKED];
+    for (size_t p = 0; p < parts && kind < SHMEMX_BARRIER; p++) {
+        size_t at = (whole - len) / (parts - 1) * p;
+        shmem_getmem(seen, b->dest + at, len * 2, b->me);
+        for (size_t i = 0; i < len; i++)
+            bad += seen[i] != expected(b, kind, nelems, at + i);
+    }
+    return bad;
+}
+
+/* ---- one measurement ---- */
+
+static shmemx_coll_t call_of(const struct bench *b, int kind, size_t nelems)
+{
+    shmemx_coll_t c = shmemx_coll_of(kind, SHMEM_TEAM_WORLD, b->dest, b->source, nelems, SHMEMX_BFLOAT16);
+    c.to = (b->me + 1) % b->n;
+    c.from = (b->me + b->n - 1) % b->n;
+    return c;
+}
+
+static void enqueue(const struct bench *b, const shmemx_coll_t *c, int calls)
+{
+    for (int i = 0; i < calls; i++)
+        need(shmemx_coll_on_stream(c, b->stream), "shmemx_coll_on_stream");
+}
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* graph NULL: launches one by one. */
+static double median_us(const struct bench *b, const shmemx_coll_t *c, shmemx_graph_t graph, int calls)
+{
+    static double mine, slowest; /* symmetric */
+    double samples[SAMPLES];
+    for (int s = 0; s < SAMPLES; s++) {
+        shmem_barrier_all();
+        double begin = seconds();
+        for (int r = 0; r < REPLAYS; r++) {
+            if (graph != NULL)
+                need(shmemx_graph_launch(graph, b->stream), "shmemx_graph_launch");
+            else
+                enqueue(b, c, calls);
+        }
+        need(shmemx_stream_synchronize(b->stream), "shmemx_stream_synchronize");
+        mine = (seconds() - begin) * 1e6 / (double)(calls * REPLAYS);
+        shmem_double_max_reduce(SHMEM_TEAM_WORLD, &slowest, &mine, 1);
+        samples[s] = slowest;
+    }
+    qsort(samples, SAMPLES, sizeof samples[0], by_value);
+    return samples[SAMPLES / 2];
+}
+
+static void report(const struct bench *b, const struct kind *k, size_t bytes, double us, const char *way,
+                   const shmemx_coll_t *c)
+{
+    static long bad, all_bad; /* symmetric */
+    char line[256];
+    bad = (long)count_bad(b, k->kind, c->nelems);
+    shmem_long_sum_reduce(SHMEM_TEAM_WORLD, &all_bad, &bad, 1);
+    shmemx_coll_explain(c, line, sizeof line);
+    if (b->me == 0)
+        printf("isomer,%s,bf16,%zu,%.2f,%s,%ld,%s\n", k->name, bytes, us, way, all_bad, line);
+    if (b->me == 0)
+        fflush(stdout);
+    need(all_bad != 0, "the check of the data");
+}
+
+static void measure(const struct bench *b, const struct kind *k, size_t bytes)
+{
+    size_t nelems = k->whole ? bytes / 2 / (size_t)b->n : bytes / 2;
+    int calls = bytes <= ((size_t)4 << 20) ? 50 : 10;
+    shmemx_coll_t c = call_of(b, k->kind, nelems);
+    shmemx_graph_t graph;
+    fill(b, k->whole ? nelems * (size_t)b->n : nelems);
+    enqueue(b, &c, 5);
+    need(shmemx_stream_synchronize(b->stream), "shmemx_stream_synchronize");
+    need(shmemx_graph_begin(b->stream), "shmemx_graph_begin");
+    enqueue(b, &c, calls);
+    need(shmemx_graph_end(b->stream, &graph), "shmemx_graph_end");
+    double us = median_us(b, &c, graph, calls);
+    report(b, k, bytes, us, "graph", &c);
+    us = median_us(b, &c, NULL, calls);
+    report(b, k, bytes, us, "plain", &c);
+    shmemx_graph_destroy(graph);
+}
+
+static int is_wanted(const struct bench *b, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = b->wanted; at != NULL && (at = strstr(at, name)) != NULL; at++)
+        if ((at == b->wanted || at[-1] == ',') && (at[len] == '\0' || at[len] == ','))
+            return 1;
+    return b->wanted == NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static const size_t sizes[] = {(size_t)1 << 10,   (size_t)8 << 10,  (size_t)64 << 10, (size_t)256 << 10,
+                                   (size_t)512 << 10, (size_t)1 << 20,  (size_t)2 << 20,  (size_t)4 << 20,
+                                   (size_t)16 << 20,  (size_t)64 << 20, (size_t)256 << 20};
+    struct bench b;
+    shmem_init();
+    b.me = shmem_my_pe();
+    b.n = shmem_n_pes();
+    b.most = argc > 1 ? strtoull(argv[1], NULL, 0) : (size_t)256 << 20;
+    b.wanted = argc > 2 ? argv[2] : NULL;
+    if (shmemx_device_init() != 0) {
+        shmem_finalize();
+        return 77;
+    }
+    b.dest = (uint16_t *)shmemx_malloc(b.most, SHMEMX_DEVICE);
+    b.source = (uint16_t *)shmemx_malloc(b.most, SHMEMX_DEVICE);
+    need(b.dest == NULL || b.source == NULL, "shmemx_malloc");
+    need(shmemx_stream_create(&b.stream), "shmemx_stream_create");
+    for (int k = 0; k < KINDS; k++) {
+        for (size_t s = 0; is_wanted(&b, kinds[k].name) && s < sizeof sizes / sizeof sizes[0]; s++)
+            if (sizes[s] <= b.most && (kinds[k].kind < SHMEMX_BARRIER || s == 0))
+                measure(&b, &kinds[k], sizes[s]);
+    }
+    shmemx_stream_destroy(b.stream);
+    shmem_finalize();
+    return 0;
+}

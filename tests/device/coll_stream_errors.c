@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* One wrong use of a collective on a stream a run; coll_stream_errors.sh knows what each must print. */
+#include "wrong_use.h"
+
+enum { BYTES = 65536 };
+
+struct object {
+    char *device; /* BYTES, symmetric */
+    char *buffer; /* BYTES, registered */
+    uint64_t *words;
+};
+static struct object object;
+
+static int objects(void)
+{
+    object.device = (char *)shmemx_malloc(BYTES, SHMEMX_DEVICE);
+    object.words = (uint64_t *)shmemx_calloc(64, 8, SHMEMX_DEVICE);
+    object.buffer = (char *)aligned_alloc(4096, 2 * BYTES);
+    return object.device == NULL || object.words == NULL || object.buffer == NULL;
+}
+
+/* A call that is right: what each case makes wrong. */
+static shmemx_coll_t right(int kind)
+{
+    int n = shmem_n_pes(), me = shmem_my_pe();
+    shmemx_coll_t q =
+        shmemx_coll_of(kind, SHMEM_TEAM_WORLD, object.device, object.device + BYTES / 2, 16, SHMEMX_INT32);
+    q.to = (me + 1) % n;
+    q.from = (me + n - 1) % n;
+    return q;
+}
+static int call(const shmemx_coll_t *q) { return shmemx_coll_on_stream(q, NULL); }
+
+/* One member of the struct is another. */
+#define WITH(name, kind, statement)    \
+    static int name(void)              \
+    {                                  \
+        shmemx_coll_t q = right(kind); \
+        statement;                     \
+        return call(&q);               \
+    }
+
+static int coll_null(void) { return shmemx_coll_on_stream(NULL, NULL); }
+WITH(kind_negative, SHMEMX_ALLREDUCE, q.kind = -1)
+WITH(kind_large, SHMEMX_ALLREDUCE, q.kind = 9)
+WITH(team_invalid, SHMEMX_ALLREDUCE, q.team = SHMEM_TEAM_INVALID)
+WITH(slot_negative, SHMEMX_BARRIER, q.slot = -1)
+WITH(slot_large, SHMEMX_ALLREDUCE, q.slot = 256)
+WITH(type_negative, SHMEMX_FCOLLECT, q.type = -1)
+WITH(type_large, SHMEMX_FCOLLECT, q.type = 14)
+WITH(op_negative, SHMEMX_ALLREDUCE, q.op = -1)
+WITH(op_large, SHMEMX_REDUCESCATTER, q.op = 7)
+WITH(op_of_floats, SHMEMX_ALLREDUCE, q.type = SHMEMX_HALF; q.op = SHMEMX_XOR)
+WITH(op_of_complex, SHMEMX_REDUCESCATTER, q.type = SHMEMX_COMPLEXF; q.op = SHMEMX_MAX)
+WITH(nelems_huge, SHMEMX_ALLTOALL, q.nelems = SIZE_MAX / 8)
+WITH(root_large, SHMEMX_BROADCAST, q.root = 2)
+WITH(root_negative, SHMEMX_BROADCAST, q.root = -1)
+WITH(to_large, SHMEMX_PERMUTE, q.to = 5)
+WITH(from_large, SHMEMX_PERMUTE, q.from = 6)
+WITH(to_itself, SHMEMX_PERMUTE, q.to = shmem_my_pe())
+WITH(dest_null, SHMEMX_FCOLLECT, q.dest = NULL)
+WITH(source_null, SHMEMX_BROADCAST, q.source = NULL)
+WITH(dest_odd, SHMEMX_ALLTOALL, q.dest = object.device + 2)
+WITH(source_odd, SHMEMX_ALLREDUCE, q.source = object.device + 1025)
+WITH(overlap, SHMEMX_ALLREDUCE, q.source = object.device + 16)
+WITH(overlap_blocks, SHMEMX_ALLTOALL, q.source = object.device + 64)
+WITH(in_place_alltoall, SHMEMX_ALLTOALL, q.source = object.device)
+
+WITH(engines_two, SHMEMX_FCOLLECT, q.engines = 2)
+WITH(engines_reduce, SHMEMX_ALLREDUCE, q.engines = 1)
+WITH(engines_own, SHMEMX_FCOLLECT, q.engines = 1; q.dest = object.buffer)
+WITH(engines_proxy, SHMEMX_ALLTOALL, q.engines = 1)
+#define WITH_SIGNALS(name, kind, statement)                                                                           \
+    WITH(name, kind, q.engines = 1; q.signals = object.words; q.signal_value = object.words + 32; q.chunk_bytes = 64; \
+         statement)
+WITH_SIGNALS(signals_kind, SHMEMX_ALLTOALL, )
+WITH_SIGNALS(signals_alone, SHMEMX_FCOLLECT, q.engines = 0)
+WITH_SIGNALS(signals_odd, SHMEMX_FCOLLECT, q.signals = (uint64_t *)(void *)((char *)object.words + 4))
+WITH_SIGNALS(signals_own, SHMEMX_FCOLLECT, q.signals = (uint64_t *)(void *)object.buffer)
+WITH_SIGNALS(value_null, SHMEMX_FCOLLECT, q.signal_value = NULL)
+WITH_SIGNALS(value_alone, SHMEMX_FCOLLECT, q.signals = NULL)
+WITH_SIGNALS(chunk_zero, SHMEMX_FCOLLECT, q.chunk_bytes = 0)
+
+WITH(blocks_null, SHMEMX_ALLTOALLV, )
+static shmemx_blocks_t blocks(void)
+{
+    const shmemx_blocks_t v = {object.words, object.words + 2, object.words + 4, object.words + 6};
+    return v;
+}
+#define WITH_BLOCKS(name, statement) \
+    WITH(name, SHMEMX_ALLTOALLV, shmemx_blocks_t v = blocks(); q.blocks = &v; statement)
+WITH_BLOCKS(v_bytes_null, v.bytes = NULL)
+WITH_BLOCKS(v_source_null, v.source_offset = NULL)
+WITH_BLOCKS(v_offset_odd, v.dest_offset = (const uint64_t *)(const void *)(object.device + 4))
+WITH_BLOCKS(v_received_own, v.received = (uint64_t *)(void *)object.buffer)
+WITH_BLOCKS(v_dest_own, q.dest = object.buffer)
+
+/* The last bytes of dest are behind the end of what is registered. */
+static int half_symmetric(void)
+{
+    shmemx_coll_t q = right(SHMEMX_FCOLLECT);
+    if (shmemx_buffer_register(object.buffer, BYTES, NULL) != 0)
+        return 0;
+    q.dest = object.buffer + BYTES - 64;
+    return call(&q);
+}
+static int before_device(void)
+{
+    shmemx_coll_t q = shmemx_coll_of(SHMEMX_SYNC, SHMEM_TEAM_WORLD, NULL, NULL, 0, 0);
+    return call(&q);
+}
+static int captured(void)
+{
+    shmemx_stream_t stream;
+    shmemx_coll_t q = right(SHMEMX_ALLREDUCE);
+    q.slot = 99;
+    if (shmemx_stream_create(&stream) != 0 || shmemx_graph_begin(stream) != 0)
+        return 0;
+    return shmemx_coll_on_stream(&q, stream);
+}
+static int explained(void)
+{
+    char text[200];
+    shmemx_coll_t q = right(SHMEMX_BROADCAST);
+    q.root = 77;
+    return shmemx_coll_explain(&q, text, sizeof(text)) == 0 && text[0] == 0;
+}
+/* With a variable that is wrong, which the first call finds out. */
+static int one_call(void)
+{
+    shmemx_coll_t q = right(SHMEMX_ALLREDUCE);
+    return call(&q);
+}
+static int forced_kind(void) { return one_call(); }
+static int forced_name(void) { return one_call(); }
+static int forced_blocks(void) { return one_call(); }
+static int forced_threads(void) { return one_call(); }
+static int table_missing(void) { return one_call(); }
+static int table_line(void) { return one_call(); }
+
+#define CASES(X)                            \
+    X(coll_null, WITH_DEVICE, true)         \
+    X(kind_negative, WITH_DEVICE, true)     \
+    X(kind_large, WITH_DEVICE, true)        \
+    X(team_invalid, WITH_DEVICE, true)      \
+    X(slot_negative, WITH_DEVICE, true)     \
+    X(slot_large, WITH_DEVICE, true)        \
+    X(type_negative, WITH_DEVICE, true)     \
+    X(type_large, WITH_DEVICE, true)        \
+    X(op_negative, WITH_DEVICE, true)       \
+    X(op_large, WITH_DEVICE, true)          \
+    X(op_of_floats, WITH_DEVICE, true)      \
+    X(op_of_complex, WITH_DEVICE, true)     \
+    X(nelems_huge, WITH_DEVICE, true)       \
+    X(root_large, WITH_DEVICE, true)        \
+    X(root_negative, WITH_DEVICE, true)     \
+    X(to_large, WITH_DEVICE, true)          \
+    X(from_large, WITH_DEVICE, true)        \
+    X(to_itself, WITH_DEVICE, true)         \
+    X(dest_null, WITH_DEVICE, true)         \
+    X(source_null, WITH_DEVICE, true)       \
+    X(dest_odd, WITH_DEVICE, true)          \
+    X(source_odd, WITH_DEVICE, true)        \
+    X(overlap, WITH_DEVICE, true)           \
+    X(overlap_blocks, WITH_DEVICE, true)    \
+    X(in_place_alltoall, WITH_DEVICE, true) \
+    X(engines_two, WITH_DEVICE, true)       \
+    X(engines_reduce, WITH_DEVICE, true)    \
+    X(engines_own, WITH_DEVICE, true)       \
+    X(engines_proxy, WITH_DEVICE, true)     \
+    X(signals_kind, WITH_DEVICE, true)      \
+    X(signals_alone, WITH_DEVICE, true)     \
+    X(signals_odd, WITH_DEVICE, true)       \
+    X(signals_own, WITH_DEVICE, true)       \
+    X(value_null, WITH_DEVICE, true)        \
+    X(value_alone, WITH_DEVICE, true)       \
+    X(chunk_zero, WITH_DEVICE, true)        \
+    X(blocks_null, WITH_DEVICE, true)       \
+    X(v_bytes_null, WITH_DEVICE, true)      \
+    X(v_source_null, WITH_DEVICE, true)     \
+    X(v_offset_odd, WITH_DEVICE, true)      \
+    X(v_received_own, WITH_DEVICE, true)    \
+    X(v_dest_own, WITH_DEVICE, true)        \
+    X(half_symmetric, WITH_DEVICE, true)    \
+    X(before_device, BEFORE_DEVICE, true)   \
+    X(captured, WITH_DEVICE, true)          \
+    X(explained, WITH_DEVICE, false)        \
+    X(forced_kind, WITH_DEVICE, true)       \
+    X(forced_name, WITH_DEVICE, true)       \
+    X(forced_blocks, WITH_DEVICE, true)     \
+    X(forced_threads, WITH_DEVICE, true)    \
+    X(table_missing, WITH_DEVICE, true)     \
+    X(table_line, WITH_DEVICE, true)
+
+static const struct wrong cases[] = {CASES(WRONG_ROW){NULL, NULL, 0, false}};
+
+int main(int argc, char **argv) { return wrong_main(argc, argv, cases, objects); }

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# isomer-info --tune: a table is made where SHMEM_COLL_TABLE says, calls take its rows, a broken one gets its sentence
+# and can be made anew.
+# usage: LAUNCH="oshrun -n" coll_tune.sh ISOMER_INFO PROGRAM (coll_tune.c)
+set -u
+info=$1
+program=$2
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+unset SHMEM_DEBUG SMA_DEBUG SHMEM_LOG SHMEM_COLL_ON_STREAM
+export SHMEM_COLL_TABLE="$dir/made/here/table"
+failed=0
+
+fail() {
+    echo "coll_tune: $1"
+    cat "$dir/out"
+    failed=1
+}
+# run STATUS COMMAND...: into $dir/out
+run() {
+    expected=$1
+    shift
+    timeout 100 "$@" >"$dir/out" 2>&1
+    status=$?
+    if grep -q "there is no device" "$dir/out"; then
+        cat "$dir/out"
+        exit 77
+    fi
+    [ $status -eq "$expected" ] || fail "exit status, expected $expected, seen $status: $*"
+}
+# says LINES...: regular expressions
+says() {
+    for line in "$@"; do
+        grep -q -E -e "$line" "$dir/out" || fail "expected '$line'"
+    done
+}
+
+run 2 $LAUNCH 1 "$info" --tune
+says 'isomer-info: --tune .* 1 PE' 'oshrun -n 4 isomer-info --tune'
+for size in 1023 -4k 4x 4kk k 99999999999999999999 ''; do
+    run 2 $LAUNCH 1 "$info" --tune --tune-most "$size"
+    says "isomer-info: --tune-most $size is no size; allowed: "
+done
+run 2 "$info" --tune --tune-most
+says '^usage: '
+[ ! -e "$dir/made" ] || fail "a table was written for nothing"
+
+# All kinds, the world and its largest team; nothing is left beside the table.
+run 0 $LAUNCH 3 "$info" --tune --tune-most 4k
+for kind in allreduce reducescatter fcollect alltoall broadcast permute; do
+    says "^$kind +2 PEs +[0-9]+ bytes: .* us " "^$kind +3 PEs +[0-9]+ bytes: .* us "
+    grep -q -E "^$kind +[a-z0-9]+ +[0-9]+ +3 +[0-9]+ +[0-9]+\$" "$SHMEM_COLL_TABLE" || fail "no row of $kind for 3 PEs"
+done
+says "^[0-9]+ rows are in $SHMEM_COLL_TABLE; .* [0-9.]+ times "
+[ "$(ls "$dir/made/here")" = table ] || fail "beside the table: $(ls "$dir/made/here")"
+grep -v '^permute' "$SHMEM_COLL_TABLE" | sed 's/^\(broadcast .*\) 3 /\1 2 /' >"$dir/part"
+
+export SHMEM_TEST_TUNE=0
+run 0 env SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
+for kind in allreduce reducescatter fcollect alltoall broadcast permute; do
+    says "\\[pe 0\\] .*$kind of [0-9]+ bytes on 3 PEs, .*\\(row of the table in $SHMEM_COLL_TABLE: "
+done
+# What it says nothing about is as before.
+run 0 env "SHMEM_COLL_TABLE=$dir/part" SHMEM_COLL_EXPLAIN=1 $LAUNCH 3 "$program"
+says "allreduce of .*row of the table in $dir/part" 'broadcast of .*built-in table' 'permute of .*built-in table'
+
+echo 'allreduce' >>"$SHMEM_COLL_TABLE"
+run 1 $LAUNCH 3 "$program"
+says "SHMEM_COLL_TABLE: $SHMEM_COLL_TABLE:[0-9]+: 1 fields; a row has 6"
+run 0 $LAUNCH 2 "$info" --tune --tune-most 1k
+run 0 $LAUNCH 2 "$program"
+
+run 1 env "SHMEM_COLL_TABLE=$SHMEM_COLL_TABLE/below" $LAUNCH 2 "$info" --tune --tune-most 1k
+says "cannot be written to $SHMEM_COLL_TABLE/below"
+exit $failed

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of collectives on streams, without a device: every call that is
+ * possible gets an algorithm that can do it, by every built-in table and by
+ * what is forced or tuned; thresholds are exact; tables that differ have
+ * different sums; what is wrong in a variable or a file is said in a sentence
+ * that names it; a written file reads back. */
+#include "../check.h"
+
+#include "../../coll/coll_stream.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+
+enum { EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART };
+
+/* ---- calls and tables as they would be ---- */
+
+struct fake {
+    shmemx_coll_t coll;
+    struct stream_call call;
+};
+
+static uint32_t packet_bytes(int pes) { return pes <= 8 ? 8192 : pes <= 32 ? 2048 : 512; }
+
+/* A call whose blocks have `one` bytes. */
+static const struct stream_call *fake(struct fake *f, int kind, size_t one, int pes, unsigned has)
+{
+    bool blocks = kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL;
+    bool data = kind != SHMEMX_ALLTOALLV && kind != SHMEMX_BARRIER && kind != SHMEMX_SYNC;
+    memset(f, 0, sizeof *f);
+    f->coll.kind = kind;
+    f->call.coll = &f->coll;
+    f->call.args.h.n_pes = pes;
+    f->call.args.h.packet_bytes = packet_bytes(pes);
+    f->call.args.bytes = data ? one : 0;
+    f->call.bytes = !data ? 0 : blocks ? one * (size_t)pes : one;
+    f->call.op = SHMEMX_SUM;
+    f->call.type = SHMEMX_FLOAT;
+    f->call.has = f->call.near = has;
+    f->call.most_blocks = 64;
+    f->call.most_threads = ISOD_STREAM_THREADS;
+    return &f->call;
+}
+
+static struct gpu_info device_named(const char *name)
+{
+    struct gpu_info info;
+    memset(&info, 0, sizeof info);
+    info.flavour = strcmp(name, "cpu") == 0 ? "cpu" : "cuda";
+    info.n_devices = 8;
+    snprintf(info.name, sizeof info.name, "%s", name);
+    return info;
+}
+
+/* With these values of the two variables; a null pointer in the name is the
+ * table for any device. */
+static struct stream_table *open_table(const char *name, const char *forced, const char *file)
+{
+    struct gpu_info info = device_named(name != NULL ? name : "");
+    ISO->env.coll_on_stream = forced;
+    ISO->env.coll_table = file;
+    struct stream_table *table = iso_stream_table_open(name != NULL ? &info : NULL);
+    ISO->env.coll_on_stream = ISO->env.coll_table = "";
+    return table;
+}
+
+static const char *const machines[] = {NULL, "cpu", "NVIDIA H200", "NVIDIA H200 NVL", "AMD Instinct MI300X", "other"};
+enum { MACHINES = sizeof machines / sizeof machines[0] };
+
+/* ---- what was said ---- */
+
+struct said {
+    int saved, file;
+    char text[2048];
+};
+
+static void listen(struct said *s)
+{
+    char path[] = "/tmp/isomer-said-XXXXXX";
+    s->file = mkstemp(path);
+    CHECK(s->file >= 0 && unlink(path) == 0);
+    fflush(stderr);
+    s->saved = dup(STDERR_FILENO);
+    dup2(s->file, STDERR_FILENO);
+}
+
+static const char *heard(struct said *s)
+{
+    fflush(stderr);
+    dup2(s->saved, STDERR_FILENO);
+    ssize_t n = pread(s->file, s->text, sizeof s->text - 1, 0);
+    s->text[n > 0 ? n : 0] = '\0';
+    close(s->saved);
+    close(s->file);
+    return s->text;
+}
+
+/* One line, and these words in it (NULL: none). */
+static void check_sentence(const char *text, const char *one, const char *two)
+{
+    size_t len = strlen(text);
+    CHECK_NAMED(len > 0 && strchr(text, '\n') == text + len - 1, text);
+    CHECK_NAMED(one == NULL || strstr(text, one) != NULL, text);
+    CHECK_NAMED(two == NULL || strstr(text, two) != NULL, text);
+}
+
+/* ---- every call gets what can do it ---- */
+
+static const char *name_of(const struct stream_call *c, const struct stream_choice *choice)
+{
+    static char text[512];
+    snprintf(text, sizeof text, "has %u, op %d, engines %d: ", c->has, c->op, c->coll->engines);
+    size_t used = strlen(text);
+    iso_stream_choice_text(c, choice, text + used, sizeof text - used);
+    return text;
+}
+
+static bool is_right(const struct stream_call *c, const struct stream_choice *choice)
+{
+    const struct stream_algorithm *a = choice->algorithm;
+    unsigned most = a->engines ? (unsigned)ISO_ENGINE_STREAMS : c->most_blocks;
+    if ((a->needs & ISOD_NEEDS_DIRECT) != 0 && (a->needs & ~c->near & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE)) != 0)
+        return false;
+    if (a->kind != c->coll->kind || (a->needs & ~c->has) != 0 || (c->coll->engines != 0 && !a->engines))
+        return false;
+    if (a->sums != NULL && a->any == NULL && (c->op != SHMEMX_SUM || a->sums[c->type] == NULL))
+        return false;
+    if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
+        choice->shape.threads > c->most_threads)
+        return false;
+    return a->room == NULL || c->bytes <= a->room(c, choice->shape.grid);
+}
+
+static void check_call(const struct stream_table *table, const struct stream_call *c)
+{
+    const unsigned engines_need = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST;
+    bool possible =
+        c->coll->engines == 0 || ((c->has & engines_need) == engines_need && (c->near & ISOD_NEEDS_DEST) != 0);
+    if (c->coll->kind == SHMEMX_ALLTOALLV && (c->has & ISOD_NEEDS_DEST) == 0)
+        possible = false;
+    struct stream_choice choice = iso_stream_choose(table, c);
+    if (!CHECK_NAMED((choice.algorithm != NULL) == possible, name_of(c, &choice)) || !possible)
+        return;
+    CHECK_NAMED(is_right(c, &choice), name_of(c, &choice));
+}
+
+static void check_size(const struct stream_table *table, int kind, size_t one, int pes)
+{
+    static const unsigned blocks[] = {1, 3, 64}, threads[] = {32, 512};
+    static const unsigned near[] = {ISOD_NEEDS_DEST, ISOD_NEEDS_SOURCE, ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE};
+    bool reduces = kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER;
+    bool engines = kind >= SHMEMX_FCOLLECT && kind <= SHMEMX_PERMUTE && kind != SHMEMX_ALLTOALLV;
+    struct fake f;
+    for (unsigned has = 0; has <= EVERYTHING; has++)
+        for (unsigned i = 0; i < 6; i++) {
+            (void)fake(&f, kind, one, pes, has);
+            f.call.most_blocks = blocks[i % 3];
+            f.call.most_threads = threads[i % 2];
+            f.call.near = i < 3 ? has : has & ~near[i % 3];
+            check_call(table, &f.call);
+            f.call.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
+            f.call.type = i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* which has no kernels for sums */
+            f.coll.engines = engines;
+            check_call(table, &f.call);
+        }
+}
+
+static void check_table(const struct stream_table *table)
+{
+    static const int pes[] = {1, 2, 4, 5, 8, 9, 33, 128};
+    for (int kind = 0; kind < STREAM_KINDS; kind++)
+        for (unsigned p = 0; p < sizeof pes / sizeof pes[0]; p++)
+            for (int bit = 0; bit <= 36; bit += 3) {
+                check_size(table, kind, ((size_t)1 << bit) - 1, pes[p]);
+                check_size(table, kind, (size_t)1 << bit, pes[p]);
+                check_size(table, kind, ((size_t)1 << bit) + 1, pes[p]);
+            }
+}
+
+static void test_built_in(void)
+{
+    for (int i = 0; i < MACHINES; i++) {
+        struct stream_table *table = open_table(machines[i], "", "");
+        CHECK(table != NULL);
+        check_table(table);
+        iso_stream_table_close(table);
+    }
+}
+
+/* Whatever is forced, what it cannot do is done otherwise. */
+static void test_every_algorithm_forced(void)
+{
+    char forced[128];
+    for (int i = 0; i < iso_stream_n_algorithms; i++) {
+        const struct stream_algorithm *a = &iso_stream_algorithms[i];
+        snprintf(forced, sizeof forced, "%s=%s%s", iso_stream_kind_name(a->kind), a->name, i % 2 ? ":1024x512" : "");
+        struct stream_table *table = open_table("cpu", forced, "");
+        struct fake f;
+        CHECK_NAMED(table != NULL, forced);
+        struct stream_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, EVERYTHING));
+        CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.why, "SHMEM_COLL_ON_STREAM"), forced);
+        for (int bit = 4; bit < 32; bit += 7)
+            check_size(table, a->kind, (size_t)1 << bit, 4);
+        iso_stream_table_close(table);
+    }
+}
+
+/* ---- what is forced ---- */
+
+static struct stream_choice choice_of(const char *forced, const struct stream_call *c)
+{
+    struct stream_table *table = open_table("cpu", forced, "");
+    CHECK_NAMED(table != NULL, forced);
+    struct stream_choice choice = iso_stream_choose(table, c);
+    choice.why = ""; /* gone with the table */
+    iso_stream_table_close(table);
+    return choice;
+}
+
+static void check_forced(const char *forced, const struct stream_call *c, const char *name, unsigned grid,
+                         unsigned threads)
+{
+    struct stream_choice choice = choice_of(forced, c);
+    CHECK_NAMED(choice.algorithm != NULL && strcmp(choice.algorithm->name, name) == 0, forced);
+    CHECK_NAMED(choice.shape.grid == grid && choice.shape.threads == threads, forced);
+}
+
+static void test_forced(void)
+{
+    struct fake f;
+    const struct stream_call *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
+    check_forced("allreduce=long:3x96", c, "long", 3, 96);
+    check_forced("allreduce=long:3", c, "long", 3, 256);
+    check_forced(",,allreduce=read2:64x512,", c, "read2", 64, 512);
+    check_forced("allreduce=push2:1000x512", c, "push2", 64, 512); /* as many as may wait */
+    check_forced("allreduce=lines", c, "lines", 1, 256);           /* as many as are worth it */
+    check_forced("fcollect=push:7x7,allreduce=lines:2x8", c, "lines", 2, 8);
+    f.call.most_threads = 64;
+    check_forced("allreduce=long:3x96", c, "long", 3, 64);
+    check_forced("barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
+    check_forced("permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
+    check_forced("permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS, 256);
+}
+
+static void test_forced_in_order_and_impossible(void)
+{
+    struct fake f;
+    struct stream_choice choice = choice_of("allreduce=read2,allreduce=long:2x64",
+                                            fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART));
+    CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.shape.grid == 2 && !choice.not_forced);
+    choice = choice_of("allreduce=read2", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
+    CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.not_forced);
+    (void)fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING);
+    f.call.op = SHMEMX_MAX;
+    choice = choice_of("allreduce=push2", &f.call);
+    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
+    f.call.op = SHMEMX_SUM;
+    f.call.type = SHMEMX_UINT8;
+    choice = choice_of("allreduce=push2", &f.call);
+    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
+    choice = choice_of("allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
+    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced); /* in place */
+    choice = choice_of("allreduce=lines:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && !choice.not_forced); /* all that 8 rounds of 8 KiB carry */
+    choice = choice_of("allreduce=lines:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024 + 1, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "lines") != 0 && choice.not_forced);
+    choice = choice_of("fcollect=lines:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "lines") == 0);
+    choice = choice_of("allreduce=push2", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
+    CHECK(!choice.not_forced); /* of another kind */
+}
+
+static void test_wrong_variables(void)
+{
+    static const struct {
+        const char *value, *one, *two;
+    } cases[] = {
+        {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
+        {"=push", "\"\" is no collective", "sync"},
+        {"allreduce", "\"\" is no algorithm of allreduce", "lines2, read, read2"},
+        {"allreduce=ring", "\"ring\"", "push2, long"},
+        {"allreduce=lines,barrier=x", "\"barrier=x\"", "there are flags"},
+        {"allreduce=lines:", "\"\" is no number of blocks", "1..1024"},
+        {"allreduce=lines:0", "\"0\" is no number of blocks", "1..1024"},
+        {"allreduce=lines:1025", "\"1025\"", "1..1024"},
+        {"allreduce=lines:99999999999999999999", "no number of blocks", NULL},
+        {"allreduce=lines:-1", "\"-1\"", NULL},
+        {"allreduce=lines:4x", "\"\" is no number of threads", "1..512"},
+        {"allreduce=lines:4x513", "\"513\"", "1..512"},
+        {"allreduce=lines:4x32x1", "\"32x1\"", NULL},
+        {"allreduce=lines: 4", "\" 4\"", NULL},
+        {"allreduce:4=lines", "SHMEM_COLL_ON_STREAM", NULL},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct said said;
+        listen(&said);
+        struct stream_table *table = open_table("cpu", cases[i].value, "");
+        const char *text = heard(&said);
+        CHECK_NAMED(table == NULL && strstr(text, "SHMEM_COLL_ON_STREAM") != NULL, cases[i].value);
+        check_sentence(text, cases[i].one, cases[i].two);
+        iso_stream_table_close(table);
+    }
+    char many[STREAM_MOST_ROWS * 20 + 20] = "";
+    for (int i = 0; i <= STREAM_MOST_ROWS; i++)
+        strcat(many, "sync=flags:1x32,");
+    struct said said;
+    listen(&said);
+    CHECK(open_table("cpu", many, "") == NULL);
+    check_sentence(heard(&said), "at most 256", NULL);
+}
+
+/* ---- files ---- */
+
+static char folder[] = "/tmp/isomer-table-XXXXXX";
+
+static const char *path_in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    CHECK(out != NULL);
+    if (out != NULL) {
+        CHECK(fputs(text, out) >= 0);
+        CHECK_EQ(fclose(out), 0);
+    }
+}
+
+static const char *algorithm_of(const struct stream_table *table, const struct stream_call *c)
+{
+    return iso_stream_choose(table, c).algorithm->name;
+}
+
+static void test_thresholds(void)
+{
+    struct fake f;
+    const char *path = path_in_folder("thresholds");
+    write_file(path, "# made by hand\n\n  8 x NVIDIA H200   # of that machine\n"
+                     "allreduce lines 1000 2 1 32\nallreduce\tread2\t 4k  any 5  "
+                     "64 \r\nallreduce long any any 1 32");
+    struct stream_table *table = open_table("NVIDIA H200", "", path);
+    CHECK(table != NULL);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1001, 2, EVERYTHING)), "read2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 3, EVERYTHING)), "read2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, EVERYTHING)), "read2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4097, 3, EVERYTHING)), "long") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, 0)), "long") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_FCOLLECT, 8, 3, EVERYTHING)), "lines") == 0); /* built in */
+    struct stream_choice choice = iso_stream_choose(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING));
+    CHECK_NAMED(strstr(choice.why, path) != NULL, choice.why);
+    iso_stream_table_close(table);
+}
+
+static void test_built_in_thresholds(void)
+{
+    const size_t kib = 1024;
+    struct fake f;
+    struct stream_table *table = open_table("NVIDIA H200", "", "");
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "lines2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 5, EVERYTHING)), "lines2") == 0);
+    iso_stream_table_close(table);
+}
+
+static void test_wrong_files(void)
+{
+    static const struct {
+        const char *text, *where, *word;
+    } cases[] = {
+        {"", ":0: ", "says nothing"},
+        {"# only\n\n", ":2: ", "says nothing"},
+        {"allreduce lines 1 1 1 1\n", ":1: ", "\"8 x NVIDIA H200\""},
+        {"x x cpu\n", ":1: ", "no header"},
+        {"0 x cpu\n", ":1: ", "no header"},
+        {"99999999999999999999 x cpu\n", ":1: ", "no header"},
+        {"8 x NVIDIA H200\n", ":1: ", "this device is \"cpu\""},
+        {"8 x cpu\nallreduce\n", ":2: ", "1 fields; a row has 6"},
+        {"8 x cpu\n\nallreduce lines 1 1 1 1 1\n", ":3: ", "7 fields"},
+        {"8 x cpu\nallreduce ring 1 1 1 1\n", ":2: ", "\"ring\""},
+        {"8 x cpu\nbcast lines 1 1 1 1\n", ":2: ", "\"bcast\""},
+        {"8 x cpu\nallreduce lines -1 1 1 1\n", ":2: ", "\"-1\" is no size"},
+        {"8 x cpu\nallreduce lines 1 0 1 1\n", ":2: ", "no number of PEs"},
+        {"8 x cpu\nallreduce lines 1 1 1 1\nallreduce lines 1 1 0 1\n", ":3: ", "no number of blocks"},
+        {"8 x cpu\nallreduce lines 1 1 1 1000\n", ":2: ", "no number of threads"},
+    };
+    const char *path = path_in_folder("wrong");
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct said said;
+        write_file(path, cases[i].text);
+        listen(&said);
+        CHECK_NAMED(open_table("cpu", "", path) == NULL, cases[i].text);
+        const char *text = heard(&said);
+        check_sentence(text, cases[i].where, cases[i].word);
+        check_sentence(text, "SHMEM_COLL_TABLE", path);
+    }
+}
+
+static void test_files_too_large_or_missing(void)
+{
+    const char *path = path_in_folder("large");
+    struct said said;
+    FILE *out = fopen(path, "w");
+    CHECK(out != NULL);
+    fprintf(out, "8 x cpu\n%2000d\n", 1);
+    fclose(out);
+    listen(&said);
+    CHECK(open_table("cpu", "", path) == NULL);
+    check_sentence(heard(&said), ":2: ", "longer than");
+    out = fopen(path, "w");
+    fprintf(out, "8 x cpu\n");
+    for (int i = 0; i <= STREAM_MOST_ROWS; i++)
+        fprintf(out, "sync flags any any 1 32\n");
+    fclose(out);
+    listen(&said);
+    CHECK(open_table("cpu", "", path) == NULL);
+    check_sentence(heard(&said), ":258: ", "more than 256 rows");
+    listen(&said);
+    CHECK(open_table("cpu", "", path_in_folder("none")) == NULL);
+    check_sentence(heard(&said), "SHMEM_COLL_TABLE", "No such file");
+}
+
+/* ---- the user's cache, and the writer ---- */
+
+static void test_path(void)
+{
+    char path[256];
+    struct gpu_info info = device_named("AMD Instinct MI300X / x");
+    setenv("XDG_CACHE_HOME", "/c", 1);
+    iso_stream_text_path(&info, path, sizeof path);
+    CHECK_NAMED(strcmp(path, "/c/isomer/AMD-Instinct-MI300X---x.table") == 0, path);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    setenv("HOME", "/h", 1);
+    iso_stream_text_path(&info, path, sizeof path);
+    CHECK_NAMED(strcmp(path, "/h/.cache/isomer/AMD-Instinct-MI300X---x.table") == 0, path);
+    unsetenv("HOME");
+    iso_stream_text_path(&info, path, sizeof path);
+    CHECK_NAMED(strcmp(path, "") == 0, path);
+    ISO->env.coll_table = "mine";
+    iso_stream_text_path(&info, path, sizeof path);
+    CHECK_NAMED(strcmp(path, "mine") == 0, path);
+    ISO->env.coll_table = "";
+}
+
+static void fill_rows(struct stream_rows *rows)
+{
+    rows->n = 0;
+    for (int i = 0; i < iso_stream_n_algorithms; i++) {
+        struct stream_row *row = &rows->row[rows->n++];
+        row->kind = iso_stream_algorithms[i].kind;
+        row->algorithm = iso_stream_algorithms[i].name;
+        row->max_bytes = i % 3 == 0 ? SIZE_MAX : (size_t)1 << i;
+        row->max_pes = i % 2 == 0 ? INT_MAX : i;
+        row->shape.grid = (unsigned)(i * i + 1);
+        row->shape.threads = (unsigned)(32 + i);
+    }
+}
+
+static void test_written_file_reads_back(void)
+{
+    static struct stream_rows rows, back;
+    struct gpu_info info = device_named("NVIDIA H200");
+    char sentence[512] = "";
+    const char *path = path_in_folder("a/b/c/H200.table");
+    fill_rows(&rows);
+    for (int twice = 0; twice < 2; twice++) {
+        CHECK_EQ(iso_stream_text_write(path, &info, &rows), 0);
+        back.n = 0;
+        CHECK_EQ_NAMED(iso_stream_text_read(path, &info, &back, sentence), 0, sentence);
+    }
+    CHECK_EQ(back.n, rows.n);
+    for (int i = 0; i < rows.n; i++) {
+        const struct stream_row *a = &rows.row[i], *b = &back.row[i];
+        CHECK(a->kind == b->kind && strcmp(a->algorithm, b->algorithm) == 0 && a->max_bytes == b->max_bytes);
+        CHECK(a->max_pes == b->max_pes && a->shape.grid == b->shape.grid && a->shape.threads == b->shape.threads);
+    }
+    struct said said;
+    listen(&said);
+    CHECK(iso_stream_text_write("/dev/null/x", &info, &rows) != 0);
+    check_sentence(heard(&said), "/dev/null/x", "Not a directory");
+}
+
+/* A wrong file of the user's own is an error; one in the cache is left out,
+ * with a warning when it is there. */
+static void test_cache(void)
+{
+    struct fake f;
+    struct said said;
+    struct gpu_info info = device_named("NVIDIA H200");
+    char path[256];
+    setenv("XDG_CACHE_HOME", folder, 1);
+    iso_stream_text_path(&info, path, sizeof path);
+    listen(&said);
+    struct stream_table *table = open_table("NVIDIA H200", "", "");
+    CHECK_NAMED(heard(&said)[0] == '\0', said.text);
+    CHECK(table != NULL);
+    uint64_t without = iso_stream_table_sum(table);
+    iso_stream_table_close(table);
+
+    struct stream_rows rows = {1, {{SHMEMX_ALLREDUCE, "push2", 64, 4, {2, 32}}}};
+    CHECK_EQ(iso_stream_text_write(path, &info, &rows), 0);
+    table = open_table("NVIDIA H200", "", "");
+    CHECK(table != NULL && iso_stream_table_sum(table) != without);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "push2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 65, 4, EVERYTHING)), "lines") == 0);
+    iso_stream_table_close(table);
+
+    write_file(path, "8 x NVIDIA H200\nallreduce push2 64 4 2 32\nnonsense\n");
+    listen(&said);
+    table = open_table("NVIDIA H200", "", "");
+    check_sentence(heard(&said), ":3: ", "not used");
+    CHECK(table != NULL && iso_stream_table_sum(table) == without);
+    iso_stream_table_close(table);
+    CHECK_EQ(unlink(path), 0);
+}
+
+/* ---- sums and texts ---- */
+
+static uint64_t sum_of(const char *name, const char *forced)
+{
+    struct stream_table *table = open_table(name, forced, "");
+    uint64_t sum = iso_stream_table_sum(table);
+    iso_stream_table_close(table);
+    return sum;
+}
+
+static void test_sums(void)
+{
+    static const char *const forced[] = {"",
+                                         "allreduce=lines",
+                                         "allreduce=lines2",
+                                         "allreduce=lines:1024x256",
+                                         "allreduce=lines:1023x256",
+                                         "allreduce=lines:1024x255",
+                                         "reducescatter=lines",
+                                         "allreduce=lines,allreduce=read",
+                                         "allreduce=read,allreduce=lines"};
+    enum { SUMS = sizeof forced / sizeof forced[0] };
+    for (int i = 0; i < SUMS; i++)
+        for (int k = 0; k < SUMS; k++)
+            CHECK_NAMED((sum_of("cpu", forced[i]) == sum_of("cpu", forced[k])) == (i == k), forced[i]);
+    CHECK(sum_of("cpu", "") != sum_of("NVIDIA H200", "") && sum_of("other", "") != sum_of("cpu", ""));
+    CHECK(sum_of("NVIDIA H200", "") == sum_of("NVIDIA H200 NVL", "") && sum_of("other", "") == sum_of(NULL, ""));
+}
+
+static void test_text(void)
+{
+    struct stream_table *table = open_table("NVIDIA H200", "fcollect=staged:3x33", "");
+    size_t len = iso_stream_table_text(table, NULL, 0);
+    char *text = (char *)malloc(len + 2);
+    memset(text, 'x', len + 2);
+    CHECK_EQ(iso_stream_table_text(table, text, len + 1), len);
+    CHECK(strlen(text) == len && text[len + 1] == 'x');
+    CHECK(strstr(text, "for NVIDIA H200") != NULL && strstr(text, "forced") != NULL);
+    CHECK_EQ(iso_stream_table_text(table, text, 10), len);
+    CHECK_EQ(strlen(text), 9);
+    free(text);
+    struct fake f;
+    char line[512];
+    const struct stream_call *c = fake(&f, SHMEMX_FCOLLECT, 100, 3, 0);
+    struct stream_choice choice = iso_stream_choose(table, c);
+    len = iso_stream_choice_text(c, &choice, line, sizeof line);
+    CHECK_EQ(len, strlen(line));
+    CHECK_NAMED(strstr(line, "fcollect of 300 bytes on 3 PEs, on a stream: "
+                             "staged, 3 blocks of 33 threads") == line,
+                line);
+    iso_stream_table_close(table);
+}
+
+/* Once a row, by the first member of a team. */
+static void test_explanations(void)
+{
+    struct fake f;
+    struct said said;
+    struct stream_table *table = open_table("cpu", "allreduce=read2", "");
+    const struct stream_call *c = fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT);
+    struct stream_choice choice = iso_stream_choose(table, c);
+    listen(&said);
+    iso_stream_table_explain(table, c, &choice);
+    ISO->env.coll_explain = true;
+    f.call.args.h.my_pe = 1;
+    iso_stream_table_explain(table, c, &choice);
+    f.call.args.h.my_pe = 0;
+    iso_stream_table_explain(table, c, &choice);
+    iso_stream_table_explain(table, c, &choice);
+    ISO->env.coll_explain = false;
+    check_sentence(heard(&said), "lines, 1 block of 32 threads", "because the forced one cannot do this");
+    iso_stream_table_close(table);
+}
+
+int main(void)
+{
+    check_self.seed = 1;
+    ISO->env.coll_on_stream = ISO->env.coll_table = "";
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    CHECK(mkdtemp(folder) != NULL);
+    test_built_in();
+    test_every_algorithm_forced();
+    test_forced();
+    test_forced_in_order_and_impossible();
+    test_wrong_variables();
+    test_thresholds();
+    test_built_in_thresholds();
+    test_wrong_files();
+    test_files_too_large_or_missing();
+    test_path();
+    test_written_file_reads_back();
+    test_cache();
+    test_sums();
+    test_text();
+    test_explanations();
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    CHECK_EQ(system(command), 0);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
