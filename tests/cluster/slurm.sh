@@ -2,10 +2,11 @@
 # Sourced: a private Slurm of two virtual nodes n1, n2 on this machine, with its own munge, in $work/slurm.
 # slurm_start returns 1 and sets `reason` where that cannot work; slurm_stop, run at exit, ends everything.
 
+# Below the ports that the system gives to clients: one of those may be taken by somebody who does not listen.
 free_port() {
     local port
     while :; do
-        port=$((20000 + RANDOM % 30000))
+        port=$((10000 + RANDOM % 20000))
         (: </dev/tcp/127.0.0.1/$port) 2>/dev/null || break
     done
     echo $port
@@ -75,7 +76,7 @@ nodes_are_up() {
 
 # 0, or 1 and `reason`.
 slurm_start() {
-    local tool tries
+    local tool begun
     reason="Slurm is started by root only"
     [ "$(id -u)" -eq 0 ] || return 1
     for tool in munged slurmctld slurmd srun sinfo; do
@@ -88,8 +89,8 @@ slurm_start() {
     export SLURM_CONF=$work/slurm/slurm.conf
     slurm_config >"$SLURM_CONF"
     munge_start && slurmctld -f "$SLURM_CONF" && slurmd -f "$SLURM_CONF" -N n1 && slurmd -f "$SLURM_CONF" -N n2
-    for tries in $(seq 100); do
-        nodes_are_up && break
+    begun=$SECONDS # sinfo alone may take seconds when nobody answers
+    until nodes_are_up || [ $((SECONDS - begun)) -ge 20 ]; do
         sleep 0.1
     done
     reason="the Slurm nodes do not come up: $(tail -qn 2 "$work"/slurm/*.log "$work"/slurm/munged.out | tr '\n' ' ')"
