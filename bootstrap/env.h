@@ -5,15 +5,6 @@
  * but SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the specification; "0" still means off),
  * number (int64), seconds (double >= 0), text (const char *, never NULL). Defaults are spelled as the user would. */
 #ifndef ISO_ENV_H
-#ifdef ISO_STREAM_COLLECTIVES
-#define ISO_ENV_STREAM_COLLECTIVES(X)                                                 \
-    X(coll_on_stream, COLL_ON_STREAM, text, "",                                       \
-      "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...") \
-    X(coll_table, COLL_TABLE, text, "",                                               \
-      "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote here")
-#else
-#define ISO_ENV_STREAM_COLLECTIVES(X)
-#endif
 #define ISO_ENV_H
 
 #include <stdbool.h>
@@ -46,9 +37,14 @@
       "force how device memory is shared: vmm or ipc; empty: vmm if possible")                                     \
     X(device_blocks, DEVICE_BLOCKS, number, "64",                                                                  \
       "blocks of a kernel that may use the collectives of one handle at once")                                     \
-    ISO_ENV_STREAM_COLLECTIVES(X)                                                                                  \
+    X(coll_on_stream, COLL_ON_STREAM, text, "",                                                                    \
+      "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                              \
+    X(coll_table, COLL_TABLE, text, "",                                                                            \
+      "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")              \
     X(device_step, DEVICE_STEP, number, "0", "number of the first step of a new handle; for tests of wrap-around") \
     X(force_proxy, FORCE_PROXY, flag, "0", "kernels reach all other PEs through the proxy")                        \
+    X(virtual_nodes, VIRTUAL_NODES, text, "",                                                                      \
+      "for tests: the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")   \
     X(seed, SEED, number, "0", "order in which the CPU device runs threads; 0: round robin")                       \
     X(wave, WAVE, number, "32", "threads of a wave on the CPU device: 32 or 64")
 

@@ -403,12 +403,15 @@ PRIM_FN struct prim_line *isod_lines(const struct isod_coll *c, char *memory, in
     return (struct prim_line *)(void *)(memory + c->inbox_at + (uint64_t)sender * 2 * c->packet_bytes);
 }
 
-PRIM_FN void isod_unit_send(struct isod_coll *c, int32_t to, uint64_t unit, struct prim_vec16 v, uint64_t bytes)
+/* Both lines, however short the unit is: who waits for it need not ask, and has all its looks under way at once. */
+PRIM_FN void isod_lines_store(struct isod_coll *c, struct prim_line *line, struct prim_vec16 v)
 {
-    struct prim_line *line = isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
     prim_store_line(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->step);
-    if (bytes > 8)
-        prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
+    prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
+}
+PRIM_FN struct prim_line *isod_lines_there(const struct isod_coll *c, int32_t to, uint64_t unit)
+{
+    return isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
 }
 
 /* source + m * stride, `bytes` of it, to each other member m. */
@@ -418,22 +421,20 @@ PRIM_FN void isod_lines_send(struct isod_coll *c, const char *source, uint64_t s
         for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
             int32_t to = isod_coll_other(c, i);
             struct prim_vec16 v = isod_unit_load(source + (uint64_t)to * stride + u * 16, bytes - u * 16);
-            isod_unit_send(c, to, u, v, bytes - u * 16);
+            isod_lines_store(c, isod_lines_there(c, to, u), v);
         }
     }
 }
 PRIM_FN void isod_lines_send_one(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
-        isod_unit_send(c, to, u, isod_unit_load(source + u * 16, bytes - u * 16), bytes - u * 16);
+        isod_lines_store(c, isod_lines_there(c, to, u), isod_unit_load(source + u * 16, bytes - u * 16));
 }
 
 /* One look at a unit; true: it is there. */
-PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, bool two, struct prim_vec16 *v)
+PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, struct prim_vec16 *v)
 {
-    struct prim_line a = prim_load_line(line), b = a;
-    if (two)
-        b = prim_load_line(line + 1);
+    struct prim_line a = prim_load_line(line), b = prim_load_line(line + 1);
     v->word[0] = a.data0 | (uint64_t)a.data1 << 32;
     v->word[1] = b.data0 | (uint64_t)b.data1 << 32;
     return a.step0 == step && a.step1 == step && b.step0 == step && b.step1 == step;
@@ -441,8 +442,7 @@ PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, bool tw
 
 /* v[k] becomes unit u of member first + k, k < count <= ISOD_BATCH (of this member: stays as it is). All are looked at
  * before any is waited for. By the calling thread alone. */
-PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, uint64_t u, uint64_t bytes,
-                             struct prim_vec16 *v)
+PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, uint64_t u, struct prim_vec16 *v)
 {
     struct isod_waiting w = {0, 0, 0};
     const struct prim_line *lines = isod_lines(c, c->here, first) + 2 * u;
@@ -452,7 +452,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
             if (k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
-                !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->step, bytes > 8, &v[k]))
+                !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->step, &v[k]))
                 missing = k;
         if (missing < 0 || c->failed)
             return;
@@ -466,7 +466,7 @@ PRIM_FN void isod_lines_receive(struct isod_coll *c, char *dest, uint64_t stride
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
         for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
             struct prim_vec16 v[ISOD_BATCH];
-            isod_units_wait(c, first, ISOD_BATCH, u, bytes - u * 16, v);
+            isod_units_wait(c, first, ISOD_BATCH, u, v);
             PRIM_UNROLL
             for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
                 if (first + k < c->h.n_pes && first + k != c->h.my_pe)
@@ -478,7 +478,7 @@ PRIM_FN void isod_lines_receive_one(struct isod_coll *c, int32_t from, char *des
 {
     for (uint64_t u = c->rank; u < isod_units(bytes) && !c->failed; u += c->size) {
         struct prim_vec16 v[ISOD_BATCH];
-        isod_units_wait(c, from, 1, u, bytes - u * 16, v);
+        isod_units_wait(c, from, 1, u, v);
         if (!c->failed)
             isod_unit_store(dest + u * 16, v[0], bytes - u * 16);
     }

@@ -240,12 +240,12 @@ static int run(struct round *r)
     unsigned threads = r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE;
     struct stream_shape one = {1, threads};
     plan(r);
-    if (iso_stream_launch(&r->c, isod_stream_engine_begin_kernel, one) != 0)
+    if (iso_stream_launch(&r->c, isod_stream_engine_begin_kernel, one, false) != 0)
         return 1;
     fork_streams(r);
     send_all(r);
     join_streams(r);
-    if (iso_stream_launch(&r->c, isod_stream_engine_end_kernel, one) != 0)
+    if (iso_stream_launch(&r->c, isod_stream_engine_end_kernel, one, false) != 0)
         return 1;
     return r->rc == 0 ? 0 : 1;
 }

@@ -45,10 +45,7 @@ PRIM_FN void permute_lines(struct isod_coll *c, const struct isod_move *w)
 /* ---- stages: a piece, in a staged step. All members meet in each; a stage is read before its reader's next flags, and
  * written again behind the flags after those ---- */
 
-PRIM_FN const char *stage_of(const struct isod_coll *c, int32_t sender)
-{
-    return c->here + isod_stage_at(c, sender);
-}
+PRIM_FN const char *stage_of(const struct isod_coll *c, int32_t sender) { return c->here + isod_stage_at(c, sender); }
 
 PRIM_FN void exchange_staged(struct isod_coll *c, const struct isod_move *w)
 {
@@ -124,6 +121,8 @@ PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule
     uint64_t at = 0;
     if (!isod_stream_part(a, &w))
         return 0;
+    if (lines)
+        isod_stream_expect(a, &w);
     if (!isod_coll_enter_for(&c, a->h, a->call, lines ? ISOD_STEPS_OF_CALL : isod_units(w.bytes))) /* units or more */
         return 1;
     prim_sync(prim_group_block());
@@ -282,27 +281,101 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
+/* The members beside the root read a part each, and store it to all of them: what leaves the root is the data once, and
+ * what leaves each of the others is little more. Whole aligned units first, several of a thread under way at once. */
+struct spread {
+    const char *source; /* the root's */
+    const int64_t *dests;
+    uint64_t first, whole, last; /* units; from `whole` on they may be odd */
+};
+PRIM_FN struct spread spread_of(const struct isod_coll *c, const struct isod_move *w)
+{
+    uint64_t readers = isod_coll_others(c), units = isod_units(w->bytes), each = (units + readers - 1) / readers;
+    int32_t place = c->h.my_pe - w->from - 1;
+    struct spread s = {isod_near(c->h, w->source, w->from), isod_table_dest(), 0, 0, 0};
+    bool odd = (((uintptr_t)s.source | (uintptr_t)w->dest) & 15) != 0;
+    s.first = each * (uint64_t)(place < 0 ? place + c->h.n_pes : place);
+    s.last = s.first + each < units ? s.first + each : units;
+    s.whole = s.last < w->bytes / 16 ? s.last : w->bytes / 16;
+    odd = isod_table_fill(c, isod_table_dest(), w->dest) || odd;
+    if (prim_sync_or(prim_group_block(), odd))
+        s.whole = 0;
+    return s;
+}
+PRIM_FN char *spread_dest(const struct isod_coll *c, const struct isod_move *w, const struct spread *s, uint32_t i)
+{
+    int32_t m = isod_coll_other(c, i);
+    return m != w->from ? w->dest + (m != c->h.my_pe ? s->dests[m] : 0) : (char *)0;
+}
+PRIM_FN void spread_units(const struct isod_coll *c, const struct isod_move *w, const struct spread *s)
+{
+    for (uint64_t u = s->first + c->rank; u < s->whole; u += ISOD_BATCH * (uint64_t)c->size) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (u + k * (uint64_t)c->size < s->whole)
+                v[k] = prim_load16(s->source + (u + k * (uint64_t)c->size) * 16);
+        for (uint32_t i = 0; i <= isod_coll_others(c); i++) {
+            char *dest = spread_dest(c, w, s, i);
+            PRIM_UNROLL
+            for (uint32_t k = 0; k < ISOD_BATCH; k++)
+                if (dest != 0 && u + k * (uint64_t)c->size < s->whole)
+                    prim_store16(dest + (u + k * (uint64_t)c->size) * 16, v[k]);
+        }
+    }
+}
+PRIM_FN void spread_odd_units(const struct isod_coll *c, const struct isod_move *w, const struct spread *s)
+{
+    uint64_t from = s->whole > s->first ? s->whole : s->first;
+    for (uint64_t u = from + c->rank; u < s->last; u += c->size) {
+        struct prim_vec16 v = isod_unit_load_odd(s->source + u * 16, w->bytes - u * 16);
+        for (uint32_t i = 0; i <= isod_coll_others(c); i++) {
+            char *dest = spread_dest(c, w, s, i);
+            if (dest != 0)
+                isod_unit_store_odd(dest + u * 16, v, w->bytes - u * 16);
+        }
+    }
+}
+PRIM_FN int broadcast_read2(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    isod_stream_announce(&c);
+    if (a->h.my_pe == w.from) {
+        isod_coll_copy_own(w.dest, w.source, w.bytes);
+        (void)isod_stream_await(&c);
+    } else {
+        struct spread s = spread_of(&c, &w);
+        if (isod_stream_await(&c)) {
+            spread_units(&c, &w, &s);
+            spread_odd_units(&c, &w, &s);
+        }
+    }
+    if (!c.failed) {
+        isod_coll_step(&c);
+        isod_coll_meet_near(&c);
+    }
+    return isod_coll_leave(&c);
+}
+
 /* ---- kernels ---- */
 
-#define STREAM_KERNEL(name, CALL)                                                                       \
-    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
-    {                                                                                                 \
-        int rc = 0;                                                                                   \
-        if (prim_call_begin())                                                                        \
-            rc = CALL;                                                                                \
-        (void)prim_call_end(rc);                                                                      \
-    }
-STREAM_KERNEL(exchange_lines, move_pieces(&a, EXCHANGE_LINES))
-STREAM_KERNEL(exchange_push, exchange_push(&a))
-STREAM_KERNEL(exchange_staged, move_pieces(&a, EXCHANGE_STAGED))
-STREAM_KERNEL(broadcast_lines, move_pieces(&a, BROADCAST_LINES))
-STREAM_KERNEL(broadcast_read, broadcast_read(&a))
-STREAM_KERNEL(broadcast_staged, move_pieces(&a, BROADCAST_STAGED))
-STREAM_KERNEL(permute_lines, move_pieces(&a, PERMUTE_LINES))
-STREAM_KERNEL(permute_push, permute_push(&a))
-STREAM_KERNEL(permute_staged, move_pieces(&a, PERMUTE_STAGED))
-STREAM_KERNEL(alltoallv_push, alltoallv_push(&a))
-STREAM_KERNEL(barrier, isod_meet(a.h, a.call, ISOD_DATA))
-STREAM_KERNEL(sync, isod_meet(a.h, a.call, ISOD_ARRIVAL))
-STREAM_KERNEL(engine_begin, isod_engine_begin(&a))
-STREAM_KERNEL(engine_end, isod_engine_end(&a))
+ISOD_STREAM_KERNEL(exchange_lines, move_pieces(&a, EXCHANGE_LINES))
+ISOD_STREAM_KERNEL(exchange_push, exchange_push(&a))
+ISOD_STREAM_KERNEL(exchange_staged, move_pieces(&a, EXCHANGE_STAGED))
+ISOD_STREAM_KERNEL(broadcast_lines, move_pieces(&a, BROADCAST_LINES))
+ISOD_STREAM_KERNEL(broadcast_read, broadcast_read(&a))
+ISOD_STREAM_KERNEL(broadcast_read2, broadcast_read2(&a))
+ISOD_STREAM_KERNEL(broadcast_staged, move_pieces(&a, BROADCAST_STAGED))
+ISOD_STREAM_KERNEL(permute_lines, move_pieces(&a, PERMUTE_LINES))
+ISOD_STREAM_KERNEL(permute_push, permute_push(&a))
+ISOD_STREAM_KERNEL(permute_staged, move_pieces(&a, PERMUTE_STAGED))
+ISOD_STREAM_KERNEL(alltoallv_push, alltoallv_push(&a))
+ISOD_STREAM_KERNEL(barrier, isod_meet(a.h, a.call, ISOD_DATA))
+ISOD_STREAM_KERNEL(sync, isod_meet(a.h, a.call, ISOD_ARRIVAL))
+ISOD_STREAM_KERNEL(engine_begin, isod_engine_begin(&a))
+ISOD_STREAM_KERNEL(engine_end, isod_engine_end(&a))

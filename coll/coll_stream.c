@@ -73,6 +73,8 @@ _Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_XOR + 1, "a row for each ope
 
 /* ---- checks: numbers ---- */
 
+#define MOST_BLOCK_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
+
 static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     memset(c, 0, sizeof *c);
@@ -145,6 +147,9 @@ static bool size_is_valid(struct stream_call *c)
                            __builtin_mul_overflow(one, n, &all) || all > PTRDIFF_MAX))
         return wrong(c, "nelems %zu of %u bytes for %zu members is more than an address space has", c->coll->nelems,
                      types[c->coll->type].bytes, n);
+    if (one >= MOST_BLOCK_BYTES)
+        return wrong(c, "nelems %zu of %u bytes is a block of %zu bytes; it has to be less than 64 GiB",
+                     c->coll->nelems, types[c->coll->type].bytes, one);
     c->bytes = is(c, OF_BLOCKS) ? all : one;
     c->args.bytes = one;
     c->args.dest_stride = c->coll->kind == SHMEMX_FCOLLECT || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
@@ -338,6 +343,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     iso_stream_slot_describe(slot, c);
     if (c->args.h.direct != 0 && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
         c->has |= ISOD_NEEDS_DIRECT;
+    if (c->args.nodes != NULL && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
+        c->has |= ISOD_NEEDS_NODES;
 }
 
 /* All that is left to do before the choice. */

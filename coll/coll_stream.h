@@ -67,7 +67,7 @@ int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_
 /* The slot of the call, made with all members when it is new; NULL after a sentence. */
 struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
-/* What the slot says about a call: its handle, its most blocks and threads. */
+/* What the slot says about a call: its handle, its nodes, its most blocks and threads. */
 void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
 struct stream_engines *iso_stream_engines(const struct stream_call *c);
@@ -75,6 +75,16 @@ struct stream_engines *iso_stream_engines(const struct stream_call *c);
 char *iso_stream_flag_near(const struct stream_call *c, int member);
 /* This PE's word that they copy there. */
 const uint64_t *iso_stream_engine_word(const struct stream_call *c);
+
+/* ---- hier_nodes.c: the members of a team, of which kernels reach memory[m] by pointers ---- */
+
+int iso_hier_leader(char *const *memory); /* the first member that this one reaches */
+/* Of leaders[m], what the members found: does this one reach those with the same leader, and no others? */
+bool iso_hier_agrees(char *const *memory, const int32_t *leaders, int n, int me);
+/* More nodes than one, and more members than one on one of them? */
+bool iso_hier_is_worth(const int32_t *leaders, int n);
+size_t iso_hier_words(int n); /* of the table, at most */
+void iso_hier_fill(int32_t *table, const int32_t *leaders, int n);
 
 /* ---- stream_algorithm.c ---- */
 
@@ -85,7 +95,7 @@ const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *n
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
-int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape);
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early);
 
 /* ---- stream_table.c ---- */
 

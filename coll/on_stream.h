@@ -19,47 +19,54 @@ struct isod_stream_coll {
     char *dest;
     const char *source;
     uint64_t bytes, dest_stride, source_stride;
-    int32_t to, from; /* permute; broadcast: from is the root */
-    uint32_t call;    /* enum isod_call, for records */
-    int32_t op, kept; /* reductions: enum isod_reduce_op, enum isod_kept */
+    int32_t to, from;     /* permute; broadcast: from is the root */
+    uint32_t call;        /* enum isod_call, for records */
+    int32_t op, kept;     /* reductions: enum isod_reduce_op, enum isod_kept */
     uint64_t share, span; /* of isod_stream_shares */
+    const char *brought;  /* reduce_read2: not NULL, copied to source, which is dest, before the others read it there */
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
+    const int32_t *nodes; /* of hier_stream.h; NULL: all members are on one node, or each on its own */
 };
 
 /* What a kernel needs of the call: pointers of each member to all others, and to those of dest and source that it needs
- * to be symmetric; symmetric dest, source; a dest that is not source (of allreduce). Kernels without DIRECT use the
- * ring where no pointer reaches. */
+ * to be symmetric; symmetric dest, source; a dest that is not source (of allreduce); several nodes, with more than one
+ * member on one of them, and pointers as for DIRECT within each. Kernels without DIRECT use the ring where no pointer
+ * reaches. */
 enum {
     ISOD_NEEDS_NOTHING = 0,
     ISOD_NEEDS_DIRECT = 1,
     ISOD_NEEDS_DEST = 2,
     ISOD_NEEDS_SOURCE = 4,
-    ISOD_NEEDS_APART = 8
+    ISOD_NEEDS_APART = 8,
+    ISOD_NEEDS_NODES = 16
 };
 
-/* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT: a block keeps a
- * table of them. */
+/* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT or _NODES: a block
+ * keeps a table of them. */
 #define ISOD_STREAM_THREADS 512
 #define ISOD_STREAM_MEMBERS 128
 
 /* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. The lines ones carry at most packet_bytes a block and
  * round, in at most ISOD_STEPS_OF_CALL rounds. */
-#define ISOD_STREAM_MOVES(X)                                      \
-    X(exchange_lines, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */ \
-    X(exchange_push, ISOD_NEEDS_DEST)                             \
-    X(exchange_staged, ISOD_NEEDS_NOTHING)                        \
-    X(broadcast_lines, ISOD_NEEDS_DIRECT)                         \
-    X(broadcast_read, ISOD_NEEDS_SOURCE)                          \
-    X(broadcast_staged, ISOD_NEEDS_NOTHING)                       \
-    X(permute_lines, ISOD_NEEDS_DIRECT)                           \
-    X(permute_push, ISOD_NEEDS_DEST)                              \
-    X(permute_staged, ISOD_NEEDS_NOTHING)                         \
-    X(alltoallv_push, ISOD_NEEDS_DEST)                            \
-    X(barrier, ISOD_NEEDS_NOTHING)                                \
-    X(sync, ISOD_NEEDS_NOTHING)                                   \
-    X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */            \
+#define ISOD_STREAM_MOVES(X)                                                    \
+    X(exchange_lines, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */               \
+    X(exchange_push, ISOD_NEEDS_DEST)                                           \
+    X(exchange_staged, ISOD_NEEDS_NOTHING)                                      \
+    X(gather_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                          \
+    X(exchange_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                        \
+    X(broadcast_lines, ISOD_NEEDS_DIRECT)                                       \
+    X(broadcast_read, ISOD_NEEDS_SOURCE)                                        \
+    X(broadcast_read2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
+    X(broadcast_staged, ISOD_NEEDS_NOTHING)                                     \
+    X(permute_lines, ISOD_NEEDS_DIRECT)                                         \
+    X(permute_push, ISOD_NEEDS_DEST)                                            \
+    X(permute_staged, ISOD_NEEDS_NOTHING)                                       \
+    X(alltoallv_push, ISOD_NEEDS_DEST)                                          \
+    X(barrier, ISOD_NEEDS_NOTHING)                                              \
+    X(sync, ISOD_NEEDS_NOTHING)                                                 \
+    X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */                          \
     X(engine_end, ISOD_NEEDS_DIRECT)
 
 /* Kernels of reductions: X(name, needs, operators). SUM: isod_stream_##name##_sum_##representation##_kernel for the
@@ -79,6 +86,9 @@ enum {
     X(reduce_push2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                               \
     /* The same without the second half: reducescatter. */                                                  \
     X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                  \
+    /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:      \
+     * allreduce, which needs a symmetric dest too. */                                                      \
+    X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                               \
     /* What kernels of users do: reads where both are in the heap, else everything into everybody's stages. \
      * allreduce, reducescatter. */                                                                         \
     X(reduce_long, ISOD_NEEDS_NOTHING, ANY)

@@ -1,57 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of reductions on streams for all operators and all ways in which elements are kept, which are arguments: one
- * switch a batch of members, instead of some hundred kernels. Launched by stream_algorithm.c.
- * Includes: stream_device.h. */
-#include "stream_device.h"
-
-/* ---- a unit of any elements, as it is combined: 16-bit formats are floats there ---- */
-
-struct any_acc {
-    uint64_t word[4];
-};
-
-#define ANY_JOIN(NAME, ...)                                      \
-    case ISOD_KEPT_##NAME: {                                     \
-        struct isod_acc_##NAME b;                                \
-        __builtin_memcpy(&b, a, sizeof(b));                      \
-        isod_acc_join_##NAME(&b, v, m, what->h.n_pes, what->op); \
-        __builtin_memcpy(a, &b, sizeof(b));                      \
-        break;                                                   \
-    }
-PRIM_FN void any_join(const struct isod_stream_coll *what, struct any_acc *a, struct prim_vec16 v, int32_t m)
-{
-    switch (what->kept) {
-        ISOD_STREAM_KEPT(ANY_JOIN)
-    }
-}
-/* isod_acc_batch for the call's type and operator. A loop that stays one: what it holds is long. */
-PRIM_FN void any_batch(const struct isod_stream_coll *what, struct any_acc *a, const struct prim_vec16 *v,
-                       int32_t first)
-{
-    struct prim_vec16 next = v[0], second = v[1], third = v[2];
-    for (int32_t k = 0; k < ISOD_BATCH; k++) {
-        any_join(what, a, next, first + k);
-        next = second;
-        second = third;
-        third = v[3];
-    }
-}
-
-#define ANY_VEC(NAME, ...)                  \
-    case ISOD_KEPT_##NAME: {                \
-        struct isod_acc_##NAME b;           \
-        __builtin_memcpy(&b, a, sizeof(b)); \
-        v = isod_acc_vec_##NAME(&b);        \
-        break;                              \
-    }
-PRIM_FN struct prim_vec16 any_vec(const struct isod_stream_coll *what, const struct any_acc *a)
-{
-    struct prim_vec16 v = {{0, 0}};
-    switch (what->kept) {
-        ISOD_STREAM_KEPT(ANY_VEC)
-    }
-    return v;
-}
+/* Kernels of reductions on streams for all operators and all ways in which elements are kept, which are arguments.
+ * Launched by stream_algorithm.c. Includes: hier_stream.h, reduce_any.h. */
+#include "hier_stream.h"
+#include "reduce_any.h"
 
 /* ---- lines: as in reduce_stream.h ---- */
 
@@ -63,8 +14,8 @@ PRIM_FN void any_lines_unit(struct isod_coll *c, const struct isod_stream_coll *
     struct any_acc a = {{0, 0, 0, 0}};
     for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_units_wait(c, first, ISOD_BATCH, u, 16, v);
-        any_batch(what, &a, v, first);
+        isod_units_wait(c, first, ISOD_BATCH, u, v);
+        any_batch(what, &a, v, first, c->h.n_pes);
     }
     if (!c->failed)
         isod_unit_store(w->dest + u * 16, any_vec(what, &a), left);
@@ -94,21 +45,54 @@ PRIM_FN int any_lines(const struct isod_stream_coll *what)
 /* ---- any memory, any path: isod_reduce_long in one loop. Where all pointers reach both arrays, one turn of reads, and
  * a meeting at its end; else turns of stages ---- */
 
+PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                       const struct isod_span *s, uint64_t u)
+{
+    struct any_acc a = {{0, 0, 0, 0}};
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (int32_t k = 0; k < ISOD_BATCH; k++)
+            if (first + k < c->h.n_pes)
+                v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, s->bytes - u * 16);
+        any_batch(what, &a, v, first, c->h.n_pes);
+    }
+    return any_vec(what, &a);
+}
+/* One of two, word by word: a choice between pointers would put both on the stack. */
+PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const struct any_acc *b)
+{
+    struct any_acc one;
+    PRIM_UNROLL
+    for (int i = 0; i < 4; i++)
+        one.word[i] = first ? a->word[i] : b->word[i];
+    return one;
+}
+/* As the schedules of hier_kernels.c do it: a part of each node, then the parts. A part joins in a turn behind those of
+ * its members, so that the code of a join, which is long, stands here once. */
+PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                       const struct isod_span *s, uint64_t u)
+{
+    struct isod_hier t = isod_hier_of(what);
+    struct any_acc whole = {{0, 0, 0, 0}}, part = whole;
+    for (int32_t node = 0; node < t.nodes; node++) {
+        int32_t begin = isod_hier_begin(&t, node), size = isod_hier_size(&t, node);
+        for (int32_t i = 0; i <= size; i++) {
+            bool last = i == size;
+            const char *from = isod_operand(c, s, isod_hier_sorted(&t, begin + (last ? 0 : i)));
+            struct prim_vec16 v = last ? any_vec(what, &part) : isod_unit_load(from + u * 16, s->bytes - u * 16);
+            struct any_acc a = any_choose(last, &whole, &part);
+            any_join(what, &a, v, last ? node : i, last ? t.nodes : size);
+            whole = any_choose(last, &a, &whole);
+            part = any_choose(last, &part, &a);
+        }
+    }
+    return any_vec(what, &whole);
+}
 PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_span *s)
 {
-    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size) {
-        uint64_t left = s->bytes - u * 16;
-        struct any_acc a = {{0, 0, 0, 0}};
-        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
-            struct prim_vec16 v[ISOD_BATCH];
-            PRIM_UNROLL
-            for (int32_t k = 0; k < ISOD_BATCH; k++)
-                if (first + k < c->h.n_pes)
-                    v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, left);
-            any_batch(what, &a, v, first);
-        }
-        isod_result_store(c, s, u, any_vec(what, &a));
-    }
+    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size)
+        isod_result_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
 }
 
 /* What is reduced in the turn at `at`, whose step begins. */
@@ -152,13 +136,5 @@ PRIM_FN int any_long(const struct isod_stream_coll *what)
 
 /* ---- kernels ---- */
 
-#define ANY_KERNEL(kernel, CALL)                                                                            \
-    PRIM_KERNEL_BOUNDED(isod_stream_##kernel##_any_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
-    {                                                                                                       \
-        int rc = 0;                                                                                         \
-        if (prim_call_begin())                                                                              \
-            rc = CALL(&a);                                                                                  \
-        (void)prim_call_end(rc);                                                                            \
-    }
-ANY_KERNEL(reduce_lines, any_lines)
-ANY_KERNEL(reduce_long, any_long)
+ISOD_STREAM_KERNEL(reduce_lines_any, any_lines(&a))
+ISOD_STREAM_KERNEL(reduce_long_any, any_long(&a))

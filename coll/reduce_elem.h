@@ -73,7 +73,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_lines)(struct isod_coll *c, const struct iso
         struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
         for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
             struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-            isod_units_wait(c, first, ISOD_BATCH, u, left, v);
+            isod_units_wait(c, first, ISOD_BATCH, u, v);
             ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, op);
         }
         if (!c->failed)

@@ -17,19 +17,11 @@
 #define ISOD_NAME bf16
 #include "reduce_stream.h"
 
-#define SUM_KERNEL(kernel, NAME, CALL)                                                                               \
-    PRIM_KERNEL_BOUNDED(isod_stream_##kernel##_sum_##NAME##_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
-    {                                                                                                                \
-        int rc = 0;                                                                                                  \
-        if (prim_call_begin())                                                                                       \
-            rc = CALL;                                                                                               \
-        (void)prim_call_end(rc);                                                                                     \
-    }
-#define SUM_KERNELS(NAME, ...)                                                       \
-    SUM_KERNEL(reduce_lines, NAME, isod_stream_lines_##NAME(&a))                \
-    SUM_KERNEL(reduce_lines2, NAME, isod_stream_lines2_##NAME(&a))              \
-    SUM_KERNEL(reduce_read, NAME, isod_stream_read_##NAME(&a))                  \
-    SUM_KERNEL(reduce_read2, NAME, isod_stream_read2_##NAME(&a))                \
-    SUM_KERNEL(reduce_push2, NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_ALL)) \
-    SUM_KERNEL(reduce_push, NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_OWN))
+#define SUM_KERNELS(NAME, ...)                                                              \
+    ISOD_STREAM_KERNEL(reduce_lines_sum_##NAME, isod_stream_lines_##NAME(&a))               \
+    ISOD_STREAM_KERNEL(reduce_lines2_sum_##NAME, isod_stream_lines2_##NAME(&a))             \
+    ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read_##NAME(&a))                 \
+    ISOD_STREAM_KERNEL(reduce_read2_sum_##NAME, isod_stream_read2_##NAME(&a))               \
+    ISOD_STREAM_KERNEL(reduce_push2_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_ALL)) \
+    ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_OWN))
 ISOD_STREAM_SUM_KERNELS_FOR(SUM_KERNELS, )

@@ -11,7 +11,7 @@ PRIM_FN struct prim_vec16 ISOD_NAMED(isod_lines_sum)(struct isod_coll *c, uint64
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
     for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_units_wait(c, first, ISOD_BATCH, u, 16, v);
+        isod_units_wait(c, first, ISOD_BATCH, u, v);
         ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
     }
     return ISOD_NAMED(isod_acc_vec)(&a);
@@ -40,6 +40,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines)(const struct isod_stream_coll *a)
     uint64_t at = 0;
     if (!isod_stream_part(a, &w))
         return 0;
+    isod_stream_expect(a, &w);
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     do {
@@ -51,10 +52,10 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines)(const struct isod_stream_coll *a)
 }
 
 /* Two hops. Part m goes to member m, which sends its result to all. The second step begins without a sync, and nothing
- * is sent for parts that are empty; two banks are enough all the same. The bank of the first step is written next in the
- * step behind the second: the result of a unit comes from the thread that has read all that its member was sent for it,
- * so who has all results knows that all have read. That of the second is the bank of the step before the first: a thread
- * sends results behind lines of all members, and those were sent behind a sync, which all reads came before.
+ * is sent for parts that are empty; two banks are enough all the same. The bank of the first step is written next in
+ * the step behind the second: the result of a unit comes from the thread that has read all that its member was sent for
+ * it, so who has all results knows that all have read. That of the second is the bank of the step before the first: a
+ * thread sends results behind lines of all members, and those were sent behind a sync, which all reads came before.
  * dest may be source: a unit's result comes after all members have sent what they had there. */
 PRIM_FN void ISOD_NAMED(isod_stream_lines2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
@@ -179,6 +180,8 @@ PRIM_FN int ISOD_NAMED(isod_stream_read2)(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
+    if (a->brought != 0)
+        isod_stream_bring(&c, a, &w);
     isod_stream_announce(&c);
     struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
     if (isod_stream_await(&c)) {

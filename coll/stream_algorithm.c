@@ -67,10 +67,10 @@ static size_t room_lines2(const struct stream_call *c, unsigned grid)
 
 /* ---- run ---- */
 
-int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape)
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early)
 {
     struct isod_stream_coll args = c->args;
-    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args};
+    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args, early};
     isod_stream_shares(&args, shape.grid);
     int rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
     if (rc != 0)
@@ -80,13 +80,22 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct str
 
 static int run_move(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
-    return iso_stream_launch(c, a->move, shape);
+    return iso_stream_launch(c, a->move, shape, true);
 }
 
 static int run_reduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
     gpu_kernel sum = c->op == SHMEMX_SUM && a->sums != NULL ? a->sums[c->type] : NULL;
-    return iso_stream_launch(c, sum != NULL ? sum : a->any, shape);
+    return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
+}
+
+/* What is not symmetric is brought to dest, which is: then it is a call in place. */
+static int run_reduce_brought(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    struct stream_call brought = *c;
+    brought.args.brought = c->args.source;
+    brought.args.source = c->args.dest;
+    return run_reduce(&brought, a, shape);
 }
 
 /* ---- the algorithms ---- */
@@ -94,6 +103,8 @@ static int run_reduce(const struct stream_call *c, const struct stream_algorithm
 #define MOVE(kernel, units, room) \
     NEEDS_##kernel, false, units, room, run_move, isod_stream_##kernel##_kernel, NULL, NULL
 #define SUMS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, NULL
+#define BROUGHT(kernel, units, room) \
+    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, units, room, run_reduce_brought, NULL, kernel##_sums, NULL
 #define ANY(kernel, units, room) \
     NEEDS_##kernel, false, units, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, units, room) \
@@ -107,28 +118,34 @@ const struct stream_algorithm iso_stream_algorithms[] = {
     {SHMEMX_ALLREDUCE,     "lines2",  SUMS(reduce_lines2, 1, room_lines2),       "two hops of lines, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 4, NULL),                "everybody reads all sources, whole data"},
     {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 4, NULL),               "everybody reads a part of all and stores it to all"},
+    {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 4, NULL),            "source copied to dest, then as read2"},
     {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 4, NULL),               "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 4, NULL), "parts of nodes, then between nodes, at once"},
     {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
 
     {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 1, room_lines),          "one hop, data and flag in one line"},
     {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 4, NULL),                "everybody reads its block of all sources"},
     {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 4, NULL),                "stores only, piece by piece, any memory"},
+    {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 4, NULL),                 "parts of nodes, then between nodes, at once"},
     {SHMEMX_REDUCESCATTER, "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
 
     {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
     {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
     {SHMEMX_FCOLLECT,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
+    {SHMEMX_FCOLLECT,      "hier",    MOVE(gather_hier, 4, NULL),                "a piece crosses once and is handed on"},
     {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
 
     {SHMEMX_ALLTOALL,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
     {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
     {SHMEMX_ALLTOALL,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
+    {SHMEMX_ALLTOALL,      "hier",    MOVE(exchange_hier, 4, NULL),              "by stores and by the ring at once"},
     {SHMEMX_ALLTOALL,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
 
     {SHMEMX_ALLTOALLV,     "push",    MOVE(alltoallv_push, 0, NULL),             "straight into dest"},
 
     {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 1, room_lines),      "one hop, data and flag in one line"},
     {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 4, NULL),             "all read at the same time, whole data"},
+    {SHMEMX_BROADCAST,     "read2",   MOVE(broadcast_read2, 4, NULL),            "everybody reads a part and stores it to all"},
     {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},
     {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 4, NULL),           "any memory, any path"},
 

@@ -24,6 +24,15 @@ PRIM_FN bool isod_stream_part(const struct isod_stream_coll *a, struct isod_move
     return left > 0;
 }
 
+/* What this thread sends first, in lines, is on its way while the lane is looked up. */
+PRIM_FN void isod_stream_expect(const struct isod_stream_coll *a, const struct isod_move *w)
+{
+    uint64_t at = 16 * (uint64_t)prim_rank(prim_group_block());
+    int32_t parts = w->source_stride != 0 ? a->h.n_pes : 1;
+    for (int32_t m = 0; m < parts && at < w->bytes; m++)
+        prim_expect_load(w->source + (uint64_t)(uint32_t)m * w->source_stride + at);
+}
+
 /* At most `most` bytes of it, at `at`. */
 PRIM_FN struct isod_move isod_move_piece(const struct isod_move *w, uint64_t at, uint64_t most)
 {
@@ -35,7 +44,7 @@ PRIM_FN struct isod_move isod_move_piece(const struct isod_move *w, uint64_t at,
 }
 
 /* Divisions of 64 bits are functions of a hundred instructions on GPUs, so numbers of units have 32. */
-PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return (x + y - 1) / y; }
+PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return x / y + (x % y != 0 ? 1 : 0); }
 
 /* Bytes of an array that are whole units at addresses of units: all but the end, or none. */
 PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
@@ -45,8 +54,8 @@ PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
 
 /* ---- meetings of teams that pointers reach ---- */
 
-/* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads of
- * a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
+/* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads
+ * of a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
 PRIM_FN void isod_stream_announce(struct isod_coll *c)
 {
     isod_coll_step(c);
@@ -59,17 +68,16 @@ PRIM_FN bool isod_stream_await(struct isod_coll *c)
     return isod_coll_goes_on(c);
 }
 
-/* ---- lines. A unit is two lines here, however short it is, so that who waits for it need not ask ---- */
+/* What the others are going to read in w->source. The flags that announce it come behind, by the same threads. */
+PRIM_FN void isod_stream_bring(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
+{
+    isod_coll_copy_own(w->dest, a->brought + (w->source - a->source), w->bytes);
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the acquire of isod_stream_await, of the members that wait */
+}
 
-PRIM_FN void isod_lines_store(struct isod_coll *c, struct prim_line *line, struct prim_vec16 v)
-{
-    prim_store_line(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->step);
-    prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
-}
-PRIM_FN struct prim_line *isod_lines_there(const struct isod_coll *c, int32_t to, uint64_t unit)
-{
-    return isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
-}
+/* ---- lines ---- */
 
 PRIM_FN void isod_unit_send_all(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
 {
@@ -204,7 +212,7 @@ PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread
     for (uint32_t i = c->rank; from < s->bytes && i < s->count && !c->failed; i += c->size) {
         struct isod_spread_place p = isod_spread_place_of(c, s, i);
         struct prim_vec16 v;
-        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_lines(c, p), (uint32_t)c->step, true, &v))
+        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_lines(c, p), (uint32_t)c->step, &v))
             isod_unit_store_odd(dest + p.at, v, s->bytes - p.at);
     }
 }
@@ -220,7 +228,7 @@ PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, 
         uint32_t missing = ISOD_SPREAD;
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_SPREAD; k++)
-            if (from[k] != 0 && !isod_unit_look(from[k], (uint32_t)c->step, true, &v[k]))
+            if (from[k] != 0 && !isod_unit_look(from[k], (uint32_t)c->step, &v[k]))
                 missing = k;
         if (missing == ISOD_SPREAD || c->failed)
             return;
@@ -250,16 +258,17 @@ struct isod_waves {
     uint32_t first, step; /* members of this wave: first, first + step .., counted from the own one */
     uint32_t nth, of;     /* and its part of what goes to each of them */
 };
-PRIM_FN struct isod_waves isod_waves_of(const struct isod_coll *c)
+PRIM_FN struct isod_waves isod_waves_among(const struct isod_coll *c, uint32_t members)
 {
     uint32_t waves = isod_ceil_div(c->size, prim_wave_size()), wave = c->rank / prim_wave_size();
     struct isod_waves w;
-    w.step = waves < (uint32_t)c->h.n_pes ? waves : (uint32_t)c->h.n_pes;
+    w.step = waves < members ? waves : members;
     w.first = wave % w.step;
     w.nth = wave / w.step;
     w.of = isod_ceil_div(waves - w.first, w.step);
     return w;
 }
+PRIM_FN struct isod_waves isod_waves_of(const struct isod_coll *c) { return isod_waves_among(c, (uint32_t)c->h.n_pes); }
 
 /* Part nth of `of`, whole units. */
 struct isod_part {
@@ -400,9 +409,9 @@ PRIM_FN void isod_reads_store_two(const struct isod_coll *c, const struct isod_r
 /* ---- reductions by pushes: piece by piece into stages of the owner. Stage memory of a lane is 4 banks here, each with
  * half a packet of each sender. One turn: push piece k, tell; wait for piece k - 1 of the others, reduce it.
  * Four banks are enough: who pushes piece k has, one turn before, waited for the others' flag of piece k - 2; they sent
- * it behind the turn of piece k - 3, in which they have read piece k - 4. Three are not: that they have read piece k - 3
- * is told by their flag of piece k - 1, for which nobody has waited yet. The meeting at the begin says that nobody uses
- * the stages otherwise, the one at the end that nobody does any longer ---- */
+ * it behind the turn of piece k - 3, in which they have read piece k - 4. Three are not: that they have read piece k -
+ * 3 is told by their flag of piece k - 1, for which nobody has waited yet. The meeting at the begin says that nobody
+ * uses the stages otherwise, the one at the end that nobody does any longer ---- */
 
 struct isod_push {
     char *dest;
@@ -453,12 +462,11 @@ struct isod_push_piece {
     uint32_t units, count;
 };
 struct isod_push_place {
-    const char *from; /* NULL: there is no such unit */
+    const char *from; /* never NULL, which would take these for pointers into any memory */
     char *to;
-    uint64_t left; /* of the member's span from there on */
+    uint64_t left; /* of the member's span from there on; 0: there is no such unit */
 };
-PRIM_FN struct isod_push_piece isod_push_piece_of(const struct isod_coll *c, const struct isod_push *p,
-                                                  uint32_t number)
+PRIM_FN struct isod_push_piece isod_push_piece_of(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
 {
     struct isod_push_piece piece;
     piece.at = (uint64_t)number * p->piece;
@@ -470,15 +478,13 @@ PRIM_FN struct isod_push_piece isod_push_piece_of(const struct isod_coll *c, con
 PRIM_FN struct isod_push_place isod_push_place_of(const struct isod_coll *c, const struct isod_push *p,
                                                   const struct isod_push_piece *piece, uint32_t i)
 {
-    struct isod_push_place place = {0, 0, 0};
-    uint32_t other = i / piece->units;
+    struct isod_push_place place;
+    uint32_t other = i < piece->count ? i / piece->units : 0;
     int32_t m = isod_coll_other(c, other + 1);
     uint64_t in = (uint64_t)(i - other * piece->units) * 16, left = isod_push_left(p, m, piece->at);
-    if (i < piece->count && in < left) {
-        place.from = p->source + (uint64_t)(uint32_t)m * p->stride + piece->at + in;
-        place.to = c->h.heap + p->memory[m] + piece->stage + in;
-        place.left = left - in;
-    }
+    place.from = p->source + (uint64_t)(uint32_t)m * p->stride + piece->at + in;
+    place.to = c->h.heap + p->memory[m] + piece->stage + in;
+    place.left = i < piece->count && in < left ? left - in : 0;
     return place;
 }
 PRIM_FN void isod_push_send(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
@@ -486,25 +492,24 @@ PRIM_FN void isod_push_send(const struct isod_coll *c, const struct isod_push *p
     struct isod_push_piece piece = isod_push_piece_of(c, p, number);
     bool odd = false;
     for (uint32_t i = c->rank; i < piece.count; i += ISOD_BATCH * c->size) {
-        char *to[ISOD_BATCH];
+        struct isod_push_place at[ISOD_BATCH];
         struct prim_vec16 v[ISOD_BATCH];
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_BATCH; k++) {
-            struct isod_push_place at = isod_push_place_of(c, p, &piece, i + k * c->size);
-            bool whole = isod_unit_is_whole(at.from, at.left);
-            to[k] = whole ? at.to : (char *)0;
-            odd = odd || (at.from != 0 && !whole);
-            if (whole)
-                v[k] = prim_load16(at.from);
+            at[k] = isod_push_place_of(c, p, &piece, i + k * c->size);
+            if (isod_unit_is_whole(at[k].from, at[k].left))
+                v[k] = prim_load16(at[k].from);
+            else
+                odd = odd || at[k].left > 0;
         }
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_BATCH; k++)
-            if (to[k] != 0)
-                prim_store16(to[k], v[k]);
+            if (isod_unit_is_whole(at[k].from, at[k].left))
+                prim_store16(at[k].to, v[k]);
     }
     for (uint32_t i = c->rank; odd && i < piece.count; i += c->size) {
         struct isod_push_place at = isod_push_place_of(c, p, &piece, i);
-        if (at.from != 0 && !isod_unit_is_whole(at.from, at.left))
+        if (at.left > 0 && !isod_unit_is_whole(at.from, at.left))
             prim_store16(at.to, isod_unit_load_odd(at.from, at.left));
     }
 }
@@ -518,8 +523,8 @@ PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *
     }
 }
 
-/* Turns of a call, each a step: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last one
- * but one, pieces + 1, tells nothing, the last one, pieces + 2, is the meeting at the end. */
+/* Turns of a call, each a step: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last
+ * one but one, pieces + 1, tells nothing, the last one, pieces + 2, is the meeting at the end. */
 PRIM_FN uint32_t isod_push_turns(const struct isod_push *p) { return p->pieces + 3; }
 /* The end of a turn's pushes. Only the meetings wait for flags of their own turn. Turn 0 tells of no stores. */
 PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
@@ -538,5 +543,18 @@ PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);
 }
+
+/* ---- kernels ---- */
+
+/* All of them are like this: launched early, with one argument, and `call` is what a block does. */
+#define ISOD_STREAM_KERNEL(name, call)                                                                \
+    PRIM_KERNEL_BOUNDED(isod_stream_##name##_kernel, struct isod_stream_coll, a, ISOD_STREAM_THREADS) \
+    {                                                                                                 \
+        int rc = 0;                                                                                   \
+        prim_stream_wait();                                                                           \
+        if (prim_call_begin())                                                                        \
+            rc = call;                                                                                \
+        (void)prim_call_end(rc);                                                                      \
+    }
 
 #endif

@@ -15,6 +15,7 @@ struct stream_slot {
     int number;
     shmemd_t handle;
     char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
+    void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     struct stream_engines engines;
     struct stream_table *table; /* one of struct streams */
     unsigned most_blocks, most_threads;
@@ -108,6 +109,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
     if (slot == NULL)
         return;
     iso_engines_close(d, &slot->engines);
+    iso_gpu_free(d->gpu, slot->nodes);
     free(slot->memory);
     free(slot);
 }
@@ -150,24 +152,64 @@ struct member {
     uint64_t blocks; /* 0: it failed */
     uint64_t threads;
     uint64_t table;
+    uint64_t nodes; /* 1: it reaches those who have found the same node, and no others */
 };
 
-/* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same. -EIO: a
- * member failed, and has said why. */
-static int agree(const struct streams *s, struct stream_slot *slot, const struct member *members)
+/* -errno after a sentence. */
+static int write_nodes(struct device *d, struct stream_slot *slot, const int32_t *leaders)
+{
+    int n = slot->handle.n_pes;
+    size_t bytes = iso_hier_words(n) * sizeof(int32_t);
+    int32_t *table = (int32_t *)calloc(1, bytes);
+    int rc = table != NULL ? iso_gpu_alloc(d->gpu, bytes, &slot->nodes) : -ENOMEM;
+    if (rc == 0) {
+        iso_hier_fill(table, leaders, n);
+        iso_agent_copy(slot->nodes, table, bytes);
+    } else {
+        log_error("%s: no memory for the table of nodes of a team of %d", call, n);
+    }
+    free(table);
+    return rc;
+}
+
+/* Collective. `slot` NULL: this member has none. */
+static void share_nodes(struct device *d, struct team *team, struct stream_slot *slot, struct member *mine)
+{
+    int n = team->n_pes;
+    int32_t leader = slot != NULL ? iso_hier_leader(slot->memory) : team->my_pe;
+    int32_t *leaders = (int32_t *)calloc((size_t)n, sizeof *leaders);
+    if (leaders == NULL)
+        iso_fatal(call, "no memory for a team of %d", n); /* the others would wait for us */
+    iso_coll_all_gather(team, &leader, sizeof leader, leaders, call);
+    if (slot != NULL) {
+        mine->nodes = iso_hier_agrees(slot->memory, leaders, n, team->my_pe);
+        if (iso_hier_is_worth(leaders, n) && write_nodes(d, slot, leaders) != 0)
+            mine->blocks = 0;
+    }
+    free(leaders);
+}
+
+/* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same; nodes,
+ * if all have found the same ones. -EIO: a member failed, and has said why. */
+static int agree(struct device *d, const struct streams *s, struct stream_slot *slot, const struct member *members)
 {
     struct member least = members[0];
-    bool same = true;
+    bool same = true, nodes = members[0].nodes != 0;
     for (int i = 1; i < slot->handle.n_pes; i++) {
         least.blocks = ISO_MIN(least.blocks, members[i].blocks);
         least.threads = ISO_MIN(least.threads, members[i].threads);
         same = same && members[i].table == least.table;
+        nodes = nodes && members[i].nodes != 0;
     }
     if (least.blocks == 0)
         return -EIO;
     slot->most_blocks = (unsigned)ISO_MIN(least.blocks, (uint64_t)slot->handle.lanes);
     slot->most_threads = (unsigned)least.threads;
     slot->table = same ? s->table : s->common;
+    if (!nodes) {
+        iso_gpu_free(d->gpu, slot->nodes);
+        slot->nodes = NULL;
+    }
     if (!same && slot->handle.my_pe == 0)
         log_warn("%s: the members of this team have different tables of algorithms (devices, SHMEM_COLL_ON_STREAM or "
                  "SHMEM_COLL_TABLE differ); they take the built-in one for any device",
@@ -178,7 +220,7 @@ static int agree(const struct streams *s, struct stream_slot *slot, const struct
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    struct member mine = {0, 0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
@@ -193,8 +235,9 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         mine.threads = s->most_threads;
         mine.table = iso_stream_table_sum(s->table);
     }
+    share_nodes(d, team, slot, &mine);
     iso_coll_all_gather(team, &mine, sizeof mine, all, call);
-    if (slot != NULL && agree(s, slot, all) != 0) {
+    if (slot != NULL && agree(d, s, slot, all) != 0) {
         log_info("%s: another member of the team failed and says why", call);
         destroy(d, slot);
         slot = NULL;
@@ -242,6 +285,7 @@ void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
 {
     c->slot = slot;
     c->args.h = slot->handle;
+    c->args.nodes = (const int32_t *)slot->nodes;
     c->most_blocks = slot->most_blocks;
     c->most_threads = slot->most_threads;
 }

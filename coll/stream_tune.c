@@ -273,6 +273,14 @@ static int fastest(const struct trials *s, enum buffers buffers)
     return best;
 }
 
+/* SHMEM_LOG=debug: every trial. */
+static void say_trial(const struct trials *s, const struct trial *r)
+{
+    if (s->t->talks)
+        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_stream_kind_name(s->coll.kind), s->c.bytes,
+                  (int)s->c.args.h.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
+}
+
 static int measure(struct trials *s, struct trial *r)
 {
     int best = fastest(s, serves(&r->way, IN_PLACE) ? IN_PLACE : APART), rc = check(s, r);
@@ -281,6 +289,7 @@ static int measure(struct trials *s, struct trial *r)
     uint64_t calls = graph_ns / ISO_MAX(sample(s, r, NULL), (uint64_t)1);
     r->calls = (unsigned)ISO_MIN(ISO_MAX(calls, (uint64_t)1), (uint64_t)MOST_CALLS);
     time_graph(s, r, best >= 0 ? hopeless * s->trial[best].us : 0);
+    say_trial(s, r);
     return 0;
 }
 
@@ -381,15 +390,13 @@ static void say_result(const struct trials *s, const struct trial *best, const s
 static int tune_size(struct trials *s, const struct result *before, struct result *result)
 {
     int incumbent[BUFFERS] = {-1, -1};
+    add_all(s); /* first, so that rows have large shapes, which larger calls may want whole */
     for (int b = 0; b < BUFFERS; b++)
         if (before != NULL)
             incumbent[b] = add_trial(s, before->best[b]);
-    if (before == NULL)
-        add_all(s); /* so that a row of the smallest size has a large shape */
     struct stream_choice choice = iso_stream_choose(s->t->built_in, &s->c);
     struct way chosen = {choice.algorithm, choice.shape};
     int built_in = add_trial(s, chosen);
-    add_all(s);
     if (measure_all(s, incumbent, built_in) != 0)
         return -EIO;
     int best = pick(s, APART, incumbent[APART]);

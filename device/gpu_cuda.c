@@ -348,15 +348,36 @@ static int allow_shared(struct gpu *gpu, gpu_kernel kernel, size_t bytes)
                    (int)bytes);
 }
 
+/* Kernels know to wait for those before them when they, and the PTX that they come from, are for 9.0 or later; all of a
+ * build are alike. Graphs take such launches since driver 12.3. */
+static bool can_be_early(struct gpu *gpu, gpu_kernel kernel)
+{
+    int known = __atomic_load_n(&gpu->early, __ATOMIC_RELAXED), driver = 0; /* relaxed: whoever asks finds the same */
+    struct cudaFuncAttributes of;
+    if (known != 0)
+        return known > 0;
+    bool can = RUNTIME(gpu, cudaDriverGetVersion, &driver) == 0 && driver >= 12030 &&
+               RUNTIME(gpu, cudaFuncGetAttributes, &of, function_of(kernel)) == 0 && of.ptxVersion >= 90 &&
+               of.binaryVersion >= 90;
+    __atomic_store_n(&gpu->early, can ? 1 : -1, __ATOMIC_RELAXED);
+    return can;
+}
+
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
-    struct dim3 grid = {launch->grid, 1, 1}, block = {launch->block, 1, 1};
     void *argument = (void *)(uintptr_t)launch->args;
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
+    cudaLaunchConfig_t config = {.gridDim = {launch->grid, 1, 1},
+                                 .blockDim = {launch->block, 1, 1},
+                                 .dynamicSmemBytes = launch->shared_bytes,
+                                 .stream = stream_of(stream),
+                                 .attrs = &early};
     int rc = allow_shared(gpu, launch->kernel, launch->shared_bytes);
     if (rc != 0)
         return rc;
-    return RUNTIME(gpu, cudaLaunchKernel, function_of(launch->kernel), grid, block, &argument, launch->shared_bytes,
-                   stream_of(stream));
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.numAttrs = launch->early && can_be_early(gpu, launch->kernel) ? 1 : 0;
+    return RUNTIME(gpu, cudaLaunchKernelExC, &config, function_of(launch->kernel), &argument);
 }
 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)

@@ -39,6 +39,7 @@ struct gpu {
     struct driver driver;
     size_t granularity;   /* of chunks */
     cudaStream_t stream;  /* for what this layer does to memory; non-blocking */
+    int early;            /* kernels may be launched early: 1 yes, -1 no, 0 not known yet; atomic */
     pthread_mutex_t lock; /* error */
     char error[256];
 };

@@ -12,20 +12,15 @@
 PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.team->world_of[pe]); }
 
 /* What spacing alone does not tell: heaps that lie anywhere, registered buffers, the host heap, global variables. */
-PRIM_COLD_FN char *isod_near_by_table(shmemd_t h, const void *addr, int32_t pe)
+PRIM_COLD_FN char *isod_near_by_table(struct isod_home at, const void *addr, int32_t pe)
 {
-    uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)h.heap);
-    if (offset < h.heap_bytes) {
-        char *base = ISOD_LOAD_POINTER(&h.team->heaps[pe]);
-        return base != 0 ? base + offset : (char *)0;
-    }
-    uint32_t n = h.world->n_segments;
-    for (uint32_t i = 1; i < n; i++) {
-        const struct isod_segment *s = &h.world->segments[i];
-        offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
+    uint32_t n = at.world->n_segments;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct isod_segment *s = &at.world->segments[i];
+        uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
         if (offset >= s->len)
             continue;
-        char *base = s->peers[isod_world_pe(h, pe)];
+        char *base = i == 0 ? ISOD_LOAD_POINTER(&at.team->heaps[pe]) : s->peers[ISOD_LOAD_I32(&at.team->world_of[pe])];
         return base != 0 ? base + offset : (char *)0;
     }
     return (char *)0; /* not symmetric: the proxy says so */
@@ -38,7 +33,7 @@ PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
     bool even = h.flat != 0;
     if ((offset < h.heap_bytes) & even)
         return h.flat + (int64_t)pe * h.flat_stride + offset;
-    return isod_near_by_table(h, addr, pe);
+    return isod_near_by_table(isod_home_of(h), addr, pe);
 }
 
 #endif

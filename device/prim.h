@@ -96,6 +96,8 @@ struct prim_group {
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
  * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
  * prim_load_line(p)                     relaxed, each half whole
+ * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
+ * the kernels before it in the stream have ended, their stores are seen; then lets the next one come early
  * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
@@ -140,10 +142,20 @@ PRIM_FN struct prim_group prim_group_block(void) { return prim_group_of(PRIM_BLO
 PRIM_FN void prim_expect_store(const void *p) { (void)p; }
 #endif
 
+/* A hint: this thread will load from p soon; begin now. */
+#ifndef PRIM_HAS_EXPECT_LOAD
+PRIM_FN void prim_expect_load(const void *p) { (void)p; }
+#endif
+
 /* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor
  * that sees its own stores. Where the target has nothing cheaper: a relaxed load. */
 #ifndef PRIM_HAS_LOAD_LAZY
 PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxed_u64(p); }
+#endif
+
+/* Where nothing is launched early there is nothing to wait for. */
+#ifndef PRIM_HAS_STREAM_WAIT
+PRIM_FN void prim_stream_wait(void) {}
 #endif
 
 /* Before a loop of few turns, of which nothing may be left: over an array that must be in registers. */

@@ -13,8 +13,8 @@
 #define PRIM_UNROLL _Pragma("unroll")
 
 /* A source may say how large its blocks get at most, before it includes us: kernels whose blocks may have 1024 threads
- * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than that
- * allows is refused. */
+ * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than
+ * that allows is refused. */
 #ifdef PRIM_MAX_THREADS
 #define PRIM_CUDA_BOUNDS __launch_bounds__(PRIM_MAX_THREADS)
 #else
@@ -209,18 +209,16 @@ PRIM_FN struct prim_line prim_load_line(const void *p)
                  : "memory");
     return v;
 }
-/* Not volatile: the same value for the whole kernel, so that one load serves a loop with fences in it. */
-PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p)
+/* The same value for the whole kernel, so that one load serves a loop with fences in it. As a load that the compiler
+ * knows it stays behind the question whether p is a null pointer; a line of PTX would not. */
+PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return __ldg(p); }
+PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return __ldg(p); }
+
+/* A load for nothing: into the first-level cache, which keeps it until the next acquire. */
+#define PRIM_HAS_EXPECT_LOAD
+PRIM_FN void prim_expect_load(const void *p)
 {
-    uint32_t v;
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(v) : "l"(p));
-    return v;
-}
-PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p)
-{
-    uint64_t v;
-    asm("ld.global.nc.u64 %0, [%1];" : "=l"(v) : "l"(p));
-    return v;
+    asm volatile("{ .reg .u32 nothing; ld.global.u8 nothing, [%0]; }" : : "l"(p) : "memory");
 }
 
 /* From the first-level cache, until the next acquire invalidates that. */
@@ -264,20 +262,32 @@ PRIM_FN void prim_cuda_store16(enum prim_cuda_way way, char *p, struct prim_vec1
                      : "memory");
 }
 
-/* Thread `rank` of `size` takes every size-th vector, UNROLL of them in flight. */
+/* Thread `rank` of `size` takes every size-th vector, UNROLL of them in flight. Numbers of 32 bits: with many waves the
+ * instructions are what a short copy takes. */
 #define PRIM_CUDA_UNROLL 6 /* 8 do not fit beside the cold paths in 64 registers */
-PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source, size_t count)
+PRIM_FN void prim_cuda_copy16_some(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                   uint32_t count)
 {
-    size_t size = prim_size(g);
-    for (size_t i = prim_rank(g); i < count; i += PRIM_CUDA_UNROLL * size) {
+    uint32_t size = prim_size(g);
+    for (uint32_t i = prim_rank(g); i < count; i += PRIM_CUDA_UNROLL * size) {
         struct prim_vec16 v[PRIM_CUDA_UNROLL];
 #pragma unroll
-        for (int k = 0; k < PRIM_CUDA_UNROLL; k++)
-            v[k] = prim_cuda_load16(way, source + (i + (size_t)k * size) * 16, i + (size_t)k * size < count);
+        for (uint32_t k = 0; k < PRIM_CUDA_UNROLL; k++)
+            v[k] = prim_cuda_load16(way, source + (uint64_t)(i + k * size) * 16, i + k * size < count);
 #pragma unroll
-        for (int k = 0; k < PRIM_CUDA_UNROLL; k++)
-            prim_cuda_store16(way, dest + (i + (size_t)k * size) * 16, v[k], i + (size_t)k * size < count);
+        for (uint32_t k = 0; k < PRIM_CUDA_UNROLL; k++)
+            prim_cuda_store16(way, dest + (uint64_t)(i + k * size) * 16, v[k], i + k * size < count);
     }
+}
+PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source, size_t count)
+{
+    do {
+        uint32_t now = count < (1u << 31) ? (uint32_t)count : 1u << 31;
+        prim_cuda_copy16_some(way, g, dest, source, now);
+        count -= now;
+        dest += (size_t)now * 16;
+        source += (size_t)now * 16;
+    } while (count != 0);
 }
 
 /* One word of 1, 2, 4 or 8 bytes. Loads are strong: either end may be a peer's. */
@@ -371,6 +381,17 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
                            size_t bytes)
 {
     prim_cuda_copy(PRIM_CUDA_GET, g, dest, source, bytes);
+}
+
+/* ---- early kernels ---- */
+
+/* Where kernels are compiled for less than 9.0 nothing is launched early: gpu_cuda.c asks. */
+#define PRIM_HAS_STREAM_WAIT
+PRIM_FN void prim_stream_wait(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" : : : "memory");
+#endif
 }
 
 /* ---- time ---- */

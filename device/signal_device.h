@@ -44,11 +44,11 @@ PRIM_FN void isod_signal_send(shmemd_t h, struct isod_signal s, int pe)
 }
 
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
- * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. */
+ * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. What the signal
+ * needs is looked up behind the data, while the fence would only wait for that to arrive. */
 PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
 {
-    char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0, *at = isod_near(h, s.addr, pe);
-    bool dead = isod_is_dead(h); /* asked for here, so that it is under way while the data is copied */
+    char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0;
     if (to != 0)
         isod_copy_out(g, to, b);
     else if (b.len != 0)
@@ -56,9 +56,11 @@ PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, 
     prim_gather_stores(g); /* pairs with the acquire of who sees the signal */
     if (!prim_is_first(g))
         return;
+    bool dead = isod_is_dead(h);
+    char *at = isod_near(h, s.addr, pe);
     if (to == 0 && b.len != 0 && at != 0)
         isod_ring_quiet(h); /* else the signal overtakes the proxy */
-    prim_fence_flag();      /* the second half of gather_stores; the look at the status ends under its wait */
+    prim_fence_flag();      /* the second half of gather_stores */
     if (dead)
         return;
     if (at != 0)

@@ -145,7 +145,8 @@ struct isod_team {
 
 /* Slot memory of one PE, one lane after the other; peers write it, each sender in its own part:
  *   flags   [n_pes] 8 bytes                               padded to 128 bytes
- *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * packet_bytes each (packets carry half data)
+ *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * packet_bytes each (packets carry half data); where
+ *                                                         pointers do not reach all members, the words of hier_stream.h
  *   stage   [2 banks][n_pes] raw bytes, packet_bytes each (members that no pointer reaches) */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
 PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
@@ -189,6 +190,17 @@ typedef struct shmemd {
     uint16_t lanes, direct; /* as in the team's state: here they cost no load */
     uint32_t packet_bytes;
 } shmemd_t;
+
+/* What the rare paths need of a handle: few registers where they are called. */
+struct isod_home {
+    struct isod_world *world;
+    struct isod_team *team;
+};
+PRIM_FN struct isod_home isod_home_of(shmemd_t h)
+{
+    struct isod_home at = {h.world, h.team};
+    return at;
+}
 
 typedef struct prim_group shmemd_group_t;
 

@@ -66,17 +66,6 @@ PRIM_FN uint64_t isod_peek(int word, const void *addr)
 /* Sticky; pairs with the store of isod_wait_look. */
 PRIM_FN bool isod_is_dead(shmemd_t h) { return prim_load_lazy_u64(&h.team->status) != 0; }
 
-/* What the rare paths need of a handle: few registers where they are called. */
-struct isod_home {
-    struct isod_world *world;
-    struct isod_team *team;
-};
-PRIM_FN struct isod_home isod_home_of(shmemd_t h)
-{
-    struct isod_home at = {h.world, h.team};
-    return at;
-}
-
 /* The number of a record, or ISOD_NO_RECORD: the host has not taken the earlier ones yet. */
 #define ISOD_NO_RECORD (~(uint64_t)0)
 PRIM_FN uint64_t isod_record_take(struct isod_world *world)
@@ -110,11 +99,6 @@ PRIM_FN void isod_record_leave(struct isod_home at, struct isod_record r, uint64
     prim_fence_before_signal();
     prim_store_flag_u64(to, state);
 }
-PRIM_COLD_FN void isod_leave_record(shmemd_t h, struct isod_record r, uint64_t state)
-{
-    isod_record_leave(isod_home_of(h), r, state);
-}
-
 /* State of one wait, in registers of the waiting thread: nobody takes its address, which would put it into memory. */
 struct isod_waiting {
     uint64_t since_ns; /* 0: has not looked at the clock yet */

@@ -209,11 +209,9 @@ PSHMEMX(signal_wait_until_on_stream)
 PSHMEMX(quiet_on_stream)
 PSHMEMX(barrier_on_stream)
 PSHMEMX(sync_on_stream)
-#ifdef ISO_STREAM_COLLECTIVES
 PSHMEMX(coll_on_stream)
 PSHMEMX(coll_explain)
 PSHMEMX(coll_tune)
-#endif
 
 #ifdef __cplusplus
 }

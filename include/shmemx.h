@@ -178,8 +178,6 @@ size_t shmemx_doctor_text(char *text, size_t bytes);
 }
 #endif
 
-#ifdef ISO_STREAM_COLLECTIVES /* being built: in trees that are configured with it only */
-#include "shmemx_coll.h"
-#endif
+#include "shmemx_coll.h" /* collectives on streams */
 
 #endif

@@ -3,14 +3,17 @@
  *
  * A call enqueues: it begins after what is in the stream now, ends before what comes later, and returns at once. It may
  * be captured into a graph and replayed any number of times; nothing of it is on the host. Collective over the team:
- * all members make the calls of one (team, slot) in the same order with equal arguments (addresses may differ), each on
- * a stream of its own choice. Calls of one slot follow one another (one stream, or streams that wait for each other);
- * calls that may run at the same time take different slots. The first call of a (team, slot) makes what it needs, with
- * all members, so it may not be in a capture.
+ * all members make the calls of one (team, slot) in the same order with equal arguments, each on a stream of its own
+ * choice. Calls of one slot follow one another (one stream, or streams that wait for each other); calls that may run at
+ * the same time take different slots. The first call of a (team, slot) that has anything to do makes what it needs, and
+ * waits for all members to do so; it may not be in a capture.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
- * their parts; multiples of 16 are faster. Where nelems is 0 nothing is enqueued. Each of them may be symmetric
- * (shmemx_malloc, shmemx_buffer_register) or not, but alike on all members:
+ * their parts; multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. Where nelems is 0
+ * nothing is enqueued. Each of the two may be symmetric (shmemx_malloc, shmemx_buffer_register) or not. Those that
+ * peers touch are alike in that on all members, and when symmetric the same place of the same object: dest of fcollect,
+ * alltoall, alltoallv and permute, source of reducescatter, both of allreduce and broadcast. The others are each
+ * member's own matter.
  *   both symmetric       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
  *                        when it is source, and for allreduce: pushes need a symmetric dest, reads a symmetric source
@@ -18,6 +21,9 @@
  *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
  *                        allreduce n - 1 times the bytes
  * alltoallv needs a symmetric dest; its source is any device memory.
+ * In a team that spans nodes (pointers reach the members of the own one only), of which one has several members, data
+ * that many members of a node need, or have combined, crosses to another node once: of fcollect when dest is symmetric,
+ * of reducescatter when source is, of allreduce when both are.
  *
  * Buffer contract, of all calls: source may be rewritten, and dest read, by what comes later in the stream. Peers may
  * write dest, and read source, from when this PE's stream has come to the call until the call ends on it; never before,
@@ -25,16 +31,21 @@
  * unless it says that they may be equal.
  *
  * What they return: 0, or nonzero with a sentence on stderr and nothing enqueued: an argument, a type that the operator
- * is not for, a slot that cannot be made, copy engines asked for where they cannot do it. What goes wrong when it runs
- * (a member that does not come) is reported by shmemx_device_error, and the slot does nothing from then on until
- * shmemx_device_reset.
- * Copies by engines (asked for, or the library's choice for what is large) cannot be stopped once they are enqueued. So
- * a member that has given up in such a call may still write the others' dest, whether they have come to the call or not,
- * until its stream is idle: synchronise all members' streams, and then reset, before dest is used for anything else. New
- * calls by engines are refused while this PE's kernels are told to give up; graphs are not.
+ * is not for, a slot that cannot be made, copy engines asked for where they cannot do it.
  *
- * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding, so they are
- * the same bits on all members, in every run and by every algorithm. Integers wrap. */
+ * What goes wrong when it runs: past SHMEM_TIMEOUT, shmemx_device_error tells who waits for whom, and the call goes on
+ * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends; its dest holds anything then,
+ * and calls of this slot on this PE do nothing until shmemx_device_reset. Members that have not given up may go on to
+ * the end of the call, and write the dests of those that have: synchronise all members' streams, and then reset, before
+ * dest is used for anything else. Copies by engines (asked for, or the library's choice for what is large) cannot be
+ * stopped once they are enqueued: a member that has given up in such a call may still write the others' dest, whether
+ * they have come to the call or not, until its stream is idle. New calls by engines are refused while this PE's kernels
+ * are told to give up; graphs are not. Copies that wait for a member may hold up those of other slots, since a GPU has
+ * fewer queues than streams: calls by engines of all slots are made in the same order on all members.
+ *
+ * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding; in a team
+ * that spans nodes, first those of each node so, then what the nodes have, in the order of their first members. So they
+ * are the same bits on all members, in every run and by every algorithm. Integers wrap. */
 #ifndef SHMEMX_COLL_H
 #define SHMEMX_COLL_H
 
@@ -47,16 +58,16 @@ extern "C" {
 /* ---- one call for all of them ---- */
 
 /* What one call does. `bytes` is nelems times the size of the type, n the members.
- * ALLREDUCE      nelems of all members, combined, to everybody's dest; dest may be source
+ * ALLREDUCE      nelems of all members, combined, to everybody's dest; dest may be source, on all members then
  * REDUCESCATTER  source holds n blocks of nelems; member m gets the combination of the blocks m; its dest may be its
  *                own block m of source
  * FCOLLECT       nelems of each member (all-gather), in their order, to everybody's dest of n * nelems; source may be
  *                this PE's own block of dest
  * ALLTOALL       block m (nelems) of source to block my_pe of member m's dest
  * ALLTOALLV      as `blocks` says; nelems is not used
- * BROADCAST      the root's source to everybody's dest, its own too; dest may be source
+ * BROADCAST      the root's source to everybody's dest, its own too; dest may be source, on all members then
  * PERMUTE        nelems of source to the dest of member `to`, where this PE is `from`; a PE that sends to itself
- *                receives from itself
+ *                receives from itself, and may have dest == source
  * BARRIER        as shmemx_barrier_on_stream, in the slot's sequence
  * SYNC           as shmemx_sync_on_stream, in the slot's sequence */
 enum {
@@ -91,9 +102,10 @@ enum {
 /* and, or, xor: integers only. */
 enum { SHMEMX_SUM, SHMEMX_PROD, SHMEMX_MIN, SHMEMX_MAX, SHMEMX_AND, SHMEMX_OR, SHMEMX_XOR };
 
-/* ALLTOALLV: arrays of n words in this PE's device memory, read when the call runs: bytes to member m, taken at
- * source + source_offset[m], written at dest + dest_offset[m] of member m. Nothing checks that the receiver has room.
- * received (symmetric, or NULL on all members): word m of it becomes the bytes that came from member m. */
+/* ALLTOALLV: arrays of n words in this PE's device memory, read when the call runs: bytes to member m, less than 64
+ * GiB, taken at source + source_offset[m], written at dest + dest_offset[m] of member m. Nothing checks that the
+ * receiver has room. received (symmetric, or NULL on all members): word m of it becomes the bytes that came from member
+ * m. */
 typedef struct {
     const uint64_t *bytes, *source_offset, *dest_offset;
     uint64_t *received;
@@ -128,8 +140,8 @@ typedef struct {
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
 
 /* Which algorithm such a call takes, and why, in one line; like snprintf. All members get the same answer, but need not
- * ask. Before the first call of a (team, slot) the answer is that it is not known yet. 0 after a sentence on stderr: the
- * call would be wrong. Tables and variables that decide: coll/README.md. */
+ * ask. Before the first call of a (team, slot) the answer is that it is not known yet. 0 after a sentence on stderr:
+ * the call would be wrong. Tables and variables that decide: coll/README.md. */
 size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
 
 /* Measures on the devices of this job which algorithm is best for which kind, size and team, and writes the table of

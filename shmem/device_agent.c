@@ -159,7 +159,7 @@ void iso_agent_fill(void *dest, int byte, size_t len)
 /* By a kernel of one thread; its end orders the result before our load. */
 static uint64_t run(struct agent *a, struct isod_word_task task)
 {
-    const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task};
+    const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task, false};
     pthread_mutex_lock(&a->lock);
     task.old = a->old_for_kernels;
     if (iso_gpu_launch(a->device->gpu, &launch, a->stages[0].stream) != 0)

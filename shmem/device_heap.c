@@ -186,12 +186,13 @@ static uint64_t default_cap(const struct device *d, const char *call)
     return ISO_MIN(GIB, memory / (4 * sharers));
 }
 
-/* Slot memory of handles: a share of small heaps, at most 64 MiB. */
+/* Slot memory of handles: a share of small heaps, at most 64 MiB; of large ones a small share, at most 512 MiB, which
+ * is for about twenty handles of 8 PEs that all blocks may use. */
 static size_t control_for(size_t cap)
 {
     const size_t unit = (size_t)64 << 10;
-    size_t share = cap / 8 / unit * unit;
-    return ISO_MIN(ISO_MAX(share, unit), 64 * MIB);
+    size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 256, 512 * MIB));
+    return ISO_MAX(share / unit * unit, unit);
 }
 
 static int choose_sizes(struct device *d, const char *call)
@@ -470,9 +471,7 @@ static void take_down(struct device *d)
     struct state *self = ISO;
     d->running = false;
     self->careful = self->env.debug;
-#ifdef ISO_STREAM_COLLECTIVES
     iso_coll_streams_stop();
-#endif
     if (d->handles != NULL)
         iso_handles_stop(d);
     if (d->proxy != NULL)

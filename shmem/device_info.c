@@ -12,28 +12,26 @@
 
 static const char *rung(const struct device *d) { return d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc"; }
 
-static const char *path_of(const struct segment_peer *peer)
+static const char *path_of(const struct segment *s, int pe)
 {
-    return peer->gpu_ptr != NULL ? "by pointer" : "by the proxy";
+    return iso_handle_near(s, pe) != NULL ? "by pointer" : "by the proxy";
 }
 
 /* One range of PEs for each run of equal answers. */
 static void write_paths(FILE *out, const struct segment *s)
 {
+    bool hides = ISO->env.force_proxy || ISO->env.virtual_nodes[0] != '\0';
     fprintf(out, "  kernels of PE %d reach the device heaps of", ISO->my_pe);
     for (int from = 0, to; from < ISO->n_pes; from = to) {
-        const char *path = ISO->env.force_proxy && from != ISO->my_pe ? "by the proxy" : path_of(&s->peers[from]);
-        for (to = from + 1; to < ISO->n_pes; to++) {
-            const char *next = ISO->env.force_proxy && to != ISO->my_pe ? "by the proxy" : path_of(&s->peers[to]);
-            if (strcmp(next, path) != 0)
-                break;
-        }
+        const char *path = path_of(s, from);
+        for (to = from + 1; to < ISO->n_pes && strcmp(path_of(s, to), path) == 0; to++)
+            continue;
         if (to - from == 1)
             fprintf(out, "%s PE %d %s", from > 0 ? "," : "", from, path);
         else
             fprintf(out, "%s PEs %d-%d %s", from > 0 ? "," : "", from, to - 1, path);
     }
-    fprintf(out, "%s\n", ISO->env.force_proxy ? " (SHMEM_FORCE_PROXY)" : "");
+    fprintf(out, "%s\n", !hides ? "" : ISO->env.force_proxy ? " (SHMEM_FORCE_PROXY)" : " (SHMEM_VIRTUAL_NODES)");
 }
 
 static void write_running(FILE *out, const struct device *d)

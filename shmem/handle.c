@@ -56,11 +56,28 @@ static bool has_staged_neighbour(const struct segment *s)
     return s->staged;
 }
 
+/* By SHMEM_VIRTUAL_NODES, which is right: a number for each PE, as often as needed from the begin. */
+static long virtual_node(int pe)
+{
+    const char *at = ISO->env.virtual_nodes;
+    int numbers = 1;
+    for (const char *c = at; *c != '\0'; c++)
+        numbers += *c == ',';
+    for (int skip = pe % numbers; skip > 0; skip--)
+        at = strchr(at, ',') + 1;
+    return strtol(at, NULL, 10);
+}
+
+static bool is_hidden(int pe)
+{
+    return pe != ISO->my_pe && (ISO->env.force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe));
+}
+
 /* The host's memory is a kernel's own memory on the CPU device only. */
 char *iso_handle_near(const struct segment *s, int pe)
 {
     bool on_cpu = strcmp(ISO->device->info->flavour, "cpu") == 0;
-    if (ISO->env.force_proxy && pe != ISO->my_pe)
+    if (is_hidden(pe))
         return NULL;
     if (s->on_device)
         return s->peers[pe].gpu_ptr;
@@ -479,9 +496,27 @@ static int check_blocks(void)
     return -EINVAL;
 }
 
+static int check_virtual_nodes(void)
+{
+    const char *at = ISO->env.virtual_nodes;
+    bool right = true;
+    while (right && *at != '\0') {
+        size_t digits = strspn(at, "0123456789");
+        right = digits >= 1 && digits <= 9 && (at[digits] == '\0' || (at[digits] == ',' && at[digits + 1] != '\0'));
+        at += digits + (at[digits] == ',');
+    }
+    if (right)
+        return 0;
+    log_error("SHMEM_VIRTUAL_NODES is \"%s\"; allowed: numbers of nodes with commas between, each of at most 9 digits",
+              ISO->env.virtual_nodes);
+    return -EINVAL;
+}
+
 int iso_handles_start(struct device *device)
 {
     int rc = check_blocks();
+    if (rc == 0)
+        rc = check_virtual_nodes();
     if (rc != 0)
         return rc;
     device->handles = (struct handles *)calloc(1, sizeof *device->handles);

@@ -274,10 +274,8 @@ static void write_algorithms(FILE *out)
 {
     fprintf(out, "collective algorithms:\n");
     write_table(out, iso_coll_table_text);
-#ifdef ISO_STREAM_COLLECTIVES
     fprintf(out, "collective algorithms on streams:\n");
     write_table(out, iso_coll_streams_text);
-#endif
 }
 
 static void write_info(FILE *out)

@@ -69,7 +69,7 @@ int pshmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threa
                   block_threads);
         return 1;
     }
-    struct gpu_launch launch = {kernel, blocks, block_threads, shared_bytes, args, args_bytes};
+    struct gpu_launch launch = {kernel, blocks, block_threads, shared_bytes, args, args_bytes, false};
     return result(__func__, d, iso_gpu_launch(d->gpu, &launch, stream));
 }
 

@@ -287,7 +287,7 @@ static void take_records(struct proxy *p, bool *late)
     for (;;) {
         uint64_t taken = p->host->taken;
         struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];
-        /* Acquire: pairs with the flag store of isod_leave_record, which comes after the fields. */
+        /* Acquire: pairs with the flag store of isod_record_leave, which comes after the fields. */
         uint64_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
         if (state == ISOD_RECORD_FREE)
             return;
@@ -299,7 +299,7 @@ static void take_records(struct proxy *p, bool *late)
         else if (p->printed == PRINTED_MOST + 1)
             log_error("more waits of kernels were reported than are printed; shmemx_device_error tells them");
         __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
-        /* Release: pairs with the acquire load of isod_leave_record, whose stores come after our reads. */
+        /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
         __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
     }
 }

@@ -13,21 +13,13 @@
 
 #define PROBLEM "problem: " /* how a line of the doctor starts that names something that will not work */
 
-#ifdef ISO_STREAM_COLLECTIVES
-#define TUNE_USAGE " | --tune [--tune-most BYTES]"
-#define TUNE_HELP                                                                                                      \
-    "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n" \
-    "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"   \
-    "  --tune-most BYTES   only calls of up to so many bytes, at least 1k; suffixes k, m, g\n"
-#else
-#define TUNE_USAGE
-#define TUNE_HELP
-#endif
-
 static const char help[] =
-    "usage: [launcher] isomer-info [--doctor | --version" TUNE_USAGE "]\n"
+    "usage: [launcher] isomer-info [--doctor | --version | --tune [--tune-most BYTES]]\n"
     "  (nothing)   version, launcher, nodes, PEs, segments, paths, variables, algorithms\n"
-    "  --doctor    what would not work here and what to do; status 1 if there is anything\n" TUNE_HELP
+    "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
+    "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
+    "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
+    "  --tune-most BYTES   only calls of up to so many bytes, at least 1k; suffixes k, m, g\n"
     "  --version   version of the library and of the specification\n";
 
 /* The whole text, or NULL. */
@@ -87,7 +79,6 @@ static int print_info(void)
     return status;
 }
 
-#ifdef ISO_STREAM_COLLECTIVES
 /* "64", "4k", "256m", "1g"; 0: it is none, or below 1k. */
 static size_t size_of(const char *text)
 {
@@ -124,7 +115,6 @@ static int tune_up_to(const char *text)
             text);
     return 2;
 }
-#endif
 
 static int print_version(void)
 {
@@ -144,12 +134,10 @@ int main(int argc, char **argv)
         return print_doctor();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         return print_version();
-#ifdef ISO_STREAM_COLLECTIVES
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)
         return tune(0);
     if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)
         return tune_up_to(argv[3]);
-#endif
     bool asked = argc == 2 && strcmp(argv[1], "--help") == 0;
     fputs(help, asked ? stdout : stderr);
     return asked ? 0 : 2;

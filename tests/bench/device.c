@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How long in-kernel operations take, each with its data checked: one line of CSV per measurement, by PE 0.
  *     isomer,METRIC,bytes,value,unit,bad words
+ * (put_signal_block_last: only the last message of a launch is, since the peers' programs do not look at theirs.)
  * Ping-pongs run between PE 0 and PE 1 and report half a round trip; collectives run over all PEs. The plain copies
  * (store_copy, load_copy) are the limit that put and get are held against in the same run.
  * usage: device [iterations [largest copy in MiB]] */
@@ -32,12 +33,37 @@ struct bench_args {
 
 SHMEMD_FN uint64_t pattern(uint64_t step, uint64_t w) { return step % PATTERNS * 1000003u + w; }
 
-/* Every word of every message; all loads are under way before the first is waited for. */
+struct wide {
+    uint64_t a, b;
+} __attribute__((aligned(16)));
+
+#define PAIRS_AT_ONCE 8
+
+/* Every word of a message, in pairs; a thread's loads are under way before the first of them is waited for. */
+SHMEMD_FN uint64_t wrong_pairs(const struct wide *pairs, uint32_t n, uint64_t step)
+{
+    const uint32_t size = shmemd_block_size();
+    uint64_t wrong = 0;
+    for (uint32_t i = shmemd_thread_index(); i < n; i += PAIRS_AT_ONCE * size) {
+        struct wide v[PAIRS_AT_ONCE];
+        for (uint32_t k = 0; k < PAIRS_AT_ONCE; k++)
+            if (i + k * size < n)
+                v[k] = pairs[i + k * size];
+        for (uint32_t k = 0; k < PAIRS_AT_ONCE; k++)
+            if (i + k * size < n)
+                wrong |=
+                    (v[k].a ^ pattern(step, 2 * (i + k * size))) | (v[k].b ^ pattern(step, 2 * (i + k * size) + 1));
+    }
+    return wrong;
+}
 SHMEMD_FN void check_words(struct bench_args a, const uint64_t *seen, uint64_t step)
 {
+    const uint64_t w = shmemd_thread_index();
     uint64_t wrong = 0;
-    for (uint64_t w = shmemd_thread_index(); w < a.words; w += shmemd_block_size())
-        wrong |= seen[w] ^ pattern(step, w);
+    if (a.words > shmemd_block_size())
+        wrong = wrong_pairs((const struct wide *)(const void *)seen, (uint32_t)a.words / 2, step);
+    else if (w < a.words)
+        wrong = seen[w] ^ pattern(step, w);
     if (wrong != 0)
         shmemd_uint64_atomic_inc(a.h, a.bad, shmemd_my_pe(a.h));
 }
@@ -66,15 +92,19 @@ SHMEMD_FN void send(struct bench_args a, const uint64_t *sources, uint64_t step)
                                    a.base + step, SHMEM_SIGNAL_SET, a.peer);
 }
 
-SHMEMD_FN void pong_signal(struct bench_args a, const uint64_t *sources)
+/* each: every message is looked at before it is answered, else the last one. In turns, so that the code stands here
+ * once as it does in a program, and 128 registers a thread are enough. */
+SHMEMD_FN void pong_signal(struct bench_args a, const uint64_t *sources, int each)
 {
-    for (uint64_t i = 1; i <= a.iters; i++) {
-        if (a.first)
+    for (uint64_t turn = 0; turn < 2 * a.iters; turn++) {
+        uint64_t i = turn / 2 + 1;
+        if ((turn % 2 == 0) == (a.first != 0)) {
             send(a, sources, i);
-        shmemd_signal_wait_until_block(a.h, a.flag, SHMEM_CMP_GE, a.base + i);
-        check_words(a, a.inbox, i);
-        if (!a.first)
-            send(a, sources, i);
+        } else {
+            shmemd_signal_wait_until_block(a.h, a.flag, SHMEM_CMP_GE, a.base + i);
+            if (each || i == a.iters)
+                check_words(a, a.inbox, i);
+        }
     }
 }
 
@@ -82,10 +112,11 @@ SHMEMD_KERNEL(pong_signal_shared, struct bench_args, a)
 {
     SHMEMD_SHARED(uint64_t, shared, PATTERNS * SMALL_WORDS);
     fill_patterns(shared, a.words);
-    pong_signal(a, shared);
+    pong_signal(a, shared, 1);
 }
 
-SHMEMD_KERNEL_BOUNDED(pong_signal_global, struct bench_args, a, 1024) { pong_signal(a, a.source); }
+SHMEMD_KERNEL_BOUNDED(pong_signal_global, struct bench_args, a, 512) { pong_signal(a, a.source, 1); }
+SHMEMD_KERNEL_BOUNDED(pong_signal_last, struct bench_args, a, 512) { pong_signal(a, a.source, 0); }
 
 /* Two areas in turn: the sender may run one packet ahead of the receiver's reading. */
 SHMEMD_FN void send_packet(struct bench_args a, const uint64_t *shared, uint64_t i)
@@ -149,10 +180,6 @@ SHMEMD_KERNEL(copy_get, struct bench_args, a)
     size_t share = a.bytes / shmemd_block_count(), at = share * shmemd_block_index();
     shmemd_getmem_nbi_block(a.h, a.to + at, a.from + at, share, a.peer);
 }
-
-struct wide {
-    uint64_t a, b;
-} __attribute__((aligned(16)));
 
 SHMEMD_KERNEL(copy_plain, struct bench_args, a)
 {
@@ -238,7 +265,8 @@ static void pingpongs(struct run *r)
         host[i] = i / r->a.words * 1000003u + i % r->a.words;
     shmem_putmem(r->a.source, host, PATTERNS * 65536, r->me);
     free(host);
-    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 1024, plays) / 2,
+    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 512, plays) / 2, "us");
+    report(r, "put_signal_block_last_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_last), 1, 512, plays) / 2,
            "us");
     if (r->me == 1) { /* the counter that PE 0 adds to begins at 0 */
         uint64_t zero = 0;

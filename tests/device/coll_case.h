@@ -39,7 +39,13 @@ static inline void *own_malloc(size_t bytes)
         if (symbol != NULL && vendor(&memory, bytes) == 0)
             return memory;
     }
-    return device_is_cpu() ? aligned_alloc(4096, bytes) : NULL; /* freed with the process */
+    return device_is_cpu() ? aligned_alloc(4096, bytes) : NULL;
+}
+/* That of a GPU goes with the process. */
+static inline void own_free(void *memory)
+{
+    if (device_is_cpu())
+        free(memory);
 }
 
 /* One buffer in each kind of memory, of which a case uses one; its image is on the host. */
@@ -72,6 +78,8 @@ static inline void buffer_drop(struct buffer *b)
 {
     CHECK_EQ(shmemx_buffer_unregister(b->base[MEMORY_REGISTERED]), 0);
     shmemx_free(b->through);
+    own_free(b->base[MEMORY_REGISTERED]);
+    own_free(b->base[MEMORY_OWN]);
     shmem_free(b->base[MEMORY_HOST]);
     shmemx_free(b->base[MEMORY_HEAP]);
     free(b->image);

@@ -187,6 +187,7 @@ static void test_pieces(struct contract *c)
         turn_set_engines(&t, true);
         t.a.late = lateness(c);
         DEVICE_LAUNCH(turn_make, TURN_BLOCKS, TURN_THREADS, t.a, c->stream);
+        CHECK_EQ(shmemx_stream_wait_stream(c->other, c->stream), 0); /* the turn before is looked at */
         turn_call(&t, c->stream, "pieces of fcollect by engines");
         enqueue_consumers(c, &t);
         CHECK_EQ(shmemx_stream_wait_stream(c->stream, c->other), 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A collective on a stream that one member does not join: past SHMEM_TIMEOUT the others have a record of who waits for
- * whom; after shmemx_device_abort the streams go on, the slot does nothing any more and dest stays as it is; another
- * slot of the same team works meanwhile; and a collective reset repairs the slot. For every kind, by the algorithms
- * that SHMEM_COLL_ON_STREAM forces or the library chooses. Run with SHMEM_TIMEOUT of a fraction of a second. */
+ * whom; after shmemx_device_abort they have one of giving up and the streams go on; when all members have given up, the
+ * slot does nothing any more and dest stays as it is; another slot of the same team works meanwhile; and a collective
+ * reset repairs the slot. For every kind, by the algorithms that SHMEM_COLL_ON_STREAM forces or the library chooses.
+ * Run with SHMEM_TIMEOUT of a fraction of a second. */
 #include "coll_turn.h"
 
 enum { SLOT = 7, OTHER_SLOT = 8, WORDS = 600, PATIENCE_S = 60 };
@@ -59,44 +60,86 @@ static bool error_of(shmemx_device_error_t *error, int gave_up, int slot)
     return true;
 }
 
+/* A list that is full takes no more. */
+static void forget_records(void)
+{
+    shmemx_device_error_t error;
+    while (shmemx_device_error(&error) != 0)
+        continue;
+}
+
+/* In every algorithm; in a permutation others may wait, too. */
+static bool waits(const struct deadline *d, int kind)
+{
+    return shmem_my_pe() != missing(d) && (kind != SHMEMX_PERMUTE || shmem_my_pe() == 0);
+}
+
 static void expire(struct deadline *d, int kind, bool engines)
 {
     struct turn t;
     shmemx_device_error_t error;
-    bool waits = shmem_my_pe() != missing(d) && (kind != SHMEMX_PERMUTE || shmem_my_pe() == 0);
     set(d, &t, &d->place, kind, SLOT, engines);
     if (shmem_my_pe() != missing(d))
         turn_call(&t, d->stream, kind_names[kind]);
-    if (waits && error_of(&error, 0, SLOT)) {
+    if (waits(d, kind) && error_of(&error, 0, SLOT)) {
         CHECK(error.pe >= 0 && error.pe < shmem_n_pes());
         CHECK(error.waited_seconds >= 0.1 && error.waited_seconds < PATIENCE_S);
         CHECK_NAMED(error.call[0] != 0, "the record names the call");
     }
 }
 
+/* A device may have fewer queues than streams, and engines of one slot stand behind those of another then. */
+static void works_meanwhile(struct deadline *d, int kind, bool engines)
+{
+    if (device_is_cpu())
+        works(d, &d->other, d->second, kind, OTHER_SLOT, engines);
+    else
+        works(d, &d->other, d->second, SHMEMX_ALLREDUCE, OTHER_SLOT, false);
+}
+
+/* One call in the slot by all members; by engines it is refused. */
+static void call_dead(struct deadline *d, int kind, bool engines, const char *what)
+{
+    struct turn t;
+    set(d, &t, &d->place, kind, SLOT, engines);
+    int rc = shmemx_coll_on_stream(&t.q, d->stream);
+    CHECK_NAMED(!engines || rc != 0, what);
+    CHECK_EQ_NAMED(shmemx_stream_synchronize(d->stream), 0, what);
+    shmem_barrier_all();
+}
+
+/* The streams go on. Who comes late may still find all that the others have sent; each call more leaves fewer members
+ * that do, so after one for each of them nobody is left. */
+static void give_up(struct deadline *d, int kind, bool engines)
+{
+    shmemx_device_error_t error;
+    forget_records();
+    shmemx_device_abort();
+    CHECK_EQ_NAMED(shmemx_stream_synchronize(d->stream), 0, kind_names[kind]);
+    if (waits(d, kind))
+        (void)error_of(&error, 1, SLOT);
+    shmem_barrier_all();
+    for (int i = 0; i < shmem_n_pes() && !engines; i++)
+        call_dead(d, kind, engines, kind_names[kind]);
+}
+
 /* Dest is what it was, whatever is called. */
 static void stays_silent(struct deadline *d, int kind, bool engines)
 {
-    struct turn t;
     char text[100];
-    snprintf(text, sizeof(text), "%s in a slot that has given up", kind_names[kind]);
+    snprintf(text, sizeof(text), "%s in a slot that has given up%s", kind_names[kind], engines ? ", by engines" : "");
     turn_fill(&d->place, d->place.dest[0], d->place.words, TURN_POISON);
     turn_fill(&d->place, d->place.source[0], d->place.words, TURN_POISON);
     shmem_barrier_all();
-    set(d, &t, &d->place, kind, SLOT, engines);
-    (void)shmemx_coll_on_stream(&t.q, d->stream);
-    CHECK_EQ_NAMED(shmemx_stream_synchronize(d->stream), 0, text);
-    shmem_barrier_all();
+    call_dead(d, kind, engines, text);
     turn_check_poison(&d->place, text);
 }
 
 static void recover(void)
 {
-    shmemx_device_error_t error;
     CHECK_EQ(shmemx_device_reset(SHMEM_TEAM_WORLD, SLOT), 0);
     CHECK_EQ(shmemx_device_reset(SHMEM_TEAM_WORLD, OTHER_SLOT), 0);
-    while (shmemx_device_error(&error) != 0)
-        continue;
+    forget_records();
 }
 
 static void one_kind(struct deadline *d, int kind, bool engines)
@@ -105,11 +148,9 @@ static void one_kind(struct deadline *d, int kind, bool engines)
     works(d, &d->other, d->second, kind, OTHER_SLOT, engines);
     shmem_barrier_all();
     expire(d, kind, engines);
-    works(d, &d->other, d->second, kind, OTHER_SLOT, engines); /* while the first one waits */
+    works_meanwhile(d, kind, engines);
     shmem_barrier_all();
-    shmemx_device_abort();
-    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
-    shmem_barrier_all();
+    give_up(d, kind, engines);
     stays_silent(d, kind, engines);
     recover();
     works(d, &d->place, d->stream, kind, SLOT, engines);

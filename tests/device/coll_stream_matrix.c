@@ -59,8 +59,7 @@ static bool in_place_valid(const int *v)
 }
 static bool engines_valid(const int *v)
 {
-    if (v[KIND] == SHMEMX_ALLTOALLV || v[KIND] < SHMEMX_FCOLLECT || !memory_is_near(v[DEST]) ||
-        (v[KIND] == SHMEMX_BROADCAST && v[SOURCE] == MEMORY_REGISTERED))
+    if (v[KIND] == SHMEMX_ALLTOALLV || v[KIND] < SHMEMX_FCOLLECT || !memory_is_near(v[DEST]))
         return false;
     return (v[WITH_ENGINES] == ENGINES_YES || v[KIND] == SHMEMX_FCOLLECT) && !device_flag("SHMEM_FORCE_PROXY");
 }
@@ -153,7 +152,7 @@ static size_t border_of(struct matrix_state *m, const struct coll_case *c, const
 static void count_choice(struct matrix_state *m, const struct coll_case *c)
 {
     char forced[40], text[200];
-    if (c->nelems == 0 || c->engines != ENGINES_NO || !forced_name(c->kind, forced, sizeof(forced)))
+    if (c->nelems == 0 || !forced_name(c->kind, forced, sizeof(forced)))
         return;
     choice_of(m, c, ",", text, sizeof(text));
     m->seen[c->kind] += strcmp(text, forced) == 0;
@@ -249,6 +248,42 @@ static void check_choices(const struct matrix_state *m)
     }
 }
 
+/* ---- cases that a selection may miss ---- */
+
+static int size_of(size_t bytes)
+{
+    int i = 0;
+    while (sizes[i].bytes != bytes)
+        i++;
+    return i;
+}
+
+/* Each kind plainly, which every algorithm can do. */
+static void run_plain(struct matrix_state *m)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        int v[MATRIX_DIMS] = {0};
+        v[KIND] = kind;
+        v[TYPE] = kind == SHMEMX_ALLTOALLV ? SHMEMX_UINT8 : SHMEMX_FLOAT;
+        v[SIZE] = size_of(20000);
+        CHECK_OR_EXIT(type_valid(v));
+        run_case(m, v);
+    }
+}
+
+static void broadcast_by_engines_from_registered_memory(struct matrix_state *m)
+{
+    int v[MATRIX_DIMS] = {0};
+    v[KIND] = SHMEMX_BROADCAST;
+    v[SIZE] = size_of(20000);
+    v[SOURCE] = MEMORY_REGISTERED;
+    v[WITH_ENGINES] = ENGINES_YES;
+    if (engines_valid(v))
+        run_case(m, v);
+    else
+        CHECK(device_flag("SHMEM_FORCE_PROXY"));
+}
+
 /* Before its first call a slot explains nothing. */
 static void make_slots(struct matrix_state *m)
 {
@@ -261,14 +296,59 @@ static void make_slots(struct matrix_state *m)
     CHECK_EQ(shmemx_stream_synchronize(m->coll.stream), 0);
 }
 
+/* ---- the reference itself ---- */
+
+enum { REFERENCE_MEMBERS = 5, REFERENCE_ELEMENTS = 100 };
+
+/* Element i of floating ones, its first part. */
+static double as_double(const struct values_type *t, const unsigned char *elements, size_t i)
+{
+    union values_chunk c;
+    values_decode(t, elements + i * t->bytes, 1, &c);
+    return t->scalars == VALUES_DOUBLE ? c.d[0] : (double)c.f[0];
+}
+
+/* What is compared bit by bit is as far from the same in double as rounding allows. */
+static void check_reference_of(int type, int op)
+{
+    static const int world[REFERENCE_MEMBERS] = {0, 1, 2, 3, 4};
+    const struct values_type *t = &values_types[type];
+    static const int fractions[] = {0, 0, 10, 7, 23, 52}; /* by class */
+    int fraction = fractions[t->scalars];
+    unsigned char result[REFERENCE_ELEMENTS * 8], source[REFERENCE_ELEMENTS * 8];
+    double exact[REFERENCE_ELEMENTS], size[REFERENCE_ELEMENTS];
+    char text[100];
+    snprintf(text, sizeof(text), "the reference: %s %s", t->name, values_op_names[op]);
+    values_reduce(type, op, world, REFERENCE_MEMBERS, 1, 0, REFERENCE_ELEMENTS, result);
+    for (int m = 0; m < REFERENCE_MEMBERS; m++) {
+        values_make(t, op, world[m], 1, 0, REFERENCE_ELEMENTS, source);
+        for (size_t i = 0; i < REFERENCE_ELEMENTS; i++) {
+            double x = as_double(t, source, i);
+            exact[i] = m == 0 ? x : VALUES_FOLD(double, op, exact[i], x);
+            size[i] = m == 0 ? fabs(x) : op == SHMEMX_PROD ? size[i] * fabs(x) : size[i] + fabs(x);
+        }
+    }
+    for (size_t i = 0; i < REFERENCE_ELEMENTS; i++)
+        CHECK_NAMED(fabs(as_double(t, result, i) - exact[i]) <= REFERENCE_MEMBERS * ldexp(size[i], -fraction), text);
+}
+static void check_reference(void)
+{
+    for (int type = SHMEMX_FLOAT; type <= SHMEMX_BFLOAT16; type++)
+        for (int op = SHMEMX_SUM; op <= SHMEMX_MAX; op++)
+            check_reference_of(type, op);
+}
+
 static int test_main(void)
 {
     DEVICE_INIT();
     struct matrix_state m;
+    check_reference();
     memset(&m, 0, sizeof(m));
     coll_teams_make(m.teams);
     coll_state_make(&m.coll);
     make_slots(&m);
+    run_plain(&m);
+    broadcast_by_engines_from_registered_memory(&m);
     struct matrix matrix = {"collectives on streams", dims, case_valid, run_case, &m};
     matrix_run(&matrix);
     check_choices(&m);

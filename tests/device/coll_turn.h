@@ -232,6 +232,8 @@ static inline void turn_place_drop(struct turn_place *p)
     shmemx_free(p->value);
     shmemx_free(p->signals);
     shmemx_free(p->blocks);
+    own_free(p->source[1]);
+    own_free(p->dest[1]);
     shmemx_free(p->source[0]);
     shmemx_free(p->dest[0]);
     free(p->host);
@@ -246,7 +248,8 @@ static inline bool turn_has_where(int kind, enum turn_where where)
 }
 static inline bool turn_has_engines(int kind, enum turn_where where)
 {
-    if (kind < SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALLV || device_flag("SHMEM_FORCE_PROXY"))
+    if (kind < SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALLV || device_flag("SHMEM_FORCE_PROXY") ||
+        getenv("SHMEM_VIRTUAL_NODES") != NULL)
         return false;
     return where == TURN_BOTH || where == TURN_DEST_ONLY || where == TURN_IN_PLACE;
 }

@@ -29,9 +29,8 @@ awk '{print $3}' "$dir/nm" | sort >"$dir/exported"
 {
     cat "$list"
     grep -oE '\bshmemx_[a-z0-9_]+\(' "$include/shmemx.h" | tr -d '('
-    # Where they are built: the others of shmemx_coll.h are inline.
-    [ -n "${ISO_STREAM_COLLECTIVES-}" ] &&
-        sed -nE 's/^(int|size_t) (shmemx_[a-z0-9_]+)\(.*/\2/p' "$include/shmemx_coll.h"
+    # The others of shmemx_coll.h are inline.
+    sed -nE 's/^(int|size_t) (shmemx_[a-z0-9_]+)\(.*/\2/p' "$include/shmemx_coll.h"
 } | sort -u >"$dir/names"
 sed 's/^/p/' "$dir/names" >"$dir/pnames"
 sort "$dir/names" "$dir/pnames" >"$dir/wanted"
@@ -61,7 +60,7 @@ expect "second name that is not a strong symbol" "$dir/not_strong"
     printf '};\nint main(void)\n{\n    printf("%%zu\\n", sizeof table / sizeof table[0]);\n    return 0;\n}\n'
 } >"$dir/table.c"
 folder=$(cd "$(dirname "$library")" && pwd)
-if ! $compiler ${ISO_STREAM_COLLECTIVES:+-DISO_STREAM_COLLECTIVES} -std=c11 -Wall -Wno-cast-function-type -Werror -I"$include" "$dir/table.c" -o "$dir/table" \
+if ! $compiler -std=c11 -Wall -Wno-cast-function-type -Werror -I"$include" "$dir/table.c" -o "$dir/table" \
     "$library" -Wl,-rpath,"$folder" 2>"$dir/errors"; then
     echo "symbols: a listed name is not declared, or does not link:"
     head -n 10 "$dir/errors"

@@ -195,7 +195,7 @@ static void test_launch(void)
     gpu_graph graph = NULL;
     machine();
     struct gpu *gpu = opened();
-    struct gpu_launch launch = {(gpu_kernel)count_up, 3, 64, 0, &args, sizeof(args)};
+    struct gpu_launch launch = {(gpu_kernel)count_up, 3, 64, 0, &args, sizeof(args), false};
     CHECK_EQ(iso_gpu_stream_create(gpu, true, &one), 0);
     CHECK_EQ(iso_gpu_stream_create(gpu, false, &two), 0);
     CHECK_EQ(iso_gpu_preload(gpu, launch.kernel), 0);

@@ -3,7 +3,8 @@
 # What no run on a machine with stronger ordering can show: whether the instructions that AMD's compiler emits for the
 # library's kernels, and for one tiny kernel of each primitive (isa_kernels.c), reach a peer in the right order. Every
 # kernel's assembly becomes a line of words (store_system8 wbl2_system wait_vm barrier ...), and rules are patterns over
-# that line. Scopes are spelled differently by gfx90a and gfx942; the words are not.
+# that line. Scopes are spelled differently by gfx90a and gfx942; the words are not. What must hold on every path through
+# a large kernel, isa_flow.awk looks for.
 # usage: isa.sh            checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19)
 #        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
 #        isa.sh --words    prints the lines
@@ -35,8 +36,8 @@ words() {
         }
         if (op ~ /^(global|flat)_load/) {
             if (arch == "gfx90a")
-                return "load_" ($0 ~ / glc/ ? "system" : "plain") width(op)
-            return "load_" bits() width(op)
+                return (op ~ /^flat/ ? "flat" : "load") "_" ($0 ~ / glc/ ? "system" : "plain") width(op)
+            return (op ~ /^flat/ ? "flat" : "load") "_" bits() width(op)
         }
         if (op ~ /^(global|flat)_atomic/) # sc0 and glc ask for the old value
             return "rmw_" (arch == "gfx90a" || $0 ~ / sc1/ ? "system" : "narrow") width(op)
@@ -61,7 +62,7 @@ words() {
     /^\t[a-z]/ && name != "" {
         w = word($1)
         if (w != "" && w != "invl2") line = line " " w
-        if (w != "") last = w
+        if (w != "" && w !~ /^wait/) last = w
     }
     /^\.Lfunc_end/ && name != "" { print name line; name = "" }'
 }
@@ -134,22 +135,56 @@ nevers() {
         "a write-back is not waited for before what may tell of it" isa_gather "$no_wait"
     never ' wbl2_(agent|group|plain)' "a write-back of less than system scope" isa_gather 's/(buffer_wbl2).*/\1 sc1/' -
     never ' inv_(agent|group|plain)' "an invalidation of less than system scope" isa_poll "$agent_inv"
-    never ' (load|rmw)_[a-z]+[0-9]+( wait_lgkm| label| table)* inv_' "an invalidation may overtake the flag's load" isa_acquire \
+    never ' (load|flat|rmw)_[a-z]+[0-9]+( wait_lgkm| label| table)* inv_' "an invalidation may overtake the flag's load" isa_acquire \
         '/vmcnt\(0\)/d'
-    never ' (load|store)_agent' "an access of agent scope" isa_flag "$agent" -
+    never ' (load|flat|store)_agent' "an access of agent scope" isa_flag "$agent" -
     never ' rmw_narrow' "an atomic of less than system scope" isa_update "$narrow_atomic" -
+    # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_read2, which reads
+    # where a table says; the compiler cannot tell those from other memory.
+    never '^(isod_stream_([a-z]+_(lines|push|staged|read)|reduce_[a-z0-9]+_sum_[a-z0-9]+)_kernel|isa_put) .*flat_[a-z]+16' \
+        "payload is loaded as of any memory, so waits for shared memory wait for it too" isa_put \
+        's/global_load_dwordx4/flat_load_dwordx4/'
     never ' scratch' "an access of scratch memory" isa_poll 's/global_load_dwordx2.*/scratch_load_dwordx2 v[0:1], off, s0/'
 }
 
+# each KERNELS PATTERN SAYS KERNEL BREAK: stands in the line of every kernel whose name matches KERNELS, and in that of
+# KERNEL, where --prove breaks it.
+eaches() {
+    each 'isod_stream_(exchange|alltoallv|permute)_push|isod_stream_[a-z]+_staged' '( load_plain16){4}( store_nt16){4}' \
+        "pushes have four pieces in flight, past the caches" isa_put "$no_nt"
+    each 'isod_stream_broadcast_read' '( load_system16){4} wait_vm' "no cache answers reads" isa_get 's/(sc0 sc1|glc)$//'
+    each 'isod_stream_reduce_push2?_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
+        's/global_load_dwordx4/global_load_dwordx2/'
+    each 'isod_stream_[a-z]+_lines2?(_[a-z0-9]+)*' '( load_system8){2}( wait_vm)?' "lines are loads of system scope" \
+        isa_line_load 's/ (sc0 sc1|glc)$//'
+    each 'isod_stream_[a-z]+_lines2?(_[a-z0-9]+)*' '( store_system8){2}' "lines are stores of system scope" \
+        isa_line_store 's/store_dwordx2 /store_dwordx4 /'
+}
+
+# flow KERNELS WORD SAYS KERNEL BREAK [BREAK_GFX90A]: what WORD of isa_flow.awk stands for is on no path through these
+# kernels. reduce_push and alltoallv are not among the last two: they have paths that only the program's logic excludes.
+flows() {
+    local told='isod_stream_(reduce_read2_sum_[a-z0-9]+|permute_push|permute_staged|barrier|engine_begin)'
+    flow 'isod_stream_(reduce_read2?_sum_[a-z0-9]+|broadcast_read)' load_at_barrier \
+        "payload has not come before the barrier, and the flags behind it have no fence" isa_put_signal '/vmcnt/d'
+    flow "$told|isod_stream_(exchange_push|exchange_staged|broadcast_staged)" unflushed \
+        "a flag may overtake a store" isa_gather "$no_flush" -
+    flow "$told|isod_stream_(exchange_push|exchange_staged|broadcast_staged)" unflushed \
+        "a flag may overtake a write-back" isa_gather "$no_wait" -
+    flow "$told" ungathered "a flag may overtake other waves' stores" isa_gather "$no_barrier" -
+    flow 'isod_stream_.*' call "a call hides what the rules are about" isa_gather 's/.*buffer_wbl2.*/\ts_swappc_b64 s[0:1], s[2:3]/'
+}
+
 # "KERNEL: what is wrong" for the kernels in a file of assembly. Scalar registers are spilled into vector registers, which
-# large kernels may do.
+# large kernels may do. The kernels of on_stack keep a part of an accumulator there, which has all types.
+on_stack='^isod_stream_reduce_hier2?_any_kernel'
 stackless() {
-    awk '$1 == ".private_segment_fixed_size:" { scratch = $2 }
+    awk -v on_stack="$on_stack" '$1 == ".private_segment_fixed_size:" { scratch = $2 }
         $1 == ".sgpr_spill_count:" { sgprs = $2 }
         $1 == ".symbol:" { name = $2 }
         $1 == ".vgpr_spill_count:" {
             spilled = $2 + (name ~ /^isa_/ ? sgprs : 0)
-            if (scratch + spilled > 0)
+            if (scratch + spilled > (name ~ on_stack ? 24 : 0))
                 printf "%s: %d bytes of scratch memory, %d spilled registers\n", name, scratch, spilled
         }' "$1"
 }
@@ -177,26 +212,57 @@ check_rule() {
 }
 check_never() {
     while read -r line; do
-        complain "${line%% *}: $2"
+        [ "$1" = ' scratch' ] && [[ $line =~ $on_stack ]] || complain "${line%% *}: $2"
     done < <(grep -E "$1" "$out/all")
+}
+
+matching() { grep -E "^($1)_kernel( |\$)" "$2" || echo "none"; }
+check_each() {
+    while read -r line; do
+        [[ " ${line#* }" =~ $2 ]] || complain "${line%% *} of $1: not so: $3"
+    done < <(matching "$1" "$out/short")
+}
+check_flow() {
+    [ "$arch" = gfx942 ] || [ "${6-}" != - ] || return 0
+    while read -r line; do
+        [ "$line" != none ] || complain "$1: no such kernel"
+        [[ " ${line#* } " != *" $2 "* ]] || complain "${line%% *}: $3"
+    done < <(matching "$1" "$out/flow")
+}
+flow_of() { awk -v kernels="$1" -f "$root/tests/unit/isa_flow.awk"; }
+
+# For all architectures at once, since large files take half a minute each.
+compile_all() {
+    local file name
+    for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/*_kernels.c; do
+        for arch in $archs; do
+            name=$(basename "$file" .c)
+            compile "$file" "$out/$arch.$name.s" &
+        done
+        wait
+        for arch in $archs; do [ -s "$out/$arch.$name.s" ] || complain "$file does not compile"; done
+    done
 }
 
 check() {
     local file kernels=0
+    compile_all
     for arch in $archs; do
-        : >"$out/all"
-        for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/*_kernels.c; do
-            [ -f "$file" ] || continue
-            compile "$file" "$out/s" || { complain "$file does not compile"; continue; }
-            words "$arch" <"$out/s" >"$out/lines"
-            cat "$out/lines" >>"$out/all"
-            while read -r line; do complain "$line"; done < <(stackless "$out/s")
+        : >"$out/all" >"$out/flow"
+        for file in "$out/$arch".*.s; do
+            words "$arch" <"$file" >>"$out/all"
+            flow_of '^isod_stream_' <"$file" >>"$out/flow"
+            while read -r line; do complain "$line"; done < <(stackless "$file")
         done
         shorten <"$out/all" >"$out/short"
         rule() { check_rule "$@"; }
         never() { check_never "$@"; }
+        each() { check_each "$@"; }
+        flow() { check_flow "$@"; }
         rules
         nevers
+        eaches
+        flows
         kernels=$((kernels + $(grep -c ' end' "$out/all")))
     done
     [ $wrong -eq 0 ] && echo "$kernels kernels for $archs: all rules hold"
@@ -214,9 +280,8 @@ break_of() { # FOR_ALL_OR_GFX942 FOR_GFX90A
     esac
 }
 # The words of one kernel after its assembly went through a sed script.
-broken() { # KERNEL SCRIPT
-    sed -n "/^$1:/,/^\\.Lfunc_end/p" "$out/s" | sed -E "$2" | words "$arch"
-}
+broken_text() { sed -n "/^$1:/,/^\\.Lfunc_end/p" "$out/s" | sed -E "$2"; } # KERNEL SCRIPT
+broken() { broken_text "$1" "$2" | words "$arch"; }
 prove_rule() {
     local script line
     [ "$arch" = gfx942 ] || [ -n "${5-}" ] || [ "$4" != "$agent" ] || return 0 # gfx90a spells no scope of stores
@@ -235,6 +300,19 @@ prove_never() {
     broken "$3" p\;d | grep -qE "$1" && complain "$3: was there before: $2"
     proved=$((proved + 1))
 }
+prove_each() {
+    [[ $(broken "$4" p\;d | shorten) =~ $2 ]] || complain "$4: was not so before: $3"
+    [[ ! $(broken "$4" "$5" | shorten) =~ $2 ]] || complain "$4: was not found: $3"
+    proved=$((proved + 1))
+}
+prove_flow() {
+    local script
+    script=$(break_of "$5" "${6-}")
+    [ -n "$script" ] || return 0
+    [[ " $(broken_text "$4" "$script" | flow_of .) " == *" $2 "* ]] || complain "$4: was not found: $3"
+    [[ " $(broken_text "$4" p\;d | flow_of .) " != *" $2 "* ]] || complain "$4: was there before: $3"
+    proved=$((proved + 1))
+}
 prove_stackless() {
     sed -E "$1" "$out/s" >"$out/broken"
     [ -n "$(stackless "$out/broken")" ] || complain "was not found: $1"
@@ -247,8 +325,12 @@ prove() {
         compile "$root/tests/unit/isa_kernels.c" "$out/s" || return 1
         rule() { prove_rule "$@"; }
         never() { prove_never "$@"; }
+        each() { prove_each "$@"; }
+        flow() { prove_flow "$@"; }
         rules
         nevers
+        eaches
+        flows
         prove_stackless '0,/private_segment_fixed_size: *0/s/(\.private_segment_fixed_size: *)0/\116/'
         prove_stackless 's/(\.vgpr_spill_count: *)0/\13/'
         prove_stackless 's/(\.sgpr_spill_count: *)0/\13/'

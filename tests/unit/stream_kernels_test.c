@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernels of collectives on streams, on the CPU device: random jobs of 1 to 8 PEs, in which each PE launches kernel
  * after kernel on two slots at once, out of step with the others; every kernel, every representation and operator, in
- * several grids, sizes around every threshold, misaligned, in place, numbers of steps that wrap. Around its kernels a PE
- * writes into dest before and into source after, as its stream may: whoever writes or reads too early or too late is
+ * several grids, sizes around every threshold, misaligned, in place, numbers of steps that wrap. Around its kernels a
+ * PE writes into dest before and into source after, as its stream may: whoever writes or reads too early or too late is
  * found. Each call is repeated serially on a copy of all memory, and all of it is compared, bit by bit.
  * Then: members that do not come, for every kernel.
  * usage: stream_kernels_test [full]     full: all of it twenty times
@@ -38,38 +38,37 @@ struct algorithm {
 };
 #define ROW(kind, kernel, repr, base, room) {#kernel, isod_stream_##kernel##_kernel, kind, repr, NEEDS_##base, room},
 #define MOVE_ROW(kind, name, room) ROW(kind, name, ANY, name, room)
-#define SUM_ROW(representation, kind, name, room) ROW(kind, name##_sum_##representation, REPR_##representation, name, room)
+#define SUM_ROW(representation, kind, name, room) \
+    ROW(kind, name##_sum_##representation, REPR_##representation, name, room)
 #define SUM_ROWS(kind, name, room) ISOD_STREAM_SUM_KERNELS_FOR(SUM_ROW, kind, name, room)
 #define ANY_ROW(kind, name, room) ROW(kind, name##_any, ANY, name, room)
 static const struct algorithm algorithms[] = {
-    MOVE_ROW(SYNC, sync, NO_LIMIT) MOVE_ROW(BARRIER, barrier, NO_LIMIT)
-    MOVE_ROW(BROADCAST, broadcast_lines, LINES) MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT)
-    MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT)
-    MOVE_ROW(FCOLLECT, exchange_lines, LINES) MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT)
-    MOVE_ROW(FCOLLECT, exchange_staged, NO_LIMIT)
-    MOVE_ROW(ALLTOALL, exchange_lines, LINES) MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT)
-    MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT)
-    MOVE_ROW(PERMUTE, permute_lines, LINES) MOVE_ROW(PERMUTE, permute_push, NO_LIMIT)
-    MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
-    MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_lines, LINES) SUM_ROWS(REDUCE, reduce_lines2, LINES2)
-    SUM_ROWS(REDUCE, reduce_read, NO_LIMIT) SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT) ANY_ROW(REDUCE, reduce_lines, LINES)
-    ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
-    SUM_ROWS(SCATTER, reduce_lines, LINES) SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
-    SUM_ROWS(SCATTER, reduce_push, NO_LIMIT) ANY_ROW(SCATTER, reduce_lines, LINES)
-    ANY_ROW(SCATTER, reduce_long, NO_LIMIT)
-};
+    MOVE_ROW(SYNC, sync, NO_LIMIT) MOVE_ROW(BARRIER, barrier, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_lines, LINES)
+        MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
+            MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_lines, LINES)
+                MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_staged, NO_LIMIT)
+                    MOVE_ROW(ALLTOALL, exchange_lines, LINES) MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT)
+                        MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT) MOVE_ROW(PERMUTE, permute_lines, LINES) MOVE_ROW(
+                            PERMUTE, permute_push, NO_LIMIT) MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
+                            MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT) SUM_ROWS(REDUCE, reduce_lines, LINES)
+                                SUM_ROWS(REDUCE, reduce_lines2, LINES2) SUM_ROWS(REDUCE, reduce_read, NO_LIMIT)
+                                    SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT) SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT)
+                                        ANY_ROW(REDUCE, reduce_lines, LINES) ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
+                                            SUM_ROWS(SCATTER, reduce_lines, LINES)
+                                                SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
+                                                    SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
+                                                        ANY_ROW(SCATTER, reduce_lines, LINES)
+                                                            ANY_ROW(SCATTER, reduce_long, NO_LIMIT)};
 enum { ALGORITHMS = sizeof(algorithms) / sizeof(algorithms[0]) };
 
 /* The kernel that sums these: signed integers as unsigned ones, complex numbers as pairs. -1: none. */
 static int repr_summed_as(int repr)
 {
-    static const int as[REPR_COUNT] = {[REPR_i8] = -1,         [REPR_u8] = -1,        [REPR_i16] = -1,
-                                       [REPR_u16] = -1,        [REPR_i32] = REPR_u32, [REPR_u32] = REPR_u32,
-                                       [REPR_i64] = REPR_u64,  [REPR_u64] = REPR_u64, [REPR_f32] = REPR_f32,
-                                       [REPR_f64] = REPR_f64,  [REPR_f16] = REPR_f16, [REPR_bf16] = REPR_bf16,
-                                       [REPR_c32] = REPR_f32,  [REPR_c64] = REPR_f64};
+    static const int as[REPR_COUNT] = {
+        [REPR_i8] = -1,        [REPR_u8] = -1,        [REPR_i16] = -1,       [REPR_u16] = -1,
+        [REPR_i32] = REPR_u32, [REPR_u32] = REPR_u32, [REPR_i64] = REPR_u64, [REPR_u64] = REPR_u64,
+        [REPR_f32] = REPR_f32, [REPR_f64] = REPR_f64, [REPR_f16] = REPR_f16, [REPR_bf16] = REPR_bf16,
+        [REPR_c32] = REPR_f32, [REPR_c64] = REPR_f64};
     return as[repr];
 }
 #define KEPT_OF(name, bytes, logic, ordered) [REPR_##name] = ISOD_KEPT_##name,
@@ -80,9 +79,9 @@ static const int kept_of[REPR_COUNT] = {REPRS(KEPT_OF)};
 struct launch {
     const struct algorithm *algorithm;
     unsigned blocks, threads;
-    bool in_buffer;                   /* the objects are a registered buffer, not in the heap */
-    bool own_source;                  /* fcollect: source is the own block of dest */
-    uint64_t noise;                   /* what dest and source are overwritten with */
+    bool in_buffer;                             /* the objects are a registered buffer, not in the heap */
+    bool own_source;                            /* fcollect: source is the own block of dest */
+    uint64_t noise;                             /* what dest and source are overwritten with */
     uint64_t lengths[MOST_PES][MOST_PES], most; /* alltoallv: bytes from .. to .., and the most of them */
     size_t received;
 };
@@ -178,8 +177,7 @@ static void blocks_of(const struct pe_side *s, const struct call *c, const struc
     a->v_bytes = words;
     a->v_source = words + n;
     a->v_dest = words + 2 * n;
-    a->v_received =
-        l->received != 0 ? (uint64_t *)(void *)(model_objects(s->m, s->slot, s->pe) + l->received) : NULL;
+    a->v_received = l->received != 0 ? (uint64_t *)(void *)(model_objects(s->m, s->slot, s->pe) + l->received) : NULL;
 }
 
 static void *pe_run(void *argument)

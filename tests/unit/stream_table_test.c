@@ -120,7 +120,8 @@ static bool is_right(const struct stream_call *c, const struct stream_choice *ch
 {
     const struct stream_algorithm *a = choice->algorithm;
     unsigned most = a->engines ? (unsigned)ISO_ENGINE_STREAMS : c->most_blocks;
-    if ((a->needs & ISOD_NEEDS_DIRECT) != 0 && (a->needs & ~c->near & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE)) != 0)
+    const unsigned pointers = ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES;
+    if ((a->needs & pointers) != 0 && (a->needs & ~c->near & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE)) != 0)
         return false;
     if (a->kind != c->coll->kind || (a->needs & ~c->has) != 0 || (c->coll->engines != 0 && !a->engines))
         return false;
@@ -152,7 +153,7 @@ static void check_size(const struct stream_table *table, int kind, size_t one, i
     bool reduces = kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER;
     bool engines = kind >= SHMEMX_FCOLLECT && kind <= SHMEMX_PERMUTE && kind != SHMEMX_ALLTOALLV;
     struct fake f;
-    for (unsigned has = 0; has <= EVERYTHING; has++)
+    for (unsigned has = 0; has <= (EVERYTHING | ISOD_NEEDS_NODES); has++)
         for (unsigned i = 0; i < 6; i++) {
             (void)fake(&f, kind, one, pes, has);
             f.call.most_blocks = blocks[i % 3];
@@ -198,7 +199,8 @@ static void test_every_algorithm_forced(void)
         struct stream_table *table = open_table("cpu", forced, "");
         struct fake f;
         CHECK_NAMED(table != NULL, forced);
-        struct stream_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, EVERYTHING));
+        unsigned has = EVERYTHING | (a->needs & ISOD_NEEDS_NODES); /* nodes are not everybody's */
+        struct stream_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
         CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.why, "SHMEM_COLL_ON_STREAM"), forced);
         for (int bit = 4; bit < 32; bit += 7)
             check_size(table, a->kind, (size_t)1 << bit, 4);
@@ -279,7 +281,7 @@ static void test_wrong_variables(void)
         {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"=push", "\"\" is no collective", "sync"},
         {"allreduce", "\"\" is no algorithm of allreduce", "lines2, read, read2"},
-        {"allreduce=ring", "\"ring\"", "push2, long"},
+        {"allreduce=ring", "\"ring\"", "push2, hier, long"},
         {"allreduce=lines,barrier=x", "\"barrier=x\"", "there are flags"},
         {"allreduce=lines:", "\"\" is no number of blocks", "1..1024"},
         {"allreduce=lines:0", "\"0\" is no number of blocks", "1..1024"},
@@ -362,9 +364,9 @@ static void test_built_in_thresholds(void)
     const size_t kib = 1024;
     struct fake f;
     struct stream_table *table = open_table("NVIDIA H200", "", "");
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "lines") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "lines2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 5, EVERYTHING)), "lines2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, EVERYTHING)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, EVERYTHING)), "lines2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 2, EVERYTHING)), "lines") == 0);
     iso_stream_table_close(table);
 }
 
@@ -456,7 +458,7 @@ static void fill_rows(struct stream_rows *rows)
         row->algorithm = iso_stream_algorithms[i].name;
         row->max_bytes = i % 3 == 0 ? SIZE_MAX : (size_t)1 << i;
         row->max_pes = i % 2 == 0 ? INT_MAX : i;
-        row->shape.grid = (unsigned)(i * i + 1);
+        row->shape.grid = (unsigned)(i * 29 + 1);
         row->shape.threads = (unsigned)(32 + i);
     }
 }

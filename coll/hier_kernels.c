@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels of collectives on streams for teams that span nodes, in two stages that run at the same time: pieces go to
+ * other nodes by the ring, each with a word behind it, while what is for the own node goes by stores; a piece that has
+ * come is handed on to the node, or combined, at once. Reductions: a node's members combine what they have for a member
+ * of another node into one part, so a part crosses once, whatever is on a node. Order: hier_stream.h,
+ * reduce_any_kernels.c. Launched by stream_algorithm.c. Includes: hier_stream.h, reduce_any.h. */
+#include "hier_stream.h"
+#include "reduce_any.h"
+
+/* ---- data: straight into dest, from where it is handed on. A piece stays where it has arrived, so who waits for its
+ * word reads it whenever he likes, and nothing has to be given back ---- */
+
+#define PIECE_BYTES 32768u
+
+/* GATHER: one block to each rail, handed on there. EXCHANGE: a block to each far member itself. */
+enum way { GATHER, EXCHANGE };
+
+struct exchange {
+    struct isod_hier t;
+    struct isod_move w;
+    enum way way;
+    uint64_t base;            /* the step before the call */
+    uint32_t pieces;          /* of a block */
+    uint32_t targets, posted; /* members that this one sends to by the ring, those that it has sent to */
+};
+
+PRIM_FN int32_t target_of(const struct isod_coll *c, const struct exchange *x, uint32_t i)
+{
+    return x->way == GATHER ? isod_hier_rail_of(c, &x->t, i) : isod_hier_far(&x->t, i);
+}
+PRIM_FN struct isod_move exchange_piece(const struct exchange *x, uint32_t k)
+{
+    return isod_move_piece(&x->w, (uint64_t)k * PIECE_BYTES, PIECE_BYTES);
+}
+
+/* Peers may store here, and far members put here. */
+PRIM_FN void exchange_arrive(struct isod_coll *c, const struct exchange *x)
+{
+    isod_hier_arrive(c, &x->t, x->base + 1);
+    for (uint32_t i = c->rank; i < isod_hier_fars(&x->t); i += c->size) {
+        int32_t m = isod_hier_far(&x->t, i);
+        if (x->way == EXCHANGE || isod_hier_serves(&x->t, m))
+            isod_hier_tell(c, m, ISOD_HIER_READY, c->h.my_pe, x->base + 1);
+    }
+}
+
+/* A sync. */
+PRIM_FN void exchange_post(struct isod_coll *c, struct exchange *x)
+{
+    int32_t to = target_of(c, x, x->posted++);
+    for (uint32_t k = 0; k < x->pieces; k++) {
+        struct isod_move p = exchange_piece(x, k);
+        char *dest = p.dest + (uint64_t)(uint32_t)c->h.my_pe * p.dest_stride;
+        isod_hier_put_far(c, to, dest, p.source + (uint64_t)(uint32_t)to * p.source_stride, p.bytes);
+        if (c->rank == 0)
+            isod_hier_tell(c, to, ISOD_HIER_DATA, c->h.my_pe, x->base + 2 + k);
+    }
+}
+/* As far as they are ready. */
+PRIM_FN void exchange_post_ready(struct isod_coll *c, struct exchange *x)
+{
+    bool ready = true;
+    while (x->posted < x->targets && ready) {
+        ready = c->rank == 0 && isod_hier_has(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1);
+        ready = prim_sync_or(prim_group_block(), ready);
+        if (ready)
+            exchange_post(c, x);
+    }
+}
+PRIM_FN bool exchange_post_rest(struct isod_coll *c, struct exchange *x)
+{
+    while (x->posted < x->targets) {
+        if (!isod_hier_await(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1))
+            return false;
+        exchange_post(c, x);
+    }
+    return true;
+}
+
+/* To the own node. Between two pieces whatever other nodes have become ready for is posted. */
+PRIM_FN void exchange_near(struct isod_coll *c, struct exchange *x)
+{
+    uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
+    for (uint32_t k = 0; k < x->pieces; k++) {
+        struct isod_move p = exchange_piece(x, k);
+        exchange_post_ready(c, x);
+        isod_hier_put_peers(c, &x->t, p.dest + me * p.dest_stride, p.source, p.source_stride, p.bytes);
+        isod_coll_copy_own(p.dest + me * p.dest_stride, p.source + me * p.source_stride, p.bytes);
+    }
+    isod_hier_tell_peers(c, &x->t, ISOD_HIER_DATA, c->h.my_pe, x->base + 1 + x->pieces);
+}
+
+PRIM_FN bool exchange_hand_on(struct isod_coll *c, const struct exchange *x)
+{
+    for (uint32_t k = 0; k < x->pieces && x->t.size > 1; k++) {
+        struct isod_move p = exchange_piece(x, k);
+        for (uint32_t i = 0; i < isod_hier_fars(&x->t); i++) {
+            int32_t m = isod_hier_far(&x->t, i);
+            if (!isod_hier_serves(&x->t, m))
+                continue;
+            if (!isod_hier_await(c, ISOD_HIER_DATA, m, x->base + 2 + k))
+                return false;
+            isod_hier_hand_on(c, &x->t, m, p.dest + (uint64_t)(uint32_t)m * p.dest_stride, p.bytes, x->base + 2 + k);
+        }
+    }
+    return true;
+}
+
+/* All that comes from the others has come. */
+PRIM_FN void await_all(struct isod_coll *c, uint64_t value)
+{
+    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size)
+        if (m != c->h.my_pe)
+            isod_hier_wait(c, ISOD_HIER_DATA, m, value);
+}
+
+PRIM_FN void exchange_run(struct isod_coll *c, struct exchange *x)
+{
+    exchange_arrive(c, x);
+    isod_hier_wait_peers(c, &x->t, ISOD_HIER_HERE, x->base + 1);
+    if (!isod_hier_met(c))
+        return;
+    exchange_near(c, x);
+    if (!exchange_post_rest(c, x) || (x->way == GATHER && !exchange_hand_on(c, x)))
+        return;
+    await_all(c, x->base + 1 + x->pieces);
+    (void)isod_hier_met(c);
+}
+
+PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
+{
+    struct isod_coll c;
+    struct exchange x;
+    if (!isod_stream_part(a, &x.w))
+        return 0;
+    if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(x.w.bytes) + 2)) /* a piece is a unit or more */
+        return 1;
+    x.t = isod_hier_of(a);
+    x.way = way;
+    x.base = c.step;
+    x.pieces = (uint32_t)((x.w.bytes + PIECE_BYTES - 1) / PIECE_BYTES);
+    x.targets = way == GATHER ? isod_hier_rails(&x.t) : isod_hier_fars(&x.t);
+    x.posted = 0;
+    exchange_run(&c, &x);
+    isod_hier_flush(&c);
+    c.step = x.base + 2 + x.pieces;
+    return isod_coll_leave(&c);
+}
+
+/* ---- reductions. Member m's span comes from all; its owner is m, who gets a part from each other node: from his rail
+ * there, which reads what the members of that node have for it, combines it in their order in a slot of its own, puts
+ * that into a slot of m, and tells; m does that for its own node. A turn: send the parts of piece k; combine those of
+ * piece k - 1; hand on results of piece k - 2. So turns wait for what others do in earlier turns only. There are two
+ * slots for each sender: piece k goes where piece k - 2 was, when its reader has told that it has read that ---- */
+
+struct reduction {
+    const struct isod_stream_coll *what;
+    struct isod_hier t;
+    struct isod_push p; /* dests NULL: reducescatter */
+    uint64_t base;      /* the step before the call */
+};
+
+/* ---- slots, behind the words: two for the part of each node, two for what goes to each member ---- */
+
+PRIM_FN uint64_t slots_at(const struct isod_coll *c)
+{
+    uint64_t words = (uint64_t)ISOD_HIER_WORDS * (uint32_t)c->h.n_pes * 8;
+    return isod_flags_bytes(c->h.n_pes) + (words + 127) / 128 * 128;
+}
+PRIM_FN uint64_t slot_in(const struct isod_coll *c, const struct reduction *r, int32_t node, uint32_t k)
+{
+    return slots_at(c) + ((uint64_t)(k & 1) * (uint32_t)c->h.n_pes + (uint32_t)node) * r->p.piece;
+}
+PRIM_FN uint64_t slot_out(const struct isod_coll *c, const struct reduction *r, int32_t m, uint32_t k)
+{
+    return slot_in(c, r, m, k) + 2 * (uint64_t)(uint32_t)c->h.n_pes * r->p.piece;
+}
+
+/* Piece k of member m's span: where it begins in the span, and its bytes. */
+PRIM_FN uint64_t piece_at(const struct reduction *r, uint32_t k) { return (uint64_t)k * r->p.piece; }
+PRIM_FN uint64_t piece_bytes(const struct reduction *r, int32_t m, uint32_t k)
+{
+    uint64_t left = isod_push_left(&r->p, m, piece_at(r, k));
+    return left < r->p.piece ? left : r->p.piece;
+}
+PRIM_FN const char *piece_source(const struct reduction *r, int32_t m, uint32_t k)
+{
+    return r->p.source + (uint64_t)(uint32_t)m * r->p.stride + piece_at(r, k);
+}
+PRIM_FN char *piece_dest(const struct reduction *r, int32_t m, uint32_t k)
+{
+    return r->p.dest + (r->p.dests != 0 ? (uint64_t)(uint32_t)m * r->p.each : 0) + piece_at(r, k);
+}
+
+/* ---- parts ---- */
+
+/* A unit of what the members of this node have at `from`, as this member names it, rounded as the elements are. */
+PRIM_FN struct prim_vec16 part_of(const struct reduction *r, const char *from, uint64_t left)
+{
+    const int64_t *sources = isod_table_source();
+    struct any_acc a = {{0, 0, 0, 0}};
+    for (int32_t first = 0; first < r->t.size; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (int32_t k = 0; k < ISOD_BATCH; k++)
+            if (first + k < r->t.size)
+                v[k] = isod_unit_load(from + sources[isod_hier_sorted(&r->t, r->t.begin + first + k)], left);
+        any_batch(r->what, &a, v, first, r->t.size);
+    }
+    return any_vec(r->what, &a);
+}
+
+/* This node's part of piece k for member m, which may be this one. A sync. */
+PRIM_FN void send_part(struct isod_coll *c, const struct reduction *r, int32_t m, uint32_t k)
+{
+    bool own = m == c->h.my_pe;
+    uint64_t bytes = piece_bytes(r, m, k), in = slot_in(c, r, r->t.node, k);
+    char *part = c->here + (own ? in : slot_out(c, r, m, k));
+    const char *from = piece_source(r, m, k);
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
+        prim_store16(part + u * 16, part_of(r, from + u * 16, bytes - u * 16));
+    if (own) {
+        prim_sync(prim_group_block());
+        return;
+    }
+    isod_hier_put_far(c, m, isod_coll_far_memory(c->h, m) + in, part, isod_units(bytes) * 16);
+    if (c->rank == 0)
+        isod_hier_tell(c, m, ISOD_HIER_PART, c->h.my_pe, r->base + 2 + k);
+}
+PRIM_FN bool send_parts(struct isod_coll *c, const struct reduction *r, uint32_t k)
+{
+    uint32_t fars = isod_hier_fars(&r->t);
+    for (uint32_t i = 0; i <= fars; i++) {
+        int32_t m = i < fars ? isod_hier_far(&r->t, i) : c->h.my_pe;
+        if (!isod_hier_serves(&r->t, m))
+            continue;
+        if (i < fars && k >= 2 && !isod_hier_await(c, ISOD_HIER_USED, m, r->base + k)) /* of piece k - 2 */
+            return false;
+        send_part(c, r, m, k);
+    }
+    return true;
+}
+
+/* ---- results ---- */
+
+PRIM_FN void store_result(const struct reduction *r, char *dest, struct prim_vec16 v, uint64_t left)
+{
+    isod_unit_store(dest, v, left);
+    for (uint32_t i = 1; r->p.dests != 0 && i <= isod_hier_peers(&r->t); i++)
+        isod_unit_store(dest + r->p.dests[isod_hier_peer(&r->t, i)], v, left);
+}
+
+/* A unit of the parts of all nodes, in their order. */
+PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction *r, uint32_t k, uint64_t u)
+{
+    struct any_acc a = {{0, 0, 0, 0}};
+    for (int32_t first = 0; first < r->t.nodes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (int32_t i = 0; i < ISOD_BATCH; i++)
+            if (first + i < r->t.nodes)
+                v[i] = prim_load16(c->here + slot_in(c, r, first + i, k) + u * 16);
+        any_batch(r->what, &a, v, first, r->t.nodes);
+    }
+    return any_vec(r->what, &a);
+}
+
+/* Of piece k of the own span. dest may be source: what is overwritten, here and at the peers, has been read for the
+ * parts of the result. */
+PRIM_FN void combine(struct isod_coll *c, const struct reduction *r, uint32_t k)
+{
+    uint64_t bytes = piece_bytes(r, c->h.my_pe, k);
+    char *dest = piece_dest(r, c->h.my_pe, k);
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
+        store_result(r, dest + u * 16, result_of(c, r, k, u), bytes - u * 16);
+}
+
+/* The result of piece k, which the peers have, to the rails. A sync. */
+PRIM_FN void send_result(struct isod_coll *c, const struct reduction *r, uint32_t k)
+{
+    char *dest = piece_dest(r, c->h.my_pe, k);
+    for (uint32_t i = 0; i < isod_hier_rails(&r->t); i++) {
+        int32_t to = isod_hier_rail_of(c, &r->t, i);
+        isod_hier_put_far(c, to, dest, dest, piece_bytes(r, c->h.my_pe, k));
+        if (c->rank == 0)
+            isod_hier_tell(c, to, ISOD_HIER_DATA, c->h.my_pe, r->base + 2 + k);
+    }
+}
+
+/* A rail's part says that it is here; so is its node, when it hands results on. */
+PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint32_t k)
+{
+    for (uint32_t i = c->rank; i < isod_hier_rails(&r->t); i += c->size)
+        isod_hier_wait(c, ISOD_HIER_PART, isod_hier_rail_of(c, &r->t, i), r->base + 2 + k);
+    if (!isod_hier_met(c))
+        return false;
+    combine(c, r, k);
+    if (r->p.dests != 0)
+        isod_hier_tell_peers(c, &r->t, ISOD_HIER_DATA, c->h.my_pe, r->base + 2 + k);
+    else
+        prim_sync(prim_group_block()); /* all have read the slots */
+    for (uint32_t i = c->rank; i < isod_hier_rails(&r->t); i += c->size)
+        isod_hier_tell(c, isod_hier_rail_of(c, &r->t, i), ISOD_HIER_USED, c->h.my_pe, r->base + 2 + k);
+    if (r->p.dests != 0)
+        send_result(c, r, k);
+    return true;
+}
+
+PRIM_FN bool hand_on_results(struct isod_coll *c, const struct reduction *r, uint32_t k)
+{
+    for (uint32_t i = 0; i < isod_hier_fars(&r->t) && r->t.size > 1; i++) {
+        int32_t m = isod_hier_far(&r->t, i);
+        if (!isod_hier_serves(&r->t, m))
+            continue;
+        if (!isod_hier_await(c, ISOD_HIER_DATA, m, r->base + 2 + k))
+            return false;
+        isod_hier_hand_on(c, &r->t, m, piece_dest(r, m, k), piece_bytes(r, m, k), r->base + 2 + k);
+    }
+    return true;
+}
+
+/* ---- the call ---- */
+
+PRIM_FN bool reduce_turn(struct isod_coll *c, const struct reduction *r, uint32_t turn)
+{
+    uint32_t pieces = r->p.pieces;
+    if (turn < pieces && !send_parts(c, r, turn))
+        return false;
+    if (turn >= 1 && turn <= pieces && !receive_parts(c, r, turn - 1))
+        return false;
+    return turn < 2 || r->p.dests == 0 || hand_on_results(c, r, turn - 2);
+}
+
+/* All results are here, so all sources have been read; where only the own one comes here, the peers tell: loads whose
+ * values were stored before a sync are done, hence no fence. And slots are free for the next call. */
+PRIM_FN void reduce_finish(struct isod_coll *c, const struct reduction *r)
+{
+    uint64_t all = r->base + 1 + r->p.pieces;
+    if (r->p.dests != 0) {
+        await_all(c, all);
+    } else {
+        isod_hier_arrive(c, &r->t, all);
+        isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, all);
+    }
+    for (uint32_t i = c->rank; i < isod_hier_fars(&r->t); i += c->size)
+        if (isod_hier_serves(&r->t, isod_hier_far(&r->t, i)))
+            isod_hier_wait(c, ISOD_HIER_USED, isod_hier_far(&r->t, i), all);
+    (void)isod_hier_met(c);
+}
+
+PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
+{
+    isod_hier_arrive(c, &r->t, r->base + 1);
+    isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, r->base + 1);
+    if (!isod_hier_met(c))
+        return;
+    for (uint32_t turn = 0; turn < r->p.pieces + 2; turn++)
+        if (!reduce_turn(c, r, turn))
+            return;
+    reduce_finish(c, r);
+}
+
+PRIM_FN int reduce(const struct isod_stream_coll *a)
+{
+    enum isod_span_to to = a->source_stride == 0 ? ISOD_SPAN_ALL : ISOD_SPAN_OWN; /* allreduce, reducescatter */
+    struct isod_coll c;
+    struct isod_move w;
+    struct reduction r;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
+        return 1;
+    r.what = a;
+    r.t = isod_hier_of(a);
+    r.p = isod_push_of(&c, &w, a->span, to);
+    r.base = c.step;
+    (void)isod_table_fill(&c, isod_table_source(), w.source);
+    reduce_run(&c, &r);
+    isod_hier_flush(&c);
+    c.step = r.base + 2 + r.p.pieces;
+    return isod_coll_leave(&c);
+}
+
+/* ---- kernels ---- */
+
+ISOD_STREAM_KERNEL(gather_hier, exchange(&a, GATHER))
+ISOD_STREAM_KERNEL(exchange_hier, exchange(&a, EXCHANGE))
+ISOD_STREAM_KERNEL(reduce_hier_any, reduce(&a))

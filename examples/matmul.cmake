@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+# What compiles and links with matmul.h: example_command, example_libraries.
+# The matrix products are the vendor's where it is found.
+set(example_command ${iso_kernel_command})
+set(example_libraries "")
+if(GPU STREQUAL "cuda")
+    get_filename_component(cuda_libraries ${ISO_CUDART} DIRECTORY)
+    find_library(EXAMPLE_CUBLAS NAMES cublas HINTS ${cuda_libraries} DOC "libcublas.so, for the examples")
+    if(EXAMPLE_CUBLAS AND EXISTS ${ISO_CUDA_INCLUDE}/cublas_v2.h)
+        list(APPEND example_command -DEXAMPLE_CUBLAS)
+        set(example_libraries ${EXAMPLE_CUBLAS})
+    endif()
+elseif(GPU STREQUAL "hip")
+    find_library(EXAMPLE_HIPBLAS NAMES hipblas HINTS ${HIP_ROOT}/lib /opt/rocm/lib DOC "libhipblas.so, for the examples")
+    find_path(EXAMPLE_HIPBLAS_INCLUDE hipblas/hipblas.h HINTS ${HIP_ROOT}/include /opt/rocm/include)
+    if(EXAMPLE_HIPBLAS AND EXAMPLE_HIPBLAS_INCLUDE)
+        list(APPEND example_command -DEXAMPLE_HIPBLAS -isystem ${EXAMPLE_HIPBLAS_INCLUDE})
+        set(example_libraries ${EXAMPLE_HIPBLAS})
+    endif()
+endif()
