@@ -555,6 +555,7 @@ PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint
         if (prim_call_begin())                                                                        \
             rc = call;                                                                                \
         (void)prim_call_end(rc);                                                                      \
+        prim_stream_pass();                                                                           \
     }
 
 #endif

@@ -131,8 +131,8 @@ struct gpu_launch {
     size_t shared_bytes; /* dynamic */
     const void *args;
     size_t args_bytes;
-    bool early; /* its blocks may come while kernels before it in the stream still run: it begins with prim_stream_wait;
-                 * a hint, which devices that cannot do so do not take */
+    bool early; /* its blocks may come while the last ones of the kernel before it in the stream still end, if that has
+                 * said so by prim_stream_pass; it begins with prim_stream_wait. A hint, which not all devices take */
 };
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream);
 /* Loads the kernel's code now, so that no later launch has to (which may synchronise the device). */

@@ -97,7 +97,10 @@ struct prim_group {
  * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
  * prim_load_line(p)                     relaxed, each half whole
  * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
- * the kernels before it in the stream have ended, their stores are seen; then lets the next one come early
+ *                                       the kernels before it in the stream have ended, their stores are seen
+ * prim_stream_pass()                    last in it: this block waits for no peer any more, so the kernel behind it, if
+ *                                       launched early, may come. Not sooner: one that came and had to wait would hold
+ *                                       places that kernels of other streams need, for which peers may be waiting
  * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
@@ -156,6 +159,7 @@ PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxe
 /* Where nothing is launched early there is nothing to wait for. */
 #ifndef PRIM_HAS_STREAM_WAIT
 PRIM_FN void prim_stream_wait(void) {}
+PRIM_FN void prim_stream_pass(void) {}
 #endif
 
 /* Before a loop of few turns, of which nothing may be left: over an array that must be in registers. */
