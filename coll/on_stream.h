@@ -13,7 +13,8 @@
 
 /* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
- * all members, stride 0 is allreduce, and `bytes` is of the result. */
+ * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_dest2: `bytes` and source_stride are of one
+ * of the members' spans, dest_stride is of the whole. */
 struct isod_stream_coll {
     shmemd_t h;
     char *dest;
@@ -84,7 +85,9 @@ enum {
     /* Piece by piece, the next under way while one is reduced: parts into the stages of their owner, its   \
      * results into all dests. allreduce. */                                                                \
     X(reduce_push2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                               \
-    /* The same without the second half: reducescatter. */                                                  \
+    /* The same with the dests themselves as stages, for dests that are no sources. allreduce. */           \
+    X(reduce_dest2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                            \
+    /* As push2 without the second half: reducescatter. */                                                  \
     X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                  \
     /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:      \
      * allreduce, which needs a symmetric dest too. */                                                      \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of sums on streams, one for each schedule and way in which elements are kept, so that an addition is one
  * instruction and nothing is asked about types and operators. Launched by stream_algorithm.c.
- * Includes: stream_device.h. */
-#include "stream_device.h"
+ * Includes: dest_stream.h. */
+#include "dest_stream.h"
 
 #define ISOD_NAME u32
 #include "reduce_stream.h"
@@ -23,5 +23,6 @@
     ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read_##NAME(&a))                 \
     ISOD_STREAM_KERNEL(reduce_read2_sum_##NAME, isod_stream_read2_##NAME(&a))               \
     ISOD_STREAM_KERNEL(reduce_push2_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_ALL)) \
+    ISOD_STREAM_KERNEL(reduce_dest2_sum_##NAME, isod_stream_dest2_##NAME(&a))               \
     ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_OWN))
 ISOD_STREAM_SUM_KERNELS_FOR(SUM_KERNELS, )

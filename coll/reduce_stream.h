@@ -238,4 +238,75 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
     return isod_coll_leave(&c);
 }
 
+/* ---- stores into dests ---- */
+
+/* This member's piece: of its own source, and of what the others have stored into their spans of its dest. One unit
+ * of it, at `at` of a span. */
+PRIM_FN void ISOD_NAMED(isod_dest_reduce_unit)(const struct isod_coll *c, const struct isod_dest *d, uint64_t at,
+                                               bool whole)
+{
+    uint64_t ours = (uint64_t)c->h.my_pe * d->span + at;
+    struct prim_vec16 mine = whole ? prim_load16(d->source + ours) : isod_unit_load_odd(d->source + ours, 16);
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+        PRIM_UNROLL
+        for (int32_t k = 0; k < ISOD_BATCH; k++) {
+            const char *theirs = d->dest + (uint64_t)(uint32_t)(first + k) * d->span + at;
+            if (first + k < c->h.n_pes && first + k != c->h.my_pe)
+                v[k] = whole ? prim_load16(theirs) : isod_unit_load_odd(theirs, 16);
+        }
+        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
+    }
+    if (whole)
+        prim_store16(d->dest + ours, ISOD_NAMED(isod_acc_vec)(&a));
+    else
+        isod_unit_store_odd(d->dest + ours, ISOD_NAMED(isod_acc_vec)(&a), 16);
+}
+PRIM_FN void ISOD_NAMED(isod_dest_reduce)(const struct isod_coll *c, const struct isod_dest *d, uint32_t number)
+{
+    uint64_t at = isod_dest_at(d, number);
+    uint32_t units = isod_dest_units(d, number);
+    for (uint32_t u = c->rank; d->whole && u < units; u += c->size)
+        ISOD_NAMED(isod_dest_reduce_unit)(c, d, at + (uint64_t)u * 16, true);
+    for (uint32_t u = c->rank; !d->whole && u < units; u += c->size)
+        ISOD_NAMED(isod_dest_reduce_unit)(c, d, at + (uint64_t)u * 16, false);
+}
+
+/* The end that is no whole unit of each member: by lines, of one block. */
+PRIM_FN void ISOD_NAMED(isod_dest_rest)(struct isod_coll *c, const struct isod_stream_coll *a)
+{
+    uint64_t at = a->source_stride * (uint64_t)a->h.n_pes;
+    struct isod_move rest = isod_move_of(a->dest + at, a->source + at, a->dest_stride - at);
+    rest.source_stride = 0;
+    if (prim_block_index() == 0 && rest.bytes > 0)
+        ISOD_NAMED(isod_stream_lines_round)(c, &rest);
+}
+
+PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint32_t piece = a->h.packet_bytes * ISOD_DEST_PACKETS;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter_for(&c, a->h, a->call, isod_dest_pieces(w.bytes, piece) + ISOD_DEST_HANDS_OUT + 1))
+        return 1;
+    struct isod_dest d = isod_dest_of(&c, &w, piece);
+    bool on = true;
+    for (uint32_t turn = 0; on && turn < isod_dest_turns(&d); turn++) {
+        isod_coll_step(&c);
+        if (turn >= 1 && turn - 1 < d.pieces)
+            isod_dest_send(&c, &d, turn - 1);
+        if (turn >= ISOD_DEST_REDUCES && turn - ISOD_DEST_REDUCES < d.pieces)
+            ISOD_NAMED(isod_dest_reduce)(&c, &d, turn - ISOD_DEST_REDUCES);
+        if (turn >= ISOD_DEST_HANDS_OUT)
+            isod_dest_hand_out(&c, &d, turn - ISOD_DEST_HANDS_OUT);
+        on = isod_dest_meet(&c, &d, turn);
+    }
+    if (on)
+        ISOD_NAMED(isod_dest_rest)(&c, a);
+    return isod_coll_leave(&c);
+}
+
 #undef ISOD_NAME

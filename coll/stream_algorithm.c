@@ -65,6 +65,14 @@ static size_t room_lines2(const struct stream_call *c, unsigned grid)
     return (size_t)grid * c->args.h.packet_bytes * (size_t)c->args.h.n_pes * (ISOD_STEPS_OF_CALL / 2);
 }
 
+/* A unit for each member, or more. What is left of equal parts goes by lines, which has to be less than a packet. */
+static size_t room_spans(const struct stream_call *c, unsigned grid)
+{
+    size_t least = 16 * (size_t)c->args.h.n_pes;
+    (void)grid;
+    return c->bytes >= least && least <= c->args.h.packet_bytes ? SIZE_MAX : 0;
+}
+
 /* ---- run ---- */
 
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early)
@@ -98,6 +106,16 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
     return run_reduce(&brought, a, shape);
 }
 
+/* Blocks get parts of the members' equal spans; dest_stride is the whole, with what is left behind the spans. */
+static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    struct stream_call spans = *c;
+    spans.args.bytes = c->args.bytes / 16 / (unsigned)c->args.h.n_pes * 16;
+    spans.args.source_stride = spans.args.bytes;
+    spans.args.dest_stride = c->args.bytes;
+    return run_reduce(&spans, a, shape);
+}
+
 /* ---- the algorithms ---- */
 
 #define MOVE(kernel, units, room) \
@@ -105,6 +123,7 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
 #define SUMS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, NULL
 #define BROUGHT(kernel, units, room) \
     (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, units, room, run_reduce_brought, NULL, kernel##_sums, NULL
+#define SPANS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce_spans, NULL, kernel##_sums, NULL
 #define ANY(kernel, units, room) \
     NEEDS_##kernel, false, units, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, units, room) \
@@ -120,6 +139,7 @@ const struct stream_algorithm iso_stream_algorithms[] = {
     {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 4, NULL),               "everybody reads a part of all and stores it to all"},
     {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 4, NULL),            "source copied to dest, then as read2"},
     {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 4, NULL),               "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 4, room_spans),         "as push2, staged in dest: large pieces"},
     {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 4, NULL), "parts of nodes, then between nodes, at once"},
     {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
 

@@ -27,7 +27,7 @@ ISOD_STREAM_REDUCES(DECLARE_REDUCE)
 enum { ISOD_STREAM_MOVES(NEEDS_OF_MOVE) ISOD_STREAM_REDUCES(NEEDS_OF_REDUCE) };
 
 /* How much a kernel can carry. */
-enum room { NO_LIMIT, LINES, LINES2 };
+enum room { NO_LIMIT, LINES, LINES2, SPANS };
 enum { ANY = -1, ALLTOALLV = KINDS };
 struct algorithm {
     const char *name;
@@ -46,19 +46,20 @@ static const struct algorithm algorithms[] = {
     MOVE_ROW(SYNC, sync, NO_LIMIT) MOVE_ROW(BARRIER, barrier, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_lines, LINES)
         MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
             MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_lines, LINES)
-                MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_staged, NO_LIMIT)
-                    MOVE_ROW(ALLTOALL, exchange_lines, LINES) MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT)
-                        MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT) MOVE_ROW(PERMUTE, permute_lines, LINES) MOVE_ROW(
-                            PERMUTE, permute_push, NO_LIMIT) MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
-                            MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT) SUM_ROWS(REDUCE, reduce_lines, LINES)
-                                SUM_ROWS(REDUCE, reduce_lines2, LINES2) SUM_ROWS(REDUCE, reduce_read, NO_LIMIT)
-                                    SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT) SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT)
-                                        ANY_ROW(REDUCE, reduce_lines, LINES) ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
-                                            SUM_ROWS(SCATTER, reduce_lines, LINES)
-                                                SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
-                                                    SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
-                                                        ANY_ROW(SCATTER, reduce_lines, LINES)
-                                                            ANY_ROW(SCATTER, reduce_long, NO_LIMIT)};
+                MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_staged,
+                                                                     NO_LIMIT) MOVE_ROW(ALLTOALL, exchange_lines, LINES)
+                    MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT) MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT)
+                        MOVE_ROW(PERMUTE, permute_lines, LINES) MOVE_ROW(PERMUTE, permute_push, NO_LIMIT)
+                            MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT) MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
+                                SUM_ROWS(REDUCE, reduce_lines, LINES) SUM_ROWS(REDUCE, reduce_lines2, LINES2)
+                                    SUM_ROWS(REDUCE, reduce_read, NO_LIMIT) SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT)
+                                        SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT) SUM_ROWS(REDUCE, reduce_dest2, SPANS)
+                                            ANY_ROW(REDUCE, reduce_lines, LINES) ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
+                                                SUM_ROWS(SCATTER, reduce_lines, LINES)
+                                                    SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
+                                                        SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
+                                                            ANY_ROW(SCATTER, reduce_lines, LINES)
+                                                                ANY_ROW(SCATTER, reduce_long, NO_LIMIT)};
 enum { ALGORITHMS = sizeof(algorithms) / sizeof(algorithms[0]) };
 
 /* The kernel that sums these: signed integers as unsigned ones, complex numbers as pairs. -1: none. */
@@ -160,6 +161,8 @@ static struct isod_stream_coll args_of(const struct pe_side *s, const struct cal
     a.call = ISOD_CALL_ON_STREAM_ALLREDUCE;
     a.op = c->what.op;
     a.kept = kept_of[c->what.repr];
+    if (l->algorithm->room == SPANS)
+        a.bytes = a.source_stride = c->bytes / 16 / (size_t)a.h.n_pes * 16;
     isod_stream_shares(&a, l->blocks);
     return a;
 }
@@ -277,7 +280,7 @@ static size_t take(struct plan *p, struct check_random *random, size_t bytes, si
 static size_t random_nelems(struct check_random *random, const struct shape *s, unsigned blocks, size_t elem)
 {
     size_t packet = s->packet_bytes / elem, n = (size_t)s->n;
-    switch (check_random_below(random, 9)) {
+    switch (check_random_below(random, 10)) {
     case 0:
         return 1 + check_random_below(random, 2);
     case 1:
@@ -294,6 +297,8 @@ static size_t random_nelems(struct check_random *random, const struct shape *s, 
         return 3 * packet + 7;
     case 7:
         return 16 / elem * blocks * n + check_random_below(random, 2);
+    case 8:
+        return 16 / elem * n * (1 + check_random_below(random, 6 * s->packet_bytes / 16 * blocks));
     default:
         return 1 + check_random_below(random, 6000) / elem;
     }
@@ -304,6 +309,8 @@ static bool has_room(const struct algorithm *a, const struct shape *s, unsigned 
 {
     size_t share = ((bytes + 15) / 16 + blocks - 1) / blocks * 16;
     size_t span = (share / 16 + (size_t)s->n - 1) / (size_t)s->n * 16;
+    if (a->room == SPANS)
+        return bytes >= 16 * (size_t)s->n && 16 * (size_t)s->n <= s->packet_bytes;
     if (a->room == LINES)
         return share <= (size_t)s->packet_bytes * ISOD_STEPS_OF_CALL;
     return a->room == NO_LIMIT || span <= (size_t)s->packet_bytes * (ISOD_STEPS_OF_CALL / 2);

@@ -281,7 +281,7 @@ static void test_wrong_variables(void)
         {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"=push", "\"\" is no collective", "sync"},
         {"allreduce", "\"\" is no algorithm of allreduce", "lines2, read, read2"},
-        {"allreduce=ring", "\"ring\"", "push2, hier, long"},
+        {"allreduce=ring", "\"ring\"", "push2, dest2, hier, long"},
         {"allreduce=lines,barrier=x", "\"barrier=x\"", "there are flags"},
         {"allreduce=lines:", "\"\" is no number of blocks", "1..1024"},
         {"allreduce=lines:0", "\"0\" is no number of blocks", "1..1024"},
