@@ -12,7 +12,7 @@
  *
  * What has been enqueued cannot be stopped: when engine_begin gives up, its copies run all the same, into dests whose
  * owners may not have come to the call. shmemx_coll.h says so.
- * Called by coll_stream.c (run of the table's rows), stream_slot.c (open and close). */
+ * Called by coll_stream.c (run of the table's rows), stream_slot.c (close). */
 #include "coll_stream.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ extern void isod_stream_engine_end_kernel(void);
 struct round {
     struct stream_call c; /* to and from as engine_end takes them */
     struct gpu *gpu;
-    const struct stream_engines *engines;
+    struct stream_engines *engines;
     unsigned most; /* streams to use at most */
     int first, peers;
     int full; /* a peer that gets its flag alone; -1: none */
@@ -52,19 +52,17 @@ struct round {
 
 /* ---- streams ---- */
 
-int iso_engines_open(struct device *d, struct stream_engines *engines)
+/* Not of high priority: there the agent's streams are, which must never stand behind one that waits for peers. */
+static bool has_streams(struct round *r)
 {
-    memset(engines, 0, sizeof *engines);
-    /* Not of high priority: there the agent's streams are, which must never stand behind one that waits for peers. */
-    for (int rc = 0; engines->n < ISO_ENGINE_STREAMS; engines->n++) {
-        rc = iso_gpu_stream_create(d->gpu, false, &engines->streams[engines->n]);
+    for (int rc; r->engines->n < (int)r->streams; r->engines->n++) {
+        rc = iso_gpu_stream_create(r->gpu, false, &r->engines->streams[r->engines->n]);
         if (rc == 0)
             continue;
-        log_error("shmemx_coll_on_stream: no stream for copy engines: %s", iso_gpu_error(d->gpu));
-        iso_engines_close(d, engines);
-        return rc;
+        log_error("shmemx_coll_on_stream, %s: no stream for copy engines: %s", r->c.name, iso_gpu_error(r->gpu));
+        return false;
     }
-    return 0;
+    return true;
 }
 
 void iso_engines_close(struct device *d, struct stream_engines *engines)
@@ -225,7 +223,7 @@ static bool can_run(struct round *r)
         return says(r, "copy engines need symmetric dest and signals");
     if (!is_reached(r))
         return says(r, "copy engines of this PE do not reach the memory of all members");
-    if (iso_gpu_stream_is_capturing(r->gpu, r->engines->streams[0]) &&
+    if (r->engines->n > 0 && iso_gpu_stream_is_capturing(r->gpu, r->engines->streams[0]) &&
         !iso_gpu_stream_is_capturing(r->gpu, r->c.stream))
         return says(r, "a graph with copy engines of this slot is being captured; end it first, or take another slot");
     if (__atomic_load_n(&host->abort, __ATOMIC_RELAXED) != 0) /* as kernels look at it */
@@ -240,6 +238,8 @@ static int run(struct round *r)
     unsigned threads = r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE;
     struct stream_shape one = {1, threads};
     plan(r);
+    if (!has_streams(r))
+        return 1;
     if (iso_stream_launch(&r->c, isod_stream_engine_begin_kernel, one, false) != 0)
         return 1;
     fork_streams(r);
@@ -258,7 +258,7 @@ static struct round round_of(const struct stream_call *c, struct stream_shape sh
     r.c = *c;
     r.gpu = c->device->gpu;
     r.engines = iso_stream_engines(c);
-    r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)r.engines->n);
+    r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)ISO_ENGINE_STREAMS);
     r.first = c->args.h.my_pe + 1;
     r.full = -1;
     r.dest = c->args.dest;

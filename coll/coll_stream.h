@@ -165,13 +165,12 @@ void iso_stream_text_path(const struct gpu_info *device, char *path, size_t byte
 int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-/* Streams of copies, made with the slot. 0, or -errno after a sentence. */
+/* Streams of copies of one slot, taken when a call first needs so many. */
 enum { ISO_ENGINE_STREAMS = 8 };
 struct stream_engines {
     gpu_stream streams[ISO_ENGINE_STREAMS];
     int n;
 };
-int iso_engines_open(struct device *d, struct stream_engines *engines);
 void iso_engines_close(struct device *d, struct stream_engines *engines);
 
 #endif

@@ -129,7 +129,7 @@ static int read_memory(struct stream_slot *slot)
     return 0;
 }
 
-static struct stream_slot *create(struct device *d, const struct team *team, int number, shmemd_t handle)
+static struct stream_slot *create(const struct team *team, int number, shmemd_t handle)
 {
     struct stream_slot *slot = (struct stream_slot *)calloc(1, sizeof *slot);
     if (slot == NULL) {
@@ -139,7 +139,7 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
     slot->team = team;
     slot->number = number;
     slot->handle = handle;
-    if (read_memory(slot) == 0 && iso_engines_open(d, &slot->engines) == 0)
+    if (read_memory(slot) == 0)
         return slot;
     free(slot->memory);
     free(slot);
@@ -229,7 +229,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         return NULL;
     }
     struct streams *s = need_streams(d);
-    struct stream_slot *slot = s != NULL ? create(d, team, number, handle) : NULL;
+    struct stream_slot *slot = s != NULL ? create(team, number, handle) : NULL;
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;

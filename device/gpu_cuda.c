@@ -125,6 +125,22 @@ static int describe(struct gpu *gpu)
     return RUNTIME(gpu, cudaDeviceGetPCIBusId, info->id, (int)sizeof info->id, info->device);
 }
 
+static int make_stream(struct gpu *gpu, bool high_priority, cudaStream_t *stream)
+{
+    int least = 0, greatest = 0;
+    iso_cuda_use(gpu);
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return RUNTIME(gpu, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, high_priority ? greatest : least);
+}
+
+static int make_spare_streams(struct gpu *gpu)
+{
+    int rc = 0;
+    for (; gpu->n_spare < ISO_CUDA_SPARE_STREAMS && rc == 0; gpu->n_spare += rc == 0)
+        rc = make_stream(gpu, false, &gpu->spare[gpu->n_spare]);
+    return rc;
+}
+
 static int start(struct gpu *gpu)
 {
     const char *missing = driver_look_up(&gpu->driver);
@@ -133,6 +149,8 @@ static int start(struct gpu *gpu)
     int rc = RUNTIME(gpu, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
     if (rc == 0)
         rc = describe(gpu);
+    if (rc == 0)
+        rc = make_spare_streams(gpu);
     if (rc == 0)
         iso_cuda_probe_memory(gpu);
     return rc;
@@ -171,6 +189,8 @@ void iso_gpu_close(struct gpu *gpu)
     iso_cuda_use(gpu);
     if (gpu->stream != NULL)
         (void)cudaStreamDestroy(gpu->stream);
+    while (gpu->n_spare > 0)
+        (void)cudaStreamDestroy(gpu->spare[--gpu->n_spare]);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);
 }
@@ -223,18 +243,30 @@ static cudaStream_t stream_of(gpu_stream stream) { return (cudaStream_t)stream; 
 
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
 {
-    int least = 0, greatest = 0;
     cudaStream_t s = NULL;
-    iso_cuda_use(gpu);
-    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    int rc = RUNTIME(gpu, cudaStreamCreateWithPriority, &s, cudaStreamNonBlocking, high_priority ? greatest : least);
+    pthread_mutex_lock(&gpu->lock);
+    if (!high_priority && gpu->n_spare > 0)
+        s = gpu->spare[--gpu->n_spare];
+    pthread_mutex_unlock(&gpu->lock);
+    int rc = s == NULL ? make_stream(gpu, high_priority, &s) : 0;
     *stream = s;
     return rc;
 }
 
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
-    (void)RUNTIME(gpu, cudaStreamDestroy, stream_of(stream));
+    int least = 0, greatest = 0, priority = 1;
+    cudaStream_t s = stream_of(stream);
+    iso_cuda_use(gpu);
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    bool low = cudaStreamGetPriority(s, &priority) == cudaSuccess && priority == least;
+    pthread_mutex_lock(&gpu->lock);
+    bool kept = low && gpu->n_spare < ISO_CUDA_SPARE_STREAMS;
+    if (kept)
+        gpu->spare[gpu->n_spare++] = s;
+    pthread_mutex_unlock(&gpu->lock);
+    if (!kept)
+        (void)RUNTIME(gpu, cudaStreamDestroy, s);
 }
 
 /* A query takes about a microsecond: short work is met by polling, longer work leaves the core to others. */

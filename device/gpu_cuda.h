@@ -34,13 +34,19 @@ struct driver {
 #undef X
 };
 
+/* Making a stream may wait for all kernels that run, under a lock that copies need as well: and the kernels may be
+ * waiting for these copies. So streams are made when the device is opened, and those that are destroyed serve again. */
+enum { ISO_CUDA_SPARE_STREAMS = 64 };
+
 struct gpu {
     struct gpu_info info;
     struct driver driver;
-    size_t granularity;   /* of chunks */
-    cudaStream_t stream;  /* for what this layer does to memory; non-blocking */
+    size_t granularity;                         /* of chunks */
+    cudaStream_t stream;                        /* for what this layer does to memory; non-blocking */
+    cudaStream_t spare[ISO_CUDA_SPARE_STREAMS]; /* of low priority, made ahead; guarded by lock */
+    unsigned n_spare;
     int early;            /* kernels may be launched early: 1 yes, -1 no, 0 not known yet; atomic */
-    pthread_mutex_t lock; /* error */
+    pthread_mutex_t lock; /* error, spare */
     char error[256];
 };
 
