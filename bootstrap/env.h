@@ -18,6 +18,13 @@
     X(symmetric_size, SYMMETRIC_SIZE, size, "0", "cap of the symmetric heap of one PE; 0: the machine's memory")   \
     X(log, LOG, text, "warn", "error, warn, info, debug or trace")                                                 \
     X(node, NODE, text, "", "PEs with equal values share pointers; empty: by host name")                           \
+    X(network, NETWORK, text, "",                                                                                  \
+      "interface or address by which nodes connect to each other; empty: all of this host")                        \
+    X(node_timeout, NODE_TIMEOUT, seconds, "10", "a node that does not answer for so long is taken for dead")      \
+    X(nic, NIC, text, "",                                                                                          \
+      "RDMA port to other nodes: device[:port[:gid]], with commas for several PEs; empty: a near one")             \
+    X(nic_timeout, NIC_TIMEOUT, seconds, "0",                                                                      \
+      "RDMA requests are repeated after this time, a few times; 0: 0.25, or 4 where the device is software")       \
     X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                               \
     X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                  \
     X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")               \

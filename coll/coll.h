@@ -243,11 +243,14 @@ enum coll_load { LOAD_ANY, LOAD_SPARE, LOAD_OVER }; /* LOAD_OVER: more PEs on th
 /* What an algorithm needs to work at all, forced or not. The board also needs a direct team. */
 enum coll_room {
     ROOM_ANY,
-    ROOM_PACKET,      /* bytes <= ISO_PACKET_BYTES */
-    ROOM_STAGE,       /* bytes <= ISO_STAGE_BYTES */
-    ROOM_BOARD,       /* n * bytes <= ISO_BOARD_BYTES */
-    ROOM_BOARD_ROWS,  /* n * n * bytes <= ISO_BOARD_BYTES */
-    ROOM_BOARD_PIECES /* any length, through the board piece by piece */
+    ROOM_PACKET,       /* bytes <= ISO_PACKET_BYTES */
+    ROOM_STAGE,        /* bytes <= ISO_STAGE_BYTES */
+    ROOM_BOARD,        /* n * bytes <= ISO_BOARD_BYTES */
+    ROOM_BOARD_ROWS,   /* n * n * bytes <= ISO_BOARD_BYTES */
+    ROOM_BOARD_PIECES, /* any length, through the board piece by piece */
+    ROOM_NODES,        /* several nodes, with several members on some */
+    ROOM_NODES_PACKET, /* and bytes <= ISO_PACKET_BYTES */
+    ROOM_NODES_BOARD   /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
 };
 
 typedef void coll_run_fn(struct coll *c, const struct coll_work *w);

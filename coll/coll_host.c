@@ -81,13 +81,25 @@ void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, 
         iso_far_get(&ISO->ctx_default, into, place, source, bytes, c->call);
 }
 
-/* Payload, then its number: the far signal is ordered behind the far put. */
+/* Payload, then its number. */
 void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
 {
-    size_t offset = iso_slot_packet_offset(c->me, c->slot->staged);
-    if (bytes > 0)
-        iso_slot_far_put(c->slot, offset, c->views[to].pe, data, bytes, c->call);
-    iso_slot_far_signal(c->slot, offset + offsetof(struct slot_packet, seq), c->views[to].pe, c->step, c->call);
+    size_t offset = iso_slot_packet_offset(c->me, c->slot->staged), seq = offset + offsetof(struct slot_packet, seq);
+    int pe = c->views[to].pe;
+    if (bytes == 0) {
+        iso_slot_far_signal(c->slot, seq, pe, c->step, c->call);
+        return;
+    }
+    struct far_message message = {iso_slot_place(c->slot, offset, pe),
+                                  iso_slot_place(c->slot, seq, pe),
+                                  c->slot->memory + offset,
+                                  data,
+                                  bytes,
+                                  c->step,
+                                  SHMEM_SIGNAL_SET,
+                                  false,
+                                  c->call};
+    iso_far_put_signal(&ISO->ctx_default, &message);
 }
 
 /* ---- run ---- */

@@ -3,6 +3,7 @@
  * bytes, team size, load of the node, reachability), so nobody has to ask anybody.
  * Forced by SHMEM_COLL=operation=algorithm,..., explained by SHMEM_COLL_EXPLAIN=1.
  * Called by coll_host.c, barrier.c and init.c. */
+#include "across.h"
 #include "alltoall.h"
 #include "bcast.h"
 #include "collect.h"
@@ -30,11 +31,17 @@ static const struct coll_row rows[] = {
 /*   operation       name             function                           needs              load        PEs      bytes       why */
     {COLL_BARRIER,   "central",       BARRIER(iso_barrier_central),       ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "PEs share cores: one atomic each, and each is scheduled once"},
+    {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_NODES,        LOAD_ANY,   4,       ALL_BYTES,
+     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
+    {COLL_BARRIER,   "nodes",         BARRIER(iso_barrier_nodes),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: a counter on each, log2 n messages for each"},
     {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_ANY,          LOAD_ANY,   8,       ALL_BYTES,
      "one hop"},
     {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "log2 n hops instead of n lines to read"},
 
+    {COLL_BROADCAST, "nodes",         RUN(across_bcast),                  ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: one message to each, handed on by pointer"},
     {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      2 * KIB,
      "one hop, nobody answers"},
     {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 2 * KIB,
@@ -76,6 +83,10 @@ static const struct coll_row rows[] = {
 
     {COLL_REDUCE,    "board",         RUN(reduce_board),                  ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
+    {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
+     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
+    {COLL_REDUCE,    "nodes",         RUN(across_reduce),                 ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+     "PEs of several nodes: all operands of a node in one message"},
     {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
     {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_OVER,  8,       2 * KIB,
@@ -126,6 +137,12 @@ static bool has_room(const struct coll_row *row, const struct team *team, size_t
         return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n / n;
     case ROOM_BOARD_PIECES:
         return team->slot.central != NULL;
+    case ROOM_NODES:
+        return team->slot.nodes != NULL;
+    case ROOM_NODES_PACKET:
+        return team->slot.nodes != NULL && bytes <= ISO_PACKET_BYTES;
+    case ROOM_NODES_BOARD:
+        return team->slot.nodes != NULL && bytes <= ISO_BOARD_BYTES && (bytes + 16) * (n + 1) <= ISO_BOARD_BYTES;
     case ROOM_ANY:
         break;
     }
@@ -181,10 +198,10 @@ static bool is_word(const char *begin, const char *end, const char *name)
     return strlen(name) == length && memcmp(begin, name, length) == 0;
 }
 
-/* The first row of this algorithm, which may have more than one; NULL: there is no such. */
+/* The last row of this algorithm, which may have more than one, the later the more general; NULL: there is no such. */
 static const struct coll_row *find_row(enum coll_op op, const char *begin, const char *end)
 {
-    for (int i = 0; i < ROWS; i++)
+    for (int i = ROWS; i-- > 0;)
         if (rows[i].op == op && is_word(begin, end, rows[i].name))
             return &rows[i];
     return NULL;

@@ -2,8 +2,8 @@
 /* Atomic memory operations (section 9.7), the non-blocking and the deprecated ones too.
  * One core, stamped over operations, types and contexts: a look-up, then a CPU atomic where this CPU has a pointer,
  * else iso_far_amo. A word belongs to the processor of its memory: host words see CPU atomics only, whoever asks.
- * Values travel as bits, so float and double need nothing of their own. The non-blocking forms are the blocking ones:
- * on one node the value is there at once. */
+ * Values travel as bits, so float and double need nothing of their own. By pointer the non-blocking forms are the
+ * blocking ones: the value is there at once. */
 #include "internal.h"
 #include "target.h"
 #include "word.h"
@@ -27,6 +27,26 @@ static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const c
     return at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
 }
 
+/* The value arrives later only where it comes from afar. */
+static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const char *arg, struct amo op, void *fetch)
+{
+    struct place at = iso_target_place(&t, addr, op.bytes, arg);
+    iso_check_aligned(t.call, arg, addr, op.bytes);
+    if (at.cpu != NULL)
+        iso_word_to(fetch, direct(at.cpu, op), op.bytes);
+    else
+        iso_far_amo_nbi(t.ctx, at, op, fetch, t.call);
+}
+
+ISO_INLINE void amo_nbi(const struct target *t, const void *addr, const char *arg, struct amo op, void *fetch)
+{
+    char *at = iso_target_near(t, addr, op.bytes, op.bytes);
+    if (ISO_LIKELY(at != NULL))
+        iso_word_to(fetch, direct(at, op), op.bytes);
+    else
+        amo_nbi_slow(*t, addr, arg, op, fetch);
+}
+
 ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *arg, struct amo op)
 {
     char *at = iso_target_near(t, addr, op.bytes, op.bytes);
@@ -47,7 +67,7 @@ ISO_INLINE uint64_t amo(const struct target *t, const void *addr, const char *ar
     return before;
 #define FETCH(op_, TYPE, addr, operand_, compare_)      \
     iso_target_check_host(fetch, "fetch", target.call); \
-    iso_word_to(fetch, amo(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true)), sizeof(TYPE));
+    amo_nbi(&target, addr, #addr, OP(op_, TYPE, operand_, compare_, true), fetch);
 
 /* fetch, set, swap */
 #define EXTENDED(N, TYPE, ...)                                                                                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The barrier of a team, three ways. Which one runs is a row of the selection table (coll/select.c).
+/* The barrier of a team, four ways. Which one runs is a row of the selection table (coll/select.c).
  * Invariant: nobody leaves before all have entered, and everything that a member stored before it entered is seen by
  * whoever has left. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
  * Called by coll/, memory.c, team.c and init.c. */
@@ -48,4 +48,50 @@ void iso_barrier_central(struct team *team, const char *call)
     struct slot *slot = &team->slot;
     uint64_t step = ++slot->seq;
     iso_slot_central_pass(slot, team->n_pes, step, call);
+}
+
+/* ---- several nodes ---- */
+
+/* A later step does as well: then the node has been through this one. Each word has one writer, so words of members
+ * that spoke for the node in turn, over connections of their own, cannot overwrite each other out of order. */
+static bool node_has_said(const struct slot *slot, int node, uint64_t step)
+{
+    const struct slot_nodes *nodes = slot->nodes;
+    for (int i = nodes->begin[node]; i < nodes->begin[node + 1]; i++) {
+        const char *flag = nodes->central + iso_slot_flag_offset(nodes->members[i]);
+        if (prim_poll_u64((const uint64_t *)(const void *)flag) >= step)
+            return true;
+    }
+    return false;
+}
+
+static void await_node(const struct slot *slot, int node, uint64_t step, const char *call)
+{
+    int leader = iso_slot_node_leader(slot->nodes, node);
+    const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
+    struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, step);
+    while (!node_has_said(slot, node, step))
+        iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag));
+    iso_wait_end(&wait);
+}
+
+/* Whoever arrives last on its node runs already, and speaks for it: dissemination among the nodes, a step for each
+ * round. The others look at one word of their node. */
+void iso_barrier_nodes(struct team *team, const char *call)
+{
+    struct slot *slot = &team->slot;
+    const struct slot_nodes *nodes = slot->nodes;
+    uint64_t before = slot->seq;
+    for (int distance = 1; distance < nodes->n; distance *= 2)
+        slot->seq++;
+    if (!iso_slot_node_arrive(nodes)) {
+        iso_slot_node_await(nodes, slot->seq, call);
+        return;
+    }
+    for (int distance = 1; distance < nodes->n; distance *= 2) {
+        int to = (nodes->mine + distance) % nodes->n, from = (nodes->mine - distance + nodes->n) % nodes->n;
+        iso_slot_flag_set(slot, team->my_pe, iso_slot_node_leader(nodes, to), ++before, call);
+        await_node(slot, from, before, call);
+    }
+    iso_slot_node_release(nodes, slot->seq);
 }

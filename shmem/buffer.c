@@ -250,6 +250,8 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
         rc = connect_pieces((char *)addr, len_bytes, mine, info);
     if (mine.fd >= 0)
         close(mine.fd);
+    int told = iso_segment_tell_nodes((char *)addr, len_bytes, __func__);
+    rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)
         iso_device_table_changed();
     return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
@@ -258,6 +260,7 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 void iso_buffer_forget(struct segment *s)
 {
     struct state *self = ISO;
+    iso_transport_forget(s);
     if (s->on_device)
         iso_device_buffer_close(s);
     for (int pe = 0; pe < self->n_pes && !s->staged && !s->on_device; pe++) {

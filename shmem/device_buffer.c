@@ -144,6 +144,8 @@ static int add_segment(char *addr, size_t len, const struct pe_offer *buffers, s
                  rc != 0 ? iso_gpu_error(ISO->device->gpu) : "");
         rc = iso_device_agree(call, rc, sentence);
     }
+    if (rc == 0)
+        rc = iso_segment_tell_nodes(addr, len, call);
     if (rc != 0 && s != NULL)
         iso_buffer_forget(s);
     return rc;

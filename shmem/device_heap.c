@@ -312,6 +312,10 @@ static int make_heap(struct device *d, const char *call)
             rc = describe_peer(d, i, &theirs[i]);
         rc = agree_on_device(d, call, rc, "cannot map the device heap of another PE");
     }
+    if (rc == 0) {
+        segment()->len = d->heap_bytes;
+        rc = iso_segment_tell_nodes(segment()->base, d->heap_bytes, call);
+    }
     if (mine.fd >= 0)
         close(mine.fd);
     iso_device_close_offers(theirs);
@@ -476,6 +480,9 @@ static void take_down(struct device *d)
         iso_handles_stop(d);
     if (d->proxy != NULL)
         iso_proxy_stop(d);
+    if (self->n_nodes > 1)
+        iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
+    iso_transport_forget(segment());
     forget_buffers();
     iso_agent_stop(d);
     unmap_peers(d);

@@ -247,6 +247,26 @@ static void write_paths(FILE *out)
 
 /* ---- variables and algorithms ---- */
 
+static void write_table(FILE *out, size_t (*write_text)(char *text, size_t bytes))
+{
+    size_t bytes = write_text(NULL, 0) + 1;
+    char *table = (char *)calloc(1, bytes);
+    if (table == NULL)
+        return;
+    write_text(table, bytes);
+    fputs(table, out);
+    free(table);
+}
+
+/* What the transports to other nodes say of themselves: device, rung, counters. */
+static void write_network(FILE *out)
+{
+    if (ISO->n_nodes == 1)
+        return;
+    fprintf(out, "network of PE %d:\n", ISO->my_pe);
+    write_table(out, iso_transport_text);
+}
+
 static void write_variables(FILE *out)
 {
     fprintf(out, "environment variables (value, kind, default):\n");
@@ -257,17 +277,6 @@ static void write_variables(FILE *out)
         fprintf(out, "  %s = %s (%s, %s)\n      %s\n", row->name, value, row->kind,
                 row->fallback[0] != '\0' ? row->fallback : "empty", row->help);
     }
-}
-
-static void write_table(FILE *out, size_t (*write_text)(char *text, size_t bytes))
-{
-    size_t bytes = write_text(NULL, 0) + 1;
-    char *table = (char *)calloc(1, bytes);
-    if (table == NULL)
-        return;
-    write_text(table, bytes);
-    fputs(table, out);
-    free(table);
 }
 
 static void write_algorithms(FILE *out)
@@ -287,6 +296,7 @@ static void write_info(FILE *out)
         write_nodes(out);
         write_segments(out);
         write_paths(out);
+        write_network(out);
         iso_device_write_info(out);
     } else {
         fprintf(out, "job: not started, so there are no PEs, segments and paths to show\n");
@@ -475,8 +485,9 @@ static void check_locked_memory(struct doctor *d)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
         return;
     bool endless = limit.rlim_cur == RLIM_INFINITY;
-    find(d, FINE, "locked memory is %s%s; this build (GPU=%s, one node) locks none of the heap",
-         endless ? "not limited" : "limited to ", endless ? "" : amount(limit.rlim_cur).text, ISO_GPU);
+    find(d, FINE, "locked memory is %s%s; on one node nothing is locked, on several what is reached by RDMA%s",
+         endless ? "not limited" : "limited to ", endless ? "" : amount(limit.rlim_cur).text,
+         endless ? "" : " (ulimit -l unlimited, or memlock in limits.conf, raises it)");
 }
 
 /* The smallest memory limit of the control groups this process is in, as far as they are visible here. */

@@ -4,6 +4,7 @@
 #include "data_segment.h"
 #include "device.h"
 #include "internal.h"
+#include "transport/channel.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -150,6 +151,7 @@ static void after_fork_child(void)
     for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
         if (self->peers[pe].sock >= 0)
             close(self->peers[pe].sock);
+    iso_channel_after_fork();
     if (self->life == LIFE_RUNNING)
         self->life = LIFE_AFTER;
     self->ctx_default.n_pes = 0;
@@ -195,6 +197,7 @@ static int bring_up(const struct boot_attr *attr)
 static void take_down(void)
 {
     struct state *self = ISO;
+    iso_pe_part();
     iso_ctx_stop();
     iso_coll_stop();
     iso_team_stop();

@@ -79,6 +79,8 @@ struct alloc; /* alloc.h */
 /* ---- peers (pe.c): the unix sockets between the PEs of one node ---- */
 
 struct transport_ops;
+struct channel;
+struct verbs;
 struct device; /* device.h */
 
 /* What a collective exchange between the PEs of a node carries (iso_pe_exchange). */
@@ -92,6 +94,7 @@ struct pe_offer {
 
 struct peer {
     int pe;
+    int node_number;                       /* 0..n_nodes-1, in the order of their lowest PEs */
     bool local;                            /* same node: reached by pointer */
     bool threaded;                         /* lives in this very process (test build) */
     bool gone;                             /* said good-bye in shmem_finalize */
@@ -107,13 +110,15 @@ struct peer {
 /* ---- slots (slot.c): flags and staging of one ordered sequence of collectives ---- */
 
 struct team;
+struct slot_nodes;
 struct slot {
     int index;       /* in the control area at the front of every PE's heap; -1: none (team of one PE) */
     uint64_t seq;    /* steps done; a step's flag value; equal on all members between calls */
     uint64_t staged; /* staged steps done; its parity chooses the bank */
     char *memory;    /* this PE's part of the slot */
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
-    struct slot_view *views;                              /* [n_pes of the team], slot.h */
+    struct slot_nodes *nodes; /* slot.h; NULL: one node, or no two members share one (alike on all of them) */
+    struct slot_view *views;  /* [n_pes of the team], slot.h */
     void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
 };
 
@@ -214,6 +219,11 @@ struct state {
     int n_local;
     int my_local;
     bool oversubscribed; /* more local PEs than cores that they may use */
+    bool soft_network;   /* other nodes are reached by a device made of software, which needs the cores too */
+    int *node_first;     /* [n_nodes] lowest PE of each node, ascending */
+    int n_nodes;
+    struct channel *channel; /* transport/channel.c; NULL: all PEs are on one node */
+    struct verbs *verbs;     /* transport/verbs.c; NULL likewise */
 
     struct device *device;   /* device.h; NULL before shmemx_device_init */
     struct control *control; /* this PE's */
@@ -368,9 +378,27 @@ void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned by
 /* Is this local argument symmetric device memory? Then iso_far_put and _get move it, whatever the other side is. */
 ISO_COLD bool iso_far_is_local_slow(const void *addr);
 ISO_INLINE bool iso_far_is_local(const void *addr) { return ISO_UNLIKELY(ISO->careful) && iso_far_is_local_slow(addr); }
+/* The source, or dest, is busy until quiet (or until a later blocking put, or get, of ctx with the same PE). */
+void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
+                     const char *call);
+void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+/* fetch: host memory of op.bytes, written by quiet at the latest. */
+void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch, const char *call);
+/* Data, then its signal; neither place has a CPU pointer. */
+struct far_message {
+    struct place to, at;
+    const void *dest, *source;
+    size_t len; /* > 0 */
+    uint64_t signal;
+    int sig_op;
+    bool nbi;
+    const char *call;
+};
+void iso_far_put_signal(struct ctx *ctx, const struct far_message *message);
 void iso_far_fence(struct ctx *ctx);
 void iso_far_quiet(struct ctx *ctx);
-void iso_transport_progress(void); /* by waits, which may be for what this PE itself has under way */
+void iso_far_pe_quiet(struct ctx *ctx, int pe); /* towards one PE of the world */
+void iso_transport_progress(void);              /* by waits, which may be for what this PE itself has under way */
 
 /* ---- order.c ---- */
 
@@ -442,6 +470,9 @@ int iso_segment_start(size_t heap_bytes); /* heap and data segment of this PE; p
 void iso_segment_stop(void);
 int iso_segment_add_peer(int index, int pe, char *base, int fd); /* maps; takes fd (may be -1: same process) */
 int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd);
+/* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
+ * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
+int iso_segment_tell_nodes(char *base, size_t len, const char *call);
 const char *iso_segment_kind_name(enum segment_kind kind);
 /* The build id of the program (up to 20 bytes, zero padded) and the size of its data segment: equal on all PEs. */
 void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
@@ -458,7 +489,9 @@ void iso_info_print_at_start(void); /* SHMEM_VERSION, SHMEM_INFO; PE 0 */
 /* ---- pe.c ---- */
 
 int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and the peers of the two first segments */
+void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
 void iso_pe_stop(void); /* good-bye to all */
+ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
 /* Reads what peers have said and notices the dead: ends the job when one died (in whose wait: `wait`, may be NULL). */
 void iso_pe_poll(const struct wait *wait);
 void iso_pe_tell_exit(int status); /* local peers end with this status at their next wait, or by SIGTERM soon */

@@ -7,6 +7,7 @@
 #include "internal.h"
 #include "alloc.h"
 #include "device.h"
+#include "transport/transport.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,8 +142,8 @@ static ISO_COLD void report_full(const struct request *r)
 static size_t common_alignment(const struct heap *h)
 {
     uintptr_t bits = h->start;
-    for (int i = 0; i < ISO->n_local; i++)
-        bits |= (uintptr_t)h->segment->peers[ISO->local_pes[i]].base;
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        bits |= (uintptr_t)h->segment->peers[pe].base;
     return (size_t)(bits & (0 - bits));
 }
 
@@ -183,6 +184,8 @@ static void give_back(const struct heap *h, size_t offset, size_t size)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t from = (h->start + offset + page - 1) & ~(page - 1);
     size_t to = (h->start + offset + size) & ~(page - 1);
+    if (iso_transport_pins(h->segment, from, to - from))
+        return; /* the network would go on writing to pages that nobody sees any more */
     if (fallocate(h->segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0)
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", to - from);
 }

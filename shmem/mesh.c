@@ -3,6 +3,8 @@
  * Reading happens in waits (iso_pe_poll), by one thread at a time (mesh_lock). */
 #include "mesh.h"
 
+#include "transport/channel.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -170,6 +172,7 @@ static bool read_peer(struct peer *peer, const struct wait *wait)
 void iso_pe_poll(const struct wait *wait)
 {
     struct state *self = ISO;
+    iso_channel_progress();
     if (self->n_local <= 1 || self->aborting || pthread_mutex_trylock(&self->mesh_lock) != 0)
         return;
     for (int i = 0; i < self->n_local; i++) {
@@ -180,7 +183,7 @@ void iso_pe_poll(const struct wait *wait)
     pthread_mutex_unlock(&self->mesh_lock);
 }
 
-/* Local peers end at their next wait; those that do not wait within the grace are asked by SIGTERM, since there may be
+/* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
  * no launcher that would do it. */
 void iso_pe_tell_exit(int status)
 {
@@ -194,6 +197,7 @@ void iso_pe_tell_exit(int status)
         if (peer->sock >= 0)
             iso_mesh_send(peer->sock, &m, NULL, 0);
     }
+    iso_channel_tell_exit(status);
 }
 
 void iso_pe_end_stragglers(void)

@@ -34,7 +34,8 @@ void pshmem_ctx_quiet(shmem_ctx_t ctx)
         iso_quiet(iso_ctx(ctx, __func__));
 }
 
-/* Completes more than asked: the transports keep no count by target, and the fence is the whole price on one node. */
+/* By pointer the fence is the whole price, for all PEs at once; transports are asked PE by PE. The context stays dirty:
+ * it may have more under way, to others. */
 static void pe_quiet(struct ctx *ctx, const int *target_pes, size_t npes, const char *call)
 {
     if (npes == 0)
@@ -43,7 +44,11 @@ static void pe_quiet(struct ctx *ctx, const int *target_pes, size_t npes, const 
         iso_fatal(call, "target_pes is null, but npes is %zu", npes);
     for (size_t i = 0; i < npes; i++)
         (void)iso_world_pe(ctx, target_pes[i], call);
-    iso_quiet(ctx);
+#ifndef __SANITIZE_THREAD__
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* as in iso_quiet */
+#endif
+    for (size_t i = 0; i < npes && ctx->remote_dirty; i++)
+        iso_far_pe_quiet(ctx, iso_world_pe(ctx, target_pes[i], call));
 }
 
 SHMEM_API(shmem_pe_quiet, pshmem_pe_quiet);

@@ -2,8 +2,10 @@
 /* The other PEs: who they are (one allgather), who shares pointers with us (equal node name and a working handshake
  * over a unix socket), and whether they live (their socket closes when they die). A full mesh of sockets per node, so
  * that every PE sees every death by itself. Abstract names leave no file behind; a connection must come from our own
- * user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap. */
+ * user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
+ * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
 #include "mesh.h"
+#include "transport/channel.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -70,6 +72,18 @@ static void copy_text(char *to, size_t bytes, const char *from)
     memcpy(to, from, ISO_MIN(len, bytes - 1));
 }
 
+static const char *node_name(void)
+{
+    const struct state *self = ISO;
+#ifdef ISO_PES_AS_THREADS
+    const char *nodes = getenv("SHMEM_TEST_NODES"); /* one character for each PE: threads have one environment */
+    static const char *const names[] = {"a", "b", "c", "d"};
+    if (nodes != NULL && strlen(nodes) > (size_t)self->my_pe)
+        return names[nodes[self->my_pe] & 3];
+#endif
+    return self->env.node[0] != '\0' ? self->env.node : self->boot.host;
+}
+
 static int fill_row(struct row *row)
 {
     struct state *self = ISO;
@@ -79,7 +93,7 @@ static int fill_row(struct row *row)
     row->magic = ROW_MAGIC;
     row->protocol = ISO_PROTOCOL;
     copy_text(row->version, sizeof row->version, ISO_VERSION);
-    copy_text(row->node, sizeof row->node, self->env.node[0] != '\0' ? self->env.node : self->boot.host);
+    copy_text(row->node, sizeof row->node, node_name());
     copy_text(row->host, sizeof row->host, self->boot.host);
     if (getrandom(row->token, sizeof row->token, 0) != sizeof row->token)
         return -EIO;
@@ -146,6 +160,18 @@ static void compare_programs(const struct row *rows)
         ISO->segments[SEGMENT_INDEX_DATA].limit = 0;
 }
 
+/* Equal on all PEs, as what is made of it must be. */
+static int most_on_a_node(void)
+{
+    int most = 1, *count = (int *)calloc((size_t)ISO->n_nodes, sizeof *count);
+    for (int pe = 0; count != NULL && pe < ISO->n_pes; pe++) {
+        int here = ++count[ISO->peers[pe].node_number];
+        most = ISO_MAX(most, here);
+    }
+    free(count);
+    return most;
+}
+
 /* Default cap: the machine's memory, but all heaps of a node must fit the address space of one PE. */
 static size_t heap_cap(const struct row *rows)
 {
@@ -156,13 +182,41 @@ static size_t heap_cap(const struct row *rows)
 #endif
     if (cap != 0)
         return (size_t)(cap + huge - 1) & ~(huge - 1);
-    cap = space / (unsigned)ISO->n_local;
+    cap = space / (unsigned)most_on_a_node();
     for (int pe = 0; pe < ISO->n_pes; pe++)
         cap = ISO_MIN(cap, rows[pe].machine_bytes);
     return (size_t)cap & ~(huge - 1);
 }
 
 /* ---- the node map ---- */
+
+/* Numbers the nodes in the order of their lowest PEs, by a table of names with open addressing. */
+static int number_nodes(void)
+{
+    struct state *self = ISO;
+    size_t places = 16;
+    while (places < 2 * (size_t)self->n_pes)
+        places *= 2;
+    int *table = (int *)calloc(places, sizeof *table); /* number of the node + 1; 0: free */
+    self->node_first = (int *)calloc((size_t)self->n_pes, sizeof *self->node_first);
+    if (table == NULL || self->node_first == NULL) {
+        free(table);
+        return -ENOMEM;
+    }
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        struct peer *p = &self->peers[pe];
+        size_t at = hash_bytes((const unsigned char *)p->node, strlen(p->node)) & (places - 1);
+        while (table[at] != 0 && strcmp(self->peers[self->node_first[table[at] - 1]].node, p->node) != 0)
+            at = (at + 1) & (places - 1);
+        if (table[at] == 0) {
+            self->node_first[self->n_nodes++] = pe;
+            table[at] = self->n_nodes;
+        }
+        p->node_number = table[at] - 1;
+    }
+    free(table);
+    return 0;
+}
 
 static int make_peers(const struct row *rows)
 {
@@ -185,7 +239,7 @@ static int make_peers(const struct row *rows)
             self->local_pes[self->n_local++] = pe;
         }
     }
-    return 0;
+    return number_nodes();
 }
 
 static int choose_transports(void)
@@ -202,7 +256,7 @@ static int choose_transports(void)
                   pe, p->node, self->peers[self->my_pe].node, why);
         return -EHOSTUNREACH;
     }
-    return 0;
+    return iso_transport_open();
 }
 
 /* ---- hello: the handshake ---- */
@@ -383,6 +437,54 @@ static int handshake(const struct row *rows)
     return rc;
 }
 
+/* ---- the other nodes ---- */
+
+/* What every PE tells all others once its segments exist. */
+struct site {
+    uint64_t heap_base, data_base;
+    struct channel_address address;
+};
+
+static void take_sites(const struct site *sites)
+{
+    struct state *self = ISO;
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        if (self->peers[pe].local)
+            continue;
+        self->segments[SEGMENT_INDEX_HEAP].peers[pe].base = (char *)(uintptr_t)sites[pe].heap_base;
+        self->segments[SEGMENT_INDEX_DATA].peers[pe].base = (char *)(uintptr_t)sites[pe].data_base;
+    }
+}
+
+static int start_channel(const struct row *rows, const struct site *sites)
+{
+    _Static_assert(sizeof rows->token == CHANNEL_TOKEN_BYTES, "the channel proves the tokens of the rows");
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        iso_channel_know(pe, &sites[pe].address, rows[pe].token);
+    return iso_channel_start();
+}
+
+static int meet_nodes(const struct row *rows)
+{
+    struct state *self = ISO;
+    struct site mine, *sites;
+    if (self->n_nodes == 1)
+        return 0;
+    memset(&mine, 0, sizeof mine);
+    mine.heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
+    mine.data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
+    int rc = iso_channel_open(&mine.address);
+    sites = rc == 0 ? (struct site *)calloc((size_t)self->n_pes, sizeof *sites) : NULL;
+    if (rc == 0)
+        rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : -ENOMEM;
+    if (rc == 0) {
+        take_sites(sites);
+        rc = start_channel(rows, sites);
+    }
+    free(sites);
+    return rc != 0 ? rc : iso_transport_start();
+}
+
 static int start_with(const struct row *rows)
 {
     struct state *self = ISO;
@@ -400,7 +502,8 @@ static int start_with(const struct row *rows)
     if (rc != 0)
         return rc;
     compare_programs(rows);
-    return handshake(rows);
+    rc = handshake(rows);
+    return rc != 0 ? rc : meet_nodes(rows);
 }
 
 int iso_pe_start(void)
@@ -421,6 +524,14 @@ int iso_pe_start(void)
     return rc;
 }
 
+void iso_pe_part(void)
+{
+    iso_transport_stop();
+    if (ISO->life == LIFE_ENDING)
+        iso_channel_bye();
+    iso_channel_close();
+}
+
 void iso_pe_stop(void)
 {
     struct state *self = ISO;
@@ -435,7 +546,10 @@ void iso_pe_stop(void)
     }
     free(self->peers);
     free(self->local_pes);
+    free(self->node_first);
     self->peers = NULL;
     self->local_pes = NULL;
+    self->node_first = NULL;
     self->n_local = 0;
+    self->n_nodes = 0;
 }

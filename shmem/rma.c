@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Put, get, p, g, strided and blocked-strided forms, non-blocking forms (section 9.6).
  * One core per operation, stamped over types, sizes and contexts. Each core: one look-up in the segment table, then one
- * `if`: the CPU has a pointer, or iso_far_ knows how (copy agent, transport). On one node a put is complete at the
- * target's memory when the copy ends, so the non-blocking forms are the blocking ones: waiting costs nothing. */
+ * `if`: the CPU has a pointer, or iso_far_ knows how (copy agent, transport). A put by pointer is complete at the
+ * target's memory when the copy ends, so there the non-blocking forms are the blocking ones. */
 #include "internal.h"
 #include "target.h"
 #include "word.h"
@@ -32,6 +32,20 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
         iso_far_put(t.ctx, to, dest, source, len, t.call);
 }
 
+static ISO_NOINLINE void put_nbi_slow(struct target t, void *dest, const void *source, size_t len)
+{
+    if (len == 0) {
+        move_nothing(&t);
+        return;
+    }
+    struct place to = iso_target_place(&t, dest, len, "dest");
+    iso_target_check_local(source, "source", t.call);
+    if (to.cpu != NULL && !iso_far_is_local(source))
+        memcpy(to.cpu, source, len);
+    else
+        iso_far_put_nbi(t.ctx, to, dest, source, len, t.call);
+}
+
 static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len)
 {
     if (len == 0) {
@@ -44,6 +58,20 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
         memcpy(dest, from.cpu, len);
     else
         iso_far_get(t.ctx, dest, from, source, len, t.call);
+}
+
+static ISO_NOINLINE void get_nbi_slow(struct target t, void *dest, const void *source, size_t len)
+{
+    if (len == 0) {
+        move_nothing(&t);
+        return;
+    }
+    struct place from = iso_target_place(&t, source, len, "source");
+    iso_target_check_local(dest, "dest", t.call);
+    if (from.cpu != NULL && !iso_far_is_local(dest))
+        memcpy(dest, from.cpu, len);
+    else
+        iso_far_get_nbi(t.ctx, dest, from, source, len, t.call);
 }
 
 ISO_INLINE void put(const struct target *t, void *dest, const void *source, size_t len)
@@ -62,6 +90,25 @@ ISO_INLINE void get(const struct target *t, void *dest, const void *source, size
         iso_target_copy(dest, from, len);
     else
         get_slow(*t, dest, source, len);
+}
+
+/* By pointer a put is complete when the copy ends: waiting costs nothing. */
+ISO_INLINE void put_nbi(const struct target *t, void *dest, const void *source, size_t len)
+{
+    char *to = iso_target_near_memory(t, dest, len, 1);
+    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
+        iso_target_copy(to, source, len);
+    else
+        put_nbi_slow(*t, dest, source, len);
+}
+
+ISO_INLINE void get_nbi(const struct target *t, void *dest, const void *source, size_t len)
+{
+    char *from = iso_target_near_memory(t, source, len, 1);
+    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
+        iso_target_copy(dest, from, len);
+    else
+        get_nbi_slow(*t, dest, source, len);
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
@@ -218,7 +265,8 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        put_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+        put_nbi_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call)); /* the source is the caller's again */
 }
 
 static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
@@ -236,7 +284,8 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        get_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+        get_nbi_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call));
 }
 
 /* ---- stamps ---- */
@@ -255,8 +304,8 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
 #define TYPED(NAME, TYPE, ...)                                                                                   \
     COPY(NAME##_put, TYPE, sizeof(TYPE), put)                                                                    \
     COPY(NAME##_get, TYPE, sizeof(TYPE), get)                                                                    \
-    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put)                                                                \
-    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get)                                                                \
+    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_nbi)                                                            \
+    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_nbi)                                                            \
     ISO_TARGET_FORMS(void, NAME##_p, (TYPE * dest, TYPE value, int pe), p(&target, dest, &value, sizeof value);) \
     ISO_TARGET_FORMS(TYPE, NAME##_g, (const TYPE *source, int pe), TYPE value;                                   \
                      g(&target, &value, source, sizeof value); return value;)                                    \
@@ -266,11 +315,11 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
     BLOCKS(NAME##_ibget, TYPE, sizeof(TYPE), strided_get)
 SHMEM_RMA_TYPES(TYPED, )
 
-#define SIZED_COPY(BITS, BYTES, ...)        \
-    COPY(put##BITS, void, BYTES, put)       \
-    COPY(get##BITS, void, BYTES, get)       \
-    COPY(put##BITS##_nbi, void, BYTES, put) \
-    COPY(get##BITS##_nbi, void, BYTES, get)
+#define SIZED_COPY(BITS, BYTES, ...)            \
+    COPY(put##BITS, void, BYTES, put)           \
+    COPY(get##BITS, void, BYTES, get)           \
+    COPY(put##BITS##_nbi, void, BYTES, put_nbi) \
+    COPY(get##BITS##_nbi, void, BYTES, get_nbi)
 SHMEM_SIZES(SIZED_COPY, )
 SIZED_COPY(mem, 1, )
 

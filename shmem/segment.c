@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
- * (device_heap.c), registered buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that its owner sent over a unix
- * socket; the table is written by collective calls only, and read by every operation without a lock.
- * Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
+ * (device_heap.c), registered buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that
+ * its owner sent over a unix socket; the table is written by collective calls only, and read by every operation without
+ * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
 #include "internal.h"
 #include "data_segment.h"
 #include "transport/transport.h"
@@ -93,6 +93,7 @@ int iso_segment_start(size_t heap_bytes)
     int rc = map_heap(&self->segments[SEGMENT_INDEX_HEAP], heap_bytes);
     if (rc != 0)
         return rc;
+    self->segments[SEGMENT_INDEX_HEAP].limit = iso_memory_heap_start(); /* other nodes may come before we allocate */
     describe_data(&self->segments[SEGMENT_INDEX_DATA]);
     self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
     self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
@@ -125,6 +126,44 @@ int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd)
 int iso_segment_add_peer(int index, int pe, char *base, int fd)
 {
     return iso_segment_set_peer(&ISO->segments[index], pe, base, fd);
+}
+
+struct site {
+    uint64_t base, len;
+};
+
+static void take_site(char *base, size_t len, int pe, const struct site *site)
+{
+    struct state *self = ISO;
+    for (int i = 0; i < self->n_segments; i++) {
+        struct segment *s = &self->segments[i];
+        if (s->len > 0 && s->base >= base && s->base < base + len)
+            s->peers[pe].base = (char *)(uintptr_t)site->base + (s->base - base);
+    }
+}
+
+int iso_segment_tell_nodes(char *base, size_t len, const char *call)
+{
+    struct state *self = ISO;
+    struct site mine = {(uint64_t)(uintptr_t)base, len}, *all;
+    int rc = 0;
+    if (self->n_nodes == 1)
+        return 0;
+    all = (struct site *)calloc((unsigned)self->n_pes, sizeof *all);
+    if (all == NULL)
+        iso_fatal(call, "no memory for the addresses of %d PEs", self->n_pes); /* the others would wait for us */
+    iso_coll_all_gather(&self->world, &mine, sizeof mine, all, call);
+    for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
+        if (all[pe].len != len) {
+            log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,
+                      (unsigned long long)all[pe].len, pe);
+            rc = -EINVAL;
+        } else if (!self->peers[pe].local) {
+            take_site(base, len, pe, &all[pe]);
+        }
+    }
+    free(all);
+    return rc;
 }
 
 static void unmap_peers(struct segment *segment)

@@ -15,6 +15,7 @@ struct message {
     uint64_t *sig_addr;
     uint64_t signal;
     int sig_op;
+    bool nbi;
 };
 
 static void check_op(int sig_op, const char *call)
@@ -57,6 +58,11 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
     if (m->len != 0) {
         struct place to = iso_target_place(t, m->dest, m->len, "dest");
         iso_target_check_local(m->source, "source", t->call);
+        if (to.cpu == NULL && at.cpu == NULL) {
+            iso_far_put_signal(t->ctx, &(struct far_message){to, at, m->dest, m->source, m->len, m->signal, m->sig_op,
+                                                             m->nbi, t->call});
+            return;
+        }
         if (to.cpu != NULL && !iso_far_is_local(m->source))
             memcpy(to.cpu, m->source, m->len);
         else
@@ -96,21 +102,21 @@ ISO_INLINE void signal_only(const struct target *t, const uint64_t *sig_addr, ui
         signal_slow(*t, sig_addr, signal, sig_op);
 }
 
-#define PUT_SIGNAL(name, T, bytes)                                                                           \
+#define PUT_SIGNAL(name, T, bytes, nbi)                                                                      \
     ISO_TARGET_FORMS(                                                                                        \
         void, name,                                                                                          \
         (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
         put_signal(&target,                                                                                  \
-                   &(struct message){dest, source, iso_target_bytes(nelems, bytes), sig_addr, signal, sig_op});)
+                   &(struct message){dest, source, iso_target_bytes(nelems, bytes), sig_addr, signal, sig_op, nbi});)
 
-#define TYPED(NAME, TYPE, ...)                        \
-    PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE)) \
-    PUT_SIGNAL(NAME##_put_signal_nbi, TYPE, sizeof(TYPE))
+#define TYPED(NAME, TYPE, ...)                               \
+    PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE), false) \
+    PUT_SIGNAL(NAME##_put_signal_nbi, TYPE, sizeof(TYPE), true)
 SHMEM_RMA_TYPES(TYPED, )
 
-#define SIZED(BITS, BYTES, ...)                 \
-    PUT_SIGNAL(put##BITS##_signal, void, BYTES) \
-    PUT_SIGNAL(put##BITS##_signal_nbi, void, BYTES)
+#define SIZED(BITS, BYTES, ...)                        \
+    PUT_SIGNAL(put##BITS##_signal, void, BYTES, false) \
+    PUT_SIGNAL(put##BITS##_signal_nbi, void, BYTES, true)
 SHMEM_SIZES(SIZED, )
 SIZED(mem, 1, )
 

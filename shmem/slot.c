@@ -260,6 +260,67 @@ static int follow(const struct members *m, struct slot_key key, struct slot *slo
 
 /* ---- open and close ---- */
 
+/* ---- nodes ---- */
+
+static void free_nodes(struct slot *slot)
+{
+    if (slot->nodes != NULL) {
+        free(slot->nodes->begin);
+        free(slot->nodes->members);
+    }
+    free(slot->nodes);
+    slot->nodes = NULL;
+}
+
+/* Members by node, in the order of the members: counted, then placed. `of`: [n_nodes of the job + 1], zeroed. */
+static void sort_by_node(struct slot_nodes *nodes, const int *world_of, int n_pes, int *of)
+{
+    const struct peer *peers = ISO->peers;
+    int *number = of; /* of the node in the team + 1; 0: not seen yet */
+    for (int i = 0; i < n_pes; i++) {
+        int *seen = &number[peers[world_of[i]].node_number];
+        if (*seen == 0)
+            *seen = ++nodes->n;
+        nodes->begin[*seen]++;
+    }
+    for (int k = 0; k < nodes->n; k++) {
+        nodes->most_near = ISO_MAX(nodes->most_near, nodes->begin[k + 1]);
+        nodes->begin[k + 1] += nodes->begin[k];
+    }
+    for (int i = n_pes - 1; i >= 0; i--)
+        nodes->members[--nodes->begin[number[peers[world_of[i]].node_number]]] = i;
+    /* begin[k] is where node k - 1 begins now */
+    for (int k = 0; k < nodes->n; k++)
+        nodes->begin[k] = nodes->begin[k + 1];
+    nodes->begin[nodes->n] = n_pes;
+    nodes->mine = number[iso_pe_my_node()] - 1;
+}
+
+static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
+{
+    struct slot_nodes *nodes = (struct slot_nodes *)calloc(1, sizeof(*nodes));
+    int *of = (int *)calloc((size_t)ISO->n_nodes, sizeof(*of));
+    slot->nodes = nodes;
+    if (nodes != NULL) {
+        nodes->begin = (int *)calloc((size_t)n_pes + 2, sizeof(*nodes->begin));
+        nodes->members = (int *)calloc((size_t)n_pes, sizeof(*nodes->members));
+    }
+    bool made = of != NULL && nodes != NULL && nodes->begin != NULL && nodes->members != NULL;
+    if (made)
+        sort_by_node(nodes, world_of, n_pes, of);
+    free(of);
+    if (!made || nodes->n == 1 || nodes->most_near == 1) {
+        free_nodes(slot);
+        return made ? 0 : -ENOMEM;
+    }
+    int begin = nodes->begin[nodes->mine];
+    nodes->n_near = nodes->begin[nodes->mine + 1] - begin;
+    while (world_of[nodes->members[begin + nodes->me_near]] != ISO->my_pe)
+        nodes->me_near++;
+    nodes->central = slot->views[nodes->members[begin]].near;
+    return 0;
+}
+
 /* central needs one answer on all members: all are on one node, which the node map says alike to everybody, and
  * pointers are hidden from all or from nobody. */
 static int make_views(struct slot *slot, const int *world_of, int n_pes)
@@ -279,7 +340,7 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
     }
     slot->memory = (char *)ISO->control + offset;
     slot->central = direct ? slot->views[0].near : NULL;
-    return 0;
+    return direct || ISO->n_nodes == 1 ? 0 : make_nodes(slot, world_of, n_pes);
 }
 
 static const char *opening_call(struct slot_key key)
@@ -329,6 +390,7 @@ void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe
     if (slot->index >= FIRST_AGREED)
         give_back(slot, &m);
     free(slot->views);
+    free_nodes(slot);
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
 }

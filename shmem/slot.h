@@ -42,6 +42,22 @@ struct slot_view {
     int pe;     /* world */
 };
 
+/* The nodes of a team that has several, and more than one member on some. Nodes count by their lowest members. */
+struct slot_nodes {
+    int n, mine;   /* nodes; this member's */
+    int n_near;    /* members on this node, ... */
+    int me_near;   /* ... and this one's place among them */
+    int most_near; /* members on the fullest node */
+    int *begin;    /* [n + 1] where in `members` those of a node begin */
+    int *members;  /* [members of the team] node by node, ascending */
+    char *central; /* the part of this node's first member: counter and board of the node */
+};
+/* The first member of a node: what other nodes send to its node lies in its part, for all of the node to read. */
+ISO_INLINE int iso_slot_node_leader(const struct slot_nodes *nodes, int node)
+{
+    return nodes->members[nodes->begin[node]];
+}
+
 ISO_INLINE size_t iso_slot_board_offset(const struct state *self)
 {
     size_t senders = SLOT_SENDERS + (size_t)self->n_pes * SLOT_SENDER_BYTES;
@@ -102,10 +118,33 @@ ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t s
     }
 }
 
+/* The members of this node, in two halves. arrive: true for the last one only, who speaks for the node and then calls
+ * release; the others have to await it. Between them, that one may read what all have stored, and all that come behind
+ * read what it has stored. `step`: of the release; it grows. */
+ISO_INLINE bool iso_slot_node_arrive(const struct slot_nodes *nodes)
+{
+    uint64_t *counter = (uint64_t *)(void *)(nodes->central + SLOT_COUNTER);
+    if (nodes->n_near > 1 && prim_fetch_add_u64(counter, 1) != (uint64_t)nodes->n_near - 1)
+        return false;
+    prim_store_relaxed_u64(counter, 0);
+    return true;
+}
+ISO_INLINE void iso_slot_node_release(const struct slot_nodes *nodes, uint64_t step)
+{
+    prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(nodes->central + SLOT_RELEASE), step);
+}
+ISO_INLINE void iso_slot_node_await(const struct slot_nodes *nodes, uint64_t step, const char *call)
+{
+    const uint64_t *release = (const uint64_t *)(const void *)(nodes->central + SLOT_RELEASE);
+    if (prim_poll_u64(release) < step)
+        iso_slot_wait(release, step, -1, call);
+}
+
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */
 
 void iso_barrier_flags(struct team *team, const char *call);         /* everybody flags everybody: one hop */
 void iso_barrier_dissemination(struct team *team, const char *call); /* log2 n hops of one flag each */
 void iso_barrier_central(struct team *team, const char *call);       /* the leader's counter; slot->central != NULL */
+void iso_barrier_nodes(struct team *team, const char *call); /* one message a node and hop; slot->nodes != NULL */
 
 #endif

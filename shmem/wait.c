@@ -12,7 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS_PER_LOOK 32       /* between two looks at the clock */
+#define YIELDS_PER_LOOK 32   /* between two looks at the clock */
+#define YIELDS_BEFORE_NAPS 4 /* where the network is software */
+#define NAP_NS 10000u
 #define SLEEP_AFTER_NS 20000000u /* yield this long first */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
@@ -137,12 +139,25 @@ static void rest(uint64_t waited_ns)
     nanosleep(&t, NULL);
 }
 
+/* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
+ * that carries what is waited for where the network is software. A nap leaves the core. */
+static void leave_core(const struct wait *wait)
+{
+    const struct timespec nap = {0, NAP_NS};
+    if (ISO->soft_network && wait->yields > YIELDS_BEFORE_NAPS)
+        nanosleep(&nap, NULL);
+    else
+        sched_yield();
+}
+
 void iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
     bool sleeping = wait->sleeping;
     if (!sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
-        sched_yield();
+        if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
+            iso_transport_progress();
+        leave_core(wait);
         return;
     }
     uint64_t now = iso_wait_now_ns();
@@ -162,5 +177,5 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
     if (wait->sleeping)
         rest(waited);
     else
-        sched_yield();
+        leave_core(wait);
 }

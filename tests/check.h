@@ -13,6 +13,7 @@
  * A failed check prints one line and the program goes on, so that the other PEs are not left waiting; CHECK_DONE ends
  * with 0 or 1, CHECK_SKIP with 77. Built with ISO_PES_AS_THREADS, main() runs test_main in CHECK_PES threads, each of
  * them a PE: so a program keeps no mutable static state, unless globals are its subject (those are not built that way).
+ * Built with CHECK_TWICE, a program is compiled once for both, and main() is in check_main.c, compiled for each.
  * Built with CHECK_ON_GLOBALS, check_alloc takes from a static array, so that a program about the heap becomes one
  * about global variables. Built with CHECK_FOREIGN, nothing of shmemx.h is used: the programs then run over other
  * OpenSHMEM libraries. */
@@ -290,21 +291,27 @@ static inline int check_skip(const char *reason)
 /* `return CHECK_SKIP("why");` before CHECK_INIT or after shmem_finalize, on all PEs alike. */
 #define CHECK_SKIP(reason) check_skip(reason)
 
-#ifndef ISO_PES_AS_THREADS
+#ifdef CHECK_TWICE
 
-static inline void check_init(void)
-{
-    shmem_init();
-    check_started();
-}
-#define CHECK_INIT() check_init()
-
+extern const bool check_pes_are_threads;
+void check_enter(void);
+int check_program(void);
+#define CHECK_PES_ARE_THREADS check_pes_are_threads
 #define CHECK_MAIN(body) \
-    int main(void) { return body(); }
+    int check_program(void) { return body(); }
+
+#elif !defined(ISO_PES_AS_THREADS)
+
+#define CHECK_PES_ARE_THREADS false
+static inline void check_enter(void) { shmem_init(); }
+static inline int check_run(int (*body)(void)) { return body(); }
 
 #else /* the PEs are threads of this process */
 
 #include <pthread.h>
+
+#define CHECK_PES_ARE_THREADS true
+#define check_run check_run_threads
 
 struct check_thread {
     pthread_t thread;
@@ -319,7 +326,7 @@ static pthread_barrier_t check_id_made;
 static CHECK_PER_THREAD int check_rank;
 
 /* The id is made by the thread that becomes rank 0, because that is where its state lives. */
-static inline void check_init(void)
+static inline void check_enter(void)
 {
     int failed = check_rank == 0 ? shmemx_get_uniqueid(&check_id) : 0;
     pthread_barrier_wait(&check_id_made);
@@ -333,9 +340,7 @@ static inline void check_init(void)
         fprintf(stderr, "check.h: the start of rank %d failed\n", check_rank);
         exit(CHECK_FAILED);
     }
-    check_started();
 }
-#define CHECK_INIT() check_init()
 
 static void *check_thread_main(void *argument)
 {
@@ -345,7 +350,7 @@ static void *check_thread_main(void *argument)
     return NULL;
 }
 
-static int check_run_threads(int (*body)(void))
+static inline int check_run_threads(int (*body)(void))
 {
     enum { MOST = 64 };
     struct check_thread threads[MOST];
@@ -372,8 +377,18 @@ static int check_run_threads(int (*body)(void))
     return status;
 }
 
-#define CHECK_MAIN(body) \
-    int main(void) { return check_run_threads(body); }
-
 #endif
+
+static inline void check_init(void)
+{
+    check_enter();
+    check_started();
+}
+#define CHECK_INIT() check_init()
+
+#ifndef CHECK_MAIN
+#define CHECK_MAIN(body) \
+    int main(void) { return check_run(body); }
+#endif
+
 #endif

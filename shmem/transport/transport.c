@@ -4,6 +4,7 @@
  * peer's transport. Ranges that span the pieces of one registered buffer are split here. */
 #include "transport.h"
 #include "../device.h"
+#include "../word.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,78 @@ static const struct transport_ops *const rows[] = {
     &iso_transport_double,
 #endif
     &iso_transport_ipc,
+    &iso_transport_verbs,
 };
+enum { ROWS = sizeof rows / sizeof rows[0] };
 
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (int i = 0; i < ROWS; i++)
         if (rows[i]->reaches(peer, why))
             return rows[i];
     return NULL;
 }
+
+/* ---- life cycle ---- */
+
+static bool is_used(const struct transport_ops *row)
+{
+    for (int pe = 0; ISO->peers != NULL && pe < ISO->n_pes; pe++)
+        if (ISO->peers[pe].transport == row)
+            return true;
+    return false;
+}
+
+int iso_transport_open(void)
+{
+    int rc = 0;
+    for (int i = 0; i < ROWS && rc == 0; i++)
+        if (rows[i]->open != NULL && is_used(rows[i]))
+            rc = rows[i]->open();
+    return rc;
+}
+
+int iso_transport_start(void)
+{
+    int rc = 0;
+    for (int i = 0; i < ROWS && rc == 0; i++)
+        if (rows[i]->start != NULL && is_used(rows[i]))
+            rc = rows[i]->start();
+    return rc;
+}
+
+void iso_transport_stop(void)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->stop != NULL)
+            rows[i]->stop();
+}
+
+void iso_transport_forget(const struct segment *segment)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->forget != NULL)
+            rows[i]->forget(segment);
+}
+
+bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->pins != NULL && rows[i]->pins(segment, offset, len))
+            return true;
+    return false;
+}
+
+size_t iso_transport_text(char *text, size_t bytes)
+{
+    size_t n = 0;
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->text != NULL)
+            n += rows[i]->text(n < bytes ? text + n : NULL, n < bytes ? bytes - n : 0);
+    return n;
+}
+
+/* ---- what no row supports ---- */
 
 _Noreturn ISO_COLD static void unsupported(const char *call, struct place at, const char *what)
 {
@@ -55,6 +119,12 @@ static char *by_agent(const struct place *at, const char *call)
 
 bool iso_far_is_local_slow(const void *addr) { return ISO->device != NULL && iso_device_holds(addr); }
 
+struct far_move {
+    struct ctx *ctx;
+    const char *call;
+    bool nbi;
+};
+
 /* Device memory passes through host memory towards a transport, which knows only that. */
 static void *bounce(size_t len, const char *call)
 {
@@ -64,22 +134,32 @@ static void *bounce(size_t len, const char *call)
     return memory;
 }
 
-static void put_far(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call)
+static void put_far(const struct far_move *m, struct place to, const void *source, size_t len)
 {
     bool local = iso_far_is_local(source);
-    void *copy = local ? bounce(len, call) : NULL;
+    void *copy = local ? bounce(len, m->call) : NULL;
+    const struct transport_ops *ops = ops_of(&to);
     if (local)
         iso_agent_copy(copy, source, len);
-    ctx->remote_dirty = true;
-    ops_of(&to)->put(ctx, to, local ? copy : source, len);
+    m->ctx->remote_dirty = true;
+    if (m->nbi && !local && ops->put_nbi != NULL)
+        ops->put_nbi(m->ctx, to, source, len);
+    else
+        ops->put(m->ctx, to, local ? copy : source, len);
     free(copy);
 }
 
-static void get_far(struct ctx *ctx, void *dest, struct place from, size_t len, const char *call)
+static void get_far(const struct far_move *m, void *dest, struct place from, size_t len)
 {
     bool local = iso_far_is_local(dest);
-    void *copy = local ? bounce(len, call) : NULL;
-    ops_of(&from)->get(ctx, local ? copy : dest, from, len);
+    void *copy = local ? bounce(len, m->call) : NULL;
+    const struct transport_ops *ops = ops_of(&from);
+    if (m->nbi && !local && ops->get_nbi != NULL) {
+        m->ctx->remote_dirty = true;
+        ops->get_nbi(m->ctx, dest, from, len);
+        return;
+    }
+    ops->get(m->ctx, local ? copy : dest, from, len);
     if (local)
         iso_agent_copy(dest, copy, len);
     free(copy);
@@ -95,58 +175,83 @@ static size_t piece(const void *addr, size_t len, struct place *at, const char *
 }
 
 /* A CPU pointer may come here too: the local side is device memory then, or the place was found piece by piece. */
-static void put_piece(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call)
+static void put_piece(const struct far_move *m, struct place to, const void *source, size_t len)
 {
     char *device;
     if (to.cpu != NULL && !iso_far_is_local(source))
         memcpy(to.cpu, source, len);
     else if (to.cpu != NULL)
         iso_agent_copy(to.cpu, source, len);
-    else if ((device = by_agent(&to, call)) != NULL)
+    else if ((device = by_agent(&to, m->call)) != NULL)
         iso_agent_copy(device, source, len);
     else if (ops_of(&to)->put != NULL)
-        put_far(ctx, to, source, len, call);
+        put_far(m, to, source, len);
     else
-        unsupported(call, to, "put");
+        unsupported(m->call, to, "put");
 }
 
-static void get_piece(struct ctx *ctx, void *dest, struct place from, size_t len, const char *call)
+static void get_piece(const struct far_move *m, void *dest, struct place from, size_t len)
 {
     const char *device;
     if (from.cpu != NULL && !iso_far_is_local(dest))
         memcpy(dest, from.cpu, len);
     else if (from.cpu != NULL)
         iso_agent_copy(dest, from.cpu, len);
-    else if ((device = by_agent(&from, call)) != NULL)
+    else if ((device = by_agent(&from, m->call)) != NULL)
         iso_agent_copy(dest, device, len);
     else if (ops_of(&from)->get != NULL)
-        get_far(ctx, dest, from, len, call);
+        get_far(m, dest, from, len);
     else
-        unsupported(call, from, "get");
+        unsupported(m->call, from, "get");
+}
+
+static void put_pieces(const struct far_move *m, struct place to, const char *dest, const char *source, size_t len)
+{
+    if (to.segment != NULL) {
+        put_piece(m, to, source, len);
+        return;
+    }
+    for (size_t done = 0, n; done < len; done += n) {
+        n = piece(dest + done, len - done, &to, m->call, "dest");
+        put_piece(m, to, source + done, n);
+    }
+}
+
+static void get_pieces(const struct far_move *m, char *dest, struct place from, const char *source, size_t len)
+{
+    if (from.segment != NULL) {
+        get_piece(m, dest, from, len);
+        return;
+    }
+    for (size_t done = 0, n; done < len; done += n) {
+        n = piece(source + done, len - done, &from, m->call, "source");
+        get_piece(m, dest + done, from, n);
+    }
 }
 
 void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call)
 {
-    if (to.segment != NULL) {
-        put_piece(ctx, to, source, len, call);
-        return;
-    }
-    for (size_t done = 0, n; done < len; done += n) {
-        n = piece((const char *)dest + done, len - done, &to, call, "dest");
-        put_piece(ctx, to, (const char *)source + done, n, call);
-    }
+    const struct far_move m = {ctx, call, false};
+    put_pieces(&m, to, (const char *)dest, (const char *)source, len);
+}
+
+void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
+                     const char *call)
+{
+    const struct far_move m = {ctx, call, true};
+    put_pieces(&m, to, (const char *)dest, (const char *)source, len);
 }
 
 void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
 {
-    if (from.segment != NULL) {
-        get_piece(ctx, dest, from, len, call);
-        return;
-    }
-    for (size_t done = 0, n; done < len; done += n) {
-        n = piece((const char *)source + done, len - done, &from, call, "source");
-        get_piece(ctx, (char *)dest + done, from, n, call);
-    }
+    const struct far_move m = {ctx, call, false};
+    get_pieces(&m, (char *)dest, from, (const char *)source, len);
+}
+
+void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
+{
+    const struct far_move m = {ctx, call, true};
+    get_pieces(&m, (char *)dest, from, (const char *)source, len);
 }
 
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call)
@@ -158,6 +263,19 @@ uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char
         unsupported(call, at, "an atomic operation");
     ctx->remote_dirty = true;
     return ops_of(&at)->amo(ctx, at, op);
+}
+
+void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch, const char *call)
+{
+    const struct transport_ops *ops = ops_of(&at);
+    bool direct = at.segment != NULL && (!at.segment->on_device || at.segment->peers[at.pe].gpu_ptr == NULL);
+    if (!direct || at.segment->staged || ops->amo_nbi == NULL) {
+        uint64_t before = iso_far_amo(ctx, at, op, call);
+        iso_word_to(fetch, before, op.bytes);
+        return;
+    }
+    ctx->remote_dirty = true;
+    ops->amo_nbi(ctx, at, op, fetch);
 }
 
 /* On device memory: earlier copies of the agent are done, so the order is there. */
@@ -179,13 +297,28 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
+void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
+{
+    const struct transport_ops *ops = ops_of(&m->to);
+    const struct far_move move = {ctx, m->call, m->nbi};
+    bool one = m->to.segment != NULL && !m->to.segment->on_device && m->at.segment != NULL &&
+               !m->at.segment->on_device && !m->at.segment->staged && ops->put_signal != NULL;
+    if (one && !iso_far_is_local(m->source)) {
+        ctx->remote_dirty = true;
+        ops->put_signal(ctx, m);
+        return;
+    }
+    put_pieces(&move, m->to, (const char *)m->dest, (const char *)m->source, m->len);
+    iso_far_signal(ctx, m->at, m->signal, m->sig_op, m->call);
+}
+
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call)
 {
     const char *device = by_agent(&at, call);
     uint64_t value = 0;
     if (device != NULL)
         return iso_agent_load(device, bytes);
-    get_piece(ctx, &value, at, bytes, call);
+    get_piece(&(struct far_move){ctx, call, false}, &value, at, bytes);
     return value;
 }
 
@@ -195,27 +328,36 @@ void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned by
     if (device != NULL)
         iso_agent_store(device, value, bytes);
     else
-        put_piece(ctx, at, &value, bytes, call);
+        put_piece(&(struct far_move){ctx, call, false}, at, &value, bytes);
 }
 
 void iso_far_fence(struct ctx *ctx)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (int i = 0; i < ROWS; i++)
         if (rows[i]->fence != NULL)
             rows[i]->fence(ctx);
 }
 
 void iso_far_quiet(struct ctx *ctx)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (int i = 0; i < ROWS; i++)
         if (rows[i]->quiet != NULL)
             rows[i]->quiet(ctx);
     ctx->remote_dirty = false;
 }
 
+void iso_far_pe_quiet(struct ctx *ctx, int pe)
+{
+    const struct transport_ops *ops = ISO->peers[pe].transport;
+    if (ops->pe_quiet != NULL)
+        ops->pe_quiet(ctx, pe);
+    else if (ops->quiet != NULL)
+        ops->quiet(ctx);
+}
+
 void iso_transport_progress(void)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (int i = 0; i < ROWS; i++)
         if (rows[i]->progress != NULL)
             rows[i]->progress();
 }

@@ -9,20 +9,49 @@
 struct transport_ops {
     const char *name;
     bool by_pointer; /* the segments of its peers are mapped here; else only the operations below reach them */
+
+    /* ---- life cycle, called by pe.c and buffer.c through the functions at the end of this file ---- */
+
+    /* The job has PEs on other nodes. Opens what is needed to reach them. 0, or -errno after a sentence. */
+    int (*open)(void);
+    /* All peers' bases are known and the channel works: from here on any operation may come. 0 or -errno likewise. */
+    int (*start)(void);
+    /* The last barrier is over; also after an open or start that failed. */
+    void (*stop)(void);
+    /* The segment is about to go, on all PEs; nothing is under way to it. Drops local registrations and peers' keys. */
+    void (*forget)(const struct segment *segment);
+    /* Has a registration pinned bytes of [offset, offset + len)? Their pages must then stay where they are. */
+    bool (*pins)(const struct segment *segment, size_t offset, size_t len);
+    /* For isomer-info and the debug log: device, rung, counters; like snprintf. */
+    size_t (*text)(char *text, size_t bytes);
+
+    /* ---- operations ---- */
+
     /* Does it reach `peer`? *why gets a short reason either way, for isomer-info. */
     bool (*reaches)(const struct peer *peer, const char **why);
     void (*put)(struct ctx *ctx, struct place to, const void *source, size_t len);
     void (*get)(struct ctx *ctx, void *dest, struct place from, size_t len);
+    /* Complete by quiet, and by a later put or get of ctx to or from the same PE that is complete. NULL: put, get. */
+    void (*put_nbi)(struct ctx *ctx, struct place to, const void *source, size_t len);
+    void (*get_nbi)(struct ctx *ctx, void *dest, struct place from, size_t len);
     uint64_t (*amo)(struct ctx *ctx, struct place at, struct amo op);
+    /* The old value is in *fetch (op.bytes wide) after quiet. NULL: amo. */
+    void (*amo_nbi)(struct ctx *ctx, struct place at, struct amo op, void *fetch);
     /* Ordered after earlier puts of ctx to the same PE; sig_op as in put_signal. */
     void (*signal)(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
+    /* The data, then the signal. NULL: put and signal. nbi: the source is busy until quiet. */
+    void (*put_signal)(struct ctx *ctx, const struct far_message *message);
     void (*fence)(struct ctx *ctx);
     void (*quiet)(struct ctx *ctx);
+    /* Quiet towards one PE. NULL: quiet. */
+    void (*pe_quiet)(struct ctx *ctx, int pe);
     /* Called by waits, now and then: moves what is on its way. */
     void (*progress)(void);
 };
 
 extern const struct transport_ops iso_transport_ipc; /* local peers: staged edges by cross-memory attach */
+/* PEs of other nodes: RDMA. Without libibverbs at build time a row that says so. */
+extern const struct transport_ops iso_transport_verbs;
 #ifdef ISO_PES_AS_THREADS
 /* Test double: peers whose pointers are hidden (SHMEM_TEST_FAR=1), so that every call goes the far way. */
 extern const struct transport_ops iso_transport_double;
@@ -30,5 +59,14 @@ extern const struct transport_ops iso_transport_double;
 
 /* The first row that reaches the peer, NULL: none (`why` says what each said). */
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
+
+/* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
+ * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: pins. */
+int iso_transport_open(void);
+int iso_transport_start(void);
+void iso_transport_stop(void);
+void iso_transport_forget(const struct segment *segment);
+bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len);
+size_t iso_transport_text(char *text, size_t bytes);
 
 #endif

@@ -449,14 +449,14 @@ static int test_main(void)
 {
     DEVICE_INIT();
     check_everything();
-#ifndef ISO_PES_AS_THREADS /* a second life */
-    shmem_barrier_all();
-    shmem_finalize();
-    shmem_init();
-    CHECK_EQ(shmemx_device_init(), 0);
-    check_kinds();
-    check_words();
-#endif
+    if (!CHECK_PES_ARE_THREADS) { /* a second life */
+        shmem_barrier_all();
+        shmem_finalize();
+        shmem_init();
+        CHECK_EQ(shmemx_device_init(), 0);
+        check_kinds();
+        check_words();
+    }
     return CHECK_DONE();
 }
 

@@ -72,7 +72,7 @@ static void test_stores(long *cells)
         else
             shmem_barrier_all();
         CHECK_EQ(shmem_long_g(&cells[0], left), 10 * round + left);
-        if (there != NULL)
+        if (shmem_ptr(&cells[1], left) != NULL) /* it stored here */
             CHECK_EQ(cells[1], 20 * round + left);
         shmem_sync_all();
     }

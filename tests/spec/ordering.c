@@ -243,11 +243,9 @@ static int test_main(void)
 {
     CHECK_INIT();
     struct area *area = (struct area *)check_alloc(sizeof(*area));
-#ifdef ISO_PES_AS_THREADS
-    const enum kind flags[] = {P, SET, ADD, SET}; /* a put is no atomic store: TSan is right to call it a race */
-#else
-    const enum kind flags[] = {P, PUT, SET, ADD};
-#endif
+    const enum kind of_processes[] = {P, PUT, SET, ADD};
+    const enum kind of_threads[] = {P, SET, ADD, SET}; /* a put is no atomic store: TSan is right to call it a race */
+    const enum kind *flags = CHECK_PES_ARE_THREADS ? of_threads : of_processes;
     shmem_ctx_t ctx = SHMEM_CTX_INVALID;
     CHECK_EQ(shmem_ctx_create(SHMEM_CTX_SERIALIZED, &ctx), 0);
     for (int kind = 0; kind < KINDS; kind++) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Test double of a network: with SHMEM_TEST_FAR=1 the other PEs (threads of this process) are not reached by pointer,
  * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic, get or wait that follows it.
- * What passes over it needs no pointer and orders its flags properly. Only in the library build for tests. */
+ * What passes over it needs no pointer and orders its flags properly. With SHMEM_TEST_NODES (one character for each PE:
+ * its node) it is that only between nodes. Only in the library build for tests. */
 #include "../../shmem/transport/transport.h"
 
 #include <stdlib.h>
@@ -16,9 +17,10 @@ struct late_put {
 
 static bool reaches(const struct peer *peer, const char **why)
 {
-    *why = "test double: SHMEM_TEST_FAR is set";
+    *why = "test double: SHMEM_TEST_FAR or SHMEM_TEST_NODES is set";
     const char *wish = getenv("SHMEM_TEST_FAR");
-    return wish != NULL && strcmp(wish, "0") != 0 && peer->pe != ISO->my_pe;
+    bool far = wish != NULL && strcmp(wish, "0") != 0;
+    return peer->pe != ISO->my_pe && (getenv("SHMEM_TEST_NODES") != NULL ? !peer->local : far);
 }
 
 static char *target(struct place at) { return at.segment->peers[at.pe].base + at.offset; }

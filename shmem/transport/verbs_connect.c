@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* Queue pairs, made by the first operation of a context group on a peer: the initiator makes its end, asks the peer
+ * through the channel, and the peer makes the partner. Each direction has its own, so two PEs that connect to each
+ * other at once do not meet. Numbers travel over the authenticated channel only. What the device repeats by itself:
+ * unanswered requests, after SHMEM_NIC_TIMEOUT or more; a receiver that has no buffer ready, for ever, since whether it
+ * lives is the channel's business. A device made of software is given more time: on a busy host answers come late, and
+ * Soft-RoCE's timer also fires while they come; seven retries would mean "for ever" to it. */
+#include "verbs.h"
+#include "channel.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { RETRIES = 6, RETRIES_SOFTWARE = 3, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 12, HOPS = 64 };
+
+int iso_verbs_group(const struct ctx *ctx)
+{
+    if (ISO_LIKELY(ctx == &ISO->ctx_default))
+        return 0;
+    return (int)(((uintptr_t)ctx->handle + VERBS_GROUPS - 1) % VERBS_GROUPS);
+}
+
+/* ---- one end ---- */
+
+static struct ibv_qp *make_pair(const struct verbs *v, uint32_t inline_bytes, uint32_t *got)
+{
+    struct ibv_qp_init_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.send_cq = v->sent;
+    attr.recv_cq = v->received;
+    attr.srq = v->srq;
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap.max_send_wr = VERBS_DEPTH;
+    attr.cap.max_send_sge = 1;
+    attr.cap.max_inline_data = inline_bytes;
+    struct ibv_qp *qp = v->lib.create_qp(v->pd, &attr);
+    *got = attr.cap.max_inline_data;
+    return qp;
+}
+
+static int make_number(struct verbs *v, struct verbs_queue *q)
+{
+    if (v->n_queues == v->max_queues) {
+        uint32_t max = ISO_MAX(2 * v->max_queues, 16u);
+        struct verbs_queue **grown = (struct verbs_queue **)realloc(v->queues, sizeof *grown * max);
+        if (grown == NULL || max > 65536)
+            return -ENOMEM;
+        v->queues = grown;
+        v->max_queues = max;
+    }
+    q->index = v->n_queues;
+    v->queues[v->n_queues++] = q;
+    return 0;
+}
+
+/* NULL: errno says why. */
+static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool incoming)
+{
+    struct verbs_queue *q = (struct verbs_queue *)calloc(1, sizeof *q);
+    if (q == NULL)
+        return NULL;
+    q->pe = pe;
+    q->group = group;
+    q->incoming = incoming;
+    q->qp = make_pair(v, VERBS_INLINE, &q->inline_bytes);
+    if (q->qp == NULL)
+        q->qp = make_pair(v, 0, &q->inline_bytes);
+    v->counts.queue_pairs++;
+    if (q->qp != NULL && make_number(v, q) == 0)
+        return q;
+    int error = errno;
+    if (q->qp != NULL)
+        v->lib.destroy_qp(q->qp);
+    free(q);
+    errno = error;
+    return NULL;
+}
+
+static void describe(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, struct verbs_hello *hello)
+{
+    hello->qpn = q->qp->qp_num;
+    hello->psn = psn;
+    hello->group = (uint32_t)q->group;
+    hello->lid = v->port.lid;
+    hello->mtu = v->port.mtu;
+    hello->read_depth = v->port.read_depth;
+    hello->ethernet = v->port.ethernet;
+    hello->port = v->port.number;
+    memcpy(hello->gid, v->port.gid.raw, sizeof hello->gid);
+    snprintf(hello->device, sizeof hello->device, "%.31s", v->port.device);
+}
+
+static int to_init(const struct verbs *v, const struct verbs_queue *q)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = v->port.number;
+    attr.qp_access_flags = q->incoming ? (unsigned)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) : 0;
+    return v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static int to_receive(const struct verbs *v, const struct verbs_queue *q, const struct verbs_hello *other)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = (enum ibv_mtu)ISO_MIN(v->port.mtu, other->mtu);
+    attr.dest_qp_num = other->qpn;
+    attr.rq_psn = other->psn;
+    attr.max_dest_rd_atomic = v->port.read_depth;
+    attr.min_rnr_timer = RNR_TIMER;
+    attr.ah_attr.port_num = v->port.number;
+    attr.ah_attr.dlid = other->lid;
+    if (v->port.ethernet) {
+        attr.ah_attr.is_global = 1;
+        memcpy(attr.ah_attr.grh.dgid.raw, other->gid, sizeof other->gid);
+        attr.ah_attr.grh.sgid_index = v->port.gid_index;
+        attr.ah_attr.grh.hop_limit = HOPS;
+    }
+    return v->lib.modify_qp(q->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+/* The device counts in powers of 2 of 4.096 us. */
+static uint8_t ack_timeout(const struct verbs *v)
+{
+    double wish = ISO->env.nic_timeout, us = 4.096;
+    uint8_t code = 0;
+    if (wish <= 0)
+        wish = v->port.software ? 4 : 0.25;
+    for (; us < wish * 1e6 && code < 31; us *= 2)
+        code++;
+    return code;
+}
+
+static int to_send(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = ack_timeout(v);
+    attr.retry_cnt = v->port.software ? RETRIES_SOFTWARE : RETRIES;
+    attr.rnr_retry = RNR_RETRIES_FOR_EVER;
+    attr.sq_psn = psn;
+    attr.max_rd_atomic = ISO_MIN(v->port.read_depth, other->read_depth);
+    return v->lib.modify_qp(q->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* 0 or an errno. Both ends receive before either sends: the initiator, whose partner was ready before it answered. */
+static int connect_queue(struct verbs *v, struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
+{
+    char address[INET6_ADDRSTRLEN];
+    inet_ntop(AF_INET6, other->gid, address, sizeof address);
+    snprintf(q->peer_port, sizeof q->peer_port, "%.31s port %d, %s", other->device, other->port, address);
+    int rc = to_receive(v, q, other);
+    v->counts.system_calls += 2;
+    if (rc == 0)
+        rc = to_send(v, q, psn, other);
+    q->ready = rc == 0;
+    return rc;
+}
+
+static uint32_t make_psn(void)
+{
+    uint32_t psn = 0;
+    if (getrandom(&psn, sizeof psn, 0) != sizeof psn)
+        psn = (uint32_t)iso_wait_now_ns();
+    return psn & 0xffffff;
+}
+
+/* ---- the target's side ---- */
+
+static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hello, struct verbs_hello *mine)
+{
+    uint32_t psn = make_psn();
+    if (hello->group >= VERBS_GROUPS || v->peers[pe].in[hello->group] != NULL || hello->ethernet != v->port.ethernet)
+        return -EPROTO;
+    struct verbs_queue *q = make_queue(v, pe, (int)hello->group, true);
+    if (q == NULL)
+        return errno != 0 ? -errno : -ENOMEM;
+    v->peers[pe].in[hello->group] = q;
+    describe(v, q, psn, mine);
+    int rc = to_init(v, q);
+    return -(rc != 0 ? rc : connect_queue(v, q, psn, hello));
+}
+
+void iso_verbs_answer(int pe, const void *request, void *answer)
+{
+    struct verbs *v = ISO->verbs;
+    struct verbs_hello hello, mine = {0};
+    struct verbs_key_row row;
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof row <= CHANNEL_BODY_BYTES,
+                   "one message of the channel");
+    memcpy(&hello, request, sizeof hello);
+    memcpy(&row, request, sizeof row);
+    mine.error = -EPROTO;
+    if (v != NULL && !__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)) {
+        iso_verbs_enter(v);
+        if (hello.type == VERBS_CONNECT)
+            mine.error = answer_connect(v, pe, &hello, &mine);
+        else if (hello.type == VERBS_KEY)
+            iso_verbs_answer_key(v, pe, &row);
+        iso_verbs_leave(v);
+    }
+    if (hello.type == VERBS_KEY)
+        memcpy(answer, &row, sizeof row);
+    else
+        memcpy(answer, &mine, sizeof mine);
+}
+
+/* ---- the initiator's side ---- */
+
+_Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char *where, int error)
+{
+    errno = error < 0 ? -error : error;
+    __extension__ iso_verbs_fail(
+        v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m%s", ISO->my_pe,
+        ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where,
+        error == -EPROTO ? "; both ends must have the same kind of network, InfiniBand or Ethernet" : "");
+}
+
+static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct verbs_hello mine = {.type = VERBS_CONNECT}, other;
+    uint32_t psn = make_psn();
+    struct verbs_queue *q = make_queue(v, pe, group, false);
+    int rc = q != NULL ? to_init(v, q) : errno;
+    if (rc != 0)
+        fail_connect(v, pe, "here", rc);
+    describe(v, q, psn, &mine);
+    memcpy(request, &mine, sizeof mine);
+    iso_verbs_leave(v);
+    rc = iso_channel_ask(pe, request, answer);
+    iso_verbs_enter(v);
+    memcpy(&other, answer, sizeof other);
+    if (rc != 0 || other.error != 0)
+        fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
+    rc = connect_queue(v, q, psn, &other);
+    if (rc != 0)
+        fail_connect(v, pe, "here", rc);
+    log_debug("verbs: connected to pe %d (host %s, %s), group %d", pe, ISO->peers[pe].host, q->peer_port, group);
+    return q;
+}
+
+struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
+{
+    struct verbs_peer *peer = &v->peers[pe];
+    int group = iso_verbs_group(ctx);
+    if (ISO_LIKELY(peer->out[group] != NULL))
+        return peer->out[group];
+    struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
+    while (peer->connecting) { /* another thread is at it */
+        iso_verbs_leave(v);
+        iso_wait_pause(&wait, 0);
+        iso_verbs_enter(v);
+    }
+    iso_wait_end(&wait);
+    if (peer->out[group] != NULL)
+        return peer->out[group];
+    peer->connecting = true;
+    struct verbs_queue *q = connect_to(v, pe, group);
+    peer->connecting = false;
+    peer->out[group] = q;
+    q->next_in_group = v->groups[group];
+    v->groups[group] = q;
+    return q;
+}

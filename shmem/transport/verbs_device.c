@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* Which port this PE uses: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number. The
+ * GID of an Ethernet port is looked for in the order RoCE v2 over IPv4, over IPv6, over a link-local address, then v1.
+ * Called once, from verbs.c. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORTS_MAX = 64, GIDS_MAX = 256, ENTRY_BYTES = 80 };
+
+struct candidate {
+    struct verbs_port port;
+    struct ibv_device *device;
+    int distance; /* 0: at the node of this PE's core, or unknown */
+};
+
+struct search {
+    struct verbs *v;
+    struct candidate found[PORTS_MAX];
+    int n_found;
+    int wanted_port, wanted_gid; /* by SHMEM_NIC; -1: any */
+    char why[256];               /* what was seen, for the sentence */
+};
+
+/* ---- SHMEM_NIC: device[:port[:gid]], a list is dealt out by local number ---- */
+
+static int number_after(const char *text, char mark, const char **end)
+{
+    *end = text;
+    if (*text != mark)
+        return -1;
+    char *after;
+    long n = strtol(text + 1, &after, 10);
+    *end = after;
+    return after == text + 1 || n < 0 || n > 255 ? -2 : (int)n;
+}
+
+/* The entry for this PE into `name`; "" where the variable is not set. */
+static int parse_wish(struct search *s, char name[ENTRY_BYTES])
+{
+    const char *text = ISO->env.nic, *end;
+    int n = 1;
+    name[0] = '\0';
+    s->wanted_port = s->wanted_gid = -1;
+    if (*text == '\0')
+        return 0;
+    for (const char *p = text; *p != '\0'; p++)
+        n += *p == ',';
+    for (int skip = ISO->my_local % n; skip > 0; skip--)
+        text = strchr(text, ',') + 1;
+    size_t len = strcspn(text, ":,");
+    if (len == 0 || len >= ENTRY_BYTES)
+        return -EINVAL;
+    memcpy(name, text, len);
+    name[len] = '\0';
+    s->wanted_port = number_after(text + len, ':', &end);
+    s->wanted_gid = number_after(end, ':', &end);
+    return s->wanted_port < -1 || s->wanted_gid < -1 || (*end != '\0' && *end != ',') ? -EINVAL : 0;
+}
+
+/* ---- what a device is ---- */
+
+static int read_number(const char *format, const char *device)
+{
+    char path[160];
+    int n = -1;
+    snprintf(path, sizeof path, format, device);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return -1;
+    if (fscanf(file, "%d", &n) != 1)
+        n = -1;
+    fclose(file);
+    return n;
+}
+
+static int distance_of(const char *device)
+{
+    unsigned node = 0;
+    int at = read_number("/sys/class/infiniband/%s/device/numa_node", device);
+    return at >= 0 && getcpu(NULL, &node) == 0 && (unsigned)at != node ? 1 : 0;
+}
+
+static bool is_software(const char *device)
+{
+    char path[160];
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", device);
+    return access(path, F_OK) != 0;
+}
+
+/* The higher the better; 0: of no use. */
+static int gid_rank(const struct ibv_gid_entry *g)
+{
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, zero[16] = {0};
+    if (memcmp(g->gid.raw, zero, sizeof zero) == 0)
+        return 0;
+    if (g->gid_type != IBV_GID_TYPE_ROCE_V2)
+        return 1;
+    if (memcmp(g->gid.raw, mapped, sizeof mapped) == 0)
+        return 4;
+    return g->gid.raw[0] == 0xfe && (g->gid.raw[1] & 0xc0) == 0x80 ? 2 : 3;
+}
+
+/* Its index, or -1. */
+static int choose_gid(const struct search *s, struct ibv_context *device, struct verbs_port *port)
+{
+    struct ibv_gid_entry entries[GIDS_MAX];
+    int best = -1, best_rank = 0;
+    ssize_t n = s->v->lib.query_gid_table(device, entries, GIDS_MAX, 0, sizeof entries[0]);
+    for (ssize_t i = 0; i < n; i++) {
+        int rank = gid_rank(&entries[i]);
+        bool fits = entries[i].port_num == port->number &&
+                    (s->wanted_gid < 0 || (uint32_t)s->wanted_gid == entries[i].gid_index);
+        if (!fits || rank <= best_rank || entries[i].gid_index > 255)
+            continue;
+        best = (int)entries[i].gid_index;
+        best_rank = rank;
+        port->gid = entries[i].gid;
+    }
+    return best;
+}
+
+/* An InfiniBand port is addressed by its LID; its first GID is for the sentences. */
+static bool take_address(const struct search *s, struct ibv_context *device, struct verbs_port *port)
+{
+    int index = choose_gid(s, device, port);
+    if (index < 0 && port->ethernet)
+        return false;
+    port->gid_index = index < 0 ? 0 : (uint8_t)index;
+    return true;
+}
+
+static void note(struct search *s, const char *device, int number, const char *what)
+{
+    size_t n = strlen(s->why);
+    snprintf(s->why + n, sizeof s->why - n, "%s%s port %d %s", n > 0 ? ", " : "", device, number, what);
+}
+
+static void add_port(struct search *s, struct ibv_device *device, struct ibv_context *context, int number)
+{
+    struct ibv_port_attr attr;
+    struct ibv_device_attr limits;
+    struct candidate *c = &s->found[s->n_found];
+    struct verbs_port *p = &c->port;
+    const char *name = s->v->lib.get_device_name(device);
+    memset(&attr, 0, sizeof attr);
+    memset(c, 0, sizeof *c);
+    if (s->v->lib.query_port(context, (uint8_t)number, (struct _compat_ibv_port_attr *)&attr) != 0 ||
+        s->v->lib.query_device(context, &limits) != 0 || attr.state != IBV_PORT_ACTIVE) {
+        note(s, name, number, "is not active");
+        return;
+    }
+    snprintf(p->device, sizeof p->device, "%s", name);
+    p->number = (uint8_t)number;
+    p->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    p->software = is_software(name);
+    p->mtu = (uint8_t)attr.active_mtu;
+    p->lid = attr.lid;
+    p->max_message = attr.max_msg_sz;
+    int reads = ISO_MIN(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom);
+    p->read_depth = (uint8_t)ISO_MIN(ISO_MAX(reads, 1), 16);
+    c->device = device;
+    c->distance = distance_of(name);
+    if (!take_address(s, context, p))
+        note(s, name, number, "has no GID");
+    else
+        s->n_found++;
+}
+
+static void add_device(struct search *s, struct ibv_device *device)
+{
+    struct ibv_device_attr attr;
+    struct ibv_context *context = s->v->lib.open_device(device);
+    const char *name = s->v->lib.get_device_name(device);
+    if (context == NULL || s->v->lib.query_device(context, &attr) != 0) {
+        note(s, name, 0, "cannot be opened");
+    } else {
+        if (s->wanted_port > attr.phys_port_cnt || s->wanted_port == 0)
+            note(s, name, s->wanted_port, "does not exist");
+        for (int n = 1; n <= attr.phys_port_cnt && s->n_found < PORTS_MAX; n++)
+            if (s->wanted_port < 0 || s->wanted_port == n)
+                add_port(s, device, context, n);
+    }
+    if (context != NULL)
+        s->v->lib.close_device(context);
+}
+
+/* ---- the choice ---- */
+
+/* Nearest first; one link layer, the first one's, since the other cannot talk to it. */
+static const struct candidate *choose(const struct search *s)
+{
+    const struct candidate *near[PORTS_MAX];
+    int n = 0, best = 1;
+    for (int i = 0; i < s->n_found; i++)
+        best = ISO_MIN(best, s->found[i].distance);
+    for (int i = 0; i < s->n_found; i++)
+        if (s->found[i].distance == best && (n == 0 || s->found[i].port.ethernet == near[0]->port.ethernet))
+            near[n++] = &s->found[i];
+    return n > 0 ? near[ISO->my_local % n] : NULL;
+}
+
+static int open_chosen(struct verbs *v, const struct candidate *c)
+{
+    v->port = c->port;
+    v->device = v->lib.open_device(c->device);
+    v->pd = v->device != NULL ? v->lib.alloc_pd(v->device) : NULL;
+    if (v->pd != NULL)
+        return 0;
+    log_error("shmem_init: the RDMA device %s cannot be opened: %m; /dev/infiniband/uverbs* must be writable",
+              c->port.device);
+    return -EIO;
+}
+
+static int search_and_open(struct search *s, struct ibv_device **list, const char *name)
+{
+    for (int i = 0; list[i] != NULL; i++)
+        if (name[0] == '\0' || strcmp(s->v->lib.get_device_name(list[i]), name) == 0)
+            add_device(s, list[i]);
+    const struct candidate *c = choose(s);
+    if (c != NULL)
+        return open_chosen(s->v, c);
+    log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s", ISO->boot.host,
+              name[0] != '\0' ? "SHMEM_NIC: " : "SHMEM_NIC is not set", name,
+              s->why[0] != '\0' ? s->why
+              : name[0] != '\0' ? "there is no such device"
+                                : "there is none; see ibv_devinfo");
+    return -ENODEV;
+}
+
+int iso_verbs_device_open(struct verbs *v)
+{
+    char name[ENTRY_BYTES];
+    int n = 0, rc;
+    struct search *s = (struct search *)calloc(1, sizeof *s);
+    if (s == NULL)
+        return -ENOMEM;
+    s->v = v;
+    rc = parse_wish(s, name);
+    if (rc != 0)
+        log_error("shmem_init: SHMEM_NIC is \"%s\", allowed: device, device:port or device:port:gid, with commas "
+                  "between those of several PEs",
+                  ISO->env.nic);
+    struct ibv_device **list = rc == 0 ? v->lib.get_device_list(&n) : NULL;
+    if (rc == 0 && list == NULL) {
+        log_error(
+            "shmem_init: this job has PEs on several nodes, which needs RDMA, and host %s has no RDMA devices: %m",
+            ISO->boot.host);
+        rc = -ENODEV;
+    }
+    if (rc == 0)
+        rc = search_and_open(s, list, name);
+    if (list != NULL)
+        v->lib.free_device_list(list);
+    free(s);
+    return rc;
+}

@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Runs in the guest, started by soft_roce.sh: one line for each job over the nodes a and b. Ends with 0 if all were right.
+set -u
+build=$ISO_BUILD
+failures=0
+export ISO_LAUNCHER=uid
+
+uptime_s() { cut -d ' ' -f 1 /proc/uptime; }
+
+verdict() { # NAME WRONG START
+    echo "$([ -z "$2" ] && echo "ok     " || echo "FAILED ") $1 ($(uptime_s), since $3 s)${2:+: $2}"
+    [ -z "$2" ] && return
+    failures=$((failures + 1))
+    head -n 20 /tmp/job.out | sed 's/^/    /'
+}
+
+# right NAME SECONDS COMMAND...: it ends with 0 in that time
+right() {
+    local name=$1 limit=$2 start wrong='' status
+    shift 2
+    start=$(uptime_s)
+    timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
+    status=$?
+    [ $status -eq 0 ] || wrong="status $status"
+    verdict "$name" "$wrong" "$start"
+}
+
+# ends NAME SECONDS EXPRESSION COMMAND...: it fails, by itself in that time, with a sentence that matches
+ends() {
+    local name=$1 limit=$2 sentence=$3 start wrong='' status
+    shift 3
+    start=$(uptime_s)
+    timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
+    status=$?
+    case $status in
+    0) wrong="ended with 0" ;;
+    124 | 137) ! pgrep -x fault_victim >/dev/null || wrong="hangs" ;;
+    esac
+    [ $status -ne 124 ] || wrong="hangs"
+    grep -qE "$sentence" /tmp/job.out || wrong="${wrong:+$wrong; }no sentence matches '$sentence'"
+    sleep 1
+    ! pgrep -x fault_victim >/dev/null || wrong="${wrong:+$wrong; }processes are left"
+    pkill -KILL -x fault_victim
+    verdict "$name" "$wrong" "$start"
+}
+
+spec() { # PER-NODE PROGRAM...
+    local per_node=$1 name
+    shift
+    for name in "$@"; do
+        right "spec_$name, $per_node on each node" 60 "$LAUNCH" "$per_node" "$build/spec/spec_$name"
+    done
+}
+
+# ---- what must work ----
+
+ISO_LAUNCHER=mpirun right "mpirun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
+ISO_LAUNCHER=mpirun ISO_MAP=node right "mpirun, 2 on each node, round robin" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
+spec 1 setup symmetric_heap contexts putget strided point_to_point locks barriers moves reductions soak active_sets \
+    reinit globals deprecated signals
+spec 2 setup contexts putget point_to_point barriers reductions soak active_sets globals
+right "random traffic, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 8000 4
+right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" 4000 2
+right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 3000 2 2
+
+# ---- what must fail, with a sentence ----
+
+for round in 1 2 3; do
+    ends "kill -9 of PE $((round % 2)), number $round" 30 "pe $((round % 2)) .*died" \
+        "$LAUNCH" 1 "$build/bin/fault_victim" $RANDOM $((RANDOM % 1000)) $((round % 2))
+done
+
+echo "$failures failures"
+[ $failures -eq 0 ]

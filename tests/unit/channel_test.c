@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* The channel between nodes. One connection: the handshake, wrong tokens, changed, repeated and reflected messages. PEs
+ * as threads on nodes of their own, over the test double: all ask all at once, strangers are turned away and disturb
+ * nobody, and a connection that breaks is a death that ends the job with a sentence. */
+#include "../check.h"
+
+#include "../../bootstrap/wire.h"
+#include "../../shmem/transport/channel.h"
+#include "../../shmem/transport/link.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { ROUNDS = 40 };
+
+/* ---- one connection ---- */
+
+static const unsigned char token_a[AUTH_BYTES] = "token of dialer", token_b[AUTH_BYTES] = "token of taker.";
+static const struct link_tokens both = {token_a, token_b};
+
+struct pair {
+    struct link *a, *b; /* dialer, acceptor */
+};
+
+static struct pair make_pair(void)
+{
+    int fds[2];
+    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    struct pair p = {iso_link_new(fds[0], true, 1, "a"), iso_link_new(fds[1], false, -1, "b")};
+    return p;
+}
+
+static void free_pair(struct pair p)
+{
+    iso_link_free(p.a);
+    iso_link_free(p.b);
+}
+
+/* The result of the first step that fails, 0 when both ends are content. */
+static int shake(struct pair p, struct link_tokens tokens_a, struct link_tokens tokens_b)
+{
+    int rc = iso_link_hello(p.a, 0);
+    if (rc == 0 && (rc = iso_link_receive(p.b)) == 1)
+        rc = iso_link_challenge(p.b, tokens_b);
+    if (rc == 0 && (rc = iso_link_receive(p.a)) == 1)
+        rc = iso_link_prove(p.a, tokens_a);
+    if (rc == 0 && (rc = iso_link_receive(p.b)) == 1)
+        rc = iso_link_welcome(p.b, tokens_b);
+    if (rc == 0 && (rc = iso_link_receive(p.a)) == 1)
+        rc = p.a->in.kind == LINK_WELCOME ? 0 : -EPROTO;
+    p.a->state = rc == 0 ? LINK_UP : p.a->state;
+    return rc;
+}
+
+static void test_known_codes(void)
+{
+    /* of no bytes and of one byte 0, under the key 00 01 .. 0f: from the authors' list */
+    static const unsigned char none[] = {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
+                                         0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93};
+    static const unsigned char one[] = {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44,
+                                        0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45};
+    unsigned char key[AUTH_BYTES], code[AUTH_BYTES], zero = 0;
+    for (int i = 0; i < AUTH_BYTES; i++)
+        key[i] = (unsigned char)i;
+    iso_auth_code(key, NULL, 0, code);
+    CHECK_BYTES(code, none, sizeof none);
+    iso_auth_code(key, &zero, 1, code);
+    CHECK_BYTES(code, one, sizeof one);
+}
+
+static void test_handshake(void)
+{
+    unsigned char body[CHANNEL_BODY_BYTES] = "hello";
+    struct pair p = make_pair();
+    CHECK_EQ(shake(p, both, both), 0);
+    CHECK_EQ(p.b->in.kind, LINK_PROOF);
+    CHECK_EQ(iso_link_send(p.a, LINK_REQUEST, 7, 0, body), 0);
+    CHECK_EQ(iso_link_receive(p.b), 1);
+    CHECK_EQ(p.b->in.id, 7);
+    CHECK_BYTES(p.b->in.body, body, sizeof body);
+    CHECK_EQ(iso_link_send(p.b, LINK_ANSWER, 7, 0, body), 0);
+    CHECK_EQ(iso_link_receive(p.a), 1);
+    CHECK_EQ(iso_link_receive(p.a), 0);
+    free_pair(p);
+}
+
+static void test_wrong_token(void)
+{
+    static const unsigned char wrong[AUTH_BYTES] = "some other one.";
+    const struct link_tokens wrong_dialer = {wrong, token_b}, wrong_acceptor = {token_a, wrong};
+    struct pair p = make_pair();
+    CHECK_EQ(shake(p, wrong_dialer, both), -EBADMSG); /* the acceptor does not believe */
+    CHECK_EQ(p.b->state, LINK_AWAITS_PROOF);
+    free_pair(p);
+    p = make_pair();
+    CHECK_EQ(shake(p, both, wrong_acceptor), -EBADMSG); /* the dialer does not believe */
+    CHECK_EQ(p.a->state, LINK_AWAITS_CHALLENGE);
+    free_pair(p);
+}
+
+enum harm { CHANGED, REPEATED, REFLECTED, GARBAGE, HARMS };
+
+/* The bytes of a message, taken from the connection and given back in another form. */
+static int harm(struct pair p, enum harm how)
+{
+    struct link_message m;
+    unsigned char body[CHANNEL_BODY_BYTES] = "pay 10";
+    CHECK_EQ(iso_link_send(p.a, LINK_REQUEST, 1, 0, body), 0);
+    CHECK_EQ(recv(p.b->fd, &m, sizeof m, 0), (long long)sizeof m);
+    if (how == CHANGED)
+        m.body[4] = '9';
+    else if (how == GARBAGE)
+        memset(&m, 'x', sizeof m);
+    CHECK_EQ(send(how == REFLECTED ? p.b->fd : p.a->fd, &m, sizeof m, 0), (long long)sizeof m);
+    if (how == REFLECTED)
+        return iso_link_receive(p.a);
+    int rc = iso_link_receive(p.b);
+    if (how != REPEATED)
+        return rc;
+    CHECK_EQ(rc, 1);
+    CHECK_EQ(send(p.a->fd, &m, sizeof m, 0), (long long)sizeof m);
+    return iso_link_receive(p.b);
+}
+
+static void test_harm(void)
+{
+    for (int how = 0; how < HARMS; how++) {
+        struct pair p = make_pair();
+        CHECK_EQ(shake(p, both, both), 0);
+        CHECK_EQ_NAMED(harm(p, (enum harm)how), -EBADMSG, "a message that was tampered with");
+        free_pair(p);
+    }
+}
+
+/* ---- jobs ---- */
+
+struct question {
+    int from, to, round;
+};
+
+static void reply(int pe, const void *request, void *answer)
+{
+    const struct question *q = (const struct question *)request;
+    struct question *a = (struct question *)answer;
+    *a = *q;
+    a->round = q->from == pe && q->to == shmem_my_pe() ? q->round * 3 + 1 : -1;
+}
+
+static void ask_all(void)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    struct question *q = (struct question *)(void *)request, *a = (struct question *)(void *)answer;
+    for (int round = 0; round < ROUNDS; round++)
+        for (int pe = 0; pe < check_self.npes; pe++) {
+            if (ISO->peers[pe].local)
+                continue;
+            *q = (struct question){check_self.pe, pe, round};
+            memset(answer, 0, sizeof answer);
+            CHECK_EQ(iso_channel_ask(pe, request, answer), 0);
+            CHECK_EQ(a->from, check_self.pe);
+            CHECK_EQ(a->to, pe);
+            CHECK_EQ(a->round, round * 3 + 1);
+        }
+}
+
+static int connect_to(int pe)
+{
+    char text[128];
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    iso_channel_text(pe, text, sizeof text);
+    char *port = strchr(text, ':');
+    CHECK_OR_EXIT(port != NULL);
+    *port = 0;
+    in.sin_port = htons((uint16_t)atoi(port + 1));
+    inet_pton(AF_INET, text, &in.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK_OR_EXIT(connect(fd, (struct sockaddr *)&in, sizeof in) == 0);
+    return fd;
+}
+
+/* Until the other end has closed: it does so from its waits. */
+static void await_end(int fd)
+{
+    char bytes[512];
+    ssize_t n;
+    while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0)
+        ;
+    CHECK(n == 0 || errno == ECONNRESET);
+}
+
+/* One who says that it is the last PE, and one who speaks another protocol. */
+static void intrude(void)
+{
+    static const unsigned char guess[AUTH_BYTES] = {0};
+    const struct link_tokens tokens = {guess, guess};
+    int fd = connect_to(0);
+    struct link *link = iso_link_new(fd, true, 0, "intruder");
+    CHECK_EQ(iso_link_hello(link, check_self.npes - 1), 0);
+    struct link_message m;
+    CHECK_EQ(recv(fd, &m, sizeof m, MSG_WAITALL), (long long)sizeof m);
+    link->in = m;
+    CHECK_EQ(iso_link_prove(link, tokens), -EBADMSG); /* nor can PE 0 prove anything to one who knows no token */
+    CHECK_EQ(iso_link_send(link, LINK_PROOF, 0, 0, NULL), 0);
+    await_end(fd);
+    iso_link_free(link);
+    fd = connect_to(0);
+    CHECK_EQ(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+    await_end(fd);
+    close(fd);
+}
+
+static int talk(void)
+{
+    CHECK_INIT();
+    iso_channel_set_handler(reply);
+    shmem_barrier_all();
+    ask_all();
+    shmem_barrier_all();
+    if (check_self.pe == check_self.npes - 1)
+        intrude();
+    shmem_barrier_all();
+    ask_all();
+    CHECK_EQ(iso_channel_fd() >= 0, true);
+    return CHECK_DONE();
+}
+
+/* Ends every TCP connection of the process, as the death of a PE would. */
+static void cut(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        struct sockaddr_in peer;
+        socklen_t len = sizeof peer;
+        int fd = atoi(entry->d_name);
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET)
+            shutdown(fd, SHUT_RDWR);
+    }
+    closedir(dir);
+}
+
+static int lose_one(void)
+{
+    CHECK_INIT();
+    iso_channel_set_handler(reply);
+    ask_all();
+    shmem_barrier_all();
+    if (check_self.pe == 0)
+        cut();
+    uint64_t *word = (uint64_t *)shmem_calloc(1, sizeof *word);
+    shmem_uint64_wait_until(word, SHMEM_CMP_EQ, 1); /* for ever, but for the death */
+    return CHECK_FAILED;
+}
+
+/* ---- main ---- */
+
+struct job {
+    const char *nodes;
+    int (*body)(void);
+    int status;
+    const char *sentence; /* on stderr; NULL: any */
+};
+
+/* In a process of its own, whose messages are looked at. */
+static void run(const struct job *job)
+{
+    char text[8192];
+    size_t n = 0;
+    ssize_t got;
+    int out[2], status = -1;
+    CHECK_EQ(pipe(out), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        char pes[24];
+        dup2(out[1], 2);
+        close(out[0]);
+        close(out[1]);
+        snprintf(pes, sizeof pes, "%zu", strlen(job->nodes));
+        setenv("CHECK_PES", pes, 1);
+        setenv("SHMEM_TEST_NODES", job->nodes, 1);
+        setenv("SHMEM_NODE_TIMEOUT", "5", 1);
+        exit(check_run_threads(job->body));
+    }
+    close(out[1]);
+    while (n < sizeof text - 1 && (got = read(out[0], text + n, sizeof text - 1 - n)) > 0)
+        n += (size_t)got;
+    text[n] = '\0';
+    close(out[0]);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, job->status);
+    CHECK(job->sentence == NULL || strstr(text, job->sentence) != NULL);
+    if (check_self.failures > 0)
+        fputs(text, stderr);
+}
+
+int main(void)
+{
+    static const struct job jobs[] = {
+        {"ab", talk, CHECK_PASSED, "not from a PE of this job"},
+        {"aabb", talk, CHECK_PASSED, "not from a PE of this job"},
+        {"abcab", talk, CHECK_PASSED, "not from a PE of this job"},
+        {"aabb", lose_one, 1, "died: its connection"},
+    };
+    test_known_codes();
+    test_handshake();
+    test_wrong_token();
+    test_harm();
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        run(&jobs[i]);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
+/* CHECK_THREADS: needs the library in which PEs are threads. */
