@@ -41,6 +41,9 @@
       "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                              \
     X(coll_table, COLL_TABLE, text, "",                                                                            \
       "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")              \
+    X(wide_lines, WIDE_LINES, number, "-1",                                                                        \
+      "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, "   \
+      "but not on AMD")                                                                                            \
     X(device_step, DEVICE_STEP, number, "0", "number of the first step of a new handle; for tests of wrap-around") \
     X(force_proxy, FORCE_PROXY, flag, "0", "kernels reach all other PEs through the proxy")                        \
     X(virtual_nodes, VIRTUAL_NODES, text, "",                                                                      \
