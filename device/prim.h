@@ -109,6 +109,8 @@ struct prim_group {
  *                                       tells, it has, and then
  * prim_wide_take(line, piece, v)        by one thread alone: v is the piece
  * prim_wave_or(p)                       true when p was true for any thread of the wave
+ * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
+ *                                       nothing missing; false: who misses something looks until it has come, then votes
  * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
  *                                       the kernels before it in the stream have ended, their stores are seen
  * prim_stream_pass()                    last in it: this block waits for no peer any more, so the kernel behind it, if

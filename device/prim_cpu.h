@@ -272,6 +272,8 @@ PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 
         __builtin_memcpy(&v->word[0], line + 112, 8);
 }
 
+PRIM_FN bool prim_votes_between_polls(void) { return false; } /* a round of votes alone would never be idle */
+
 PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return *p; }
 PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *p; }
 

@@ -233,6 +233,7 @@ PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 
     (void)piece;
     (void)v; /* came with the look */
 }
+PRIM_FN bool prim_votes_between_polls(void) { return true; }
 #define PRIM_HAS_WAVE_OR
 PRIM_FN bool prim_wave_or(bool p) { return __any_sync(0xffffffffu, p) != 0; }
 

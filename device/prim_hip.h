@@ -436,6 +436,8 @@ PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 
     (void)v; /* came with the look */
 }
 
+PRIM_FN bool prim_votes_between_polls(void) { return true; }
+
 /* By the scalar cache, which is empty when a kernel starts. */
 PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return *(PRIM_HIP_CONSTANT const uint64_t *)p; }
 PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *(PRIM_HIP_CONSTANT const uint32_t *)p; }
