@@ -79,7 +79,7 @@ const uint64_t *iso_stream_engine_word(const struct stream_call *c);
 /* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
 
 enum stream_lines { STREAM_LINES_TORN, STREAM_LINES_UNKNOWN, STREAM_LINES_WHOLE };
-struct stream_probe; /* what this PE knows of all others */
+struct stream_probe;                                /* what this PE knows of all others */
 struct stream_probe *iso_stream_probe_create(void); /* NULL: no memory */
 void iso_stream_probe_destroy(struct stream_probe *probe);
 /* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether wide lines may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor promises
- * it, so members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds long; one word
- * that was older than its flag, on any of them, and none of them uses wide lines. What is known of PEs is kept, since
- * their devices do not change. Invariant: results of a probe are equal on all its members.
- * Called by stream_slot.c. */
+/* Whether wide lines may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor
+ * promises it, so members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds
+ * long; one word that was older than its flag, on any of them, and none of them uses wide lines. What is known of PEs
+ * is kept, since their devices do not change. Invariant: results of a probe are equal on all its members. Called by
+ * stream_slot.c. */
 #include "coll_stream.h"
 
 #include <stdio.h>

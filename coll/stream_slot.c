@@ -236,7 +236,8 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0},
+                  *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */

@@ -381,7 +381,8 @@ static struct stream_shape scale(const struct stream_call *c, const struct strea
 {
     const unsigned wave = 64; /* of the device that has the largest: members may have different ones */
     struct stream_shape s = most;
-    uint64_t units = (c->args.bytes + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u), of_block = (uint64_t)a->bytes * most.threads;
+    uint64_t units = (c->args.bytes + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u),
+             of_block = (uint64_t)a->bytes * most.threads;
     uint64_t worth = ISO_MAX((c->args.bytes + of_block - 1) / of_block, (uint64_t)1);
     s.grid = (unsigned)ISO_MIN(worth, (uint64_t)most.grid);
     if (a->room != NULL && a->room(c, s.grid) < c->bytes)

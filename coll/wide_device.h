@@ -20,8 +20,8 @@ PRIM_FN uint32_t isod_wide_lines(uint64_t bytes) { return ((uint32_t)bytes + ISO
 
 /* ---- places ---- */
 
-/* This thread's: lines first + nth, + every .. are its, pieces piece, + lanes .. of them. `first` is the wave's, for loops
- * that all its threads leave at once. */
+/* This thread's: lines first + nth, + every .. are its, pieces piece, + lanes .. of them. `first` is the wave's, for
+ * loops that all its threads leave at once. */
 struct isod_wide {
     uint32_t first, nth, every, piece, lanes;
 };
@@ -41,8 +41,7 @@ PRIM_FN struct isod_wide isod_wide_of(const struct isod_coll *c)
 PRIM_FN uint64_t isod_wide_box(const struct isod_coll *c, int32_t sender, uint64_t staged)
 {
     uint32_t n = (uint32_t)c->h.n_pes, one = isod_wide_bytes(c->packet_bytes);
-    return isod_wide_at(c->h.n_pes, c->packet_bytes) +
-           (uint64_t)(((uint32_t)staged & 1) * n + (uint32_t)sender) * one;
+    return isod_wide_at(c->h.n_pes, c->packet_bytes) + (uint64_t)(((uint32_t)staged & 1) * n + (uint32_t)sender) * one;
 }
 PRIM_FN char *isod_wide_there(const struct isod_coll *c, int32_t to, uint32_t line)
 {
@@ -177,8 +176,9 @@ PRIM_FN void isod_wide_send_one(const struct isod_coll *c, int32_t to, const cha
 
 /* ---- receive ---- */
 
-/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if `yes`.
- * All are looked at before any is waited for. A vote of the wave, which waits for all that its threads wait for. */
+/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
+ * `yes`. All are looked at before any is waited for. A vote of the wave, which waits for all that its threads wait for.
+ */
 PRIM_FN void isod_wide_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
                             struct prim_vec16 *v)
 {
@@ -269,7 +269,8 @@ struct isod_wide_place {
     uint64_t at;
     bool yes; /* there is such a line */
 };
-PRIM_FN struct isod_wide_place isod_wide_place_of(const struct isod_coll *c, const struct isod_wide_parts *p, uint32_t i)
+PRIM_FN struct isod_wide_place isod_wide_place_of(const struct isod_coll *c, const struct isod_wide_parts *p,
+                                                  uint32_t i)
 {
     struct isod_wide_place l;
     uint32_t other = i / p->each;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that move data on streams by wide lines: fcollect and alltoall (one schedule, "exchange"), broadcast, permute,
- * as the rounds of lines in coll_kernels.c; and the one that finds out whether wide lines arrive whole. Launched by
- * stream_algorithm.c and stream_probe.c. Includes: wide_device.h. */
+/* Kernels that move data on streams by wide lines: fcollect and alltoall (one schedule, "exchange"), broadcast,
+ * permute, as the rounds of lines in coll_kernels.c; and the one that finds out whether wide lines arrive whole.
+ * Launched by stream_algorithm.c and stream_probe.c. Includes: wide_device.h. */
 #include "wide_device.h"
 
 /* ---- a round, in a staged step that has begun behind a sync ---- */

@@ -156,10 +156,7 @@ PRIM_FN uint64_t isod_wide_at(int32_t n_pes, uint32_t packet_bytes)
     return (isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * packet_bytes + 127) / 128 * 128;
 }
 /* Of one sender; 128 for each 120 bytes of data, or some more, since a division costs more. */
-PRIM_FN uint32_t isod_wide_bytes(uint32_t packet_bytes)
-{
-    return (packet_bytes + packet_bytes / 8 + 128) / 128 * 128;
-}
+PRIM_FN uint32_t isod_wide_bytes(uint32_t packet_bytes) { return (packet_bytes + packet_bytes / 8 + 128) / 128 * 128; }
 PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
 {
     return isod_wide_at(n_pes, packet_bytes) + 2 * (uint64_t)n_pes * isod_wide_bytes(packet_bytes);

@@ -12,8 +12,9 @@
 #include <errno.h>
 #include <limits.h>
 
-enum { EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART |
-                  ISOD_NEEDS_WHOLE_LINES };
+enum {
+    EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES
+};
 
 /* ---- calls and tables as they would be ---- */
 
