@@ -422,6 +422,8 @@ static void add_call(struct script *p, const struct shape *s, struct combo what,
     c->what = what;
     l->blocks = meets ? 1 : 1 + (unsigned)check_random_below(random, s->blocks);
     l->threads = 1 + (unsigned)check_random_below(random, s->threads);
+    if (check_random_below(random, 2) == 0) /* wide lines have a thread a piece then */
+        l->threads = (l->threads + 7) / 8 * 8;
     l->in_buffer = check_random_below(random, 3) == 0;
     l->noise = check_random_next(random);
     if (!chain(p, random)) {
