@@ -192,12 +192,13 @@ PRIM_FN void isod_wide_wait(struct isod_coll *c, int32_t first, int32_t count, u
             if (yes && k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
                 !prim_wide_look(from + (uint64_t)(uint32_t)k * sender, piece, c->step, &v[k]))
                 missing = k;
-        if (missing >= 0 && !c->failed)
-            isod_coll_pause(c, &w, first + missing, from + (uint64_t)(uint32_t)missing * sender, 0);
-        if (missing >= 0 && !c->failed && !prim_votes_between_polls())
-            continue;
-        if (!prim_wave_or(missing >= 0))
+        bool waits = missing >= 0 && !c->failed;
+        if ((prim_votes_between_polls() || !waits) && !prim_wave_or(missing >= 0))
             break;
+        if (waits)
+            isod_coll_pause(c, &w, first + missing, from + (uint64_t)(uint32_t)missing * sender, 0);
+        if (waits && !prim_votes_between_polls())
+            continue;
         c->failed = prim_wave_or(c->failed);
         if (c->failed)
             return;

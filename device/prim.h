@@ -103,16 +103,20 @@ struct prim_group {
  * prim_wide_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
  *                                       blocks of whole eights
  * prim_wide_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
- * the target can, else the flag behind the rest; system scope prim_wide_look(line, piece, flag, v)  by one thread
- * alone: looks at its piece; false: the line has not come, as far as this piece can tell. When all pieces of a line
- * have said true, which prim_wave_or tells, it has, and then prim_wide_take(line, piece, v)        by one thread alone:
- * v is the piece prim_wave_or(p)                       true when p was true for any thread of the wave
+ *                                       the target can, else the flag behind the rest; system scope
+ * prim_wide_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
+ *                                       as this piece can tell. When all pieces of a line have said true, which
+ *                                       prim_wave_or tells, it has, and then
+ * prim_wide_take(line, piece, v)        by one thread alone: v is the piece
+ * prim_wave_or(p)                       true when p was true for any thread of the wave
  * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
- *                                       nothing missing; false: who misses something looks until it has come, then
- * votes prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct
- * gpu_launch): the kernels before it in the stream have ended, their stores are seen prim_stream_pass() last in it:
- * this block waits for no peer any more, so the kernel behind it, if launched early, may come. Not sooner: one that
- * came and had to wait would hold places that kernels of other streams need, for which peers may be waiting
+ *                                       nothing missing; false: who misses something looks until it has come, and
+ *                                       votes then
+ * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
+ *                                       the kernels before it in the stream have ended, their stores are seen
+ * prim_stream_pass()                    last in it: this block waits for no peer any more, so the kernel behind it, if
+ *                                       launched early, may come. Not sooner: one that came and had to wait would hold
+ *                                       places that kernels of other streams need, for which peers may be waiting
  * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
  * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
  * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
