@@ -343,6 +343,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     iso_stream_slot_describe(slot, c);
     if (c->args.h.direct != 0 && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
         c->has |= ISOD_NEEDS_DIRECT;
+    if (iso_stream_slot_has_wide_lines(slot))
+        c->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
         c->has |= ISOD_NEEDS_NODES;
 }

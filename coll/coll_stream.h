@@ -44,8 +44,7 @@ struct stream_algorithm {
     const char *name;
     unsigned needs; /* ISOD_NEEDS_ */
     bool engines;   /* copies by engines */
-    /* Units of 16 bytes that a thread has before another block is worth it; 0: always the row's grid. */
-    unsigned units;
+    unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
     /* Most bytes (as in stream_call) that it can do with that many blocks; NULL: any. */
     size_t (*room)(const struct stream_call *c, unsigned grid);
     /* Enqueues it. 0, or nonzero after a sentence. */
@@ -70,11 +69,27 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: 
 /* What the slot says about a call: its handle, its nodes, its most blocks and threads. */
 void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
+bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot);
 struct stream_engines *iso_stream_engines(const struct stream_call *c);
 /* Where engines of this PE write member m's flag of this PE, on lane 0 of the slot; NULL: not reachable. */
 char *iso_stream_flag_near(const struct stream_call *c, int member);
 /* This PE's word that they copy there. */
 const uint64_t *iso_stream_engine_word(const struct stream_call *c);
+
+/* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
+
+enum stream_lines { STREAM_LINES_TORN, STREAM_LINES_UNKNOWN, STREAM_LINES_WHOLE };
+struct stream_probe;                                /* what this PE knows of all others */
+struct stream_probe *iso_stream_probe_create(void); /* NULL: no memory */
+void iso_stream_probe_destroy(struct stream_probe *probe);
+/* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */
+enum stream_lines iso_stream_probe_ask(const struct stream_probe *probe, const struct team *team, bool direct);
+/* Collective over the team of the handle, by at most so many blocks; the same on all members: WHOLE or TORN. `number`:
+ * equal on all, and larger than that of any earlier time. */
+enum stream_lines iso_stream_probe_run(struct device *d, struct stream_probe *probe, struct team *team, shmemd_t handle,
+                                       unsigned blocks, uint64_t number);
+/* One line on what is known; like snprintf. probe NULL: nothing yet. */
+size_t iso_stream_probe_text(const struct stream_probe *probe, char *text, size_t bytes);
 
 /* ---- hier_nodes.c: the members of a team, of which kernels reach memory[m] by pointers ---- */
 

@@ -33,15 +33,16 @@ struct isod_stream_coll {
 
 /* What a kernel needs of the call: pointers of each member to all others, and to those of dest and source that it needs
  * to be symmetric; symmetric dest, source; a dest that is not source (of allreduce); several nodes, with more than one
- * member on one of them, and pointers as for DIRECT within each. Kernels without DIRECT use the ring where no pointer
- * reaches. */
+ * member on one of them, and pointers as for DIRECT within each; stores of 128 bytes that arrive whole at all members,
+ * which has been tried. Kernels without DIRECT use the ring where no pointer reaches. */
 enum {
     ISOD_NEEDS_NOTHING = 0,
     ISOD_NEEDS_DIRECT = 1,
     ISOD_NEEDS_DEST = 2,
     ISOD_NEEDS_SOURCE = 4,
     ISOD_NEEDS_APART = 8,
-    ISOD_NEEDS_NODES = 16
+    ISOD_NEEDS_NODES = 16,
+    ISOD_NEEDS_WHOLE_LINES = 32
 };
 
 /* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT or _NODES: a block
@@ -57,16 +58,20 @@ enum {
     X(exchange_staged, ISOD_NEEDS_NOTHING)                                      \
     X(gather_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                          \
     X(exchange_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                        \
+    X(exchange_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                \
     X(broadcast_lines, ISOD_NEEDS_DIRECT)                                       \
+    X(broadcast_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)               \
     X(broadcast_read, ISOD_NEEDS_SOURCE)                                        \
     X(broadcast_read2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
     X(broadcast_staged, ISOD_NEEDS_NOTHING)                                     \
     X(permute_lines, ISOD_NEEDS_DIRECT)                                         \
+    X(permute_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                 \
     X(permute_push, ISOD_NEEDS_DEST)                                            \
     X(permute_staged, ISOD_NEEDS_NOTHING)                                       \
     X(alltoallv_push, ISOD_NEEDS_DEST)                                          \
     X(barrier, ISOD_NEEDS_NOTHING)                                              \
     X(sync, ISOD_NEEDS_NOTHING)                                                 \
+    X(wide_probe, ISOD_NEEDS_DIRECT)   /* see below */                          \
     X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */                          \
     X(engine_end, ISOD_NEEDS_DIRECT)
 
@@ -78,6 +83,9 @@ enum {
     X(reduce_lines, ISOD_NEEDS_DIRECT, ALL)                                                                 \
     /* Two hops: a part each, its result to all, as lines. allreduce. */                                    \
     X(reduce_lines2, ISOD_NEEDS_DIRECT, SUM)                                                                \
+    /* The same by wide lines. */                                                                           \
+    X(reduce_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                         \
+    X(reduce_wide2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                        \
     /* All are here; everybody reads everything; all have read. allreduce, reducescatter. */                \
     X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                           \
     /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */      \
@@ -154,10 +162,20 @@ enum isod_kept {
  * block: that next step; it waits for the flags of all members that send to this one (to == -1: of all others, else of
  * member `from`; from == my_pe: of nobody). Flags only grow, so who was not sent to in one call misses nothing. */
 
+/* ---- wide lines: do stores of 128 bytes arrive whole? ----
+ * wide_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody sends
+ * lines of a pattern of its own to everybody, as wide lines do, looks for them as those are looked for, and at every
+ * word of what its flag says has come. The kernel adds how many words were old to *v_received, device memory. Rounds
+ * are numbered from `share` on, equal on all members, above all steps and all numbers of earlier probes. */
+#define ISOD_PROBE_FIRST ((uint64_t)1 << 63)
+enum { ISOD_PROBE_LINES = 64 }; /* of a block to each member and round, at most as many as fit */
+
 /* ---- sizes ----
  * Blocks get whole units of 16 bytes, equal parts but for the last ones, alike on all members, whose grids are equal; a
  * part has less than 64 GiB. A kernel of lines goes over its part in rounds (reduce_lines: packet_bytes of it;
  * reduce_lines2: n_pes times that). */
+
+/* The same for wide lines, whose blocks have whole eights of threads. */
 
 /* Of the host, before a launch of so many blocks. Bytes of a block's part, and of each member's part of that where it
  * is split among them. */

@@ -97,6 +97,110 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines2)(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
+/* ---- wide lines: the same two schedules ---- */
+
+/* A piece of a line that all members have sent in this step, and mine. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_wide_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
+                                                    struct prim_vec16 mine)
+{
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+    for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+        isod_wide_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
+    }
+    return ISOD_NAMED(isod_acc_vec)(&a);
+}
+
+PRIM_FN void ISOD_NAMED(isod_stream_wide_round)(struct isod_coll *c, const struct isod_move *w)
+{
+    const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
+    struct isod_wide t = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)own | (uintptr_t)w->dest, w->bytes);
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_wide_send(c, w->source, w->source_stride, w->bytes);
+    for (uint32_t first = t.first; first < isod_wide_lines(w->bytes) && !c->failed; first += t.every) {
+        uint32_t line = first + t.nth;
+        bool yes = line < isod_wide_lines(w->bytes);
+        for (uint32_t piece = t.piece; piece < ISOD_WIDE_PIECES; piece += t.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
+            struct prim_vec16 mine = isod_wide_load(&d, own, at, piece);
+            struct prim_vec16 result = ISOD_NAMED(isod_wide_sum)(c, line, piece, yes, mine);
+            if (!c->failed)
+                isod_wide_store(&d, w->dest, at, piece, result);
+        }
+    }
+}
+PRIM_FN int ISOD_NAMED(isod_stream_wide)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    isod_stream_expect(a, &w);
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    do {
+        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
+        ISOD_NAMED(isod_stream_wide_round)(&c, &piece);
+        at += c.packet_bytes;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* Two banks are enough for what isod_stream_lines2_round says, with lines for units. */
+PRIM_FN void ISOD_NAMED(isod_stream_wide2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+{
+    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, each);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)w->source | (uintptr_t)w->dest, w->bytes);
+    uint32_t own = (uint32_t)c->h.my_pe * each;
+    isod_coll_step_staged(c);
+    prim_sync(prim_group_block());
+    isod_wide_parts_send(c, &p, w->source);
+    for (uint32_t first = p.w.first; first < each && !c->failed; first += p.w.every) {
+        uint32_t line = first + p.w.nth;
+        bool yes = line < each && (uint64_t)(own + line) * ISOD_WIDE_DATA < w->bytes;
+        for (uint32_t piece = p.w.piece; piece < ISOD_WIDE_PIECES; piece += p.w.lanes) {
+            uint64_t at = (uint64_t)(own + line) * ISOD_WIDE_DATA + piece * 16;
+            struct prim_vec16 mine = {{0, 0}};
+            if (yes)
+                mine = isod_wide_load(&d, w->source, at, piece);
+            struct prim_vec16 result = ISOD_NAMED(isod_wide_sum)(c, line, piece, yes, mine);
+            if (!c->failed) {
+                isod_wide_send_piece_ahead(c, line, piece, result, yes);
+                if (yes)
+                    isod_wide_store(&d, w->dest, at, piece, result);
+            }
+        }
+    }
+    isod_coll_step_staged(c);
+    isod_wide_parts_receive(c, &p, w->dest);
+}
+
+/* In as few rounds as packets allow, each about as long. */
+PRIM_FN int ISOD_NAMED(isod_stream_wide2)(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    isod_stream_expect(a, &w);
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    uint32_t span = isod_ceil_div(isod_wide_lines(a->share), (uint32_t)a->h.n_pes);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_wide_lines(c.packet_bytes)));
+    do {
+        uint64_t most = (uint64_t)each * ISOD_WIDE_DATA * (uint64_t)a->h.n_pes;
+        struct isod_move piece = isod_move_piece(&w, at, most);
+        ISOD_NAMED(isod_stream_wide2_round)(&c, &piece, each);
+        at += most;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
 /* ---- reads ---- */
 
 /* Whole units i and j; j == i: there is no second one, as always in teams of more than a batch. */

@@ -118,61 +118,68 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 
 /* ---- the algorithms ---- */
 
-#define MOVE(kernel, units, room) \
-    NEEDS_##kernel, false, units, room, run_move, isod_stream_##kernel##_kernel, NULL, NULL
-#define SUMS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, NULL
-#define BROUGHT(kernel, units, room) \
-    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, units, room, run_reduce_brought, NULL, kernel##_sums, NULL
-#define SPANS(kernel, units, room) NEEDS_##kernel, false, units, room, run_reduce_spans, NULL, kernel##_sums, NULL
-#define ANY(kernel, units, room) \
-    NEEDS_##kernel, false, units, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
-#define ALL(kernel, units, room) \
-    NEEDS_##kernel, false, units, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
+#define MOVE(kernel, bytes, room) \
+    NEEDS_##kernel, false, bytes, room, run_move, isod_stream_##kernel##_kernel, NULL, NULL
+#define SUMS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, NULL
+#define BROUGHT(kernel, bytes, room) \
+    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, room, run_reduce_brought, NULL, kernel##_sums, NULL
+#define SPANS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce_spans, NULL, kernel##_sums, NULL
+#define ANY(kernel, bytes, room) \
+    NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
+#define ALL(kernel, bytes, room) \
+    NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
 #define ENGINES(function) ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, true, 0, NULL, function, NULL, NULL, NULL
 
 /* clang-format off */
 const struct stream_algorithm iso_stream_algorithms[] = {
-/*   kind                  name       kernel, units a thread, room               why */
-    {SHMEMX_ALLREDUCE,     "lines",   ALL(reduce_lines, 1, room_lines),          "one hop, data and flag in one line"},
-    {SHMEMX_ALLREDUCE,     "lines2",  SUMS(reduce_lines2, 1, room_lines2),       "two hops of lines, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 4, NULL),                "everybody reads all sources, whole data"},
-    {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 4, NULL),               "everybody reads a part of all and stores it to all"},
-    {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 4, NULL),            "source copied to dest, then as read2"},
-    {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 4, NULL),               "stores only, piece by piece, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 4, room_spans),         "as push2, staged in dest: large pieces"},
-    {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 4, NULL), "parts of nodes, then between nodes, at once"},
-    {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
+/*   kind                  name       kernel, bytes a thread, room               why */
+    {SHMEMX_ALLREDUCE,     "lines",   ALL(reduce_lines, 16, room_lines),         "one hop, data and flag in one line"},
+    {SHMEMX_ALLREDUCE,     "lines2",  SUMS(reduce_lines2, 16, room_lines2),      "two hops of lines, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "wide",    SUMS(reduce_wide, 8, room_lines),          "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLREDUCE,     "wide2",   SUMS(reduce_wide2, 8, room_lines2),        "two hops of wide lines, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 64, NULL),               "everybody reads all sources, whole data"},
+    {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 64, NULL),              "everybody reads a part of all and stores it to all"},
+    {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 64, NULL),           "source copied to dest, then as read2"},
+    {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 64, room_spans),       "as push2, staged in dest: large pieces"},
+    {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
+    {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
 
-    {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 1, room_lines),          "one hop, data and flag in one line"},
-    {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 4, NULL),                "everybody reads its block of all sources"},
-    {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 4, NULL),                "stores only, piece by piece, any memory"},
-    {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 4, NULL),                 "parts of nodes, then between nodes, at once"},
-    {SHMEMX_REDUCESCATTER, "long",    ANY(reduce_long, 4, NULL),                 "any memory, any operator, any path"},
+    {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 16, room_lines),         "one hop, data and flag in one line"},
+    {SHMEMX_REDUCESCATTER, "wide",    SUMS(reduce_wide, 8, room_lines),          "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 64, NULL),               "everybody reads its block of all sources"},
+    {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 64, NULL),               "stores only, piece by piece, any memory"},
+    {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 64, NULL),                "parts of nodes, then between nodes, at once"},
+    {SHMEMX_REDUCESCATTER, "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
 
-    {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
-    {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
+    {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 16, room_lines),      "one hop, data and flag in one line"},
+    {SHMEMX_FCOLLECT,      "wide",    MOVE(exchange_wide, 8, room_lines),        "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
     {SHMEMX_FCOLLECT,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
-    {SHMEMX_FCOLLECT,      "hier",    MOVE(gather_hier, 4, NULL),                "a piece crosses once and is handed on"},
-    {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
+    {SHMEMX_FCOLLECT,      "hier",    MOVE(gather_hier, 64, NULL),               "a piece crosses once and is handed on"},
+    {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 64, NULL),           "any memory, any path"},
 
-    {SHMEMX_ALLTOALL,      "lines",   MOVE(exchange_lines, 1, room_lines),       "one hop, data and flag in one line"},
-    {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 4, NULL),              "straight into dest"},
+    {SHMEMX_ALLTOALL,      "lines",   MOVE(exchange_lines, 16, room_lines),      "one hop, data and flag in one line"},
+    {SHMEMX_ALLTOALL,      "wide",    MOVE(exchange_wide, 8, room_lines),        "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
     {SHMEMX_ALLTOALL,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
-    {SHMEMX_ALLTOALL,      "hier",    MOVE(exchange_hier, 4, NULL),              "by stores and by the ring at once"},
-    {SHMEMX_ALLTOALL,      "staged",  MOVE(exchange_staged, 4, NULL),            "any memory, any path"},
+    {SHMEMX_ALLTOALL,      "hier",    MOVE(exchange_hier, 64, NULL),             "by stores and by the ring at once"},
+    {SHMEMX_ALLTOALL,      "staged",  MOVE(exchange_staged, 64, NULL),           "any memory, any path"},
 
     {SHMEMX_ALLTOALLV,     "push",    MOVE(alltoallv_push, 0, NULL),             "straight into dest"},
 
-    {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 1, room_lines),      "one hop, data and flag in one line"},
-    {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 4, NULL),             "all read at the same time, whole data"},
-    {SHMEMX_BROADCAST,     "read2",   MOVE(broadcast_read2, 4, NULL),            "everybody reads a part and stores it to all"},
+    {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 16, room_lines),     "one hop, data and flag in one line"},
+    {SHMEMX_BROADCAST,     "wide",    MOVE(broadcast_wide, 8, room_lines),       "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 64, NULL),            "all read at the same time, whole data"},
+    {SHMEMX_BROADCAST,     "read2",   MOVE(broadcast_read2, 64, NULL),           "everybody reads a part and stores it to all"},
     {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},
-    {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 4, NULL),           "any memory, any path"},
+    {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 64, NULL),          "any memory, any path"},
 
-    {SHMEMX_PERMUTE,       "lines",   MOVE(permute_lines, 1, room_lines),        "one hop, data and flag in one line"},
-    {SHMEMX_PERMUTE,       "push",    MOVE(permute_push, 4, NULL),               "straight into dest"},
+    {SHMEMX_PERMUTE,       "lines",   MOVE(permute_lines, 16, room_lines),       "one hop, data and flag in one line"},
+    {SHMEMX_PERMUTE,       "wide",    MOVE(permute_wide, 8, room_lines),         "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_PERMUTE,       "push",    MOVE(permute_push, 64, NULL),              "straight into dest"},
     {SHMEMX_PERMUTE,       "engines", ENGINES(iso_engine_permute),               "copy engines, no compute units"},
-    {SHMEMX_PERMUTE,       "staged",  MOVE(permute_staged, 4, NULL),             "any memory, any path"},
+    {SHMEMX_PERMUTE,       "staged",  MOVE(permute_staged, 64, NULL),            "any memory, any path"},
 
     {SHMEMX_BARRIER,       "flags",   MOVE(barrier, 0, NULL),                    "one hop of flags, or rounds of them"},
     {SHMEMX_SYNC,          "flags",   MOVE(sync, 0, NULL),                       "one hop of flags, or rounds of them"},

@@ -18,6 +18,7 @@ struct stream_slot {
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     struct stream_engines engines;
     struct stream_table *table; /* one of struct streams */
+    enum stream_lines lines;
     unsigned most_blocks, most_threads;
 };
 
@@ -25,6 +26,7 @@ struct stream_slot {
 struct streams {
     struct stream_table *table;  /* for this device */
     struct stream_table *common; /* for any: when members have different ones */
+    struct stream_probe *probe;
     unsigned most_blocks, most_threads;
     struct stream_slot *list; /* device->lock */
 };
@@ -78,6 +80,7 @@ static void drop(struct streams *s)
         return;
     iso_stream_table_close(s->table);
     iso_stream_table_close(s->common);
+    iso_stream_probe_destroy(s->probe);
     free(s);
 }
 
@@ -94,7 +97,8 @@ static struct streams *need_streams(struct device *d)
     }
     s->table = iso_stream_table_open(d->info);
     s->common = s->table != NULL ? iso_stream_table_open(NULL) : NULL;
-    if (s->common == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
+    s->probe = iso_stream_probe_create();
+    if (s->common == NULL || s->probe == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
         drop(s);
         return NULL;
     }
@@ -153,6 +157,8 @@ struct member {
     uint64_t threads;
     uint64_t table;
     uint64_t nodes; /* 1: it reaches those who have found the same node, and no others */
+    uint64_t lines; /* enum stream_lines */
+    uint64_t clock; /* of the first: the number of a probe */
 };
 
 /* -errno after a sentence. */
@@ -189,6 +195,15 @@ static void share_nodes(struct device *d, struct team *team, struct stream_slot 
     free(leaders);
 }
 
+/* What all of them know: the least, but one that has not tried yet is asked to. */
+static enum stream_lines lines_of(const struct member *members, int n)
+{
+    enum stream_lines least = STREAM_LINES_WHOLE;
+    for (int i = 0; i < n; i++)
+        least = ISO_MIN(least, (enum stream_lines)members[i].lines);
+    return least;
+}
+
 /* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same; nodes,
  * if all have found the same ones. -EIO: a member failed, and has said why. */
 static int agree(struct device *d, const struct streams *s, struct stream_slot *slot, const struct member *members)
@@ -203,6 +218,7 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
     }
     if (least.blocks == 0)
         return -EIO;
+    slot->lines = lines_of(members, slot->handle.n_pes);
     slot->most_blocks = (unsigned)ISO_MIN(least.blocks, (uint64_t)slot->handle.lanes);
     slot->most_threads = (unsigned)least.threads;
     slot->table = same ? s->table : s->common;
@@ -220,7 +236,8 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0},
+                  *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
@@ -234,6 +251,8 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
         mine.table = iso_stream_table_sum(s->table);
+        mine.lines = iso_stream_probe_ask(s->probe, team, handle.direct != 0);
+        mine.clock = iso_wait_now_ns();
     }
     share_nodes(d, team, slot, &mine);
     iso_coll_all_gather(team, &mine, sizeof mine, all, call);
@@ -242,6 +261,8 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         destroy(d, slot);
         slot = NULL;
     }
+    if (slot != NULL && slot->lines == STREAM_LINES_UNKNOWN)
+        slot->lines = iso_stream_probe_run(d, s->probe, team, handle, slot->most_blocks, all[0].clock);
     free(all);
     if (slot == NULL)
         return NULL;
@@ -291,6 +312,8 @@ void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
 }
 
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
+
+bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot) { return slot->lines == STREAM_LINES_WHOLE; }
 
 /* ---- for engines ---- */
 
@@ -350,6 +373,12 @@ void iso_coll_streams_stop(void)
 
 /* ---- for isomer-info ---- */
 
+static size_t text_of(const struct streams *s, char *text, size_t bytes)
+{
+    size_t used = iso_stream_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
+    return used + iso_stream_probe_text(s->probe, at < bytes ? text + at : NULL, bytes - at);
+}
+
 /* Starts nothing: without a device the table is that for any, or for the CPU in a build for it. */
 size_t iso_coll_streams_text(char *text, size_t bytes)
 {
@@ -357,7 +386,7 @@ size_t iso_coll_streams_text(char *text, size_t bytes)
     struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
     const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
     if (d != NULL && d->streams != NULL)
-        return iso_stream_table_text(((struct streams *)d->streams)->table, text, bytes);
+        return text_of((const struct streams *)d->streams, text, bytes);
     if (d != NULL && d->running)
         info = d->info;
     struct stream_table *table = iso_stream_table_open(info);

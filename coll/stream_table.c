@@ -22,16 +22,21 @@
 
 /* clang-format off */
 
-/* Measured at 2 and 4 PEs (2026-11), NVLink, multicast off; above, as at 4.
+/* Measured at 2 and 4 PEs (2026-11), NVLink, multicast off; above, as at 4. Lines behind wide ones are for devices of
+ * this name on which the latter came in parts.
  *   kind                  algorithm  bytes         PEs      blocks, threads */
 static const struct stream_row h200_rows[] = {
     {SHMEMX_ALLREDUCE,     "hier",    ALL_BYTES,    ALL_PES, {64, 512}},
-    {SHMEMX_ALLREDUCE,     "lines",   128 * KIB,    2,       {64, 128}},
-    {SHMEMX_ALLREDUCE,     "lines",   512 * KIB,    2,       {64, 256}},
-    {SHMEMX_ALLREDUCE,     "read",    2 * MIB,      2,       {64, 256}},
+    {SHMEMX_ALLREDUCE,     "lines",   8 * KIB,      2,       {64, 128}},
+    {SHMEMX_ALLREDUCE,     "wide",    128 * KIB,    2,       {64, 128}},
+    {SHMEMX_ALLREDUCE,     "wide",    512 * KIB,    2,       {64, 512}},
+    {SHMEMX_ALLREDUCE,     "wide2",   2 * MIB,      2,       {64, 512}},
     {SHMEMX_ALLREDUCE,     "read",    ALL_BYTES,    2,       {64, 512}},
-    {SHMEMX_ALLREDUCE,     "lines",   48 * KIB,     4,       {64, 128}},
     {SHMEMX_ALLREDUCE,     "lines",   16 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_ALLREDUCE,     "wide",    128 * KIB,    ALL_PES, {64, 128}},
+    {SHMEMX_ALLREDUCE,     "wide2",   384 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_ALLREDUCE,     "wide2",   1 * MIB,      ALL_PES, {64, 512}},
+    {SHMEMX_ALLREDUCE,     "lines",   48 * KIB,     4,       {64, 128}},
     {SHMEMX_ALLREDUCE,     "lines2",  192 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_ALLREDUCE,     "read2",   2 * MIB,      ALL_PES, {64, 128}},
     {SHMEMX_ALLREDUCE,     "read2",   32 * MIB,     ALL_PES, {64, 512}},
@@ -39,12 +44,18 @@ static const struct stream_row h200_rows[] = {
     {SHMEMX_ALLREDUCE,     "read2",   ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_ALLREDUCE,     "copy2",   ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_REDUCESCATTER, "hier",    ALL_BYTES,    ALL_PES, {64, 512}},
-    {SHMEMX_REDUCESCATTER, "lines",   128 * KIB,    ALL_PES, {64, 128}},
-    {SHMEMX_REDUCESCATTER, "lines",   512 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_REDUCESCATTER, "lines",   64 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_REDUCESCATTER, "wide",    384 * KIB,    ALL_PES, {64, 128}},
+    {SHMEMX_REDUCESCATTER, "wide",    512 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_REDUCESCATTER, "wide",    2 * MIB,      ALL_PES, {64, 512}},
+    {SHMEMX_REDUCESCATTER, "lines",   256 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_REDUCESCATTER, "read",    32 * MIB,     ALL_PES, {64, 128}},
     {SHMEMX_REDUCESCATTER, "read",    ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_FCOLLECT,      "hier",    ALL_BYTES,    ALL_PES, {64, 512}},
-    {SHMEMX_FCOLLECT,      "lines",   512 * KIB,    2,       {64, 128}},
+    {SHMEMX_FCOLLECT,      "lines",   64 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_FCOLLECT,      "wide",    384 * KIB,    ALL_PES, {64, 128}},
+    {SHMEMX_FCOLLECT,      "wide",    512 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_FCOLLECT,      "wide",    1 * MIB,      ALL_PES, {64, 512}},
     {SHMEMX_FCOLLECT,      "lines",   256 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_FCOLLECT,      "push",    32 * MIB,     ALL_PES, {64, 128}},
     {SHMEMX_FCOLLECT,      "push",    128 * MIB,    ALL_PES, {64, 512}},
@@ -52,7 +63,10 @@ static const struct stream_row h200_rows[] = {
     {SHMEMX_FCOLLECT,      "push",    ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_FCOLLECT,      "engines", ALL_BYTES,    ALL_PES, {2, 1}},
     {SHMEMX_ALLTOALL,      "hier",    ALL_BYTES,    ALL_PES, {64, 512}},
-    {SHMEMX_ALLTOALL,      "lines",   512 * KIB,    2,       {64, 128}},
+    {SHMEMX_ALLTOALL,      "lines",   64 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_ALLTOALL,      "wide",    384 * KIB,    ALL_PES, {64, 128}},
+    {SHMEMX_ALLTOALL,      "wide",    512 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_ALLTOALL,      "wide",    1 * MIB,      ALL_PES, {64, 512}},
     {SHMEMX_ALLTOALL,      "lines",   256 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_ALLTOALL,      "push",    32 * MIB,     ALL_PES, {64, 128}},
     {SHMEMX_ALLTOALL,      "push",    128 * MIB,    ALL_PES, {64, 512}},
@@ -60,12 +74,18 @@ static const struct stream_row h200_rows[] = {
     {SHMEMX_ALLTOALL,      "push",    ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_ALLTOALL,      "engines", ALL_BYTES,    ALL_PES, {2, 1}},
     {SHMEMX_ALLTOALLV,     "push",    ALL_BYTES,    ALL_PES, {64, 512}},
-    {SHMEMX_BROADCAST,     "lines",   512 * KIB,    2,       {64, 128}},
+    {SHMEMX_BROADCAST,     "lines",   4 * KIB,      ALL_PES, {64, 128}},
+    {SHMEMX_BROADCAST,     "wide",    64 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_BROADCAST,     "wide",    768 * KIB,    ALL_PES, {64, 256}},
     {SHMEMX_BROADCAST,     "lines",   128 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_BROADCAST,     "read",    ALL_BYTES,    2,       {64, 256}},
-    {SHMEMX_BROADCAST,     "read",    512 * KIB,    ALL_PES, {64, 128}},
+    {SHMEMX_BROADCAST,     "read2",   2 * MIB,      ALL_PES, {64, 256}},
+    {SHMEMX_BROADCAST,     "read2",   128 * MIB,    ALL_PES, {64, 128}},
     {SHMEMX_BROADCAST,     "read2",   ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_BROADCAST,     "read",    ALL_BYTES,    ALL_PES, {64, 256}},
+    {SHMEMX_PERMUTE,       "lines",   32 * KIB,     ALL_PES, {64, 128}},
+    {SHMEMX_PERMUTE,       "wide",    128 * KIB,    ALL_PES, {64, 256}},
+    {SHMEMX_PERMUTE,       "wide",    512 * KIB,    ALL_PES, {64, 512}},
     {SHMEMX_PERMUTE,       "lines",   128 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_PERMUTE,       "push",    32 * MIB,     ALL_PES, {64, 128}},
     {SHMEMX_PERMUTE,       "push",    128 * MIB,    ALL_PES, {64, 512}},
@@ -355,14 +375,15 @@ static bool can(const struct entry *e, const struct stream_call *c)
     return a->room == NULL || c->bytes <= a->room(c, most_blocks(e, c));
 }
 
-/* As many blocks as have something to do, of no more threads than have a unit each. */
+/* As many blocks as have something to do, of no more threads than have a unit each, or what the algorithm counts. */
 static struct stream_shape scale(const struct stream_call *c, const struct stream_algorithm *a,
                                  struct stream_shape most)
 {
     const unsigned wave = 64; /* of the device that has the largest: members may have different ones */
     struct stream_shape s = most;
-    uint64_t units = (c->args.bytes + 15) / 16, of_block = (uint64_t)a->units * most.threads;
-    uint64_t worth = ISO_MAX((units + of_block - 1) / of_block, (uint64_t)1);
+    uint64_t units = (c->args.bytes + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u),
+             of_block = (uint64_t)a->bytes * most.threads;
+    uint64_t worth = ISO_MAX((c->args.bytes + of_block - 1) / of_block, (uint64_t)1);
     s.grid = (unsigned)ISO_MIN(worth, (uint64_t)most.grid);
     if (a->room != NULL && a->room(c, s.grid) < c->bytes)
         s.grid = most.grid;
@@ -374,7 +395,9 @@ static struct stream_shape scale(const struct stream_call *c, const struct strea
 static struct stream_shape shape_of(const struct entry *e, const struct stream_call *c)
 {
     struct stream_shape most = {most_blocks(e, c), ISO_MIN(e->row.shape.threads, c->most_threads)};
-    return e->exact || e->algorithm->units == 0 ? most : scale(c, e->algorithm, most);
+    if ((e->algorithm->needs & ISOD_NEEDS_WHOLE_LINES) != 0)
+        most.threads = (most.threads + 7) / 8 * 8; /* they share lines; most_threads is a power of two */
+    return e->exact || e->algorithm->bytes == 0 ? most : scale(c, e->algorithm, most);
 }
 
 bool iso_stream_row_can(const struct stream_row *row, const struct stream_call *c, struct stream_shape *shape)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    MOST_TRIALS = 96, /* of one size: algorithms times shapes, and what smaller sizes and the built-in table take */
+    MOST_TRIALS = 160, /* of one size: algorithms times shapes, and what smaller sizes and the built-in table take */
     MOST_SIZES = 10,
     MOST_TEAMS = 3,
     MOST_CALLS = 20, /* of a graph */

@@ -96,6 +96,22 @@ struct prim_group {
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
  * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
  * prim_load_line(p)                     relaxed, each half whole
+ *
+ * Wide lines: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
+ * together, a piece each. They need no fence where the hardware keeps such a line whole on its way (coll/wide_device.h
+ * finds out). All threads of the wave call these at the same time, `yes` alike for all pieces of a line.
+ * prim_wide_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
+ *                                       blocks of whole eights
+ * prim_wide_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
+ *                                       the target can, else the flag behind the rest; system scope
+ * prim_wide_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
+ *                                       as this piece can tell. When all pieces of a line have said true, which
+ *                                       prim_wave_or tells, it has, and then
+ * prim_wide_take(line, piece, v)        by one thread alone: v is the piece
+ * prim_wave_or(p)                       true when p was true for any thread of the wave
+ * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
+ *                                       nothing missing; false: who misses something looks until it has come, and
+ *                                       votes then
  * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
  *                                       the kernels before it in the stream have ended, their stores are seen
  * prim_stream_pass()                    last in it: this block waits for no peer any more, so the kernel behind it, if
@@ -148,6 +164,11 @@ PRIM_FN void prim_expect_store(const void *p) { (void)p; }
 /* A hint: this thread will load from p soon; begin now. */
 #ifndef PRIM_HAS_EXPECT_LOAD
 PRIM_FN void prim_expect_load(const void *p) { (void)p; }
+#endif
+
+/* Where a vote without order among stores and loads is cheaper, a target has that. */
+#ifndef PRIM_HAS_WAVE_OR
+PRIM_FN bool prim_wave_or(bool p) { return prim_sync_or(prim_group_wave(), p); }
 #endif
 
 /* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor

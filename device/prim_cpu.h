@@ -243,6 +243,37 @@ PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
     return line;
 }
 
+/* The flag is a release store behind the pieces of the other threads. A block that is no whole eights, or does its
+ * calls by one thread, has a line in a thread's hands. */
+PRIM_FN uint32_t prim_wide_lanes(void) { return shmemd_cpu_self()->size % 8 == 0 ? 8 : 1; }
+PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+{
+    struct prim_group wave = {PRIM_WAVE};
+    if (yes && piece != 7)
+        prim_store16(line + (size_t)piece * 16, v);
+    if (prim_wide_lanes() != 1)
+        prim_sync(wave);
+    if (yes && piece == 7) {
+        __builtin_memcpy(line + 112, &v.word[0], 8);
+        prim_store_release_u64((uint64_t *)(void *)(line + 120), v.word[1]); /* pairs with prim_wide_look */
+    }
+}
+PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+{
+    (void)v;
+    return (piece != 7 && prim_wide_lanes() != 1) ||
+           prim_load_acquire_u64((const uint64_t *)(const void *)(line + 120)) == flag; /* pairs with prim_wide_store */
+}
+PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+{
+    if (piece != 7)
+        *v = prim_load16(line + (size_t)piece * 16);
+    else
+        __builtin_memcpy(&v->word[0], line + 112, 8);
+}
+
+PRIM_FN bool prim_votes_between_polls(void) { return false; } /* a round of votes alone would never be idle */
+
 PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return *p; }
 PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return *p; }
 

@@ -209,6 +209,34 @@ PRIM_FN struct prim_line prim_load_line(const void *p)
                  : "memory");
     return v;
 }
+/* The stores of a wave's 8 neighbours are one write of 128 bytes, and their loads one read. */
+PRIM_FN unsigned prim_wide_lanes(void) { return 8; }
+PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+{
+    if (yes)
+        asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};"
+                     :
+                     : "l"(line + piece * 16), "l"(v.word[0]), "l"(v.word[1])
+                     : "memory");
+}
+PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+{
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(v->word[0]), "=l"(v->word[1])
+                 : "l"(line + piece * 16)
+                 : "memory");
+    return piece != 7 || v->word[1] == flag;
+}
+PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+{
+    (void)line;
+    (void)piece;
+    (void)v; /* came with the look */
+}
+PRIM_FN bool prim_votes_between_polls(void) { return true; }
+#define PRIM_HAS_WAVE_OR
+PRIM_FN bool prim_wave_or(bool p) { return __any_sync(0xffffffffu, p) != 0; }
+
 /* The same value for the whole kernel, so that one load serves a loop with fences in it. As a load that the compiler
  * knows it stays behind the question whether p is a null pointer; a line of PTX would not. */
 PRIM_FN uint32_t prim_load_const_u32(const uint32_t *p) { return __ldg(p); }

@@ -302,8 +302,10 @@ PRIM_FN void prim_hip_store_out(char *p, prim_hip_vec v)
  * loads may hit. The compiler does not know that the results come later, so each group of loads waits for itself. */
 #if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
 #define PRIM_HIP_FRESH " sc0 sc1"
+#define PRIM_HIP_OUT " sc0 sc1"
 #else
 #define PRIM_HIP_FRESH " glc"
+#define PRIM_HIP_OUT "" /* all stores of gfx90a are of system scope */
 #endif
 PRIM_FN prim_hip_vec prim_hip_load_fresh(const char *p)
 {
@@ -410,6 +412,31 @@ PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
     struct prim_line line = {(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second, (uint32_t)(second >> 32)};
     return line;
 }
+
+/* A store and a load of system scope each; whether 8 of them arrive as one is not promised. */
+PRIM_FN uint32_t prim_wide_lanes(void) { return 8; }
+PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+{
+    if (yes)
+        __asm__ volatile("global_store_dwordx4 %0, %1, off" PRIM_HIP_OUT
+                         :
+                         : "v"(PRIM_HIP_AT(char, line + piece * 16)), "v"(prim_hip_load_any((const char *)&v))
+                         : "memory");
+}
+PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+{
+    prim_hip_vec seen = prim_hip_load_fresh(line + piece * 16);
+    __builtin_memcpy(v, &seen, 16);
+    return piece != 7 || v->word[1] == flag;
+}
+PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+{
+    (void)line;
+    (void)piece;
+    (void)v; /* came with the look */
+}
+
+PRIM_FN bool prim_votes_between_polls(void) { return true; }
 
 /* By the scalar cache, which is empty when a kernel starts. */
 PRIM_FN uint64_t prim_load_const_u64(const uint64_t *p) { return *(PRIM_HIP_CONSTANT const uint64_t *)p; }

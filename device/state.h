@@ -36,7 +36,8 @@
     X(ON_STREAM_ALLTOALLV, "SHMEMX_ALLTOALLV on a stream")         \
     X(ON_STREAM_BROADCAST, "SHMEMX_BROADCAST on a stream")         \
     X(ON_STREAM_PERMUTE, "SHMEMX_PERMUTE on a stream")             \
-    X(ON_STREAM_MEET, "SHMEMX_BARRIER or _SYNC on a stream")
+    X(ON_STREAM_MEET, "SHMEMX_BARRIER or _SYNC on a stream")       \
+    X(ON_STREAM_PROBE, "the first collective on streams of a team and slot")
 enum isod_call {
 #define ISOD_ENUMERATOR(id, name) ISOD_CALL_##id,
     ISOD_CALLS(ISOD_ENUMERATOR)
@@ -147,11 +148,18 @@ struct isod_team {
  *   flags   [n_pes] 8 bytes                               padded to 128 bytes
  *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * packet_bytes each (packets carry half data); where
  *                                                         pointers do not reach all members, the words of hier_stream.h
- *   stage   [2 banks][n_pes] raw bytes, packet_bytes each (members that no pointer reaches) */
+ *   stage   [2 banks][n_pes] raw bytes, packet_bytes each (members that no pointer reaches)
+ *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for packet_bytes of data */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
+PRIM_FN uint64_t isod_wide_at(int32_t n_pes, uint32_t packet_bytes)
+{
+    return (isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * packet_bytes + 127) / 128 * 128;
+}
+/* Of one sender; 128 for each 120 bytes of data, or some more, since a division costs more. */
+PRIM_FN uint32_t isod_wide_bytes(uint32_t packet_bytes) { return (packet_bytes + packet_bytes / 8 + 128) / 128 * 128; }
 PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
 {
-    return isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * packet_bytes;
+    return isod_wide_at(n_pes, packet_bytes) + 2 * (uint64_t)n_pes * isod_wide_bytes(packet_bytes);
 }
 
 /* ---- one word, by the host's hands (agent_kernels.c) or the proxy's ---- */

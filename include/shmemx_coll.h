@@ -141,7 +141,8 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
 
 /* Which algorithm such a call takes, and why, in one line; like snprintf. All members get the same answer, but need not
  * ask. Before the first call of a (team, slot) the answer is that it is not known yet. 0 after a sentence on stderr:
- * the call would be wrong. Tables and variables that decide: coll/README.md. */
+ * the call would be wrong. Tables and variables that decide, and whether the algorithms "wide" are possible, which the
+ * first call of a (team, slot) tries: coll/README.md. */
 size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
 
 /* Measures on the devices of this job which algorithm is best for which kind, size and team, and writes the table of

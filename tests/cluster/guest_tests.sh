@@ -71,5 +71,29 @@ for round in 1 2 3; do
         "$LAUNCH" 1 "$build/bin/fault_victim" $RANDOM $((RANDOM % 1000)) $((round % 2))
 done
 
+# later SECONDS COMMAND...: the job of fault_victim is running by then
+later() {
+    (sleep "$1" && shift && "$@") &
+}
+
+export SHMEM_NIC_TIMEOUT=0.25 SHMEM_NODE_TIMEOUT=4
+later 4 ip link set ra down
+ends "the cable of the RDMA devices is pulled" 30 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
+    "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
+ip link set ra up
+later 4 "$NODE" b ip link set nb down
+ends "the other cable is pulled" 30 "pe [01] on [ab] is taken for dead.*SHMEM_NODE_TIMEOUT" \
+    "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
+"$NODE" b ip link set nb up
+unset SHMEM_NODE_TIMEOUT
+
+# ---- what the devices repair ----
+
+tc qdisc add dev ra root netem loss 0.5%
+right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+tc qdisc change dev ra root netem delay 200us reorder 99%
+right "random traffic, a packet in 100 is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+tc qdisc del dev ra root
+
 echo "$failures failures"
 [ $failures -eq 0 ]

@@ -159,6 +159,10 @@ eaches() {
         isa_line_load 's/ (sc0 sc1|glc)$//'
     each 'isod_stream_[a-z]+_lines2?(_[a-z0-9]+)*' '( store_system8){2}' "lines are stores of system scope" \
         isa_line_store 's/store_dwordx2 /store_dwordx4 /'
+    each 'isod_stream_[a-z]+_wide2?(_sum_[a-z0-9]+)?' ' load_system16 wait_vm' "pieces of wide lines are loads of system scope" \
+        isa_wide_load 's/ (sc0 sc1|glc)$//'
+    each 'isod_stream_[a-z]+_wide2?(_sum_[a-z0-9]+)?' ' store_system16' "and stores of system scope, 16 bytes each" \
+        isa_wide_store 's/store_dwordx4 /store_dwordx2 /'
 }
 
 # flow KERNELS WORD SAYS KERNEL BREAK [BREAK_GFX90A]: what WORD of isa_flow.awk stands for is on no path through these

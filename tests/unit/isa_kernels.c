@@ -83,6 +83,20 @@ SHMEMD_KERNEL(isa_quiet, struct isa_args, a)
 
 SHMEMD_KERNEL(isa_put, struct isa_args, a) { prim_copy_put(prim_group_block(), a.theirs, a.mine, a.bytes); }
 SHMEMD_KERNEL(isa_get, struct isa_args, a) { prim_copy_get(prim_group_block(), a.mine, a.theirs, a.bytes); }
+SHMEMD_KERNEL(isa_wide_store, struct isa_args, a)
+{
+    struct prim_vec16 v = {{a.value, a.value + 1}};
+    uint32_t rank = prim_rank(prim_group_wave());
+    prim_wide_store(a.theirs + (uint64_t)(rank / 8) * 128, rank % 8, v, rank < a.bytes);
+}
+SHMEMD_KERNEL(isa_wide_load, struct isa_args, a)
+{
+    struct prim_vec16 v = {{0, 0}};
+    uint32_t rank = prim_rank(prim_group_wave());
+    while (prim_wave_or(!prim_wide_look(a.mine + (uint64_t)(rank / 8) * 128, rank % 8, a.value, &v)))
+        prim_pause();
+    a.word[rank] = v.word[0] + v.word[1];
+}
 SHMEMD_KERNEL(isa_line_store, struct isa_args, a)
 {
     prim_store_line((struct prim_line *)(void *)a.theirs, (uint32_t)a.bytes, (uint32_t)a.value, 7);

@@ -42,24 +42,46 @@ struct algorithm {
     ROW(kind, name##_sum_##representation, REPR_##representation, name, room)
 #define SUM_ROWS(kind, name, room) ISOD_STREAM_SUM_KERNELS_FOR(SUM_ROW, kind, name, room)
 #define ANY_ROW(kind, name, room) ROW(kind, name##_any, ANY, name, room)
+/* clang-format off */
 static const struct algorithm algorithms[] = {
-    MOVE_ROW(SYNC, sync, NO_LIMIT) MOVE_ROW(BARRIER, barrier, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_lines, LINES)
-        MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT) MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
-            MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_lines, LINES)
-                MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT) MOVE_ROW(FCOLLECT, exchange_staged,
-                                                                     NO_LIMIT) MOVE_ROW(ALLTOALL, exchange_lines, LINES)
-                    MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT) MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT)
-                        MOVE_ROW(PERMUTE, permute_lines, LINES) MOVE_ROW(PERMUTE, permute_push, NO_LIMIT)
-                            MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT) MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
-                                SUM_ROWS(REDUCE, reduce_lines, LINES) SUM_ROWS(REDUCE, reduce_lines2, LINES2)
-                                    SUM_ROWS(REDUCE, reduce_read, NO_LIMIT) SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT)
-                                        SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT) SUM_ROWS(REDUCE, reduce_dest2, SPANS)
-                                            ANY_ROW(REDUCE, reduce_lines, LINES) ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
-                                                SUM_ROWS(SCATTER, reduce_lines, LINES)
-                                                    SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
-                                                        SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
-                                                            ANY_ROW(SCATTER, reduce_lines, LINES)
-                                                                ANY_ROW(SCATTER, reduce_long, NO_LIMIT)};
+    MOVE_ROW(SYNC, sync, NO_LIMIT)
+    MOVE_ROW(BARRIER, barrier, NO_LIMIT)
+    MOVE_ROW(BROADCAST, broadcast_lines, LINES)
+    MOVE_ROW(BROADCAST, broadcast_wide, LINES)
+    MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT)
+    MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
+    MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT)
+    MOVE_ROW(FCOLLECT, exchange_lines, LINES)
+    MOVE_ROW(FCOLLECT, exchange_wide, LINES)
+    MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT)
+    MOVE_ROW(FCOLLECT, exchange_staged, NO_LIMIT)
+    MOVE_ROW(ALLTOALL, exchange_lines, LINES)
+    MOVE_ROW(ALLTOALL, exchange_wide, LINES)
+    MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT)
+    MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT)
+    MOVE_ROW(PERMUTE, permute_lines, LINES)
+    MOVE_ROW(PERMUTE, permute_wide, LINES)
+    MOVE_ROW(PERMUTE, permute_push, NO_LIMIT)
+    MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
+    MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_lines, LINES)
+    SUM_ROWS(REDUCE, reduce_lines2, LINES2)
+    SUM_ROWS(REDUCE, reduce_wide, LINES)
+    SUM_ROWS(REDUCE, reduce_wide2, LINES2)
+    SUM_ROWS(REDUCE, reduce_read, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_dest2, SPANS)
+    ANY_ROW(REDUCE, reduce_lines, LINES)
+    ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
+    SUM_ROWS(SCATTER, reduce_lines, LINES)
+    SUM_ROWS(SCATTER, reduce_wide, LINES)
+    SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
+    SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
+    ANY_ROW(SCATTER, reduce_lines, LINES)
+    ANY_ROW(SCATTER, reduce_long, NO_LIMIT)
+};
+/* clang-format on */
 enum { ALGORITHMS = sizeof(algorithms) / sizeof(algorithms[0]) };
 
 /* The kernel that sums these: signed integers as unsigned ones, complex numbers as pairs. -1: none. */
@@ -400,6 +422,8 @@ static void add_call(struct script *p, const struct shape *s, struct combo what,
     c->what = what;
     l->blocks = meets ? 1 : 1 + (unsigned)check_random_below(random, s->blocks);
     l->threads = 1 + (unsigned)check_random_below(random, s->threads);
+    if (check_random_below(random, 2) == 0) /* wide lines have a thread a piece then */
+        l->threads = (l->threads + 7) / 8 * 8;
     l->in_buffer = check_random_below(random, 3) == 0;
     l->noise = check_random_next(random);
     if (!chain(p, random)) {
@@ -657,6 +681,7 @@ static void test_lanes(void)
     c.what.kind = FCOLLECT;
     c.bytes = 96;
     c.dest[0] = 2048;
+    l.algorithm = &algorithms[0]; /* one that splits nothing */
     l.blocks = 3;
     struct isod_stream_coll args = args_of(&s, &c, &l);
     memset(args.dest, 1, 96);

@@ -12,7 +12,9 @@
 #include <errno.h>
 #include <limits.h>
 
-enum { EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART };
+enum {
+    EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES
+};
 
 /* ---- calls and tables as they would be ---- */
 
@@ -280,7 +282,7 @@ static void test_wrong_variables(void)
     } cases[] = {
         {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"=push", "\"\" is no collective", "sync"},
-        {"allreduce", "\"\" is no algorithm of allreduce", "lines2, read, read2"},
+        {"allreduce", "\"\" is no algorithm of allreduce", "lines2, wide, wide2, read, read2"},
         {"allreduce=ring", "\"ring\"", "push2, dest2, hier, long"},
         {"allreduce=lines,barrier=x", "\"barrier=x\"", "there are flags"},
         {"allreduce=lines:", "\"\" is no number of blocks", "1..1024"},
@@ -364,9 +366,12 @@ static void test_built_in_thresholds(void)
     const size_t kib = 1024;
     struct fake f;
     struct stream_table *table = open_table("NVIDIA H200", "", "");
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, EVERYTHING)), "lines") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, EVERYTHING)), "lines2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 2, EVERYTHING)), "lines") == 0);
+    const unsigned torn = EVERYTHING & ~(unsigned)ISOD_NEEDS_WHOLE_LINES;
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, torn)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, torn)), "lines2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 8 * kib, 2, EVERYTHING)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "wide") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "wide2") == 0);
     iso_stream_table_close(table);
 }
 
@@ -458,7 +463,7 @@ static void fill_rows(struct stream_rows *rows)
         row->algorithm = iso_stream_algorithms[i].name;
         row->max_bytes = i % 3 == 0 ? SIZE_MAX : (size_t)1 << i;
         row->max_pes = i % 2 == 0 ? INT_MAX : i;
-        row->shape.grid = (unsigned)(i * 29 + 1);
+        row->shape.grid = (unsigned)(i * 23 + 1);
         row->shape.threads = (unsigned)(32 + i);
     }
 }
