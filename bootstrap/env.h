@@ -55,10 +55,6 @@
     X(wide_lines, WIDE_LINES, number, "-1",                                                                         \
       "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, " \
       "but not on AMD")                                                                                             \
-    X(device_step, DEVICE_STEP, number, "0", "number of the first step of a new handle; for tests of wrap-around")  \
-    X(force_proxy, FORCE_PROXY, flag, "0", "kernels reach all other PEs through the proxy")                         \
-    X(virtual_nodes, VIRTUAL_NODES, text, "",                                                                       \
-      "for tests: the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")    \
     X(seed, SEED, number, "0", "order in which the CPU device runs threads; 0: round robin")                        \
     X(wave, WAVE, number, "32", "threads of a wave on the CPU device: 32 or 64")
 

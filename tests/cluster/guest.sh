@@ -3,9 +3,8 @@
 # guest.sh FOLDER COMMAND: boots a small machine (QEMU, kernel and initrd in FOLDER), runs the shell command in it and ends
 # with its status; 125 if the machine does not come up or runs out of time. One machine at a time per FOLDER.
 #   LIMIT=240  seconds for it all       GUEST_CPUS=1  GUEST_MB=2048
-# One processor, since with more of them the RDMA device of this kernel can send an acknowledged request a second time when
-# its retransmission timer fires, with whatever the source then holds; and since two that wait for each other need both of
-# the host's at the same moment. Speed is measured with two.
+# One processor, since two that wait for each other need both of the host's at the same moment: under load messages took
+# milliseconds, and the retransmission timer of the RDMA device fired without a loss. Speed is measured with two.
 # In the command: $NODE NODE COMMAND... (guest_on.sh), $LAUNCH PER_NODE PROGRAM... (guest_launch.sh), $SHARE (a folder that
 # is the same inside and outside).
 set -u
