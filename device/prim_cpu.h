@@ -244,19 +244,21 @@ PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
 }
 
 /* The flag is a release store behind the pieces of the other threads. A block that is no whole eights, or does its
- * calls by one thread, has a line in a thread's hands. */
+ * calls by one thread, has a line in a thread's hands. Words are atomic: a line is written again when flags say, without
+ * a fence, that it has been read. */
 PRIM_FN uint32_t prim_wide_lanes(void) { return shmemd_cpu_self()->size % 8 == 0 ? 8 : 1; }
 PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
 {
     struct prim_group wave = {PRIM_WAVE};
+    uint64_t *to = (uint64_t *)(void *)(line + (size_t)piece * 16);
+    if (yes)
+        prim_store_relaxed_u64(to, v.word[0]);
     if (yes && piece != 7)
-        prim_store16(line + (size_t)piece * 16, v);
+        prim_store_relaxed_u64(to + 1, v.word[1]);
     if (prim_wide_lanes() != 1)
         prim_sync(wave);
-    if (yes && piece == 7) {
-        __builtin_memcpy(line + 112, &v.word[0], 8);
-        prim_store_release_u64((uint64_t *)(void *)(line + 120), v.word[1]); /* pairs with prim_wide_look */
-    }
+    if (yes && piece == 7)
+        prim_store_release_u64(to + 1, v.word[1]); /* pairs with prim_wide_look */
 }
 PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
 {
@@ -266,10 +268,10 @@ PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, str
 }
 PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
 {
+    const uint64_t *from = (const uint64_t *)(const void *)(line + (size_t)piece * 16);
+    v->word[0] = prim_load_relaxed_u64(from);
     if (piece != 7)
-        *v = prim_load16(line + (size_t)piece * 16);
-    else
-        __builtin_memcpy(&v->word[0], line + 112, 8);
+        v->word[1] = prim_load_relaxed_u64(from + 1);
 }
 
 PRIM_FN bool prim_votes_between_polls(void) { return false; } /* a round of votes alone would never be idle */

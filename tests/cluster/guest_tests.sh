@@ -60,7 +60,8 @@ ISO_LAUNCHER=mpirun ISO_MAP=node right "mpirun, 2 on each node, round robin" 60 
 spec 1 setup symmetric_heap contexts putget strided point_to_point locks barriers moves reductions soak active_sets \
     reinit globals deprecated signals
 spec 2 setup contexts putget point_to_point barriers reductions soak active_sets globals
-right "random traffic, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 8000 4
+right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
+right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" 25000 4
 right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" 4000 2
 right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 3000 2 2
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* What operations on a PE of another node cost in calls of the library to the device: work requests, posts,
+ * completions, copies, system calls, read from the network section of shmemx_info_text, before and after. PE 0 acts,
+ * the others wait. Two PEs on two nodes; elsewhere there is no such section, and it is skipped. */
+#include "../check.h"
+
+enum { ROUNDS = 100, MANY = 1000, STRIDE = 2, WORDS = MANY * STRIDE + 8 };
+
+struct counts {
+    uint64_t requests, posts, completions, messages, copies, system_calls;
+};
+
+static uint64_t count_of(const char *network, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof key, " %s ", name);
+    const char *at = strstr(network, key);
+    return at != NULL ? strtoull(at + strlen(key), NULL, 10) : UINT64_MAX;
+}
+
+/* false: this job has no network. */
+static bool read_counts(struct counts *c)
+{
+    size_t len = shmemx_info_text(NULL, 0) + 256; /* numbers grow */
+    char *text = (char *)malloc(len);
+    CHECK_OR_EXIT(text != NULL);
+    shmemx_info_text(text, len);
+    const char *network = strstr(text, "network of PE");
+    if (network != NULL)
+        *c = (struct counts){count_of(network, "requests"),    count_of(network, "posts"),
+                             count_of(network, "completions"), count_of(network, "messages"),
+                             count_of(network, "copies"),      count_of(network, "system_calls")};
+    free(text);
+    return network != NULL;
+}
+
+static struct counts since(const struct counts *before)
+{
+    struct counts now;
+    CHECK_OR_EXIT(read_counts(&now));
+    return (struct counts){now.requests - before->requests,       now.posts - before->posts,
+                           now.completions - before->completions, now.messages - before->messages,
+                           now.copies - before->copies,           now.system_calls - before->system_calls};
+}
+
+static void check_free_of_copies(const struct counts *c)
+{
+    CHECK_EQ(c->copies, 0);
+    CHECK_EQ(c->system_calls, 0);
+}
+
+static void check_words(uint64_t *there, uint64_t *here)
+{
+    struct counts before, c;
+    read_counts(&before);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        shmem_uint64_p(there, i, 1);
+        shmem_quiet();
+    }
+    c = since(&before);
+    CHECK_EQ(c.requests, ROUNDS);
+    CHECK_EQ(c.posts, ROUNDS);
+    CHECK_EQ(c.completions, ROUNDS);
+    check_free_of_copies(&c);
+
+    read_counts(&before);
+    for (int i = 0; i < ROUNDS; i++)
+        shmem_uint64_get(here, there, 1, 1);
+    c = since(&before);
+    CHECK_EQ(c.requests, ROUNDS);
+    CHECK_EQ(c.posts, ROUNDS);
+    check_free_of_copies(&c);
+    CHECK_EQ(*here, ROUNDS - 1);
+}
+
+static void check_signals(uint64_t *there, const uint64_t *here, uint64_t *signal)
+{
+    struct counts before, c;
+    read_counts(&before);
+    for (uint64_t i = 1; i <= ROUNDS; i++)
+        shmem_uint64_put_signal(there, here, 1, signal, i, SHMEM_SIGNAL_SET, 1);
+    shmem_quiet();
+    c = since(&before);
+    CHECK_EQ(c.requests, 2 * ROUNDS);
+    CHECK_EQ(c.posts, ROUNDS);
+    check_free_of_copies(&c);
+}
+
+static void check_many(uint64_t *there, const uint64_t *here)
+{
+    struct counts before, c;
+    read_counts(&before);
+    for (size_t i = 0; i < MANY; i++)
+        shmem_uint64_put_nbi(there + i * STRIDE, here + i * STRIDE, 1, 1);
+    shmem_quiet();
+    c = since(&before);
+    CHECK_EQ(c.requests, MANY);
+    CHECK(c.posts >= 1 && c.posts <= MANY / 16);
+    CHECK(c.completions >= 1 && c.completions <= MANY / 16);
+    check_free_of_copies(&c);
+}
+
+static void check_atomics(uint64_t *there)
+{
+    struct counts before, c;
+    read_counts(&before);
+    for (int i = 0; i < ROUNDS; i++)
+        (void)shmem_uint64_atomic_fetch_inc(there, 1);
+    c = since(&before);
+    CHECK_EQ(c.messages, ROUNDS);
+    CHECK_EQ(c.requests, ROUNDS);
+    CHECK_EQ(c.posts, ROUNDS);
+    check_free_of_copies(&c);
+}
+
+static int test_main(void)
+{
+    struct counts c;
+    CHECK_INIT();
+    if (!read_counts(&c) || shmem_n_pes() != 2)
+        CHECK_SKIP("needs two PEs on two nodes");
+    uint64_t *there = (uint64_t *)shmem_calloc(WORDS, 8), *here = (uint64_t *)shmem_calloc(WORDS, 8);
+    CHECK_OR_EXIT(there != NULL && here != NULL);
+    if (shmem_my_pe() == 0) { /* connects, registers, asks for keys */
+        shmem_uint64_put(there, here, WORDS, 1);
+        shmem_uint64_get(here, there, WORDS, 1);
+        shmem_quiet();
+    }
+    shmem_barrier_all();
+    if (shmem_my_pe() == 0) {
+        check_words(there, here);
+        check_signals(there, here, there + WORDS - 1);
+        check_many(there, here);
+        check_atomics(there + WORDS - 2);
+    }
+    shmem_barrier_all();
+    shmem_free(here);
+    shmem_free(there);
+    return CHECK_DONE();
+}
+CHECK_MAIN(test_main)
