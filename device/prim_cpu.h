@@ -244,8 +244,8 @@ PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
 }
 
 /* The flag is a release store behind the pieces of the other threads. A block that is no whole eights, or does its
- * calls by one thread, has a line in a thread's hands. Words are atomic: a line is written again when flags say, without
- * a fence, that it has been read. */
+ * calls by one thread, has a line in a thread's hands. Words are atomic: a line is written again when flags say,
+ * without a fence, that it has been read. */
 PRIM_FN uint32_t prim_wide_lanes(void) { return shmemd_cpu_self()->size % 8 == 0 ? 8 : 1; }
 PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
 {

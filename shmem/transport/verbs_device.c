@@ -233,6 +233,14 @@ static int search_and_open(struct search *s, struct ibv_device **list, const cha
     return -ENODEV;
 }
 
+static const struct peer *first_of_another_node(void)
+{
+    const struct peer *peer = ISO->peers;
+    while (peer->local)
+        peer++;
+    return peer;
+}
+
 int iso_verbs_device_open(struct verbs *v)
 {
     char name[ENTRY_BYTES];
@@ -248,9 +256,10 @@ int iso_verbs_device_open(struct verbs *v)
                   ISO->env.nic);
     struct ibv_device **list = rc == 0 ? v->lib.get_device_list(&n) : NULL;
     if (rc == 0 && list == NULL) {
-        log_error(
-            "shmem_init: this job has PEs on several nodes, which needs RDMA, and host %s has no RDMA devices: %m",
-            ISO->boot.host);
+        const struct peer *other = first_of_another_node();
+        log_error("shmem_init: pe %d is on node %s and this PE on node %s, which needs RDMA, and host %s has no RDMA "
+                  "devices; give it one, start all PEs on one host, or set SHMEM_NODE equal on PEs that share memory",
+                  other->pe, other->node, ISO->peers[ISO->my_pe].node, ISO->boot.host);
         rc = -ENODEV;
     }
     if (rc == 0)

@@ -27,7 +27,7 @@ expect_error_status "shmem_global_exit(6)"
 # The node map: PEs of n1 and n2 do not share pointers, although it is one machine; equal SHMEM_NODE says that they do.
 job 30 $run -N2 -n 4 "$launched" ranks 4
 expect_error_status "PEs on two nodes"
-expect_message 'pe [0-3] is on node n[12] and this PE on node n[12]' "PEs on two nodes"
+expect_message 'pe [0-3] is on node n[12] and this PE on node n[12], which needs RDMA|no port of an RDMA device' "PEs on two nodes"
 SHMEM_NODE=one job 30 $run -N2 -n 4 "$launched" ranks 4
 expect_ranks 4 "two Slurm nodes that are one SHMEM_NODE"
 
