@@ -154,11 +154,15 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
-/* What a flag stands for: data that is read afterwards, or arrival alone, which needs no acquire (on NVIDIA that would
- * empty the first-level cache, tables and all). */
+/* What a flag stands for: data that is read afterwards, or arrival alone: that its sender has read what is overwritten
+ * afterwards. Loads whose values were used are done, so this needs no acquire (on NVIDIA that would empty the
+ * first-level cache, tables and all); where one costs nothing, it is made all the same, and race detectors know. */
 enum isod_meaning { ISOD_DATA, ISOD_ARRIVAL };
 PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
 {
+#ifdef PRIM_ACQUIRES_FREELY
+    meaning = ISOD_DATA;
+#endif
     return meaning == ISOD_DATA ? prim_peek_u64(flag) : prim_load_relaxed_u64(flag);
 }
 
