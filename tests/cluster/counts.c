@@ -110,7 +110,7 @@ static void check_atomics(uint64_t *there)
     CHECK_EQ(c.messages, ROUNDS);
     CHECK_EQ(c.requests, ROUNDS);
     CHECK_EQ(c.posts, ROUNDS);
-    check_free_of_copies(&c);
+    CHECK_EQ(c.copies, 0); /* answers may wake the progress thread, by system calls */
 }
 
 static int test_main(void)
@@ -128,6 +128,7 @@ static int test_main(void)
     }
     shmem_barrier_all();
     if (shmem_my_pe() == 0) {
+        shmem_quiet(); /* of what the barrier has sent */
         check_words(there, here);
         check_signals(there, here, there + WORDS - 1);
         check_many(there, here);
