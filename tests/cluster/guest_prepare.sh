@@ -1,11 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # guest_prepare.sh FOLDER: makes FOLDER/vmlinux and FOLDER/initrd of Debian's kernel, whose packages it downloads there;
-# nothing is installed. Ends with 77 and a sentence where it cannot.
+# nothing is installed, and nothing done where they are newer than the scripts. Ends with 77 and a sentence where it cannot.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1/packages"
 cd "$1"
+exec 9>lock # of guest.sh
+flock 9
+if [ -s vmlinux ] && [ -s initrd ] && [ initrd -nt "$here/guest_init.sh" ] && [ initrd -nt "$here/guest_prepare.sh" ]; then
+    exit 0
+fi
 
 cannot() {
     echo "skipped: $*"

@@ -9,9 +9,7 @@ command -v rdma >/dev/null || skip "no rdma (package iproute2)"
 ls /usr/lib/*/libibverbs/librxe-rdmav*.so >/dev/null 2>&1 || skip "no librxe (package ibverbs-providers)"
 [ "$(uname -m)" = x86_64 ] || skip "the guest is an x86_64 one"
 guest=$build/guest
-if [ ! -s "$guest/vmlinux" ] || [ "$here/guest_init.sh" -nt "$guest/initrd" ] || [ "$here/guest_prepare.sh" -nt "$guest/initrd" ]; then
-    reason=$("$here/guest_prepare.sh" "$guest" 2>&1) || skip "${reason#skipped: }"
-fi
+reason=$("$here/guest_prepare.sh" "$guest" 2>&1) || skip "${reason#skipped: }"
 LIMIT=${ISO_GUEST_LIMIT:-450} "$here/guest.sh" "$guest" "ISO_BUILD='$build' bash '$here/guest_tests.sh'"
 status=$?
 [ $status -eq 0 ] || failures=1
