@@ -24,7 +24,7 @@
     X(nic, NIC, text, "",                                                                                           \
       "RDMA port to other nodes: device[:port[:gid]], with commas for several PEs; empty: a near one")              \
     X(nic_timeout, NIC_TIMEOUT, seconds, "0",                                                                       \
-      "RDMA requests are repeated after this time, a few times; 0: 0.25, or 4 where the device is software")        \
+      "RDMA requests are repeated after this time, a few times (software: for 40 times as long); 0: 0.25")          \
     X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                                \
     X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                   \
     X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")                \

@@ -1,16 +1,67 @@
 /* SPDX-License-Identifier: MIT */
-/* Schedules for teams on several nodes: within a node by pointer, between nodes one message for all of a node. They
- * need slot->nodes, and are the host's only. What arrives for a node lies in the part of its first member, where all of
- * the node read it. Elements are combined in member order, as by every other schedule. Included by select.c. */
+/* What schedules for teams on several nodes are written over, besides coll.h: within a node by pointer, between nodes
+ * by what crosses once for all of a node. They need slot->nodes, and are the host's only. In the node that receives,
+ * the flags and data of a message lie with one member, where all of the node wait and read. Included by across_*.h. */
 #ifndef ISO_ACROSS_H
 #define ISO_ACROSS_H
 
-#include "bcast.h"
+#include "coll.h"
+
+/* ---- who is where ---- */
+
+static int across_size(const struct slot_nodes *nodes, int node) { return nodes->begin[node + 1] - nodes->begin[node]; }
+
+/* Rail number `rail` of a node: rails are as many as somebody likes, and the members of each node take them in turn. */
+static int across_rail(const struct slot_nodes *nodes, size_t rail, int node)
+{
+    return nodes->members[nodes->begin[node] + (int)(rail % (size_t)across_size(nodes, node))];
+}
+
+/* The i-th other member of this node, i = 1 .. n_near - 1. */
+static int across_peer(const struct slot_nodes *nodes, int i)
+{
+    return across_rail(nodes, (size_t)(nodes->me_near + i), nodes->mine);
+}
+
+static int across_node_of(const struct slot_nodes *nodes, int member)
+{
+    for (int k = 0; k < nodes->n; k++)
+        for (int i = nodes->begin[k]; i < nodes->begin[k + 1]; i++)
+            if (nodes->members[i] == member)
+                return k;
+    return 0;
+}
+
+/* ---- meetings and flags within a node ---- */
+
+/* All members of this node have arrived, and what they wrote before is seen. `step` grows. */
+static void across_meet(struct coll *c, uint64_t step)
+{
+    if (iso_slot_node_arrive(c->slot->nodes))
+        iso_slot_node_release(c->slot->nodes, step);
+    else
+        iso_slot_node_await(c->slot->nodes, step, c->call);
+}
+
+static const uint64_t *across_flag(struct coll *c, int holder, int from)
+{
+    return (const uint64_t *)(const void *)(c->views[holder].near + iso_slot_flag_offset(from));
+}
+
+/* Until `from` has flagged `holder`, a member of this node, with this step or a later one. */
+static void across_flag_wait(struct coll *c, int holder, int from, uint64_t step)
+{
+    const uint64_t *flag = across_flag(c, holder, from);
+    if (prim_poll_u64(flag) < step)
+        iso_slot_wait(flag, step, c->views[from].pe, c->call);
+}
 
 /* ---- blocks of nodes; staged steps only ----
  * Whoever speaks for its node sends one block to every other node and waits for one from each: so all members have
  * arrived when anybody is through, which is what the two banks need. The packet's number is looked at for equality: a
  * later one of another member, by another connection, says nothing of data that is still on its way. */
+
+#define ACROSS_MEMBERS (ISO_BOARD_BYTES / 8)
 
 static size_t across_share(const struct coll_work *w)
 {
@@ -55,88 +106,34 @@ static const char *across_block(struct coll *c, int node, size_t bytes)
                                     : (const char *)coll_packet_at(c, central, from)->payload;
 }
 
-/* ---- reduce: short arrays ---- */
-
-#define ACROSS_MEMBERS (ISO_BOARD_BYTES / 8)
-
-/* Every member's operand, by member: this node's on the board, the others' where they arrived. */
+/* Every member's share of the board, by member: this node's there, the others' where they arrived. */
 static void across_operands(struct coll *c, size_t share, const char **operands)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int k = 0; k < nodes->n; k++) {
-        int first = nodes->begin[k], count = nodes->begin[k + 1] - first;
+        int first = nodes->begin[k], count = across_size(nodes, k);
         const char *block = k == nodes->mine ? across_board(c) : across_block(c, k, (size_t)count * share);
         for (int i = 0; i < count; i++)
             operands[nodes->members[first + i]] = block + (size_t)i * share;
     }
 }
 
-static void across_reduce(struct coll *c, const struct coll_work *w)
+/* All members get the shares of all, in one step: on the boards of the nodes, whose last members exchange them. For
+ * each node and other node one message, of all shares of the node. */
+static void across_exchange(struct coll *c, const void *mine, size_t bytes, size_t share, const char **operands)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    const char *operands[ACROSS_MEMBERS];
-    size_t share = across_share(w);
     coll_step_staged(c);
-    char *board = across_board(c), *sum = board + (size_t)nodes->n_near * share;
-    memcpy(board + (size_t)nodes->me_near * share, w->source.base, w->bytes);
+    memcpy(across_board(c) + (size_t)nodes->me_near * share, mine, bytes);
     if (iso_slot_node_arrive(nodes)) {
         for (int k = 1; k < nodes->n; k++)
-            across_send(c, (nodes->mine + k) % nodes->n, board, (size_t)nodes->n_near * share);
+            across_send(c, (nodes->mine + k) % nodes->n, across_board(c), (size_t)nodes->n_near * share);
         across_operands(c, share, operands);
-        const char *left = operands[0];
-        for (int m = 1; m < c->n; m++) {
-            w->combine(sum, left, operands[m], w->nelems);
-            left = sum;
-        }
         iso_slot_node_release(nodes, c->step);
     } else {
         iso_slot_node_await(nodes, c->step, c->call);
+        across_operands(c, share, operands);
     }
-    memcpy(w->dest.base, sum, w->bytes);
-}
-
-/* ---- broadcast: to one member of each other node, which hands it on ---- */
-
-static int across_node_of(const struct slot_nodes *nodes, int member)
-{
-    for (int k = 0; k < nodes->n; k++)
-        for (int i = nodes->begin[k]; i < nodes->begin[k + 1]; i++)
-            if (nodes->members[i] == member)
-                return k;
-    return 0;
-}
-
-static void across_hand_on(struct coll *c, const struct coll_work *w, const char *from)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    for (int i = nodes->begin[nodes->mine]; i < nodes->begin[nodes->mine + 1]; i++) {
-        int to = nodes->members[i];
-        if (to == c->me)
-            continue;
-        coll_put(c, &w->dest, 0, from, w->bytes, to);
-        coll_flag_set(c, to);
-    }
-}
-
-static void across_bcast(struct coll *c, const struct coll_work *w)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    int home = across_node_of(nodes, w->root), leader = iso_slot_node_leader(nodes, nodes->mine);
-    coll_step(c);
-    if (c->me == w->root) {
-        for (int k = 1; k < nodes->n; k++) {
-            int to = iso_slot_node_leader(nodes, (home + k) % nodes->n);
-            coll_put(c, &w->dest, 0, w->source.base, w->bytes, to);
-            coll_flag_set(c, to);
-        }
-        across_hand_on(c, w, w->source.base);
-        bcast_own(c, w);
-        return;
-    }
-    bool hands_on = nodes->mine != home && c->me == leader;
-    coll_flag_wait(c, nodes->mine == home || hands_on ? w->root : leader);
-    if (hands_on)
-        across_hand_on(c, w, w->dest.base);
 }
 
 #endif

@@ -37,16 +37,25 @@ static void alltoall_board(struct coll *c, const struct coll_work *w)
 }
 
 /* Everybody writes its blocks into the dests, which are ready before anybody calls. One hop. */
+static void alltoall_push_to(struct coll *c, const struct coll_work *w, bool far)
+{
+    for (int i = 1; i < c->n; i++) {
+        int to = coll_other(c, i);
+        if (coll_is_far(c, to) == far)
+            coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, alltoall_out(w, to), w->bytes, to);
+    }
+}
+
+/* Blocks for other nodes are on their way while those for this one are copied. */
 static void alltoall_push(struct coll *c, const struct coll_work *w)
 {
     coll_step(c);
-    for (int i = 1; i < c->n; i++) {
-        int to = coll_other(c, i);
-        coll_put(c, &w->dest, (size_t)c->me * w->bytes, alltoall_out(w, to), w->bytes, to);
-        coll_flag_set(c, to);
-    }
+    if (!coll_is_direct(c))
+        alltoall_push_to(c, w, true);
+    alltoall_push_to(c, w, false);
     coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     coll_flag_wait_all(c);
+    coll_put_done(c);
 }
 
 /* Everybody reads its blocks out of the sources, once each; the second step keeps them unchanged until they are read.
@@ -145,6 +154,57 @@ static void alltoalls_packet(struct coll *c, const struct coll_work *w)
     alltoalls_put(c, w, c->me);
     for (int i = 1; i < c->n; i++)
         alltoalls_from_packet(w, coll_other(c, i), coll_packet_wait(c, coll_other(c, i)));
+}
+
+/* Elements `first` to `first + count - 1` of a block, between its places and a dense piece. */
+static void alltoalls_pack(const struct coll_work *w, int to, size_t first, size_t count, char *piece)
+{
+    struct alltoalls_run r = {piece, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
+                              (size_t)w->sst * w->elem_bytes};
+    r.from += first * r.from_step;
+    alltoalls_copy(r, count, w->elem_bytes);
+}
+static void alltoalls_unpack(const struct coll_work *w, int from, size_t first, size_t count, const char *piece)
+{
+    struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), piece, (size_t)w->dst * w->elem_bytes,
+                              w->elem_bytes};
+    r.to += first * r.to_step;
+    alltoalls_copy(r, count, w->elem_bytes);
+}
+
+/* Where no pointer reaches, a block goes packed, a stage at a time; an element at a time would be a message each. */
+static void alltoalls_piece(struct coll *c, const struct coll_work *w, size_t first, size_t count)
+{
+    char piece[ISO_STAGE_BYTES];
+    coll_step_staged(c);
+    for (int i = 1; i < c->n; i++) {
+        int to = coll_other(c, i);
+        if (coll_is_far(c, to)) {
+            alltoalls_pack(w, to, first, count, piece);
+            coll_stage_put(c, to, 0, piece, count * w->elem_bytes);
+        } else if (first == 0) {
+            alltoalls_put(c, w, to);
+        }
+        coll_flag_set(c, to);
+    }
+    if (first == 0)
+        alltoalls_put(c, w, c->me);
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        coll_flag_wait(c, from);
+        if (coll_is_far(c, from))
+            alltoalls_unpack(w, from, first, count, coll_stage_from(c, from));
+    }
+}
+
+static void alltoalls_staged(struct coll *c, const struct coll_work *w)
+{
+    size_t most = ISO_STAGE_BYTES / w->elem_bytes, first = 0;
+    do {
+        size_t count = ISO_MIN(most, w->nelems - first);
+        alltoalls_piece(c, w, first, count);
+        first += count;
+    } while (first < w->nelems);
 }
 
 static void alltoalls_push(struct coll *c, const struct coll_work *w)

@@ -21,11 +21,10 @@ static void bcast_push(struct coll *c, const struct coll_work *w)
         coll_flag_wait(c, w->root);
         return;
     }
-    for (int i = 1; i < c->n; i++) {
-        coll_put(c, &w->dest, 0, w->source.base, w->bytes, coll_other(c, i));
-        coll_flag_set(c, coll_other(c, i));
-    }
+    for (int i = 1; i < c->n; i++)
+        coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, coll_other(c, i));
     bcast_own(c, w);
+    coll_put_done(c);
 }
 
 /* Each receiver copies for itself, all at once; the root stays until the last has said that it is done. A cache line
@@ -60,12 +59,11 @@ static void bcast_tree(struct coll *c, const struct coll_work *w)
     for (int bit = top / 2; bit > 0; bit /= 2) {
         if (rank + bit >= c->n)
             continue;
-        int child = (rank + bit + w->root) % c->n;
-        coll_put(c, &w->dest, 0, from, w->bytes, child);
-        coll_flag_set(c, child);
+        coll_put_flag(c, &w->dest, 0, from, w->bytes, (rank + bit + w->root) % c->n);
     }
     if (rank == 0)
         bcast_own(c, w);
+    coll_put_done(c);
 }
 
 #endif

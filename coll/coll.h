@@ -43,6 +43,7 @@ struct coll_work {
     bool exclusive;           /* scan */
     ptrdiff_t dst, sst;       /* alltoalls: strides in elements */
     coll_combine_fn *combine; /* reductions and scans */
+    bool exact;               /* these: the order of the members does not matter to the bits (integers) */
 };
 
 /* ---- steps ----
@@ -206,6 +207,31 @@ ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offse
         iso_coll_far_put(c, to, offset, source, bytes, pe);
 }
 
+void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                           int pe);
+void iso_coll_far_done(void);
+
+/* coll_put and coll_flag_set, together on the way to another node. The source is busy until coll_put_done. */
+ISO_INLINE void coll_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source,
+                              size_t bytes, int pe)
+{
+    char *near = coll_pointer(c, to, pe);
+    if (ISO_LIKELY(near != NULL)) {
+        prim_copy(c->group, near + offset, source, bytes);
+        coll_flag_set(c, pe);
+    } else {
+        iso_coll_far_put_flag(c, to, offset, source, bytes, pe);
+    }
+}
+ISO_INLINE void coll_put_done(struct coll *c)
+{
+    if (ISO_UNLIKELY(!coll_is_direct(c)))
+        iso_coll_far_done();
+}
+
+/* Is this member reached without pointers? Then what it gets should be on its way before near ones are served. */
+ISO_INLINE bool coll_is_far(const struct coll *c, int pe) { return c->views[pe].near == NULL; }
+
 /* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the
  * reader's flag said that it is done. */
 ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
@@ -248,9 +274,15 @@ enum coll_room {
     ROOM_BOARD,        /* n * bytes <= ISO_BOARD_BYTES */
     ROOM_BOARD_ROWS,   /* n * n * bytes <= ISO_BOARD_BYTES */
     ROOM_BOARD_PIECES, /* any length, through the board piece by piece */
+    ROOM_FAR,          /* not all members reach each other by pointer */
     ROOM_NODES,        /* several nodes, with several members on some */
     ROOM_NODES_PACKET, /* and bytes <= ISO_PACKET_BYTES */
-    ROOM_NODES_BOARD   /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
+    ROOM_NODES_BOARD,  /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
+    ROOM_NODES_HEADS,  /* the same with ISO_PACKET_BYTES each, whatever is collected */
+    ROOM_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_BOARD_BYTES */
+    ROOM_PIPE,         /* several nodes */
+    ROOM_CHAIN,        /* several nodes; members are numbered node by node, or their order does not matter */
+    ROOM_CHAIN_SCAN    /* several nodes; members are numbered node by node; dest is not source */
 };
 
 typedef void coll_run_fn(struct coll *c, const struct coll_work *w);
@@ -270,8 +302,9 @@ struct coll_row {
     const char *why;
 };
 
-/* The row in force for this operation: by SHMEM_COLL, else the first that fits. The same on all members. */
-const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, size_t bytes);
+/* The row in force for this operation: by SHMEM_COLL, else the first that fits. The same on all members. `w` NULL: a
+ * barrier. */
+const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w);
 /* Runs it, after the comparison that SHMEM_DEBUG asks for (coll_host.c). Teams of one PE included. */
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call);
 

@@ -81,6 +81,34 @@ void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, 
         iso_far_get(&ISO->ctx_default, into, place, source, bytes, c->call);
 }
 
+/* Flags of a near member would go by pointer and overtake a transport. */
+void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                           int pe)
+{
+    if (bytes == 0 || to->segment == NULL || c->views[pe].near != NULL) {
+        if (bytes > 0)
+            iso_coll_far_put(c, to, offset, source, bytes, pe);
+        coll_flag_set(c, pe);
+        return;
+    }
+    struct far_message message = {mem_place(c, to, offset, pe),
+                                  iso_slot_place(c->slot, iso_slot_flag_offset(c->me), c->views[pe].pe),
+                                  to->base + offset,
+                                  source,
+                                  bytes,
+                                  c->step,
+                                  SHMEM_SIGNAL_SET,
+                                  true,
+                                  c->call};
+    iso_far_put_signal(&ISO->ctx_default, &message);
+}
+
+void iso_coll_far_done(void)
+{
+    if (ISO->ctx_default.remote_dirty)
+        iso_far_quiet(&ISO->ctx_default);
+}
+
 /* Payload, then its number. */
 void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
 {
@@ -117,7 +145,7 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         struct coll_args args = {call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root};
         iso_coll_debug_match(team, args);
     }
-    iso_select_row(op, team, op == COLL_COLLECT ? 0 : w->bytes)->run(&c, w); /* members collect different lengths */
+    iso_select_row(op, team, w)->run(&c, w);
 }
 
 /* ---- SHMEM_DEBUG ---- */

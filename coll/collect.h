@@ -35,13 +35,11 @@ static void fcollect_board(struct coll *c, const struct coll_work *w)
 static void fcollect_push(struct coll *c, const struct coll_work *w)
 {
     coll_step(c);
-    for (int i = 1; i < c->n; i++) {
-        int to = coll_other(c, i);
-        coll_put(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, to);
-        coll_flag_set(c, to);
-    }
+    for (int i = 1; i < c->n; i++)
+        coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, coll_other(c, i));
     coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
     coll_flag_wait_all(c);
+    coll_put_done(c);
 }
 
 /* Everybody reads all sources, once each, into memory of its own. The second step keeps each source unchanged until its
@@ -126,15 +124,14 @@ static void collect_push(struct coll *c, const struct coll_work *w)
     collect_send_heads(c, w, &mine);
     struct collect_sum sum = collect_add_up(c, &mine);
     struct coll_mem dest = iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
-    for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++) {
-        coll_put(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
-        coll_flag_set(c, coll_other(c, i));
-    }
+    for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++)
+        coll_put_flag(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
     coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
     collect_place_short(c, &mine, w->dest.base);
     for (int m = 0; m < c->n; m++)
         if (m != c->me && collect_head_of(c, &mine, m)->bytes > COLLECT_INLINE_BYTES)
             coll_flag_wait(c, m);
+    coll_put_done(c);
 }
 
 /* Everybody reads the long blocks, once each; the packet has said that they are ready. Their owners stay until all

@@ -3,7 +3,8 @@
  * bytes, team size, load of the node, reachability), so nobody has to ask anybody.
  * Forced by SHMEM_COLL=operation=algorithm,..., explained by SHMEM_COLL_EXPLAIN=1.
  * Called by coll_host.c, barrier.c and init.c. */
-#include "across.h"
+#include "across_move.h"
+#include "across_reduce.h"
 #include "alltoall.h"
 #include "bcast.h"
 #include "collect.h"
@@ -40,15 +41,25 @@ static const struct coll_row rows[] = {
     {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "log2 n hops instead of n lines to read"},
 
-    {COLL_BROADCAST, "nodes",         RUN(across_bcast),                  ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BROADCAST, "nodes",         RUN(across_bcast),                  ROOM_NODES,        LOAD_ANY,   ALL_PES, 16 * KIB,
      "PEs of several nodes: one message to each, handed on by pointer"},
+    {COLL_BROADCAST, "pipe",          RUN(across_bcast_pipe),             ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: from node to node in chunks, each node sends them once"},
     {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      2 * KIB,
      "one hop, nobody answers"},
     {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 2 * KIB,
      "the root writes log2 n dests instead of n"},
+    {COLL_BROADCAST, "pipe",          RUN(across_bcast_pipe),             ROOM_PIPE,         LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "a PE on each node: from one to the next in chunks, and nobody answers"},
     {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "receivers copy at the same time, and each line crosses once"},
 
+    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_NODES,        LOAD_ANY,   4,       ALL_BYTES,
+     "few PEs on several nodes: lengths and short blocks in one hop"},
+    {COLL_COLLECT,   "nodes",         RUN(across_collect),                ROOM_NODES_HEADS,  LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: each block once to each node, copied there by pointer"},
+    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "lengths and short blocks in one hop, long blocks straight into dest, all under way at once"},
     {COLL_COLLECT,   "pull",          RUN(collect_pull),                  ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "lengths and short blocks in one hop; of long blocks, each line crosses once"},
     {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -56,10 +67,18 @@ static const struct coll_row rows[] = {
 
     {COLL_FCOLLECT,  "board",         RUN(fcollect_board),                ROOM_BOARD,        LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
+     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
+    {COLL_FCOLLECT,  "nodes",         RUN(across_fcollect),               ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+     "PEs of several nodes: all blocks of a node in one message"},
+    {COLL_FCOLLECT,  "rails",         RUN(across_fcollect_rails),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: each block once to each node, copied there by pointer as it comes"},
     {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
     {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "a PE on each node: straight into dest, all under way at once"},
     {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "each line crosses once, which is worth a second meeting"},
     {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -67,10 +86,16 @@ static const struct coll_row rows[] = {
 
     {COLL_ALLTOALL,  "board",         RUN(alltoall_board),                ROOM_BOARD_ROWS,   LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
+     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
+    {COLL_ALLTOALL,  "nodes",         RUN(across_alltoall),               ROOM_NODES_ROWS,   LOAD_ANY,   ALL_PES, 256,
+     "PEs of several nodes: all blocks from node to node in one message"},
     {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
     {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "blocks for other nodes all under way at once, while those for this one are copied"},
     {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "each line crosses once, which is worth a second meeting"},
     {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -78,6 +103,8 @@ static const struct coll_row rows[] = {
 
     {COLL_ALLTOALLS, "packet",        RUN(alltoalls_packet),              ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
+    {COLL_ALLTOALLS, "staged",        RUN(alltoalls_staged),              ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "packed where no pointer reaches"},
     {COLL_ALLTOALLS, "push",          RUN(alltoalls_push),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "one hop, straight into dest"},
 
@@ -93,6 +120,8 @@ static const struct coll_row rows[] = {
      "one hop, everybody reduces everything"},
     {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_ANY,   8,       512,
      "one hop, everybody reduces everything; above, a part each is faster"},
+    {COLL_REDUCE,    "chain",         RUN(across_reduce_chain),           ROOM_CHAIN,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: parts run through the nodes in chunks, results back"},
     {COLL_REDUCE,    "twoshot_central", RUN(reduce_twoshot_central),      ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "everybody reduces a part; PEs share cores and meet at a counter"},
     {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -100,8 +129,14 @@ static const struct coll_row rows[] = {
 
     {COLL_SCAN,      "board",         RUN(scan_board),                    ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
+    {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
+     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
+    {COLL_SCAN,      "nodes",         RUN(across_scan),                   ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+     "PEs of several nodes: all operands of a node in one message"},
     {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
+    {COLL_SCAN,      "chain",         RUN(across_scan_chain),             ROOM_CHAIN_SCAN,   LOAD_ANY,   ALL_PES, ALL_BYTES,
+     "PEs of several nodes: sums run through the nodes in chunks"},
     {COLL_SCAN,      "twoshot_central", RUN(scan_twoshot_central),        ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "everybody scans a part; PEs share cores and meet at a counter"},
     {COLL_SCAN,      "twoshot",       RUN(scan_twoshot),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -123,10 +158,55 @@ static struct select *in_force(void) { return (struct select *)ISO->select; }
 
 /* ---- the choice ---- */
 
-static bool has_room(const struct coll_row *row, const struct team *team, size_t bytes)
+static bool has_nodes(const struct team *team) { return team->slot.nodes != NULL && team->slot.nodes->most_near > 1; }
+static bool fits_boards(const struct team *team, size_t bytes)
 {
-    size_t n = (size_t)team->n_pes;
+    return has_nodes(team) && bytes <= ISO_BOARD_BYTES && (bytes + 16) * ((size_t)team->n_pes + 1) <= ISO_BOARD_BYTES;
+}
+
+static bool has_chain(const struct team *team, const struct coll_work *w)
+{
+    return team->slot.nodes != NULL && (team->slot.nodes->in_order || w->exact);
+}
+
+/* Members collect different lengths: those say nothing. */
+static size_t bytes_of(enum coll_op op, const struct coll_work *w)
+{
+    return w == NULL || op == COLL_COLLECT ? 0 : w->bytes;
+}
+
+/* What needs several nodes. */
+static bool has_room_across(const struct coll_row *row, const struct team *team, const struct coll_work *w)
+{
+    size_t bytes = bytes_of(row->op, w), n = (size_t)team->n_pes;
     switch (row->room) {
+    case ROOM_NODES:
+        return has_nodes(team);
+    case ROOM_NODES_PACKET:
+        return has_nodes(team) && bytes <= ISO_PACKET_BYTES;
+    case ROOM_NODES_BOARD:
+        return fits_boards(team, bytes);
+    case ROOM_NODES_HEADS:
+        return fits_boards(team, ISO_PACKET_BYTES);
+    case ROOM_NODES_ROWS:
+        return has_nodes(team) && bytes <= ISO_BOARD_BYTES / n / (size_t)team->slot.nodes->most_near;
+    case ROOM_PIPE:
+        return team->slot.nodes != NULL;
+    case ROOM_CHAIN:
+        return has_chain(team, w);
+    case ROOM_CHAIN_SCAN:
+        return team->slot.nodes != NULL && team->slot.nodes->in_order && w->dest.base != w->source.base;
+    default:
+        return false;
+    }
+}
+
+static bool has_room(const struct coll_row *row, const struct team *team, const struct coll_work *w)
+{
+    size_t bytes = bytes_of(row->op, w), n = (size_t)team->n_pes;
+    switch (row->room) {
+    case ROOM_ANY:
+        return true;
     case ROOM_PACKET:
         return bytes <= ISO_PACKET_BYTES;
     case ROOM_STAGE:
@@ -137,25 +217,20 @@ static bool has_room(const struct coll_row *row, const struct team *team, size_t
         return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n / n;
     case ROOM_BOARD_PIECES:
         return team->slot.central != NULL;
-    case ROOM_NODES:
-        return team->slot.nodes != NULL;
-    case ROOM_NODES_PACKET:
-        return team->slot.nodes != NULL && bytes <= ISO_PACKET_BYTES;
-    case ROOM_NODES_BOARD:
-        return team->slot.nodes != NULL && bytes <= ISO_BOARD_BYTES && (bytes + 16) * (n + 1) <= ISO_BOARD_BYTES;
-    case ROOM_ANY:
-        break;
+    case ROOM_FAR:
+        return team->slot.central == NULL;
+    default:
+        return has_room_across(row, team, w);
     }
-    return true;
 }
 
-static bool is_choice(const struct coll_row *row, const struct team *team, size_t bytes)
+static bool is_choice(const struct coll_row *row, const struct team *team, const struct coll_work *w)
 {
     /* Alike on all members: they have counted the cores of their node together, and are on one node if central is set.
      */
     enum coll_load load = ISO->oversubscribed && team->slot.central != NULL ? LOAD_OVER : LOAD_SPARE;
-    return bytes <= row->max_bytes && team->n_pes <= row->max_pes && (row->load == LOAD_ANY || row->load == load) &&
-           has_room(row, team, bytes);
+    return bytes_of(row->op, w) <= row->max_bytes && team->n_pes <= row->max_pes &&
+           (row->load == LOAD_ANY || row->load == load) && has_room(row, team, w);
 }
 
 static ISO_COLD void explain(struct select *self, const struct coll_row *row, const struct team *team, size_t bytes)
@@ -172,22 +247,22 @@ static ISO_COLD void explain(struct select *self, const struct coll_row *row, co
              ISO->oversubscribed ? ", more PEs than cores" : "", row->name, how, why);
 }
 
-const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, size_t bytes)
+const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w)
 {
     struct select *self = in_force();
     const struct coll_row *row = self->forced[op];
-    if (ISO_LIKELY(row == NULL) || !has_room(row, team, bytes))
+    if (ISO_LIKELY(row == NULL) || !has_room(row, team, w))
         /* Each operation has a row without conditions: the walk ends inside the operation's rows. */
-        for (row = self->first[op]; !is_choice(row, team, bytes); row++)
+        for (row = self->first[op]; !is_choice(row, team, w); row++)
             continue;
     if (ISO_UNLIKELY(self->explain))
-        explain(self, row, team, bytes);
+        explain(self, row, team, bytes_of(op, w));
     return row;
 }
 
 void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call)
 {
-    return iso_select_row(COLL_BARRIER, team, 0)->barrier;
+    return iso_select_row(COLL_BARRIER, team, NULL)->barrier;
 }
 
 /* ---- SHMEM_COLL ---- */

@@ -117,8 +117,8 @@ struct slot {
     uint64_t staged; /* staged steps done; its parity chooses the bank */
     char *memory;    /* this PE's part of the slot */
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
-    struct slot_nodes *nodes; /* slot.h; NULL: one node, or no two members share one (alike on all of them) */
-    struct slot_view *views;  /* [n_pes of the team], slot.h */
+    struct slot_nodes *nodes;                             /* slot.h; NULL: one node (alike on all of them) */
+    struct slot_view *views;                              /* [n_pes of the team], slot.h */
     void (*barrier)(struct team *team, const char *call); /* the algorithm in force, chosen by the first barrier */
 };
 
@@ -176,6 +176,8 @@ struct wait {
     unsigned yields;
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
     uint64_t checked_ns; /* last look at the peers' sockets */
+    uint64_t busy_ns;    /* when a look found that something has come from another node, at first: since_ns */
+    bool worked;         /* it has, since then */
     bool sleeping;
     bool reported;
 };
@@ -398,7 +400,10 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *message);
 void iso_far_fence(struct ctx *ctx);
 void iso_far_quiet(struct ctx *ctx);
 void iso_far_pe_quiet(struct ctx *ctx, int pe); /* towards one PE of the world */
-void iso_transport_progress(void);              /* by waits, which may be for what this PE itself has under way */
+/* By waits, which may be for what this PE itself has under way. True: something came or was completed. */
+bool iso_transport_progress(void);
+/* Sleeps for so long, or until something comes from another node: by waits that have lasted. */
+void iso_transport_rest(uint64_t ns);
 
 /* ---- order.c ---- */
 

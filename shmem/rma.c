@@ -18,7 +18,12 @@ static void move_nothing(const struct target *t)
     (void)iso_world_pe(t->ctx, t->pe, t->call);
 }
 
-static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len)
+/* What carries the bytes where no pointer does; it also decides whether the call waits for them. */
+typedef void far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
+                     const char *call);
+typedef void far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+
+static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len, far_put *far)
 {
     if (len == 0) {
         move_nothing(&t);
@@ -29,24 +34,10 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
     if (to.cpu != NULL && !iso_far_is_local(source))
         memcpy(to.cpu, source, len);
     else
-        iso_far_put(t.ctx, to, dest, source, len, t.call);
+        far(t.ctx, to, dest, source, len, t.call);
 }
 
-static ISO_NOINLINE void put_nbi_slow(struct target t, void *dest, const void *source, size_t len)
-{
-    if (len == 0) {
-        move_nothing(&t);
-        return;
-    }
-    struct place to = iso_target_place(&t, dest, len, "dest");
-    iso_target_check_local(source, "source", t.call);
-    if (to.cpu != NULL && !iso_far_is_local(source))
-        memcpy(to.cpu, source, len);
-    else
-        iso_far_put_nbi(t.ctx, to, dest, source, len, t.call);
-}
-
-static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len)
+static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len, far_get *far)
 {
     if (len == 0) {
         move_nothing(&t);
@@ -57,58 +48,26 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
     if (from.cpu != NULL && !iso_far_is_local(dest))
         memcpy(dest, from.cpu, len);
     else
-        iso_far_get(t.ctx, dest, from, source, len, t.call);
-}
-
-static ISO_NOINLINE void get_nbi_slow(struct target t, void *dest, const void *source, size_t len)
-{
-    if (len == 0) {
-        move_nothing(&t);
-        return;
-    }
-    struct place from = iso_target_place(&t, source, len, "source");
-    iso_target_check_local(dest, "dest", t.call);
-    if (from.cpu != NULL && !iso_far_is_local(dest))
-        memcpy(dest, from.cpu, len);
-    else
-        iso_far_get_nbi(t.ctx, dest, from, source, len, t.call);
-}
-
-ISO_INLINE void put(const struct target *t, void *dest, const void *source, size_t len)
-{
-    char *to = iso_target_near_memory(t, dest, len, 1);
-    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
-        iso_target_copy(to, source, len);
-    else
-        put_slow(*t, dest, source, len);
-}
-
-ISO_INLINE void get(const struct target *t, void *dest, const void *source, size_t len)
-{
-    char *from = iso_target_near_memory(t, source, len, 1);
-    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
-        iso_target_copy(dest, from, len);
-    else
-        get_slow(*t, dest, source, len);
+        far(t.ctx, dest, from, source, len, t.call);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
-ISO_INLINE void put_nbi(const struct target *t, void *dest, const void *source, size_t len)
+ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, size_t len, far_put *far)
 {
     char *to = iso_target_near_memory(t, dest, len, 1);
     if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
         iso_target_copy(to, source, len);
     else
-        put_nbi_slow(*t, dest, source, len);
+        put_slow(*t, dest, source, len, far);
 }
 
-ISO_INLINE void get_nbi(const struct target *t, void *dest, const void *source, size_t len)
+ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
 {
     char *from = iso_target_near_memory(t, source, len, 1);
     if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
         iso_target_copy(dest, from, len);
     else
-        get_nbi_slow(*t, dest, source, len);
+        get_slow(*t, dest, source, len, far);
 }
 
 /* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
@@ -265,7 +224,7 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        put_nbi_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+        put_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_put_nbi);
     iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call)); /* the source is the caller's again */
 }
 
@@ -284,15 +243,15 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        get_nbi_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len);
+        get_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_get_nbi);
     iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call));
 }
 
 /* ---- stamps ---- */
 
-#define COPY(name, T, bytes, core)                                                   \
+#define COPY(name, T, bytes, core, far)                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, size_t nelems, int pe), \
-                     core(&target, dest, source, iso_target_bytes(nelems, bytes));)
+                     core(&target, dest, source, iso_target_bytes(nelems, bytes), far);)
 #define STRIDED(name, T, bytes, core)                                                                              \
     ISO_TARGET_FORMS(void, name, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                      core(&target, &(struct strided){dest, source, dst, sst, 1, nelems}, bytes);)
@@ -302,10 +261,10 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
                      core(&target, &(struct strided){dest, source, dst, sst, bsize, nblocks}, bytes);)
 
 #define TYPED(NAME, TYPE, ...)                                                                                   \
-    COPY(NAME##_put, TYPE, sizeof(TYPE), put)                                                                    \
-    COPY(NAME##_get, TYPE, sizeof(TYPE), get)                                                                    \
-    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_nbi)                                                            \
-    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_nbi)                                                            \
+    COPY(NAME##_put, TYPE, sizeof(TYPE), put_by, iso_far_put)                                                    \
+    COPY(NAME##_get, TYPE, sizeof(TYPE), get_by, iso_far_get)                                                    \
+    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_by, iso_far_put_nbi)                                            \
+    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_by, iso_far_get_nbi)                                            \
     ISO_TARGET_FORMS(void, NAME##_p, (TYPE * dest, TYPE value, int pe), p(&target, dest, &value, sizeof value);) \
     ISO_TARGET_FORMS(TYPE, NAME##_g, (const TYPE *source, int pe), TYPE value;                                   \
                      g(&target, &value, source, sizeof value); return value;)                                    \
@@ -315,11 +274,11 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
     BLOCKS(NAME##_ibget, TYPE, sizeof(TYPE), strided_get)
 SHMEM_RMA_TYPES(TYPED, )
 
-#define SIZED_COPY(BITS, BYTES, ...)            \
-    COPY(put##BITS, void, BYTES, put)           \
-    COPY(get##BITS, void, BYTES, get)           \
-    COPY(put##BITS##_nbi, void, BYTES, put_nbi) \
-    COPY(get##BITS##_nbi, void, BYTES, get_nbi)
+#define SIZED_COPY(BITS, BYTES, ...)                            \
+    COPY(put##BITS, void, BYTES, put_by, iso_far_put)           \
+    COPY(get##BITS, void, BYTES, get_by, iso_far_get)           \
+    COPY(put##BITS##_nbi, void, BYTES, put_by, iso_far_put_nbi) \
+    COPY(get##BITS##_nbi, void, BYTES, get_by, iso_far_get_nbi)
 SHMEM_SIZES(SIZED_COPY, )
 SIZED_COPY(mem, 1, )
 

@@ -309,7 +309,7 @@ static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
     if (made)
         sort_by_node(nodes, world_of, n_pes, of);
     free(of);
-    if (!made || nodes->n == 1 || nodes->most_near == 1) {
+    if (!made || nodes->n == 1) {
         free_nodes(slot);
         return made ? 0 : -ENOMEM;
     }
@@ -318,6 +318,9 @@ static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
     while (world_of[nodes->members[begin + nodes->me_near]] != ISO->my_pe)
         nodes->me_near++;
     nodes->central = slot->views[nodes->members[begin]].near;
+    nodes->in_order = true;
+    for (int i = 0; i < n_pes; i++)
+        nodes->in_order = nodes->in_order && nodes->members[i] == i;
     return 0;
 }
 

@@ -42,12 +42,13 @@ struct slot_view {
     int pe;     /* world */
 };
 
-/* The nodes of a team that has several, and more than one member on some. Nodes count by their lowest members. */
+/* The nodes of a team that has several. They count by their lowest members. */
 struct slot_nodes {
     int n, mine;   /* nodes; this member's */
     int n_near;    /* members on this node, ... */
     int me_near;   /* ... and this one's place among them */
     int most_near; /* members on the fullest node */
+    bool in_order; /* members are numbered node by node */
     int *begin;    /* [n + 1] where in `members` those of a node begin */
     int *members;  /* [members of the team] node by node, ascending */
     char *central; /* the part of this node's first member: counter and board of the node */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers and report a wait that lasts too
  * long. With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's) cannot wake a
- * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already.
+ * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already; messages and
+ * completions of another node end it. While they come, the waiting PE stays awake for the next.
  * A wait that lasts is published in the control area, where every PE of the node can read it. */
 #include "internal.h"
 
@@ -12,10 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define YIELDS_PER_LOOK 32   /* between two looks at the clock */
-#define YIELDS_BEFORE_NAPS 4 /* where the network is software */
-#define NAP_NS 10000u
-#define SLEEP_AFTER_NS 20000000u /* yield this long first */
+#define YIELDS_PER_LOOK 32              /* between two looks at the clock */
+#define SLEEP_AFTER_NS 20000000u        /* yield this long first */
+#define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
@@ -134,37 +134,32 @@ static void check_launcher(const struct wait *wait)
 
 static void rest(uint64_t waited_ns)
 {
-    uint64_t ns = ISO_MIN(ISO_MAX(waited_ns / 128, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
-    struct timespec t = {0, (long)ns};
-    nanosleep(&t, NULL);
+    iso_transport_rest(ISO_MIN(ISO_MAX(waited_ns / 128, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS));
 }
 
 /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
- * that carries what is waited for where the network is software. A nap leaves the core. */
-static void leave_core(const struct wait *wait)
+ * that carries what is waited for where the network is software. So it sleeps soon there. */
+static bool should_sleep(const struct wait *wait, uint64_t now)
 {
-    const struct timespec nap = {0, NAP_NS};
-    if (ISO->soft_network && wait->yields > YIELDS_BEFORE_NAPS)
-        nanosleep(&nap, NULL);
-    else
-        sched_yield();
+    return now - wait->busy_ns > (ISO->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
 }
 
 void iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
-    bool sleeping = wait->sleeping;
-    if (!sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
+    if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
-            iso_transport_progress();
-        leave_core(wait);
+            wait->worked |= iso_transport_progress();
+        sched_yield();
         return;
     }
     uint64_t now = iso_wait_now_ns();
     if (wait->since_ns == 0)
-        wait->since_ns = wait->checked_ns = now;
+        wait->since_ns = wait->checked_ns = wait->busy_ns = now;
     uint64_t waited = now - wait->since_ns;
-    iso_transport_progress();
+    if (iso_transport_progress() || wait->worked)
+        wait->busy_ns = now;
+    wait->worked = false;
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
         publish(wait, seen);
@@ -173,9 +168,9 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
     }
     if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
         report(wait, now);
-    wait->sleeping = waited > SLEEP_AFTER_NS;
+    wait->sleeping = should_sleep(wait, now);
     if (wait->sleeping)
         rest(waited);
     else
-        leave_core(wait);
+        sched_yield();
 }

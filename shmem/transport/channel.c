@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define PART_S 10.0 /* the longest wait for good-byes */
 #define EVENTS 64
+#define ACCEPTS 256
 #define REST_MS 20 /* what is not awaited by a descriptor: attempts to repeat, deaths on this node */
 
 /* ---- sentences ---- */
@@ -210,36 +210,44 @@ void iso_channel_remove(struct channel *c, const struct link *link)
         take_out(&c->links, link);
 }
 
-/* No descriptor is left. Strangers may have them: who has said nothing for longest has to go, and calls again if it is
- * a PE. */
-static void make_room(struct channel *c)
+bool iso_channel_make_room(struct channel *c)
 {
     struct link *oldest = NULL;
     for (struct link *link = c->young; link != NULL; link = link->next)
         if (!link->dialer && (oldest == NULL || link->state <= oldest->state))
             oldest = link;
     if (oldest == NULL)
-        iso_fatal("the set-up of a connection",
-                  "pe %d has no file descriptors left for connections of other nodes; raise ulimit -n", ISO->my_pe);
+        return false;
     log_debug("channel: dropped a connection from %s, no file descriptors are left", oldest->name);
     iso_channel_end_now(c, oldest);
+    return true;
 }
 
+static void take_in(struct channel *c, int fd, const char *name)
+{
+    iso_channel_watch_silence(fd);
+    struct link *link = iso_link_new(fd, false, -1, name);
+    if (link == NULL)
+        return;
+    iso_channel_add(c, link);
+    if (iso_channel_watch(c, fd, EPOLLIN, link) != 0)
+        iso_channel_end_now(c, link);
+}
+
+/* At most so many that others get their turn. */
 static void accept_all(struct channel *c, int listener)
 {
     char name[WIRE_NAME_BYTES];
-    int fd;
-    while ((fd = iso_wire_accept(listener, name)) >= 0) {
-        iso_channel_watch_silence(fd);
-        struct link *link = iso_link_new(fd, false, -1, name);
-        if (link == NULL)
-            continue;
-        iso_channel_add(c, link);
-        if (iso_channel_watch(c, fd, EPOLLIN, link) != 0)
-            iso_channel_end_now(c, link);
+    for (int i = 0; i < ACCEPTS; i++) {
+        int fd = iso_wire_accept(listener, name);
+        if (fd >= 0)
+            take_in(c, fd, name);
+        else if (fd != -EMFILE && fd != -ENFILE)
+            return;
+        else if (!iso_channel_make_room(c))
+            iso_fatal("the set-up of a connection",
+                      "pe %d has no file descriptors left for connections of other nodes; raise ulimit -n", ISO->my_pe);
     }
-    if (fd == -EMFILE || fd == -ENFILE)
-        make_room(c);
 }
 
 /* ---- progress ---- */
@@ -332,16 +340,6 @@ static int listen_on(struct channel *c)
     return iso_channel_watch(c, c->listener, EPOLLIN, &c->listener);
 }
 
-/* A connection to each PE of a large job needs more than the usual 1,024 descriptors. */
-static void raise_files(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? 1 << 20 : ISO_MIN(limit.rlim_max, (rlim_t)1 << 20);
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int iso_channel_open(struct channel_address *mine)
 {
     struct channel *c = (struct channel *)calloc(1, sizeof *c);
@@ -353,7 +351,7 @@ int iso_channel_open(struct channel_address *mine)
     pthread_mutex_init(&c->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     ISO->channel = c;
-    raise_files();
+    iso_wire_raise_files(); /* a connection to each PE of a large job */
     c->listener = -1;
     c->targets = (struct target *)calloc((size_t)ISO->n_pes, sizeof *c->targets);
     c->epoll = epoll_create1(EPOLL_CLOEXEC);

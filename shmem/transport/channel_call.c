@@ -42,6 +42,8 @@ static void dial(struct channel *c, int pe, uint64_t now)
     if (link == NULL) {
         t->error = fd < 0 ? -errno : -ENOMEM;
         t->attempt++;
+        if (t->error == -EMFILE || t->error == -ENFILE)
+            iso_channel_make_room(c);
         return;
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an improvement only */

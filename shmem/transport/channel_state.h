@@ -63,6 +63,9 @@ int iso_channel_watch(struct channel *c, int fd, uint32_t events, void *what);
 void iso_channel_watch_silence(int fd);
 void iso_channel_add(struct channel *c, struct link *link); /* to the young ones */
 void iso_channel_remove(struct channel *c, const struct link *link);
+/* No descriptor is left. Strangers may have them: who has said nothing for longest has to go, and calls again if it is
+ * a PE. False: there is none. */
+bool iso_channel_make_room(struct channel *c);
 void iso_channel_step(struct channel *c); /* all there is to do now, with the lock; nothing blocks */
 /* One round of a wait, without the lock: until something comes, `event` (-1: none) too, or some milliseconds. */
 void iso_channel_rest(struct channel *c, int event, const struct wait *wait);

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const struct transport_ops *const rows[] = {
 #ifdef ISO_PES_AS_THREADS
@@ -355,9 +356,20 @@ void iso_far_pe_quiet(struct ctx *ctx, int pe)
         ops->quiet(ctx);
 }
 
-void iso_transport_progress(void)
+bool iso_transport_progress(void)
 {
+    bool worked = false;
     for (int i = 0; i < ROWS; i++)
         if (rows[i]->progress != NULL)
-            rows[i]->progress();
+            worked |= rows[i]->progress();
+    return worked;
+}
+
+void iso_transport_rest(uint64_t ns)
+{
+    const struct timespec t = {0, (long)ns};
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->rest != NULL && rows[i]->rest(ns))
+            return;
+    nanosleep(&t, NULL);
 }

@@ -45,8 +45,10 @@ struct transport_ops {
     void (*quiet)(struct ctx *ctx);
     /* Quiet towards one PE. NULL: quiet. */
     void (*pe_quiet)(struct ctx *ctx, int pe);
-    /* Called by waits, now and then: moves what is on its way. */
-    void (*progress)(void);
+    /* Called by waits, now and then: moves what is on its way. True: something came or was completed. */
+    bool (*progress)(void);
+    /* Sleeps for so long, or until there is work for progress. False: not now. */
+    bool (*rest)(uint64_t ns);
 };
 
 extern const struct transport_ops iso_transport_ipc; /* local peers: staged edges by cross-memory attach */

@@ -23,7 +23,7 @@ static int make_queues(struct verbs *v)
 {
     v->events = v->lib.create_comp_channel(v->device);
     if (v->events != NULL) {
-        v->sent = v->lib.create_cq(v->device, VERBS_COMPLETIONS, NULL, NULL, 0);
+        v->sent = v->lib.create_cq(v->device, VERBS_COMPLETIONS, NULL, v->events, 0);
         v->received = v->lib.create_cq(v->device, VERBS_RECEIVES, NULL, v->events, 0);
     }
     if (v->sent == NULL || v->received == NULL) {
@@ -31,7 +31,7 @@ static int make_queues(struct verbs *v)
                   v->port.device, ISO->boot.host, VERBS_COMPLETIONS, VERBS_RECEIVES);
         return -EIO;
     }
-    /* The progress thread must never sleep in a read. */
+    /* Who takes an event must never sleep in the read: another thread may have been faster. */
     fcntl(v->events->fd, F_SETFL, fcntl(v->events->fd, F_GETFL) | O_NONBLOCK);
     fcntl(v->device->async_fd, F_SETFL, fcntl(v->device->async_fd, F_GETFL) | O_NONBLOCK);
     return 0;
@@ -64,7 +64,7 @@ static int start(void)
         return rc;
     if (v->port.software) { /* polls that do not yield would keep the network from the cores */
         ISO->oversubscribed = ISO->soft_network = true;
-        prctl(PR_SET_TIMERSLACK, 1000ul); /* naps of this thread: 1 us late instead of 50 */
+        prctl(PR_SET_TIMERSLACK, 1000ul); /* sleeps of this thread: 1 us late instead of 50 */
     }
     iso_channel_set_handler(iso_verbs_answer);
     log_debug("verbs: %s port %d, GID %d%s", v->port.device, v->port.number, v->port.gid_index,
@@ -170,4 +170,5 @@ const struct transport_ops iso_transport_verbs = {
     .quiet = iso_verbs_quiet,
     .pe_quiet = iso_verbs_pe_quiet,
     .progress = iso_verbs_progress,
+    .rest = iso_verbs_rest,
 };

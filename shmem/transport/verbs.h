@@ -16,15 +16,15 @@ enum {
     VERBS_GROUPS = 4,        /* queue pairs to one peer: contexts take turns, see iso_verbs_group */
     VERBS_DEPTH = 128,       /* work requests of one queue pair, power of 2 */
     VERBS_BATCH = 32,        /* requests that one post may carry */
-    VERBS_CREDITS = 32,      /* unanswered messages of one queue pair, power of 2 */
+    VERBS_CREDITS = 64,      /* unanswered messages of one queue pair, power of 2 */
     VERBS_INLINE = 128,      /* asked of the device; data that goes within the request */
     VERBS_SLOT_BYTES = 8192, /* of the ring of copies */
     VERBS_SLOTS = 64,
     VERBS_COPY_MAX = VERBS_SLOT_BYTES, /* a blocking put up to here is copied, and returns */
     VERBS_REGISTER_MIN = 65536,        /* from here on memory that is no segment is registered for the operation */
     VERBS_RECEIVES = 512,              /* messages that may wait to be read */
-    VERBS_RECEIVE_BYTES = 64,
-    VERBS_STAGE_BYTES = 262144, /* host memory through which a peer reaches device memory of this PE */
+    VERBS_RECEIVE_BYTES = 512,         /* several messages may travel as one */
+    VERBS_STAGE_BYTES = 262144,        /* host memory through which a peer reaches device memory of this PE */
     VERBS_COMPLETIONS = 2048,
     VERBS_ENDS_BYTES = 384
 };
@@ -40,6 +40,7 @@ enum {
     X(copies)           \
     X(system_calls)     \
     X(events)           \
+    X(sleeps)           \
     X(registrations)    \
     X(queue_pairs)      \
     X(keys)
@@ -62,9 +63,11 @@ struct verbs_region {
     struct ibv_mr *mr;
 };
 
-enum verbs_type { VERBS_AMO = 1, VERBS_TO_DEVICE, VERBS_FROM_DEVICE, VERBS_ANSWER };
+/* VERBS_AMO: nobody wants the old value. */
+enum verbs_type { VERBS_AMO = 1, VERBS_FETCH, VERBS_TO_DEVICE, VERBS_FROM_DEVICE, VERBS_ANSWER };
 
-/* Sent by the initiator, answered once, in order; `serial` says to which the answer belongs. */
+/* Sent by the initiator, answered in order: with the old value where it is wanted; else several may have one answer,
+ * that of the last, which `serial` names. */
 struct verbs_message {
     uint8_t type, op, bytes, group;
     int32_t pe; /* the sender */
@@ -102,7 +105,12 @@ struct verbs_queue {
     char peer_port[96]; /* for sentences: device and address of the other end */
     uint64_t made, done;
     uint64_t asked, answered;
-    uint64_t fenced; /* requests made by the last fence: what comes later must not join them */
+    uint64_t asked_posted; /* of asked, what is posted */
+    uint64_t fenced;       /* requests made by the last fence: what comes later must not join them */
+    uint64_t owed;         /* incoming: serial of the last message that has no answer yet */
+    bool owes;
+    uint64_t watched; /* done, when last looked at */
+    unsigned stuck;   /* looks in turn that found it so, with requests under way */
     unsigned n_batch;
     struct verbs_queue *next_batched;
     struct verbs_queue *next_in_group;
@@ -170,13 +178,17 @@ struct verbs {
     /* the progress thread */
     pthread_t thread;
     bool has_thread;
-    bool stopping;      /* atomic */
-    bool ended;         /* atomic: all PEs have nothing under way any more, errors are of no interest */
-    bool failed;        /* atomic: the job is ending by an error, nothing is posted any more */
-    bool armed;         /* an event will come for the next message */
-    unsigned polls;     /* by waits, since the thread looked */
-    uint64_t looked_ns; /* when that was */
-    int wake;           /* eventfd, -1: none */
+    bool stopping;       /* atomic */
+    bool ended;          /* atomic: all PEs have nothing under way any more, errors are of no interest */
+    bool failed;         /* atomic: the job is ending by an error, nothing is posted any more */
+    bool armed;          /* an event will come for the next message */
+    bool armed_sent;     /* and for the next completion */
+    unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
+    unsigned polls;      /* by waits, since the thread looked */
+    unsigned busy_looks; /* of the thread, in turn, at which waits did its work */
+    uint64_t looked_ns;  /* when the last was */
+    uint64_t watched_ns; /* when it last looked for queues that are stuck */
+    int wake;            /* eventfd, -1: none */
     struct verbs_counts counts;
 };
 
@@ -222,6 +234,7 @@ struct verbs_key_row {
 /* The queue pair for the context's operations on pe, connected; gives up the lock meanwhile. */
 struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe);
 int iso_verbs_group(const struct ctx *ctx);
+double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
 void iso_verbs_answer(int pe, const void *request, void *answer); /* the channel's handler */
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row);
 
@@ -243,11 +256,14 @@ char *iso_verbs_slot(const struct verbs *v, int16_t slot);
 int16_t iso_verbs_take_slot(struct verbs *v);
 /* Until the first `made` requests, and `asked` messages, of the queue are done; gives up the lock meanwhile. */
 void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what);
-void iso_verbs_poll(struct verbs *v); /* completions and messages that have come */
+bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
 /* Ends the job: gives up the lock, lets the news of a death overtake it. */
 _Noreturn ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The oldest request that is not complete is the reason. */
+_Noreturn ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q,
+                                               const struct verbs_request *request, const char *why);
 /* As pthread_mutex_lock; a thread that comes after a failure stays there. */
 void iso_verbs_enter(struct verbs *v);
 ISO_INLINE void iso_verbs_leave(struct verbs *v) { pthread_mutex_unlock(&v->lock); }
@@ -257,7 +273,11 @@ ISO_INLINE void iso_verbs_leave(struct verbs *v) { pthread_mutex_unlock(&v->lock
 int iso_verbs_message_start(struct verbs *v); /* the shared receive queue, filled */
 /* Posts it with what is added before; the answer's value goes to `fetch` (bytes wide), NULL: not wanted. */
 void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-void iso_verbs_read(struct verbs *v); /* messages that have come: applies and answers, or takes the answer */
+/* The same, but while an earlier message has no answer yet this one waits for it, so that those that follow can travel
+ * with it; iso_verbs_wait and iso_verbs_post end that. */
+void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
+/* Messages that have come: applies and answers, or takes the answer. True: there were some. */
+bool iso_verbs_read(struct verbs *v);
 
 /* ---- verbs_ops.c, verbs_staged.c ---- */
 
@@ -280,6 +300,7 @@ void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remot
 
 int iso_verbs_thread_start(struct verbs *v);
 void iso_verbs_thread_stop(struct verbs *v);
-void iso_verbs_progress(void);
+bool iso_verbs_progress(void);
+bool iso_verbs_rest(uint64_t ns);
 
 #endif

@@ -3,8 +3,9 @@
  * through the channel, and the peer makes the partner. Each direction has its own, so two PEs that connect to each
  * other at once do not meet. Numbers travel over the authenticated channel only. What the device repeats by itself:
  * unanswered requests, after SHMEM_NIC_TIMEOUT or more; a receiver that has no buffer ready, for ever, since whether it
- * lives is the channel's business. A device made of software is given more time: on a busy host answers come late, and
- * Soft-RoCE's timer also fires while they come; seven retries would mean "for ever" to it. */
+ * lives is the channel's business. Soft-RoCE counts a packet that came out of order as a retry too, and an answer that
+ * a busy host gives late: it repeats for ever (seven means that to it), and verbs_thread.c decides when that was long.
+ */
 #include "verbs.h"
 #include "channel.h"
 
@@ -15,7 +16,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { RETRIES = 6, RETRIES_SOFTWARE = 3, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 12, HOPS = 64 };
+enum { RETRIES = 6, RETRIES_SOFTWARE = 7, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 12, HOPS = 64 };
+#define DEFAULT_TIMEOUT_S 0.25
 
 int iso_verbs_group(const struct ctx *ctx)
 {
@@ -127,14 +129,14 @@ static int to_receive(const struct verbs *v, const struct verbs_queue *q, const 
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
+double iso_verbs_timeout_s(void) { return ISO->env.nic_timeout > 0 ? ISO->env.nic_timeout : DEFAULT_TIMEOUT_S; }
+
 /* The device counts in powers of 2 of 4.096 us. */
-static uint8_t ack_timeout(const struct verbs *v)
+static uint8_t ack_timeout(void)
 {
-    double wish = ISO->env.nic_timeout, us = 4.096;
+    double us = 4.096;
     uint8_t code = 0;
-    if (wish <= 0)
-        wish = v->port.software ? 4 : 0.25;
-    for (; us < wish * 1e6 && code < 31; us *= 2)
+    for (; us < iso_verbs_timeout_s() * 1e6 && code < 31; us *= 2)
         code++;
     return code;
 }
@@ -144,7 +146,7 @@ static int to_send(const struct verbs *v, const struct verbs_queue *q, uint32_t 
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = ack_timeout(v);
+    attr.timeout = ack_timeout();
     attr.retry_cnt = v->port.software ? RETRIES_SOFTWARE : RETRIES;
     attr.rnr_retry = RNR_RETRIES_FOR_EVER;
     attr.sq_psn = psn;

@@ -25,6 +25,7 @@ struct search {
     int n_found;
     int wanted_port, wanted_gid; /* by SHMEM_NIC; -1: any */
     char why[256];               /* what was seen, for the sentence */
+    char devices[256];           /* all, likewise */
 };
 
 /* ---- SHMEM_NIC: device[:port[:gid]], a list is dealt out by local number ---- */
@@ -219,17 +220,23 @@ static int open_chosen(struct verbs *v, const struct candidate *c)
 
 static int search_and_open(struct search *s, struct ibv_device **list, const char *name)
 {
-    for (int i = 0; list[i] != NULL; i++)
-        if (name[0] == '\0' || strcmp(s->v->lib.get_device_name(list[i]), name) == 0)
+    for (int i = 0; list[i] != NULL; i++) {
+        const char *there = s->v->lib.get_device_name(list[i]);
+        size_t n = strlen(s->devices);
+        snprintf(s->devices + n, sizeof s->devices - n, "%s%s", n > 0 ? ", " : "", there);
+        if (name[0] == '\0' || strcmp(there, name) == 0)
             add_device(s, list[i]);
+    }
     const struct candidate *c = choose(s);
     if (c != NULL)
         return open_chosen(s->v, c);
-    log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s", ISO->boot.host,
+    bool unknown = s->why[0] == '\0' && s->devices[0] != '\0';
+    log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s%s", ISO->boot.host,
               name[0] != '\0' ? "SHMEM_NIC: " : "SHMEM_NIC is not set", name,
-              s->why[0] != '\0' ? s->why
-              : name[0] != '\0' ? "there is no such device"
-                                : "there is none; see ibv_devinfo");
+              unknown             ? "there is no such device; there are "
+              : s->why[0] != '\0' ? s->why
+                                  : "there is none; see ibv_devinfo",
+              unknown ? s->devices : "");
     return -ENODEV;
 }
 

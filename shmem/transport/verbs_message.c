@@ -66,22 +66,74 @@ int iso_verbs_message_start(struct verbs *v)
 
 /* ---- sending ---- */
 
-void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+/* After it there is room, and the message may be added. */
+static void ask(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
 {
-    const struct verbs_request request = {
-        .remote = message->addr, .len = message->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
-    if (q->asked - q->answered >= VERBS_CREDITS) {
-        iso_verbs_post(v, q);
+    if (q->asked - q->answered >= VERBS_CREDITS)
         iso_verbs_wait(v, q, 0, q->asked - VERBS_CREDITS + 1, "an answer to an atomic operation");
-    }
     iso_verbs_make_room(v, q, 1, iso_verbs_small_needs_slot(q));
     message->group = (uint8_t)q->group;
     message->pe = ISO->my_pe;
     message->serial = q->asked;
+    if (message->type == VERBS_AMO && fetch != NULL)
+        message->type = VERBS_FETCH;
     q->asks[q->asked++ & (VERBS_CREDITS - 1)] = (struct verbs_ask){fetch, message->bytes};
-    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), message, sizeof *message);
-    iso_verbs_post(v, q);
     v->counts.messages++;
+}
+
+static void add_alone(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    const struct verbs_request request = {
+        .remote = message->addr, .len = message->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), message, sizeof *message);
+}
+
+void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+{
+    ask(v, q, message, fetch);
+    add_alone(v, q, message);
+    iso_verbs_post(v, q);
+}
+
+/* The first of some that will travel together. */
+static void add_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    const struct verbs_request request = {
+        .remote = message->addr, .len = message->bytes, .slot = iso_verbs_take_slot(v), .opcode = (uint8_t)IBV_WR_SEND};
+    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+    char *slot = iso_verbs_slot(v, request.slot);
+    memcpy(slot, message, sizeof *message);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, sizeof *message, v->memory_mr->lkey};
+}
+
+/* Into the request that was added last, if that is one of messages, and has room. */
+static bool join_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    if (q->n_batch == 0)
+        return false;
+    const struct ibv_send_wr *wr = &q->batch[q->n_batch - 1];
+    struct ibv_sge *s = wr->sg_list;
+    if (wr->opcode != IBV_WR_SEND || (wr->send_flags & IBV_SEND_INLINE) != 0 ||
+        s->length + sizeof *message > VERBS_RECEIVE_BYTES)
+        return false;
+    memcpy((char *)(uintptr_t)s->addr + s->length, message, sizeof *message);
+    s->length += (uint32_t)sizeof *message;
+    v->counts.joined++;
+    return true;
+}
+
+void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+{
+    ask(v, q, message, fetch);
+    bool later = q->asked_posted > q->answered; /* that answer posts it, see take_answer */
+    if (later && join_pack(v, q, message))
+        return;
+    if (later && v->n_free_slots > 0) {
+        add_pack(v, q, message);
+        return;
+    }
+    add_alone(v, q, message);
+    iso_verbs_post(v, q);
 }
 
 static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
@@ -129,13 +181,34 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
     return true;
 }
 
+/* One answer for all messages of a round that want no value. */
+static void answer_owed(struct verbs *v, struct verbs_queue *q)
+{
+    if (q->owes)
+        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->owed}, false, 0);
+    q->owes = false;
+}
+
 static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
 {
     struct verbs_queue *q = v->peers[m->pe].in[m->group];
     uint64_t before = 0;
-    bool good = m->type == VERBS_AMO ? apply_amo(m, &before) : apply_copy(v, m);
-    answer(v, q, m, !good, before);
+    bool is_amo = m->type == VERBS_AMO || m->type == VERBS_FETCH;
+    bool good = is_amo ? apply_amo(m, &before) : apply_copy(v, m);
+    q->owes = good && m->type == VERBS_AMO;
+    q->owed = m->serial;
+    if (!q->owes)
+        answer(v, q, m, !good, before);
     return q;
+}
+
+/* The first unanswered message whose value is wanted must not be passed over. */
+static bool is_next_answer(const struct verbs_queue *q, uint64_t serial)
+{
+    uint64_t first = q->answered;
+    while (first < serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
+        first++;
+    return first == serial && serial < q->asked;
 }
 
 static void take_answer(struct verbs *v, const struct verbs_message *m)
@@ -143,45 +216,63 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
     struct verbs_queue *q = v->peers[m->pe].out[m->group];
     const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
     char ends[VERBS_ENDS_BYTES];
-    if (m->serial != q->answered)
-        iso_verbs_fail(v, "answer %llu to a message from %s came instead of answer %llu", (unsigned long long)m->serial,
-                       iso_verbs_ends(v, q, ends, sizeof ends), (unsigned long long)q->answered);
+    if (!is_next_answer(q, m->serial))
+        iso_verbs_fail(v, "answer %llu to a message from %s came after answer %llu of %llu",
+                       (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
+                       (unsigned long long)q->answered, (unsigned long long)q->asked);
     if (m->addr == REFUSED)
         iso_verbs_fail(v, "an atomic operation or copy from %s was refused: there is no segment at that address",
                        iso_verbs_ends(v, q, ends, sizeof ends));
     if (ask->fetch != NULL)
         iso_word_to(ask->fetch, m->operand, ask->bytes);
-    q->answered++;
+    q->answered = m->serial + 1;
+    iso_verbs_post(v, q); /* what waited for it */
 }
 
 /* The sender, as the message has it, must be the one whose queue pair it came by. */
 static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
 {
-    if (wc->byte_len != sizeof *m || m->pe < 0 || m->pe >= ISO->n_pes || m->group >= VERBS_GROUPS)
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= VERBS_GROUPS)
         return false;
     const struct verbs_peer *peer = &v->peers[m->pe];
     const struct verbs_queue *q = m->type == VERBS_ANSWER ? peer->out[m->group] : peer->in[m->group];
     return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
 }
 
-/* The queue with an answer to post, or NULL. */
-static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
+/* All have one sender. The queue with an answer to post, or NULL. */
+static struct verbs_queue *read_pack(struct verbs *v, const struct ibv_wc *wc)
 {
     struct verbs_message m;
+    struct verbs_queue *q = NULL;
+    const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
+    for (; at < end; at += sizeof m) {
+        memcpy(&m, at, sizeof m);
+        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc))
+            iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) is none of this library's",
+                           wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+        if (m.type == VERBS_ANSWER)
+            take_answer(v, &m);
+        else
+            q = apply(v, &m);
+    }
+    return q;
+}
+
+static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
+{
     if (wc->status != IBV_WC_SUCCESS) {
         if (__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
             return NULL;
         iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
                        v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
     }
-    memcpy(&m, receive_at(v, wc->wr_id), sizeof m);
-    if (!is_from_peer(v, &m, wc))
-        iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) is none of this library's",
-                       wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
-    if (m.type != VERBS_ANSWER)
-        return apply(v, &m);
-    take_answer(v, &m);
-    return NULL;
+    return read_pack(v, wc);
+}
+
+static void post_answers(struct verbs *v, struct verbs_queue *q)
+{
+    answer_owed(v, q);
+    iso_verbs_post(v, q);
 }
 
 /* Answers of one round go out together, at most one post for each peer in turn. */
@@ -200,17 +291,20 @@ static int read_some(struct verbs *v)
         if (q == NULL || q == last)
             continue;
         if (last != NULL)
-            iso_verbs_post(v, last);
+            post_answers(v, last);
         last = q;
     }
     if (last != NULL)
-        iso_verbs_post(v, last);
+        post_answers(v, last);
     post_receives(v, numbers, n);
     return n;
 }
 
-void iso_verbs_read(struct verbs *v)
+bool iso_verbs_read(struct verbs *v)
 {
-    while (read_some(v) == READ_MAX)
-        continue;
+    int n = read_some(v);
+    bool any = n > 0;
+    while (n == READ_MAX)
+        n = read_some(v);
+    return any;
 }

@@ -204,9 +204,12 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
     uint64_t before = 0;
     iso_verbs_enter(v);
     struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
-    iso_verbs_send(v, q, &message, op.fetches ? &before : NULL);
-    if (op.fetches)
+    if (op.fetches) {
+        iso_verbs_send(v, q, &message, &before);
         iso_verbs_wait(v, q, 0, message.serial + 1, "an atomic operation");
+    } else {
+        iso_verbs_send_later(v, q, &message, NULL);
+    }
     iso_verbs_leave(v);
     return op.bytes == 4 ? (uint32_t)before : before;
 }
@@ -216,7 +219,7 @@ void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fe
     struct verbs *v = ISO->verbs;
     struct verbs_message message = amo_message(remote_of(at), op);
     iso_verbs_enter(v);
-    iso_verbs_send(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
+    iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
     iso_verbs_leave(v);
 }
 

@@ -81,17 +81,24 @@ static const char *cause_of(enum ibv_wc_status status)
     }
 }
 
-_Noreturn ISO_COLD static void fail_completion(struct verbs *v, const struct verbs_queue *q, const struct ibv_wc *wc)
+void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *r,
+                            const char *why)
 {
     static const char *const names[] = {
         [IBV_WR_RDMA_WRITE] = "put", [IBV_WR_SEND] = "message", [IBV_WR_RDMA_READ] = "get"};
     char ends[VERBS_ENDS_BYTES];
+    iso_verbs_fail(v, "a %s%s of %u bytes at address %#llx from %s failed: %s", q->incoming ? "answer by " : "",
+                   names[r->opcode], r->len, (unsigned long long)r->remote, iso_verbs_ends(v, q, ends, sizeof ends),
+                   why);
+}
+
+_Noreturn ISO_COLD static void fail_completion(struct verbs *v, const struct verbs_queue *q, const struct ibv_wc *wc)
+{
     uint64_t made = wc->wr_id & VERBS_ID_MASK;
-    const struct verbs_request *r = &q->requests[(made - 1) & (VERBS_DEPTH - 1)];
-    iso_verbs_fail(v, "a %s%s of %u bytes at address %#llx from %s failed: %s (status %d): %s",
-                   q->incoming ? "answer by " : "", names[r->opcode], r->len, (unsigned long long)r->remote,
-                   iso_verbs_ends(v, q, ends, sizeof ends), v->lib.wc_status_str(wc->status), (int)wc->status,
-                   cause_of(wc->status));
+    char why[192];
+    snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
+             cause_of(wc->status));
+    iso_verbs_fail_request(v, q, &q->requests[(made - 1) & (VERBS_DEPTH - 1)], why);
 }
 
 /* ---- slots of the ring of copies ---- */
@@ -161,6 +168,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
     int rc = ibv_post_send(q->qp, q->batch, &bad);
     q->n_batch = 0;
+    q->asked_posted = q->asked;
     v->in_flight++;
     v->counts.posts++;
     if (ISO_UNLIKELY(rc != 0)) {
@@ -223,22 +231,25 @@ static int reap(struct verbs *v)
     return n;
 }
 
-void iso_verbs_poll(struct verbs *v)
+bool iso_verbs_poll(struct verbs *v)
 {
-    while (reap(v) == POLL_MAX)
-        continue;
-    iso_verbs_read(v);
+    int n = reap(v);
+    bool any = n > 0;
+    while (n == POLL_MAX)
+        n = reap(v);
+    return iso_verbs_read(v) || any;
 }
 
 /* ---- waiting ---- */
 
-/* One look; false: nothing has changed yet, and the core was left to others for a moment. */
+/* Between two looks. */
 static void step(struct verbs *v, struct wait *wait, uint64_t seen)
 {
     iso_verbs_leave(v);
     iso_wait_pause(wait, seen);
     iso_verbs_enter(v);
     v->polls++;
+    wait->worked |= iso_verbs_poll(v);
 }
 
 static bool has_room(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
@@ -253,7 +264,8 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
         return;
     struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
     iso_verbs_post_all(v);
-    for (iso_verbs_poll(v); !has_room(v, q, requests, slots); iso_verbs_poll(v))
+    iso_verbs_poll(v);
+    while (!has_room(v, q, requests, slots))
         step(v, &wait, q->done);
     iso_wait_end(&wait);
 }
@@ -280,7 +292,9 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
     if (is_done(q, made, asked))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
-    for (iso_verbs_poll(v); !is_done(q, made, asked); iso_verbs_poll(v))
+    iso_verbs_post(v, q);
+    iso_verbs_poll(v);
+    while (!is_done(q, made, asked))
         step(v, &wait, made > q->done ? q->done : q->answered);
     iso_wait_end(&wait);
 }

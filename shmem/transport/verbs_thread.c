@@ -1,66 +1,148 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread: serves peers while this PE computes. It sleeps until a message, the channel or the device wakes
- * it. While threads of this PE wait, they look at the queues themselves; then it asks for no events, so that it does
- * not take their core at each message, and looks again after a moment whether they still do. */
+ * it. While threads of this PE wait, they look at the queues themselves, and those that sleep are woken by the same
+ * events; then it leaves the events alone, so that it does not take a core at each message, and looks again after a
+ * moment whether they still do. */
 #include "verbs.h"
 #include "channel.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-/* A wait that sleeps polls at most 7 times in that time, one that yields far more often. */
+/* What waits do in LOOK_NS when they do the thread's work; a sleep, which lasts no longer than that, counts as much. A
+ * core that the network needs too, or another PE, leaves them less. */
 enum { BUSY_POLLS = 16, LOOK_NS = 1000000 };
-enum { FD_EVENTS, FD_CHANNEL, FD_DEVICE, FD_WAKE, FDS };
+enum { WATCH_NS = 100000000, WATCH_TIMEOUTS = 40 };
+#define LOOKS_LONGER 3u /* doublings of LOOK_NS where each look costs the network's own time */
+enum { FD_CHANNEL, FD_DEVICE, FD_WAKE, FD_EVENTS, FDS };
 
-void iso_verbs_progress(void)
+bool iso_verbs_progress(void)
 {
     struct verbs *v = ISO->verbs;
     if (v == NULL || __atomic_load_n(&v->failed, __ATOMIC_ACQUIRE) || pthread_mutex_trylock(&v->lock) != 0)
-        return;
+        return false;
     v->polls++;
     iso_verbs_post_all(v);
-    iso_verbs_poll(v);
+    bool worked = iso_verbs_poll(v);
     pthread_mutex_unlock(&v->lock);
+    return worked;
 }
 
-/* What came before the request for an event makes none: so look once more. */
-static void arm(struct verbs *v)
+/* ---- events: with the lock, so that `armed` says what is so ---- */
+
+static void ask_for_event(struct ibv_cq *cq, bool *armed)
 {
-    if (v->armed)
-        return;
-    ibv_req_notify_cq(v->received, 0);
-    v->armed = true;
-    iso_verbs_poll(v);
+    if (!*armed)
+        ibv_req_notify_cq(cq, 0);
+    *armed = true;
 }
 
-/* True: threads of this PE look at the queues themselves. */
-static bool prepare(struct verbs *v)
-{
-    uint64_t now = iso_wait_now_ns();
-    iso_verbs_enter(v);
-    bool busy = v->polls >= BUSY_POLLS * (now - v->looked_ns) / LOOK_NS + 1;
-    v->polls = 0;
-    v->looked_ns = now;
-    if (!busy)
-        arm(v);
-    iso_verbs_leave(v);
-    return busy;
-}
-
-static void take_event(struct verbs *v)
+static void take_events(struct verbs *v)
 {
     struct ibv_cq *cq;
     void *context;
-    if (v->lib.get_cq_event(v->events, &cq, &context) != 0)
-        return;
-    v->lib.ack_cq_events(cq, 1);
+    while (v->lib.get_cq_event(v->events, &cq, &context) == 0) {
+        v->lib.ack_cq_events(cq, 1);
+        *(cq == v->received ? &v->armed : &v->armed_sent) = false;
+        v->counts.events++;
+    }
+}
+
+/* ---- a wait that sleeps ---- */
+
+/* What came before the request for an event makes none: so look once more. True: nothing is there. */
+static bool may_sleep(struct verbs *v)
+{
+    iso_verbs_post_all(v);
+    ask_for_event(v->received, &v->armed);
+    if (v->in_flight > 0)
+        ask_for_event(v->sent, &v->armed_sent);
+    return !iso_verbs_poll(v);
+}
+
+bool iso_verbs_rest(uint64_t ns)
+{
+    struct verbs *v = ISO->verbs;
+    const struct timespec t = {0, (long)ns};
+    if (v == NULL || __atomic_load_n(&v->failed, __ATOMIC_ACQUIRE))
+        return false;
+    struct pollfd fd = {v->events->fd, POLLIN, 0};
     iso_verbs_enter(v);
-    v->armed = false;
-    v->counts.events++;
+    v->sleepers++;
+    v->polls += BUSY_POLLS + 1;
+    v->counts.sleeps++;
+    if (may_sleep(v)) {
+        iso_verbs_leave(v);
+        int n = ppoll(&fd, 1, &t, NULL);
+        iso_verbs_enter(v);
+        if (n > 0)
+            take_events(v);
+    }
+    v->sleepers--;
+    iso_verbs_leave(v);
+    return true;
+}
+
+/* ---- devices made of software repeat for ever what is not acknowledged ---- */
+
+/* Looks, not time: a process that was stopped has not waited. */
+static void watch(struct verbs *v, struct verbs_queue *q)
+{
+    char why[160];
+    double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
+    bool under_way = q->done + q->n_batch < q->made;
+    q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
+    q->watched = q->done;
+    if (q->stuck * (WATCH_NS / 1e9) < limit_s)
+        return;
+    snprintf(why, sizeof why, "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down",
+             limit_s, WATCH_TIMEOUTS);
+    iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
+}
+
+static void watch_all(struct verbs *v, uint64_t now)
+{
+    if (!v->port.software || now - v->watched_ns < WATCH_NS || __atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+        return;
+    v->watched_ns = now;
+    for (uint32_t i = 0; i < v->n_queues; i++)
+        watch(v, v->queues[i]);
+}
+
+/* ---- the thread ---- */
+
+/* When to look again, since threads of this PE do its work; 0: they do not, and events are asked for. */
+static uint64_t prepare(struct verbs *v)
+{
+    uint64_t now = iso_wait_now_ns(), next_ns = 0;
+    iso_verbs_enter(v);
+    unsigned many = v->port.software ? 1 : BUSY_POLLS;
+    bool busy = v->sleepers > 0 || v->polls > many * (now - v->looked_ns) / LOOK_NS;
+    if (busy)
+        watch_all(v, now);
+    if (busy)
+        next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
+    else
+        v->busy_looks = 0;
+    v->polls = 0;
+    v->looked_ns = now;
+    if (!busy) {
+        ask_for_event(v->received, &v->armed);
+        iso_verbs_poll(v);
+    }
+    iso_verbs_leave(v);
+    return next_ns;
+}
+
+static void serve(struct verbs *v)
+{
+    iso_verbs_enter(v);
+    take_events(v);
     v->counts.system_calls += 2;
     iso_verbs_poll(v);
     iso_verbs_leave(v);
@@ -85,18 +167,19 @@ static void take_device_event(struct verbs *v)
         log_debug("verbs: %s of host %s: %s", v->port.device, ISO->boot.host, text);
 }
 
-static void sleep_until_work(struct verbs *v, bool busy)
+static void sleep_until_work(struct verbs *v, uint64_t look_ns)
 {
-    const struct timespec look = {0, LOOK_NS};
-    struct pollfd fds[FDS] = {[FD_EVENTS] = {v->events->fd, POLLIN, 0},
-                              [FD_CHANNEL] = {iso_channel_fd(), POLLIN, 0},
+    const struct timespec look = {0, (long)look_ns};
+    bool busy = look_ns != 0;
+    struct pollfd fds[FDS] = {[FD_CHANNEL] = {iso_channel_fd(), POLLIN, 0},
                               [FD_DEVICE] = {v->device->async_fd, POLLIN, 0},
-                              [FD_WAKE] = {v->wake, POLLIN, 0}};
-    int n = ppoll(fds, FDS, busy ? &look : NULL, NULL);
+                              [FD_WAKE] = {v->wake, POLLIN, 0},
+                              [FD_EVENTS] = {v->events->fd, POLLIN, 0}};
+    int n = ppoll(fds, busy ? FD_EVENTS : FDS, busy ? &look : NULL, NULL);
     if (n <= 0)
         return;
     if ((fds[FD_EVENTS].revents & POLLIN) != 0)
-        take_event(v);
+        serve(v);
     if (fds[FD_CHANNEL].revents != 0)
         iso_channel_progress();
     if ((fds[FD_DEVICE].revents & POLLIN) != 0)

@@ -239,6 +239,49 @@ static void test_barrier_completes(struct area *area)
     }
 }
 
+/* The reader stays out of the library until it sees the flag: what it then finds is the order of arrival, not what its
+ * own calls have let in. */
+static void look_for(const long *flag, long value)
+{
+    while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value) /* pairs with the release of p and atomics */
+        check_pause();
+}
+
+/* Atomics that need the target's processor, a fence, a put that needs only its memory; and the other way round. */
+static void test_fence_of_atomics(struct area *area)
+{
+    enum { MANY = 40 };
+    int me = shmem_my_pe();
+    int npes = shmem_n_pes();
+    int right = (me + 1) % npes;
+    int left = (me + npes - 1) % npes;
+    memset(area, 0, sizeof(*area));
+    shmem_barrier_all();
+    for (long round = 1; round <= ROUNDS; round++) {
+        if (round % 2 != 0) {
+            for (int i = 0; i < MANY; i++)
+                shmem_long_atomic_add(&area->data[i], 2, right);
+            shmem_fence();
+            shmem_long_p(&area->flag, round, right);
+        } else {
+            for (int i = 0; i < MANY; i++)
+                shmem_long_p(&area->data[MANY + i], round, right);
+            shmem_fence();
+            shmem_long_atomic_set(&area->flag, round, right);
+        }
+        look_for(&area->flag, round);
+        int stale = 0;
+        for (int i = 0; i < MANY; i++) {
+            stale += __atomic_load_n(&area->data[i], __ATOMIC_RELAXED) != (round + 1) / 2 * 2;
+            stale += __atomic_load_n(&area->data[MANY + i], __ATOMIC_RELAXED) != round / 2 * 2;
+        }
+        CHECK_EQ_NAMED(stale, 0, round % 2 != 0 ? "atomics, fence, p" : "p, fence, atomic");
+        shmem_signal_set(&area->signal, (uint64_t)round, left);
+        CHECK_EQ(shmem_signal_wait_until(&area->signal, SHMEM_CMP_GE, (uint64_t)round), round);
+    }
+    shmem_barrier_all();
+}
+
 static int test_main(void)
 {
     CHECK_INIT();
@@ -253,6 +296,7 @@ static int test_main(void)
             litmus(area, (kind + f) % 2 ? ctx : SHMEM_CTX_DEFAULT, (enum kind)kind, flags[f], (kind + f / 2) % 2 != 0);
     }
     shmem_ctx_destroy(ctx);
+    test_fence_of_atomics(area);
     test_quiet_to_third(area);
     test_pe_quiet(area);
     test_get_completion(area);

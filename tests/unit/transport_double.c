@@ -54,12 +54,15 @@ static void deliver(struct late_put *put)
     }
 }
 
-static void flush(struct ctx *ctx)
+static bool flush_any(struct ctx *ctx)
 {
     struct late_put *all = (struct late_put *)ctx->transport_priv;
     ctx->transport_priv = NULL;
     deliver(all);
+    return all != NULL;
 }
+
+static void flush(struct ctx *ctx) { (void)flush_any(ctx); }
 
 static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
 {
@@ -149,12 +152,13 @@ static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int si
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-static void progress(void)
+static bool progress(void)
 {
-    flush(&ISO->ctx_default);
+    bool any = flush_any(&ISO->ctx_default);
     for (int i = 0; i < ISO->n_ctxs; i++)
         if (ISO->ctxs[i] != NULL)
-            flush(ISO->ctxs[i]);
+            any |= flush_any(ISO->ctxs[i]);
+    return any;
 }
 
 const struct transport_ops iso_transport_double = {
