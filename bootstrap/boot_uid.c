@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS_MAX = 32, WARNINGS_MAX = 10 };
+enum { STRANGERS = 32, WARNINGS_MAX = 10 };
 static const double stranger_patience_s = 5; /* for a hello of 60 bytes */
 static const double hub_lead_s = 2;          /* others wait longer than rank 0, which knows who is missing */
 
@@ -51,11 +51,12 @@ struct job {
 
 /* Rank 0 while the PEs arrive. */
 struct door {
-    struct stranger strangers[STRANGERS_MAX]; /* oldest first */
+    int room; /* for all PEs at once, whose hellos may be on their way, and STRANGERS */
     int n_strangers;
     int joined;
     int warnings;
     int64_t deadline;
+    struct stranger strangers[]; /* [room] oldest first */
 };
 
 /* ---- failing together ---- */
@@ -119,13 +120,13 @@ static void turn_away(struct door *door, int i, const char *why)
 /* Takes in all that wait. Where the room is full the oldest has to go: a PE says its hello at once. */
 static int accept_strangers(struct job *job, struct door *door)
 {
-    for (int n = 0; n < STRANGERS_MAX; n++) {
+    for (int n = 0; n < door->room; n++) {
         char name[WIRE_NAME_BYTES];
         int fd = iso_wire_accept(job->listener, name);
         bool no_room = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
         if (no_room && door->n_strangers == 0)
             return fail(job, -1, "pe 0 cannot accept a connection: %s", strerror(-fd));
-        if (no_room || door->n_strangers == STRANGERS_MAX)
+        if (no_room || door->n_strangers == door->room)
             turn_away(door, 0, "it sent no hello and others are waiting");
         if (fd < 0)
             return 0; /* none, or one that has gone again */
@@ -271,7 +272,7 @@ static int welcome_all(struct job *job, int64_t deadline)
 
 static int receive_peers(struct job *job, struct door *door)
 {
-    struct pollfd *polls = (struct pollfd *)calloc((size_t)job->size + STRANGERS_MAX, sizeof *polls);
+    struct pollfd *polls = (struct pollfd *)calloc((size_t)(job->size + door->room), sizeof *polls);
     if (!polls)
         return fail(job, -1, "no memory for %d connections", job->size);
     int rc = 0;
@@ -288,6 +289,7 @@ static int receive_peers(struct job *job, struct door *door)
 
 static int open_door(struct job *job)
 {
+    iso_wire_raise_files();
     job->listener = iso_listener_take(&job->uid);
     if (job->listener < 0)
         job->listener = iso_wire_listen(&job->uid);
@@ -295,9 +297,11 @@ static int open_door(struct job *job)
         return fail(job, -1,
                     "pe 0 cannot listen on %s port %u of the unique id (it must be an address of its machine): %s",
                     job->uid.address, (unsigned)job->uid.port, strerror(-job->listener));
-    struct door *door = (struct door *)calloc(1, sizeof *door);
+    size_t room = (size_t)job->size + STRANGERS;
+    struct door *door = (struct door *)calloc(1, sizeof *door + room * sizeof door->strangers[0]);
     if (!door)
-        return fail(job, -1, "no memory");
+        return fail(job, -1, "no memory for %d connections", job->size);
+    door->room = (int)room;
     door->deadline = iso_wire_deadline(job->timeout_s);
     int rc = receive_peers(job, door);
     while (door->n_strangers > 0) {

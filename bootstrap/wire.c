@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -201,6 +202,16 @@ int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last)
             return -ETIMEDOUT;
         pause_ms(left > 0 && left < wait_ms ? left : wait_ms);
     }
+}
+
+void iso_wire_raise_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+        return;
+    const rlim_t most = (rlim_t)1 << 20;
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* ---- bytes ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* TCP with deadlines: every call ends by its deadline, whatever the other side does. All descriptors are non-blocking
- * and closed on exec. Deadlines are CLOCK_MONOTONIC nanoseconds. Used by boot_uid.c. */
+ * and closed on exec. Deadlines are CLOCK_MONOTONIC nanoseconds. Used by boot_uid.c and by the channel. */
 #ifndef ISO_WIRE_H
 #define ISO_WIRE_H
 
@@ -22,6 +22,9 @@ int iso_wire_listen(struct uid *uid);
 int iso_wire_accept(int listener, char name[WIRE_NAME_BYTES]);
 /* Tries again until somebody listens. Descriptor or -errno; -ETIMEDOUT with *last = the last attempt's -errno. */
 int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last);
+
+/* As many descriptors as the hard limit allows: a large job needs more connections than the usual 1,024. */
+void iso_wire_raise_files(void);
 
 /* 0 or -errno; -ETIMEDOUT past the deadline. */
 int iso_wire_send(int fd, const void *bytes, size_t len, int64_t deadline);

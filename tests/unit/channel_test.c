@@ -5,13 +5,16 @@
 #include "../check.h"
 
 #include "../../bootstrap/wire.h"
-#include "../../shmem/transport/channel.h"
+#include "../../shmem/transport/channel_state.h"
 #include "../../shmem/transport/link.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -228,6 +231,131 @@ static int talk(void)
     return CHECK_DONE();
 }
 
+/* ---- several who call the same one, and each other ---- */
+
+enum { CALLERS = 3 };
+
+struct caller {
+    pthread_t thread;
+    struct state *state;
+    int me, number;
+    pthread_barrier_t *start;
+    int failures;
+};
+
+static void *call_all(void *arg)
+{
+    struct caller *caller = (struct caller *)arg;
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct question *q = (struct question *)(void *)request, *a = (struct question *)(void *)answer;
+    iso_state_adopt(caller->state);
+    pthread_barrier_wait(caller->start);
+    for (int pe = 0; pe < ISO->n_pes; pe++) {
+        if (ISO->peers[pe].local)
+            continue;
+        *q = (struct question){caller->me, pe, caller->number};
+        int rc = iso_channel_ask(pe, request, answer);
+        caller->failures += rc != 0 || a->to != pe || a->round != caller->number * 3 + 1;
+    }
+    return NULL;
+}
+
+static int count_links(int pe)
+{
+    int n = 0;
+    struct channel *c = ISO->channel;
+    pthread_mutex_lock(&c->lock);
+    for (const struct link *link = c->links; link != NULL; link = link->next)
+        n += link->pe == pe;
+    for (const struct link *link = c->young; link != NULL; link = link->next)
+        n += link->pe == pe;
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+/* Whatever they do at once, there is at most one connection in each direction. */
+static int meet(void)
+{
+    struct caller callers[CALLERS];
+    pthread_barrier_t start;
+    CHECK_INIT();
+    iso_channel_set_handler(reply);
+    pthread_barrier_init(&start, NULL, CALLERS);
+    shmem_barrier_all();
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i] = (struct caller){.state = ISO, .me = check_self.pe, .number = i, .start = &start};
+        CHECK_EQ(pthread_create(&callers[i].thread, NULL, call_all, &callers[i]), 0);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i].thread, NULL);
+        CHECK_EQ(callers[i].failures, 0);
+    }
+    pthread_barrier_destroy(&start);
+    shmem_barrier_all();
+    for (int pe = 0; pe < check_self.npes; pe++)
+        CHECK(ISO->peers[pe].local || (count_links(pe) >= 1 && count_links(pe) <= 2));
+    return CHECK_DONE();
+}
+
+/* ---- strangers who take all descriptors ---- */
+
+enum { FILES = 160, HELD = 60 };
+
+/* A process of its own: it says nothing, and goes when its parent does. */
+static pid_t start_flood(int port_pipe)
+{
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    if (read(port_pipe, &in, sizeof in) != sizeof in)
+        _exit(1);
+    for (int i = 0; i < 2 * FILES; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (fd < 0 || connect(fd, (struct sockaddr *)&in, sizeof in) != 0)
+            _exit(1);
+    }
+    pause();
+    _exit(0);
+}
+
+static void tell_flood(int pe)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    char text[128];
+    iso_channel_text(pe, text, sizeof text);
+    char *port = strchr(text, ':');
+    CHECK_OR_EXIT(port != NULL);
+    *port = 0;
+    in.sin_port = htons((uint16_t)atoi(port + 1));
+    inet_pton(AF_INET, text, &in.sin_addr);
+    CHECK_EQ(write(atoi(getenv("TEST_FLOOD")), &in, sizeof in), (long long)sizeof in);
+}
+
+/* No descriptor is left but for what was held back. Strangers come and go; then all PEs call each other. */
+static int resist(void)
+{
+    int held[HELD];
+    CHECK_INIT();
+    iso_channel_set_handler(reply);
+    for (int i = 0; i < HELD && check_self.pe == 0; i++)
+        held[i] = open("/dev/null", O_RDONLY);
+    shmem_barrier_all();
+    if (check_self.pe == 0)
+        tell_flood(1);
+    for (int i = 0; i < 20; i++) { /* until all of it is there */
+        usleep(20000);
+        iso_channel_progress();
+    }
+    shmem_barrier_all();
+    for (int i = 0; i < HELD && check_self.pe == 0; i++)
+        CHECK_EQ(close(held[i]), 0);
+    shmem_barrier_all();
+    ask_all();
+    shmem_barrier_all();
+    return CHECK_DONE();
+}
+
 /* Ends every TCP connection of the process, as the death of a PE would. */
 static void cut(void)
 {
@@ -265,6 +393,15 @@ struct job {
     const char *sentence; /* on stderr; NULL: any */
 };
 
+static void limit_files(int pipe_end)
+{
+    const struct rlimit files = {FILES, FILES};
+    char text[24];
+    snprintf(text, sizeof text, "%d", pipe_end);
+    setenv("TEST_FLOOD", text, 1);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
 /* In a process of its own, whose messages are looked at. */
 static void run(const struct job *job)
 {
@@ -272,6 +409,9 @@ static void run(const struct job *job)
     size_t n = 0;
     ssize_t got;
     int out[2], status = -1;
+    int port[2];
+    CHECK_EQ(pipe(port), 0);
+    pid_t flood = job->body == resist ? start_flood(port[0]) : -1; /* before the pipe, whose end it would keep */
     CHECK_EQ(pipe(out), 0);
     fflush(NULL);
     pid_t child = fork();
@@ -284,6 +424,8 @@ static void run(const struct job *job)
         setenv("CHECK_PES", pes, 1);
         setenv("SHMEM_TEST_NODES", job->nodes, 1);
         setenv("SHMEM_NODE_TIMEOUT", "5", 1);
+        if (flood > 0)
+            limit_files(port[1]);
         exit(check_run_threads(job->body));
     }
     close(out[1]);
@@ -291,7 +433,13 @@ static void run(const struct job *job)
         n += (size_t)got;
     text[n] = '\0';
     close(out[0]);
+    close(port[0]);
+    close(port[1]);
     CHECK_EQ(waitpid(child, &status, 0), child);
+    if (flood > 0) {
+        kill(flood, SIGKILL);
+        waitpid(flood, NULL, 0);
+    }
     CHECK_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, job->status);
     CHECK(job->sentence == NULL || strstr(text, job->sentence) != NULL);
     if (check_self.failures > 0)
@@ -304,6 +452,9 @@ int main(void)
         {"ab", talk, CHECK_PASSED, "not from a PE of this job"},
         {"aabb", talk, CHECK_PASSED, "not from a PE of this job"},
         {"abcab", talk, CHECK_PASSED, "not from a PE of this job"},
+        {"aabb", meet, CHECK_PASSED, NULL},
+        {"abababab", meet, CHECK_PASSED, NULL},
+        {"aabb", resist, CHECK_PASSED, NULL},
         {"aabb", lose_one, 1, "died: its connection"},
     };
     test_known_codes();

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: MIT */
+/* The start of a job of up to 4,096 PEs, each on a node of its own, as one of them lives it; printed, and bounded: its
+ * memory for each peer must be small, and memory and processor time must grow with the number of peers, not faster. The
+ * bootstrap is a double that makes up all other PEs' rows; a thread plays all of them on the channel: it closes the
+ * ring and answers requests. Then the rendezvous of the unique id, with a thread for each PE, over real connections.
+ * Each size in a process of its own. Sizes that need more descriptors than `ulimit -Hn` allows are left out.
+ * CHECK_THREADS: needs the library in which PEs are threads, whose double stands for a network. */
+#include "../check.h"
+
+#include "../../bootstrap/uid.h"
+#include "../../shmem/transport/channel.h"
+#include "../../shmem/transport/link.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+enum { ROW_NODE = 32, ROW_HOST = 96, ROW_TOKEN = 160, NAME_BYTES = 64 }; /* of a row, which pe.c has for itself */
+enum { SITE_ADDRESS = 16 };
+enum { EVENTS = 64, STACK_BYTES = 256 << 10, LATE_US = 3300000, FEW_FILES = 100 };
+
+struct site_address {
+    uint64_t bases[2];
+    struct channel_address address;
+};
+
+/* What one PE measured, for its parent. */
+struct result {
+    int n, failures;
+    double start_s, ask_s; /* processor time of its thread */
+    double start_wall, ask_wall;
+    double peak, kept, linked; /* bytes: during the start, after it, with all connections */
+};
+
+/* Bounds leave room for other load: linear growth is 4, quadratic 16. */
+enum { SIZES = 4, BYTES_KEPT = 1024, BYTES_PEAK = 2048, BYTES_LINKED = 1024 };
+static const int sizes[SIZES] = {64, 256, 1024, 4096};
+static const double most_growth = 7, slack_s = 0.05, slack_start_s = 0.005;
+
+static double clock_s(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* As a shell may have it: the library must raise it by itself. */
+static void limit_files(void)
+{
+    struct rlimit files;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = FEW_FILES;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
+static void await_files(void)
+{
+    struct rlimit files;
+    for (int ms = 0; ms < 5000 && getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur <= FEW_FILES; ms++)
+        usleep(1000);
+}
+
+static double bytes_in_use(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+/* ---- all other PEs ---- */
+
+static void make_token(int pe, unsigned char token[CHANNEL_TOKEN_BYTES])
+{
+    memset(token, 0x11, CHANNEL_TOKEN_BYTES);
+    memcpy(token, &pe, sizeof pe);
+}
+
+struct world {
+    pthread_t thread;
+    int me, n; /* the one PE that is not played */
+    int listener, epoll;
+    uint16_t port;
+    struct sockaddr_in there; /* its channel, once known */
+    unsigned char token[CHANNEL_TOKEN_BYTES];
+    struct link *links;
+    int gathers;
+    int answered, deaths;
+    int late; /* this one takes its time to say welcome; -1: none */
+    double peak;
+    bool call; /* atomic: the PE listens, the ring can be closed */
+    bool stop; /* atomic */
+};
+
+static struct link_tokens tokens_of(struct world *w, const struct link *link, unsigned char token[CHANNEL_TOKEN_BYTES])
+{
+    make_token(link->pe, token); /* the number of the PE that is played */
+    return link->dialer ? (struct link_tokens){token, w->token} : (struct link_tokens){w->token, token};
+}
+
+static void watch(struct world *w, int fd, struct link *link)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    CHECK_EQ(epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event), 0);
+}
+
+static void add_link(struct world *w, int fd, bool dialer, int played)
+{
+    struct link *link = iso_link_new(fd, dialer, played, "world");
+    link->next = w->links;
+    w->links = link;
+    watch(w, fd, link);
+}
+
+static void accept_one(struct world *w)
+{
+    int on = 1, fd = accept4(w->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    add_link(w, fd, false, -1);
+}
+
+/* As the PE before it in the ring. */
+static void close_ring(struct world *w)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), before = (w->me + w->n - 1) % w->n;
+    CHECK_EQ(connect(fd, (struct sockaddr *)&w->there, sizeof w->there), 0);
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    add_link(w, fd, true, before);
+    int keep = w->links->pe;
+    w->links->pe = w->me; /* whom the hello is for */
+    CHECK_EQ(iso_link_hello(w->links, before), 0);
+    w->links->pe = keep;
+}
+
+static int hear(struct world *w, struct link *link)
+{
+    unsigned char token[CHANNEL_TOKEN_BYTES];
+    switch (link->in.kind) {
+    case LINK_HELLO:
+        link->pe = (int)link->in.id;
+        return iso_link_challenge(link, tokens_of(w, link, token));
+    case LINK_CHALLENGE:
+        return iso_link_prove(link, tokens_of(w, link, token));
+    case LINK_PROOF:
+        if (link->pe == w->late)
+            usleep(LATE_US);
+        return iso_link_welcome(link, tokens_of(w, link, token));
+    case LINK_WELCOME:
+        link->state = LINK_UP;
+        return 0;
+    case LINK_REQUEST:
+        w->answered++;
+        return iso_link_send(link, LINK_ANSWER, link->in.id, 0, link->in.body);
+    case LINK_BYE:
+        link->gone = true;
+        return iso_link_send(link, LINK_BYE, 0, 0, NULL);
+    default:
+        return -EPROTO;
+    }
+}
+
+static void read_link(struct world *w, struct link *link)
+{
+    int rc;
+    (void)__atomic_load_n(&w->call, __ATOMIC_ACQUIRE); /* pairs with gather_sites: what it knows is known here */
+    while ((rc = iso_link_receive(link)) == 1)
+        CHECK_EQ(hear(w, link), 0);
+    if (rc < 0 && link->state == LINK_UP && !link->gone)
+        w->deaths++;
+    if (rc < 0)
+        epoll_ctl(w->epoll, EPOLL_CTL_DEL, link->fd, NULL);
+}
+
+static void *play(void *arg)
+{
+    struct world *w = (struct world *)arg;
+    struct epoll_event events[EVENTS];
+    bool called = false;
+    while (!__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE)) {            /* pairs with stop_world */
+        if (!called && __atomic_load_n(&w->call, __ATOMIC_ACQUIRE)) { /* pairs with gather_sites */
+            called = true;
+            close_ring(w);
+        }
+        int n = epoll_wait(w->epoll, events, EVENTS, 2);
+        for (int i = 0; i < n; i++)
+            if (events[i].data.ptr == NULL)
+                accept_one(w);
+            else
+                read_link(w, (struct link *)events[i].data.ptr);
+    }
+    return NULL;
+}
+
+static void start_world(struct world *w)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof in;
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    CHECK_EQ(bind(w->listener, (struct sockaddr *)&in, sizeof in), 0);
+    CHECK_EQ(listen(w->listener, SOMAXCONN), 0);
+    CHECK_EQ(getsockname(w->listener, (struct sockaddr *)&in, &len), 0);
+    w->port = ntohs(in.sin_port);
+    watch(w, w->listener, NULL);
+    CHECK_EQ(pthread_create(&w->thread, NULL, play, w), 0);
+}
+
+static void stop_world(struct world *w)
+{
+    __atomic_store_n(&w->stop, true, __ATOMIC_RELEASE); /* pairs with play */
+    pthread_join(w->thread, NULL);
+    while (w->links != NULL) {
+        struct link *next = w->links->next;
+        iso_link_free(w->links);
+        w->links = next;
+    }
+    close(w->listener);
+    close(w->epoll);
+}
+
+/* ---- the bootstrap, in which they have all given something ---- */
+
+static void gather_rows(struct world *w, const unsigned char *mine, size_t len, unsigned char *all)
+{
+    CHECK_EQ(strcmp((const char *)mine + ROW_HOST, ISO->boot.host), 0);
+    memcpy(w->token, mine + ROW_TOKEN, sizeof w->token);
+    for (int pe = 0; pe < w->n; pe++) {
+        unsigned char *row = all + (size_t)pe * len;
+        memcpy(row, mine, len);
+        if (pe == w->me)
+            continue;
+        memset(row + ROW_NODE, 0, 2 * NAME_BYTES);
+        snprintf((char *)row + ROW_NODE, NAME_BYTES, "node%d", pe);
+        snprintf((char *)row + ROW_HOST, NAME_BYTES, "node%d", pe);
+        make_token(pe, row + ROW_TOKEN);
+    }
+}
+
+static void gather_sites(struct world *w, const unsigned char *mine, size_t len, unsigned char *all)
+{
+    struct site_address site;
+    CHECK_EQ(len, sizeof site);
+    memcpy(&site, mine, sizeof site);
+    w->there = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(site.address.port)};
+    w->there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int pe = 0; pe < w->n; pe++) {
+        if (pe != w->me) {
+            static const uint8_t here[4] = {127, 0, 0, 1};
+            memset(&site.address, 0, sizeof site.address);
+            site.address.port = w->port;
+            site.address.n_ip4 = 1;
+            memcpy(site.address.ip4[0], here, sizeof here);
+        } else {
+            memcpy(&site, mine, sizeof site);
+        }
+        memcpy(all + (size_t)pe * len, &site, len);
+    }
+    w->peak = bytes_in_use();
+    __atomic_store_n(&w->call, true, __ATOMIC_RELEASE); /* pairs with play */
+}
+
+static int gather(struct boot *boot, const void *mine, size_t len, void *all)
+{
+    struct world *w = (struct world *)boot->priv;
+    if (w->gathers++ == 0)
+        gather_rows(w, (const unsigned char *)mine, len, (unsigned char *)all);
+    else
+        gather_sites(w, (const unsigned char *)mine, len, (unsigned char *)all);
+    return 0;
+}
+
+static int pass(struct boot *boot)
+{
+    (void)boot;
+    return 0;
+}
+
+static void abort_none(struct boot *boot, int status, const char *sentence)
+{
+    (void)boot;
+    (void)status;
+    (void)sentence;
+}
+
+static void close_none(struct boot *boot) { (void)boot; }
+
+static const struct boot_ops double_of_boot = {
+    .name = "double", .allgather = gather, .barrier = pass, .abort = abort_none, .close = close_none};
+
+/* ---- one PE ---- */
+
+static void enter(struct world *w)
+{
+    struct state *self = ISO;
+    char error[256];
+    CHECK_EQ(iso_env_read(&self->env, error, sizeof error), 0);
+    self->boot.ops = &double_of_boot;
+    self->boot.priv = w;
+    self->boot.rank = self->my_pe = w->me;
+    self->boot.size = self->n_pes = w->n;
+    snprintf(self->boot.host, sizeof self->boot.host, "here");
+}
+
+static int bring_up(void)
+{
+    int rc = iso_pe_start();
+    if (rc == 0)
+        rc = iso_memory_start();
+    if (rc == 0)
+        rc = iso_coll_start();
+    if (rc == 0)
+        rc = iso_team_start();
+    return rc != 0 ? rc : iso_ctx_start();
+}
+
+static void ask_all(const struct world *w)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    for (int pe = 0; pe < w->n; pe++) {
+        if (pe == w->me)
+            continue;
+        memcpy(request, &pe, sizeof pe);
+        memset(answer, 0, sizeof answer);
+        CHECK_EQ(iso_channel_ask(pe, request, answer), 0);
+        CHECK_BYTES(answer, request, sizeof answer);
+    }
+}
+
+static void take_down(void)
+{
+    ISO->life = LIFE_ENDING;
+    iso_pe_part();
+    iso_ctx_stop();
+    iso_coll_stop();
+    iso_team_stop();
+    iso_memory_stop();
+    iso_segment_stop();
+    iso_pe_stop();
+}
+
+static struct result live(int n)
+{
+    struct world w = {.me = n / 2, .n = n, .late = n == sizes[0] ? 3 : -1};
+    struct result r = {.n = n};
+    limit_files();
+    start_world(&w);
+    enter(&w);
+    double before = bytes_in_use(), cpu = clock_s(CLOCK_THREAD_CPUTIME_ID), wall = clock_s(CLOCK_MONOTONIC);
+    CHECK_EQ(bring_up(), 0);
+    r.start_s = clock_s(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    r.start_wall = clock_s(CLOCK_MONOTONIC) - wall;
+    r.kept = bytes_in_use() - before;
+    r.peak = w.peak - before;
+    CHECK_EQ(ISO->n_nodes, n);
+    cpu = clock_s(CLOCK_THREAD_CPUTIME_ID), wall = clock_s(CLOCK_MONOTONIC);
+    ask_all(&w);
+    r.ask_s = clock_s(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    r.ask_wall = clock_s(CLOCK_MONOTONIC) - wall;
+    r.linked = bytes_in_use() - before - r.kept;
+    take_down();
+    stop_world(&w);
+    CHECK_EQ(w.answered, n - 1);
+    CHECK_EQ(w.deaths, 0); /* nobody that believes in this PE has been left by it */
+    r.failures = check_self.failures;
+    return r;
+}
+
+/* ---- the unique id ---- */
+
+struct member {
+    pthread_t thread;
+    const unsigned char *id;
+    int rank, n, rc;
+    unsigned char *all; /* of many PEs, the same for all but rank 0: nobody looks at it */
+    double cpu, wall;   /* of its thread */
+};
+
+static void *join(void *arg)
+{
+    enum { BLOCK = 8 };
+    struct member *m = (struct member *)arg;
+    struct boot boot = {.ops = NULL};
+    struct boot_attr attr = {m->id, m->rank, m->n};
+    struct env env = {.boot = "", .boot_timeout = 20};
+    uint64_t mine = (uint64_t)m->rank * 3 + 1;
+    if (m->rank > 0) /* all are in one process, of which rank 0 has to raise the limit */
+        await_files();
+    double cpu = clock_s(CLOCK_THREAD_CPUTIME_ID), wall = clock_s(CLOCK_MONOTONIC);
+    m->rc = iso_boot_open(&boot, &attr, &env);
+    if (m->rc == 0)
+        m->rc = iso_boot_allgather(&boot, &mine, BLOCK, m->all);
+    if (m->rc == 0)
+        m->rc = iso_boot_barrier(&boot);
+    m->cpu = clock_s(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    m->wall = clock_s(CLOCK_MONOTONIC) - wall;
+    iso_boot_close(&boot);
+    return NULL;
+}
+
+static struct result rendezvous(int n)
+{
+    struct result r = {.n = n};
+    struct member *members = (struct member *)calloc((size_t)n, sizeof *members);
+    size_t own = n <= 1024 ? (size_t)n : 0;
+    uint64_t *all = (uint64_t *)calloc((size_t)n, 8), *others = (uint64_t *)calloc((size_t)n, 8 * ISO_MAX(own, 1));
+    unsigned char id[ISO_UID_BYTES];
+    pthread_attr_t attr;
+    limit_files();
+    CHECK_EQ(iso_boot_uid_create(id), 0);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, STACK_BYTES);
+    for (int i = 0; i < n; i++) {
+        members[i] = (struct member){
+            .id = id, .rank = i, .n = n, .all = (unsigned char *)(i == 0 ? all : others + own * (size_t)i)};
+        CHECK_EQ(pthread_create(&members[i].thread, &attr, join, &members[i]), 0);
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(members[i].thread, NULL);
+        CHECK_EQ(members[i].rc, 0);
+        CHECK_EQ(all[i], (uint64_t)i * 3 + 1);
+    }
+    r.start_s = members[0].cpu;
+    r.start_wall = members[0].wall;
+    free(members);
+    free(all);
+    free(others);
+    r.failures = check_self.failures;
+    return r;
+}
+
+/* ---- main ---- */
+
+static struct result run(struct result (*body)(int n), int n)
+{
+    struct result r = {.failures = 1};
+    int out[2], status = -1;
+    CHECK_EQ(pipe(out), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        r = body(n);
+        _exit(write(out[1], &r, sizeof r) == sizeof r ? 0 : 1);
+    }
+    close(out[1]);
+    CHECK_EQ(read(out[0], &r, sizeof r), (long long)sizeof r);
+    close(out[0]);
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(r.failures, 0);
+    return r;
+}
+
+static void check_growth(const char *what, double small, double large, double slack)
+{
+    CHECK_NAMED(large <= most_growth * small + slack, what);
+}
+
+/* What a PE more costs each of the others. */
+static void check_memory(const struct result *small, const struct result *large)
+{
+    double more = large->n - small->n;
+    double peak = (large->peak - small->peak) / more, kept = (large->kept - small->kept) / more;
+    double linked = (large->linked - small->linked) / more;
+    printf("  bytes for each PE more: %.0f while it starts, %.0f kept, and %.0f with a connection\n", peak, kept,
+           linked);
+    if (SANITIZED) /* they have their own allocator */
+        return;
+    CHECK(kept <= BYTES_KEPT);
+    CHECK(peak <= BYTES_PEAK);
+    CHECK(linked <= BYTES_LINKED);
+}
+
+static void check_one_pe(rlim_t files)
+{
+    struct result last = {.n = 0};
+    for (int i = 0; i < SIZES && 2 * (rlim_t)sizes[i] + 64 <= files; i++) {
+        struct result r = run(live, sizes[i]);
+        printf("%4d PEs: start %.1f ms (%.1f ms of processor), a connection and its request %.0f us (%.0f us)\n", r.n,
+               r.start_wall * 1e3, r.start_s * 1e3, r.ask_wall * 1e6 / (r.n - 1), r.ask_s * 1e6 / (r.n - 1));
+        if (last.n > 0) {
+            check_memory(&last, &r);
+            check_growth("processor time of the start", last.start_s, r.start_s, slack_start_s);
+            check_growth("processor time of all connections", last.ask_s, r.ask_s, slack_s);
+        }
+        last = r;
+    }
+}
+
+static void check_rendezvous(rlim_t files)
+{
+    struct result last = {.n = 0};
+    for (int i = 0; i < SIZES - SANITIZED && 2 * (rlim_t)sizes[i] + 64 <= files; i++) {
+        struct result r = run(rendezvous, sizes[i]);
+        printf("%4d PEs: unique id, one allgather of 8 bytes, one barrier: %.0f ms (%.0f ms of PE 0's processor)\n",
+               r.n, r.start_wall * 1e3, r.start_s * 1e3);
+        if (last.n > 0)
+            CHECK(r.start_s <= 16 * last.start_s + slack_s); /* it sends everybody's block to everybody */
+        last = r;
+    }
+}
+
+int main(void)
+{
+    struct rlimit files;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    setenv("SHMEM_TEST_NODES", "-", 1); /* the double carries what goes to other nodes */
+    setenv("SHMEM_SYMMETRIC_SIZE", "1m", 1);
+    setenv("SHMEM_BOOT_TIMEOUT", "60", 1);
+    setenv("SHMEM_DATA_SEGMENT", "0", 1);
+    check_one_pe(files.rlim_max);
+    check_rendezvous(files.rlim_max);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
