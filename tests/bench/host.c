@@ -4,6 +4,7 @@
  * adds time); a batch's time is that of its slowest PE. Every batch has fresh data, which is checked afterwards: a
  * wrong byte ends the job with status 1. */
 #include "host.h"
+#include "resident.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -267,16 +268,8 @@ void bench_go(void)
 
 static void resident_memory(void)
 {
-    char line[256];
-    double kib = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof line, status))
-        if (sscanf(line, "VmRSS: %lf", &kib) == 1)
-            break;
-    if (status)
-        fclose(status);
     if (bench_me == 0 && regexec(&wanted, "rss_with_16MiB_globals", 0, NULL, 0) == 0)
-        print_metric("rss_with_16MiB_globals", kib, "kB");
+        print_metric("rss_with_16MiB_globals", (double)resident_kib(), "kB");
 }
 
 static void read_options(int argc, char **argv)

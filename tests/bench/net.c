@@ -6,6 +6,8 @@
  * without what this program itself touched. Only OpenSHMEM 1.4, so that the same source measures a peer. */
 #include <shmem.h>
 
+#include "resident.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -161,19 +163,6 @@ static void bandwidth(struct net *n, const char *metric, body *run, size_t len, 
     for (size_t i = 0; receiver && i < len; i++)
         stop_if(n->dest[i] != (char)(i * 7 + (i >> 9) + (size_t)n->sequence + (run == get ? (size_t)n->peer : 0)),
                 metric);
-}
-
-static long resident_kib(void)
-{
-    char text[4096] = "";
-    FILE *status = fopen("/proc/self/status", "r");
-    if (status) {
-        size_t got = fread(text, 1, sizeof text - 1, status);
-        text[got] = '\0';
-        fclose(status);
-    }
-    const char *line = strstr(text, "VmRSS:");
-    return line ? strtol(line + 6, NULL, 10) : 0;
 }
 
 /* Every PE puts its own into a row of PE 0. */

@@ -8,6 +8,8 @@
 #include <shmem.h>
 #endif
 
+#include "resident.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +21,6 @@ static double now_ms(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
-
-static long resident_kib(void)
-{
-    char text[4096] = "";
-    FILE *status = fopen("/proc/self/status", "r");
-    if (status) {
-        size_t got = fread(text, 1, sizeof text - 1, status);
-        text[got] = '\0';
-        fclose(status);
-    }
-    const char *line = strstr(text, "VmRSS:");
-    return line ? strtol(line + 6, NULL, 10) : -1;
 }
 
 #ifdef BENCH_BARE_PMIX

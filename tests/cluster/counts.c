@@ -117,8 +117,10 @@ static int test_main(void)
 {
     struct counts c;
     CHECK_INIT();
-    if (!read_counts(&c) || shmem_n_pes() != 2)
-        CHECK_SKIP("needs two PEs on two nodes");
+    if (!read_counts(&c) || shmem_n_pes() != 2) {
+        shmem_finalize();
+        return CHECK_SKIP("needs two PEs on two nodes");
+    }
     uint64_t *there = (uint64_t *)shmem_calloc(WORDS, 8), *here = (uint64_t *)shmem_calloc(WORDS, 8);
     CHECK_OR_EXIT(there != NULL && here != NULL);
     if (shmem_my_pe() == 0) { /* connects, registers, asks for keys */

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # guest_launch.sh PER_NODE PROGRAM ARGUMENTS...: a job over the nodes a and b. ISO_LAUNCHER=mpirun (the default), started
-# beside the nodes; or uid, by hand, which takes no time of its own. ISO_MAP=node numbers the PEs round robin over the
-# nodes, else those of a come first. ISO_MPIRUN: more words for mpirun.
+# beside the nodes; srun, after guest_slurm.sh; or uid, by hand, which takes no time of its own. ISO_MAP=node numbers the
+# PEs round robin over the nodes, else (and with srun) those of a come first. ISO_MPIRUN: more words for mpirun.
 here=$(cd "$(dirname "$0")" && pwd)
 per_node=$1
 size=$((2 * per_node))
@@ -40,7 +40,12 @@ by_mpirun() {
         -np $size "${passed[@]}" ${ISO_MPIRUN-} "$@"
 }
 
+by_srun() {
+    exec srun --mpi=pmix --export=ALL -N2 -n $size --ntasks-per-node="$per_node" --overcommit "$@"
+}
+
 case ${ISO_LAUNCHER:-mpirun} in
+srun) by_srun "$@" ;;
 uid) by_hand "$@" ;;
 mpirun) by_mpirun "$@" ;;
 *) echo "guest_launch.sh: unknown ISO_LAUNCHER" >&2 && exit 2 ;;

@@ -1,12 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Runs in the guest, started by soft_roce.sh: one line for each job over the nodes a and b. Ends with 0 if all were right.
+# ISO_GUEST_FULL=1: what takes longer too (guest_full.sh). ISO_GUEST_ONLY: only jobs whose names match this expression.
 set -u
+here=$(cd "$(dirname "$0")" && pwd)
 build=$ISO_BUILD
 failures=0
+seconds=60 # at most, of a program
+victims='fault_victim|verbs_victim|traffic' # programs that `ends` starts
 export ISO_LAUNCHER=uid
 
 uptime_s() { cut -d ' ' -f 1 /proc/uptime; }
+
+chosen() { [[ $1 =~ ${ISO_GUEST_ONLY-} ]]; }
 
 verdict() { # NAME WRONG START
     echo "$([ -z "$2" ] && echo "ok     " || echo "FAILED ") $1 ($(uptime_s), since $3 s)${2:+: $2}"
@@ -18,6 +24,7 @@ verdict() { # NAME WRONG START
 # right NAME SECONDS COMMAND...: it ends with 0 in that time
 right() {
     local name=$1 limit=$2 start wrong='' status
+    chosen "$name" || return 0
     shift 2
     start=$(uptime_s)
     timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
@@ -29,19 +36,20 @@ right() {
 # ends NAME SECONDS EXPRESSION COMMAND...: it fails, by itself in that time, with a sentence that matches
 ends() {
     local name=$1 limit=$2 sentence=$3 start wrong='' status
+    chosen "$name" || return 0
     shift 3
     start=$(uptime_s)
     timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
     status=$?
     case $status in
     0) wrong="ended with 0" ;;
-    124 | 137) ! pgrep -x fault_victim >/dev/null || wrong="hangs" ;;
+    124 | 137) ! pgrep -x "$victims" >/dev/null || wrong="hangs" ;;
     esac
     [ $status -ne 124 ] || wrong="hangs"
     grep -qE "$sentence" /tmp/job.out || wrong="${wrong:+$wrong; }no sentence matches '$sentence'"
     sleep 1
-    ! pgrep -x fault_victim >/dev/null || wrong="${wrong:+$wrong; }processes are left"
-    pkill -KILL -x fault_victim
+    ! pgrep -x "$victims" >/dev/null || wrong="${wrong:+$wrong; }processes are left"
+    pkill -KILL -x "$victims"
     verdict "$name" "$wrong" "$start"
 }
 
@@ -49,21 +57,51 @@ spec() { # PER-NODE PROGRAM...
     local per_node=$1 name
     shift
     for name in "$@"; do
-        right "spec_$name, $per_node on each node" 60 "$LAUNCH" "$per_node" "$build/spec/spec_$name"
+        right "spec_$name, $per_node on each node" $seconds "$LAUNCH" "$per_node" "$build/spec/spec_$name"
     done
+}
+
+device() { # PER-NODE PROGRAM...: kernels on the CPU device, whose remote peers are reached through the proxy
+    local per_node=$1 name
+    shift
+    for name in "$@"; do
+        SHMEM_TEST_CASES=${ISO_GUEST_CASES:-20} SHMEM_TEST_ROUNDS=${ISO_GUEST_CASES:-20} \
+            right "device_$name, $per_node on each node" $seconds "$LAUNCH" "$per_node" "$build/device/device_$name"
+    done
+}
+
+# later SECONDS COMMAND...: the job of fault_victim is running by then
+later() {
+    (sleep "$1" && shift && "$@") &
 }
 
 # ---- what must work ----
 
 ISO_LAUNCHER=mpirun right "mpirun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
 ISO_LAUNCHER=mpirun ISO_MAP=node right "mpirun, 2 on each node, round robin" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
+if chosen srun; then
+    . "$here/guest_slurm.sh"
+    if slurm_start; then
+        ISO_LAUNCHER=srun right "srun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
+        ISO_LAUNCHER=srun right "srun, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
+    else
+        echo "skipped srun: $reason"
+    fi
+    slurm_stop
+fi
 spec 1 setup symmetric_heap contexts putget strided point_to_point locks barriers moves reductions soak active_sets \
-    reinit globals deprecated signals
-spec 2 setup contexts putget point_to_point barriers reductions soak active_sets globals
+    reinit globals deprecated signals teams threads
+spec 2 setup contexts putget point_to_point barriers reductions soak active_sets globals across
+device 1 heap litmus matrix_rma matrix_wait
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
+right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
+right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"
+right "threads that connect at once, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/connects"
 right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" 25000 4
 right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" 4000 2
 right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 3000 2 2
+SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
+    "$LAUNCH" 1 "$build/bin/traffic" 200 1
 
 # ---- what must fail, with a sentence ----
 
@@ -72,21 +110,21 @@ for round in 1 2 3; do
         "$LAUNCH" 1 "$build/bin/fault_victim" $RANDOM $((RANDOM % 1000)) $((round % 2))
 done
 
-# later SECONDS COMMAND...: the job of fault_victim is running by then
-later() {
-    (sleep "$1" && shift && "$@") &
-}
-
-export SHMEM_NIC_TIMEOUT=0.25 SHMEM_NODE_TIMEOUT=4
-later 4 ip link set ra down
-ends "the cable of the RDMA devices is pulled" 30 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
-    "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
-ip link set ra up
-later 4 "$NODE" b ip link set nb down
-ends "the other cable is pulled" 30 "pe [01] on [ab] is taken for dead.*SHMEM_NODE_TIMEOUT" \
-    "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
-"$NODE" b ip link set nb up
+export SHMEM_NIC_TIMEOUT=0.1 SHMEM_NODE_TIMEOUT=4
+if chosen "the cable of the RDMA devices is pulled"; then
+    later 4 ip link set ra down
+    ends "the cable of the RDMA devices is pulled" 30 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
+        "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
+    ip link set ra up
+fi
+if chosen "the other cable is pulled"; then
+    later 4 "$NODE" b ip link set nb down
+    ends "the other cable is pulled" 30 "pe [01] on [ab] is taken for dead.*SHMEM_NODE_TIMEOUT" \
+        "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
+    "$NODE" b ip link set nb up
+fi
 unset SHMEM_NODE_TIMEOUT
+. "$here/verbs_faults.sh"
 
 # ---- what the devices repair ----
 
@@ -94,7 +132,12 @@ tc qdisc add dev ra root netem loss 0.5%
 right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 tc qdisc change dev ra root netem delay 200us reorder 99%
 right "random traffic, a packet in 100 is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+tc qdisc change dev ra root netem delay 1ms reorder 50%
+right "random traffic, every second packet is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 tc qdisc del dev ra root
+unset SHMEM_NIC_TIMEOUT
+
+[ -z "${ISO_GUEST_FULL-}" ] || . "$here/guest_full.sh"
 
 echo "$failures failures"
 [ $failures -eq 0 ]

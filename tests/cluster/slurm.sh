@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
 # Sourced: a private Slurm of two virtual nodes n1, n2 on this machine, with its own munge, in $work/slurm.
 # slurm_start returns 1 and sets `reason` where that cannot work; slurm_stop, run at exit, ends everything.
+# Who has other nodes (guest_slurm.sh) defines these three anew:
+slurm_nodes="n1 n2"
+slurm_place() { echo "$(hostname) 127.0.0.1"; } # NODE, or nothing for the controller: host name and address
+slurm_on() { shift && "$@"; }                   # NODE COMMAND...
 
 # Below the ports that the system gives to clients: one of those may be taken by somebody who does not listen.
 free_port() {
@@ -31,9 +35,11 @@ slurm_stop() {
 }
 
 slurm_config() {
+    local place node
+    read -ra place <<<"$(slurm_place)"
     cat <<CONF
 ClusterName=isotest
-SlurmctldHost=$(hostname)(127.0.0.1)
+SlurmctldHost=${place[0]}(${place[1]})
 AuthType=auth/munge
 AuthInfo=socket=$work/slurm/munge.sock
 SlurmUser=root
@@ -57,10 +63,12 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 TmpFS=$work/slurm/tmp-%n
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=$(free_port) CPUs=64 RealMemory=1000 State=UNKNOWN
-NodeName=n2 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=$(free_port) CPUs=64 RealMemory=1000 State=UNKNOWN
-PartitionName=p Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+PartitionName=p Nodes=${slurm_nodes/ /,} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 CONF
+    for node in $slurm_nodes; do
+        read -ra place <<<"$(slurm_place $node)"
+        echo "NodeName=$node NodeHostname=${place[0]} NodeAddr=${place[1]} Port=$(free_port) CPUs=64 RealMemory=1000 State=UNKNOWN"
+    done
 }
 
 munge_start() {
@@ -76,7 +84,7 @@ nodes_are_up() {
 
 # 0, or 1 and `reason`.
 slurm_start() {
-    local tool begun
+    local tool node begun
     reason="Slurm is started by root only"
     [ "$(id -u)" -eq 0 ] || return 1
     for tool in munged slurmctld slurmd srun sinfo; do
@@ -84,13 +92,19 @@ slurm_start() {
         command -v $tool >/dev/null || return 1
     done
     chmod 755 "$work" # munge refuses a socket in a folder that others cannot reach
-    mkdir -p "$work"/slurm/state "$work"/slurm/spool-n1 "$work"/slurm/spool-n2 "$work"/slurm/tmp-n1 "$work"/slurm/tmp-n2
+    mkdir -p "$work/slurm/state"
+    for node in $slurm_nodes; do
+        mkdir -p "$work/slurm/spool-$node" "$work/slurm/tmp-$node"
+    done
     at_exit=slurm_stop
     export SLURM_CONF=$work/slurm/slurm.conf
     slurm_config >"$SLURM_CONF"
-    munge_start && slurmctld -f "$SLURM_CONF" && slurmd -f "$SLURM_CONF" -N n1 && slurmd -f "$SLURM_CONF" -N n2
+    munge_start && slurmctld -f "$SLURM_CONF"
+    for node in $slurm_nodes; do
+        slurm_on "$node" slurmd -f "$SLURM_CONF" -N "$node"
+    done
     begun=$SECONDS # sinfo alone may take seconds when nobody answers
-    until nodes_are_up || [ $((SECONDS - begun)) -ge 20 ]; do
+    until nodes_are_up || [ $((SECONDS - begun)) -ge "${slurm_patience:-20}" ]; do
         sleep 0.1
     done
     reason="the Slurm nodes do not come up: $(tail -qn 2 "$work"/slurm/*.log "$work"/slurm/munged.out | tr '\n' ' ')"

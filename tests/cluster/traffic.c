@@ -3,7 +3,8 @@
  * random PEs, in random sizes, on several contexts, against a model. Each thread alone writes its lanes and cells at
  * every PE and keeps a copy of what they must hold, so every get and every fetched value has one right answer; fences
  * and quiets are called only where two operations touch the same bytes. After each round the owner of the memory
- * compares too. SHMEM_TEST_SEED repeats a run as far as the PEs do not depend on each other. */
+ * compares too. SHMEM_TEST_SEED repeats a run as far as the PEs do not depend on each other. SHMEM_TEST_FAULT=NAME
+ * makes PE 0 do one thing wrong, that the test can be seen to find it (traffic_faults.sh). */
 #include "../check.h"
 
 #include <pthread.h>
@@ -578,6 +579,83 @@ static void check_common(struct actor *a)
     }
 }
 
+/* ---- faults on purpose: what a library could get wrong, done once, at the end of the first round ---- */
+
+static struct range far_range(size_t offset, size_t len) { return (struct range){check_self.npes - 1, offset, len}; }
+
+/* The model differs from the memory while it is read, at once or later. */
+static void fault_get(struct actor *a, bool later)
+{
+    struct lane *lane = &a->lanes[0];
+    struct range r = far_range(4096, 64);
+    char dest[64];
+    model_of(lane, r)[40] ^= 1;
+    if (later) {
+        struct pending p = {.range = r, .seen = dest, .expected = model_of(lane, r)};
+        a->contexts[0].pending[a->contexts[0].npending++] = p;
+        shmem_getmem_nbi(dest, lane->base + r.offset, r.len, r.pe);
+        settle(a, 0);
+    } else {
+        shmem_getmem(dest, lane->base + r.offset, r.len, r.pe);
+        expect_bytes(a, "a get has other bytes", r, dest, model_of(lane, r));
+    }
+    model_of(lane, r)[40] ^= 1;
+}
+
+/* A put that never comes, or one to the wrong place. */
+static void fault_put(struct actor *a, bool lost)
+{
+    struct lane *lane = &a->lanes[2];
+    struct range r = far_range(lane->len - 8, 8);
+    uint64_t value;
+    memcpy(&value, model_of(lane, r), 8);
+    value++;
+    if (lost)
+        memcpy(model_of(lane, r), &value, 8);
+    else
+        shmem_putmem(lane->base + r.offset, &value, 8, r.pe);
+}
+
+/* An atomic that is done twice, or a fetched value of another one. */
+static void fault_atomic(struct actor *a, bool twice)
+{
+    int pe = check_self.npes - 1;
+    if (twice) {
+        shmem_long_atomic_add(&traffic.common[0], 1, pe);
+        return;
+    }
+    uint64_t *word = &traffic.boxes[a->id].cells[0][0], old = a->cells[pe][0][0].value;
+    expect_value(a, shmem_uint64_atomic_fetch_add(word, 1, pe) + 1, old, "fetch_add has another value", pe);
+    shmem_uint64_atomic_add(word, (uint64_t)-1, pe);
+    shmem_quiet();
+}
+
+/* A signal whose message is not there. */
+static void fault_signal(struct actor *a)
+{
+    int pe = check_self.npes - 1;
+    shmem_uint64_atomic_set(&traffic.boxes[a->id].signal, ++a->sent[pe], pe);
+}
+
+static void do_fault(struct actor *a)
+{
+    const char *name = getenv("SHMEM_TEST_FAULT");
+    if (name == NULL || a->id != 0)
+        return;
+    for (int i = 0; i < CONTEXTS; i++)
+        settle(a, i);
+    if (strcmp(name, "get") == 0 || strcmp(name, "get_nbi") == 0)
+        fault_get(a, name[3] != '\0');
+    else if (strcmp(name, "lost") == 0 || strcmp(name, "stray") == 0)
+        fault_put(a, name[0] == 'l');
+    else if (strcmp(name, "twice") == 0 || strcmp(name, "fetched") == 0)
+        fault_atomic(a, name[0] == 't');
+    else if (strcmp(name, "signal") == 0)
+        fault_signal(a);
+    else
+        complain(a, "SHMEM_TEST_FAULT knows get, get_nbi, lost, stray, twice, fetched, signal", 0, 0, 0);
+}
+
 static void meet(const struct actor *a)
 {
     pthread_barrier_wait(&traffic.meet);
@@ -606,6 +684,8 @@ static void do_round(struct actor *a, int round)
     open_contexts(a);
     for (long i = 0; i < traffic.operations / traffic.rounds; i++)
         do_one(a);
+    if (round == 0)
+        do_fault(a);
     for (int i = 0; i < CONTEXTS; i++)
         settle(a, i);
     close_contexts(a);

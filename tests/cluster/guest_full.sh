@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+# Sourced by guest_tests.sh: jobs over the nodes a and b that together take too long for every run.
+seconds=300
+spec 1 atomics ordering generics profiling putget_globals atomics_globals signals_globals locks_globals
+spec 2 symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics threads teams
+spec 3 setup barriers reductions moves active_sets teams
+ISO_GUEST_CASES=200
+device 1 heap handles slots deadline litmus matrix_rma matrix_amo matrix_wait
+device 2 heap handles litmus matrix_rma matrix_wait
+right "random traffic, 100000 operations, 1 on each node" 600 "$LAUNCH" 1 "$build/bin/traffic" 100000 8
+right "random traffic, 100000 operations, 2 on each node" 900 "$LAUNCH" 2 "$build/bin/traffic" 100000 8
+right "random traffic, 100000 operations, 4 threads in 1 on each node" 900 "$LAUNCH" 1 "$build/bin/traffic" 100000 8 4
+for round in $(seq 30); do
+    ends "kill -9 of PE $((round % 4)) of 4, number $round" 30 "pe $((round % 4)) .*died" \
+        "$LAUNCH" 2 "$build/bin/fault_victim" $RANDOM $((RANDOM % 2000)) $((round % 4))
+done

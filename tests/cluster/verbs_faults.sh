@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Runs in the guest, sourced by guest_tests.sh: what must end with a sentence when a job over two nodes is set up wrongly,
+# or may not lock memory, or uses a key that nobody gave. "${nic[@]}" VALUE COMMAND... starts it with that
+# SHMEM_NIC, in which NIC stands for the device of the node.
+nic=("$LAUNCH" 1 sh -c 'value=$1; shift; SHMEM_NIC=$(echo "$value" | sed "s/NIC/rxe$(hostname)/") exec "$@"' sh)
+
+victim=$build/bin/verbs_victim
+ends "SHMEM_NIC names no device" 30 'SHMEM_NIC: nosuch\): there is no such device; there are rxea, rxeb' "${nic[@]}" nosuch "$victim"
+ends "SHMEM_NIC names no port" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 7 does not exist' "${nic[@]}" NIC:7 "$victim"
+ends "SHMEM_NIC names no GID" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 1 has no GID' "${nic[@]}" NIC:1:99 "$victim"
+ends "SHMEM_NIC is no name" 30 'SHMEM_NIC is "rxea:x", allowed: device' "${nic[@]}" rxea:x "$victim"
+right "SHMEM_NIC has two values, one for each PE of the node" 30 "${nic[@]}" NIC,nosuch "$victim"
+ip link set ra down
+ends "a port is down" 30 'SHMEM_NIC: rxea\): rxea port 1 is not active' "${nic[@]}" NIC "$victim"
+ip link set ra up
+ends "no memory may be locked" 30 'limit of locked memory is 64 KiB \(raise it: ulimit -l' "${nic[@]}" NIC "$victim" locked 64
+ends "the heap may not be locked" 30 'cannot register memory .* limit of locked memory there is 2048 KiB \(raise it' \
+    "${nic[@]}" NIC "$victim" locked 2048
+ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
