@@ -76,6 +76,26 @@ char *iso_stream_flag_near(const struct stream_call *c, int member);
 /* This PE's word that they copy there. */
 const uint64_t *iso_stream_engine_word(const struct stream_call *c);
 
+/* The round numbers of streams that meet without a kernel; NULL: not in this call, kernels have to. */
+struct engine_words *iso_stream_words(const struct stream_call *c);
+
+/* ---- engine_words.c: members meet by words that their streams store and wait for ---- */
+
+struct engine_words; /* of one slot */
+/* NULL: no memory. `memory`: the members' slot memory, which stays. */
+struct engine_words *iso_words_open(struct device *d, const struct team *team, int number, shmemd_t handle,
+                                    char *const *memory);
+void iso_words_close(struct engine_words *w); /* NULL-tolerant; no stream waits */
+void iso_words_reset(struct engine_words *w); /* slot memory is as new, and no stream waits */
+/* A round, alike on all members. begin: the call's stream goes on when all members have come to it; pass: nobody has to
+ * wait for that. send, behind what `stream` copies to the member. end: the stream goes on when all, or the member that
+ * sends to this one (args.to, args.from), have sent. 0, or nonzero after a sentence. */
+int iso_words_begin(struct engine_words *w, const struct stream_call *c);
+void iso_words_pass(struct engine_words *w);
+int iso_words_send(struct engine_words *w, const struct stream_call *c, int member, gpu_stream stream);
+int iso_words_end(struct engine_words *w, const struct stream_call *c);
+void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
+
 /* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
 
 enum stream_lines { STREAM_LINES_TORN, STREAM_LINES_UNKNOWN, STREAM_LINES_WHOLE };
@@ -110,6 +130,9 @@ const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *n
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
+/* reduce_dest2 on equal spans of the members; each result stays with who has reduced it, or goes to all. */
+int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
+                         bool stays);
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early);
 
 /* ---- stream_table.c ---- */
@@ -180,10 +203,12 @@ void iso_stream_text_path(const struct gpu_info *device, char *path, size_t byte
 int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-/* Streams of copies of one slot, taken when a call first needs so many. */
+/* The shape is that of its kernel. */
+int iso_engine_allreduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+/* Streams of copies of one slot, taken when a call first needs so many: those to the members, and one within the PE. */
 enum { ISO_ENGINE_STREAMS = 8 };
 struct stream_engines {
-    gpu_stream streams[ISO_ENGINE_STREAMS];
+    gpu_stream streams[ISO_ENGINE_STREAMS + 1];
     int n;
 };
 void iso_engines_close(struct device *d, struct stream_engines *engines);

@@ -14,7 +14,7 @@
 /* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
  * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_dest2: `bytes` and source_stride are of one
- * of the members' spans, dest_stride is of the whole. */
+ * of the members' spans, dest_stride is of the whole, and `from` not 0: each result stays where it was reduced. */
 struct isod_stream_coll {
     shmemd_t h;
     char *dest;

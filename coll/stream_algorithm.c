@@ -107,13 +107,20 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
 }
 
 /* Blocks get parts of the members' equal spans; dest_stride is the whole, with what is left behind the spans. */
-static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
+                         bool stays)
 {
     struct stream_call spans = *c;
+    spans.args.from = stays;
     spans.args.bytes = c->args.bytes / 16 / (unsigned)c->args.h.n_pes * 16;
     spans.args.source_stride = spans.args.bytes;
     spans.args.dest_stride = c->args.bytes;
     return run_reduce(&spans, a, shape);
+}
+
+static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    return iso_stream_run_spans(c, a, shape, false);
 }
 
 /* ---- the algorithms ---- */
@@ -124,6 +131,8 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 #define BROUGHT(kernel, bytes, room) \
     (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, room, run_reduce_brought, NULL, kernel##_sums, NULL
 #define SPANS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce_spans, NULL, kernel##_sums, NULL
+#define SPANS_STAY(kernel, bytes, room) \
+    NEEDS_##kernel, false, bytes, room, iso_engine_allreduce, NULL, kernel##_sums, NULL
 #define ANY(kernel, bytes, room) \
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, bytes, room) \
@@ -142,6 +151,7 @@ const struct stream_algorithm iso_stream_algorithms[] = {
     {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 64, NULL),           "source copied to dest, then as read2"},
     {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 64, room_spans),       "as push2, staged in dest: large pieces"},
+    {SHMEMX_ALLREDUCE,     "engines", SPANS_STAY(reduce_dest2, 64, room_spans),  "as dest2, but results go by copy engines"},
     {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
     {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
 

@@ -17,6 +17,7 @@ struct stream_slot {
     char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     struct stream_engines engines;
+    struct engine_words *words; /* NULL: of some member neither streams can, or pointers do not reach all */
     struct stream_table *table; /* one of struct streams */
     enum stream_lines lines;
     unsigned most_blocks, most_threads;
@@ -102,7 +103,9 @@ static struct streams *need_streams(struct device *d)
         drop(s);
         return NULL;
     }
+    pthread_mutex_lock(&d->lock);
     d->streams = s;
+    pthread_mutex_unlock(&d->lock);
     return s;
 }
 
@@ -113,6 +116,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
     if (slot == NULL)
         return;
     iso_engines_close(d, &slot->engines);
+    iso_words_close(slot->words);
     iso_gpu_free(d->gpu, slot->nodes);
     free(slot->memory);
     free(slot);
@@ -133,7 +137,7 @@ static int read_memory(struct stream_slot *slot)
     return 0;
 }
 
-static struct stream_slot *create(const struct team *team, int number, shmemd_t handle)
+static struct stream_slot *create(struct device *d, const struct team *team, int number, shmemd_t handle)
 {
     struct stream_slot *slot = (struct stream_slot *)calloc(1, sizeof *slot);
     if (slot == NULL) {
@@ -143,8 +147,11 @@ static struct stream_slot *create(const struct team *team, int number, shmemd_t 
     slot->team = team;
     slot->number = number;
     slot->handle = handle;
-    if (read_memory(slot) == 0)
+    if (read_memory(slot) == 0) {
+        if (handle.direct != 0 && iso_gpu_has_words(d->gpu, NULL))
+            slot->words = iso_words_open(d, team, number, handle, slot->memory);
         return slot;
+    }
     free(slot->memory);
     free(slot);
     return NULL;
@@ -159,6 +166,7 @@ struct member {
     uint64_t nodes; /* 1: it reaches those who have found the same node, and no others */
     uint64_t lines; /* enum stream_lines */
     uint64_t clock; /* of the first: the number of a probe */
+    uint64_t words; /* 1: its streams wait without a kernel */
 };
 
 /* -errno after a sentence. */
@@ -215,6 +223,7 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
         least.threads = ISO_MIN(least.threads, members[i].threads);
         same = same && members[i].table == least.table;
         nodes = nodes && members[i].nodes != 0;
+        least.words = ISO_MIN(least.words, members[i].words);
     }
     if (least.blocks == 0)
         return -EIO;
@@ -226,6 +235,10 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
         iso_gpu_free(d->gpu, slot->nodes);
         slot->nodes = NULL;
     }
+    if (least.words == 0) {
+        iso_words_close(slot->words);
+        slot->words = NULL;
+    }
     if (!same && slot->handle.my_pe == 0)
         log_warn("%s: the members of this team have different tables of algorithms (devices, SHMEM_COLL_ON_STREAM or "
                  "SHMEM_COLL_TABLE differ); they take the built-in one for any device",
@@ -236,7 +249,7 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0},
+    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0, 0},
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
@@ -246,13 +259,14 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         return NULL;
     }
     struct streams *s = need_streams(d);
-    struct stream_slot *slot = s != NULL ? create(team, number, handle) : NULL;
+    struct stream_slot *slot = s != NULL ? create(d, team, number, handle) : NULL;
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
         mine.table = iso_stream_table_sum(s->table);
         mine.lines = iso_stream_probe_ask(s->probe, team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
+        mine.words = slot->words != NULL;
     }
     share_nodes(d, team, slot, &mine);
     iso_coll_all_gather(team, &mine, sizeof mine, all, call);
@@ -319,6 +333,11 @@ bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot) { return slo
 
 struct stream_engines *iso_stream_engines(const struct stream_call *c) { return &c->slot->engines; }
 
+struct engine_words *iso_stream_words(const struct stream_call *c)
+{
+    return c->slot->words != NULL && iso_gpu_has_words(c->device->gpu, c->stream) ? c->slot->words : NULL;
+}
+
 /* Lane 0 is the first of slot memory, its flags the first of the lane. */
 char *iso_stream_flag_near(const struct stream_call *c, int member)
 {
@@ -327,6 +346,30 @@ char *iso_stream_flag_near(const struct stream_call *c, int member)
 }
 
 const uint64_t *iso_stream_engine_word(const struct stream_call *c) { return &ISOD_LANES(c->args.h.team)->engine; }
+
+void iso_coll_streams_watch(bool stop)
+{
+    struct device *d = ISO->device;
+    pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads */
+    struct streams *s = (struct streams *)d->streams;
+    for (struct stream_slot *slot = s != NULL ? s->list : NULL; slot != NULL; slot = slot->next)
+        if (slot->words != NULL)
+            iso_words_watch(slot->words, stop, (uint64_t)(ISO->env.timeout * 1e9));
+    pthread_mutex_unlock(&d->lock);
+}
+
+void iso_coll_streams_reset(const struct team *team, int number)
+{
+    struct device *d = ISO->device;
+    struct streams *s = d != NULL ? (struct streams *)d->streams : NULL;
+    if (s == NULL)
+        return;
+    pthread_mutex_lock(&d->lock);
+    for (struct stream_slot *slot = s->list; slot != NULL; slot = slot->next)
+        if (slot->team == team && slot->number == number && slot->words != NULL)
+            iso_words_reset(slot->words);
+    pthread_mutex_unlock(&d->lock);
+}
 
 /* ---- the end ---- */
 
@@ -364,11 +407,15 @@ void iso_coll_streams_forget_team(const struct team *team)
 
 void iso_coll_streams_stop(void)
 {
-    if (ISO->device == NULL || ISO->device->streams == NULL)
+    struct device *d = ISO->device;
+    if (d == NULL || d->streams == NULL)
         return;
     iso_coll_streams_forget_team(NULL);
-    drop((struct streams *)ISO->device->streams);
-    ISO->device->streams = NULL;
+    pthread_mutex_lock(&d->lock);
+    struct streams *s = (struct streams *)d->streams;
+    d->streams = NULL;
+    pthread_mutex_unlock(&d->lock);
+    drop(s);
 }
 
 /* ---- for isomer-info ---- */

@@ -13,8 +13,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { YIELDS_BEFORE_SLEEP = 64, ARGS_ALIGN = 64 };
+enum { YIELDS_BEFORE_SLEEP = 64, WORD_NAP_NS = 50000, ARGS_ALIGN = 64 };
 #define ARGS_AT ((sizeof(struct task) + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN)
 
 /* ---- tasks ---- */
@@ -159,6 +160,22 @@ static void run_copy(void *dest, const void *source, size_t len)
         memmove(dest, source, len);
 }
 
+/* Release and acquire, which pair with each other and with the flags of kernels. The waiting worker leaves its core to
+ * those that it waits for. */
+static void run_word(const struct gpu_word *word)
+{
+    const struct timespec nap = {0, WORD_NAP_NS};
+    if (!word->waits) {
+        __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
+        return;
+    }
+    for (unsigned looks = 0; __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
+        if (looks < YIELDS_BEFORE_SLEEP)
+            (void)sched_yield();
+        else
+            (void)nanosleep(&nap, NULL);
+}
+
 static void run_task(struct cpu_stream *s, struct task *task)
 {
     switch (task->kind) {
@@ -178,6 +195,9 @@ static void run_task(struct cpu_stream *s, struct task *task)
     case TASK_WAIT:
         event_wait(task->u.event);
         iso_cpu_event_drop(task->u.event);
+        break;
+    case TASK_WORD:
+        run_word(&task->u.word);
         break;
     }
     free(task);
@@ -379,5 +399,13 @@ int iso_cpu_stream_fill(struct cpu_stream *s, void *dest, int byte, size_t len)
     struct task *task = task_new_copy(TASK_FILL, dest, NULL, len);
     if (task != NULL)
         task->byte = byte;
+    return iso_cpu_stream_submit(s, task);
+}
+
+int iso_cpu_stream_word(struct cpu_stream *s, const struct gpu_word *word)
+{
+    struct task *task = iso_cpu_task_new(TASK_WORD, 0);
+    if (task != NULL)
+        task->u.word = *word;
     return iso_cpu_stream_submit(s, task);
 }

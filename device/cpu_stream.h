@@ -30,6 +30,7 @@ int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier);
 int iso_cpu_stream_launch(struct cpu_stream *stream, const struct gpu_launch *launch);
 int iso_cpu_stream_copy(struct cpu_stream *stream, void *dest, const void *source, size_t len);
 int iso_cpu_stream_fill(struct cpu_stream *stream, void *dest, int byte, size_t len);
+int iso_cpu_stream_word(struct cpu_stream *stream, const struct gpu_word *word);
 
 /* Streams that graphs borrow, one for each branch but the first, which runs where the graph is launched: so branches
  * run at the same time, as on GPUs. */

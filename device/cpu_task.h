@@ -16,7 +16,7 @@ struct event {
     unsigned users; /* atomic */
 };
 
-enum task_kind { TASK_LAUNCH, TASK_COPY, TASK_FILL, TASK_RECORD, TASK_WAIT };
+enum task_kind { TASK_LAUNCH, TASK_COPY, TASK_FILL, TASK_RECORD, TASK_WAIT, TASK_WORD };
 struct task {
     struct task *next;
     enum task_kind kind;
@@ -29,6 +29,7 @@ struct task {
             size_t len;
         } copy;
         struct event *event;
+        struct gpu_word word;
         unsigned joint; /* in a graph, of RECORD and WAIT: which of graph->joints */
     } u;
 };

@@ -105,6 +105,19 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);
  * may be staged by the vendor and then blocks. */
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream);
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream);
+/* Words of 8 bytes that a stream itself stores and waits for, in the order given, with no kernel and so no place on the
+ * device. A store: whoever acquires it sees what the stream has done before (system scope; the first store of a call is
+ * the release of all of them). A wait ends when the word is `value` or larger; what comes behind it in the stream sees
+ * what was done before the store. Memory of this device, of peers where kernels reach it, or iso_gpu_host_alloc's, by
+ * the device's address. A stream that waits may hold up others that share its hardware queue. */
+struct gpu_word {
+    uint64_t *at;
+    uint64_t value;
+    bool waits;
+};
+/* Can this device, and is the stream not being captured? A graph would bring the same values each time. */
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream);
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream);
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph);
 int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream);

@@ -537,6 +537,19 @@ int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream s
     return streamed(gpu, iso_cpu_stream_fill(stream_of(gpu, stream), dest, byte, len), "a fill");
 }
 
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    return !iso_cpu_stream_is_capturing(stream_of(gpu, stream));
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = iso_cpu_stream_word(stream_of(gpu, stream), &words[i]);
+    return streamed(gpu, rc, "a word of a stream");
+}
+
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
     return streamed(gpu, iso_cpu_graph_begin(stream_of(gpu, stream)), "beginning a capture");

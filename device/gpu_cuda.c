@@ -122,6 +122,10 @@ static int describe(struct gpu *gpu)
     info->wave_size = prop.warpSize;
     info->can_ipc = prop.unifiedAddressing != 0;
     info->hardware_queues = hardware_queues();
+    int has = 0;
+    gpu->has_words = gpu->driver.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                                      info->device) == CUDA_SUCCESS &&
+                     has != 0;
     return RUNTIME(gpu, cudaDeviceGetPCIBusId, info->id, (int)sizeof info->id, info->device);
 }
 
@@ -322,6 +326,47 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
 {
     return RUNTIME(gpu, cudaMemsetAsync, dest, byte, len, stream_of(stream));
+}
+
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    return gpu->has_words && !iso_gpu_stream_is_capturing(gpu, stream);
+}
+
+/* `first`: its barrier covers the later ones, between which the stream does nothing. */
+static CUstreamBatchMemOpParams word_op(const struct gpu_word *word, bool first)
+{
+    CUstreamBatchMemOpParams op;
+    memset(&op, 0, sizeof op);
+    if (word->waits) {
+        op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        op.waitValue.address = (CUdeviceptr)(uintptr_t)word->at;
+        op.waitValue.value64 = word->value;
+        op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    } else {
+        op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        op.writeValue.address = (CUdeviceptr)(uintptr_t)word->at;
+        op.writeValue.value64 = word->value;
+        op.writeValue.flags = first ? CU_STREAM_WRITE_VALUE_DEFAULT : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+    }
+    return op;
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    enum { AT_ONCE = 64 };
+    CUstreamBatchMemOpParams ops[AT_ONCE];
+    bool first = true;
+    int rc = 0;
+    for (int done = 0, some; done < n && rc == 0; done += some) {
+        some = n - done < AT_ONCE ? n - done : AT_ONCE;
+        for (int i = 0; i < some; i++) {
+            ops[i] = word_op(&words[done + i], first);
+            first = first && words[done + i].waits;
+        }
+        rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)stream_of(stream), (unsigned)some, ops, 0);
+    }
+    return rc;
 }
 
 /* Relaxed: what other threads of this PE do meanwhile, allocations included, is none of the capture's business. */

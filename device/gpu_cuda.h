@@ -11,22 +11,23 @@
 #include <pthread.h>
 
 /* Looked up at run time: nothing links libcuda. */
-#define ISO_CUDA_DRIVER_CALLS(X)      \
-    X(cuGetErrorString)               \
-    X(cuDeviceGetAttribute)           \
-    X(cuMemGetAddressRange)           \
-    X(cuMemGetAllocationGranularity)  \
-    X(cuMemAddressReserve)            \
-    X(cuMemAddressFree)               \
-    X(cuMemCreate)                    \
-    X(cuMemRelease)                   \
-    X(cuMemMap)                       \
-    X(cuMemUnmap)                     \
-    X(cuMemSetAccess)                 \
-    X(cuMemExportToShareableHandle)   \
-    X(cuMemImportFromShareableHandle) \
-    X(cuMemRetainAllocationHandle)    \
-    X(cuMemGetAllocationPropertiesFromHandle)
+#define ISO_CUDA_DRIVER_CALLS(X)              \
+    X(cuGetErrorString)                       \
+    X(cuDeviceGetAttribute)                   \
+    X(cuMemGetAddressRange)                   \
+    X(cuMemGetAllocationGranularity)          \
+    X(cuMemAddressReserve)                    \
+    X(cuMemAddressFree)                       \
+    X(cuMemCreate)                            \
+    X(cuMemRelease)                           \
+    X(cuMemMap)                               \
+    X(cuMemUnmap)                             \
+    X(cuMemSetAccess)                         \
+    X(cuMemExportToShareableHandle)           \
+    X(cuMemImportFromShareableHandle)         \
+    X(cuMemRetainAllocationHandle)            \
+    X(cuMemGetAllocationPropertiesFromHandle) \
+    X(cuStreamBatchMemOp)
 
 struct driver {
 #define X(name) __typeof__(&name) name;
@@ -45,6 +46,7 @@ struct gpu {
     cudaStream_t stream;                        /* for what this layer does to memory; non-blocking */
     cudaStream_t spare[ISO_CUDA_SPARE_STREAMS]; /* of low priority, made ahead; guarded by lock */
     unsigned n_spare;
+    bool has_words;       /* streams store words and wait for them */
     int early;            /* kernels may be launched early: 1 yes, -1 no, 0 not known yet; atomic */
     pthread_mutex_t lock; /* error, spare */
     char error[256];

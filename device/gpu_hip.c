@@ -140,6 +140,19 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
 }
 
 /* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
+/* HIP's streams wait for words of memory made for that alone, which peers cannot map. */
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    (void)gpu, (void)stream;
+    return false;
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    (void)words, (void)n, (void)stream;
+    return iso_hip_refuse(gpu, ENOTSUP, "streams of HIP do not wait for words of memory that peers reach");
+}
+
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);

@@ -66,10 +66,11 @@ struct isod_record {
     uint32_t call;  /* enum isod_call */
     int32_t pe;     /* world PE waited for, -1: any */
     uint64_t addr, expected, seen;
-    uint64_t waited_ns; /* MISUSE: enum isod_misuse */
-    int32_t team, slot; /* of the handle */
-    uint32_t block, thread;
+    uint64_t waited_ns;     /* MISUSE: enum isod_misuse */
+    int32_t team, slot;     /* of the handle */
+    uint32_t block, thread; /* thread: or ISOD_THREAD_OF_STREAM, who is none */
 };
+#define ISOD_THREAD_OF_STREAM 0xffffffffu
 
 #define ISOD_RECORDS 64
 struct isod_host {
@@ -149,7 +150,9 @@ struct isod_team {
  *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * packet_bytes each (packets carry half data); where
  *                                                         pointers do not reach all members, the words of hier_stream.h
  *   stage   [2 banks][n_pes] raw bytes, packet_bytes each (members that no pointer reaches)
- *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for packet_bytes of data */
+ *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for packet_bytes of data
+ * and behind the last lane, each as large as the flags of one, what streams store and wait for (coll/engine_words.c):
+ *   ready, arrived   [n_pes] 8 bytes */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
 PRIM_FN uint64_t isod_wide_at(int32_t n_pes, uint32_t packet_bytes)
 {
@@ -160,6 +163,11 @@ PRIM_FN uint32_t isod_wide_bytes(uint32_t packet_bytes) { return (packet_bytes +
 PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
 {
     return isod_wide_at(n_pes, packet_bytes) + 2 * (uint64_t)n_pes * isod_wide_bytes(packet_bytes);
+}
+
+PRIM_FN uint64_t isod_slot_bytes(int32_t n_pes, uint32_t packet_bytes, int32_t lanes)
+{
+    return (uint64_t)(uint32_t)lanes * isod_lane_bytes(n_pes, packet_bytes) + 2 * isod_flags_bytes(n_pes);
 }
 
 /* ---- one word, by the host's hands (agent_kernels.c) or the proxy's ---- */

@@ -111,6 +111,10 @@ void iso_handles_forget_team(struct team *team); /* when it is destroyed */
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
 bool iso_handle_is_open(struct team *team, int slot);
+ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messages */
+{
+    return (int32_t)((uintptr_t)team->handle & 0xffff);
+}
 /* All PEs of the world, without slot memory: for what is not collective. */
 shmemd_t iso_handle_local(void);
 /* Where kernels of this PE load and store PE `pe`'s copy of the segment; NULL: by the ring. */
@@ -129,5 +133,7 @@ void iso_proxy_drain(struct device *device, const char *call); /* until all that
 /* The abort word: all waits of this PE's kernels give up (no device: nothing); and back, for a reset. */
 void iso_proxy_give_up(void);
 void iso_proxy_resume(struct device *device);
+/* A record that no kernel has left: of a stream that waits by itself. By the proxy's thread. */
+void iso_proxy_report(struct device *device, const struct isod_record *record);
 
 #endif

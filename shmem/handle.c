@@ -193,7 +193,7 @@ static struct layout lay_out(int n_pes, int lanes)
 
 static size_t slot_bytes(int n_pes, int lanes)
 {
-    return (size_t)lanes * (size_t)isod_lane_bytes(n_pes, packet_bytes_of(n_pes));
+    return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes);
 }
 
 /* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
@@ -323,7 +323,7 @@ static void point_image(struct handle *h)
     h->image.my_pe = h->team->my_pe;
     h->image.n_pes = h->team->n_pes;
     h->image.packet_bytes = packet_bytes_of(h->team->n_pes);
-    h->image.team = (int32_t)((uintptr_t)h->team->handle & 0xffff);
+    h->image.team = iso_handle_team_number(h->team);
     h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
@@ -655,6 +655,7 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         if (handles[i] != NULL)
             renew(d, handles[i], team, __func__);
+    iso_coll_streams_reset(team, slot);
     iso_proxy_resume(d);
     iso_barrier_sync(team, __func__);
     return 0;

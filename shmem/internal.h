@@ -547,6 +547,9 @@ size_t iso_coll_table_text(char *text, size_t bytes); /* printable selection tab
 /* Collectives on streams: their table, likewise; and what they keep goes with a team, and with the device. */
 size_t iso_coll_streams_text(char *text, size_t bytes);
 void iso_coll_streams_forget_team(const struct team *team);
+void iso_coll_streams_reset(const struct team *team, int slot); /* slot memory is as new, on all members */
+/* Streams that wait without a kernel: past the deadline a record, at an abort (`stop`) their end. By the proxy. */
+void iso_coll_streams_watch(bool stop);
 void iso_coll_streams_stop(void);
 
 #endif

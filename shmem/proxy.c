@@ -31,6 +31,7 @@
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
 #define WATCH_NS 50000000u           /* between two looks at the peers' sockets */
+#define WATCH_STREAMS_NS 1000000u    /* between two looks at streams that wait without a kernel */
 #define PRINTED_MOST 16              /* records of one episode: until the abort word is cleared */
 #define KEPT_MOST (2 * ISOD_RECORDS) /* for shmemx_device_error */
 
@@ -264,8 +265,10 @@ static void print_misuse(const struct isod_record *r)
 
 static void print_record(const struct isod_record *r)
 {
-    char whom[32] = "any PE", how[96];
+    char whom[32] = "any PE", who[48] = "its stream", how[96];
     double seconds = (double)r->waited_ns / 1e9;
+    if (r->thread != ISOD_THREAD_OF_STREAM)
+        snprintf(who, sizeof who, "block %u, thread %u", r->block, r->thread);
     if (r->pe >= 0)
         snprintf(whom, sizeof whom, "pe %d", r->pe);
     if (r->state == ISOD_RECORD_MISUSE) {
@@ -276,9 +279,19 @@ static void print_record(const struct isod_record *r)
         snprintf(how, sizeof how, "waits for %s since %.1f s, longer than SHMEM_TIMEOUT", whom, seconds);
     else
         snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", whom, seconds);
-    log_error("%s: block %u, thread %u %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64
-              " (slot %d of team %d)",
-              call_name(r->call), r->block, r->thread, how, r->addr, r->expected, r->seen, r->slot, r->team);
+    log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
+              call_name(r->call), who, how, r->addr, r->expected, r->seen, r->slot, r->team);
+}
+
+/* records_lock is held. */
+static void keep(struct proxy *p, const struct isod_record *r)
+{
+    if (p->n_kept < KEPT_MOST)
+        p->kept[p->n_kept++] = *r;
+    if (p->printed++ < PRINTED_MOST)
+        print_record(r);
+    else if (p->printed == PRINTED_MOST + 1)
+        log_error("more waits of kernels were reported than are printed; shmemx_device_error tells them");
 }
 
 /* Takes what has come from the mailbox; records_lock is held. `*late`: a wait is past SHMEM_TIMEOUT. */
@@ -292,16 +305,19 @@ static void take_records(struct proxy *p, bool *late)
         if (state == ISOD_RECORD_FREE)
             return;
         *late = *late || state == ISOD_RECORD_LATE;
-        if (p->n_kept < KEPT_MOST)
-            p->kept[p->n_kept++] = *r;
-        if (p->printed++ < PRINTED_MOST)
-            print_record(r);
-        else if (p->printed == PRINTED_MOST + 1)
-            log_error("more waits of kernels were reported than are printed; shmemx_device_error tells them");
+        keep(p, r);
         __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
         /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
         __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
     }
+}
+
+static void end_if(bool late)
+{
+    if (!late || !ISO->env.timeout_abort)
+        return;
+    iso_proxy_give_up();
+    iso_abort_job(1, "a kernel waited longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
 }
 
 static void look_at_records(struct proxy *p)
@@ -310,10 +326,16 @@ static void look_at_records(struct proxy *p)
     pthread_mutex_lock(&p->records_lock);
     take_records(p, &late);
     pthread_mutex_unlock(&p->records_lock);
-    if (late && ISO->env.timeout_abort) {
-        iso_proxy_give_up();
-        iso_abort_job(1, "a kernel waited longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
-    }
+    end_if(late);
+}
+
+void iso_proxy_report(struct device *device, const struct isod_record *record)
+{
+    struct proxy *p = device->proxy;
+    pthread_mutex_lock(&p->records_lock);
+    keep(p, record);
+    pthread_mutex_unlock(&p->records_lock);
+    end_if(record->state == ISOD_RECORD_LATE);
 }
 
 static void fill_error(shmemx_device_error_t *error, const struct isod_record *r)
@@ -323,7 +345,7 @@ static void fill_error(shmemx_device_error_t *error, const struct isod_record *r
     error->pe = r->pe;
     error->team_slot = r->slot;
     error->block = r->block;
-    error->thread = r->thread;
+    error->thread = r->thread != ISOD_THREAD_OF_STREAM ? r->thread : 0;
     error->addr = (const void *)(uintptr_t)r->addr;
     error->expected = r->expected;
     error->seen = r->seen;
@@ -409,11 +431,15 @@ static void *proxy_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
     adopt(p->state);
-    uint64_t worked = iso_wait_now_ns(), watched = worked;
+    uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
         unsigned n = serve_all(p);
         uint64_t now = iso_wait_now_ns();
         look_at_records(p);
+        if (now - watched_streams > WATCH_STREAMS_NS) {
+            watched_streams = now;
+            iso_coll_streams_watch(__atomic_load_n(&p->host->abort, __ATOMIC_RELAXED) != 0); /* as kernels look at it */
+        }
         if (now - watched > WATCH_NS) {
             watched = now;
             iso_pe_poll(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */

@@ -16,7 +16,7 @@ struct bench {
     size_t n, bytes; /* bytes: of a shard */
     uint16_t *a, *b;
     float *c;
-    char *all, *shard; /* all: symmetric, [pes][bytes] */
+    char *all; /* symmetric, [pes][bytes] */
     matmul_t by;
     shmemx_stream_t computes, moves[MOST_PES];
 };
@@ -36,19 +36,17 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* One all-gather's worth of transfers. */
+/* One all-gather's worth of transfers, in place. */
 static void move(struct bench *x, int side)
 {
+    char *shard = x->all + (size_t)x->me * x->bytes;
     if (side == ENGINES) {
-        shmemx_coll_t gather =
-            shmemx_coll_of(SHMEMX_FCOLLECT, SHMEM_TEAM_WORLD, x->all, x->shard, x->bytes, SHMEMX_UINT8);
+        shmemx_coll_t gather = shmemx_coll_of(SHMEMX_FCOLLECT, SHMEM_TEAM_WORLD, x->all, shard, x->bytes, SHMEMX_UINT8);
         gather.engines = 1;
         need(shmemx_coll_on_stream(&gather, x->moves[0]), "the all-gather");
     }
     for (int i = 1; side == COPIES && i < x->pes; i++)
-        need(shmemx_putmem_on_stream(x->all + (size_t)x->me * x->bytes, x->shard, x->bytes, (x->me + i) % x->pes,
-                                     x->moves[i]),
-             "a copy");
+        need(shmemx_putmem_on_stream(shard, shard, x->bytes, (x->me + i) % x->pes, x->moves[i]), "a copy");
 }
 
 /* us of a product; `transfers` are under way from before the first product until after the last. */
@@ -120,9 +118,8 @@ int main(int argc, char **argv)
     x.a = (uint16_t *)shmemx_malloc(x.n * x.n * sizeof *x.a, SHMEMX_DEVICE);
     x.b = (uint16_t *)shmemx_malloc(x.n * x.n * sizeof *x.b, SHMEMX_DEVICE);
     x.c = (float *)shmemx_malloc(x.n * x.n * sizeof *x.c, SHMEMX_DEVICE);
-    x.shard = (char *)shmemx_malloc(x.bytes, SHMEMX_DEVICE);
     x.all = (char *)shmemx_malloc((size_t)x.pes * x.bytes, SHMEMX_DEVICE);
-    need(x.a == NULL || x.b == NULL || x.c == NULL || x.shard == NULL || x.all == NULL, "an allocation");
+    need(x.a == NULL || x.b == NULL || x.c == NULL || x.all == NULL, "an allocation");
     fill(x.a, x.n * x.n, a_of);
     fill(x.b, x.n * x.n, b_of);
     run(&x);
