@@ -191,10 +191,7 @@ static struct layout lay_out(int n_pes, int lanes)
     return l;
 }
 
-static size_t slot_bytes(int n_pes, int lanes)
-{
-    return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes);
-}
+static size_t slot_bytes(int n_pes, int lanes) { return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes); }
 
 /* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
  * is something for the next ones. */
