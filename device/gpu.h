@@ -106,10 +106,10 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream);
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream);
 /* Words of 8 bytes that a stream itself stores and waits for, in the order given, with no kernel and so no place on the
- * device. A store: whoever acquires it sees what the stream has done before (system scope; the first store of a call is
- * the release of all of them). A wait ends when the word is `value` or larger; what comes behind it in the stream sees
- * what was done before the store. Memory of this device, of peers where kernels reach it, or iso_gpu_host_alloc's, by
- * the device's address. A stream that waits may hold up others that share its hardware queue. */
+ * device. A store: whoever acquires it sees what the stream has done before (release, system scope). A wait ends when
+ * the word is `value` or larger; what comes behind it in the stream sees what was done before the store. Memory of this
+ * device, of peers where kernels reach it, or iso_gpu_host_alloc's, by the device's address. A stream that waits may
+ * hold up others that share its hardware queue. */
 struct gpu_word {
     uint64_t *at;
     uint64_t value;

@@ -333,8 +333,8 @@ bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
     return gpu->has_words && !iso_gpu_stream_is_capturing(gpu, stream);
 }
 
-/* `first`: its barrier covers the later ones, between which the stream does nothing. */
-static CUstreamBatchMemOpParams word_op(const struct gpu_word *word, bool first)
+/* Stores come with a barrier of their own; the flag that leaves it out is gone from this version of the call. */
+static CUstreamBatchMemOpParams word_op(const struct gpu_word *word)
 {
     CUstreamBatchMemOpParams op;
     memset(&op, 0, sizeof op);
@@ -347,7 +347,7 @@ static CUstreamBatchMemOpParams word_op(const struct gpu_word *word, bool first)
         op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
         op.writeValue.address = (CUdeviceptr)(uintptr_t)word->at;
         op.writeValue.value64 = word->value;
-        op.writeValue.flags = first ? CU_STREAM_WRITE_VALUE_DEFAULT : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER;
+        op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
     }
     return op;
 }
@@ -356,14 +356,11 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
 {
     enum { AT_ONCE = 64 };
     CUstreamBatchMemOpParams ops[AT_ONCE];
-    bool first = true;
     int rc = 0;
     for (int done = 0, some; done < n && rc == 0; done += some) {
         some = n - done < AT_ONCE ? n - done : AT_ONCE;
-        for (int i = 0; i < some; i++) {
-            ops[i] = word_op(&words[done + i], first);
-            first = first && words[done + i].waits;
-        }
+        for (int i = 0; i < some; i++)
+            ops[i] = word_op(&words[done + i]);
         rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)stream_of(stream), (unsigned)some, ops, 0);
     }
     return rc;
