@@ -37,7 +37,6 @@ struct round {
     struct engine_words *words; /* NULL: kernels */
     unsigned most;              /* streams to use at most, but for the one within this PE */
     int first, peers;
-    bool met; /* all members are here */
     int full; /* a peer that gets its flag alone; -1: none */
     /* Peer m gets `bytes` of source + m * source_stride; at its dest, which is named as this PE's. */
     char *dest;
@@ -253,10 +252,7 @@ static int begin(struct round *r)
 {
     if (r->words == NULL)
         return launch(r, isod_stream_engine_begin_kernel);
-    if (!r->met)
-        return iso_words_begin(r->words, &r->c);
-    iso_words_pass(r->words);
-    return 0;
+    return iso_words_begin(r->words, &r->c);
 }
 
 static int end(struct round *r)
@@ -315,21 +311,52 @@ int iso_engine_exchange(const struct stream_call *c, const struct stream_algorit
 
 /* ---- allreduce ---- */
 
-/* Stores are the better way to what is to be reduced, engines to what is done: of four H200s each sends 360 GB/s by the
- * latter, 350 by the former. */
+/* Reduced by a kernel piece by piece, and while it reduces the next one, an engine brings the results to all: so the
+ * links are in use while data is added up. Packets of a block in a piece of a span: */
+#define PIECE_PACKETS ((size_t)32)
+
+/* This PE's results at [at, at + bytes) of its span, to one after the other. */
+static void send_results(struct round *r, size_t at, size_t bytes)
+{
+    note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[0], r->c.stream));
+    for (int i = 0; i < r->peers; i++)
+        copy(r, near(r, r->segment, r->dest, peer_at(r, i)) + at, r->source + at, bytes, 0);
+}
+
+/* Behind the last kernel: its end is a meeting, so that nobody has to be waited for at the begin of the round. */
+static int end_with_flags(struct round *r)
+{
+    if (r->words != NULL)
+        iso_words_pass(r->words);
+    else if (launch(r, isod_stream_engine_begin_kernel) != 0)
+        return 1;
+    fork_streams(r);
+    for (int i = 0; i < r->peers; i++)
+        send_flag(r, i);
+    join_streams(r);
+    return end(r) == 0 && r->rc == 0 ? 0 : 1;
+}
+
 int iso_engine_allreduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
     const struct stream_shape one = {1, 1};
+    size_t span = iso_stream_span(c), most = shape.grid * c->args.h.packet_bytes * PIECE_PACKETS;
+    size_t pieces = (span + most - 1) / most, piece = span / pieces / 16 * 16;
     struct round r = round_of(c, one);
     r.c.args.to = -1;
-    r.met = true; /* at the end of the kernel */
     r.peers = c->args.h.n_pes - 1;
-    r.bytes = c->args.bytes / 16 / (size_t)c->args.h.n_pes * 16; /* as iso_stream_run_spans parts it */
-    r.dest += (size_t)c->args.h.my_pe * r.bytes;
+    r.dest += (size_t)c->args.h.my_pe * span;
     r.source = r.dest;
-    if (!can_run(&r) || iso_stream_run_spans(c, a, shape, true) != 0)
+    r.each = r.streams = 1;
+    if (!can_run(&r) || !has_streams(&r))
         return 1;
-    return run(&r);
+    for (size_t i = 0; i < pieces; i++) {
+        size_t at = i * piece, bytes = i + 1 < pieces ? piece : span - at;
+        if (iso_stream_run_spans(c, a, shape, (struct stream_spans){at, bytes, true}) != 0)
+            return 1;
+        send_results(&r, at, bytes);
+    }
+    return end_with_flags(&r);
 }
 
 /* ---- broadcast ---- */

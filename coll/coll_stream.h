@@ -130,9 +130,15 @@ const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *n
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
-/* reduce_dest2 on equal spans of the members; each result stays with who has reduced it, or goes to all. */
+/* reduce_dest2: each member reduces a span of the data, all equal; what is left goes with their begin. Of each span
+ * [at, at + bytes); results stay with who has reduced them, or go to all. */
+struct stream_spans {
+    size_t at, bytes;
+    bool stay;
+};
+size_t iso_stream_span(const struct stream_call *c); /* bytes */
 int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
-                         bool stays);
+                         struct stream_spans part);
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early);
 
 /* ---- stream_table.c ---- */

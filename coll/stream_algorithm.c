@@ -106,21 +106,27 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
     return run_reduce(&brought, a, shape);
 }
 
-/* Blocks get parts of the members' equal spans; dest_stride is the whole, with what is left behind the spans. */
+size_t iso_stream_span(const struct stream_call *c) { return c->args.bytes / 16 / (size_t)c->args.h.n_pes * 16; }
+
+/* Blocks get parts of the members' equal spans; what is left behind those goes with their begin: dest_stride is all
+ * that there is then. */
 int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
-                         bool stays)
+                         struct stream_spans part)
 {
     struct stream_call spans = *c;
-    spans.args.from = stays;
-    spans.args.bytes = c->args.bytes / 16 / (unsigned)c->args.h.n_pes * 16;
-    spans.args.source_stride = spans.args.bytes;
-    spans.args.dest_stride = c->args.bytes;
+    size_t span = iso_stream_span(c);
+    spans.args.dest += part.at;
+    spans.args.source += part.at;
+    spans.args.bytes = part.bytes;
+    spans.args.source_stride = span;
+    spans.args.dest_stride = part.at == 0 ? c->args.bytes : span * (size_t)c->args.h.n_pes;
+    spans.args.from = part.stay;
     return run_reduce(&spans, a, shape);
 }
 
 static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
-    return iso_stream_run_spans(c, a, shape, false);
+    return iso_stream_run_spans(c, a, shape, (struct stream_spans){0, iso_stream_span(c), false});
 }
 
 /* ---- the algorithms ---- */

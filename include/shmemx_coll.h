@@ -125,8 +125,9 @@ typedef struct {
     const shmemx_blocks_t *blocks; /* alltoallv */
 
     int slot;    /* 0 .. 255: which sequence of calls this one belongs to */
-    int engines; /* 1: by copy engines, with no compute units but a wave that waits for flags: fcollect, alltoall,
-                    broadcast, permute, with symmetric dest, where pointers reach all members; else an error */
+    int engines; /* 1: by copy engines, with no compute units (in graphs, and where streams cannot wait for a word of
+                    memory, but a wave that waits): fcollect, alltoall, broadcast, permute, with symmetric dest, where
+                    pointers reach all members; else an error. All members make such a call in a graph, or none does */
     /* fcollect with engines: a signal for each piece, so that whoever waits may begin with it. Member m's piece c,
      * which is chunk_bytes at c * chunk_bytes of its block (the last one shorter), has arrived when word
      * m * ceil(bytes / chunk_bytes) + c of `signals` (symmetric device memory of so many words for each member, that of

@@ -326,6 +326,44 @@ static void test_streams(void)
     iso_gpu_close(gpu);
 }
 
+/* Two streams in turn by words alone: one waits for what the other stores, and stores what that waits for; a larger
+ * number ends a wait, too. What is copied before a store is there behind the wait. */
+static void test_words(void)
+{
+    struct gpu *gpu = open_gpu();
+    gpu_stream ours, theirs;
+    gpu_graph graph;
+    uint64_t here = 0, there = 0, last = 0, source[100], dest[100] = {0};
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &ours), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &theirs), 0);
+    CHECK(iso_gpu_has_words(gpu, ours));
+    for (uint64_t i = 0; i < 100; i++) {
+        const struct gpu_word ping[] = {{&there, i + 1, false}, {&here, i + 1, true}};
+        const struct gpu_word pong[] = {{&there, i + 1, true}, {&here, i + 1 + i % 2, false}};
+        source[i] = i + 7;
+        CHECK_EQ(iso_gpu_copy(gpu, &dest[i], &source[i], 8, theirs), 0);
+        CHECK_EQ(iso_gpu_stream_words(gpu, pong, 2, theirs), 0);
+        CHECK_EQ(iso_gpu_stream_words(gpu, ping, 2, ours), 0);
+        CHECK_EQ(iso_gpu_copy(gpu, &last, &dest[i], 8, ours), 0);
+    }
+    const struct gpu_word never = {&here, 1000, true};
+    CHECK_EQ(iso_gpu_stream_words(gpu, &never, 1, ours), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, theirs), 0);
+    CHECK(!iso_gpu_stream_is_idle(gpu, ours));
+    prim_store_flag_u64(&here, 1000);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, ours), 0);
+    CHECK_EQ(last, 106);
+    CHECK_EQ(there, 100);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, ours), 0);
+    CHECK(!iso_gpu_has_words(gpu, ours));
+    CHECK(iso_gpu_has_words(gpu, theirs));
+    CHECK_EQ(iso_gpu_graph_end(gpu, ours, &graph), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    iso_gpu_stream_destroy(gpu, ours);
+    iso_gpu_stream_destroy(gpu, theirs);
+    iso_gpu_close(gpu);
+}
+
 /* A stream that is destroyed does first what is in it. */
 static void test_destroyed_stream(void)
 {
@@ -617,6 +655,7 @@ static void test_all(void)
     test_bad_keys();
     test_foreign();
     test_streams();
+    test_words();
     test_destroyed_stream();
     test_bad_launches();
     test_graph();
