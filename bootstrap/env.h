@@ -43,7 +43,7 @@
     X(device_sharing, DEVICE_SHARING, text, "",                                                                     \
       "force how device memory is shared: vmm or ipc; empty: vmm if possible")                                      \
     X(device_blocks, DEVICE_BLOCKS, number, "64",                                                                   \
-      "blocks of a kernel that may use the collectives of one handle at once")                                      \
+      "blocks of a kernel that may use a handle's collectives at once; those on streams take up to twice as many")  \
     X(coll_on_stream, COLL_ON_STREAM, text, "",                                                                     \
       "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                               \
     X(coll_table, COLL_TABLE, text, "",                                                                             \

@@ -309,56 +309,6 @@ int iso_engine_exchange(const struct stream_call *c, const struct stream_algorit
     return can_run(&r) ? run(&r) : 1;
 }
 
-/* ---- allreduce ---- */
-
-/* Reduced by a kernel piece by piece, and while it reduces the next one, an engine brings the results to all: so the
- * links are in use while data is added up. Packets of a block in a piece of a span: */
-#define PIECE_PACKETS ((size_t)32)
-
-/* This PE's results at [at, at + bytes) of its span, to one after the other. */
-static void send_results(struct round *r, size_t at, size_t bytes)
-{
-    note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[0], r->c.stream));
-    for (int i = 0; i < r->peers; i++)
-        copy(r, near(r, r->segment, r->dest, peer_at(r, i)) + at, r->source + at, bytes, 0);
-}
-
-/* Behind the last kernel: its end is a meeting, so that nobody has to be waited for at the begin of the round. */
-static int end_with_flags(struct round *r)
-{
-    if (r->words != NULL)
-        iso_words_pass(r->words);
-    else if (launch(r, isod_stream_engine_begin_kernel) != 0)
-        return 1;
-    fork_streams(r);
-    for (int i = 0; i < r->peers; i++)
-        send_flag(r, i);
-    join_streams(r);
-    return end(r) == 0 && r->rc == 0 ? 0 : 1;
-}
-
-int iso_engine_allreduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
-{
-    const struct stream_shape one = {1, 1};
-    size_t span = iso_stream_span(c), most = shape.grid * c->args.h.packet_bytes * PIECE_PACKETS;
-    size_t pieces = (span + most - 1) / most, piece = span / pieces / 16 * 16;
-    struct round r = round_of(c, one);
-    r.c.args.to = -1;
-    r.peers = c->args.h.n_pes - 1;
-    r.dest += (size_t)c->args.h.my_pe * span;
-    r.source = r.dest;
-    r.each = r.streams = 1;
-    if (!can_run(&r) || !has_streams(&r))
-        return 1;
-    for (size_t i = 0; i < pieces; i++) {
-        size_t at = i * piece, bytes = i + 1 < pieces ? piece : span - at;
-        if (iso_stream_run_spans(c, a, shape, (struct stream_spans){at, bytes, true}) != 0)
-            return 1;
-        send_results(&r, at, bytes);
-    }
-    return end_with_flags(&r);
-}
-
 /* ---- broadcast ---- */
 
 static void own_all(struct round *r)

@@ -87,11 +87,10 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
                                     char *const *memory);
 void iso_words_close(struct engine_words *w); /* NULL-tolerant; no stream waits */
 void iso_words_reset(struct engine_words *w); /* slot memory is as new, and no stream waits */
-/* A round, alike on all members. begin: the call's stream goes on when all members have come to it; pass: nobody has to
- * wait for that. send, behind what `stream` copies to the member. end: the stream goes on when all, or the member that
- * sends to this one (args.to, args.from), have sent. 0, or nonzero after a sentence. */
+/* A round, alike on all members. begin: the call's stream goes on when all members have come to it. send, behind what
+ * `stream` copies to the member. end: the stream goes on when all, or the member that sends to this one (args.to,
+ * args.from), have sent. 0, or nonzero after a sentence. */
 int iso_words_begin(struct engine_words *w, const struct stream_call *c);
-void iso_words_pass(struct engine_words *w);
 int iso_words_send(struct engine_words *w, const struct stream_call *c, int member, gpu_stream stream);
 int iso_words_end(struct engine_words *w, const struct stream_call *c);
 void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
@@ -130,15 +129,6 @@ const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *n
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
-/* reduce_dest2: each member reduces a span of the data, all equal; what is left goes with their begin. Of each span
- * [at, at + bytes); results stay with who has reduced them, or go to all. */
-struct stream_spans {
-    size_t at, bytes;
-    bool stay;
-};
-size_t iso_stream_span(const struct stream_call *c); /* bytes */
-int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
-                         struct stream_spans part);
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early);
 
 /* ---- stream_table.c ---- */
@@ -209,8 +199,6 @@ void iso_stream_text_path(const struct gpu_info *device, char *path, size_t byte
 int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-/* The shape is that of its kernel. */
-int iso_engine_allreduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
 /* Streams of copies of one slot, taken when a call first needs so many: those to the members, and one within the PE. */
 enum { ISO_ENGINE_STREAMS = 8 };
 struct stream_engines {

@@ -6,8 +6,7 @@
  * result of piece k - 4. Flags of a turn are waited for one turn later, so that they are under way beside data:
  * who is in turn t has waited for the others' flags of turn t - 2. So what it reduces, piece t - 3, has come in their
  * turn t - 2; and where it stores results, those of piece t - 5, has been read by them in their turn t - 2.
- * The meeting at the begin says that dests may be written, the one at the end that results are there; or, when they
- * stay with who has reduced them (`from` of the call), that all have read what results may be stored over.
+ * The meeting at the begin says that dests may be written, the one at the end that results are there.
  * Included by reduce_kernels.c. */
 #ifndef ISO_DEST_STREAM_H
 #define ISO_DEST_STREAM_H
@@ -25,17 +24,13 @@ struct isod_dest {
     uint64_t span, bytes;   /* of this block: bytes in each span, whole units */
     uint32_t piece, pieces; /* bytes of one, their number */
     bool whole;             /* all addresses are those of units */
-    bool stays;             /* results are not handed out */
 };
 
 PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
 {
     return isod_ceil_div((uint32_t)isod_units(bytes), piece / 16);
 }
-PRIM_FN uint32_t isod_dest_turns(const struct isod_dest *d)
-{
-    return d->pieces + (d->stays ? ISOD_DEST_REDUCES : ISOD_DEST_HANDS_OUT);
-}
+PRIM_FN uint32_t isod_dest_turns(const struct isod_dest *d) { return d->pieces + ISOD_DEST_HANDS_OUT; }
 
 /* A sync. */
 PRIM_FN struct isod_dest isod_dest_of(const struct isod_coll *c, const struct isod_move *w, uint32_t piece)
@@ -45,7 +40,6 @@ PRIM_FN struct isod_dest isod_dest_of(const struct isod_coll *c, const struct is
     d.dest = w->dest;
     d.source = w->source;
     d.dests = isod_table_dest();
-    d.stays = false;
     d.span = w->source_stride;
     d.bytes = w->bytes;
     d.piece = piece;

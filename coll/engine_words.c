@@ -82,8 +82,6 @@ int iso_words_begin(struct engine_words *w, const struct stream_call *c)
     return enqueue(w, c, add_waits(w, c, n, READY, -1), c->stream);
 }
 
-void iso_words_pass(struct engine_words *w) { w->round++; }
-
 int iso_words_send(struct engine_words *w, const struct stream_call *c, int member, gpu_stream stream)
 {
     w->scratch[0] = (struct gpu_word){word(w, w->arrived, member, w->me), w->round, false};

@@ -13,9 +13,8 @@
 
 /* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
- * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_dest2: source_stride is
- * of the members' spans, `bytes` of what is to be done of one, dest_stride of the whole with what is left behind the
- * spans; `from` not 0: results stay where they were reduced. */
+ * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_dest2: `bytes` and source_stride are of one
+ * of the members' spans, dest_stride is of the whole. */
 struct isod_stream_coll {
     shmemd_t h;
     char *dest;

@@ -397,7 +397,6 @@ PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_dest_pieces(w.bytes, piece) + ISOD_DEST_HANDS_OUT + 1))
         return 1;
     struct isod_dest d = isod_dest_of(&c, &w, piece);
-    d.stays = a->from != 0;
     bool on = true;
     for (uint32_t turn = 0; on && turn < isod_dest_turns(&d); turn++) {
         isod_coll_step(&c);
@@ -405,7 +404,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
             isod_dest_send(&c, &d, turn - 1);
         if (turn >= ISOD_DEST_REDUCES && turn - ISOD_DEST_REDUCES < d.pieces)
             ISOD_NAMED(isod_dest_reduce)(&c, &d, turn - ISOD_DEST_REDUCES);
-        if (turn >= ISOD_DEST_HANDS_OUT && !d.stays)
+        if (turn >= ISOD_DEST_HANDS_OUT)
             isod_dest_hand_out(&c, &d, turn - ISOD_DEST_HANDS_OUT);
         on = isod_dest_meet(&c, &d, turn);
     }

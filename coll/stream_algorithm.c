@@ -106,27 +106,14 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
     return run_reduce(&brought, a, shape);
 }
 
-size_t iso_stream_span(const struct stream_call *c) { return c->args.bytes / 16 / (size_t)c->args.h.n_pes * 16; }
-
-/* Blocks get parts of the members' equal spans; what is left behind those goes with their begin: dest_stride is all
- * that there is then. */
-int iso_stream_run_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape,
-                         struct stream_spans part)
-{
-    struct stream_call spans = *c;
-    size_t span = iso_stream_span(c);
-    spans.args.dest += part.at;
-    spans.args.source += part.at;
-    spans.args.bytes = part.bytes;
-    spans.args.source_stride = span;
-    spans.args.dest_stride = part.at == 0 ? c->args.bytes : span * (size_t)c->args.h.n_pes;
-    spans.args.from = part.stay;
-    return run_reduce(&spans, a, shape);
-}
-
+/* Blocks get parts of the members' equal spans; dest_stride is the whole, with what is left behind the spans. */
 static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
-    return iso_stream_run_spans(c, a, shape, (struct stream_spans){0, iso_stream_span(c), false});
+    struct stream_call spans = *c;
+    spans.args.bytes = c->args.bytes / 16 / (unsigned)c->args.h.n_pes * 16;
+    spans.args.source_stride = spans.args.bytes;
+    spans.args.dest_stride = c->args.bytes;
+    return run_reduce(&spans, a, shape);
 }
 
 /* ---- the algorithms ---- */
@@ -137,8 +124,6 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 #define BROUGHT(kernel, bytes, room) \
     (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, room, run_reduce_brought, NULL, kernel##_sums, NULL
 #define SPANS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce_spans, NULL, kernel##_sums, NULL
-#define SPANS_STAY(kernel, bytes, room) \
-    NEEDS_##kernel, false, bytes, room, iso_engine_allreduce, NULL, kernel##_sums, NULL
 #define ANY(kernel, bytes, room) \
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, bytes, room) \
@@ -157,7 +142,6 @@ const struct stream_algorithm iso_stream_algorithms[] = {
     {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 64, NULL),           "source copied to dest, then as read2"},
     {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 64, room_spans),       "as push2, staged in dest: large pieces"},
-    {SHMEMX_ALLREDUCE,     "engines", SPANS_STAY(reduce_dest2, 64, room_spans),  "as dest2, but results go by copy engines"},
     {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
     {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
 

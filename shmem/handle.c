@@ -385,11 +385,21 @@ static struct handle *find(struct device *d, const struct team *team, int slot)
     return h;
 }
 
+/* A kernel of the program wants room beside it; collectives on streams take all of the device while they last, and
+ * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
+static int lanes_of(const struct device *d, int slot)
+{
+    int blocks = (int)ISO->env.device_blocks;
+    if (slot == ISO_SLOT_ON_STREAM)
+        return 1;
+    return slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks ? 2 * blocks : blocks;
+}
+
 /* Collective: everything that can fail comes before the exchange. */
 static int open_handle(struct device *d, struct team *team, struct handle *h, const char *call)
 {
     struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
-    int lanes = h->slot != ISO_SLOT_ON_STREAM ? (int)ISO->env.device_blocks : 1;
+    int lanes = lanes_of(d, h->slot);
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
     int rc = take_memory(d, h, lanes, call);

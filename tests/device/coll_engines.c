@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives by copy engines: fcollect, alltoall, broadcast and permute of odd sizes, small ones and those that are
- * split over several engines or sent in two rounds; sums of several pieces; back to back with kernels' collectives in
- * the same slot; two slots at once; a consumer that waits for the signals of pieces in another branch of the same
- * graph, where it was put first, a thousand times; and what is refused: a slot whose engines are part of a capture, and
- * a PE that has given up. The table may give engines fewer streams: run again with
- * SHMEM_COLL_ON_STREAM=fcollect=engines:1,... and so on. */
+ * split over several engines or sent in two rounds; back to back with kernels' collectives in the same slot; two slots
+ * at once; a consumer that waits for the signals of pieces in another branch of the same graph, where it was put first,
+ * a thousand times; and what is refused: a slot whose engines are part of a capture, and a PE that has given up. The
+ * table may give engines fewer streams: run again with SHMEM_COLL_ON_STREAM=fcollect=engines:1,... and so on. */
 #include "device_test.h"
 
 enum { MIB = 1 << 20, MOST_BLOCK = 3 * MIB + 13, MOST_WHOLE = 5 * MIB + 13, SLOT = 2, OTHER_SLOT = 3, REPLAYS = 1000 };
@@ -101,51 +100,6 @@ static void test_sizes(struct engines *s)
         one_size(s, 2, MOST_WHOLE, root % 2 == 0);
         one_size(s, 3, 4096, false);
     }
-}
-
-/* ---- sums, by a kernel and engines at once where the table says so ---- */
-
-static uint32_t term(unsigned round, int pe, size_t i) { return form_mix(round * 64 + (unsigned)pe, (uint32_t)i); }
-
-static void one_sum(struct engines *s, uint32_t *dest, uint32_t *source, size_t n)
-{
-    uint32_t *here = (uint32_t *)(void *)s->block;
-    for (size_t i = 0; i < n; i++)
-        here[i] = term(s->round, s->me, i);
-    device_write(source, here, n * 4);
-    for (size_t i = 0; i < n + 1; i++)
-        here[i] = 0xdeadbeefu;
-    device_write(dest, here, (n + 1) * 4);
-    shmem_barrier_all();
-    shmemx_coll_t q = shmemx_coll_of(SHMEMX_ALLREDUCE, SHMEM_TEAM_WORLD, dest, source, n, SHMEMX_UINT32);
-    q.slot = SLOT;
-    CHECK_OR_EXIT(shmemx_coll_on_stream(&q, s->streams[0]) == 0);
-    CHECK_EQ(shmemx_stream_synchronize(s->streams[0]), 0);
-    device_read(here, dest, (n + 1) * 4);
-    size_t wrong = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t sum = 0;
-        for (int m = 0; m < s->n; m++)
-            sum += term(s->round, m, i);
-        wrong += here[i] != sum;
-    }
-    CHECK_EQ_NAMED(wrong, 0, "elements of a sum");
-    CHECK_EQ_NAMED(here[n], 0xdeadbeefu, "the element behind a sum");
-    s->round++;
-    shmem_barrier_all();
-}
-
-/* Pieces of one size and of several, with and without an end that is no unit of each member. */
-static void test_sums(struct engines *s)
-{
-    static const size_t sizes[] = {1, 4 * 64, MIB - 3, MIB, MOST_WHOLE / 4 - 4};
-    char *dest = (char *)shmemx_malloc(MOST_WHOLE, SHMEMX_DEVICE), *source = dest;
-    CHECK_OR_EXIT(dest != NULL && (source = (char *)shmemx_malloc(MOST_WHOLE, SHMEMX_DEVICE)) != NULL);
-    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        one_sum(s, (uint32_t *)(void *)dest, (uint32_t *)(void *)source, sizes[i]);
-    one_sum(s, (uint32_t *)(void *)(dest + 4), (uint32_t *)(void *)(source + 8), MIB / 2 + 1);
-    shmemx_free(source);
-    shmemx_free(dest);
 }
 
 /* ---- one after the other, with kernels' collectives between, and two slots at once ---- */
@@ -407,7 +361,6 @@ static int test_main(void)
     CHECK_OR_EXIT(s.block != NULL);
     CHECK_OR_EXIT(shmemx_stream_create(&s.streams[0]) == 0 && shmemx_stream_create(&s.streams[1]) == 0);
     test_sizes(&s);
-    test_sums(&s);
     test_mixed(&s, replays / 4 + 10);
     test_at_once(&s, replays / 4 + 10);
     test_signals(&s, replays);
