@@ -98,17 +98,16 @@ void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
 /* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
 
 enum stream_lines { STREAM_LINES_TORN, STREAM_LINES_UNKNOWN, STREAM_LINES_WHOLE };
-struct stream_probe;                                /* what this PE knows of all others */
-struct stream_probe *iso_stream_probe_create(void); /* NULL: no memory */
-void iso_stream_probe_destroy(struct stream_probe *probe);
+int iso_stream_probe_start(struct device *d); /* with the device; 0, or -errno after a sentence */
+void iso_stream_probe_stop(struct device *d); /* also when it was not started */
 /* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */
-enum stream_lines iso_stream_probe_ask(const struct stream_probe *probe, const struct team *team, bool direct);
+enum stream_lines iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct);
 /* Collective over the team of the handle, by at most so many blocks; the same on all members: WHOLE or TORN. `number`:
  * equal on all, and larger than that of any earlier time. */
-enum stream_lines iso_stream_probe_run(struct device *d, struct stream_probe *probe, struct team *team, shmemd_t handle,
-                                       unsigned blocks, uint64_t number);
-/* One line on what is known; like snprintf. probe NULL: nothing yet. */
-size_t iso_stream_probe_text(const struct stream_probe *probe, char *text, size_t bytes);
+enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shmemd_t handle, unsigned blocks,
+                                       uint64_t number);
+/* One line on what is known; like snprintf. */
+size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes);
 
 /* ---- hier_nodes.c: the members of a team, of which kernels reach memory[m] by pointers ---- */
 

@@ -27,7 +27,6 @@ struct stream_slot {
 struct streams {
     struct stream_table *table;  /* for this device */
     struct stream_table *common; /* for any: when members have different ones */
-    struct stream_probe *probe;
     unsigned most_blocks, most_threads;
     struct stream_slot *list; /* device->lock */
 };
@@ -81,7 +80,6 @@ static void drop(struct streams *s)
         return;
     iso_stream_table_close(s->table);
     iso_stream_table_close(s->common);
-    iso_stream_probe_destroy(s->probe);
     free(s);
 }
 
@@ -98,8 +96,7 @@ static struct streams *need_streams(struct device *d)
     }
     s->table = iso_stream_table_open(d->info);
     s->common = s->table != NULL ? iso_stream_table_open(NULL) : NULL;
-    s->probe = iso_stream_probe_create();
-    if (s->common == NULL || s->probe == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
+    if (s->common == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
         drop(s);
         return NULL;
     }
@@ -264,7 +261,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
         mine.table = iso_stream_table_sum(s->table);
-        mine.lines = iso_stream_probe_ask(s->probe, team, handle.direct != 0);
+        mine.lines = iso_stream_probe_ask(d, team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
         mine.words = slot->words != NULL;
     }
@@ -276,7 +273,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         slot = NULL;
     }
     if (slot != NULL && slot->lines == STREAM_LINES_UNKNOWN)
-        slot->lines = iso_stream_probe_run(d, s->probe, team, handle, slot->most_blocks, all[0].clock);
+        slot->lines = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
     free(all);
     if (slot == NULL)
         return NULL;
@@ -405,7 +402,7 @@ void iso_coll_streams_forget_team(const struct team *team)
     }
 }
 
-void iso_coll_streams_stop(void)
+void iso_coll_streams_forget(void)
 {
     struct device *d = ISO->device;
     if (d == NULL || d->streams == NULL)
@@ -418,12 +415,21 @@ void iso_coll_streams_stop(void)
     drop(s);
 }
 
+int iso_coll_streams_start(struct device *device) { return iso_stream_probe_start(device); }
+
+void iso_coll_streams_stop(struct device *device)
+{
+    iso_coll_streams_forget();
+    iso_stream_probe_stop(device);
+}
+
 /* ---- for isomer-info ---- */
 
-static size_t text_of(const struct streams *s, char *text, size_t bytes)
+static size_t text_of(const struct device *d, char *text, size_t bytes)
 {
+    const struct streams *s = (const struct streams *)d->streams;
     size_t used = iso_stream_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
-    return used + iso_stream_probe_text(s->probe, at < bytes ? text + at : NULL, bytes - at);
+    return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
 }
 
 /* Starts nothing: without a device the table is that for any, or for the CPU in a build for it. */
@@ -433,7 +439,7 @@ size_t iso_coll_streams_text(char *text, size_t bytes)
     struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
     const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
     if (d != NULL && d->streams != NULL)
-        return text_of((const struct streams *)d->streams, text, bytes);
+        return text_of(d, text, bytes);
     if (d != NULL && d->running)
         info = d->info;
     struct stream_table *table = iso_stream_table_open(info);

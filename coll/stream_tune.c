@@ -645,7 +645,7 @@ static void end(struct tuning *t)
     pshmemx_free(t->dest);
     ISO->env.coll_table = t->table;
     if (!t->had_streams)
-        iso_coll_streams_stop();
+        iso_coll_streams_forget();
 }
 
 SHMEM_API(shmemx_coll_tune, pshmemx_coll_tune);

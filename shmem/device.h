@@ -45,8 +45,9 @@ struct device {
     struct handles *handles;
     struct proxy *proxy;
     void *streams; /* coll: collectives on streams; NULL: none was called */
-    int captures; /* atomic: streams between shmemx_graph_begin and _end */
-    bool running; /* device_heap.c has brought everything up */
+    void *probe;   /* coll: what is known of wide lines (stream_probe.c) */
+    int captures;  /* atomic: streams between shmemx_graph_begin and _end */
+    bool running;  /* device_heap.c has brought everything up */
 };
 
 /* ---- device_heap.c ---- */
@@ -105,8 +106,8 @@ void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, afte
 int iso_handles_start(struct device *device); /* the world's image */
 void iso_handles_stop(struct device *device);
 void iso_handles_forget_team(struct team *team); /* when it is destroyed */
-/* Collective over the team. 0 or -errno after a sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that of
- * barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
+/* Collective over the team. 0 or -errno after a sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
+ * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
 #define ISO_SLOTS_OF_USERS 256
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);

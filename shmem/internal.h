@@ -544,12 +544,16 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
 void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 size_t iso_coll_table_text(char *text, size_t bytes); /* printable selection table, like snprintf */
-/* Collectives on streams: their table, likewise; and what they keep goes with a team, and with the device. */
+/* Collectives on streams: their table, likewise; what is made when the device starts, since a call would wait for
+ * kernels that run (0, or -errno after a sentence); and what they keep goes with a team, and with the device. */
 size_t iso_coll_streams_text(char *text, size_t bytes);
+struct device;
+int iso_coll_streams_start(struct device *device);
 void iso_coll_streams_forget_team(const struct team *team);
 void iso_coll_streams_reset(const struct team *team, int slot); /* slot memory is as new, on all members */
 /* Streams that wait without a kernel: past the deadline a record, at an abort (`stop`) their end. By the proxy. */
 void iso_coll_streams_watch(bool stop);
-void iso_coll_streams_stop(void);
+void iso_coll_streams_stop(struct device *device);
+void iso_coll_streams_forget(void); /* tables and all slots: the next call begins anew */
 
 #endif
