@@ -61,6 +61,7 @@ enum {
     X(exchange_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                \
     X(broadcast_lines, ISOD_NEEDS_DIRECT)                                       \
     X(broadcast_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)               \
+    X(broadcast_wide2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)              \
     X(broadcast_read, ISOD_NEEDS_SOURCE)                                        \
     X(broadcast_read2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
     X(broadcast_staged, ISOD_NEEDS_NOTHING)                                     \

@@ -153,7 +153,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_wide)(const struct isod_stream_coll *a)
 /* Two banks are enough for what isod_stream_lines2_round says, with lines for units. */
 PRIM_FN void ISOD_NAMED(isod_stream_wide2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
-    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, each);
+    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, 0, each);
     struct isod_wide_data d = isod_wide_data_of((uintptr_t)w->source | (uintptr_t)w->dest, w->bytes);
     uint32_t own = (uint32_t)c->h.my_pe * each;
     isod_coll_step_staged(c);

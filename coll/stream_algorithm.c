@@ -170,6 +170,7 @@ const struct stream_algorithm iso_stream_algorithms[] = {
 
     {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 16, room_lines),     "one hop, data and flag in one line"},
     {SHMEMX_BROADCAST,     "wide",    MOVE(broadcast_wide, 8, room_lines),       "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_BROADCAST,     "wide2",   MOVE(broadcast_wide2, 8, room_lines),      "a part to each, which sends it on, in wide lines"},
     {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 64, NULL),            "all read at the same time, whole data"},
     {SHMEMX_BROADCAST,     "read2",   MOVE(broadcast_read2, 64, NULL),           "everybody reads a part and stores it to all"},
     {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},

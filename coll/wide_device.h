@@ -246,22 +246,30 @@ PRIM_FN void isod_wide_receive_one(struct isod_coll *c, int32_t from, char *dest
     }
 }
 
-/* ---- lines of parts: `bytes` in parts of `each` lines, part m is member m's; the last ones may be short or empty.
- * Threads are spread over the lines of all other parts ---- */
+/* ---- lines of parts: `bytes` in parts of `each` lines, the first one is member `first`'s, the next one the next
+ * member's, around the team; the last ones may be short or empty. Threads are spread over the lines of all other parts
+ * ---- */
 
 struct isod_wide_parts {
     struct isod_wide w;
     uint64_t bytes;
+    int32_t first;
     uint32_t each, count; /* count: lines to go over, short parts counted as full ones */
 };
-PRIM_FN struct isod_wide_parts isod_wide_parts_of(const struct isod_coll *c, uint64_t bytes, uint32_t each)
+PRIM_FN struct isod_wide_parts isod_wide_parts_of(const struct isod_coll *c, uint64_t bytes, int32_t first,
+                                                  uint32_t each)
 {
     struct isod_wide_parts p;
     p.w = isod_wide_of(c);
     p.bytes = bytes;
+    p.first = first;
     p.each = each;
     p.count = each * isod_coll_others(c);
     return p;
+}
+PRIM_FN uint32_t isod_wide_part_at(const struct isod_coll *c, const struct isod_wide_parts *p, int32_t member)
+{
+    return (uint32_t)(member - p->first + (member < p->first ? c->h.n_pes : 0)) * p->each;
 }
 /* The i-th line that this member exchanges with others: whose part it is of, the number in it, where it is. */
 struct isod_wide_place {
@@ -277,7 +285,7 @@ PRIM_FN struct isod_wide_place isod_wide_place_of(const struct isod_coll *c, con
     uint32_t other = i / p->each;
     l.member = isod_coll_other(c, other + 1);
     l.line = i - other * p->each;
-    l.at = (uint64_t)((uint32_t)l.member * p->each + l.line) * ISOD_WIDE_DATA;
+    l.at = (uint64_t)(isod_wide_part_at(c, p, l.member) + l.line) * ISOD_WIDE_DATA;
     l.yes = i < p->count && l.at < p->bytes;
     return l;
 }
@@ -305,6 +313,30 @@ PRIM_FN void isod_wide_parts_receive(struct isod_coll *c, const struct isod_wide
             isod_wide_wait(c, l.member, 1, l.line, piece, l.yes, v);
             if (l.yes && !c->failed)
                 isod_wide_store(&d, dest, l.at + piece * 16, piece, v[0]);
+        }
+    }
+}
+/* The own part, as it comes from member `from`, to dest and to all others but `from`, in the same step: there it is in
+ * boxes of another sender. */
+PRIM_FN void isod_wide_parts_forward(struct isod_coll *c, const struct isod_wide_parts *p, int32_t from, char *dest)
+{
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)dest, p->bytes);
+    uint32_t own = isod_wide_part_at(c, p, c->h.my_pe);
+    for (uint32_t first = p->w.first; first < p->each && !c->failed; first += p->w.every) {
+        uint32_t line = first + p->w.nth;
+        uint64_t at = (uint64_t)(own + line) * ISOD_WIDE_DATA;
+        bool yes = line < p->each && at < p->bytes;
+        for (uint32_t piece = p->w.piece; piece < ISOD_WIDE_PIECES; piece += p->w.lanes) {
+            struct prim_vec16 v[ISOD_BATCH];
+            isod_wide_wait(c, from, 1, line, piece, yes, v);
+            if (c->failed)
+                break;
+            v[0] = isod_wide_flagged(v[0], piece, c->step);
+            for (uint32_t i = 1; i <= isod_coll_others(c); i++)
+                if (isod_coll_other(c, i) != from)
+                    prim_wide_store(isod_wide_there(c, isod_coll_other(c, i), line), piece, v[0], yes);
+            if (yes)
+                isod_wide_store(&d, dest, at + piece * 16, piece, v[0]);
         }
     }
 }

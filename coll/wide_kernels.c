@@ -68,6 +68,50 @@ PRIM_FN int move_rounds(const struct isod_stream_coll *a, enum schedule schedule
     return isod_coll_leave(&c);
 }
 
+/* ---- broadcast in two hops ---- */
+
+/* The root sends a part to each other member, and that one to the others, line by line: in one step, since what comes
+ * from the root and what comes from a member lie apart. A part may be empty, hence flags of all to all. */
+PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+{
+    int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */
+    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, first, each);
+    if (c->h.my_pe == w->from) {
+        isod_wide_parts_send(c, &p, w->source);
+        isod_flags_send_near(c);
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    } else {
+        isod_flags_send_near(c);
+        isod_wide_parts_forward(c, &p, w->from, w->dest);
+        isod_wide_parts_receive(c, &p, w->dest);
+    }
+    isod_flags_wait(c, -1, ISOD_ARRIVAL);
+}
+
+/* In as few rounds as packets allow, each about as long. */
+PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    uint32_t parts = a->h.n_pes > 1 ? (uint32_t)a->h.n_pes - 1 : 1;
+    uint32_t span = isod_ceil_div(isod_wide_lines(a->share), parts);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_wide_lines(c.packet_bytes)));
+    prim_sync(prim_group_block());
+    do {
+        uint64_t most = (uint64_t)each * ISOD_WIDE_DATA * parts;
+        struct isod_move piece = isod_move_piece(&w, at, most);
+        isod_coll_step_staged(&c);
+        broadcast2_round(&c, &piece, each);
+        at += most;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
 /* ---- do they arrive whole? ---- */
 
 /* Word i of a member's line in a step; of no other line, nor of another step. */
@@ -137,5 +181,6 @@ PRIM_FN int wide_probe(const struct isod_stream_coll *a)
 
 ISOD_STREAM_KERNEL(exchange_wide, move_rounds(&a, EXCHANGE))
 ISOD_STREAM_KERNEL(broadcast_wide, move_rounds(&a, BROADCAST))
+ISOD_STREAM_KERNEL(broadcast_wide2, broadcast2_rounds(&a))
 ISOD_STREAM_KERNEL(permute_wide, move_rounds(&a, PERMUTE))
 ISOD_STREAM_KERNEL(wide_probe, wide_probe(&a))

@@ -48,6 +48,7 @@ static const struct algorithm algorithms[] = {
     MOVE_ROW(BARRIER, barrier, NO_LIMIT)
     MOVE_ROW(BROADCAST, broadcast_lines, LINES)
     MOVE_ROW(BROADCAST, broadcast_wide, LINES)
+    MOVE_ROW(BROADCAST, broadcast_wide2, LINES)
     MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT)
     MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
     MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT)
