@@ -2,13 +2,39 @@
 /* One call of a collective on a stream with what it finds and what it must leave: buffers of every kind of memory with
  * an image of what they must hold, the teams of a job, the call itself. Between two calls on the same buffers there is
  * no barrier: shmemx_coll.h says that none is needed.
- * SHMEM_TEST_BYTES: the largest buffers of a case, all blocks together (2 MiB; with SHMEM_TEST_FULL 64 MiB). */
+ * SHMEM_TEST_WIDE=1: skipped where stores of 128 bytes do not arrive whole. SHMEM_TEST_BYTES: the largest buffers of a
+ * case, all blocks together (2 MiB; with SHMEM_TEST_FULL 64 MiB). */
 #ifndef COLL_CASE_H
 #define COLL_CASE_H
 
 #include "coll_values.h"
 
 #include <dlfcn.h>
+
+/* ---- start ---- */
+
+/* The first call finds out whether wide lines may be used. The same on all PEs. */
+static inline bool coll_lacks_wide(void)
+{
+    shmemx_coll_t q = shmemx_coll_of(SHMEMX_SYNC, SHMEM_TEAM_WORLD, NULL, NULL, 0, SHMEMX_UINT8);
+    shmemx_stream_t stream;
+    q.slot = 255;
+    CHECK_OR_EXIT(shmemx_stream_create(&stream) == 0 && shmemx_coll_on_stream(&q, stream) == 0);
+    CHECK_OR_EXIT(shmemx_stream_synchronize(stream) == 0 && shmemx_stream_destroy(stream) == 0);
+    size_t len = shmemx_info_text(NULL, 0) + 256; /* numbers grow */
+    char *text = (char *)malloc(len);
+    CHECK_OR_EXIT(text != NULL);
+    shmemx_info_text(text, len);
+    bool lacks = shmem_n_pes() > 1 && strstr(text, "(stores of 128 bytes): they arrive whole") == NULL;
+    free(text);
+    return lacks;
+}
+#define COLL_INIT()                                                        \
+    DEVICE_INIT();                                                         \
+    if (device_flag("SHMEM_TEST_WIDE") && coll_lacks_wide()) {             \
+        shmem_finalize();                                                  \
+        return CHECK_SKIP("stores of 128 bytes do not arrive whole here"); \
+    }
 
 /* ---- memory ---- */
 

@@ -199,7 +199,7 @@ static void test_pieces(struct contract *c)
 
 static int test_main(void)
 {
-    DEVICE_INIT();
+    COLL_INIT();
     struct contract c;
     memset(&c, 0, sizeof(c));
     coll_teams_make(c.teams);

@@ -159,7 +159,7 @@ static void one_kind(struct deadline *d, int kind, bool engines)
 
 static int test_main(void)
 {
-    DEVICE_INIT();
+    COLL_INIT();
     struct deadline d;
     memset(&d, 0, sizeof(d));
     coll_teams_make(d.teams);

@@ -340,7 +340,7 @@ static void check_reference(void)
 
 static int test_main(void)
 {
-    DEVICE_INIT();
+    COLL_INIT();
     struct matrix_state m;
     check_reference();
     memset(&m, 0, sizeof(m));

@@ -53,7 +53,7 @@ static void one_kind(struct wrap *w, int kind)
 
 static int test_main(void)
 {
-    DEVICE_INIT();
+    COLL_INIT();
     struct wrap w;
     memset(&w, 0, sizeof(w));
     coll_teams_make(w.teams);
