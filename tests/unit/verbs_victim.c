@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends as the first argument says, with a sentence that verbs_faults.sh looks for:
+/* No test: ends as the first argument says, with a sentence that tests/cluster/verbs_faults.sh looks for:
  *   key             PE 0 puts with a key that PE 1 has not given
  *   locked KIB      the PEs may lock this much memory: too little to begin, or to register the heap
  * It knows the inside of the library, which it contains. Two PEs on two nodes. */
