@@ -275,6 +275,7 @@ enum coll_room {
     ROOM_BOARD_ROWS,   /* n * n * bytes <= ISO_BOARD_BYTES */
     ROOM_BOARD_PIECES, /* any length, through the board piece by piece */
     ROOM_FAR,          /* not all members reach each other by pointer */
+    ROOM_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
     ROOM_NODES,        /* several nodes, with several members on some */
     ROOM_NODES_PACKET, /* and bytes <= ISO_PACKET_BYTES */
     ROOM_NODES_BOARD,  /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */

@@ -116,6 +116,10 @@ static const struct coll_row rows[] = {
      "PEs of several nodes: all operands of a node in one message"},
     {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
      "one hop, data and flag in one line"},
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_FAR_STAGE,    LOAD_ANY,   2,       ISO_STAGE_BYTES,
+     "a PE on each of two nodes: no more bytes than any other way, and one hop"},
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_FAR_STAGE,    LOAD_ANY,   4,       2 * KIB,
+     "few PEs on several nodes: more bytes, but one hop"},
     {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_OVER,  8,       2 * KIB,
      "one hop, everybody reduces everything"},
     {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_ANY,   8,       512,
@@ -219,6 +223,8 @@ static bool has_room(const struct coll_row *row, const struct team *team, const 
         return team->slot.central != NULL;
     case ROOM_FAR:
         return team->slot.central == NULL;
+    case ROOM_FAR_STAGE:
+        return team->slot.central == NULL && bytes <= ISO_STAGE_BYTES;
     default:
         return has_room_across(row, team, w);
     }

@@ -132,7 +132,8 @@ static void put(struct proxy *p, const struct isod_entry *e, const void *source,
     } else if (to.cpu != NULL && !(e->kind == ISOD_RING_DIRECT && iso_device_holds(source))) {
         memcpy(to.cpu, source, bytes);
     } else {
-        iso_far_put(&p->ctx, to, (void *)(uintptr_t)e->addr, source, bytes, call_of(e));
+        /* Entries, stages and sources stay as they are until `done` has passed: then quiet has. */
+        iso_far_put_nbi(&p->ctx, to, (void *)(uintptr_t)e->addr, source, bytes, call_of(e));
     }
 }
 
@@ -142,6 +143,7 @@ static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_
     if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_device_holds(dest)))
         memcpy(dest, from.cpu, bytes);
     else
+        /* Waited for: a signal behind it may say that the source was read, and would overtake the reading. */
         iso_far_get(&p->ctx, dest, from, (const void *)(uintptr_t)e->addr, bytes, call_of(e));
 }
 

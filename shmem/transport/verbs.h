@@ -261,7 +261,7 @@ bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
 /* Ends the job: gives up the lock, lets the news of a death overtake it. */
 _Noreturn ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The oldest request that is not complete is the reason. */
+/* The same, for a request of the queue: what, between which ends, and why. */
 _Noreturn ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q,
                                                const struct verbs_request *request, const char *why);
 /* As pthread_mutex_lock; a thread that comes after a failure stays there. */

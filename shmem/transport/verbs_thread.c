@@ -53,6 +53,35 @@ static void take_events(struct verbs *v)
     }
 }
 
+/* ---- devices made of software repeat for ever what is not acknowledged ---- */
+
+/* Looks, not time: a process that was stopped has not waited. */
+static void watch(struct verbs *v, struct verbs_queue *q)
+{
+    char why[160];
+    double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
+    bool under_way = q->done + q->n_batch < q->made;
+    q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
+    q->watched = q->done;
+    if (q->stuck * (WATCH_NS / 1e9) < limit_s)
+        return;
+    snprintf(why, sizeof why, "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down",
+             limit_s, WATCH_TIMEOUTS);
+    iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
+}
+
+static void watch_all(struct verbs *v)
+{
+    if (!v->port.software || __atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+        return;
+    uint64_t now = iso_wait_now_ns();
+    if (now - v->watched_ns < WATCH_NS)
+        return;
+    v->watched_ns = now;
+    for (uint32_t i = 0; i < v->n_queues; i++)
+        watch(v, v->queues[i]);
+}
+
 /* ---- a wait that sleeps ---- */
 
 /* What came before the request for an event makes none: so look once more. True: nothing is there. */
@@ -76,6 +105,7 @@ bool iso_verbs_rest(uint64_t ns)
     v->sleepers++;
     v->polls += BUSY_POLLS + 1;
     v->counts.sleeps++;
+    watch_all(v); /* the thread may sleep too: what is stuck wakes nobody */
     if (may_sleep(v)) {
         iso_verbs_leave(v);
         int n = ppoll(&fd, 1, &t, NULL);
@@ -83,35 +113,13 @@ bool iso_verbs_rest(uint64_t ns)
         if (n > 0)
             take_events(v);
     }
+    if (!v->armed) { /* the event taken was the thread's too, which may sleep on: whose wait is over serves nobody */
+        ask_for_event(v->received, &v->armed);
+        iso_verbs_poll(v);
+    }
     v->sleepers--;
     iso_verbs_leave(v);
     return true;
-}
-
-/* ---- devices made of software repeat for ever what is not acknowledged ---- */
-
-/* Looks, not time: a process that was stopped has not waited. */
-static void watch(struct verbs *v, struct verbs_queue *q)
-{
-    char why[160];
-    double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
-    bool under_way = q->done + q->n_batch < q->made;
-    q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
-    q->watched = q->done;
-    if (q->stuck * (WATCH_NS / 1e9) < limit_s)
-        return;
-    snprintf(why, sizeof why, "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down",
-             limit_s, WATCH_TIMEOUTS);
-    iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
-}
-
-static void watch_all(struct verbs *v, uint64_t now)
-{
-    if (!v->port.software || now - v->watched_ns < WATCH_NS || __atomic_load_n(&v->ended, __ATOMIC_RELAXED))
-        return;
-    v->watched_ns = now;
-    for (uint32_t i = 0; i < v->n_queues; i++)
-        watch(v, v->queues[i]);
 }
 
 /* ---- the thread ---- */
@@ -124,7 +132,7 @@ static uint64_t prepare(struct verbs *v)
     unsigned many = v->port.software ? 1 : BUSY_POLLS;
     bool busy = v->sleepers > 0 || v->polls > many * (now - v->looked_ns) / LOOK_NS;
     if (busy)
-        watch_all(v, now);
+        watch_all(v);
     if (busy)
         next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
     else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Handles: of the world and of teams, several slots at once, the same twice, again after a team was destroyed and made
- * anew, and everything that is refused with a sentence: slots out of range, captures, no handle to reset. */
+ * anew, and everything that is refused with a sentence: slots out of range, captures, no handle to reset.
+ * SHMEM_TEST_TURNS: barriers of each kernel. */
 #include "device_test.h"
 
 enum { THREADS = 64, ROUNDS = 50 };
@@ -54,7 +55,7 @@ static void board_clear(struct board *b, int n)
 
 static struct meet_args args_of(const struct board *b, shmemd_t h)
 {
-    struct meet_args a = {h, b->from, b->told, ROUNDS};
+    struct meet_args a = {h, b->from, b->told, (uint32_t)device_number("SHMEM_TEST_TURNS", ROUNDS)};
     return a;
 }
 
