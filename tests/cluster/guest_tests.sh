@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$ISO_BUILD
 failures=0
 seconds=60 # at most, of a program
-victims='fault_victim|verbs_victim|traffic' # programs that `ends` starts
+victims='.*victim|traf.*' # programs that `ends` starts; pgrep takes 15 characters
 export ISO_LAUNCHER=uid
 
 uptime_s() { cut -d ' ' -f 1 /proc/uptime; }
@@ -70,9 +70,17 @@ device() { # PER-NODE PROGRAM...: kernels on the CPU device, whose remote peers 
     done
 }
 
-# later SECONDS COMMAND...: the job of fault_victim is running by then
+# later SECONDS COMMAND...: so long after the job of fault_victim has its two processes
 later() {
-    (sleep "$1" && shift && "$@") &
+    (
+        for _ in $(seq 60); do
+            [ "$(pgrep -cx fault_victim)" -lt 2 ] || break
+            sleep 0.2
+        done
+        sleep "$1"
+        shift
+        "$@"
+    ) &
 }
 
 # ---- what must work ----
@@ -133,7 +141,7 @@ right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traff
 tc qdisc change dev ra root netem delay 200us reorder 99%
 right "random traffic, a packet in 100 is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 tc qdisc change dev ra root netem delay 1ms reorder 50%
-right "random traffic, every second packet is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+SHMEM_NIC_TIMEOUT=0.02 right "random traffic, every second packet is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 300 2
 tc qdisc del dev ra root
 unset SHMEM_NIC_TIMEOUT
 

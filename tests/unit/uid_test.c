@@ -363,7 +363,7 @@ static void test_contradictions(void)
         set_pes(pes, 0, 2, 3, id);
         catch_start();
         begin_pes(pes, 2);
-        sleep_ms(100); /* pe 1 is in */
+        sleep_ms(300); /* pe 1 is in */
         int fd = say_hello(id, cases[i].rank, cases[i].size, cases[i].protocol, cases[i].version);
         CHECK_EQ(read_frame(fd, sentence, sizeof sentence).kind, UID_FRAME_FAIL);
         close(fd);
