@@ -79,7 +79,7 @@ static const struct stream_row h200_rows[] = {
     {SHMEMX_BROADCAST,     "wide",    64 * KIB,     ALL_PES, {64, 128}},
     {SHMEMX_BROADCAST,     "wide",    8 * MIB,      2,       {128, 256}},
     {SHMEMX_BROADCAST,     "wide",    192 * KIB,    ALL_PES, {64, 256}},
-    {SHMEMX_BROADCAST,     "wide2",   8 * MIB,      ALL_PES, {128, 256}},
+    {SHMEMX_BROADCAST,     "wide2",   3 * MIB,      ALL_PES, {128, 256}},
     {SHMEMX_BROADCAST,     "lines",   128 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_BROADCAST,     "read",    128 * MIB,    2,       {128, 256}},
     {SHMEMX_BROADCAST,     "engines", ALL_BYTES,    2,       {2, 1}},

@@ -129,10 +129,16 @@ static void set_case(struct hier_state *s, struct coll_case *c)
     c->round = ++s->rounds;
 }
 
+/* What is registered is device memory where the device is not the CPU, and that is reached as the heap is. */
+static bool is_reached(int memory)
+{
+    return memory_is_near(memory) || (memory == MEMORY_REGISTERED && !device_is_cpu());
+}
+
 /* Where the peers' pointers reach what they touch. */
 static bool can_be_hier(struct hier_state *s, const struct coll_case *c)
 {
-    bool dest = memory_is_near(s->coll.dest.memory), source = memory_is_near(s->coll.source.memory);
+    bool dest = is_reached(s->coll.dest.memory), source = is_reached(s->coll.source.memory);
     if (c->in_place)
         dest = source = coll_holder_is_dest(c) ? dest : source;
     if (c->kind == SHMEMX_ALLREDUCE)
