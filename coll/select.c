@@ -124,6 +124,8 @@ static const struct coll_row rows[] = {
      "one hop, everybody reduces everything"},
     {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_ANY,   8,       512,
      "one hop, everybody reduces everything; above, a part each is faster"},
+    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                ROOM_PIPE,         LOAD_ANY,   2,       ALL_BYTES,
+     "a PE on each of two nodes: as many bytes as by chain, both ways from the begin"},
     {COLL_REDUCE,    "chain",         RUN(across_reduce_chain),           ROOM_CHAIN,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: parts run through the nodes in chunks, results back"},
     {COLL_REDUCE,    "twoshot_central", RUN(reduce_twoshot_central),      ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
