@@ -2,8 +2,10 @@
 /* How long in-kernel operations take, each with its data checked: one line of CSV per measurement, by PE 0.
  *     isomer,METRIC,bytes,value,unit,bad words
  * (put_signal_block_last: only the last message of a launch is, since the peers' programs do not look at theirs.)
- * Ping-pongs run between PE 0 and PE 1 and report half a round trip; collectives run over all PEs. The plain copies
- * (store_copy, load_copy) are the limit that put and get are held against in the same run.
+ * Ping-pongs run between PE 0 and PE 1 and report half a round trip: the median over some places of flag and inbox,
+ * since on a GPU it depends on the half of the cache in which the polled word lies; the lowest and the highest are a
+ * comment behind it. Collectives run over all PEs. The plain copies (store_copy, load_copy) are the limit that put and
+ * get are held against in the same run.
  * usage: device [iterations [largest copy in MiB]] */
 #include <shmem.h>
 #include <shmem_device.h>
@@ -16,6 +18,8 @@
 
 #define SMALL_WORDS 128 /* sources of up to 1 KiB stand in block-shared memory, one for each pattern */
 #define PATTERNS 8
+#define PLACES 8 /* of flag and inbox, PLACE_BYTES apart */
+#define PLACE_BYTES (12 * 1024 + 256)
 
 struct bench_args {
     shmemd_t h;
@@ -201,6 +205,7 @@ SHMEMD_KERNEL(find_pointer, struct bench_args, a) /* out: a.bad[1] = the address
 
 struct run {
     struct bench_args a;
+    char *flags, *inboxes; /* all places */
     uint64_t *bad;
     int me, n;
 };
@@ -242,42 +247,76 @@ static double timed(struct run *r, shmemx_kernel_t kernel, unsigned blocks, unsi
     return best;
 }
 
+static void place(struct run *r, int k)
+{
+    r->a.flag = (uint64_t *)(void *)(r->flags + (size_t)k * PLACE_BYTES);
+    r->a.inbox = (uint64_t *)(void *)(r->inboxes + (size_t)k * PLACE_BYTES);
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void report_places(struct run *r, const char *metric, size_t bytes, double *us)
+{
+    qsort(us, PLACES, sizeof *us, compare);
+    report(r, metric, bytes, (us[PLACES / 2 - 1] + us[PLACES / 2]) / 2, "us");
+    if (r->me == 0)
+        printf("# %s,%zu: %.3f .. %.3f us in %d places\n", metric, bytes, us[0], us[PLACES - 1], PLACES);
+}
+
+static void pingpong(struct run *r, const char *metric, size_t bytes, shmemx_kernel_t kernel, unsigned threads)
+{
+    double us[PLACES];
+    r->a.words = bytes / 8;
+    for (int k = 0; k < PLACES; k++) {
+        place(r, k);
+        us[k] = timed(r, kernel, 1, threads, r->me < 2) / 2;
+    }
+    report_places(r, metric, bytes, us);
+}
+
+/* The counters that PE 0 adds to begin at 0. */
+static void fetch_adds(struct run *r)
+{
+    double us[PLACES];
+    uint64_t base = r->a.base, zero = 0;
+    for (int k = 0; k < PLACES; k++) {
+        place(r, k);
+        r->a.flag++;
+        if (r->me == 1)
+            shmem_putmem(r->a.flag, &zero, 8, 1);
+        r->a.base = 0 - r->a.iters;
+        us[k] = timed(r, SHMEMX_KERNEL(chain_fetch_add), 1, 1, r->me == 0);
+    }
+    r->a.base = base;
+    report_places(r, "fetch_add", 8, us);
+}
+
 static void pingpongs(struct run *r)
 {
     static const size_t shared[] = {8, 1024}, packets[] = {8, 256, 1024};
-    int plays = r->me < 2;
+    uint64_t iters = r->a.iters, words = 65536 / 8;
+    r->a.iters = iters / 4;
     r->a.peer = r->me == 0 ? 1 : 0;
     r->a.first = r->me == 0;
-    report(r, "p_half_rtt", 8, timed(r, SHMEMX_KERNEL(pong_p), 1, 1, plays) / 2, "us");
-    for (size_t i = 0; i < 2; i++) {
-        r->a.words = shared[i] / 8;
-        report(r, "put_signal_block_half_rtt", shared[i],
-               timed(r, SHMEMX_KERNEL(pong_signal_shared), 1, 128, plays) / 2, "us");
-    }
-    for (size_t i = 0; i < 3; i++) {
-        r->a.words = packets[i] / 8;
-        report(r, "put_packet_block_half_rtt", packets[i], timed(r, SHMEMX_KERNEL(pong_packet), 1, 128, plays) / 2,
-               "us");
-    }
-    r->a.words = 65536 / 8;
+    pingpong(r, "p_half_rtt", 8, SHMEMX_KERNEL(pong_p), 1);
+    for (size_t i = 0; i < 2; i++)
+        pingpong(r, "put_signal_block_half_rtt", shared[i], SHMEMX_KERNEL(pong_signal_shared), 128);
+    for (size_t i = 0; i < 3; i++)
+        pingpong(r, "put_packet_block_half_rtt", packets[i], SHMEMX_KERNEL(pong_packet), 128);
     uint64_t *host = (uint64_t *)malloc(PATTERNS * 65536);
-    for (uint64_t i = 0; i < PATTERNS * r->a.words; i++)
-        host[i] = i / r->a.words * 1000003u + i % r->a.words;
+    for (uint64_t i = 0; i < PATTERNS * words; i++)
+        host[i] = i / words * 1000003u + i % words;
     shmem_putmem(r->a.source, host, PATTERNS * 65536, r->me);
     free(host);
-    report(r, "put_signal_block_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_global), 1, 512, plays) / 2, "us");
-    report(r, "put_signal_block_last_half_rtt", 65536, timed(r, SHMEMX_KERNEL(pong_signal_last), 1, 512, plays) / 2,
-           "us");
-    if (r->me == 1) { /* the counter that PE 0 adds to begins at 0 */
-        uint64_t zero = 0;
-        shmem_putmem(r->a.flag + 1, &zero, 8, 1);
-    }
-    r->a.flag++;
-    uint64_t base = r->a.base;
-    r->a.base = 0 - r->a.iters;
-    report(r, "fetch_add", 8, timed(r, SHMEMX_KERNEL(chain_fetch_add), 1, 1, r->me == 0), "us");
-    r->a.base = base;
-    r->a.flag--;
+    pingpong(r, "put_signal_block_half_rtt", 65536, SHMEMX_KERNEL(pong_signal_global), 512);
+    pingpong(r, "put_signal_block_last_half_rtt", 65536, SHMEMX_KERNEL(pong_signal_last), 512);
+    fetch_adds(r);
+    place(r, 0);
+    r->a.iters = iters;
 }
 
 static void collectives(struct run *r)
@@ -379,10 +418,11 @@ int main(int argc, char **argv)
     shmemx_device_text(device, sizeof device);
     int on_cpu = strncmp(device, "cpu", 3) == 0;
     r.a.iters = argc > 1 ? strtoull(argv[1], NULL, 0) : on_cpu ? 500 : 20000;
-    r.a.flag = (uint64_t *)shmemx_calloc(16, 8, SHMEMX_DEVICE);
+    r.flags = (char *)shmemx_calloc(PLACES, PLACE_BYTES, SHMEMX_DEVICE);
     r.bad = (uint64_t *)shmemx_calloc(2, 8, SHMEMX_DEVICE);
     r.a.bad = r.bad;
-    r.a.inbox = (uint64_t *)shmemx_calloc(65536, 1, SHMEMX_DEVICE);
+    r.inboxes = (char *)shmemx_calloc(65536 + PLACES * PLACE_BYTES, 1, SHMEMX_DEVICE);
+    place(&r, 0);
     r.a.source = (uint64_t *)shmemx_calloc(PATTERNS * 65536, 1, SHMEMX_DEVICE);
     if (r.me == 0)
         printf("# %d PEs, %s, %llu iterations\n", r.n, device, (unsigned long long)r.a.iters);

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 #define CK(x) do { cudaError_t e_ = (x); if (e_ != cudaSuccess) { fprintf(stderr, "%d %s\n", __LINE__, cudaGetErrorString(e_)); return 1;} } while (0)
+// Latencies are medians over places of flag and data, as in ours: they depend on the half of the cache in which the polled word lies.
+enum { PLACES = 8, PLACE_BYTES = 12 * 1024 + 256 };
+static float median(std::vector<float> us) { std::sort(us.begin(), us.end()); return (us[PLACES / 2 - 1] + us[PLACES / 2]) / 2; }
 __global__ void empty() {}
 __global__ void pong(volatile uint64_t *mine, volatile uint64_t *theirs, int iters, int first) {
     for (uint64_t i = 1; i <= (uint64_t)iters; i++) {
@@ -57,26 +60,49 @@ __global__ void copy16_all(uint4 *d0, uint4 *d1, uint4 *d2, const uint4 *s, size
 int main() {
     int n; CK(cudaGetDeviceCount(&n)); if (n < 2) return 1;
     uint64_t *f[8]; cudaStream_t s[8]; cudaEvent_t a[8], b[8]; char *src[8], *dst[8]; size_t big = 512u << 20;
-    for (int i = 0; i < n; i++) { CK(cudaSetDevice(i)); for (int j = 0; j < n; j++) if (i != j) CK(cudaDeviceEnablePeerAccess(j, 0)); CK(cudaMalloc(&f[i], 4096)); CK(cudaMalloc(&src[i], big)); CK(cudaMalloc(&dst[i], big)); CK(cudaMemset(src[i], 1, big)); CK(cudaStreamCreateWithFlags(&s[i], cudaStreamNonBlocking)); CK(cudaEventCreate(&a[i])); CK(cudaEventCreate(&b[i])); }
-    const int it = 2000; float ms;
-    auto zero = [&] { for (int i = 0; i < n; i++) { cudaSetDevice(i); cudaMemset(f[i], 0, 4096); cudaDeviceSynchronize(); } };
+    for (int i = 0; i < n; i++) { CK(cudaSetDevice(i)); for (int j = 0; j < n; j++) if (i != j) CK(cudaDeviceEnablePeerAccess(j, 0)); CK(cudaMalloc(&f[i], PLACES * PLACE_BYTES)); CK(cudaMalloc(&src[i], big)); CK(cudaMalloc(&dst[i], big)); CK(cudaMemset(src[i], 1, big)); CK(cudaStreamCreateWithFlags(&s[i], cudaStreamNonBlocking)); CK(cudaEventCreate(&a[i])); CK(cudaEventCreate(&b[i])); }
+    const int it = 2000; float ms; std::vector<float> us;
+    auto at = [](uint64_t *p, int k) { return p + (size_t)k * PLACE_BYTES / 8; };
+    auto zero = [&] { for (int i = 0; i < n; i++) { cudaSetDevice(i); cudaMemset(f[i], 0, PLACES * PLACE_BYTES); cudaDeviceSynchronize(); } };
     for (int rep = 0; rep < 2; rep++) {
-        zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong<<<1, 1, 0, s[i]>>>(f[i], f[1 - i], it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
-        for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,store_half_rtt,%.3f us\n", ms * 1e3 / it / 2);
-        zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_rel<<<1, 1, 0, s[i]>>>(f[i], f[1 - i], it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
-        for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,release_acquire_half_rtt,%.3f us\n", ms * 1e3 / it / 2);
-        zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_atomic<<<1, 1, 0, s[i]>>>((unsigned long long *)f[i], (unsigned long long *)f[1 - i], it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
-        for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,atomic_half_rtt,%.3f us\n", ms * 1e3 / it / 2);
+        us.clear();
+        for (int k = 0; k < PLACES; k++) {
+            zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong<<<1, 1, 0, s[i]>>>(at(f[i], k), at(f[1 - i], k), it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
+            for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); us.push_back(ms * 1e3 / it / 2);
+        }
+        if (rep) printf("limit,store_half_rtt,%.3f us\n", median(us));
+        us.clear();
+        for (int k = 0; k < PLACES; k++) {
+            zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_rel<<<1, 1, 0, s[i]>>>(at(f[i], k), at(f[1 - i], k), it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
+            for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); us.push_back(ms * 1e3 / it / 2);
+        }
+        if (rep) printf("limit,release_acquire_half_rtt,%.3f us\n", median(us));
+        us.clear();
+        for (int k = 0; k < PLACES; k++) {
+            zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_atomic<<<1, 1, 0, s[i]>>>((unsigned long long *)at(f[i], k), (unsigned long long *)at(f[1 - i], k), it, i == 0); CK(cudaEventRecord(b[i], s[i])); }
+            for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); us.push_back(ms * 1e3 / it / 2);
+        }
+        if (rep) printf("limit,atomic_half_rtt,%.3f us\n", median(us));
         for (int words : {1, 128, 8192}) {
-            zero(); int threads = words < 256 ? 128 : 256, K = words > 1000 ? 300 : it; int *bad[2]; for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaMalloc(&bad[i], 4)); CK(cudaMemset(bad[i], 0, 4)); CK(cudaDeviceSynchronize()); }
-            for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_data<<<1, threads, 0, s[i]>>>(f[i], f[1 - i], (uint64_t *)dst[i], (uint64_t *)dst[1 - i], words, K, i == 0, bad[i]); CK(cudaEventRecord(b[i], s[i])); }
-            int hb = 0, t; for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); CK(cudaMemcpy(&t, bad[i], 4, cudaMemcpyDeviceToHost)); hb += t; } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,put_fence_flag_half_rtt,%d B,%.3f us,bad %d\n", words * 8, ms * 1e3 / K / 2, hb);
+            int threads = words < 256 ? 128 : 256, K = words > 1000 ? 300 : it, hb = 0; int *bad[2];
+            for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaMalloc(&bad[i], 4)); CK(cudaMemset(bad[i], 0, 4)); CK(cudaDeviceSynchronize()); }
+            us.clear();
+            for (int k = 0; k < PLACES; k++) {
+                zero(); for (int i = 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); pong_data<<<1, threads, 0, s[i]>>>(at(f[i], k), at(f[1 - i], k), at((uint64_t *)dst[i], k), at((uint64_t *)dst[1 - i], k), words, K, i == 0, bad[i]); CK(cudaEventRecord(b[i], s[i])); }
+                for (int i = 0; i < 2; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); us.push_back(ms * 1e3 / K / 2);
+            }
+            for (int i = 0; i < 2; i++) { int t; CK(cudaSetDevice(i)); CK(cudaMemcpy(&t, bad[i], 4, cudaMemcpyDeviceToHost)); hb += t; }
+            if (rep) printf("limit,put_fence_flag_half_rtt,%d B,%.3f us,bad %d\n", words * 8, median(us), hb);
         }
         zero(); Flags fl; for (int i = 0; i < n; i++) fl.f[i] = f[i];
         for (int i = n - 1; i >= 0; i--) { CK(cudaSetDevice(i)); CK(cudaEventRecord(a[i], s[i])); barrier_loop<<<1, 32, 0, s[i]>>>(fl, i, n, it); CK(cudaEventRecord(b[i], s[i])); }
         for (int i = 0; i < n; i++) { CK(cudaSetDevice(i)); CK(cudaStreamSynchronize(s[i])); } CK(cudaSetDevice(0)); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,flag_barrier_%d,%.3f us\n", n, ms * 1e3 / it);
         zero(); CK(cudaSetDevice(0)); CK(cudaEventRecord(a[0], s[0])); remote_read<<<1, 1, 0, s[0]>>>(f[1], f[0] + 100, it); CK(cudaEventRecord(b[0], s[0])); CK(cudaStreamSynchronize(s[0])); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,remote_read,%.3f us\n", ms * 1e3 / it);
-        CK(cudaEventRecord(a[0], s[0])); remote_faa<<<1, 1, 0, s[0]>>>((unsigned long long *)f[1], (unsigned long long *)f[0] + 100, it); CK(cudaEventRecord(b[0], s[0])); CK(cudaStreamSynchronize(s[0])); CK(cudaEventElapsedTime(&ms, a[0], b[0])); if (rep) printf("limit,remote_fetch_add,%.3f us\n", ms * 1e3 / it);
+        us.clear();
+        for (int k = 0; k < PLACES; k++) {
+            CK(cudaEventRecord(a[0], s[0])); remote_faa<<<1, 1, 0, s[0]>>>((unsigned long long *)at(f[1], k), (unsigned long long *)f[0] + 100, it); CK(cudaEventRecord(b[0], s[0])); CK(cudaStreamSynchronize(s[0])); CK(cudaEventElapsedTime(&ms, a[0], b[0])); us.push_back(ms * 1e3 / it);
+        }
+        if (rep) printf("limit,remote_fetch_add,%.3f us\n", median(us));
     }
     // empty kernel inside a graph
     CK(cudaSetDevice(0)); cudaGraph_t g; cudaGraphExec_t e; CK(cudaStreamBeginCapture(s[0], cudaStreamCaptureModeRelaxed)); for (int i = 0; i < 200; i++) empty<<<1, 32, 0, s[0]>>>(); CK(cudaStreamEndCapture(s[0], &g)); CK(cudaGraphInstantiate(&e, g, 0));
