@@ -26,6 +26,12 @@ struct isod_dest {
     bool whole;             /* all addresses are those of units */
 };
 
+/* Bytes of a piece, the same in all blocks: large ones cost fewer turns, but of few there is little to overlap. */
+PRIM_FN uint32_t isod_dest_piece(const struct isod_stream_coll *a)
+{
+    uint32_t piece = a->h.packet_bytes * ISOD_DEST_PACKETS;
+    return a->share < 8 * (uint64_t)piece ? piece / 2 : piece;
+}
 PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
 {
     return isod_ceil_div((uint32_t)isod_units(bytes), piece / 16);

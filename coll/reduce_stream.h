@@ -391,7 +391,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
-    uint32_t piece = a->h.packet_bytes * ISOD_DEST_PACKETS;
+    uint32_t piece = isod_dest_piece(a);
     if (!isod_stream_part(a, &w))
         return 0;
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_dest_pieces(w.bytes, piece) + ISOD_DEST_HANDS_OUT + 1))

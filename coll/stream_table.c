@@ -41,8 +41,6 @@ static const struct stream_row h200_rows[] = {
     {SHMEMX_ALLREDUCE,     "lines2",  192 * KIB,    ALL_PES, {64, 128}},
     {SHMEMX_ALLREDUCE,     "read2",   2 * MIB,      ALL_PES, {64, 128}},
     {SHMEMX_ALLREDUCE,     "read2",   32 * MIB,     ALL_PES, {64, 512}},
-    {SHMEMX_ALLREDUCE,     "dest2",   ALL_BYTES,    2,       {128, 512}},
-    {SHMEMX_ALLREDUCE,     "dest2",   128 * MIB,    ALL_PES, {64, 512}},
     {SHMEMX_ALLREDUCE,     "dest2",   ALL_BYTES,    ALL_PES, {128, 512}},
     {SHMEMX_ALLREDUCE,     "read2",   ALL_BYTES,    ALL_PES, {64, 512}},
     {SHMEMX_ALLREDUCE,     "copy2",   ALL_BYTES,    ALL_PES, {64, 512}},
