@@ -184,6 +184,7 @@ struct verbs {
     bool armed;          /* an event will come for the next message */
     bool armed_sent;     /* and for the next completion */
     unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
+    bool news;           /* something has come, whoever read it, since a wait was told */
     unsigned polls;      /* by waits, since the thread looked */
     unsigned busy_looks; /* of the thread, in turn, at which waits did its work */
     uint64_t looked_ns;  /* when the last was */

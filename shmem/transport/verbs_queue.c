@@ -237,7 +237,9 @@ bool iso_verbs_poll(struct verbs *v)
     bool any = n > 0;
     while (n == POLL_MAX)
         n = reap(v);
-    return iso_verbs_read(v) || any;
+    any |= iso_verbs_read(v);
+    v->news |= any;
+    return any;
 }
 
 /* ---- waiting ---- */

@@ -28,9 +28,11 @@ bool iso_verbs_progress(void)
         return false;
     v->polls++;
     iso_verbs_post_all(v);
-    bool worked = iso_verbs_poll(v);
+    iso_verbs_poll(v);
+    bool news = v->news; /* also what a wait that was about to sleep has read, or the thread */
+    v->news = false;
     pthread_mutex_unlock(&v->lock);
-    return worked;
+    return news;
 }
 
 /* ---- events: with the lock, so that `armed` says what is so ---- */
@@ -131,15 +133,13 @@ static uint64_t prepare(struct verbs *v)
     iso_verbs_enter(v);
     unsigned many = v->port.software ? 1 : BUSY_POLLS;
     bool busy = v->sleepers > 0 || v->polls > many * (now - v->looked_ns) / LOOK_NS;
-    if (busy)
-        watch_all(v);
-    if (busy)
-        next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
-    else
-        v->busy_looks = 0;
     v->polls = 0;
     v->looked_ns = now;
-    if (!busy) {
+    if (busy) {
+        watch_all(v);
+        next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
+    } else {
+        v->busy_looks = 0;
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
     }
