@@ -70,11 +70,14 @@ int iso_cuda_check_driver(struct gpu *gpu, const char *what, CUresult e)
 }
 
 /* The first CUDA call. Kernels are to be loaded then and not when they are first launched, which waits for those that
- * run: and they may be waiting for the new one. Who has set the variable has it his way. */
+ * run: and they may be waiting for the new one. Streams that wait for words of peers should hold up as few others as
+ * can be, and so share as few queues. Who has set the variables has it his way. */
+#define MOST_QUEUES "32" /* that CUDA has; 8 unless it is told */
 static int device_count(int *n, char *why, size_t why_bytes)
 {
     int driver = 0;
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", MOST_QUEUES, 0);
     cudaError_t e = cudaGetDeviceCount(n);
     if (e == cudaSuccess && *n > 0)
         return 0;
@@ -105,7 +108,7 @@ static unsigned hardware_queues(void)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     long n = text != NULL ? strtol(text, NULL, 10) : 0;
-    return n >= 1 && n <= 32 ? (unsigned)n : 8;
+    return n >= 1 && n <= 32 ? (unsigned)n : 8; /* device_count has set it; too late if CUDA ran before */
 }
 
 static int describe(struct gpu *gpu)

@@ -105,7 +105,7 @@ typedef struct {
     char call[64];          /* "shmemd_signal_wait_until" */
     int pe;                 /* waited for, in the world; -1: any */
     int team_slot;          /* of the handle */
-    unsigned block, thread; /* who waited */
+    unsigned block, thread; /* who waited; 0, 0 where the stream itself did, without a kernel */
     const void *addr;       /* what it looked at */
     uint64_t expected, seen;
     double waited_seconds;
