@@ -25,7 +25,7 @@ job() {
     status=$?
     sed -n "s/^net,/$per_node+$per_node,/p" /tmp/job.out
     [ $status -eq 0 ] || echo "failed: $system at $per_node+$per_node: status $status: $(tail -n 1 /tmp/job.err)"
-    [ -z "${3-}" ] || echo "$per_node+$per_node,$system,whole command,$(bc <<<"$EPOCHREALTIME - $begin"),s"
+    [ -z "${3-}" ] || [ $status -ne 0 ] || echo "$per_node+$per_node,$system,whole command,$(bc <<<"$EPOCHREALTIME - $begin"),s"
 }
 
 jobs() { # PER-NODE [start]
@@ -62,7 +62,7 @@ perftest "get 8 B" us 5 1 ib_read_lat -s 8 -n 1000
 perftest "fetch_add" us 5 1 ib_atomic_lat -A FETCH_AND_ADD -n 1000
 for size in 65536 1048576 4194304; do
     perftest "put $((size < 1048576 ? size >> 10 : size >> 20)) $([ $size -lt 1048576 ] && echo KiB || echo MiB)" MB/s \
-        4 1.048576 ib_write_bw -s $size -n $((8388608 / size * 2))
+        4 1.048576 ib_write_bw -s $size -n $((size > 2097152 ? 6 : 16777216 / size))
 done
 jobs 1
 jobs 2

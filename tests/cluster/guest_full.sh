@@ -2,11 +2,13 @@
 # Sourced by guest_tests.sh: jobs over the nodes a and b that together take too long for every run.
 seconds=300
 spec 1 atomics ordering generics profiling putget_globals atomics_globals signals_globals locks_globals
-spec 2 symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics threads teams
+spec 2 symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics threads teams reductions
 spec 3 setup barriers reductions moves active_sets teams
-ISO_GUEST_CASES=200
-device 1 heap handles slots deadline litmus matrix_rma matrix_amo matrix_wait
-device 2 heap handles litmus matrix_rma matrix_wait
+cases=60
+device 1 heap handles slots deadline litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce
+device 2 heap handles slots litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce
+SHMEM_FORCE_PROXY=1 device 1 coll_stream_matrix
+SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 right "random traffic, 100000 operations, 1 on each node" 600 "$LAUNCH" 1 "$build/bin/traffic" 100000 8
 right "random traffic, 100000 operations, 2 on each node" 900 "$LAUNCH" 2 "$build/bin/traffic" 100000 8
 right "random traffic, 100000 operations, 4 threads in 1 on each node" 900 "$LAUNCH" 1 "$build/bin/traffic" 100000 8 4

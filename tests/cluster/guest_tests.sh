@@ -7,6 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$ISO_BUILD
 failures=0
 seconds=60 # at most, of a program
+cases=6    # of a program of kernels
 victims='.*victim|traf.*' # programs that `ends` starts; pgrep takes 15 characters
 export ISO_LAUNCHER=uid
 
@@ -64,10 +65,11 @@ spec() { # PER-NODE PROGRAM...
 device() { # PER-NODE PROGRAM...: kernels on the CPU device, whose remote peers are reached through the proxy
     local per_node=$1 name
     shift
+    export SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=$cases SHMEM_TEST_ROUNDS=$cases SHMEM_TEST_TURNS=2 SHMEM_TEST_REPLAYS=5
     for name in "$@"; do
-        SHMEM_TEST_CASES=${ISO_GUEST_CASES:-20} SHMEM_TEST_ROUNDS=${ISO_GUEST_CASES:-20} \
-            right "device_$name, $per_node on each node" $seconds "$LAUNCH" "$per_node" "$build/device/device_$name"
+        right "device_$name, $per_node on each node" $seconds "$LAUNCH" "$per_node" "$build/device/device_$name"
     done
+    unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
 }
 
 # later SECONDS COMMAND...: so long after the job of fault_victim has its two processes
@@ -99,8 +101,9 @@ if chosen srun; then
 fi
 spec 1 setup symmetric_heap contexts putget strided point_to_point locks barriers moves reductions soak active_sets \
     reinit globals deprecated signals teams threads
-spec 2 setup contexts putget point_to_point barriers reductions soak active_sets globals across
-device 1 heap litmus matrix_rma matrix_wait
+spec 2 setup contexts putget point_to_point barriers soak active_sets globals across
+device 1 heap handles litmus matrix_rma matrix_wait matrix_moves matrix_reduce
+SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
 right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
 right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"
