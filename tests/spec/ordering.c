@@ -283,6 +283,7 @@ static void test_fence_of_atomics(struct area *area)
             shmem_fence();
             shmem_long_atomic_set(&area->flag, round, right);
         }
+        shmem_quiet(); /* without it all this may stay under way as long as nobody is in the library */
         look_for(&area->flag, round);
         int stale = 0;
         for (int i = 0; i < MANY; i++) {
