@@ -49,7 +49,7 @@ static void make_code(const struct link *link, const struct link_message *m, boo
     unsigned char bytes[sizeof *m - AUTH_BYTES + sizeof number];
     number = number << 1 | by_dialer;
     memcpy(bytes, m, sizeof *m - AUTH_BYTES);
-    memcpy(bytes + sizeof *m - AUTH_BYTES, &number, sizeof number);
+    memcpy(bytes + (sizeof *m - AUTH_BYTES), &number, sizeof number);
     iso_auth_code(link->key, bytes, sizeof bytes, code);
 }
 
