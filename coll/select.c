@@ -32,8 +32,6 @@ static const struct coll_row rows[] = {
 /*   operation       name             function                           needs              load        PEs      bytes       why */
     {COLL_BARRIER,   "central",       BARRIER(iso_barrier_central),       ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "PEs share cores: one atomic each, and each is scheduled once"},
-    {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_NODES,        LOAD_ANY,   4,       ALL_BYTES,
-     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
     {COLL_BARRIER,   "nodes",         BARRIER(iso_barrier_nodes),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: a counter on each, log2 n messages for each"},
     {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_ANY,          LOAD_ANY,   8,       ALL_BYTES,
@@ -110,8 +108,6 @@ static const struct coll_row rows[] = {
 
     {COLL_REDUCE,    "board",         RUN(reduce_board),                  ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
-    {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
-     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
     {COLL_REDUCE,    "nodes",         RUN(across_reduce),                 ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all operands of a node in one message"},
     {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
