@@ -9,10 +9,10 @@
  * on four H200s that is 360 GB/s out of each, three streams with a peer each 230.
  *
  * Why a flag is not seen before its payload: it is copied by the same stream, or by one that waits for those that
- * copied the payload. On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes
- * performed at the memory that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU
- * device stores the word with release, behind what its worker has copied or waited for. The receiver polls with
- * acquire.
+ * copied the payload; a word is stored by that stream with release of system scope, which pairs with the wait for it.
+ * On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes performed at the memory
+ * that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU device stores the word
+ * with release, behind what its worker has copied or waited for. The receiver polls with acquire.
  *
  * What has been enqueued cannot be stopped: when the first meeting gives up, its copies run all the same, into dests
  * whose owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),

@@ -28,7 +28,7 @@ struct engine_words {
     char *const *memory;      /* of the slot */
     size_t ready, arrived;    /* in each member's memory: its words of all members */
     uint64_t round;           /* the last */
-    struct gpu_word *scratch; /* [2 n + 1] of the call that enqueues; calls of a slot come one after the other */
+    struct gpu_word *scratch; /* [2 n] of the call that enqueues; calls of a slot come one after the other */
     uint64_t *told, *told_by_stream;
     /* The watch's own: */
     uint64_t seen, since_ns;
@@ -154,7 +154,7 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
     void *host = NULL, *for_streams = NULL;
     size_t n = (size_t)handle.n_pes;
     struct engine_words *w = (struct engine_words *)calloc(1, sizeof *w);
-    struct gpu_word *scratch = (struct gpu_word *)calloc(2 * n + 2, sizeof *scratch);
+    struct gpu_word *scratch = (struct gpu_word *)calloc(2 * n, sizeof *scratch);
     if (w == NULL || scratch == NULL || n >= 1u << (ROUND_AT - WHO_AT) ||
         iso_gpu_host_alloc(d->gpu, ISO_LINE, &host, &for_streams) != 0) {
         free(w);

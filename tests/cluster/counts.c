@@ -2,46 +2,9 @@
 /* What operations on a PE of another node cost in calls of the library to the device: work requests, posts,
  * completions, copies, system calls, read from the network section of shmemx_info_text, before and after. PE 0 acts,
  * the others wait. Two PEs on two nodes; elsewhere there is no such section, and it is skipped. */
-#include "../check.h"
+#include "network_counts.h"
 
 enum { ROUNDS = 100, MANY = 1000, STRIDE = 2, WORDS = MANY * STRIDE + 8 };
-
-struct counts {
-    uint64_t requests, posts, completions, messages, copies, system_calls;
-};
-
-static uint64_t count_of(const char *network, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, " %s ", name);
-    const char *at = strstr(network, key);
-    return at != NULL ? strtoull(at + strlen(key), NULL, 10) : UINT64_MAX;
-}
-
-/* false: this job has no network. */
-static bool read_counts(struct counts *c)
-{
-    size_t len = shmemx_info_text(NULL, 0) + 256; /* numbers grow */
-    char *text = (char *)malloc(len);
-    CHECK_OR_EXIT(text != NULL);
-    shmemx_info_text(text, len);
-    const char *network = strstr(text, "network of PE");
-    if (network != NULL)
-        *c = (struct counts){count_of(network, "requests"),    count_of(network, "posts"),
-                             count_of(network, "completions"), count_of(network, "messages"),
-                             count_of(network, "copies"),      count_of(network, "system_calls")};
-    free(text);
-    return network != NULL;
-}
-
-static struct counts since(const struct counts *before)
-{
-    struct counts now;
-    CHECK_OR_EXIT(read_counts(&now));
-    return (struct counts){now.requests - before->requests,       now.posts - before->posts,
-                           now.completions - before->completions, now.messages - before->messages,
-                           now.copies - before->copies,           now.system_calls - before->system_calls};
-}
 
 static void check_free_of_copies(const struct counts *c)
 {

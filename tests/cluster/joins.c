@@ -2,35 +2,9 @@
 /* Small puts that continue each other, here and there, become one work request: how many did is read from the network
  * section of shmemx_info_text, and what has arrived is compared. Nothing joins across a fence, a gap on either side, or
  * backwards. PE 0 acts. Two PEs on two nodes; elsewhere it is skipped. */
-#include "../check.h"
+#include "network_counts.h"
 
 enum { MANY = 960, STRIDE = 2, WORDS = MANY * STRIDE };
-
-struct counts {
-    uint64_t requests, joined;
-};
-
-static uint64_t count_of(const char *network, const char *name)
-{
-    char key[64];
-    snprintf(key, sizeof key, " %s ", name);
-    const char *at = strstr(network, key);
-    return at != NULL ? strtoull(at + strlen(key), NULL, 10) : UINT64_MAX;
-}
-
-/* false: this job has no network. */
-static bool read_counts(struct counts *c)
-{
-    size_t len = shmemx_info_text(NULL, 0) + 256; /* numbers grow */
-    char *text = (char *)malloc(len);
-    CHECK_OR_EXIT(text != NULL);
-    shmemx_info_text(text, len);
-    const char *network = strstr(text, "network of PE");
-    if (network != NULL)
-        *c = (struct counts){count_of(network, "requests"), count_of(network, "joined")};
-    free(text);
-    return network != NULL;
-}
 
 enum shape { ADJACENT, FENCED, GAP_HERE, GAP_THERE, BACKWARDS, SHAPES };
 static const char *const names[] = {"adjacent", "with fences", "a gap here", "a gap there", "backwards"};
@@ -48,7 +22,7 @@ static size_t index_here(enum shape shape, size_t i)
 /* MANY puts of a word each in this shape; what they cost. */
 static struct counts put_all(enum shape shape, uint64_t *there, const uint64_t *here)
 {
-    struct counts before, after;
+    struct counts before;
     shmem_quiet();
     CHECK_OR_EXIT(read_counts(&before));
     for (size_t i = 0; i < MANY; i++) {
@@ -57,8 +31,7 @@ static struct counts put_all(enum shape shape, uint64_t *there, const uint64_t *
             shmem_fence();
     }
     shmem_quiet();
-    CHECK_OR_EXIT(read_counts(&after));
-    return (struct counts){after.requests - before.requests, after.joined - before.joined};
+    return since(&before);
 }
 
 static void check_arrived(enum shape shape, const uint64_t *there, const uint64_t *here, uint64_t *copy)
