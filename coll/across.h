@@ -58,8 +58,9 @@ static void across_flag_wait(struct coll *c, int holder, int from, uint64_t step
 
 /* ---- blocks of nodes; staged steps only ----
  * Whoever speaks for its node sends one block to every other node and waits for one from each: so all members have
- * arrived when anybody is through, which is what the two banks need. The packet's number is looked at for equality: a
- * later one of another member, by another connection, says nothing of data that is still on its way. */
+ * arrived when anybody is through, which is what the two banks need. It takes them, and what it has taken the others of
+ * its node find, once it has released them. The packet's number is looked at for equality: a later one of another
+ * member, by another connection, says nothing of data that is still on its way. */
 
 #define ACROSS_MEMBERS (ISO_BOARD_BYTES / 8)
 
@@ -86,9 +87,12 @@ static void across_send(struct coll *c, int node, const char *block, size_t byte
 static int across_speaker(struct coll *c, int node)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    for (int i = nodes->begin[node]; i < nodes->begin[node + 1]; i++)
-        if (prim_poll_u64(&coll_packet_at(c, nodes->central, nodes->members[i])->seq) == c->step)
-            return nodes->members[i];
+    for (int i = nodes->begin[node]; i < nodes->begin[node + 1]; i++) {
+        int from = nodes->members[i];
+        if (prim_poll_u64(&coll_packet_at(c, nodes->central, from)->seq) == c->step ||
+            iso_coll_far_take(c, nodes->central, from))
+            return from;
+    }
     return -1;
 }
 

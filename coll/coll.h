@@ -92,6 +92,10 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
 /* ---- packets: at most ISO_PACKET_BYTES that arrive with their number in one cache line; staged steps only ---- */
 
 void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes);
+/* True: the packet of `from`, a far one, is complete in this memory, where it stands as a near one's from now on. One
+ * member takes it. */
+bool iso_coll_far_take(struct coll *c, char *memory, int from);
+void iso_coll_far_wait(struct coll *c, int from);
 
 ISO_INLINE struct slot_packet *coll_packet_at(struct coll *c, char *memory, int sender)
 {
@@ -116,8 +120,12 @@ ISO_INLINE void coll_packet_send(struct coll *c, int to, const void *data, size_
 ISO_INLINE const void *coll_packet_wait(struct coll *c, int from)
 {
     struct slot_packet *packet = coll_packet_at(c, c->slot->memory, from);
-    if (prim_poll_u64(&packet->seq) < c->step)
+    if (prim_poll_u64(&packet->seq) >= c->step)
+        return packet->payload;
+    if (ISO_LIKELY(c->views[from].near != NULL))
         iso_slot_wait(&packet->seq, c->step, c->views[from].pe, c->call);
+    else
+        iso_coll_far_wait(c, from);
     return packet->payload;
 }
 

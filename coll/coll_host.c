@@ -109,25 +109,55 @@ void iso_coll_far_done(void)
         iso_far_quiet(&ISO->ctx_default);
 }
 
-/* Payload, then its number. */
+/* One put: each word says itself to which step it belongs. */
 void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
 {
-    size_t offset = iso_slot_packet_offset(c->me, c->slot->staged), seq = offset + offsetof(struct slot_packet, seq);
-    int pe = c->views[to].pe;
-    if (bytes == 0) {
-        iso_slot_far_signal(c->slot, seq, pe, c->step, c->call);
-        return;
+    uint64_t words[ISO_FAR_WORDS];
+    uint32_t parts[ISO_PACKET_BYTES / 4] = {0};
+    size_t n = 1 + (bytes + 3) / 4;
+    if (bytes > 0)
+        memcpy(parts, data, bytes);
+    words[0] = iso_slot_far_word(c->step, (uint32_t)bytes);
+    for (size_t i = 1; i < n; i++)
+        words[i] = iso_slot_far_word(c->step, parts[i - 1]);
+    struct place place = iso_slot_place(c->slot, iso_slot_far_packet_offset(c->me, c->slot->staged), c->views[to].pe);
+    iso_far_put_words(&ISO->ctx_default, place, words, n, c->call);
+}
+
+/* A word of this step is here. */
+static bool has_come(const uint64_t *word, uint64_t step)
+{
+    return prim_poll_u64(word) >> 32 == iso_slot_far_word(step, 0) >> 32;
+}
+
+bool iso_coll_far_take(struct coll *c, char *memory, int from)
+{
+    uint64_t *words = (uint64_t *)(void *)(memory + iso_slot_far_packet_offset(from, c->slot->staged));
+    struct slot_packet *packet = coll_packet_at(c, memory, from);
+    if (!has_come(words, c->step))
+        return false;
+    size_t n = 1 + ((uint32_t)prim_poll_u64(words) + 3) / 4;
+    for (size_t i = 1; i < n; i++)
+        if (!has_come(words + i, c->step))
+            return false;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t part = (uint32_t)prim_poll_u64(words + i);
+        prim_store_relaxed_u64(words + i, 0); /* the sender comes back after a packet from here, which is later */
+        if (i > 0)
+            memcpy(packet->payload + 4 * (i - 1), &part, sizeof(part));
     }
-    struct far_message message = {iso_slot_place(c->slot, offset, pe),
-                                  iso_slot_place(c->slot, seq, pe),
-                                  c->slot->memory + offset,
-                                  data,
-                                  bytes,
-                                  c->step,
-                                  SHMEM_SIGNAL_SET,
-                                  false,
-                                  c->call};
-    iso_far_put_signal(&ISO->ctx_default, &message);
+    prim_signal_u64(prim_group_thread(), &packet->seq, c->step); /* pairs with across_speaker of this node */
+    return true;
+}
+
+void iso_coll_far_wait(struct coll *c, int from)
+{
+    const uint64_t *word =
+        (const uint64_t *)(const void *)(c->slot->memory + iso_slot_far_packet_offset(from, c->slot->staged));
+    struct wait wait = ISO_WAIT(c->call, c->views[from].pe, word, iso_slot_far_word(c->step, 0));
+    while (!iso_coll_far_take(c, c->slot->memory, from))
+        iso_wait_pause(&wait, prim_poll_u64(word));
+    iso_wait_end(&wait);
 }
 
 /* ---- run ---- */

@@ -15,7 +15,8 @@
 /* A slot in the memory of one PE:
  *   [0]      counter of the central barrier      (the leader's is used)
  *   [64]     its release word                    (the leader's is used)
- *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line
+ *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line, the words of a far
+ *            packet of bank 0 and of bank 1, two lines each
  *   [board]  2 banks of ISO_BOARD_BYTES          (the leader's is used)
  *   [stage]  per sender: 2 banks of ISO_STAGE_BYTES
  * board and stage begin at a page; pages that nobody uses have no memory behind them. */
@@ -23,7 +24,9 @@ enum {
     SLOT_COUNTER = 0,
     SLOT_RELEASE = ISO_LINE,
     SLOT_SENDERS = 4 * ISO_LINE,
-    SLOT_SENDER_BYTES = 4 * ISO_LINE,
+    SLOT_SENDER_BYTES = 8 * ISO_LINE,
+    SLOT_FAR_PACKETS = 4 * ISO_LINE, /* of a sender */
+    SLOT_FAR_PACKET_BYTES = 2 * ISO_LINE,
     SLOT_PAGE = 4096
 };
 #define ISO_PACKET_BYTES 56  /* payload; the step number is the rest of the line */
@@ -35,6 +38,15 @@ struct slot_packet {
     unsigned char payload[ISO_PACKET_BYTES];
     uint64_t seq; /* stored last, release; pairs with the acquire load of its receiver */
 };
+
+/* From a sender that no pointer reaches: words of which each carries the number beside four bytes, since nothing else
+ * is said of the order in which the bytes of one put arrive. The first one has the length of the payload. Zero before
+ * they come, and again when the receiver has made a struct slot_packet of them. */
+#define ISO_FAR_WORDS (1 + ISO_PACKET_BYTES / 4)
+ISO_INLINE uint64_t iso_slot_far_word(uint64_t step, uint32_t data)
+{
+    return (uint64_t)(uint32_t)(step << 1 | 1) << 32 | data; /* never 0 */
+}
 
 /* Member i of the team as this PE sees it. */
 struct slot_view {
@@ -73,6 +85,11 @@ ISO_INLINE size_t iso_slot_flag_offset(int sender) { return SLOT_SENDERS + (size
 ISO_INLINE size_t iso_slot_packet_offset(int sender, uint64_t staged)
 {
     return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + (1 + (size_t)(staged & 1)) * ISO_LINE;
+}
+
+ISO_INLINE size_t iso_slot_far_packet_offset(int sender, uint64_t staged)
+{
+    return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + SLOT_FAR_PACKETS + (staged & 1) * SLOT_FAR_PACKET_BYTES;
 }
 
 /* Where `offset` of this slot lies at world PE `pe`, for the far operations. */

@@ -313,6 +313,18 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
     iso_far_signal(ctx, m->at, m->signal, m->sig_op, m->call);
 }
 
+void iso_far_put_words(struct ctx *ctx, struct place to, const uint64_t *words, size_t n, const char *call)
+{
+    const struct transport_ops *ops = ops_of(&to);
+    if (ops->put_words != NULL && !to.segment->on_device) {
+        ctx->remote_dirty = true;
+        ops->put_words(ctx, to, words, n * sizeof *words);
+        return;
+    }
+    for (size_t i = 0; i < n; i++, to.offset += sizeof *words)
+        iso_far_signal(ctx, to, words[i], SHMEM_SIGNAL_SET, call);
+}
+
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call)
 {
     const char *device = by_agent(&at, call);

@@ -166,6 +166,7 @@ const struct transport_ops iso_transport_verbs = {
     .amo_nbi = iso_verbs_amo_nbi,
     .signal = iso_verbs_signal,
     .put_signal = iso_verbs_put_signal,
+    .put_words = iso_verbs_put,
     .fence = iso_verbs_fence,
     .quiet = iso_verbs_quiet,
     .pe_quiet = iso_verbs_pe_quiet,

@@ -5,6 +5,7 @@
  * its node) it is that only between nodes. Only in the library build for tests. */
 #include "../../shmem/transport/transport.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,21 @@ static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int si
         __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+/* In an order of its own, and not all at once. */
+static void put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
+{
+    uint64_t *target_words = (uint64_t *)(void *)target(to), word;
+    size_t n = len / sizeof word;
+    flush(ctx);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = n - 1 - (i + n / 2) % n;
+        memcpy(&word, (const char *)words + at * sizeof word, sizeof word);
+        __atomic_store_n(&target_words[at], word, __ATOMIC_RELEASE); /* pairs with the poll of whoever takes them */
+        if (i % 4 == 1)
+            sched_yield();
+    }
+}
+
 static bool progress(void)
 {
     bool any = flush_any(&ISO->ctx_default);
@@ -168,6 +184,7 @@ const struct transport_ops iso_transport_double = {
     .get = get,
     .amo = amo,
     .signal = signal_word,
+    .put_words = put_words,
     .fence = flush,
     .quiet = flush,
     .progress = progress,
