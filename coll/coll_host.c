@@ -105,7 +105,7 @@ void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t off
 
 void iso_coll_far_done(void)
 {
-    if (ISO->ctx_default.remote_dirty)
+    if (iso_ctx_is_dirty(&ISO->ctx_default))
         iso_far_quiet(&ISO->ctx_default);
 }
 

@@ -11,7 +11,7 @@ static void complete(const struct team *team)
     struct ctx *ctx = &ISO->ctx_default;
     if (team->n_pes != ISO->n_pes)
         iso_quiet(ctx);
-    else if (ISO_UNLIKELY(ctx->remote_dirty))
+    else if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
         iso_far_quiet(ctx);
 }
 

@@ -144,7 +144,7 @@ struct ctx {
     struct team *team; /* PE arguments count in it */
     const int *world_of;
     int n_pes;
-    bool remote_dirty; /* a transport has work of this context outstanding */
+    bool remote_dirty; /* a transport may have work of this context outstanding; see iso_ctx_is_dirty */
     bool in_session;
     void *transport_priv;
 };
@@ -410,6 +410,25 @@ void iso_transport_rest(uint64_t ns);
 
 /* ---- order.c ---- */
 
+/* Set before an operation of a transport; relaxed, since it tells a thread of its own operations. A quiet ends it, but
+ * not for a context that threads share: what another of them has begun meanwhile would be hidden from its own quiet. */
+ISO_INLINE bool iso_ctx_is_dirty(const struct ctx *ctx)
+{
+    return __atomic_load_n(&ctx->remote_dirty, __ATOMIC_RELAXED);
+}
+ISO_INLINE void iso_ctx_soil(struct ctx *ctx)
+{
+    if (!iso_ctx_is_dirty(ctx))
+        __atomic_store_n(&ctx->remote_dirty, true, __ATOMIC_RELAXED);
+}
+ISO_INLINE void iso_ctx_clean(struct ctx *ctx)
+{
+    bool shared =
+        ISO->thread_level == SHMEM_THREAD_MULTIPLE && (ctx->options & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED)) == 0;
+    if (!shared)
+        __atomic_store_n(&ctx->remote_dirty, false, __ATOMIC_RELAXED);
+}
+
 /* Stores before it are seen before stores after it, by whoever acquires the later ones (wait_until, test, fetch).
  * glibc's memcpy ends its non-temporal copies with sfence, so a release fence is enough on x86. */
 ISO_INLINE void iso_fence(struct ctx *ctx)
@@ -417,7 +436,7 @@ ISO_INLINE void iso_fence(struct ctx *ctx)
 #ifndef __SANITIZE_THREAD__ /* TSan does not model fences; there every flag is itself a release store */
     __atomic_thread_fence(__ATOMIC_RELEASE);
 #endif
-    if (ISO_UNLIKELY(ctx->remote_dirty))
+    if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
         iso_far_fence(ctx);
 }
 
@@ -427,7 +446,7 @@ ISO_INLINE void iso_quiet(struct ctx *ctx)
 #ifndef __SANITIZE_THREAD__
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
-    if (ISO_UNLIKELY(ctx->remote_dirty))
+    if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
         iso_far_quiet(ctx);
 }
 void iso_quiet_all(void); /* every context of this PE that is not private to another thread: barrier_all, finalize */

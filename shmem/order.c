@@ -47,7 +47,7 @@ static void pe_quiet(struct ctx *ctx, const int *target_pes, size_t npes, const 
 #ifndef __SANITIZE_THREAD__
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* as in iso_quiet */
 #endif
-    for (size_t i = 0; i < npes && ctx->remote_dirty; i++)
+    for (size_t i = 0; i < npes && iso_ctx_is_dirty(ctx); i++)
         iso_far_pe_quiet(ctx, iso_world_pe(ctx, target_pes[i], call));
 }
 
@@ -91,7 +91,7 @@ static void quiet_created(struct state *self)
     pthread_mutex_lock(&self->tables_lock);
     for (int i = 0; i < self->n_ctxs; i++) {
         struct ctx *ctx = self->ctxs[i];
-        if (ctx != NULL && ctx->team != NULL && !is_in_other_hands(ctx) && ctx->remote_dirty)
+        if (ctx != NULL && ctx->team != NULL && !is_in_other_hands(ctx) && iso_ctx_is_dirty(ctx))
             iso_far_quiet(ctx);
     }
     pthread_mutex_unlock(&self->tables_lock);

@@ -161,7 +161,7 @@ static void send_signal(struct proxy *p, const struct isod_entry *e)
     struct place at = place_of(e, 8, "sig_addr");
     iso_check_aligned(call_of(e), "sig_addr", (const void *)(uintptr_t)e->addr, 8);
     struct amo op = {e->op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, e->word[0], 0, false};
-    if (at.cpu != NULL && p->ctx.remote_dirty)
+    if (at.cpu != NULL && iso_ctx_is_dirty(&p->ctx))
         iso_far_quiet(&p->ctx); /* else the signal overtakes a transport */
     if (at.cpu != NULL)
         (void)direct64((word64 *)(void *)at.cpu, op); /* release: pairs with the acquire of whoever waits for it */
@@ -221,10 +221,10 @@ static unsigned serve(struct proxy *p, struct served *s)
             break;
         execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
         s->next++;
-        if (!p->ctx.remote_dirty)
+        if (!iso_ctx_is_dirty(&p->ctx))
             publish(p, s);
     }
-    if (p->ctx.remote_dirty)
+    if (iso_ctx_is_dirty(&p->ctx))
         publish(p, s);
     return n;
 }
@@ -538,6 +538,7 @@ int iso_proxy_start(struct device *device)
         return -ENOMEM;
     p->state = ISO;
     p->device = device;
+    p->ctx.options = SHMEM_CTX_PRIVATE;
     p->ctx.team = &ISO->world;
     p->ctx.world_of = ISO->world.world_of;
     p->ctx.n_pes = ISO->n_pes;

@@ -142,7 +142,7 @@ static void put_far(const struct far_move *m, struct place to, const void *sourc
     const struct transport_ops *ops = ops_of(&to);
     if (local)
         iso_agent_copy(copy, source, len);
-    m->ctx->remote_dirty = true;
+    iso_ctx_soil(m->ctx);
     if (m->nbi && !local && ops->put_nbi != NULL)
         ops->put_nbi(m->ctx, to, source, len);
     else
@@ -156,7 +156,7 @@ static void get_far(const struct far_move *m, void *dest, struct place from, siz
     void *copy = local ? bounce(len, m->call) : NULL;
     const struct transport_ops *ops = ops_of(&from);
     if (m->nbi && !local && ops->get_nbi != NULL) {
-        m->ctx->remote_dirty = true;
+        iso_ctx_soil(m->ctx);
         ops->get_nbi(m->ctx, dest, from, len);
         return;
     }
@@ -262,7 +262,7 @@ uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char
         return iso_agent_amo(device, op);
     if (at.segment == NULL || at.segment->staged || ops_of(&at)->amo == NULL)
         unsupported(call, at, "an atomic operation");
-    ctx->remote_dirty = true;
+    iso_ctx_soil(ctx);
     return ops_of(&at)->amo(ctx, at, op);
 }
 
@@ -275,7 +275,7 @@ void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
         iso_word_to(fetch, before, op.bytes);
         return;
     }
-    ctx->remote_dirty = true;
+    iso_ctx_soil(ctx);
     ops->amo_nbi(ctx, at, op, fetch);
 }
 
@@ -294,7 +294,7 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     }
     if (at.segment == NULL || at.segment->staged || ops_of(&at)->signal == NULL)
         unsupported(call, at, "a signal");
-    ctx->remote_dirty = true;
+    iso_ctx_soil(ctx);
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
@@ -305,7 +305,7 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
     bool one = m->to.segment != NULL && !m->to.segment->on_device && m->at.segment != NULL &&
                !m->at.segment->on_device && !m->at.segment->staged && ops->put_signal != NULL;
     if (one && !iso_far_is_local(m->source)) {
-        ctx->remote_dirty = true;
+        iso_ctx_soil(ctx);
         ops->put_signal(ctx, m);
         return;
     }
@@ -317,7 +317,7 @@ void iso_far_put_words(struct ctx *ctx, struct place to, const uint64_t *words, 
 {
     const struct transport_ops *ops = ops_of(&to);
     if (ops->put_words != NULL && !to.segment->on_device) {
-        ctx->remote_dirty = true;
+        iso_ctx_soil(ctx);
         ops->put_words(ctx, to, words, n * sizeof *words);
         return;
     }
@@ -356,7 +356,7 @@ void iso_far_quiet(struct ctx *ctx)
     for (int i = 0; i < ROWS; i++)
         if (rows[i]->quiet != NULL)
             rows[i]->quiet(ctx);
-    ctx->remote_dirty = false;
+    iso_ctx_clean(ctx);
 }
 
 void iso_far_pe_quiet(struct ctx *ctx, int pe)

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-enum { THREADS = 4, TIMES = 300 };
+enum { THREADS = 4, TIMES = 300, GETS = 5000 };
 
 struct worker {
     pthread_t thread;
@@ -95,6 +95,23 @@ static void *shared_contexts(void *argument)
     return NULL;
 }
 
+/* The quiets of other threads on the same context take nothing from this one's. */
+static void *shared_quiets(void *argument)
+{
+    struct worker *worker = (struct worker *)argument;
+    check_self = worker->self;
+    check_self.failures = 0;
+    int right = (shmem_my_pe() + 1) % shmem_n_pes(), i = 0;
+    long *dest = &worker->dest[worker->index];
+    do {
+        *dest = -1;
+        shmem_long_get_nbi(dest, &worker->source[worker->index], 1, right);
+        shmem_quiet();
+    } while (CHECK_EQ(*(volatile long *)dest, THREADS * right + worker->index) && ++i < GETS);
+    worker->self = check_self;
+    return NULL;
+}
+
 /* Thread i of this PE with thread i of the next: a wait blocks the calling thread only. */
 static void *ping_pong(void *argument)
 {
@@ -175,6 +192,10 @@ static void test_multiple(void)
     CHECK_EQ(shmem_long_atomic_fetch(&counters[0], me), (long)TIMES * THREADS * npes);
     if (me == 0)
         CHECK_EQ(shmem_long_atomic_fetch(&counters[1], me), (long)TIMES / 20 * THREADS * npes);
+    for (int i = 0; i < THREADS; i++)
+        source[i] = (long)THREADS * me + i;
+    shmem_barrier_all();
+    run(workers, shared_quiets);
     shmem_barrier_all();
     run(workers, ping_pong);
     shmem_barrier_all();
