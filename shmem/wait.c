@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers and report a wait that lasts too
  * long. With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's) cannot wake a
- * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already; messages and
- * completions of another node end it. While they come, the waiting PE stays awake for the next.
- * A wait that lasts is published in the control area, where every PE of the node can read it. */
+ * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6 per cent where
+ * the network is software); messages and completions of another node end it. While they come, the waiting PE stays
+ * awake for the next. A wait that lasts is published in the control area, where every PE of the node can read it. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -16,6 +16,8 @@
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
 #define SLEEP_AFTER_NS 20000000u        /* yield this long first */
 #define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
+#define SLEEP_SHARE 128                 /* of what was waited already: so much later may its end be seen */
+#define SLEEP_SHARE_SOFTWARE 16         /* each look takes time of a core that the network needs */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
@@ -134,7 +136,8 @@ static void check_launcher(const struct wait *wait)
 
 static void rest(uint64_t waited_ns)
 {
-    iso_transport_rest(ISO_MIN(ISO_MAX(waited_ns / 128, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS));
+    uint64_t share = waited_ns / (ISO->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
+    iso_transport_rest(ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS));
 }
 
 /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
