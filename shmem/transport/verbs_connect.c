@@ -183,7 +183,11 @@ static uint32_t make_psn(void)
 static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hello, struct verbs_hello *mine)
 {
     uint32_t psn = make_psn();
-    if (hello->group >= VERBS_GROUPS || v->peers[pe].in[hello->group] != NULL || hello->ethernet != v->port.ethernet)
+    if (hello->group >= VERBS_GROUPS)
+        return -EINVAL;
+    if (v->peers[pe].in[hello->group] != NULL)
+        return -EALREADY;
+    if (hello->ethernet != v->port.ethernet)
         return -EPROTO;
     struct verbs_queue *q = make_queue(v, pe, (int)hello->group, true);
     if (q == NULL)

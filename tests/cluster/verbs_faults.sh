@@ -18,3 +18,5 @@ ends "no memory may be locked" 30 'limit of locked memory is 64 KiB \(raise it: 
 ends "the heap may not be locked" 30 'cannot register memory .* limit of locked memory there is 2048 KiB \(raise it' \
     "${nic[@]}" NIC "$victim" locked 2048
 ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
+ends "a connection that is there" 30 'connecting pe 0 .* to pe 1 .* failed there: Operation already in progress' \
+    "${nic[@]}" NIC "$victim" twice

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* No test: ends as the first argument says, with a sentence that tests/cluster/verbs_faults.sh looks for:
  *   key             PE 0 puts with a key that PE 1 has not given
+ *   twice           PE 0 asks for a connection that PE 1 has made already
  *   locked KIB      the PEs may lock this much memory: too little to begin, or to register the heap
  * It knows the inside of the library, which it contains. Two PEs on two nodes. */
 #include "../check.h"
@@ -34,6 +35,14 @@ static void spoil_keys(int pe)
     pthread_mutex_unlock(&v->lock);
 }
 
+static void forget_connection(int pe)
+{
+    struct verbs *v = ISO->verbs;
+    pthread_mutex_lock(&v->lock);
+    v->peers[pe].out[0] = NULL;
+    pthread_mutex_unlock(&v->lock);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -47,8 +56,12 @@ int main(int argc, char **argv)
     if (shmem_my_pe() == 0)
         shmem_uint64_put(words, words + 1, 1, 1);
     shmem_barrier_all();
-    if (strcmp(what, "key") == 0 && shmem_my_pe() == 0) {
-        spoil_keys(1);
+    bool key = strcmp(what, "key") == 0, twice = strcmp(what, "twice") == 0;
+    if ((key || twice) && shmem_my_pe() == 0) {
+        if (key)
+            spoil_keys(1);
+        else
+            forget_connection(1);
         shmem_uint64_put(words, words + 1, 1, 1);
         shmem_quiet();
     }
