@@ -5,8 +5,9 @@ spec 1 atomics ordering generics profiling putget_globals atomics_globals signal
 spec 2 symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics threads teams reductions
 spec 3 setup barriers reductions moves active_sets teams
 cases=60
-device 1 heap handles slots deadline litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce
+device 1 heap handles slots litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce
 device 2 heap handles slots litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce
+SHMEM_TIMEOUT=1 device 1 deadline
 SHMEM_FORCE_PROXY=1 device 1 coll_stream_matrix
 SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 right "random traffic, 100000 operations, 1 on each node" 600 "$LAUNCH" 1 "$build/bin/traffic" 100000 8
