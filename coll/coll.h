@@ -285,7 +285,6 @@ enum coll_room {
     ROOM_FAR,          /* not all members reach each other by pointer */
     ROOM_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
     ROOM_NODES,        /* several nodes, with several members on some */
-    ROOM_NODES_PACKET, /* and bytes <= ISO_PACKET_BYTES */
     ROOM_NODES_BOARD,  /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
     ROOM_NODES_HEADS,  /* the same with ISO_PACKET_BYTES each, whatever is collected */
     ROOM_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_BOARD_BYTES */

@@ -52,8 +52,6 @@ static const struct coll_row rows[] = {
     {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "receivers copy at the same time, and each line crosses once"},
 
-    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_NODES,        LOAD_ANY,   4,       ALL_BYTES,
-     "few PEs on several nodes: lengths and short blocks in one hop"},
     {COLL_COLLECT,   "nodes",         RUN(across_collect),                ROOM_NODES_HEADS,  LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: each block once to each node, copied there by pointer"},
     {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -65,8 +63,6 @@ static const struct coll_row rows[] = {
 
     {COLL_FCOLLECT,  "board",         RUN(fcollect_board),                ROOM_BOARD,        LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
-    {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
-     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
     {COLL_FCOLLECT,  "nodes",         RUN(across_fcollect),               ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all blocks of a node in one message"},
     {COLL_FCOLLECT,  "rails",         RUN(across_fcollect_rails),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
@@ -84,8 +80,6 @@ static const struct coll_row rows[] = {
 
     {COLL_ALLTOALL,  "board",         RUN(alltoall_board),                ROOM_BOARD_ROWS,   LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
-    {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
-     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
     {COLL_ALLTOALL,  "nodes",         RUN(across_alltoall),               ROOM_NODES_ROWS,   LOAD_ANY,   ALL_PES, 256,
      "PEs of several nodes: all blocks from node to node in one message"},
     {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
@@ -131,8 +125,6 @@ static const struct coll_row rows[] = {
 
     {COLL_SCAN,      "board",         RUN(scan_board),                    ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
-    {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_NODES_PACKET, LOAD_ANY,   4,       ISO_PACKET_BYTES,
-     "few PEs on several nodes: one hop, and no PE waits for another of its node to be scheduled"},
     {COLL_SCAN,      "nodes",         RUN(across_scan),                   ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all operands of a node in one message"},
     {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
@@ -184,8 +176,6 @@ static bool has_room_across(const struct coll_row *row, const struct team *team,
     switch (row->room) {
     case ROOM_NODES:
         return has_nodes(team);
-    case ROOM_NODES_PACKET:
-        return has_nodes(team) && bytes <= ISO_PACKET_BYTES;
     case ROOM_NODES_BOARD:
         return fits_boards(team, bytes);
     case ROOM_NODES_HEADS:
