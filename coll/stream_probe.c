@@ -23,7 +23,7 @@ struct tools {
 struct stream_probe {
     struct tools tools;    /* nothing, where no probe will run */
     bool taken;            /* atomic: by a probe of another team, in another thread */
-    unsigned char known[]; /* [n_pes] enum stream_lines, of this PE and that one */
+    unsigned char known[]; /* [n_pes] enum stream_lines, of this PE and that one; atomic, relaxed: teams agree on it */
 };
 
 static const char call[] = "shmemx_coll_on_stream";
@@ -37,6 +37,11 @@ static bool is_worth_trying(const struct device *d)
 {
     int64_t wanted = ISO->env.wide_lines;
     return wanted < 0 ? strcmp(d->info->flavour, "hip") != 0 : wanted != 0;
+}
+
+static enum stream_lines known_of(const struct stream_probe *probe, int pe)
+{
+    return (enum stream_lines)__atomic_load_n(&probe->known[pe], __ATOMIC_RELAXED);
 }
 
 /* ---- start and stop ---- */
@@ -97,7 +102,7 @@ enum stream_lines iso_stream_probe_ask(const struct device *d, const struct team
     if (!direct || team->n_pes > ISOD_STREAM_MEMBERS || !is_worth_trying(d))
         return STREAM_LINES_TORN;
     for (int i = 0; i < team->n_pes; i++)
-        least = ISO_MIN(least, (enum stream_lines)probe->known[team->world_of[i]]);
+        least = ISO_MIN(least, known_of(probe, team->world_of[i]));
     return least;
 }
 
@@ -160,7 +165,8 @@ enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shme
     bool whole = iso_coll_all_min(team, wrong == 0, call) != 0;
     for (int i = 0; i < team->n_pes; i++)
         if (i != team->my_pe && (whole || wrong != 0))
-            probe->known[team->world_of[i]] = whole ? STREAM_LINES_WHOLE : STREAM_LINES_TORN;
+            __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LINES_WHOLE : STREAM_LINES_TORN,
+                             __ATOMIC_RELAXED);
     if (wrong != 0)
         log_info("collectives on streams: stores of 128 bytes do not arrive whole here, so the algorithms \"wide\" are "
                  "not used");
@@ -178,9 +184,9 @@ size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes)
     enum stream_lines least = STREAM_LINES_WHOLE;
     bool any = false;
     for (int pe = 0; probe != NULL && pe < ISO->n_pes; pe++)
-        if (pe != ISO->my_pe && probe->known[pe] != STREAM_LINES_UNKNOWN) {
+        if (pe != ISO->my_pe && known_of(probe, pe) != STREAM_LINES_UNKNOWN) {
             any = true;
-            least = ISO_MIN(least, (enum stream_lines)probe->known[pe]);
+            least = ISO_MIN(least, known_of(probe, pe));
         }
     int len = snprintf(text, bytes, "wide lines (stores of 128 bytes): %s\n", said[any ? least : STREAM_LINES_UNKNOWN]);
     return len > 0 ? (size_t)len : 0;

@@ -83,10 +83,30 @@ static void drop(struct streams *s)
     free(s);
 }
 
+/* Made by the first call of any thread; acquire, and release where it is stored, under the lock. */
+static struct streams *streams_of(const struct device *d)
+{
+    return (struct streams *)__atomic_load_n(&d->streams, __ATOMIC_ACQUIRE);
+}
+
+/* Threads that make them at the same time: the first one's are taken. */
+static struct streams *publish(struct device *d, struct streams *s)
+{
+    pthread_mutex_lock(&d->lock);
+    struct streams *first = streams_of(d);
+    if (first == NULL)
+        __atomic_store_n(&d->streams, s, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&d->lock);
+    if (first == NULL)
+        return s;
+    drop(s);
+    return first;
+}
+
 /* NULL after a sentence. */
 static struct streams *need_streams(struct device *d)
 {
-    struct streams *s = (struct streams *)d->streams;
+    struct streams *s = streams_of(d);
     if (s != NULL)
         return s;
     s = (struct streams *)calloc(1, sizeof *s);
@@ -100,10 +120,7 @@ static struct streams *need_streams(struct device *d)
         drop(s);
         return NULL;
     }
-    pthread_mutex_lock(&d->lock);
-    d->streams = s;
-    pthread_mutex_unlock(&d->lock);
-    return s;
+    return publish(d, s);
 }
 
 /* ---- one slot: what is this PE's own ---- */
@@ -289,7 +306,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
 {
     struct device *d = c->device;
-    struct streams *s = (struct streams *)d->streams;
+    struct streams *s = streams_of(d);
     if (s == NULL)
         return NULL;
     pthread_mutex_lock(&d->lock);
@@ -348,7 +365,7 @@ void iso_coll_streams_watch(bool stop)
 {
     struct device *d = ISO->device;
     pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads */
-    struct streams *s = (struct streams *)d->streams;
+    struct streams *s = streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->list : NULL; slot != NULL; slot = slot->next)
         if (slot->words != NULL)
             iso_words_watch(slot->words, stop, (uint64_t)(ISO->env.timeout * 1e9));
@@ -358,7 +375,7 @@ void iso_coll_streams_watch(bool stop)
 void iso_coll_streams_reset(const struct team *team, int number)
 {
     struct device *d = ISO->device;
-    struct streams *s = d != NULL ? (struct streams *)d->streams : NULL;
+    struct streams *s = d != NULL ? streams_of(d) : NULL;
     if (s == NULL)
         return;
     pthread_mutex_lock(&d->lock);
@@ -392,9 +409,9 @@ static struct stream_slot *take_off(struct device *d, struct streams *s, const s
 void iso_coll_streams_forget_team(const struct team *team)
 {
     struct device *d = ISO->device;
-    if (d == NULL || d->streams == NULL)
+    if (d == NULL || streams_of(d) == NULL)
         return;
-    struct stream_slot *gone = take_off(d, (struct streams *)d->streams, team);
+    struct stream_slot *gone = take_off(d, streams_of(d), team);
     while (gone != NULL) {
         struct stream_slot *next = gone->next;
         destroy(d, gone);
@@ -405,12 +422,12 @@ void iso_coll_streams_forget_team(const struct team *team)
 void iso_coll_streams_forget(void)
 {
     struct device *d = ISO->device;
-    if (d == NULL || d->streams == NULL)
+    if (d == NULL || streams_of(d) == NULL)
         return;
     iso_coll_streams_forget_team(NULL);
     pthread_mutex_lock(&d->lock);
-    struct streams *s = (struct streams *)d->streams;
-    d->streams = NULL;
+    struct streams *s = streams_of(d);
+    __atomic_store_n(&d->streams, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&d->lock);
     drop(s);
 }
@@ -427,7 +444,7 @@ void iso_coll_streams_stop(struct device *device)
 
 static size_t text_of(const struct device *d, char *text, size_t bytes)
 {
-    const struct streams *s = (const struct streams *)d->streams;
+    const struct streams *s = streams_of(d);
     size_t used = iso_stream_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
     return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
 }
@@ -438,7 +455,7 @@ size_t iso_coll_streams_text(char *text, size_t bytes)
     struct device *d = ISO->device;
     struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
     const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
-    if (d != NULL && d->streams != NULL)
+    if (d != NULL && streams_of(d) != NULL)
         return text_of(d, text, bytes);
     if (d != NULL && d->running)
         info = d->info;
