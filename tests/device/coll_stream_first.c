@@ -57,7 +57,10 @@ static void fill(struct worker *w, uint32_t *host, int turn)
 static void pass(struct worker *w, uint32_t *host, int turn, shmemx_stream_t stream)
 {
     int right = (check_self.pe + 1) % check_self.npes, left = (check_self.pe + check_self.npes - 1) % check_self.npes;
-    struct pass_args args = {.dest = w->dest, .source = w->source};
+    struct pass_args args;
+    memset(&args, 0, sizeof(args));
+    args.dest = w->dest;
+    args.source = w->source;
     CHECK_OR_EXIT(shmemx_device_handle(w->team, SLOT, &args.h) == 0);
     DEVICE_LAUNCH(pass_on, 1, BLOCK, args, stream);
     CHECK_EQ(shmemx_stream_synchronize(stream), 0);
