@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* verbs DEVICE GID-INDEX [SERVER]: what a pair of RDMA devices gives without any runtime: one reliable connection, one
- * request at a time with its completion, streams, a message with its answer. Started without SERVER on one node, with
- * the other's name on the second, which measures. Lines of `net,verbs,METRIC,value,unit`; wrong data ends with 1. */
+ * request at a time with its completion, streams, a message with its answer, both sides writing each other a flag.
+ * Started without SERVER on one node, with the other's name on the second, which measures. Lines of
+ * `net,verbs,METRIC,value,unit`; wrong data ends with 1. */
 #include <infiniband/verbs.h>
 
 #include <netdb.h>
@@ -16,7 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCHES = 9, BYTES = 16 << 20, HALF = BYTES / 2, DEPTH = 64, ANSWER = 4096, COUNTER = 8192 };
+enum {
+    BATCHES = 9,
+    BYTES = 16 << 20,
+    HALF = BYTES / 2,
+    DEPTH = 64,
+    ANSWER = 4096,
+    COUNTER = 8192,
+    FLAG_OUT = BYTES - 128,
+    FLAG_IN = BYTES - 64
+};
 #define TCP_PORT "18515"
 
 struct address {
@@ -227,6 +237,19 @@ static void answer(int count)
     complete(1);
 }
 
+/* What a barrier of two must do: both sides at once. */
+static void flag_each_other(enum ibv_wr_opcode opcode, size_t len, int iterations)
+{
+    uint64_t *out = (uint64_t *)(void *)(v.base + FLAG_OUT), *in = (uint64_t *)(void *)(v.base + FLAG_IN);
+    for (int i = 0; i < iterations; i++) {
+        ++*out;
+        post(opcode, FLAG_OUT, FLAG_IN, len);
+        while (__atomic_load_n(in, __ATOMIC_ACQUIRE) < *out)
+            sched_yield();
+        complete(1);
+    }
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -249,7 +272,7 @@ static void measure(const char *metric, body *run, enum ibv_wr_opcode opcode, si
     printf("net,verbs,%s,%.6g,%s\n", metric, len > 8 ? (double)len / us : us, len > 8 ? "MB/s" : "us");
 }
 
-enum { ASKED = 100 * (BATCHES + 1), ADDED = 200 * (BATCHES + 1) };
+enum { ASKED = 100 * (BATCHES + 1), ADDED = 200 * (BATCHES + 1), FLAGGED = 200 * (BATCHES + 1) };
 
 static void client(void)
 {
@@ -257,6 +280,7 @@ static void client(void)
         v.base[i] = (char)(i * 7 + (i >> 9));
     meet();
     measure("message and answer", ask, IBV_WR_SEND, 8, ASKED / (BATCHES + 1));
+    measure("flags both ways", flag_each_other, IBV_WR_RDMA_WRITE, 8, FLAGGED / (BATCHES + 1));
     measure("put+quiet 8 B", one_by_one, IBV_WR_RDMA_WRITE, 8, 200);
     measure("get 8 B", one_by_one, IBV_WR_RDMA_READ, 8, 200);
     measure("fetch_add", one_by_one, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, ADDED / (BATCHES + 1));
@@ -280,6 +304,7 @@ static void server(void)
     uint64_t added;
     meet();
     answer(ASKED);
+    flag_each_other(IBV_WR_RDMA_WRITE, 8, FLAGGED);
     meet();
     for (size_t i = 0; i < 4 << 20; i++)
         if (v.base[HALF + i] != (char)(i * 7 + (i >> 9)))
