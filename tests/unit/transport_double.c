@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Test double of a network: with SHMEM_TEST_FAR=1 the other PEs (threads of this process) are not reached by pointer,
- * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic, get or wait that follows it.
+ * and a put is delivered as late as the rules allow: at the fence, quiet, signal, atomic, get or wait that follows it;
+ * one that does not block is read as late, too.
  * What passes over it needs no pointer and orders its flags properly. With SHMEM_TEST_NODES (one character for each PE:
  * its node) it is that only between nodes. Only in the library build for tests. */
 #include "../../shmem/transport/transport.h"
@@ -12,7 +13,11 @@
 struct late_put {
     struct late_put *next;
     char *to;
+    const char *from; /* `bytes`, or, of what does not block, the caller's, who leaves them alone until quiet */
     size_t len;
+    uint64_t *signal_at; /* behind it; NULL: nothing */
+    uint64_t signal;
+    int sig_op;
     char bytes[];
 };
 
@@ -26,12 +31,20 @@ static bool reaches(const struct peer *peer, const char **why)
 
 static char *target(struct place at) { return at.segment->peers[at.pe].base + at.offset; }
 
+static void signal_at(uint64_t *word, uint64_t value, int sig_op)
+{
+    if (sig_op == SHMEM_SIGNAL_ADD)
+        __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
 /* In order of issue: two puts to one place must not overtake each other across a fence. */
 static void deliver_one(const struct late_put *put)
 {
     uint64_t word = 0;
     bool aligned = ((uintptr_t)put->to & (put->len - 1)) == 0;
-    memcpy(&word, put->bytes, ISO_MIN(put->len, sizeof word));
+    memcpy(&word, put->from, ISO_MIN(put->len, sizeof word));
     /* Words arrive whole, and after what was delivered before them: pairs with the acquire of waits and tests. */
     if (put->len == 8 && aligned)
         __atomic_store_n((uint64_t *)(void *)put->to, word, __ATOMIC_RELEASE);
@@ -42,7 +55,9 @@ static void deliver_one(const struct late_put *put)
     else if (put->len == 1)
         __atomic_store_n(put->to, (char)word, __ATOMIC_RELEASE);
     else
-        memcpy(put->to, put->bytes, put->len);
+        memcpy(put->to, put->from, put->len);
+    if (put->signal_at != NULL)
+        signal_at(put->signal_at, put->signal, put->sig_op);
 }
 
 static void deliver(struct late_put *put)
@@ -65,19 +80,30 @@ static bool flush_any(struct ctx *ctx)
 
 static void flush(struct ctx *ctx) { (void)flush_any(ctx); }
 
-static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
+/* The last of those under way; `copied` bytes of room. */
+static struct late_put *add(struct ctx *ctx, struct place to, size_t len, size_t copied)
 {
-    struct late_put *late = (struct late_put *)malloc(sizeof *late + len);
+    struct late_put *late = (struct late_put *)calloc(1, sizeof *late + copied);
     if (late == NULL)
         abort();
     late->to = target(to);
     late->len = len;
-    memcpy(late->bytes, source, len);
     struct late_put **end = (struct late_put **)&ctx->transport_priv;
     while (*end != NULL)
         end = &(*end)->next;
-    late->next = NULL;
     *end = late;
+    return late;
+}
+
+static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
+{
+    struct late_put *late = add(ctx, to, len, len);
+    late->from = (const char *)memcpy(late->bytes, source, len);
+}
+
+static void put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len)
+{
+    add(ctx, to, len, 0)->from = (const char *)source;
 }
 
 static void get(struct ctx *ctx, void *dest, struct place from, size_t len)
@@ -145,12 +171,22 @@ static uint64_t amo(struct ctx *ctx, struct place at, struct amo op)
 
 static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
 {
-    uint64_t *word = (uint64_t *)(void *)target(at);
     flush(ctx);
-    if (sig_op == SHMEM_SIGNAL_ADD)
-        __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
-    else
-        __atomic_store_n(word, value, __ATOMIC_RELEASE);
+    signal_at((uint64_t *)(void *)target(at), value, sig_op);
+}
+
+static void put_signal(struct ctx *ctx, const struct far_message *m)
+{
+    if (!m->nbi) {
+        put(ctx, m->to, m->source, m->len);
+        signal_word(ctx, m->at, m->signal, m->sig_op);
+        return;
+    }
+    struct late_put *late = add(ctx, m->to, m->len, 0);
+    late->from = (const char *)m->source;
+    late->signal_at = (uint64_t *)(void *)target(m->at);
+    late->signal = m->signal;
+    late->sig_op = m->sig_op;
 }
 
 /* In an order of its own, and not all at once. */
@@ -181,9 +217,11 @@ const struct transport_ops iso_transport_double = {
     .name = "double",
     .reaches = reaches,
     .put = put,
+    .put_nbi = put_nbi,
     .get = get,
     .amo = amo,
     .signal = signal_word,
+    .put_signal = put_signal,
     .put_words = put_words,
     .fence = flush,
     .quiet = flush,
