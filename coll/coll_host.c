@@ -124,7 +124,8 @@ void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
     iso_far_put_words(&ISO->ctx_default, place, words, n, c->call);
 }
 
-/* A word of this step is here. */
+/* A word of this step is here. Acquire: pairs with its arrival (transport's put_words); what its sender has put before,
+ * a stage, is there too. */
 static bool has_come(const uint64_t *word, uint64_t step)
 {
     return prim_poll_u64(word) >> 32 == iso_slot_far_word(step, 0) >> 32;

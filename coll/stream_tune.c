@@ -620,7 +620,7 @@ static bool begin(struct tuning *t, size_t most_bytes)
     size_t all = strcmp(t->device->info->flavour, "cpu") == 0 ? cpu_bytes : largest_bytes;
     t->whole = most_bytes == 0 || most_bytes >= largest_bytes;
     t->room = most_bytes == 0 ? all : ISO_MIN(most_bytes, largest_bytes);
-    t->had_streams = t->device->streams != NULL;
+    t->had_streams = __atomic_load_n(&t->device->streams, __ATOMIC_RELAXED) != NULL; /* calls of other threads: none */
     t->table = ISO->env.coll_table;
     ISO->env.coll_table = "";
     t->dest = (uint16_t *)pshmemx_malloc(t->room, SHMEMX_DEVICE);

@@ -397,8 +397,8 @@ struct far_message {
     const char *call;
 };
 void iso_far_put_signal(struct ctx *ctx, const struct far_message *message);
-/* n words of 8 bytes, each of which arrives whole, in any order among themselves and after all earlier far puts of ctx
- * to the same PE. They may be reused on return. */
+/* n words of 8 bytes to host memory, each of which arrives whole, in any order among themselves and after all earlier
+ * far puts of ctx to the same PE. They may be reused on return. */
 void iso_far_put_words(struct ctx *ctx, struct place to, const uint64_t *words, size_t n, const char *call);
 void iso_far_fence(struct ctx *ctx);
 void iso_far_quiet(struct ctx *ctx);

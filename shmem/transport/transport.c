@@ -316,13 +316,10 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
 void iso_far_put_words(struct ctx *ctx, struct place to, const uint64_t *words, size_t n, const char *call)
 {
     const struct transport_ops *ops = ops_of(&to);
-    if (ops->put_words != NULL && !to.segment->on_device) {
-        iso_ctx_soil(ctx);
-        ops->put_words(ctx, to, words, n * sizeof *words);
-        return;
-    }
-    for (size_t i = 0; i < n; i++, to.offset += sizeof *words)
-        iso_far_signal(ctx, to, words[i], SHMEM_SIGNAL_SET, call);
+    if (ops->put_words == NULL || to.segment->on_device)
+        unsupported(call, to, "a put of words");
+    iso_ctx_soil(ctx);
+    ops->put_words(ctx, to, words, n * sizeof *words);
 }
 
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call)

@@ -41,7 +41,7 @@ struct transport_ops {
     void (*signal)(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
     /* The data, then the signal. NULL: put and signal. nbi: the source is busy until quiet. */
     void (*put_signal)(struct ctx *ctx, const struct far_message *message);
-    /* Aligned words of 8 bytes, each whole, in any order, after earlier puts of ctx to the same PE. NULL: signals. */
+    /* Aligned words of 8 bytes in host memory, each whole, in any order, after earlier puts of ctx to the same PE. */
     void (*put_words)(struct ctx *ctx, struct place to, const void *words, size_t len);
     void (*fence)(struct ctx *ctx);
     void (*quiet)(struct ctx *ctx);

@@ -59,10 +59,9 @@ static int test_main(void)
     CHECK_EQ(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, check_self.npes, NULL, 0, &handle), 0);
     struct team *team = iso_team(handle, __func__);
     struct coll c = {&team->slot, team->slot.views, prim_group_thread(), 0, team->my_pe, team->n_pes, __func__, team};
-    uint64_t last = 0;
     for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++)
         run(&c, firsts[i], 1);
-    last = firsts[3] + ROUNDS;
+    uint64_t last = firsts[3] + ROUNDS;
     run(&c, last, (uint64_t)1 << 31); /* all have the same number */
     last += (uint64_t)ROUNDS << 31;
     team->slot.seq = last;
