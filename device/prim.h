@@ -188,6 +188,13 @@ PRIM_FN void prim_stream_pass(void) {}
 #define PRIM_UNROLL
 #endif
 
+/* Before the loop of a wait: how many looks stand one behind the other in its code. A jump back between two looks is
+ * latency, and so is code that has to be fetched: some where a look is one word, one where it is many loads. */
+#ifndef PRIM_WAIT_FOR_WORD
+#define PRIM_WAIT_FOR_WORD
+#define PRIM_WAIT_FOR_LINES
+#endif
+
 /* A function that stays one where it is used many times, but is no rare path: a target may say it differently. */
 #ifndef PRIM_CALL_FN
 #define PRIM_CALL_FN PRIM_COLD_FN

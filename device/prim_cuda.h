@@ -11,6 +11,8 @@
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
 #define PRIM_RESTRICT __restrict__
 #define PRIM_UNROLL _Pragma("unroll")
+#define PRIM_WAIT_FOR_WORD _Pragma("unroll 8")
+#define PRIM_WAIT_FOR_LINES _Pragma("unroll 1")
 
 /* A source may say how large its blocks get at most, before it includes us: kernels whose blocks may have 1024 threads
  * get by with 64 registers a thread then. Else the compiler takes what it likes, and a launch of larger blocks than

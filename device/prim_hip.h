@@ -35,6 +35,8 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #endif
 #define PRIM_RESTRICT __restrict__
 #define PRIM_UNROLL _Pragma("unroll")
+#define PRIM_WAIT_FOR_WORD _Pragma("unroll 8")
+#define PRIM_WAIT_FOR_LINES _Pragma("unroll 1")
 /* A source may say fewer before its includes, and get more registers. */
 #ifndef PRIM_MAX_THREADS
 #define PRIM_MAX_THREADS 1024

@@ -88,27 +88,30 @@ PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *
 /* ---- packets: 8 bytes of data a line, line i at 16 * i ---- */
 
 #define ISOD_LINES_AT_ONCE 4 /* lines that a thread has in flight */
+#define ISOD_GAVE_UP (~(size_t)0)
 
-PRIM_FN bool isod_is_whole(const void *p, size_t left) { return left >= 8 && ((uintptr_t)p & 7) == 0; }
-
-/* At most 8 bytes of memory, the first one lowest. */
-PRIM_FN uint64_t isod_half_load(const char *from, size_t left)
+/* Lines of eight bytes each of an aligned area: nearly all there are. */
+PRIM_FN size_t isod_whole_lines(const void *data, size_t bytes) { return ((uintptr_t)data & 7) == 0 ? bytes / 8 : 0; }
+PRIM_FN uint64_t isod_whole_load(const char *from)
 {
-    uint64_t v = 0;
-    if (isod_is_whole(from, left))
-        __builtin_memcpy(&v, __builtin_assume_aligned(from, 8), 8);
-    else
-        for (size_t i = 0; i < left && i < 8; i++)
-            v |= (uint64_t)(uint8_t)from[i] << (8 * i);
+    uint64_t v;
+    __builtin_memcpy(&v, __builtin_assume_aligned(from, 8), 8);
     return v;
 }
-PRIM_FN void isod_half_store(char *to, uint64_t v, size_t left)
+PRIM_FN void isod_whole_store(char *to, uint64_t v) { __builtin_memcpy(__builtin_assume_aligned(to, 8), &v, 8); }
+
+/* The others, at most 8 bytes of memory, the first one lowest: no code of the calls, whose size is latency. */
+PRIM_COLD_FN uint64_t isod_half_load(const char *from, size_t left)
 {
-    if (isod_is_whole(to, left))
-        __builtin_memcpy(__builtin_assume_aligned(to, 8), &v, 8);
-    else
-        for (size_t i = 0; i < left && i < 8; i++)
-            to[i] = (char)(uint8_t)(v >> (8 * i));
+    uint64_t v = 0;
+    for (size_t i = 0; i < left && i < 8; i++)
+        v |= (uint64_t)(uint8_t)from[i] << (8 * i);
+    return v;
+}
+PRIM_COLD_FN void isod_half_store(char *to, uint64_t v, size_t left)
+{
+    for (size_t i = 0; i < left && i < 8; i++)
+        to[i] = (char)(uint8_t)(v >> (8 * i));
 }
 
 /* By the ring: both halves of a line at once, each as a word. */
@@ -129,22 +132,32 @@ PRIM_FN struct isod_packet isod_packet_of(const void *source, size_t bytes, uint
     return p;
 }
 
-/* Two loops, so that the one that matters has no call in it. */
+/* Where there is a thread for each line the first branch is all of it. */
 PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct isod_packet p, int pe)
 {
     char *to = isod_near(h, dest, pe);
     const char *from = (const char *)p.source;
-    size_t lines = (p.bytes + 7) / 8, stride = prim_size(g), i = prim_rank(g);
-    for (; to != 0 && i < lines; i += stride) {
-        uint64_t data = isod_half_load(from + i * 8, p.bytes - i * 8);
-        prim_store_line((struct prim_line *)(void *)(to + i * 16), (uint32_t)data, (uint32_t)(data >> 32), p.step);
+    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_lines(from, p.bytes);
+    uint32_t rank = prim_rank(g), size = prim_size(g);
+    if (to != 0 && lines <= size && rank < (uint32_t)whole) {
+        uint64_t data = isod_whole_load(from + rank * 8);
+        prim_store_line((struct prim_line *)(void *)to + rank, (uint32_t)data, (uint32_t)(data >> 32), p.step);
+        return;
     }
-    for (; to == 0 && i < lines; i += stride)
-        isod_line_send(h, (char *)dest + i * 16, isod_half_load(from + i * 8, p.bytes - i * 8), p.step, pe);
+    for (size_t i = rank; i < lines; i += size) {
+        uint64_t data = i < whole ? isod_whole_load(from + i * 8) : isod_half_load(from + i * 8, p.bytes - i * 8);
+        if (to != 0)
+            prim_store_line((struct prim_line *)(void *)to + i, (uint32_t)data, (uint32_t)(data >> 32), p.step);
+        else
+            isod_line_send(h, (char *)dest + i * 16, data, p.step, pe);
+    }
 }
 
+PRIM_FN bool isod_line_is(struct prim_line line, uint32_t step) { return (line.step0 == step) & (line.step1 == step); }
+PRIM_FN uint64_t isod_line_data(struct prim_line line) { return line.data0 | (uint64_t)line.data1 << 32; }
+
 /* Lines first, first + stride, ...: all of them looked at until each has come. False: given up. */
-PRIM_FN bool isod_lines_wait(shmemd_t h, const struct isod_packet *p, size_t first, size_t stride,
+PRIM_FN bool isod_lines_wait(struct isod_home at, const struct isod_packet *p, size_t first, size_t stride,
                              struct prim_line *lines)
 {
     struct isod_waiting w = {0, 0, 0};
@@ -156,49 +169,73 @@ PRIM_FN bool isod_lines_wait(shmemd_t h, const struct isod_packet *p, size_t fir
             if ((first + k * stride) * 8 < p->bytes)
                 lines[k] = prim_load_line((const struct prim_line *)p->source + (first + k * stride));
         for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
-            if ((first + k * stride) * 8 >= p->bytes || (lines[k].step0 == p->step && lines[k].step1 == p->step))
+            if ((first + k * stride) * 8 >= p->bytes || isod_line_is(lines[k], p->step))
                 continue;
             missing = (const char *)p->source + (first + k * stride) * 16;
             seen = lines[k].step0;
         }
         if (missing == 0)
             return true;
-        if (!isod_wait_pause(h, &w, who, missing, p->step, seen))
+        if (!isod_wait_pause_at(at, &w, who, missing, p->step, seen))
             return false;
     }
 }
 
-/* One line, to its 8 bytes of dest. False: given up. */
-PRIM_FN bool isod_line_get(shmemd_t h, const struct isod_packet *p, size_t i, void *dest)
+/* A thread's lines from i on, some at once, until at most one is left: that one, or past the end; or ISOD_GAVE_UP. */
+PRIM_COLD_FN size_t isod_lines_get(struct isod_home at, void *dest, struct isod_packet p, size_t i, size_t stride)
+{
+    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_lines(dest, p.bytes);
+    for (; i + stride < lines; i += ISOD_LINES_AT_ONCE * stride) {
+        struct prim_line got[ISOD_LINES_AT_ONCE];
+        if (!isod_lines_wait(at, &p, i, stride, got))
+            return ISOD_GAVE_UP;
+        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
+            size_t line = i + k * stride;
+            if (line < whole)
+                isod_whole_store((char *)dest + line * 8, isod_line_data(got[k]));
+            else if (line < lines)
+                isod_half_store((char *)dest + line * 8, isod_line_data(got[k]), p.bytes - line * 8);
+        }
+    }
+    return i;
+}
+
+/* One line; as isod_wait. False: given up. */
+PRIM_FN bool isod_line_wait(struct isod_home at, const struct prim_line *from, uint32_t step, struct prim_line *line)
 {
     struct isod_waiting w = {0, 0, 0};
-    const struct prim_line *from = (const struct prim_line *)p->source + i;
-    struct prim_line line = prim_load_line(from);
-    while (line.step0 != p->step || line.step1 != p->step) {
-        if (!isod_wait_pause(h, &w, isod_who(ISOD_CALL_GET_PACKET, -1), from, p->step, line.step0))
+    for (;;) {
+        PRIM_WAIT_FOR_LINES
+        for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
+            *line = prim_load_line(from);
+            if (isod_line_is(*line, step))
+                return true;
+            prim_pause();
+        }
+        w = isod_wait_look(at, w, isod_who(ISOD_CALL_GET_PACKET, -1), from, step, line->step0);
+        if (w.reported == 2)
             return false;
-        line = prim_load_line(from);
     }
-    isod_half_store((char *)dest + i * 8, line.data0 | (uint64_t)line.data1 << 32, p->bytes - i * 8);
-    return true;
 }
 
 /* A thread's last line goes the short way, which is the only one where there is a thread for each. */
 PRIM_FN int isod_get_packet(shmemd_t h, shmemd_group_t g, void *dest, struct isod_packet p)
 {
     size_t lines = (p.bytes + 7) / 8, stride = prim_size(g), i = prim_rank(g);
+    size_t whole = isod_whole_lines(dest, p.bytes); /* known before the line comes */
     bool lost = false;
-    for (; i + stride < lines && !lost; i += ISOD_LINES_AT_ONCE * stride) {
-        struct prim_line got[ISOD_LINES_AT_ONCE];
-        lost = !isod_lines_wait(h, &p, i, stride, got);
-        for (size_t k = 0; k < ISOD_LINES_AT_ONCE && !lost; k++) {
-            size_t at = (i + k * stride) * 8;
-            if (at < p.bytes)
-                isod_half_store((char *)dest + at, got[k].data0 | (uint64_t)got[k].data1 << 32, p.bytes - at);
-        }
+    if (i + stride < lines) {
+        i = isod_lines_get(isod_home_of(h), dest, p, i, stride);
+        lost = i == ISOD_GAVE_UP;
     }
-    if (i < lines && !lost)
-        lost = !isod_line_get(h, &p, i, dest);
+    if (i < lines) {
+        struct prim_line line;
+        lost = !isod_line_wait(isod_home_of(h), (const struct prim_line *)p.source + i, p.step, &line);
+        if (!lost && i < whole)
+            isod_whole_store((char *)dest + i * 8, isod_line_data(line));
+        else if (!lost)
+            isod_half_store((char *)dest + i * 8, isod_line_data(line), p.bytes - i * 8);
+    }
     return prim_sync_or(g, lost) ? 1 : 0; /* and every thread may read all of dest */
 }
 

@@ -130,7 +130,7 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_home at, struct isod
     return w;
 }
 
-/* One poll has failed. false: give up. */
+/* One poll has failed. false: give up. For loops in which latency does not count: else as in isod_wait. */
 PRIM_FN bool isod_wait_pause_at(struct isod_home at, struct isod_waiting *w, struct isod_whom who, const void *addr,
                                 uint64_t expected, uint64_t seen)
 {
@@ -147,23 +147,35 @@ PRIM_FN bool isod_wait_pause(shmemd_t h, struct isod_waiting *w, struct isod_who
 }
 
 /* By the calling thread alone: until *addr compares true. What was stored before the word was stored may be read by it
- * afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. */
+ * afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. Two
+ * loops, the inner one left from within: nothing but the look itself stands between two looks, and nothing behind the
+ * last, since all of that is latency. */
+PRIM_FN bool isod_wait_quietly(struct isod_home at, int word, const void *addr, int cmp, uint64_t value,
+                               struct isod_whom who, uint64_t *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    for (;;) {
+        PRIM_WAIT_FOR_WORD
+        for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
+            *v = isod_peek(word, addr);
+            if (isod_compare(word, *v, cmp, value))
+                return true;
+            prim_pause();
+        }
+        w = isod_wait_look(at, w, who, addr, value, *v);
+        if (w.reported == 2)
+            return false;
+    }
+}
 PRIM_FN bool isod_wait(shmemd_t h, int word, const void *addr, int cmp, uint64_t value, struct isod_whom who,
                        uint64_t *seen)
 {
-    struct isod_waiting w = {0, 0, 0};
-    uint64_t v = isod_peek(word, addr);
-    bool ok = true;
-    while (!isod_compare(word, v, cmp, value)) {
-        ok = isod_wait_pause(h, &w, who, addr, value, v);
-        if (!ok)
-            break;
-        v = isod_peek(word, addr);
-    }
+    uint64_t v;
+    bool come = isod_wait_quietly(isod_home_of(h), word, addr, cmp, value, who, &v);
     prim_acquire_from_peer();
     if (seen != 0)
         *seen = v;
-    return ok;
+    return come;
 }
 
 #endif
