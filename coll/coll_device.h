@@ -33,15 +33,20 @@ struct isod_coll {
 /* Members whose data a thread waits for at once: as many loads are in flight. */
 #define ISOD_BATCH 4
 
-/* One look for what member `from` sends has failed. The rare path alone looks up who that is in the world. */
-PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
+/* Many looks for what member `from` sends have failed. This rare path alone looks up who that is in the world. */
+PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
-    prim_pause();
-    if (++w->polls % ISOD_POLLS_PER_LOOK != 0)
-        return;
     struct isod_whom who = isod_who(c->call, isod_world_pe(c->h, from));
     *w = isod_wait_look(isod_home_of(c->h), *w, who, addr, c->step, seen);
     c->failed = w->reported == 2;
+}
+
+/* One look at many lines has failed: what this costs is little beside them. */
+PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr)
+{
+    prim_pause();
+    if (++w->polls % ISOD_POLLS_PER_LOOK == 0)
+        isod_coll_look(c, w, from, addr, 0);
 }
 
 /* What functions of the rare paths get of a handle, and make of that: h for flags, steps and the ring. */
@@ -172,10 +177,16 @@ PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + (uint64_t)from * 8);
     struct isod_waiting w = {0, 0, 0};
-    uint64_t seen = isod_flag_look(flag, meaning);
-    while (seen < c->step && !c->failed) {
-        isod_coll_pause(c, &w, from, flag, seen);
-        seen = isod_flag_look(flag, meaning);
+    while (!c->failed) {
+        uint64_t seen = 0;
+        PRIM_WAIT_FOR_WORD
+        for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
+            seen = isod_flag_look(flag, meaning);
+            if (seen >= c->step)
+                return;
+            prim_pause();
+        }
+        isod_coll_look(c, &w, from, flag, seen);
     }
 }
 
@@ -460,7 +471,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
                 missing = k;
         if (missing < 0 || c->failed)
             return;
-        isod_coll_pause(c, &w, first + missing, lines + (uint64_t)missing * sender, 0);
+        isod_coll_pause(c, &w, first + missing, lines + (uint64_t)missing * sender);
     }
 }
 

@@ -121,8 +121,13 @@ PRIM_FN void isod_hier_wait(struct isod_coll *c, enum isod_hier_word word, int32
     uint64_t seen = prim_peek_u64(flag), step = c->step;
     c->step = value; /* what a record says is expected */
     while (seen < value && !c->failed) {
-        isod_coll_pause(c, &w, about, flag, seen);
-        seen = prim_peek_u64(flag);
+        PRIM_WAIT_FOR_WORD
+        for (uint32_t polls = ISOD_POLLS_PER_LOOK; seen < value && polls != 0; polls--) {
+            prim_pause();
+            seen = prim_peek_u64(flag);
+        }
+        if (seen < value)
+            isod_coll_look(c, &w, about, flag, seen);
     }
     c->step = step;
 }

@@ -233,7 +233,7 @@ PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, 
         if (missing == ISOD_SPREAD || c->failed)
             return;
         int32_t member = isod_spread_place_of(c, s, i + missing * c->size).member;
-        isod_coll_pause(c, &w, member, isod_lines(c, c->here, member), 0);
+        isod_coll_pause(c, &w, member, isod_lines(c, c->here, member));
     }
 }
 PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *s, char *dest)

@@ -23,23 +23,27 @@ PRIM_FN void isod_barrier_complete(shmemd_t h)
         isod_ring_quiet(h);
 }
 
-/* Until *flag >= step. Many short polls between two looks at the clock: what stands in that loop is latency. */
+/* Until *flag >= step. */
 PRIM_FN bool isod_meet_wait(shmemd_t h, const uint64_t *flag, uint64_t step, struct isod_whom who,
                             enum isod_meaning meaning)
 {
     struct isod_waiting w = {0, 0, 0};
-    uint64_t seen = isod_flag_look(flag, meaning);
-    while (seen < step && w.reported != 2) {
-        for (uint32_t polls = 0; seen < step && polls < ISOD_POLLS_PER_LOOK; polls++) {
-            prim_pause();
+    for (;;) {
+        uint64_t seen = 0;
+        PRIM_WAIT_FOR_WORD
+        for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
             seen = isod_flag_look(flag, meaning);
+            if (seen >= step) {
+                if (meaning == ISOD_DATA)
+                    prim_acquire_from_peer();
+                return true;
+            }
+            prim_pause();
         }
-        if (seen < step)
-            w = isod_wait_look(isod_home_of(h), w, who, flag, step, seen);
+        w = isod_wait_look(isod_home_of(h), w, who, flag, step, seen);
+        if (w.reported == 2)
+            return false;
     }
-    if (meaning == ISOD_DATA)
-        prim_acquire_from_peer();
-    return seen >= step;
 }
 
 /* Thread i flags member i and waits for its flag. false: given up. */

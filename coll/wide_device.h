@@ -176,37 +176,93 @@ PRIM_FN void isod_wide_send_one(const struct isod_coll *c, int32_t to, const cha
 
 /* ---- receive ---- */
 
-/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
- * `yes`. All are looked at before any is waited for. A vote of the wave, which waits for all that its threads wait for.
- */
-PRIM_FN void isod_wide_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
-                            struct prim_vec16 *v)
+/* Lines of members first, first + 1, .. of which a thread wants its piece. */
+struct isod_wide_wanted {
+    const char *from; /* the line of the first */
+    uint32_t sender;  /* bytes from one member's to the next */
+    int32_t first, count;
+    uint32_t piece;
+    bool yes; /* this thread wants any */
+};
+PRIM_FN bool isod_wide_wants(const struct isod_coll *c, const struct isod_wide_wanted *w, int32_t k)
+{
+    return w->yes && k < w->count && w->first + k < c->h.n_pes && w->first + k != c->h.my_pe;
+}
+/* One look at each, all under way at once. The last k whose line has not come, -1: all have. */
+PRIM_FN int32_t isod_wide_missing(const struct isod_coll *c, const struct isod_wide_wanted *w, struct prim_vec16 *v)
+{
+    int32_t missing = -1;
+    PRIM_UNROLL
+    for (int32_t k = 0; k < ISOD_BATCH; k++)
+        if (isod_wide_wants(c, w, k) &&
+            !prim_wide_look(w->from + (uint64_t)(uint32_t)k * w->sender, w->piece, c->step, &v[k]))
+            missing = k;
+    return missing;
+}
+PRIM_FN void isod_wide_late(struct isod_coll *c, struct isod_waiting *w, const struct isod_wide_wanted *of, int32_t k)
+{
+    isod_coll_look(c, w, of->first + k, of->from + (uint64_t)(uint32_t)k * of->sender, 0);
+}
+
+/* All of a wave look until a vote has found nothing missing. Whether a thread has failed before is asked behind the
+ * first look that found something missing. */
+PRIM_FN void isod_wide_wait_together(struct isod_coll *c, const struct isod_wide_wanted *of, struct prim_vec16 *v)
 {
     struct isod_waiting w = {0, 0, 0};
-    uint32_t sender = isod_wide_bytes(c->packet_bytes);
-    const char *from = c->here + isod_wide_box(c, first, c->staged) + (uint64_t)line * ISOD_WIDE_LINE;
+    uint32_t most = 1;
     for (;;) {
         int32_t missing = -1;
-        PRIM_UNROLL
-        for (int32_t k = 0; k < ISOD_BATCH; k++)
-            if (yes && k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
-                !prim_wide_look(from + (uint64_t)(uint32_t)k * sender, piece, c->step, &v[k]))
-                missing = k;
-        bool waits = missing >= 0 && !c->failed;
-        if ((prim_votes_between_polls() || !waits) && !prim_wave_or(missing >= 0))
-            break;
-        if (waits)
-            isod_coll_pause(c, &w, first + missing, from + (uint64_t)(uint32_t)missing * sender, 0);
-        if (waits && !prim_votes_between_polls())
-            continue;
+        PRIM_WAIT_FOR_LINES
+        for (uint32_t polls = most; polls != 0; polls--) {
+            missing = isod_wide_missing(c, of, v);
+            if (!prim_wave_or(missing >= 0))
+                return;
+            prim_pause();
+        }
+        if (most != 1 && missing >= 0 && !c->failed)
+            isod_wide_late(c, &w, of, missing);
         c->failed = prim_wave_or(c->failed);
         if (c->failed)
             return;
+        most = ISOD_POLLS_PER_LOOK;
     }
+}
+/* Each looks until it misses nothing, then a vote. */
+PRIM_FN void isod_wide_wait_alone(struct isod_coll *c, const struct isod_wide_wanted *of, struct prim_vec16 *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    uint32_t polls = 0;
+    for (;;) {
+        int32_t missing = isod_wide_missing(c, of, v);
+        if (missing < 0 || c->failed)
+            break;
+        prim_pause();
+        if (++polls % ISOD_POLLS_PER_LOOK == 0)
+            isod_wide_late(c, &w, of, missing);
+    }
+    c->failed = prim_wave_or(c->failed);
+}
+
+/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
+ * `yes`. By a whole wave, which waits for all that its threads wait for, and fails as one. */
+PRIM_FN void isod_wide_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
+                            struct prim_vec16 *v)
+{
+    struct isod_wide_wanted of;
+    of.from = c->here + isod_wide_box(c, first, c->staged) + (uint64_t)line * ISOD_WIDE_LINE;
+    of.sender = isod_wide_bytes(c->packet_bytes);
+    of.first = first;
+    of.count = count;
+    of.piece = piece;
+    of.yes = yes;
+    if (prim_votes_between_polls())
+        isod_wide_wait_together(c, &of, v);
+    else
+        isod_wide_wait_alone(c, &of, v);
     PRIM_UNROLL
-    for (int32_t k = 0; k < ISOD_BATCH; k++)
-        if (yes && k < count && first + k < c->h.n_pes && first + k != c->h.my_pe)
-            prim_wide_take(from + (uint64_t)(uint32_t)k * sender, piece, &v[k]);
+    for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
+        if (isod_wide_wants(c, &of, k))
+            prim_wide_take(of.from + (uint64_t)(uint32_t)k * of.sender, piece, &v[k]);
 }
 
 /* What each other member m has sent goes to dest + m * stride. */
