@@ -129,6 +129,14 @@ SHMEMD_FN void send_packet(struct bench_args a, const uint64_t *shared, uint64_t
                             (uint32_t)(a.base + i), a.peer);
 }
 
+/* A thread has a word. */
+SHMEMD_FN void check_packet(struct bench_args a, const uint64_t *landed, uint64_t step)
+{
+    uint32_t w = shmemd_thread_index();
+    if (w < (uint32_t)a.words && landed[w] != pattern(step, w))
+        *a.bad = 1;
+}
+
 SHMEMD_KERNEL(pong_packet, struct bench_args, a)
 {
     SHMEMD_SHARED(uint64_t, shared, PATTERNS * SMALL_WORDS);
@@ -138,7 +146,7 @@ SHMEMD_KERNEL(pong_packet, struct bench_args, a)
         if (a.first)
             send_packet(a, shared, i);
         shmemd_get_packet_block(a.h, landed, a.inbox + (i & 1) * 2 * a.words, a.words * 8, (uint32_t)(a.base + i));
-        check_words(a, landed, i);
+        check_packet(a, landed, i);
         if (!a.first)
             send_packet(a, shared, i);
         shmemd_group_sync(shmemd_block()); /* landed has been read */
