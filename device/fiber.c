@@ -57,16 +57,16 @@ struct slab {
 struct meeting {
     uint32_t alive, arrived;
     uint32_t generation;
-    bool any, said[2]; /* of this meeting so far; of the last two, by the parity of their generation */
+    uint64_t any, said[2]; /* of this meeting so far; of the last two, by the parity of their generation */
     char order[2]; /* for ThreadSanitizer; two, so that a slow leaver is not ordered after early comers of the next */
 };
 
 /* Where a block makes a call that one thread does for all: those who have not returned arrive, all but `by` wait. */
 struct call {
-    struct fiber *by; /* NULL: nobody is inside */
-    uint32_t arrived; /* who waits for the others, 0 while somebody is inside */
-    uint32_t depth;   /* of calls within calls */
-    int rc;           /* of the last call; nobody arrives at the next before having taken it */
+    struct fiber *by;               /* NULL: nobody is inside */
+    uint32_t arrived;               /* who waits for the others, 0 while somebody is inside */
+    uint32_t depth;                 /* of calls within calls */
+    int rc;                         /* of the last call; nobody arrives at the next before having taken it */
     struct shmemd_cpu_thread place; /* of `by`, which has that of a block of one meanwhile */
 };
 
@@ -308,7 +308,7 @@ FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct block *b)
 FIBER_UNSEEN static void open_meeting(struct fibers *f, struct fiber *by, struct meeting *m)
 {
     m->said[m->generation & 1] = m->any;
-    m->any = false;
+    m->any = 0;
     m->arrived = 0;
     m->generation++;
     struct block *b = by->block;
@@ -343,8 +343,8 @@ FIBER_UNSEEN static void stop(struct fibers *f, struct fiber *self)
     go_on(f);
 }
 
-bool shmemd_cpu_sync(enum prim_group_kind kind, bool value) FIBER_UNSEEN;
-bool shmemd_cpu_sync(enum prim_group_kind kind, bool value)
+uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value) FIBER_UNSEEN;
+uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value)
 {
     struct fibers *f = here;
     if (f == NULL)
@@ -356,7 +356,7 @@ bool shmemd_cpu_sync(enum prim_group_kind kind, bool value)
     uint32_t parity = m->generation & 1;
     progress(f);
     FIBER_RELEASE(&m->order[parity]);
-    m->any = m->any || value;
+    m->any |= value;
     if (++m->arrived < m->alive) {
         stop(f, self);
     } else {

@@ -61,6 +61,7 @@ struct prim_group {
  * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
  * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group
  * prim_sync_or(g, p)                    the same; true when p was true for any of them
+ * prim_broadcast_u64(g, v)              the same; the first thread's v
  * prim_block_index() prim_block_count() of the grid, counted in one dimension
  * prim_wave_size()
  *
@@ -214,19 +215,6 @@ PRIM_FN int prim_call_end(int rc) { return rc; }
 
 /* The first thread of a group does what must be done once. */
 PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
-
-/* The first thread's v for every thread of the group, and a sync of it. By votes where a target has nothing faster. */
-#ifndef PRIM_HAS_BROADCAST
-PRIM_FN uint64_t prim_broadcast_u64(struct prim_group g, uint64_t v)
-{
-    uint64_t all = 0;
-    if (g.kind == PRIM_THREAD)
-        return v;
-    for (int bit = 0; bit < 64; bit++)
-        all |= (uint64_t)prim_sync_or(g, prim_is_first(g) && ((v >> bit) & 1) != 0) << bit;
-    return all;
-}
-#endif
 
 /* A flag behind data that the whole group has stored: seen by a peer only after the data. Where the target's fence and
  * store are one instruction (PRIM_HAS_SIGNAL), that; pairs with prim_poll_u64, and with peek and acquire_from_peer. */

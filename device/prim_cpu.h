@@ -34,8 +34,8 @@ struct shmemd_cpu_thread {
 #define PRIM_CPU_RUNTIME PRIM_CPU_C __attribute__((visibility("default"), weak))
 /* Of the calling thread; outside of kernels that of a grid of one thread. */
 PRIM_CPU_RUNTIME __attribute__((const)) const struct shmemd_cpu_thread *shmemd_cpu_self(void);
-/* A wave or a block meets; true when `value` was true for any of them. Runs other threads meanwhile. */
-PRIM_CPU_RUNTIME bool shmemd_cpu_sync(enum prim_group_kind kind, bool value);
+/* A wave or a block meets; the values of all of them, or'ed. Runs other threads meanwhile. */
+PRIM_CPU_RUNTIME uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value);
 /* Runs other threads; outside of kernels it is the processor's pause. */
 PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
 /* A poll has seen what it waited for. */
@@ -84,7 +84,11 @@ PRIM_FN uint32_t prim_size(struct prim_group g)
 }
 PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
 {
-    return g.kind == PRIM_THREAD ? p : shmemd_cpu_sync(g.kind, p);
+    return g.kind == PRIM_THREAD ? p : shmemd_cpu_sync(g.kind, p) != 0;
+}
+PRIM_FN uint64_t prim_broadcast_u64(struct prim_group g, uint64_t v)
+{
+    return g.kind == PRIM_THREAD ? v : shmemd_cpu_sync(g.kind, prim_rank(g) == 0 ? v : 0);
 }
 PRIM_FN void prim_sync(struct prim_group g) { (void)prim_sync_or(g, false); }
 

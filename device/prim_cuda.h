@@ -80,7 +80,6 @@ PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
 }
 
 /* The second sync lets the next broadcast write. */
-#define PRIM_HAS_BROADCAST
 PRIM_FN uint64_t prim_cuda_block_broadcast(uint64_t v)
 {
     PRIM_SHARED(uint64_t, told, 1);

@@ -126,7 +126,6 @@ PRIM_FN bool prim_sync_or(struct prim_group g, bool p)
     return g.kind == PRIM_WAVE ? __builtin_amdgcn_ballot_w64(p) != 0 : p;
 }
 
-#define PRIM_HAS_BROADCAST
 PRIM_FN uint64_t prim_hip_block_broadcast(uint64_t v)
 {
     PRIM_SHARED(uint64_t, word, 1);
