@@ -26,7 +26,7 @@ struct bench_args {
     uint64_t *flag;       /* symmetric */
     uint64_t *inbox;      /* symmetric, written by the peer */
     uint64_t *source;     /* [PATTERNS][words] */
-    uint64_t *bad;        /* counts threads that saw a wrong word */
+    uint64_t *bad;        /* not 0: a thread saw a wrong word */
     uint64_t words, base; /* flags begin behind base */
     uint64_t iters;
     int first; /* this PE sends first */

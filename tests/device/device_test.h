@@ -167,6 +167,11 @@ SHMEMD_FN shmemd_group_t form_group(int form)
 {
     return form == FORM_THREAD ? shmemd_thread() : form == FORM_WAVE ? shmemd_wave() : shmemd_block();
 }
+/* The call of that name which a thread, a wave or a block makes. */
+#define BY_FORM(form, NAME, ...)                               \
+    ((form) == FORM_THREAD ? shmemd_##NAME(__VA_ARGS__)        \
+     : (form) == FORM_WAVE ? shmemd_##NAME##_wave(__VA_ARGS__) \
+                           : shmemd_##NAME##_block(__VA_ARGS__))
 /* The number of the calling unit in the grid, all threads of the unit get the same. */
 SHMEMD_FN int32_t form_unit(int form)
 {

@@ -71,10 +71,6 @@ SHMEMD_FN bool acts(int32_t form)
     uint64_t me = (uint64_t)shmemd_thread_index();
     return form == FORM_BLOCK || (form == FORM_THREAD ? me == 0 : me < (uint64_t)shmemd_group_size(shmemd_wave()));
 }
-#define BY_FORM(form, NAME, ...)                               \
-    ((form) == FORM_THREAD ? shmemd_##NAME(__VA_ARGS__)        \
-     : (form) == FORM_WAVE ? shmemd_##NAME##_wave(__VA_ARGS__) \
-                           : shmemd_##NAME##_block(__VA_ARGS__))
 
 SHMEMD_FN void fill_source(struct board *b, shmemd_group_t g, uint64_t round, uint32_t n)
 {

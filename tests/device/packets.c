@@ -23,11 +23,6 @@ SHMEMD_FN int32_t unit_of(int32_t form)
     return unit < MOST_UNITS && !rest ? unit : -1;
 }
 
-#define BY_FORM(form, NAME, ...)                               \
-    ((form) == FORM_THREAD ? shmemd_##NAME(__VA_ARGS__)        \
-     : (form) == FORM_WAVE ? shmemd_##NAME##_wave(__VA_ARGS__) \
-                           : shmemd_##NAME##_block(__VA_ARGS__))
-
 /* Each unit sends to the same unit of `to`, and takes what comes to it. */
 SHMEMD_KERNEL(exchange, struct packet_args, a)
 {
