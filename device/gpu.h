@@ -41,6 +41,7 @@ struct gpu_info {
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
+    bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
 };
 
 /* ---- the device ---- */

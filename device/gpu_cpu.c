@@ -119,7 +119,7 @@ static void describe(struct gpu *gpu)
     info->multiprocessors = cores();
     info->wave_size = (int)gpu->order.wave;
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info->can_vmm = info->can_ipc = true;
+    info->can_vmm = info->can_ipc = info->joins_captures = true;
 }
 
 static void destroy_streams(struct gpu *gpu)

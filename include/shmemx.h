@@ -121,7 +121,10 @@ void shmemx_device_abort(void);
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device; on a GPU a stream is the vendor's own (hipStream_t, cudaStream_t)
- * and a kernel may as well be launched the vendor's way ---- */
+ * and a kernel may as well be launched the vendor's way ----
+ * A device may have fewer queues than there are streams: what shares one runs in turn, so a kernel that waits holds up
+ * the streams beside it. HIP gives a process 4 unless GPU_MAX_HW_QUEUES says more, CUDA 8
+ * (CUDA_DEVICE_MAX_CONNECTIONS); both are read when the device is first used. */
 
 typedef void *shmemx_stream_t; /* NULL: the default stream */
 typedef void *shmemx_graph_t;
@@ -129,6 +132,8 @@ typedef void *shmemx_graph_t;
 int shmemx_stream_create(shmemx_stream_t *stream);
 int shmemx_stream_destroy(shmemx_stream_t stream);
 int shmemx_stream_synchronize(shmemx_stream_t stream); /* the host waits until all that is in it is done */
+/* `later` goes on when what is in `earlier` now is done. A stream that is being captured takes `later` along, except
+ * with HIP before 5.6, which never ends the capture of a second stream: refused there. */
 int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
 /* A kernel made by SHMEMD_KERNEL, also in another file (declare it there by SHMEMX_DECLARE_KERNEL):
  *     shmemx_launch(SHMEMX_KERNEL(ring), blocks, 256, 0, &args, sizeof args, stream);

@@ -11,7 +11,7 @@
 
 /* What the machine and its HIP are like, and what was seen of the program's use of it. */
 static struct {
-    int devices, wave;
+    int devices, wave, version;
     bool uncached, fine_grained, ipc, engine_copies, uncached_chunks;
     bool fd_by_value;
     bool capturing;
@@ -146,11 +146,24 @@ hipError_t hipDeviceGetStreamPriorityRange(int *least, int *greatest)
     *greatest = -1;
     return hipSuccess;
 }
+
+/* A captured stream's next node comes behind `last`. A node is a number. */
+enum { HIP_NODES = 4 };
+struct hip_stream {
+    bool captured;
+    int joins; /* by events */
+    size_t n;
+    hipGraphNode_t last[HIP_NODES];
+};
+static struct hip_stream *hip_stream_of(hipStream_t stream) { return (struct hip_stream *)(void *)stream; }
+
 hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int priority)
 {
     void *made = NULL;
     CHECK(flags == hipStreamNonBlocking && priority <= 0);
-    hipError_t e = hip_make(&made, 8, hipMemoryTypeHost);
+    hipError_t e = hip_make(&made, sizeof(struct hip_stream), hipMemoryTypeHost);
+    if (e == hipSuccess)
+        memset(made, 0, sizeof(struct hip_stream));
     *stream = (hipStream_t)made;
     return e;
 }
@@ -164,8 +177,34 @@ hipError_t hipStreamQuery(hipStream_t stream)
 }
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
 {
-    (void)stream;
-    *status = hip.capturing ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+    bool captured = hip.capturing || hip_stream_of(stream)->captured;
+    *status = captured ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
+    return hipSuccess;
+}
+hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id,
+                                      hipGraph_t *graph, const hipGraphNode_t **nodes, size_t *n)
+{
+    if (hip_fails())
+        return hipErrorInvalidHandle;
+    (void)hipStreamIsCapturing(stream, status);
+    *id = 1;
+    *graph = NULL;
+    *nodes = hip_stream_of(stream)->last;
+    *n = hip_stream_of(stream)->n;
+    return hipSuccess;
+}
+hipError_t hipStreamUpdateCaptureDependencies(hipStream_t stream, hipGraphNode_t *nodes, size_t n, unsigned flags)
+{
+    struct hip_stream *s = hip_stream_of(stream);
+    if (hip_fails() || flags != hipStreamAddCaptureDependencies || !s->captured || s->n + n > HIP_NODES)
+        return hipErrorInvalidValue;
+    for (size_t i = 0; i < n; i++)
+        s->last[s->n++] = nodes[i];
+    return hipSuccess;
+}
+hipError_t hipRuntimeGetVersion(int *version)
+{
+    *version = hip.version;
     return hipSuccess;
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t *event, unsigned flags)
@@ -184,7 +223,8 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
 }
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags)
 {
-    (void)stream, (void)event, (void)flags;
+    (void)event, (void)flags;
+    hip_stream_of(stream)->joins++;
     return hip_fails() ? hipErrorInvalidHandle : hipSuccess;
 }
 
@@ -404,14 +444,13 @@ hipError_t hipMemUnmap(void *ptr, size_t len)
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
 {
     CHECK(stream != NULL && mode == hipStreamCaptureModeRelaxed);
-    hip.capturing = true;
+    hip_stream_of(stream)->captured = true;
     return hipSuccess;
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
 {
     void *made = NULL;
-    (void)stream;
-    hip.capturing = false;
+    hip_stream_of(stream)->captured = false;
     hipError_t e = hip_make(&made, 8, hipMemoryTypeHost);
     *graph = (hipGraph_t)made;
     return e;

@@ -216,6 +216,48 @@ static void test_launch(void)
     closed(gpu);
 }
 
+static hipGraphNode_t node(uintptr_t number) { return (hipGraphNode_t)number; }
+
+/* A second stream joins by an event; the way back is by nodes, each once. */
+static void check_joined(struct gpu *gpu, gpu_stream one, gpu_stream two)
+{
+    struct hip_stream *first = hip_stream_of((hipStream_t)one), *second = hip_stream_of((hipStream_t)two);
+    CHECK_EQ(iso_gpu_stream_after(gpu, two, one), 0);
+    CHECK_EQ(second->joins, 1);
+    second->captured = true;
+    first->n = 1, first->last[0] = node(1);
+    second->n = 2, second->last[0] = node(1), second->last[1] = node(2);
+    for (int again = 0; again < 2; again++) {
+        CHECK_EQ(iso_gpu_stream_after(gpu, one, two), 0);
+        CHECK(first->joins == 0 && first->n == 2 && first->last[1] == node(2));
+    }
+    second->captured = false;
+}
+
+static void test_captured_streams(int version)
+{
+    gpu_stream one = NULL, two = NULL;
+    gpu_graph graph = NULL;
+    machine();
+    hip.version = version;
+    struct gpu *gpu = opened();
+    CHECK_EQ(gpu->info.joins_captures, version >= 50600000);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &one), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &two), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    if (gpu->info.joins_captures) {
+        check_joined(gpu, one, two);
+    } else {
+        CHECK_EQ(iso_gpu_stream_after(gpu, two, one), -ENOTSUP);
+        CHECK(strstr(iso_gpu_error(gpu), "before 5.6") != NULL && hip_stream_of((hipStream_t)two)->joins == 0);
+    }
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    iso_gpu_stream_destroy(gpu, one);
+    iso_gpu_stream_destroy(gpu, two);
+    closed(gpu);
+}
+
 /* ---- every call fails once ---- */
 
 /* Everything that makes something, and undoes it. Number of steps that failed. */
@@ -300,6 +342,8 @@ int main(void)
     test_chunks(false);
     test_copies();
     test_launch();
+    test_captured_streams(50600000);
+    test_captured_streams(50599999);
     test_failures();
     iso_gpu_survey(text, sizeof(text));
     CHECK(strncmp(text, "hip: ", 5) == 0);
