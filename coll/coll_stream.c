@@ -338,6 +338,12 @@ static bool memory_is_valid(struct stream_call *c)
 
 /* ---- the call ---- */
 
+/* Members capture alike, or they would choose different algorithms here. */
+static bool has_streams(const struct stream_call *c)
+{
+    return c->device->info->joins_captures || !iso_gpu_stream_is_capturing(c->device->gpu, c->stream);
+}
+
 static void describe(struct stream_call *c, struct stream_slot *slot)
 {
     iso_stream_slot_describe(slot, c);
@@ -347,6 +353,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         c->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
         c->has |= ISOD_NEEDS_NODES;
+    if (has_streams(c))
+        c->has |= ISOD_NEEDS_STREAMS;
 }
 
 /* All that is left to do before the choice. */
@@ -368,7 +376,9 @@ static bool cannot(const struct stream_call *c)
     return wrong(c, "copy engines cannot do this: %s",
                  (c->has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
                  : (c->near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
-                                                    : "not all members reach each other's memory by pointers");
+                 : !has_streams(c)
+                     ? "the stream is being captured, and HIP before 5.6 never ends the capture of a second one"
+                     : "not all members reach each other's memory by pointers");
 }
 
 static int enqueue(const struct stream_call *c)

@@ -34,7 +34,8 @@ struct isod_stream_coll {
 /* What a kernel needs of the call: pointers of each member to all others, and to those of dest and source that it needs
  * to be symmetric; symmetric dest, source; a dest that is not source (of allreduce); several nodes, with more than one
  * member on one of them, and pointers as for DIRECT within each; stores of 128 bytes that arrive whole at all members,
- * which has been tried. Kernels without DIRECT use the ring where no pointer reaches. */
+ * which has been tried; more streams than the call's, which some captures do not take along. Kernels without DIRECT use
+ * the ring where no pointer reaches. */
 enum {
     ISOD_NEEDS_NOTHING = 0,
     ISOD_NEEDS_DIRECT = 1,
@@ -42,7 +43,8 @@ enum {
     ISOD_NEEDS_SOURCE = 4,
     ISOD_NEEDS_APART = 8,
     ISOD_NEEDS_NODES = 16,
-    ISOD_NEEDS_WHOLE_LINES = 32
+    ISOD_NEEDS_WHOLE_LINES = 32,
+    ISOD_NEEDS_STREAMS = 64
 };
 
 /* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT or _NODES: a block

@@ -128,7 +128,8 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, bytes, room) \
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
-#define ENGINES(function) ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, true, 0, NULL, function, NULL, NULL, NULL
+#define ENGINES(function) \
+    ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS, true, 0, NULL, function, NULL, NULL, NULL
 
 /* clang-format off */
 const struct stream_algorithm iso_stream_algorithms[] = {

@@ -327,10 +327,16 @@ static void add_shapes(struct trials *s, const struct stream_algorithm *a)
         }
 }
 
+/* Trials run in graphs: what those cannot hold has no place in the table. */
+static bool is_captured(const struct trials *s, const struct stream_algorithm *a)
+{
+    return (a->needs & ISOD_NEEDS_STREAMS) == 0 || s->t->device->info->joins_captures;
+}
+
 static void add_all(struct trials *s)
 {
     for (int i = 0; i < iso_stream_n_algorithms; i++)
-        if (iso_stream_algorithms[i].kind == s->coll.kind)
+        if (iso_stream_algorithms[i].kind == s->coll.kind && is_captured(s, &iso_stream_algorithms[i]))
             add_shapes(s, &iso_stream_algorithms[i]);
 }
 

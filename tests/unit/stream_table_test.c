@@ -13,7 +13,8 @@
 #include <limits.h>
 
 enum {
-    EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES
+    EVERYTHING = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART | ISOD_NEEDS_WHOLE_LINES |
+                 ISOD_NEEDS_STREAMS
 };
 
 /* ---- calls and tables as they would be ---- */
@@ -137,7 +138,7 @@ static bool is_right(const struct stream_call *c, const struct stream_choice *ch
 
 static void check_call(const struct stream_table *table, const struct stream_call *c)
 {
-    const unsigned engines_need = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST;
+    const unsigned engines_need = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS;
     bool possible =
         c->coll->engines == 0 || ((c->has & engines_need) == engines_need && (c->near & ISOD_NEEDS_DEST) != 0);
     if (c->coll->kind == SHMEMX_ALLTOALLV && (c->has & ISOD_NEEDS_DEST) == 0)
