@@ -7,7 +7,12 @@ program=$1
 coll=shmemx_coll_on_stream
 table=$(mktemp) || exit 1
 trap 'rm -f "$out" "$table"' EXIT
-printf '# a table\n1 x cpu\nallreduce lines 4k any 2\n' >"$table"
+write_table() { printf '# a table\n1 x %s\nallreduce lines 4k any 2\n' "$1" >"$table"; }
+# A table is for one kind of device, and the sentence about another one's says which this one is.
+write_table nothing
+device=$(SHMEM_COLL_TABLE=$table $LAUNCH 1 "$program" table_line 2>&1 | sed -n 's/.*this device is "\(.*\)".*/\1/p' |
+    head -n 1)
+write_table "$device"
 
 wrong $any coll_null $coll 'coll' 'null'
 wrong $any kind_negative $coll 'kind' '-1' '0\.\.8'
