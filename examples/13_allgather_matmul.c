@@ -29,8 +29,8 @@ static int forward(const struct layer *l, uint64_t round, matmul_t by, shmemx_st
     gather.signal_value = l->round;
     gather.chunk_bytes = elems * sizeof *l->a; /* a shard is one piece */
     shmem_putmem(l->round, &round, sizeof round, me);
-    int bad = shmemx_coll_on_stream(&gather, moves);
-    bad |= matmul(by, l->c + (size_t)me * l->rows * l->n, l->shard, l->b, l->rows, l->k, l->n);
+    int bad = matmul(by, l->c + (size_t)me * l->rows * l->n, l->shard, l->b, l->rows, l->k, l->n);
+    bad |= shmemx_coll_on_stream(&gather, moves);
     for (int i = 1; i < n && !bad; i++) { /* in the order in which they come */
         int pe = (me + n - i) % n;
         bad = shmemx_signal_wait_until_on_stream(l->arrived + pe, SHMEM_CMP_GE, round, computes) ||
