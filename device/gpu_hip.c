@@ -15,7 +15,7 @@
 
 #define WITHOUT_COMPUTE_UNITS 1024 /* hipMemcpyDeviceToDeviceNoCU of HIP 6: by a copy engine */
 #define STAGE_BYTES ((size_t)256 << 10)
-#define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6 */
+#define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6, the oldest that is known to */
 #define POLLS_BEFORE_SLEEP 200
 
 /* ---- errors ---- */
@@ -194,7 +194,6 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
     return status != hipStreamCaptureStatusNone;
 }
 
-/* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
 /* HIP's streams wait for words of memory made for that alone, which peers cannot map. */
 bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
 {
@@ -208,6 +207,7 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
     return iso_hip_refuse(gpu, ENOTSUP, "streams of HIP do not wait for words of memory that peers reach");
 }
 
+/* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);

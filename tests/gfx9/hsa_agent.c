@@ -22,14 +22,6 @@ static struct agent agents[MOST_AGENTS];
 static uint32_t n_units;
 static uint32_t flush_register; /* a write to it orders the host's writes on real hardware */
 
-/* Answers of attributes: the caller's memory has exactly that type. */
-#define ANSWER(type, ...)                         \
-    do {                                          \
-        const type answer_ = __VA_ARGS__;         \
-        memcpy(value, &answer_, sizeof(answer_)); \
-        return HSA_STATUS_SUCCESS;                \
-    } while (0)
-
 static hsa_status_t answer_text(void *value, const char *text, size_t len)
 {
     memset(value, 0, len);

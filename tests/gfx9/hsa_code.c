@@ -342,14 +342,6 @@ hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, cons
     return HSA_STATUS_ERROR_INVALID_SYMBOL_NAME;
 }
 
-/* Types as the HSA specification says. */
-#define ANSWER(type, ...)                         \
-    do {                                          \
-        const type answer_ = __VA_ARGS__;         \
-        memcpy(value, &answer_, sizeof(answer_)); \
-        return HSA_STATUS_SUCCESS;                \
-    } while (0)
-
 static hsa_status_t kernel_info(const struct symbol *s, int attribute, void *value)
 {
     const char *descriptor = s->object->base + s->elf->st_value;

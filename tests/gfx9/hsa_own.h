@@ -17,6 +17,14 @@ enum { MOST_AGENTS = 17, POOLS_OF_AGENT = 3, PAGE = 4096, ISA_HANDLE = 1 };
 static const uint64_t MS = 1000000;                                       /* in ns */
 #define INVALID_POOL ((hsa_status_t)HSA_STATUS_ERROR_INVALID_MEMORY_POOL) /* of another enum, for the compiler */
 
+/* Answers of attributes: the caller's memory, `value`, has exactly the type of the HSA specification. */
+#define ANSWER(type, ...)                         \
+    do {                                          \
+        const type answer_ = __VA_ARGS__;         \
+        memcpy(value, &answer_, sizeof(answer_)); \
+        return HSA_STATUS_SUCCESS;                \
+    } while (0)
+
 /* ---- hsa_agent.c ---- */
 
 struct agent;
