@@ -207,7 +207,7 @@ static void fill_slots(struct gfx9_run *run)
 static uint32_t registers_of(const struct descriptor *kernel)
 {
     uint32_t all = ((kernel->rsrc1 & 63) + 1) * 8, vectors = ((kernel->rsrc3 & 63) + 1) * 4;
-    return all >= vectors + 8 || vectors > ACCUMULATORS ? 2 * ACCUMULATORS : all < vectors ? vectors : all;
+    return all > vectors ? 2 * ACCUMULATORS : vectors; /* all is rounded up: a few of them may be none */
 }
 
 struct gfx9_run *gfx9_start(const struct gfx9_dispatch *dispatch)
