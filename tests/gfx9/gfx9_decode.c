@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From code to instructions: LLVM's disassembler knows the encodings, its text is taken apart here. Any libLLVM since
- * version 15 serves; its few functions are looked up, so that neither headers nor one version are needed. */
+/* From code to instructions: LLVM's disassembler knows the encodings, its text is taken apart here. Any libLLVM from 17
+ * to 21 may serve (19 was tried); its few functions are looked up, so that no headers are needed. */
 #include "gfx9_own.h"
 
 #include <ctype.h>
