@@ -2,6 +2,7 @@
 # the library's host code stays C and links HIP's runtime.
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
 #   ISO_KERNEL_COMMAND  clang and its options           ISO_KERNEL_OPTIONS  more of them for this project's own kernels
+#   ISO_KERNEL_CHECK    looks at each object            ISO_KERNEL_HEAVY  options of kernels that would not pass it
 #   ISO_DEVICE_FILES    lib/isomer_device-ARCH.bc       the in-kernel API for other tool chains
 if(DEFINED ENV{ROCM_PATH})
   set(hip_root $ENV{ROCM_PATH})
@@ -107,6 +108,19 @@ set(ISO_KERNEL_COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} ${hip_arch_flags} -O3 -g
 set(ISO_KERNEL_OPTIONS -Wall -Wextra -Wno-missing-field-initializers -fvisibility=hidden)
 if(ISO_WERROR)
   list(APPEND ISO_KERNEL_OPTIONS -Werror)
+endif()
+
+# See hip_spills.sh. The library's own kernels have no scratch memory at all (tests/unit/isa.sh).
+set(ISO_KERNEL_CHECK)
+set(ISO_KERNEL_HEAVY)
+execute_process(COMMAND ${hip_compiler} -dumpversion OUTPUT_VARIABLE hip_clang_version OUTPUT_STRIP_TRAILING_WHITESPACE)
+get_filename_component(hip_folder ${hip_compiler} DIRECTORY)
+if(hip_clang_version VERSION_LESS 20 AND EXISTS ${hip_folder}/llvm-objdump AND EXISTS ${hip_folder}/llvm-objcopy)
+  set(ISO_KERNEL_CHECK ${PROJECT_SOURCE_DIR}/device/hip_spills.sh ${hip_folder})
+  set(ISO_KERNEL_HEAVY -mllvm -amdgpu-spill-sgpr-to-vgpr=0)
+elseif(hip_clang_version VERSION_LESS 20)
+  message(WARNING "no llvm-objdump and llvm-objcopy beside ${hip_compiler} (Debian: llvm-19): large kernels that it "
+                  "compiles wrong (device/hip_spills.sh) are not found")
 endif()
 
 # For compilers that link bitcode (Triton): code object version 5 is what those make. -fgpu-rdc, or all functions would
