@@ -88,7 +88,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_span)(struct isod_coll *c, const struct isod
         uint64_t left = s->bytes - u * 16;
         struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(isod_unit_load(isod_operand(c, s, 0) + u * 16, left));
         for (int32_t first = 1; first < c->h.n_pes; first += ISOD_BATCH) {
-            struct prim_vec16 v[ISOD_BATCH];
+            struct prim_vec16 v[ISOD_BATCH] PRIM_UNSET;
             PRIM_UNROLL
             for (int32_t k = 0; k < ISOD_BATCH; k++)
                 if (first + k < c->h.n_pes)

@@ -210,7 +210,7 @@ PRIM_FN void ISOD_NAMED(isod_reads_two)(const struct isod_coll *c, const struct 
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(result[0]), b = a;
     bool few = c->h.n_pes <= ISOD_BATCH;
     for (int32_t first = 0; first < c->h.n_pes; first += ISOD_READS) {
-        struct prim_vec16 v[ISOD_READS];
+        struct prim_vec16 v[ISOD_READS] PRIM_UNSET;
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_READS; k++) {
             int32_t m = few ? k % ISOD_BATCH : first + k;

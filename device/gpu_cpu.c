@@ -376,7 +376,7 @@ int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory 
 
 int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
 {
-    char *base;
+    char *base = NULL;
     return import_memory(gpu, at, len, key, &base);
 }
 

@@ -189,6 +189,12 @@ PRIM_FN void prim_stream_pass(void) {}
 #define PRIM_UNROLL
 #endif
 
+/* Behind an array whose elements are set and read under the same conditions: a CPU's compiler may not see that they are
+ * the same, and warns; on a GPU zeroes would be instructions. */
+#ifndef PRIM_UNSET
+#define PRIM_UNSET
+#endif
+
 /* Before the loop of a wait: how many looks stand one behind the other in its code. A jump back between two looks is
  * latency, and so is code that has to be fetched: some where a look is one word, one where it is many loads. */
 #ifndef PRIM_WAIT_FOR_WORD

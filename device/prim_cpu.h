@@ -14,6 +14,7 @@
 /* Not `cold`: GCC takes what follows such a call for cold, too, and whole schedules were optimised for size. */
 #define PRIM_COLD_FN static __attribute__((noinline, unused))
 #define PRIM_RESTRICT __restrict__
+#define PRIM_UNSET = {{{0}}}
 
 #ifdef __cplusplus
 #define PRIM_CPU_C extern "C"
