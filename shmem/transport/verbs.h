@@ -22,6 +22,7 @@ enum {
     VERBS_SLOTS = 64,
     VERBS_COPY_MAX = VERBS_SLOT_BYTES, /* a blocking put up to here is copied, and returns */
     VERBS_REGISTER_MIN = 65536,        /* from here on memory that is no segment is registered for the operation */
+    VERBS_SOFTWARE_MESSAGE = 65536,    /* longest of a device made of software: several under way are faster than one */
     VERBS_RECEIVES = 512,              /* messages that may wait to be read */
     VERBS_RECEIVE_BYTES = 512,         /* several messages may travel as one */
     VERBS_STAGE_BYTES = 262144,        /* host memory through which a peer reaches device memory of this PE */
