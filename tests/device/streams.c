@@ -188,8 +188,11 @@ static void test_graph(struct streams *s)
     shmemx_graph_t graph;
     uint64_t zero[2] = {0, 0};
     long replays = device_number("SHMEM_TEST_REPLAYS", REPLAYS);
-    struct turn_args a = {{0}, (uint64_t *)(void *)s->source, (uint64_t *)(void *)s->dest, NULL, NULL, NULL, 0, 0};
+    struct turn_args a;
+    memset(&a, 0, sizeof a);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
+    a.source = (uint64_t *)(void *)s->source;
+    a.dest = (uint64_t *)(void *)s->dest;
     a.count = (uint64_t *)(void *)s->back;
     a.wrong = a.count + 1;
     a.signal = &s->signal[3];
