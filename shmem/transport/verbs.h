@@ -22,7 +22,7 @@ enum {
     VERBS_SLOTS = 64,
     VERBS_COPY_MAX = VERBS_SLOT_BYTES, /* a blocking put up to here is copied, and returns */
     VERBS_REGISTER_MIN = 65536,        /* from here on memory that is no segment is registered for the operation */
-    VERBS_SOFTWARE_MESSAGE = 65536,    /* longest of a device made of software: several under way are faster than one */
+    VERBS_SOFTWARE_READ = 65536,       /* of a device made of software: several reads under way are faster than one */
     VERBS_RECEIVES = 512,              /* messages that may wait to be read */
     VERBS_RECEIVE_BYTES = 512,         /* several messages may travel as one */
     VERBS_STAGE_BYTES = 262144,        /* host memory through which a peer reaches device memory of this PE */
@@ -145,8 +145,8 @@ struct verbs_port {
     bool software; /* no bus behind it: the network takes CPU time of this host */
     uint8_t mtu;   /* enum ibv_mtu */
     uint16_t lid;
-    uint32_t max_message;
-    uint8_t read_depth; /* reads under way, as initiator and as target */
+    uint32_t max_message, max_read; /* bytes of one request */
+    uint8_t read_depth;             /* reads under way, as initiator and as target */
     union ibv_gid gid;
 };
 

@@ -162,7 +162,8 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     p->software = is_software(name);
     p->mtu = (uint8_t)attr.active_mtu;
     p->lid = attr.lid;
-    p->max_message = p->software ? ISO_MIN(attr.max_msg_sz, (uint32_t)VERBS_SOFTWARE_MESSAGE) : attr.max_msg_sz;
+    p->max_message = attr.max_msg_sz;
+    p->max_read = p->software ? ISO_MIN(p->max_message, (uint32_t)VERBS_SOFTWARE_READ) : p->max_message;
     int reads = ISO_MIN(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom);
     p->read_depth = (uint8_t)ISO_MIN(ISO_MAX(reads, 1), 16);
     c->device = device;

@@ -125,9 +125,10 @@ static size_t add_any(struct move *m, uint32_t rkey, size_t n)
 /* Adds the requests for all bytes; posts what is many or large already. */
 static void add_all(struct move *m)
 {
+    size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
     while (m->len > 0) {
         struct verbs_key key = iso_verbs_key_of(m->v, m->q->pe, m->remote);
-        size_t n = ISO_MIN(ISO_MIN(m->len, key.end - m->remote), (size_t)m->v->port.max_message);
+        size_t n = ISO_MIN(ISO_MIN(m->len, key.end - m->remote), longest);
         if (key.stage != 0) {
             if (m->opcode == IBV_WR_RDMA_WRITE)
                 iso_verbs_staged_put(m->v, m->q, m->remote, m->local, n);
