@@ -178,8 +178,6 @@ struct wait {
     uint64_t checked_ns; /* last look at the peers' sockets */
     uint64_t busy_ns;    /* when a look found that something has come from another node, at first: since_ns */
     bool worked;         /* it has, since then */
-    bool lively;         /* it had, when the clock was looked at */
-    bool looks;          /* whoever waits looks for what other nodes send, at each turn */
     bool sleeping;
     bool reported;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers and report a wait that lasts too
  * long. With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's) cannot wake a
- * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (13 per cent where
+ * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6 per cent where
  * the network is software); messages and completions of another node end it. While they come, the waiting PE stays
  * awake for the next. A wait that lasts is published in the control area, where every PE of the node can read it. */
 #include "internal.h"
@@ -14,13 +14,12 @@
 #include <unistd.h>
 
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
-#define YIELDS_PER_POLL 8               /* between two looks at what other nodes send, while that is nothing */
 #define SLEEP_AFTER_NS 20000000u        /* yield this long first */
 #define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
 #define SLEEP_SHARE 128                 /* of what was waited already: so much later may its end be seen */
-#define SLEEP_SHARE_SOFTWARE 8          /* each look takes time of a core that the network needs */
+#define SLEEP_SHARE_SOFTWARE 16         /* each look takes time of a core that the network needs */
 #define SLEEP_MIN_NS 50000u
-#define SLEEP_MAX_NS 4000000u
+#define SLEEP_MAX_NS 1000000u
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
 
 uint64_t iso_wait_now_ns(void)
@@ -152,9 +151,7 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
-        /* What is waited for may need this PE to serve another. */
-        bool poll = wait->worked || wait->lively || wait->yields % YIELDS_PER_POLL == 0;
-        if (self->verbs != NULL && !wait->looks && poll)
+        if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
             wait->worked |= iso_transport_progress();
         sched_yield();
         return;
@@ -165,7 +162,6 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
     uint64_t waited = now - wait->since_ns;
     if (iso_transport_progress() || wait->worked)
         wait->busy_ns = now;
-    wait->lively = wait->worked;
     wait->worked = false;
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_MAX = 16, OTHER_LOOKS = 4, NEWS_ROUNDS = 30, NEWS_NS = 10000000 };
+enum { POLL_MAX = 16, NEWS_ROUNDS = 30, NEWS_NS = 10000000 };
 
 /* ---- failure ---- */
 
@@ -231,18 +231,12 @@ static int reap(struct verbs *v)
     return n;
 }
 
-static bool reap_all(struct verbs *v)
+bool iso_verbs_poll(struct verbs *v)
 {
     int n = reap(v);
     bool any = n > 0;
     while (n == POLL_MAX)
         n = reap(v);
-    return any;
-}
-
-bool iso_verbs_poll(struct verbs *v)
-{
-    bool any = reap_all(v);
     any |= iso_verbs_read(v);
     v->news |= any;
     return any;
@@ -250,20 +244,14 @@ bool iso_verbs_poll(struct verbs *v)
 
 /* ---- waiting ---- */
 
-/* Between two looks. What is not waited for is looked at less often: each look is in the way of the network where that
- * is software, and of the next look. */
-static void step(struct verbs *v, struct wait *wait, uint64_t seen, bool answers)
+/* Between two looks. */
+static void step(struct verbs *v, struct wait *wait, uint64_t seen)
 {
-    bool seldom = wait->polls % OTHER_LOOKS == 0;
-    wait->looks = true;
     iso_verbs_leave(v);
     iso_wait_pause(wait, seen);
     iso_verbs_enter(v);
     v->polls++;
-    bool any = (seldom || !answers) && reap_all(v);
-    any |= (seldom || answers) && iso_verbs_read(v);
-    v->news |= any;
-    wait->worked |= any;
+    wait->worked |= iso_verbs_poll(v);
 }
 
 static bool has_room(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
@@ -280,7 +268,7 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
     while (!has_room(v, q, requests, slots))
-        step(v, &wait, q->done, false);
+        step(v, &wait, q->done);
     iso_wait_end(&wait);
 }
 
@@ -307,9 +295,8 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
-    if (made > q->done)
-        v->news |= reap_all(v);
+    iso_verbs_poll(v);
     while (!is_done(q, made, asked))
-        step(v, &wait, made > q->done ? q->done : q->answered, made <= q->done);
+        step(v, &wait, made > q->done ? q->done : q->answered);
     iso_wait_end(&wait);
 }
