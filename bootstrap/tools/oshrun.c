@@ -28,8 +28,9 @@
 
 extern char **environ;
 
-/* When a PE dies, the others may notice and fail before its own death is reported: wait so long for a better cause. */
-enum { SETTLE_MS = 30 };
+/* When a PE dies, the others may notice and fail before its own death is reported: wait so long for a better cause,
+ * longer when somebody has failed. A process that is killed closes its sockets a while before it can be waited for. */
+enum { SETTLE_MS = 30, ANSWER_MS = 200 };
 /* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this. */
 enum { LEFT_MS = 800 };
 enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
@@ -220,7 +221,7 @@ static int settle_ms(enum cause_kind kind)
 {
     if (kind == CAUSE_LEFT)
         return LEFT_MS;
-    return SETTLE_MS;
+    return kind == CAUSE_FAILED ? ANSWER_MS : SETTLE_MS;
 }
 
 static void blame(struct course *course, const struct cause *cause)

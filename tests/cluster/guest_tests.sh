@@ -124,7 +124,7 @@ done
 export SHMEM_NIC_TIMEOUT=0.1 SHMEM_NODE_TIMEOUT=4
 if chosen "the cable of the RDMA devices is pulled"; then
     later 4 ip link set ra down
-    ends "the cable of the RDMA devices is pulled" 30 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
+    ends "the cable of the RDMA devices is pulled" 60 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
         "$LAUNCH" 1 "$build/bin/fault_victim" 5 3600000 1
     ip link set ra up
 fi
