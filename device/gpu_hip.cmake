@@ -110,7 +110,7 @@ if(ISO_WERROR)
   list(APPEND ISO_KERNEL_OPTIONS -Werror)
 endif()
 
-# See hip_spills.sh. The library's own kernels have no scratch memory at all (tests/unit/isa.sh).
+# See hip_spills.sh. The library's own kernels spill nothing to memory (tests/unit/isa.sh).
 set(ISO_KERNEL_CHECK)
 set(ISO_KERNEL_HEAVY)
 execute_process(COMMAND ${hip_compiler} -dumpversion OUTPUT_VARIABLE hip_clang_version OUTPUT_STRIP_TRAILING_WHITESPACE)

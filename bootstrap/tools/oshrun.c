@@ -29,7 +29,8 @@
 extern char **environ;
 
 /* When a PE dies, the others may notice and fail before its own death is reported: wait so long for a better cause,
- * longer when somebody has failed. A process that is killed closes its sockets a while before it can be waited for. */
+ * longer after an abort or a status other than 0: who is killed closes its sockets a while before it can be waited for.
+ */
 enum { SETTLE_MS = 30, ANSWER_MS = 200 };
 /* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this. */
 enum { LEFT_MS = 800 };
