@@ -122,6 +122,8 @@ for round in 1 2 3; do
 done
 
 export SHMEM_NIC_TIMEOUT=0.1 SHMEM_NODE_TIMEOUT=4
+# 4 s by SHMEM_NIC_TIMEOUT, but the guest's kernel may run nothing else for seconds while the link goes down under traffic:
+# what its devices repeat then takes the one processor.
 if chosen "the cable of the RDMA devices is pulled"; then
     later 4 ip link set ra down
     ends "the cable of the RDMA devices is pulled" 60 "to pe [01] \(host [ab], rxe[ab] .*failed: .*(link|node)" \
