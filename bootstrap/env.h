@@ -42,6 +42,8 @@
     X(device_heap_size, DEVICE_HEAP_SIZE, size, "0", "cap of the device heap of one PE; 0: chosen by the device")   \
     X(device_sharing, DEVICE_SHARING, text, "",                                                                     \
       "force how device memory is shared: vmm or ipc; empty: vmm if possible")                                      \
+    X(device_rdma, DEVICE_RDMA, text, "",                                                                           \
+      "force how RDMA devices reach device memory: dmabuf, peer or staged; empty: the first of them that works")    \
     X(device_blocks, DEVICE_BLOCKS, number, "64",                                                                   \
       "blocks of a kernel that may use a handle's collectives at once; those on streams take up to twice as many")  \
     X(coll_on_stream, COLL_ON_STREAM, text, "",                                                                     \

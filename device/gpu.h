@@ -42,6 +42,8 @@ struct gpu_info {
     char vmm_why[96];         /* why not, when !can_vmm */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
+    bool orders_writes;       /* kernels that run see what network devices write to this device's memory in the order of
+                               * the writes; else a read by that network device goes between them */
 };
 
 /* ---- the device ---- */
@@ -79,6 +81,14 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
                            enum gpu_sharing *rung);
 int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base);
 void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung);
+
+/* ---- memory that network devices reach ---- */
+
+/* A dma-buf of memory of this device and PE: *fd, which the caller closes, and *offset, where in it `at` lies. It holds
+ * [at, at + len) and the rest of the pages at its ends. -ENOTSUP or another error: this memory has none. */
+int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset);
+/* What a network device has written to memory of this device, and told the host of, is seen by kernels that run. */
+void iso_gpu_flush_writes(struct gpu *gpu);
 
 /* ---- memory of this PE alone ---- */
 

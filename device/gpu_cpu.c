@@ -119,7 +119,7 @@ static void describe(struct gpu *gpu)
     info->multiprocessors = cores();
     info->wave_size = (int)gpu->order.wave;
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info->can_vmm = info->can_ipc = info->joins_captures = true;
+    info->can_vmm = info->can_ipc = info->joins_captures = info->orders_writes = true;
 }
 
 static void destroy_streams(struct gpu *gpu)
@@ -443,6 +443,19 @@ void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sha
     (void)rung;
     iso_gpu_shared_close(gpu, base, len);
 }
+
+/* ---- memory that network devices reach: they reach it as what it is, host memory ---- */
+
+int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
+{
+    (void)at;
+    (void)len;
+    *fd = -1;
+    *offset = 0;
+    return failed(gpu, -ENOTSUP, "memory of the CPU device is no dma-buf");
+}
+
+void iso_gpu_flush_writes(struct gpu *gpu) { (void)gpu; }
 
 /* ---- memory of this PE alone ---- */
 

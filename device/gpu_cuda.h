@@ -15,6 +15,8 @@
     X(cuGetErrorString)                       \
     X(cuDeviceGetAttribute)                   \
     X(cuMemGetAddressRange)                   \
+    X(cuMemGetHandleForAddressRange)          \
+    X(cuFlushGPUDirectRDMAWrites)             \
     X(cuMemGetAllocationGranularity)          \
     X(cuMemAddressReserve)                    \
     X(cuMemAddressFree)                       \

@@ -228,6 +228,27 @@ void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sha
     iso_gpu_unreserve(gpu, base, len);
 }
 
+/* ---- memory that network devices reach ---- */
+
+int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)at & ~(page - 1);
+    size_t whole = (((uintptr_t)at + len + page - 1) & ~(page - 1)) - start;
+    *fd = -1;
+    *offset = (uintptr_t)at - start;
+    if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+        return iso_cuda_failed(gpu, -ENOTSUP, "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED", "this driver makes no dma-bufs");
+    return DRIVER(gpu, cuMemGetHandleForAddressRange, fd, (CUdeviceptr)start, whole,
+                  CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+void iso_gpu_flush_writes(struct gpu *gpu)
+{
+    if (!gpu->info.orders_writes)
+        (void)DRIVER(gpu, cuFlushGPUDirectRDMAWrites, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+                     CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+}
+
 /* What the driver promises is tried: containers and virtual machines take some of it away. */
 void iso_cuda_probe_memory(struct gpu *gpu)
 {
@@ -235,6 +256,8 @@ void iso_cuda_probe_memory(struct gpu *gpu)
     struct gpu_key key = {{0}, -1};
     char *at = NULL;
     gpu->granularity = (size_t)2 << 20;
+    gpu->info.orders_writes = attribute(gpu, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+                              (int)CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
     if (!attribute(gpu, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
         !attribute(gpu, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
         snprintf(gpu->info.vmm_why, sizeof gpu->info.vmm_why, "the driver has no shareable virtual memory here");

@@ -27,8 +27,10 @@ struct gpu {
     char *stage;                /* pinned memory through which unpinned host memory travels */
     pthread_mutex_t lock;       /* chunks, error, engine_copies */
     struct chunk *chunks;
-    bool engine_copies;      /* HIP copies between device memories by a copy engine */
-    struct engines *engines; /* those that can be told to copy; NULL: none */
+    int (*export_dmabuf)(const void *at, size_t len, int *fd, uint64_t *offset); /* HSA; NULL: an older one */
+    volatile uint32_t *hdp_flush; /* register: what came over the bus is in memory after a store to it; NULL: none */
+    bool engine_copies;           /* HIP copies between device memories by a copy engine */
+    struct engines *engines;      /* those that can be told to copy; NULL: none */
     char error[256];
 };
 

@@ -3,6 +3,7 @@
  * what of it the installed HIP can do, found out by doing it. Includes gpu_hip.h. Called by shmem/, gpu_hip.c. */
 #include "gpu_hip.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 /* Physical memory mapped at a place of a reservation. */
 struct chunk {
     char *at;
+    size_t len;
     hipMemGenericAllocationHandle_t memory;
     struct chunk *next;
 };
@@ -78,6 +80,7 @@ static int map_chunk(struct gpu *gpu, char *at, size_t len, hipMemGenericAllocat
         return status;
     }
     chunk->at = at;
+    chunk->len = len;
     chunk->memory = memory;
     pthread_mutex_lock(&gpu->lock);
     chunk->next = gpu->chunks;
@@ -315,6 +318,59 @@ void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sha
     iso_gpu_unreserve(gpu, base, len);
 }
 
+/* ---- memory that network devices reach ---- */
+
+/* The chunk around an address; `at` is NULL where there is none. */
+static struct chunk find_chunk(struct gpu *gpu, const char *at)
+{
+    struct chunk found = {NULL, 0, NULL, NULL};
+    pthread_mutex_lock(&gpu->lock);
+    for (const struct chunk *chunk = gpu->chunks; chunk != NULL && found.at == NULL; chunk = chunk->next)
+        if ((size_t)(at - chunk->at) < chunk->len)
+            found = *chunk;
+    pthread_mutex_unlock(&gpu->lock);
+    return found;
+}
+
+/* What a chunk is shared by is its dma-buf; of allocations the runtime below HIP makes one. */
+int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
+{
+    struct chunk chunk = find_chunk(gpu, at);
+    *fd = -1;
+    *offset = 0;
+    iso_hip_use(gpu);
+    if (chunk.at != NULL) {
+        *offset = (uint64_t)(at - chunk.at);
+        return iso_hip_result(gpu, "hipMemExportToShareableHandle",
+                              hipMemExportToShareableHandle(fd, chunk.memory, hipMemHandleTypePosixFileDescriptor, 0));
+    }
+    if (gpu->export_dmabuf == NULL)
+        return iso_hip_refuse(gpu, ENOTSUP, "this ROCm has no hsa_amd_portable_export_dmabuf");
+    return gpu->export_dmabuf(at, len, fd, offset) == 0
+               ? 0
+               : iso_hip_refuse(gpu, ENOTSUP, "hsa_amd_portable_export_dmabuf makes no dma-buf of this memory");
+}
+
+/* The read brings the store to the device. */
+void iso_gpu_flush_writes(struct gpu *gpu)
+{
+    if (gpu->hdp_flush == NULL)
+        return;
+    *gpu->hdp_flush = 1;
+    (void)*gpu->hdp_flush;
+}
+
+static void probe_network(struct gpu *gpu)
+{
+    void *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD), *entry = NULL;
+    uint32_t *flush = NULL; /* HIP stores an address there, whatever the type of the argument says */
+    if (library != NULL)
+        entry = dlsym(library, "hsa_amd_portable_export_dmabuf");
+    memcpy(&gpu->export_dmabuf, &entry, sizeof(entry));
+    if (hipDeviceGetAttribute((int *)(void *)&flush, hipDeviceAttributeHdpMemFlushCntl, gpu->info.device) == hipSuccess)
+        gpu->hdp_flush = flush;
+}
+
 /* ---- what there is ---- */
 
 /* Which memory peers may poll and whether it can be shared by a key: found out on a small piece. */
@@ -405,4 +461,5 @@ void iso_hip_probe_memory(struct gpu *gpu)
 {
     probe_ipc(gpu);
     probe_vmm(gpu);
+    probe_network(gpu);
 }

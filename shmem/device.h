@@ -64,6 +64,8 @@ struct device *iso_device_running(const char *call);
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
 int iso_device_back(size_t bytes, const char *call);
+/* Physical memory around that offset of the heap: a chunk, or all of a fixed allocation. Any thread. */
+struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset);
 /* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
 bool iso_device_holds(const void *addr);
 

@@ -382,7 +382,8 @@ static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
     if (key.fd >= 0)
         close(key.fd);
     if (rc == 0) {
-        d->chunks[d->n_chunks++] = c;
+        d->chunks[d->n_chunks] = c;
+        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with iso_device_chunk_of */
         d->backed_bytes += len;
     } else if (made) {
         iso_gpu_chunk_release(d->gpu, segment()->base + c.at, c.len);
@@ -414,6 +415,16 @@ static int back_first(struct device *d, const char *call)
         segment()->limit = d->control_bytes;
     }
     return rc;
+}
+
+/* Chunks stay; acquire: pairs with the release of add_chunk, which has filled the row. */
+struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset)
+{
+    int n = __atomic_load_n(&d->n_chunks, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++)
+        if (offset - d->chunks[i].at < d->chunks[i].len)
+            return d->chunks[i];
+    return (struct device_chunk){0, d->heap_bytes};
 }
 
 /* ---- start and stop ---- */
@@ -527,6 +538,7 @@ int iso_device_start(const char *call)
     }
     d->running = true;
     self->careful = true;
+    iso_transport_meet_device(segment());
     log_debug("device %d (%s), heap %p of %zu bytes by %s: %s", d->info->device, d->info->name, (void *)segment()->base,
               d->heap_bytes, d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc", d->sharing_why);
     return 0;

@@ -146,6 +146,7 @@ struct ctx {
     int n_pes;
     bool remote_dirty; /* a transport may have work of this context outstanding; see iso_ctx_is_dirty */
     bool in_session;
+    bool of_proxy; /* local memory is symmetric, or the host's */
     void *transport_priv;
 };
 

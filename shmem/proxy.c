@@ -539,6 +539,7 @@ int iso_proxy_start(struct device *device)
     p->state = ISO;
     p->device = device;
     p->ctx.options = SHMEM_CTX_PRIVATE;
+    p->ctx.of_proxy = true;
     p->ctx.team = &ISO->world;
     p->ctx.world_of = ISO->world.world_of;
     p->ctx.n_pes = ISO->n_pes;

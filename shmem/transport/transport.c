@@ -77,6 +77,13 @@ bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len
     return false;
 }
 
+void iso_transport_meet_device(const struct segment *segment)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (rows[i]->meet_device != NULL && is_used(rows[i]))
+            rows[i]->meet_device(segment);
+}
+
 size_t iso_transport_text(char *text, size_t bytes)
 {
     size_t n = 0;
@@ -124,9 +131,25 @@ struct far_move {
     struct ctx *ctx;
     const char *call;
     bool nbi;
+    bool own; /* local memory is a word of the library's, on the host */
 };
 
-/* Device memory passes through host memory towards a transport, which knows only that. */
+/* Only of what is not symmetric the driver must be asked; such memory is allowed with device memory of a peer. */
+static bool is_foreign_device(const struct far_move *m, const struct place *at, const void *local)
+{
+    return at->segment->on_device && !m->own && !m->ctx->of_proxy && iso_segment_of(local, 1) == NULL &&
+           iso_gpu_pointer_kind(ISO->device->gpu, local) == GPU_POINTER_DEVICE;
+}
+
+/* Device memory that the transport does not move itself: it passes through host memory. */
+static bool needs_bounce(const struct far_move *m, const struct place *at, const void *local, size_t len)
+{
+    const struct transport_ops *ops = ops_of(at);
+    if (iso_far_is_local(local))
+        return ops->moves_device == NULL || !ops->moves_device(*at, local, len);
+    return is_foreign_device(m, at, local);
+}
+
 static void *bounce(size_t len, const char *call)
 {
     void *memory = malloc(len);
@@ -137,7 +160,7 @@ static void *bounce(size_t len, const char *call)
 
 static void put_far(const struct far_move *m, struct place to, const void *source, size_t len)
 {
-    bool local = iso_far_is_local(source);
+    bool local = needs_bounce(m, &to, source, len);
     void *copy = local ? bounce(len, m->call) : NULL;
     const struct transport_ops *ops = ops_of(&to);
     if (local)
@@ -152,7 +175,7 @@ static void put_far(const struct far_move *m, struct place to, const void *sourc
 
 static void get_far(const struct far_move *m, void *dest, struct place from, size_t len)
 {
-    bool local = iso_far_is_local(dest);
+    bool local = needs_bounce(m, &from, dest, len);
     void *copy = local ? bounce(len, m->call) : NULL;
     const struct transport_ops *ops = ops_of(&from);
     if (m->nbi && !local && ops->get_nbi != NULL) {
@@ -232,26 +255,26 @@ static void get_pieces(const struct far_move *m, char *dest, struct place from, 
 
 void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, false};
+    const struct far_move m = {ctx, call, false, false};
     put_pieces(&m, to, (const char *)dest, (const char *)source, len);
 }
 
 void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
                      const char *call)
 {
-    const struct far_move m = {ctx, call, true};
+    const struct far_move m = {ctx, call, true, false};
     put_pieces(&m, to, (const char *)dest, (const char *)source, len);
 }
 
 void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, false};
+    const struct far_move m = {ctx, call, false, false};
     get_pieces(&m, (char *)dest, from, (const char *)source, len);
 }
 
 void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, true};
+    const struct far_move m = {ctx, call, true, false};
     get_pieces(&m, (char *)dest, from, (const char *)source, len);
 }
 
@@ -298,13 +321,19 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
+/* The transport's, whatever kind of memory it is: the agent does not reach it. */
+static bool is_transported(const struct place *at)
+{
+    const struct segment *s = at->segment;
+    return s != NULL && (!s->on_device || (s->peers[at->pe].gpu_ptr == NULL && !ops_of(at)->by_pointer));
+}
+
 void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
 {
     const struct transport_ops *ops = ops_of(&m->to);
-    const struct far_move move = {ctx, m->call, m->nbi};
-    bool one = m->to.segment != NULL && !m->to.segment->on_device && m->at.segment != NULL &&
-               !m->at.segment->on_device && !m->at.segment->staged && ops->put_signal != NULL;
-    if (one && !iso_far_is_local(m->source)) {
+    const struct far_move move = {ctx, m->call, m->nbi, false};
+    bool one = ops->put_signal != NULL && is_transported(&m->to) && is_transported(&m->at) && !m->at.segment->staged;
+    if (one && !needs_bounce(&move, &m->to, m->source, m->len)) {
         iso_ctx_soil(ctx);
         ops->put_signal(ctx, m);
         return;
@@ -328,7 +357,7 @@ uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const ch
     uint64_t value = 0;
     if (device != NULL)
         return iso_agent_load(device, bytes);
-    get_piece(&(struct far_move){ctx, call, false}, &value, at, bytes);
+    get_piece(&(struct far_move){ctx, call, false, true}, &value, at, bytes);
     return value;
 }
 
@@ -338,7 +367,7 @@ void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned by
     if (device != NULL)
         iso_agent_store(device, value, bytes);
     else
-        put_piece(&(struct far_move){ctx, call, false}, at, &value, bytes);
+        put_piece(&(struct far_move){ctx, call, false, true}, at, &value, bytes);
 }
 
 void iso_far_fence(struct ctx *ctx)

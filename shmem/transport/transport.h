@@ -22,6 +22,8 @@ struct transport_ops {
     void (*forget)(const struct segment *segment);
     /* Has a registration pinned bytes of [offset, offset + len)? Their pages must then stay where they are. */
     bool (*pins)(const struct segment *segment, size_t offset, size_t len);
+    /* A device runs, and this is its heap. */
+    void (*meet_device)(const struct segment *segment);
     /* For isomer-info and the debug log: device, rung, counters; like snprintf. */
     size_t (*text)(char *text, size_t bytes);
 
@@ -29,6 +31,9 @@ struct transport_ops {
 
     /* Does it reach `peer`? *why gets a short reason either way, for isomer-info. */
     bool (*reaches)(const struct peer *peer, const char **why);
+    /* May `len` bytes at `local`, device memory of this PE, be the local side of a move to or from `at`? NULL: never.
+     */
+    bool (*moves_device)(struct place at, const void *local, size_t len);
     void (*put)(struct ctx *ctx, struct place to, const void *source, size_t len);
     void (*get)(struct ctx *ctx, void *dest, struct place from, size_t len);
     /* Complete by quiet, and by a later put or get of ctx to or from the same PE that is complete. NULL: put, get. */
@@ -65,12 +70,14 @@ extern const struct transport_ops iso_transport_double;
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
- * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: pins. */
+ * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: pins.
+ * device_heap.c: meet_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);
 void iso_transport_forget(const struct segment *segment);
 bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len);
+void iso_transport_meet_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
 
 #endif

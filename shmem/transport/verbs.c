@@ -46,7 +46,9 @@ static int open_verbs(void)
     pthread_mutex_init(&v->lock, NULL);
     v->wake = -1;
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
-    int rc = v->peers != NULL ? iso_verbs_library_open(&v->lib) : -ENOMEM;
+    int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
+    if (rc == 0)
+        rc = iso_verbs_library_open(&v->lib);
     if (rc == 0)
         rc = iso_verbs_device_open(v);
     if (rc == 0)
@@ -126,14 +128,13 @@ static size_t text(char *at, size_t bytes)
                           (unsigned long long)v->counts.name);
     VERBS_COUNTS(X)
 #undef X
-    n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "device memory staged by the host");
-    return n;
+    return n + iso_verbs_reach_text(v, n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0);
 }
 
 static void stop(void)
 {
     struct verbs *v = ISO->verbs;
-    char line[768];
+    char line[1280];
     if (v == NULL)
         return;
     if (ISO->life == LIFE_ENDING)
@@ -156,6 +157,8 @@ const struct transport_ops iso_transport_verbs = {
     .stop = stop,
     .forget = iso_verbs_forget,
     .pins = iso_verbs_pins,
+    .meet_device = iso_verbs_meet_device,
+    .moves_device = iso_verbs_moves_device,
     .text = text,
     .reaches = reaches,
     .put = iso_verbs_put,
@@ -166,7 +169,7 @@ const struct transport_ops iso_transport_verbs = {
     .amo_nbi = iso_verbs_amo_nbi,
     .signal = iso_verbs_signal,
     .put_signal = iso_verbs_put_signal,
-    .put_words = iso_verbs_put, /* inline or copied, and aligned words are written whole, as that of a signal is */
+    .put_words = iso_verbs_put_words,
     .fence = iso_verbs_fence,
     .quiet = iso_verbs_quiet,
     .pe_quiet = iso_verbs_pe_quiet,

@@ -12,6 +12,8 @@
 #include "transport.h"
 #include "verbs_library.h"
 
+struct gpu; /* device/gpu.h */
+
 enum {
     VERBS_GROUPS = 4,        /* queue pairs to one peer: contexts take turns, see iso_verbs_group */
     VERBS_DEPTH = 128,       /* work requests of one queue pair, power of 2 */
@@ -54,14 +56,36 @@ struct verbs_counts {
 /* What a peer has told about a range of its memory, by its own addresses. */
 struct verbs_key {
     uint64_t start, end;
-    uint64_t stage; /* device memory: address of the peer's stage, which rkey is of; else 0 */
+    uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
     uint32_t rkey;
+    uint32_t flushes; /* device memory, which is told by no completion: a read brings to it what was written */
 };
 
 /* Own memory that the device may touch: a piece of a segment. */
 struct verbs_region {
     uint64_t start, end;
-    struct ibv_mr *mr;
+    struct ibv_mr *mr; /* NULL: device memory that is staged */
+};
+
+/* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a module of the
+ * kernel that knows both devices (the CPU device needs none); not at all, so that the host copies. */
+#define VERBS_RUNGS(X)                      \
+    X(VERBS_DMABUF, "dmabuf", "by dma-buf") \
+    X(VERBS_PEER, "peer", "by peer memory") \
+    X(VERBS_STAGED, "staged", "staged by the host")
+enum verbs_rung {
+#define X(id, wish, text) id,
+    VERBS_RUNGS(X)
+#undef X
+        VERBS_ANY_RUNG
+};
+
+/* The choice for all device memory of this PE, made when the first piece of it is registered. */
+struct verbs_reach {
+    enum verbs_rung wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_RUNG: the first that works */
+    enum verbs_rung rung; /* VERBS_ANY_RUNG: not chosen yet */
+    bool flushes;         /* keys say so: kernels may see a signal before the data that was written before it */
+    char why[384];        /* what the better ones said */
 };
 
 /* VERBS_AMO: nobody wants the old value. */
@@ -108,7 +132,11 @@ struct verbs_queue {
     uint64_t asked, answered;
     uint64_t asked_posted; /* of asked, what is posted */
     uint64_t fenced;       /* requests made by the last fence: what comes later must not join them */
-    uint64_t owed;         /* incoming: serial of the last message that has no answer yet */
+    uint64_t unflushed;    /* address of the last write to device memory since the last flush, 0: none */
+    uint32_t unflushed_key;
+    bool reads_first;  /* the next request waits for the reads before it */
+    bool fills_device; /* gets into device memory of this PE are under way, or not flushed yet */
+    uint64_t owed;     /* incoming: serial of the last message that has no answer yet */
     bool owes;
     uint64_t watched; /* done, when last looked at */
     unsigned stuck;   /* looks in turn that found it so, with requests under way */
@@ -131,6 +159,12 @@ struct verbs_peer {
     struct ibv_mr *stage_mr; /* for the peer's access to device memory of this PE */
     char *stage;
 };
+
+/* The address by which the peer knows the place. */
+ISO_INLINE uint64_t iso_verbs_remote(struct place at)
+{
+    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + at.offset;
+}
 
 /* wr_id: index of the queue and the number of requests made by then. */
 #define VERBS_ID_BITS 48
@@ -169,12 +203,14 @@ struct verbs {
     char *memory; /* receive buffers and slots, one registration */
     size_t memory_bytes;
     struct ibv_mr *memory_mr;
-    char *slots; /* in memory */
+    char *slots;   /* in memory */
+    char *scratch; /* likewise: 8 bytes that nobody looks at */
     int16_t free_slots[VERBS_SLOTS];
     int n_free_slots;
 
     struct verbs_region *regions;
     int n_regions, last_region;
+    struct verbs_reach reach;
 
     /* the progress thread */
     pthread_t thread;
@@ -202,8 +238,8 @@ int iso_verbs_device_open(struct verbs *v); /* chooses and opens the port; 0 or 
 
 int iso_verbs_memory_start(struct verbs *v); /* receive buffers, ring of copies */
 void iso_verbs_memory_stop(struct verbs *v);
-/* The registered piece of this PE's segments that holds addr, made now if need be; NULL: no segment, device memory, or
- * it failed (*error says -errno then). */
+/* The registered piece of this PE's segments that holds addr, made now if need be; NULL: no segment, staged device
+ * memory, or it failed (*error says -errno then). */
 struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error);
 /* The key of the peer's piece that holds addr; asks the peer when it is not known. Ends the job where it cannot be.
  * Gives up the lock meanwhile. */
@@ -213,6 +249,26 @@ struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t
 void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr);
 void iso_verbs_forget(const struct segment *segment);
 bool iso_verbs_pins(const struct segment *segment, size_t offset, size_t len);
+
+/* ---- verbs_reach.c: device memory ---- */
+
+int iso_verbs_reach_start(struct verbs *v); /* reads SHMEM_DEVICE_RDMA; 0, or -errno after a sentence */
+struct verbs_piece {
+    uint64_t start, len;
+    int access; /* as in ibv_reg_mr */
+};
+/* By the best rung; NULL: this piece is staged. Ends the job where it may not be. */
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece);
+size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
+/* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
+bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
+/* The first segment of device memory is there: chooses the rung. */
+void iso_verbs_meet_device(const struct segment *segment);
+/* A request that reads back from device memory what the queue has written to it, if it has; what is added next waits
+ * for it. Gives up the lock meanwhile. */
+void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
+/* Behind gets into device memory of this PE, which are complete. */
+void iso_verbs_flush_own(struct verbs_queue *q);
 
 /* ---- verbs_connect.c ---- */
 
@@ -291,10 +347,11 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op);
 void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch);
 void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
 void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message);
+void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
 void iso_verbs_fence(struct ctx *ctx);
 void iso_verbs_quiet(struct ctx *ctx);
 void iso_verbs_pe_quiet(struct ctx *ctx, int pe);
-/* Bytes of device memory of the peer, through its stage: complete on return. */
+/* Bytes of device memory of the peer, through its stage: complete on return. `source` and `dest` are host memory. */
 void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len);
 void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len);
 

@@ -32,6 +32,8 @@ int iso_verbs_library_open(struct verbs_library *lib)
 #define X(field, name) rc = rc != 0 ? rc : find(lib, #name, &lib->field);
     VERBS_FUNCTIONS(X)
 #undef X
+    void *newer = dlsym(lib->handle, "ibv_reg_dmabuf_mr");
+    memcpy(&lib->reg_dmabuf_mr, &newer, sizeof newer);
     return rc;
 }
 

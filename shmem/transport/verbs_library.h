@@ -23,6 +23,8 @@
 
 struct verbs_library {
     void *handle;
+    /* ibv_reg_dmabuf_mr, rdma-core 34; NULL: the library is older. */
+    struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access);
 #define X(field, name) __typeof__(&name) field;
     VERBS_FUNCTIONS(X)
 #undef X

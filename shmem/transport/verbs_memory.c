@@ -4,6 +4,7 @@
  * key; it stays until the end or until `forget`. Peers' keys are asked for through the channel, once per piece.
  * Ranges: [start, end) of the owner's addresses; no two regions of this PE overlap. */
 #include "verbs.h"
+#include "../device.h"
 #include "channel.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ static uint64_t locked_limit(void)
 int iso_verbs_memory_start(struct verbs *v)
 {
     size_t receives = (size_t)VERBS_RECEIVES * VERBS_RECEIVE_BYTES;
-    v->memory_bytes = receives + (size_t)VERBS_SLOTS * VERBS_SLOT_BYTES;
+    size_t slots = (size_t)VERBS_SLOTS * VERBS_SLOT_BYTES;
+    v->memory_bytes = receives + slots + ISO_LINE;
     v->memory = map_shared(v->memory_bytes);
     if (v->memory == NULL)
         return -ENOMEM;
@@ -46,6 +48,7 @@ int iso_verbs_memory_start(struct verbs *v)
         return -ENOMEM;
     }
     v->slots = v->memory + receives;
+    v->scratch = v->slots + slots;
     for (int i = 0; i < VERBS_SLOTS; i++)
         v->free_slots[v->n_free_slots++] = (int16_t)(VERBS_SLOTS - 1 - i);
     return 0;
@@ -64,7 +67,8 @@ static void drop_stage(struct verbs *v, struct verbs_peer *peer)
 void iso_verbs_memory_stop(struct verbs *v)
 {
     for (int i = 0; i < v->n_regions; i++)
-        v->lib.dereg_mr(v->regions[i].mr);
+        if (v->regions[i].mr != NULL)
+            v->lib.dereg_mr(v->regions[i].mr);
     free(v->regions);
     v->regions = NULL;
     v->n_regions = 0;
@@ -84,11 +88,11 @@ struct range {
     uint64_t start, end;
 };
 
-/* Doubling pieces behind the control area, so that few registrations cover a large heap and a small one costs little.
- */
-static struct range heap_piece(size_t offset)
+/* Doubling pieces behind `front` bytes of control area, so that few registrations cover a large heap and a small one
+ * costs little. */
+static struct range heap_piece(size_t offset, size_t front)
 {
-    size_t front = iso_memory_heap_start(), first = FIRST_PIECE;
+    size_t first = FIRST_PIECE;
     if (offset < front) {
         size_t start = offset & ~(first - 1);
         return (struct range){start, ISO_MIN(start + first, front)};
@@ -101,16 +105,22 @@ static struct range heap_piece(size_t offset)
     return (struct range){front + start, front + start + len};
 }
 
-/* By address. A little beyond the limit, so that many small objects do not become as many registrations. */
+/* By address. A little beyond the limit, so that many small objects do not become as many registrations; of a device
+ * heap nothing beyond the physical memory that it has there. */
 static struct range piece_of(const struct segment *s, const void *addr)
 {
     uint64_t base = (uint64_t)(uintptr_t)s->base;
+    size_t offset = (size_t)((const char *)addr - s->base);
     struct range r = {0, s->len};
-    if (s->kind == SEGMENT_HEAP) {
+    if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
         size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
-        r = heap_piece((size_t)((const char *)addr - s->base));
+        r = heap_piece(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
         limit = (limit + MIB - 1) & ~(MIB - 1);
         r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
+    }
+    if (s->kind == SEGMENT_DEVICE) {
+        struct device_chunk c = iso_device_chunk_of(ISO->device, offset);
+        r = (struct range){ISO_MAX(r.start, c.at), ISO_MIN(r.end, c.at + c.len)};
     }
     return (struct range){base + r.start, base + r.end};
 }
@@ -142,7 +152,16 @@ static struct verbs_region *find_region(struct verbs *v, uint64_t addr)
     return NULL;
 }
 
-static struct verbs_region *add_region(struct verbs *v, struct range r, int *error)
+static struct ibv_mr *register_piece(struct verbs *v, struct range r, bool on_device)
+{
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    if (on_device)
+        return iso_verbs_register_device(v, ISO->device->gpu, (struct verbs_piece){r.start, r.end - r.start, EXPOSED});
+    return v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
+}
+
+static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_device, int *error)
 {
     size_t bytes = sizeof *v->regions * (size_t)(v->n_regions + 1);
     struct verbs_region *grown = (struct verbs_region *)realloc(v->regions, bytes);
@@ -151,33 +170,40 @@ static struct verbs_region *add_region(struct verbs *v, struct range r, int *err
         return NULL;
     }
     v->regions = grown;
-    struct ibv_mr *mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
-    v->counts.registrations++;
-    v->counts.system_calls++;
-    if (mr == NULL) {
+    struct ibv_mr *mr = register_piece(v, r, on_device);
+    if (mr == NULL && !on_device) {
         *error = errno != 0 ? -errno : -ENOMEM;
         return NULL;
     }
-    log_debug("verbs: registered %llu KiB at %#llx", (unsigned long long)(r.end - r.start) >> 10,
-              (unsigned long long)r.start);
+    log_debug("verbs: %s %llu KiB at %#llx", mr != NULL ? "registered" : "stages",
+              (unsigned long long)(r.end - r.start) >> 10, (unsigned long long)r.start);
     v->last_region = v->n_regions++;
     grown[v->last_region] = (struct verbs_region){r.start, r.end, mr};
     return &grown[v->last_region];
 }
 
-struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error)
+/* The piece of segment s around addr, whether it is registered or staged; NULL: it failed. */
+static struct verbs_region *piece_at(struct verbs *v, const struct segment *s, const void *addr, int *error)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
     struct verbs_region *region = find_region(v, at);
     *error = 0;
     if (region != NULL)
         return region;
-    const struct segment *s = iso_segment_of(addr, 1);
-    if (s == NULL || s->on_device)
-        return NULL;
     struct range r = piece_of(s, addr);
     clip(v, at, &r);
-    return add_region(v, r, error);
+    return add_region(v, r, s->on_device, error);
+}
+
+struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error)
+{
+    struct verbs_region *region = find_region(v, (uint64_t)(uintptr_t)addr);
+    *error = 0;
+    if (region == NULL) {
+        const struct segment *s = iso_segment_of(addr, 1);
+        region = s != NULL ? piece_at(v, s, addr, error) : NULL;
+    }
+    return region != NULL && region->mr != NULL ? region : NULL;
 }
 
 struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written)
@@ -278,16 +304,15 @@ static int make_stage(struct verbs *v, struct verbs_peer *peer)
     return peer->stage_mr != NULL ? 0 : -ENOMEM;
 }
 
-/* The whole device segment by one stage. */
-static void answer_staged(struct verbs *v, int pe, const struct segment *s, struct verbs_key_row *row)
+static int key_of_stage(struct verbs *v, int pe, struct verbs_key *key)
 {
     struct verbs_peer *peer = &v->peers[pe];
-    row->error = make_stage(v, peer);
-    if (row->error != 0)
-        return;
-    uint64_t base = (uint64_t)(uintptr_t)s->base;
-    row->key = (struct verbs_key){
-        .start = base, .end = base + s->limit, .stage = (uint64_t)(uintptr_t)peer->stage, .rkey = peer->stage_mr->rkey};
+    int rc = make_stage(v, peer);
+    if (rc != 0)
+        return rc;
+    key->stage = (uint64_t)(uintptr_t)peer->stage;
+    key->rkey = peer->stage_mr->rkey;
+    return 0;
 }
 
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row)
@@ -296,13 +321,14 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row)
     const struct segment *s = iso_segment_of(addr, 1);
     row->limit = locked_limit();
     row->error = s == NULL ? -EFAULT : 0;
-    if (s != NULL && s->on_device) {
-        answer_staged(v, pe, s, row);
-    } else if (s != NULL) {
-        const struct verbs_region *r = iso_verbs_region_of(v, addr, &row->error);
-        if (r != NULL)
-            row->key = (struct verbs_key){r->start, r->end, 0, r->mr->rkey};
-    }
+    const struct verbs_region *r = s != NULL ? piece_at(v, s, addr, &row->error) : NULL;
+    if (r == NULL)
+        return;
+    row->key = (struct verbs_key){.start = r->start, .end = r->end, .flushes = s->on_device && v->reach.flushes};
+    if (r->mr != NULL)
+        row->key.rkey = r->mr->rkey;
+    else
+        row->error = key_of_stage(v, pe, &row->key);
 }
 
 /* ---- the end of a segment ---- */
@@ -326,10 +352,10 @@ static void forget_regions(struct verbs *v, uint64_t base, uint64_t len)
 {
     int kept = 0;
     for (int i = 0; i < v->n_regions; i++) {
-        if (touches(v->regions[i].start, v->regions[i].end, base, len))
-            iso_verbs_unregister(v, v->regions[i].mr);
-        else
+        if (!touches(v->regions[i].start, v->regions[i].end, base, len))
             v->regions[kept++] = v->regions[i];
+        else if (v->regions[i].mr != NULL)
+            iso_verbs_unregister(v, v->regions[i].mr);
     }
     v->n_regions = kept;
     v->last_region = 0;

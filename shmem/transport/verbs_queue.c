@@ -129,6 +129,8 @@ struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const 
     wr->opcode = (enum ibv_wr_opcode)request->opcode;
     wr->sg_list = &q->sges[i];
     wr->num_sge = 1;
+    wr->send_flags = q->reads_first ? IBV_SEND_FENCE : 0;
+    q->reads_first = false;
     if (i > 0)
         wr[-1].next = wr;
     if (!q->on_batched) {

@@ -104,6 +104,15 @@ spec 1 setup symmetric_heap contexts putget strided point_to_point locks barrier
 spec 2 setup contexts putget point_to_point barriers soak active_sets globals across
 device 1 heap handles litmus matrix_rma matrix_wait matrix_moves matrix_reduce
 SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
+# All of these by peer memory, as the CPU device allows it; dma-bufs and reads that flush have doubles.
+right "device memory by peer memory" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" peer
+right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" peer flushes
+right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf
+right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf flushes
+export SHMEM_DEVICE_RDMA=staged
+right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" staged
+device 1 litmus matrix_rma matrix_wait
+unset SHMEM_DEVICE_RDMA
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
 right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
 right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"

@@ -17,6 +17,12 @@ ip link set ra up
 ends "no memory may be locked" 30 'limit of locked memory is 64 KiB \(raise it: ulimit -l' "${nic[@]}" NIC "$victim" locked 64
 ends "the heap may not be locked" 30 'cannot register memory .* limit of locked memory there is 2048 KiB \(raise it' \
     "${nic[@]}" NIC "$victim" locked 2048
+export SHMEM_DEVICE_RDMA=dmabuf
+ends "the CPU device has no dma-bufs" 30 'SHMEM_DEVICE_RDMA is "dmabuf", but rxe[ab] of pe .* no dma-buf' \
+    "${nic[@]}" NIC "$build/bin/verbs_rungs" peer
+SHMEM_DEVICE_RDMA=dma ends "a rung that nobody knows" 30 'SHMEM_DEVICE_RDMA is "dma"; allowed: dmabuf, peer' \
+    "${nic[@]}" NIC "$victim"
+unset SHMEM_DEVICE_RDMA
 ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
 ends "a connection that is there" 30 'connecting pe 0 .* to pe 1 .* failed there: Operation already in progress' \
     "${nic[@]}" NIC "$victim" twice

@@ -15,7 +15,8 @@ static struct {
     bool uncached, fine_grained, ipc, engine_copies, uncached_chunks;
     bool fd_by_value;
     bool capturing;
-    int fail_at; /* number of the call that fails, 0: none */
+    int fail_at;    /* number of the call that fails, 0: none */
+    uint32_t flush; /* the register that brings writes from the bus to memory */
 
     int calls, live, current;
     int pageable, wild, engine, polled; /* copies of unpinned memory, numbers taken for addresses, ... */
@@ -123,8 +124,12 @@ hipError_t hipDeviceTotalMem(size_t *bytes, hipDevice_t device)
 }
 hipError_t hipDeviceGetAttribute(int *value, hipDeviceAttribute_t which, int device)
 {
+    uint32_t *flush = &hip.flush;
     (void)device;
-    *value = which == hipDeviceAttributeWarpSize ? hip.wave : 304;
+    if (which == hipDeviceAttributeHdpMemFlushCntl)
+        memcpy(value, &flush, sizeof(flush));
+    else
+        *value = which == hipDeviceAttributeWarpSize ? hip.wave : 304;
     return hipSuccess;
 }
 hipError_t hipDeviceCanAccessPeer(int *can, int device, int peer)

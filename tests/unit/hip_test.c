@@ -4,12 +4,22 @@
 #include "../check.h"
 
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #if !__has_include(<hip/hip_runtime_api.h>) || !__has_include(<hsa/hsa_ext_amd.h>)
 int main(void) { return CHECK_SKIP("no headers hip/hip_runtime_api.h and hsa/hsa_ext_amd.h on this machine"); }
 #else
 
 #include "hip_flavour.h"
+
+static int descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
 
 /* ---- opening ---- */
 
@@ -124,6 +134,62 @@ static void test_chunks(bool fd_by_value)
     CHECK(probe_granule(gpu) != 0);
     check_foreign(gpu);
     closed(gpu);
+}
+
+/* ---- memory that network devices reach ---- */
+
+/* The descriptor stands for `whole` bytes, of which `at` is the offset-th. */
+static void check_dmabuf(struct gpu *gpu, char *at, size_t len, uint64_t offset, size_t whole)
+{
+    int fd = -1;
+    uint64_t there = 0;
+    struct stat stat;
+    CHECK_OR_EXIT(iso_gpu_export_dmabuf(gpu, at, len, &fd, &there) == 0);
+    CHECK_EQ(there, offset);
+    CHECK(fstat(fd, &stat) == 0 && (size_t)stat.st_size == whole);
+    close(fd);
+}
+
+static void refuses_dmabuf(struct gpu *gpu, char *at, const char *sentence)
+{
+    int fd = 0;
+    uint64_t offset = 0;
+    CHECK_EQ(iso_gpu_export_dmabuf(gpu, at, 64, &fd, &offset), -ENOTSUP);
+    CHECK_EQ(fd, -1);
+    CHECK_NAMED(strstr(iso_gpu_error(gpu), sentence) != NULL, iso_gpu_error(gpu));
+}
+
+static void test_network(void)
+{
+    char *chunks = NULL, *whole = NULL;
+    struct gpu_key key;
+    int before = descriptors();
+    machine();
+    struct gpu *gpu = opened();
+    size_t len = iso_gpu_granularity(gpu);
+    CHECK(!gpu->info.orders_writes);
+    CHECK_EQ(iso_gpu_reserve(gpu, 4 * len, &chunks), 0);
+    CHECK_OR_EXIT(iso_gpu_chunk_create(gpu, chunks + len, 2 * len, GPU_COMMUNICATION, &key) == 0);
+    close(key.fd);
+    check_dmabuf(gpu, chunks + len, 2 * len, 0, 2 * len);
+    check_dmabuf(gpu, chunks + 2 * len + 7, 100, len + 7, 2 * len);
+    CHECK_OR_EXIT(iso_gpu_shared_create(gpu, 3 * len, GPU_COMMUNICATION, &whole, &key) == 0);
+    check_dmabuf(gpu, whole + 4096, len, 4096, 3 * len);
+    hsa.failing = "hsa_amd_portable_export_dmabuf";
+    refuses_dmabuf(gpu, whole, "makes no dma-buf of this memory");
+    iso_gpu_flush_writes(gpu);
+    CHECK_EQ(hip.flush, 1);
+    iso_gpu_shared_destroy(gpu, whole, 3 * len);
+    iso_gpu_chunk_release(gpu, chunks + len, 2 * len);
+    iso_gpu_unreserve(gpu, chunks, 4 * len);
+    closed(gpu);
+    hsa.missing = "hsa_amd_portable_export_dmabuf";
+    gpu = opened();
+    CHECK_OR_EXIT(iso_gpu_shared_create(gpu, len, GPU_COMMUNICATION, &whole, &key) == 0);
+    refuses_dmabuf(gpu, whole, "this ROCm has no hsa_amd_portable_export_dmabuf");
+    iso_gpu_shared_destroy(gpu, whole, len);
+    closed(gpu);
+    CHECK_EQ(descriptors(), before);
 }
 
 /* ---- copies: every mixture of kinds, sizes around the stage ---- */
@@ -301,14 +367,6 @@ static int use(struct gpu *gpu)
     return failed;
 }
 
-static int descriptors(void)
-{
-    int n = 0;
-    for (int fd = 0; fd < 256; fd++)
-        n += fcntl(fd, F_GETFD) >= 0;
-    return n;
-}
-
 static void test_failures(void)
 {
     int at = 0, before = descriptors(), refused = 0, calls = 0; /* the first time none fails */
@@ -340,6 +398,7 @@ int main(void)
     test_shared();
     test_chunks(true);
     test_chunks(false);
+    test_network();
     test_copies();
     test_launch();
     test_captured_streams(50600000);

@@ -261,23 +261,38 @@ static hsa_status_t double_hsa_amd_memory_get_preferred_copy_engine(hsa_agent_t 
     return hsa_result("hsa_amd_memory_get_preferred_copy_engine");
 }
 
+/* A file as long as the allocation in place of a dma-buf. */
+static int double_hsa_amd_portable_export_dmabuf(const void *at, size_t len, int *fd, uint64_t *offset)
+{
+    const struct hip_range *range = hip_find(at);
+    CHECK(range != NULL && !range->is_chunk); /* which the runtime does not know */
+    *offset = (uint64_t)((const char *)at - range->at);
+    CHECK(*offset + len <= range->len);
+    if (hsa_result("hsa_amd_portable_export_dmabuf") != HSA_STATUS_SUCCESS)
+        return (int)HSA_STATUS_ERROR;
+    *fd = memfd_create("dmabuf", MFD_CLOEXEC);
+    CHECK_EQ(ftruncate(*fd, (off_t)range->len), 0);
+    return 0;
+}
+
 /* ---- the library ---- */
 
-#define HSA_DOUBLES(X)                     \
-    X(hsa_init)                            \
-    X(hsa_shut_down)                       \
-    X(hsa_status_string)                   \
-    X(hsa_iterate_agents)                  \
-    X(hsa_agent_get_info)                  \
-    X(hsa_signal_create)                   \
-    X(hsa_signal_destroy)                  \
-    X(hsa_signal_store_relaxed)            \
-    X(hsa_signal_load_scacquire)           \
-    X(hsa_amd_pointer_info)                \
-    X(hsa_amd_memory_async_copy)           \
-    X(hsa_amd_memory_async_copy_on_engine) \
-    X(hsa_amd_memory_copy_engine_status)   \
-    X(hsa_amd_memory_get_preferred_copy_engine)
+#define HSA_DOUBLES(X)                          \
+    X(hsa_init)                                 \
+    X(hsa_shut_down)                            \
+    X(hsa_status_string)                        \
+    X(hsa_iterate_agents)                       \
+    X(hsa_agent_get_info)                       \
+    X(hsa_signal_create)                        \
+    X(hsa_signal_destroy)                       \
+    X(hsa_signal_store_relaxed)                 \
+    X(hsa_signal_load_scacquire)                \
+    X(hsa_amd_pointer_info)                     \
+    X(hsa_amd_memory_async_copy)                \
+    X(hsa_amd_memory_async_copy_on_engine)      \
+    X(hsa_amd_memory_copy_engine_status)        \
+    X(hsa_amd_memory_get_preferred_copy_engine) \
+    X(hsa_amd_portable_export_dmabuf)
 
 static void *hsa_dlopen(const char *name, int flags)
 {
