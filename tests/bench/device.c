@@ -370,6 +370,7 @@ static void copies(struct run *r, size_t most)
 {
     char *here = (char *)shmemx_malloc(most, SHMEMX_DEVICE), *there = (char *)shmemx_malloc(most, SHMEMX_DEVICE);
     char *host = (char *)malloc(most);
+    int *near = (int *)shmem_malloc(2 * sizeof *near);
     for (size_t i = 0; i < most; i++)
         host[i] = (char)(i * 7 + i / 4096);
     shmem_putmem(r->me == 0 ? here : there, host, most, r->me);
@@ -381,6 +382,7 @@ static void copies(struct run *r, size_t most)
         static const char *const names[] = {"put_block_bw", "store_copy_bw", "get_block_bw", "load_copy_bw"};
         for (int what = 0; what < 4; what++) {
             int pull = what >= 2;
+            near[0] = 1;
             r->a.bytes = bytes;
             r->a.to = pull ? here : there;
             r->a.from = pull ? there : here;
@@ -398,7 +400,11 @@ static void copies(struct run *r, size_t most)
                     r->a.from = (char *)(uintptr_t)address;
                 else
                     r->a.to = (char *)(uintptr_t)address;
+                near[0] = address != 0; /* the peer may be on another node */
             }
+            shmem_int_broadcast(SHMEM_TEAM_WORLD, near + 1, near, 1, 0);
+            if (!near[1])
+                continue;
             double us = timed(r, kernel, 64, 1024, r->me == 0);
             if (!same_bytes(there, host, bytes, 1) || !same_bytes(here, host, bytes, 0)) {
                 uint64_t one = 1;
@@ -408,6 +414,7 @@ static void copies(struct run *r, size_t most)
         }
     }
     r->a.iters = iters;
+    shmem_free(near);
     free(host);
     shmemx_free(there);
     shmemx_free(here);
@@ -421,6 +428,10 @@ int main(int argc, char **argv)
     memset(&r, 0, sizeof r);
     r.me = shmem_my_pe();
     r.n = shmem_n_pes();
+    if (shmemx_device_init() != 0) { /* which has said why */
+        shmem_finalize();
+        return 77;
+    }
     if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &r.a.h) != 0)
         shmem_global_exit(1);
     shmemx_device_text(device, sizeof device);
