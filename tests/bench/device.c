@@ -370,7 +370,7 @@ static void copies(struct run *r, size_t most)
 {
     char *here = (char *)shmemx_malloc(most, SHMEMX_DEVICE), *there = (char *)shmemx_malloc(most, SHMEMX_DEVICE);
     char *host = (char *)malloc(most);
-    int *near = (int *)shmem_malloc(2 * sizeof *near);
+    int *near = (int *)shmem_malloc(5 * sizeof *near);
     for (size_t i = 0; i < most; i++)
         host[i] = (char)(i * 7 + i / 4096);
     shmem_putmem(r->me == 0 ? here : there, host, most, r->me);
@@ -382,7 +382,8 @@ static void copies(struct run *r, size_t most)
         static const char *const names[] = {"put_block_bw", "store_copy_bw", "get_block_bw", "load_copy_bw"};
         for (int what = 0; what < 4; what++) {
             int pull = what >= 2;
-            near[0] = 1;
+            int *found = near + what; /* at PE 0; the next ones are written before all have read this one */
+            near[4] = 1;
             r->a.bytes = bytes;
             r->a.to = pull ? here : there;
             r->a.from = pull ? there : here;
@@ -400,10 +401,10 @@ static void copies(struct run *r, size_t most)
                     r->a.from = (char *)(uintptr_t)address;
                 else
                     r->a.to = (char *)(uintptr_t)address;
-                near[0] = address != 0; /* the peer may be on another node */
+                near[4] = address != 0; /* the peer may be on another node */
             }
-            shmem_int_broadcast(SHMEM_TEAM_WORLD, near + 1, near, 1, 0);
-            if (!near[1])
+            shmem_int_broadcast(SHMEM_TEAM_WORLD, found, near + 4, 1, 0);
+            if (!*found)
                 continue;
             double us = timed(r, kernel, 64, 1024, r->me == 0);
             if (!same_bytes(there, host, bytes, 1) || !same_bytes(here, host, bytes, 0)) {
