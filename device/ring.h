@@ -362,8 +362,8 @@ PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *lo
     return s;
 }
 
-/* By all threads of g. The source may be reused on return; delivery by isod_ring_quiet, or ahead of a later operation
- * of this block on the ring. */
+/* By all threads of g. The source may be reused on return; delivery by isod_ring_quiet, or ahead of a later signal of
+ * this block on the ring. */
 PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
 {
     isod_ring_move(isod_home_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT);

@@ -58,7 +58,7 @@ struct verbs_key {
     uint64_t start, end;
     uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
     uint32_t rkey;
-    uint32_t flushes; /* device memory, which is told by no completion: a read brings to it what was written */
+    uint32_t flushes; /* device memory that keeps no order of writes: a read goes before what is to be seen after them */
 };
 
 /* Own memory that the device may touch: a piece of a segment. */

@@ -109,6 +109,7 @@ right "device memory by peer memory" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" pee
 right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" peer flushes
 right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf
 right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf flushes
+SHMEM_SEED=11 device 1 litmus matrix_wait # with a seed, writes are flushed
 export SHMEM_DEVICE_RDMA=staged
 right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" staged
 device 1 litmus matrix_rma matrix_wait
