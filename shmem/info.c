@@ -265,6 +265,7 @@ static void write_network(FILE *out)
         return;
     fprintf(out, "network of PE %d:\n", ISO->my_pe);
     write_table(out, iso_transport_text);
+    fputs("\n", out);
 }
 
 static void write_variables(FILE *out)
@@ -639,6 +640,7 @@ static void examine(struct doctor *d)
     check_attach(d);
     check_cores(d);
     iso_device_examine(find_sentence, d);
+    iso_network_examine(find_sentence, d);
 }
 
 static void write_doctor(FILE *out)

@@ -14,8 +14,9 @@
 #define PROBLEM "problem: " /* how a line of the doctor starts that names something that will not work */
 
 static const char help[] =
-    "usage: [launcher] isomer-info [--doctor | --version | --tune [--tune-most BYTES]]\n"
+    "usage: [launcher] isomer-info [--device | --doctor | --version | --tune [--tune-most BYTES]]\n"
     "  (nothing)   version, launcher, nodes, PEs, segments, paths, variables, algorithms\n"
+    "  --device    the same with the devices started: how their memory is shared, and reached by the network\n"
     "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
@@ -66,10 +67,14 @@ static int print_doctor(void)
     return status;
 }
 
-static int print_info(void)
+static int print_info(bool device)
 {
     int status = 0;
     shmem_init();
+    if (device && shmemx_device_init() != 0) { /* it has said why */
+        shmem_finalize();
+        return 1;
+    }
     if (shmem_my_pe() == 0) {
         char *text = get_text(shmemx_info_text);
         status = print_text(text);
@@ -129,7 +134,9 @@ static int print_version(void)
 int main(int argc, char **argv)
 {
     if (argc == 1)
-        return print_info();
+        return print_info(false);
+    if (argc == 2 && strcmp(argv[1], "--device") == 0)
+        return print_info(true);
     if (argc == 2 && strcmp(argv[1], "--doctor") == 0)
         return print_doctor();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)

@@ -80,4 +80,7 @@ bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len
 void iso_transport_meet_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
 
+/* network_info.c: the doctor's findings about the network of this host; severity: 0 fine, 1 works but. */
+void iso_network_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor);
+
 #endif

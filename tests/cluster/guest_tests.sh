@@ -34,6 +34,19 @@ right() {
     verdict "$name" "$wrong" "$start"
 }
 
+# tells NAME SECONDS TEXT COMMAND...: right, and TEXT is in its output
+tells() {
+    local name=$1 limit=$2 text=$3 start wrong='' status
+    chosen "$name" || return 0
+    shift 3
+    start=$(uptime_s)
+    timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
+    status=$?
+    [ $status -eq 0 ] || wrong="status $status"
+    grep -qF -- "$text" /tmp/job.out || wrong="${wrong:+$wrong; }it does not say '$text'"
+    verdict "$name" "$wrong" "$start"
+}
+
 # ends NAME SECONDS EXPRESSION COMMAND...: it fails, by itself in that time, with a sentence that matches
 ends() {
     local name=$1 limit=$2 sentence=$3 start wrong='' status
@@ -110,6 +123,10 @@ right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_r
 right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf
 right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf flushes
 SHMEM_SEED=11 device 1 litmus matrix_wait # with a seed, writes are flushed
+tells "isomer-info: how device memory is reached" 30 "device memory by peer memory (no dmabuf: memory of the CPU device" \
+    "$LAUNCH" 1 "$build/bin/isomer-info" --device
+tells "the doctor: which ports there are" 30 "ok: RDMA devices: rxea port 1 ACTIVE (Ethernet), rxeb port 1 ACTIVE (Ethernet)" \
+    "$NODE" a "$build/bin/isomer-info" --doctor
 export SHMEM_DEVICE_RDMA=staged
 right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" staged
 device 1 litmus matrix_rma matrix_wait

@@ -13,6 +13,7 @@ ends "SHMEM_NIC is no name" 30 'SHMEM_NIC is "rxea:x", allowed: device' "${nic[@
 right "SHMEM_NIC has two values, one for each PE of the node" 30 "${nic[@]}" NIC,nosuch "$victim"
 ip link set ra down
 ends "a port is down" 30 'SHMEM_NIC: rxea\): rxea port 1 is not active' "${nic[@]}" NIC "$victim"
+tells "the doctor: no port is up" 30 "warning: RDMA devices: rxea port 1 DOWN" "$NODE" a "$build/bin/isomer-info" --doctor
 ip link set ra up
 ends "no memory may be locked" 30 'limit of locked memory is 64 KiB \(raise it: ulimit -l' "${nic[@]}" NIC "$victim" locked 64
 ends "the heap may not be locked" 30 'cannot register memory .* limit of locked memory there is 2048 KiB \(raise it' \

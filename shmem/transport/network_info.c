@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* What the doctor says about the network: which ports RDMA devices of this host have, whether this user may open them,
+ * whether libibverbs is there, and what device memory needs. Reads /sys and /dev, starts nothing. Called by info.c. */
+#include "transport.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PORTS "/sys/class/infiniband/*/ports/*"
+#define DEVICE_FILES "/dev/infiniband/uverbs*"
+#define PEER_MODULE "/sys/module/nvidia_peermem"
+
+enum { FINE, WARNING };
+
+typedef void finding(void *doctor, int severity, const char *sentence);
+
+/* The line of the file in `folder`, without its end; "" where there is none. */
+static void read_line(const char *folder, const char *file, char line[64])
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *f = fopen(path, "re");
+    line[0] = '\0';
+    if (f != NULL && fgets(line, 64, f) != NULL)
+        line[strcspn(line, "\n")] = '\0';
+    if (f != NULL)
+        fclose(f);
+}
+
+/* "rxea port 1 ACTIVE (Ethernet), " behind what is in text; true: the port is active. */
+static bool add_port(const char *folder, char *text, size_t bytes)
+{
+    char state[64], layer[64], device[64] = "", number[16] = "";
+    read_line(folder, "state", state); /* "4: ACTIVE" */
+    read_line(folder, "link_layer", layer);
+    sscanf(folder, "/sys/class/infiniband/%63[^/]/ports/%15s", device, number);
+    const char *word = strchr(state, ' ');
+    size_t n = strlen(text);
+    snprintf(text + n, bytes - n, "%s%s port %s %s (%s)", n > 0 ? ", " : "", device, number,
+             word != NULL ? word + 1 : state, layer);
+    return strcmp(state, "4: ACTIVE") == 0;
+}
+
+/* False: there are none. */
+static bool examine_ports(finding *find, void *doctor)
+{
+    char ports[400] = "", text[512];
+    glob_t found;
+    bool any = false;
+    int rc = glob(PORTS, 0, NULL, &found);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
+        any |= add_port(found.gl_pathv[i], ports, sizeof ports);
+    if (rc == 0)
+        globfree(&found);
+    if (rc != 0) {
+        find(doctor, FINE, "no RDMA devices: PEs on this host reach nobody on another");
+        return false;
+    }
+    snprintf(text, sizeof text, "RDMA devices: %s%s", ports,
+             any ? "" : "; no port is active, so PEs on this host reach nobody on another");
+    find(doctor, any ? FINE : WARNING, text);
+    return true;
+}
+
+static void examine_files(finding *find, void *doctor)
+{
+    char text[512];
+    glob_t found;
+    int rc = glob(DEVICE_FILES, 0, NULL, &found);
+    if (rc != 0)
+        find(doctor, WARNING,
+             "there are RDMA devices but no " DEVICE_FILES ": load the module ib_uverbs, and give the container the "
+             "device files");
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) {
+        if (access(found.gl_pathv[i], R_OK | W_OK) == 0)
+            continue;
+        snprintf(text, sizeof text, "%s cannot be read and written by this user: %s", found.gl_pathv[i],
+                 strerror(errno));
+        find(doctor, WARNING, text);
+    }
+    if (rc == 0)
+        globfree(&found);
+}
+
+static void examine_library(finding *find, void *doctor)
+{
+    char text[512];
+    void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (library != NULL) {
+        dlclose(library);
+        return;
+    }
+    snprintf(text, sizeof text,
+             "there are RDMA devices, but libibverbs.so.1 cannot be loaded (%s): install the packages libibverbs1 and "
+             "ibverbs-providers",
+             dlerror());
+    find(doctor, WARNING, text);
+}
+
+void iso_network_examine(finding *find, void *doctor)
+{
+    struct peer far = {.local = false};
+    const char *why = "";
+    if (!examine_ports(find, doctor))
+        return;
+    if (!iso_transport_verbs.reaches(&far, &why)) {
+        find(doctor, WARNING, why);
+        return;
+    }
+    examine_files(find, doctor);
+    examine_library(find, doctor);
+    if (strcmp(ISO_GPU, "cuda") == 0)
+        find(doctor, FINE,
+             access(PEER_MODULE, F_OK) == 0
+                 ? "RDMA reaches device memory by dma-buf if the driver makes them, else by the module nvidia_peermem, "
+                   "which is loaded"
+                 : "RDMA reaches device memory by dma-buf if the driver makes them; else the host copies, since the "
+                   "module nvidia_peermem is not loaded");
+}
