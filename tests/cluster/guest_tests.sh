@@ -22,19 +22,7 @@ verdict() { # NAME WRONG START
     head -n 20 /tmp/job.out | sed 's/^/    /'
 }
 
-# right NAME SECONDS COMMAND...: it ends with 0 in that time
-right() {
-    local name=$1 limit=$2 start wrong='' status
-    chosen "$name" || return 0
-    shift 2
-    start=$(uptime_s)
-    timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
-    status=$?
-    [ $status -eq 0 ] || wrong="status $status"
-    verdict "$name" "$wrong" "$start"
-}
-
-# tells NAME SECONDS TEXT COMMAND...: right, and TEXT is in its output
+# tells NAME SECONDS TEXT COMMAND...: it ends with 0 in that time, and TEXT is in its output
 tells() {
     local name=$1 limit=$2 text=$3 start wrong='' status
     chosen "$name" || return 0
@@ -43,9 +31,12 @@ tells() {
     timeout -k 5 "$limit" "$@" >/tmp/job.out 2>&1
     status=$?
     [ $status -eq 0 ] || wrong="status $status"
-    grep -qF -- "$text" /tmp/job.out || wrong="${wrong:+$wrong; }it does not say '$text'"
+    [ -z "$text" ] || grep -qF -- "$text" /tmp/job.out || wrong="${wrong:+$wrong; }it does not say '$text'"
     verdict "$name" "$wrong" "$start"
 }
+
+# right NAME SECONDS COMMAND...: it ends with 0 in that time
+right() { tells "$1" "$2" "" "${@:3}"; }
 
 # ends NAME SECONDS EXPRESSION COMMAND...: it fails, by itself in that time, with a sentence that matches
 ends() {
