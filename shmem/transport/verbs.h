@@ -267,7 +267,7 @@ void iso_verbs_meet_device(const struct segment *segment);
 /* A request that reads back from device memory what the queue has written to it, if it has; what is added next waits
  * for it. Gives up the lock meanwhile. */
 void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
-/* Behind gets into device memory of this PE, which are complete. */
+/* Behind gets into device memory of this PE, for those that are complete. */
 void iso_verbs_flush_own(struct verbs_queue *q);
 
 /* ---- verbs_connect.c ---- */

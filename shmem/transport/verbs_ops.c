@@ -198,9 +198,10 @@ static void move(struct ctx *ctx, struct place at, char *local, size_t len, enum
     add_all(&m);
     if (!m.nbi) {
         iso_verbs_post(v, m.q);
-        if (m.busy)
+        if (m.busy) {
             iso_verbs_wait(v, m.q, m.q->made, 0, opcode == IBV_WR_RDMA_WRITE ? "put" : "get");
-        iso_verbs_flush_own(m.q);
+            iso_verbs_flush_own(m.q);
+        }
     }
     iso_verbs_leave(v);
 }

@@ -195,6 +195,6 @@ void iso_verbs_flush_own(struct verbs_queue *q)
 {
     if (ISO_LIKELY(!q->fills_device))
         return;
-    q->fills_device = false;
+    q->fills_device = q->done < q->made; /* another thread's may still be under way: it will wait, too */
     iso_gpu_flush_writes(ISO->device->gpu);
 }

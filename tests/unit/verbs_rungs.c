@@ -17,7 +17,7 @@
 enum { BYTES = 12 << 20, MOVES = 60, ROUNDS = 20 };
 
 static bool doubles; /* dma-bufs are there */
-static int descriptor = -1, registered;
+static int descriptor = -1, registered, flushed;
 
 /* ---- the doubles ---- */
 
@@ -31,6 +31,14 @@ int __wrap_iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd,
     *fd = descriptor = memfd_create("dmabuf", MFD_CLOEXEC);
     *offset = (uintptr_t)at & 4095;
     return 0;
+}
+
+void __real_iso_gpu_flush_writes(struct gpu *gpu);
+void __wrap_iso_gpu_flush_writes(struct gpu *gpu);
+void __wrap_iso_gpu_flush_writes(struct gpu *gpu)
+{
+    __atomic_fetch_add(&flushed, 1, __ATOMIC_RELAXED);
+    __real_iso_gpu_flush_writes(gpu);
 }
 
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access)
@@ -174,6 +182,21 @@ static void check_costs(struct side *host, struct side *device, uint64_t flush)
     check_cost("a get between device memories", before, ROUNDS, ROUNDS);
 }
 
+/* What was written here is made visible once it is complete, and a put that waits for nothing is no reason to. */
+static void check_own_flush(struct side *host, struct side *device)
+{
+    int before = flushed;
+    shmem_getmem_nbi(device->here, device->here, 1 << 20, 1);
+    shmem_uint64_p((uint64_t *)(void *)host->here, 1, 1);
+    CHECK_EQ(flushed, before);
+    shmem_quiet();
+    CHECK_EQ(flushed, before + 1);
+    shmem_getmem(device->here, device->here, 1000, 1);
+    CHECK_EQ(flushed, before + 2);
+    shmem_quiet();
+    CHECK_EQ(flushed, before + 2);
+}
+
 static bool info_says(const char *text)
 {
     size_t len = shmemx_info_text(NULL, 0) + 256;
@@ -214,8 +237,10 @@ int main(int argc, char **argv)
     shmem_barrier_all();
     if (shmem_my_pe() == 0) {
         check_moves(&host, &device);
-        if (!staged)
+        if (!staged) {
             check_costs(&host, &device, flushes);
+            check_own_flush(&host, &device);
+        }
     }
     shmem_barrier_all();
     CHECK(info_says(doubles ? "device memory by dma-buf" : staged ? "device memory staged by the host" : text));
