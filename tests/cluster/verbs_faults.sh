@@ -15,6 +15,10 @@ ip link set ra down
 ends "a port is down" 30 'SHMEM_NIC: rxea\): rxea port 1 is not active' "${nic[@]}" NIC "$victim"
 tells "the doctor: no port is up" 30 "warning: RDMA devices: rxea port 1 DOWN" "$NODE" a "$build/bin/isomer-info" --doctor
 ip link set ra up
+chmod 600 /dev/infiniband/uverbs0
+tells "the doctor: a device file of root's" 30 "warning: /dev/infiniband/uverbs0 cannot be read and written by this user" \
+    setpriv --reuid 65534 --clear-groups "$build/bin/isomer-info" --doctor
+chmod 666 /dev/infiniband/uverbs0
 ends "no memory may be locked" 30 'limit of locked memory is 64 KiB \(raise it: ulimit -l' "${nic[@]}" NIC "$victim" locked 64
 ends "the heap may not be locked" 30 'cannot register memory .* limit of locked memory there is 2048 KiB \(raise it' \
     "${nic[@]}" NIC "$victim" locked 2048

@@ -278,17 +278,7 @@ static int double_hsa_amd_portable_export_dmabuf(const void *at, size_t len, int
 /* ---- the library ---- */
 
 #define HSA_DOUBLES(X)                          \
-    X(hsa_init)                                 \
-    X(hsa_shut_down)                            \
-    X(hsa_status_string)                        \
-    X(hsa_iterate_agents)                       \
-    X(hsa_agent_get_info)                       \
-    X(hsa_signal_create)                        \
-    X(hsa_signal_destroy)                       \
-    X(hsa_signal_store_relaxed)                 \
-    X(hsa_signal_load_scacquire)                \
-    X(hsa_amd_pointer_info)                     \
-    X(hsa_amd_memory_async_copy)                \
+    HSA_CALLS(X)                                \
     X(hsa_amd_memory_async_copy_on_engine)      \
     X(hsa_amd_memory_copy_engine_status)        \
     X(hsa_amd_memory_get_preferred_copy_engine) \
