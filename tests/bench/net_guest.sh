@@ -53,10 +53,19 @@ perftest() {
     echo "1+1,perftest,$metric,${value:-0},$unit"
 }
 
-"$NODE" a timeout -k 5 60 "$programs/verbs" rxea 1 2>&1 &
-server=$!
-timeout -k 5 60 "$NODE" b "$programs/verbs" rxeb 1 a | sed -n 's/^net,/1+1,/p'
-wait $server || echo "failed: verbs"
+# verbs PEs all|both PORT: bare verbs between a pair of processes
+verbs() {
+    local server
+    timeout -k 5 60 "$NODE" a "$programs/verbs" rxea 1 "${@:2}" 2>&1 &
+    server=$!
+    timeout -k 5 60 "$NODE" b "$programs/verbs" rxeb 1 "${@:2}" a | sed -n "s/^net,/$1,/p"
+    wait $server || echo "failed: verbs"
+}
+
+verbs 1+1 all 18515
+verbs 2+2 both 18515 & # two pairs at once, of which one is shown
+verbs none both 18516 | grep -v "^none"
+wait
 perftest "put+quiet 8 B" us 5 1 ib_write_lat -s 8 -n 1000
 perftest "get 8 B" us 5 1 ib_read_lat -s 8 -n 1000
 perftest "fetch_add" us 5 1 ib_atomic_lat -A FETCH_AND_ADD -n 1000

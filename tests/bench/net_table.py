@@ -6,15 +6,17 @@ their least and most; `again` are least and most of the second run over the firs
 nothing. Below, every value of every boot."""
 import csv, statistics, sys
 
-# PEs, metric, what ours is compared with, the bar: at most ("<=") or at least (">=") so many times the other's. A string
-# as other is another metric of our own; None: the bar is a value.
+# PEs, metric, what ours is compared with, the bar: at most ("<=") or at least (">=") so many times the other's; "": none.
+# "=METRIC": another metric of our own; "~METRIC": another of bare verbs, the same traffic without a runtime, at 2+2 by two
+# pairs at once that do not wait for one another; None: the bar is a value.
 WHOLE, REST = "whole command", "whole command without mpirun"
 ROWS = []
 for pes, atomics, together in (("1+1", 1.0, .6), ("2+2", .3, .3)):
     for metric in ("put+quiet 8 B", "get 8 B"):
         ROWS += [(pes, metric, "verbs", "<=", 1.1), (pes, metric, "oshmem", "<=", 1.0)]
-    ROWS += [(pes, "fetch_add", "oshmem", "<=", atomics)]
-    ROWS += [(pes, metric, "oshmem", "<=", together) for metric in ("barrier_all", "reduce 8 B")]
+    ROWS += [(pes, "fetch_add", "oshmem", "<=", atomics), (pes, "fetch_add", "~message and answer", "", 0)]
+    for metric in ("barrier_all", "reduce 8 B"):
+        ROWS += [(pes, metric, "oshmem", "<=", together), (pes, metric, "~flags both ways", "", 0)]
     ROWS += [(pes, metric, "oshmem", ">=", 1.0) for metric in ("put 64 KiB", "put 1 MiB", "put 4 MiB", "get 1 MiB")]
     ROWS += [(pes, "put_nbi 8 B stream", "=put 8 B stream", "<=", 1 / 3), (pes, "put_nbi 8 B stream", "oshmem", "", 0)]
     ROWS += [(pes, "put 8 B stream", "oshmem", "", 0)]
@@ -67,6 +69,8 @@ def row(values, units, pes, metric, other, sign, bar):
     theirs, name = {}, other or ""
     if other and other[0] == "=":
         theirs, name = values.get((pes, "both", other[1:]), {}), other[1:]
+    elif other and other[0] == "~":
+        theirs, name = values.get((pes, "verbs", other[1:]), {}), other[1:]
     elif other:
         theirs = values.get((pes, other, metric)) or values.get(("1+1", other, metric), {}) if other == "verbs" else \
             values.get((pes, other, metric), {})
@@ -74,7 +78,7 @@ def row(values, units, pes, metric, other, sign, bar):
     met = not got or not sign or (median(got) <= bar if sign == "<=" else median(got) >= bar)
     verdict = "" if not sign else "none" if not got else "met" if met else "MISSED"
     print(f"{pes:5}{metric:32}{units.get(metric, ''):>5}{text_of(median(mine.values())):>9}"
-          f"{text_of(median(theirs.values())) if theirs else '-':>9}  {name:16}"
+          f"{text_of(median(theirs.values())) if theirs else '-':>9}  {name:19}"
           f"{f'{median(got):.2f}' if other else '':>6}  {range_of(got) if other else '-':13}"
           f"{sign + f' {bar:.3g}' if sign else '':>8}  {verdict:7}{range_of(ratios(again, first))}")
     return met
@@ -86,7 +90,7 @@ def main():
     boots = len({b for v in values.values() for b in v})
     print(f"medians of {boots} boots; ratio = isomer / other within a boot, and its spread; perftest's latency of writes is "
           "half of a ping-pong\n")
-    print(f"{'PEs':5}{'metric':32}{'unit':>5}{'isomer':>9}{'other':>9}  {'which':16}{'ratio':>6}  {'spread':13}{'bar':>8}  "
+    print(f"{'PEs':5}{'metric':32}{'unit':>5}{'isomer':>9}{'other':>9}  {'which':19}{'ratio':>6}  {'spread':13}{'bar':>8}  "
           f"{'':7}again")
     missed = sum(not row(values, units, *r) for r in ROWS)
     print(f"\n{missed} missed" if missed else "\nall met")

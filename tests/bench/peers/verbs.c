@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* verbs DEVICE GID-INDEX [SERVER]: what a pair of RDMA devices gives without any runtime: one reliable connection, one
- * request at a time with its completion, streams, a message with its answer, both sides writing each other a flag.
- * Started without SERVER on one node, with the other's name on the second, which measures. Lines of
- * `net,verbs,METRIC,value,unit`; wrong data ends with 1. */
+/* verbs DEVICE GID-INDEX all|both PORT [SERVER]: what a pair of RDMA devices gives without any runtime: one reliable
+ * connection, one request at a time with its completion, streams, a message with its answer, both sides writing each
+ * other a flag. `both`: only the last two, for which the processes of both sides must run, each from the next full
+ * second on, so that several pairs work at the same time. Started without SERVER on one node, with the other's name on
+ * the second, which measures. PORT: of the TCP connection by which they meet. Lines of `net,verbs,METRIC,value,unit`;
+ * wrong data ends with 1. */
 #include <infiniband/verbs.h>
 
 #include <netdb.h>
@@ -27,7 +29,6 @@ enum {
     FLAG_OUT = BYTES - 128,
     FLAG_IN = BYTES - 64
 };
-#define TCP_PORT "18515"
 
 struct address {
     uint32_t queue_pair, key;
@@ -36,6 +37,7 @@ struct address {
 };
 
 static struct {
+    bool at_seconds;
     int socket;
     struct ibv_cq *cq;
     struct ibv_qp *qp;
@@ -60,7 +62,7 @@ static double now_us(void)
 /* -- connection -----------------------------------------------------------------------------------------------------
  */
 
-static int tcp_of(const char *server)
+static int tcp_of(const char *server, const char *tcp_port)
 {
     struct addrinfo *info = NULL, hints;
     int one = 1, s = -1;
@@ -68,7 +70,7 @@ static int tcp_of(const char *server)
     hints.ai_family = AF_INET;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_PASSIVE;
-    if (getaddrinfo(server, TCP_PORT, &hints, &info) != 0)
+    if (getaddrinfo(server, tcp_port, &hints, &info) != 0)
         stop("no such host");
     for (int tries = 0; tries < 100; tries++) {
         s = socket(AF_INET, SOCK_STREAM, 0);
@@ -256,11 +258,20 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static void await_second(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    usleep((useconds_t)(1000000 - t.tv_nsec / 1000));
+}
+
 typedef void body(enum ibv_wr_opcode opcode, size_t len, int iterations);
 
 static void measure(const char *metric, body *run, enum ibv_wr_opcode opcode, size_t len, int iterations)
 {
     double took[BATCHES];
+    if (v.at_seconds)
+        await_second();
     for (int b = -1; b < BATCHES; b++) {
         double begin = now_us();
         run(opcode, len, iterations);
@@ -272,15 +283,26 @@ static void measure(const char *metric, body *run, enum ibv_wr_opcode opcode, si
     printf("net,verbs,%s,%.6g,%s\n", metric, len > 8 ? (double)len / us : us, len > 8 ? "MB/s" : "us");
 }
 
-enum { ASKED = 100 * (BATCHES + 1), ADDED = 200 * (BATCHES + 1), FLAGGED = 200 * (BATCHES + 1) };
+enum { ASKED = 200 * (BATCHES + 1), ADDED = 200 * (BATCHES + 1), FLAGGED = 200 * (BATCHES + 1) };
+
+static void client_of_both(void)
+{
+    measure("message and answer", ask, IBV_WR_SEND, 8, ASKED / (BATCHES + 1));
+    measure("flags both ways", flag_each_other, IBV_WR_RDMA_WRITE, 8, FLAGGED / (BATCHES + 1));
+}
+
+static void server_of_both(void)
+{
+    answer(ASKED);
+    flag_each_other(IBV_WR_RDMA_WRITE, 8, FLAGGED);
+}
 
 static void client(void)
 {
     for (size_t i = 0; i < HALF; i++)
         v.base[i] = (char)(i * 7 + (i >> 9));
     meet();
-    measure("message and answer", ask, IBV_WR_SEND, 8, ASKED / (BATCHES + 1));
-    measure("flags both ways", flag_each_other, IBV_WR_RDMA_WRITE, 8, FLAGGED / (BATCHES + 1));
+    client_of_both();
     measure("put+quiet 8 B", one_by_one, IBV_WR_RDMA_WRITE, 8, 200);
     measure("get 8 B", one_by_one, IBV_WR_RDMA_READ, 8, 200);
     measure("fetch_add", one_by_one, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, ADDED / (BATCHES + 1));
@@ -303,8 +325,7 @@ static void server(void)
 {
     uint64_t added;
     meet();
-    answer(ASKED);
-    flag_each_other(IBV_WR_RDMA_WRITE, 8, FLAGGED);
+    server_of_both();
     meet();
     for (size_t i = 0; i < 4 << 20; i++)
         if (v.base[HALF + i] != (char)(i * 7 + (i >> 9)))
@@ -317,17 +338,18 @@ static void server(void)
 
 int main(int argc, char **argv)
 {
-    struct ibv_context *context = argc > 2 ? device_called(argv[1]) : NULL;
+    struct ibv_context *context = argc > 4 ? device_called(argv[1]) : NULL;
     if (!context)
-        stop("usage: verbs DEVICE GID-INDEX [SERVER]; or no such device");
-    v.socket = tcp_of(argc > 3 ? argv[3] : NULL);
+        stop("usage: verbs DEVICE GID-INDEX all|both PORT [SERVER]; or no such device");
+    v.at_seconds = strcmp(argv[3], "both") == 0;
+    v.socket = tcp_of(argv[5], argv[4]);
     if (v.socket < 0)
         stop("no connection");
     make(context);
     join(context, atoi(argv[2]));
-    if (argc > 3)
-        client();
+    if (v.at_seconds)
+        (argv[5] ? client_of_both : server_of_both)();
     else
-        server();
+        (argv[5] ? client : server)();
     return 0;
 }
