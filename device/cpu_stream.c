@@ -227,6 +227,7 @@ static struct task *next_task(struct cpu_stream *s)
 
 static void task_done(struct cpu_stream *s)
 {
+    (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
     pthread_mutex_lock(&s->lock);
     if (__atomic_sub_fetch(&s->pending, 1, __ATOMIC_RELEASE) == 0) /* pairs with yield_while and is_idle */
         pthread_cond_broadcast(&s->changed);
@@ -275,6 +276,7 @@ static int enqueue(struct cpu_stream *s, struct task *task)
     if (rc != 0)
         return rc;
     iso_cpu_tasks_append(&s->queue, task);
+    (void)__atomic_fetch_add(s->order.busy, 1, __ATOMIC_RELAXED);
     (void)__atomic_fetch_add(&s->pending, 1, __ATOMIC_RELEASE); /* pairs with yield_while of the worker */
     pthread_cond_broadcast(&s->changed);
     return 0;

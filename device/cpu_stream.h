@@ -15,6 +15,7 @@ struct cpu_pool;
 struct cpu_order {
     unsigned wave;
     uint64_t seed;
+    uint64_t *busy; /* atomic: tasks of all streams of the device that are not done */
 };
 
 /* The worker starts when the first task comes. */

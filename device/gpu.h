@@ -109,6 +109,7 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority,
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream); /* the host waits until it is idle, by yielding */
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream);
+int iso_gpu_wait_all(struct gpu *gpu); /* until all streams of this process on the device are, the vendor's own too */
 /* `later` goes on when what is in `earlier` now is done. */
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier);
 bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);

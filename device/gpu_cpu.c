@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GRANULARITY ((size_t)2 << 20)
@@ -42,6 +43,7 @@ struct engine {
 struct gpu {
     struct gpu_info info;
     struct cpu_order order;
+    uint64_t busy; /* atomic: tasks that are not done */
     struct cpu_stream *default_stream;
     struct cpu_pool *pool; /* of graphs */
     struct engine engines[ENGINES];
@@ -159,6 +161,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     if (rc != 0)
         return rc;
     struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
+    order.busy = gpu != NULL ? &gpu->busy : NULL;
     if (gpu != NULL && create_streams(gpu, order) == 0) {
         gpu->order = order;
         pthread_mutex_init(&gpu->lock, NULL);
@@ -523,6 +526,14 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
 {
     int rc = iso_cpu_stream_wait(stream_of(gpu, stream));
     return rc == 0 ? 0 : failed(gpu, rc, "waiting for a stream is not possible while it is being captured");
+}
+
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    const struct timespec nap = {0, 20000};
+    while (__atomic_load_n(&gpu->busy, __ATOMIC_ACQUIRE) != 0) /* pairs with task_done of cpu_stream.c */
+        (void)nanosleep(&nap, NULL);
+    return 0;
 }
 
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)

@@ -43,6 +43,14 @@ static const char *driver_look_up(struct driver *driver)
 
 void iso_cuda_use(const struct gpu *gpu) { (void)cudaSetDevice(gpu->info.device); }
 
+enum cudaStreamCaptureMode iso_cuda_relax(void)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+void iso_cuda_restore(enum cudaStreamCaptureMode mode) { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+
 int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words)
 {
     pthread_mutex_lock(&gpu->lock);
@@ -249,27 +257,54 @@ void iso_gpu_survey(char *text, size_t bytes)
 
 static cudaStream_t stream_of(gpu_stream stream) { return (cudaStream_t)stream; }
 
+static cudaError_t query(cudaStream_t stream)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    cudaError_t e = cudaStreamQuery(stream);
+    iso_cuda_restore(mode);
+    return e;
+}
+
+/* What still runs in a stream that was destroyed may wait for what will be put into a new one. NULL: all have work. */
+static cudaStream_t take_idle(struct gpu *gpu)
+{
+    cudaStream_t taken = NULL;
+    pthread_mutex_lock(&gpu->lock);
+    for (unsigned i = gpu->n_spare; i-- > 0 && taken == NULL;)
+        if (query(gpu->spare[i]) == cudaSuccess) {
+            taken = gpu->spare[i];
+            gpu->spare[i] = gpu->spare[--gpu->n_spare];
+        }
+    pthread_mutex_unlock(&gpu->lock);
+    return taken;
+}
+
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
 {
-    cudaStream_t s = NULL;
-    pthread_mutex_lock(&gpu->lock);
-    if (!high_priority && gpu->n_spare > 0)
-        s = gpu->spare[--gpu->n_spare];
-    pthread_mutex_unlock(&gpu->lock);
+    iso_cuda_use(gpu);
+    cudaStream_t s = high_priority ? NULL : take_idle(gpu);
     int rc = s == NULL ? make_stream(gpu, high_priority, &s) : 0;
     *stream = s;
     return rc;
 }
 
-void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+/* One that iso_gpu_stream_create may give to others: the program may have made it itself. */
+static bool is_spare(cudaStream_t stream)
 {
     int least = 0, greatest = 0, priority = 1;
+    unsigned flags = 0;
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == least &&
+           cudaStreamGetFlags(stream, &flags) == cudaSuccess && (flags & cudaStreamNonBlocking) != 0;
+}
+
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
     cudaStream_t s = stream_of(stream);
     iso_cuda_use(gpu);
-    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    bool low = cudaStreamGetPriority(s, &priority) == cudaSuccess && priority == least;
+    bool spare = is_spare(s);
     pthread_mutex_lock(&gpu->lock);
-    bool kept = low && gpu->n_spare < ISO_CUDA_SPARE_STREAMS;
+    bool kept = spare && gpu->n_spare < ISO_CUDA_SPARE_STREAMS;
     if (kept)
         gpu->spare[gpu->n_spare++] = s;
     pthread_mutex_unlock(&gpu->lock);
@@ -283,19 +318,30 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     const struct timespec nap = {0, 50000};
     cudaError_t e;
     iso_cuda_use(gpu);
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
     for (unsigned polls = 0; (e = cudaStreamQuery(stream_of(stream))) == cudaErrorNotReady; polls++) {
         if (polls > 4000)
             nanosleep(&nap, NULL);
         else if (polls > 50)
             sched_yield();
     }
+    iso_cuda_restore(mode);
     return iso_cuda_check(gpu, "cudaStreamQuery", e);
+}
+
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    iso_cuda_use(gpu);
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    cudaError_t e = cudaDeviceSynchronize();
+    iso_cuda_restore(mode);
+    return e == cudaErrorCudartUnloading ? 0 : iso_cuda_check(gpu, "cudaDeviceSynchronize", e); /* after its exit */
 }
 
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 {
     iso_cuda_use(gpu);
-    return cudaStreamQuery(stream_of(stream)) != cudaErrorNotReady;
+    return query(stream_of(stream)) != cudaErrorNotReady;
 }
 
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)

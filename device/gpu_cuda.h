@@ -57,6 +57,10 @@ struct gpu {
 /* ---- gpu_cuda.c ---- */
 
 void iso_cuda_use(const struct gpu *gpu); /* makes the PE's device current; what goes wrong, the next call says */
+/* While a program captures a stream in the mode that is CUDA's default, waits and allocations of every thread are
+ * forbidden, and make the capture worthless: but not to a thread that relaxes its mode. Returns the mode to restore. */
+enum cudaStreamCaptureMode iso_cuda_relax(void);
+void iso_cuda_restore(enum cudaStreamCaptureMode mode);
 int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words); /* rc */
 /* 0, or -errno with the sentence that iso_gpu_error gives. */
 int iso_cuda_check(struct gpu *gpu, const char *what, cudaError_t e);

@@ -281,7 +281,7 @@ void iso_cuda_probe_memory(struct gpu *gpu)
 
 /* ---- memory of this PE alone ---- */
 
-int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
+static int alloc(struct gpu *gpu, size_t len, void **ptr)
 {
     *ptr = NULL;
     int rc = RUNTIME(gpu, cudaMalloc, ptr, len);
@@ -294,9 +294,22 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
     return rc;
 }
 
-void iso_gpu_free(struct gpu *gpu, void *ptr) { (void)RUNTIME(gpu, cudaFree, ptr); }
+int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    int rc = alloc(gpu, len, ptr);
+    iso_cuda_restore(mode);
+    return rc;
+}
 
-int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+void iso_gpu_free(struct gpu *gpu, void *ptr)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    (void)RUNTIME(gpu, cudaFree, ptr);
+    iso_cuda_restore(mode);
+}
+
+static int host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 {
     *host = *device = NULL;
     int rc = RUNTIME(gpu, cudaHostAlloc, host, len, cudaHostAllocPortable | cudaHostAllocMapped);
@@ -311,7 +324,20 @@ int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
     return rc;
 }
 
-void iso_gpu_host_free(struct gpu *gpu, void *host) { (void)RUNTIME(gpu, cudaFreeHost, host); }
+int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    int rc = host_alloc(gpu, len, host, device);
+    iso_cuda_restore(mode);
+    return rc;
+}
+
+void iso_gpu_host_free(struct gpu *gpu, void *host)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    (void)RUNTIME(gpu, cudaFreeHost, host);
+    iso_cuda_restore(mode);
+}
 
 /* Managed memory counts as pinned: both sides may load it. */
 enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)

@@ -63,12 +63,23 @@ void iso_hip_use(const struct gpu *gpu) { (void)hipSetDevice(gpu->info.device); 
 const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
 
+/* A program may capture streams in the mode that forbids waits and allocations to all threads but those that relax
+ * theirs. Returns the mode to restore. */
+static hipStreamCaptureMode relax(void)
+{
+    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+    (void)hipThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+static void restore(hipStreamCaptureMode mode) { (void)hipThreadExchangeStreamCaptureMode(&mode); }
+
 /* ---- streams ---- */
 
 /* Polls, then sleeps in between: a spinning host thread takes the core from those who make the device go on. */
 static hipError_t wait_stream(hipStream_t stream)
 {
     struct timespec nap = {0, 20000};
+    hipStreamCaptureMode mode = relax();
     hipError_t e = hipStreamQuery(stream);
     for (unsigned polls = 0; e == hipErrorNotReady; polls++) {
         if (polls < POLLS_BEFORE_SLEEP)
@@ -77,6 +88,7 @@ static hipError_t wait_stream(hipStream_t stream)
             nanosleep(&nap, NULL);
         e = hipStreamQuery(stream);
     }
+    restore(mode);
     return e;
 }
 
@@ -106,11 +118,22 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
 }
 
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = relax();
+    hipError_t e = hipDeviceSynchronize();
+    restore(mode);
+    return iso_hip_result(gpu, "hipDeviceSynchronize", e);
+}
+
 /* A stream with an error is idle: who then waits for it gets the error. */
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);
+    hipStreamCaptureMode mode = relax();
     hipError_t e = hipStreamQuery((hipStream_t)stream);
+    restore(mode);
     (void)hipGetLastError();
     return e != hipErrorNotReady;
 }
@@ -362,7 +385,9 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 {
     iso_hip_use(gpu);
     *ptr = NULL;
+    hipStreamCaptureMode mode = relax();
     int status = iso_hip_result(gpu, "hipMalloc", hipMalloc(ptr, len));
+    restore(mode);
     if (status == 0)
         status = iso_hip_clear(gpu, *ptr, len);
     if (status == 0)
@@ -375,17 +400,21 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 void iso_gpu_free(struct gpu *gpu, void *ptr)
 {
     iso_hip_use(gpu);
+    hipStreamCaptureMode mode = relax();
     if (ptr != NULL)
         (void)iso_hip_result(gpu, "hipFree", hipFree(ptr));
+    restore(mode);
 }
 
 int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 {
     iso_hip_use(gpu);
     *host = *device = NULL;
+    hipStreamCaptureMode mode = relax();
     int status =
         iso_hip_result(gpu, "hipHostMalloc",
                        hipHostMalloc(host, len, hipHostMallocCoherent | hipHostMallocMapped | hipHostMallocPortable));
+    restore(mode);
     if (status != 0)
         return status;
     status = iso_hip_result(gpu, "hipHostGetDevicePointer", hipHostGetDevicePointer(device, *host, 0));
@@ -401,8 +430,10 @@ int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 void iso_gpu_host_free(struct gpu *gpu, void *host)
 {
     iso_hip_use(gpu);
+    hipStreamCaptureMode mode = relax();
     if (host != NULL)
         (void)iso_hip_result(gpu, "hipHostFree", hipHostFree(host));
+    restore(mode);
 }
 
 /* ---- kernels ---- */

@@ -8,8 +8,8 @@
 #include "place_device.h"
 #include "ring.h"
 
-/* What the group has put on the ring, and what it synchronised with: one thread waits for all of it. The last sync is
- * unconditional: whether the ring was used may look different to two threads. */
+/* What the group has put on the ring, and what it synchronised with: one thread, which knows whether the ring was used,
+ * waits for all of it. The last sync is unconditional: others may not know. */
 PRIM_FN void isod_order_ring(shmemd_t h, shmemd_group_t g, bool used)
 {
     if (used && prim_is_first(g))
@@ -21,19 +21,18 @@ PRIM_FN void isod_order_ring(shmemd_t h, shmemd_group_t g, bool used)
  * put by the ring could still be under way when a store passes it, hence the wait for the ring. */
 PRIM_FN void isod_fence(shmemd_t h, shmemd_group_t g)
 {
-    bool used = isod_ring_used(h); /* looked at before the wait of gather_stores */
     prim_gather_stores(g);
-    isod_order_ring(h, g, used);
+    bool used = isod_ring_used(h); /* behind the sync: any thread's first use; this load and the fence wait together */
     prim_fence_flag();
+    isod_order_ring(h, g, used);
 }
 
 /* Each thread completes its own stores, then the group meets: when one returns, all are complete. */
 PRIM_FN void isod_quiet(shmemd_t h, shmemd_group_t g)
 {
-    bool used = isod_ring_used(h); /* looked at before the fence, whose wait covers that of the load */
+    bool used = isod_ring_used(h); /* by this thread or before; the wait of the fence covers that of the load */
     prim_fence_full();             /* pairs with prim_fence_full of a peer: stores before, loads after */
-    prim_sync(g);
-    isod_order_ring(h, g, used);
+    isod_order_ring(h, g, prim_sync_or(g, used));
 }
 
 PRIM_FN void isod_pe_quiet(shmemd_t h, shmemd_group_t g, const int *pes, size_t npes)

@@ -64,9 +64,12 @@ PRIM_FN bool isod_set_holds(const struct isod_set *s, size_t i)
 {
     return isod_compare(s->word, isod_peek(s->word, isod_set_word(s, i)), s->cmp, isod_set_value(s, i));
 }
+/* A round counts as so many polls as the set has words. */
 PRIM_FN bool isod_set_pause(shmemd_t h, const struct isod_set *s, struct isod_waiting *w, size_t i)
 {
     const void *addr = isod_set_word(s, i);
+    uint32_t to_look = ISOD_POLLS_PER_LOOK - w->polls % ISOD_POLLS_PER_LOOK;
+    w->polls += (s->nelems < to_look ? (uint32_t)s->nelems : to_look) - 1;
     return isod_wait_pause(h, w, isod_who(ISOD_CALL_WAIT_UNTIL, -1), addr, isod_set_value(s, i),
                            isod_peek(s->word, addr));
 }

@@ -19,6 +19,7 @@ enum isod_ring_kind {
     ISOD_RING_GET_STAGED, /* [0] number of the stage, [1] bytes */
     ISOD_RING_GET_DIRECT, /* [0] dest, symmetric memory of this PE, [1] bytes */
     ISOD_RING_AMO,        /* [0] operand, [1] compare, [2] 1: it fetches; op: enum isod_amo; old value: results[] */
+    ISOD_RING_GET_WORD,   /* of 1, 2, 4 or 8 bytes, aligned; the value: results[] */
     ISOD_RING_SIGNAL      /* [0] value; op: as SHMEM_SIGNAL_; after all entries before it */
 };
 
@@ -33,7 +34,7 @@ struct isod_entry {
     uint32_t kind; /* enum isod_ring_kind */
     int32_t pe;
     uint32_t op;
-    uint32_t bytes; /* of an inline put, of the word of an atomic */
+    uint32_t bytes; /* of an inline put, of the word of an atomic or a get */
     uint64_t addr;  /* at that PE */
     uint64_t word[ISOD_RING_WORDS];
     uint64_t seq; /* ticket + 1; stored last, system scope; pairs with the acquire load of the proxy */
@@ -404,6 +405,14 @@ PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *ad
     e.word1 = compare;
     uint64_t old = isod_ring_do(isod_home_of(h), e, fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
     return fetches ? old : 0;
+}
+
+/* The word of 1, 2, 4 or 8 bytes, aligned. Done on return. */
+PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t bytes, int32_t pe)
+{
+    struct isod_post e = isod_ring_order(ISOD_RING_GET_WORD, source, pe);
+    e.op_bytes = isod_ring_op_bytes(0, bytes);
+    return isod_ring_do(isod_home_of(h), e, ISOD_RING_RESULT);
 }
 
 /* By the calling thread, which has synchronised with those whose data it follows (prim_gather_stores): after all

@@ -85,21 +85,13 @@ PRIM_FN void isod_p(shmemd_t h, void *dest, const void *value, size_t bytes, int
         isod_ring_put_words(h, dest, isod_bits(value, bytes), 0, (uint32_t)bytes, isod_world_pe(h, pe));
 }
 
-/* By the ring: the aligned word of 4 or 8 bytes around the element, as an atomic fetches it. */
-PRIM_FN void isod_g_by_ring(shmemd_t h, void *value, const void *source, size_t bytes, int pe)
-{
-    uint32_t wide = bytes == 8 ? 8 : 4, inside = (uint32_t)((uintptr_t)source & (wide - 1));
-    void *word = (void *)((uintptr_t)source - inside);
-    uint64_t bits = isod_ring_amo(h, ISOD_AMO_FETCH, wide, word, 0, 0, true, isod_world_pe(h, pe));
-    isod_unbits(value, bits >> (8 * inside), bytes);
-}
 PRIM_FN void isod_g(shmemd_t h, void *value, const void *source, size_t bytes, int pe)
 {
     const char *from = isod_near(h, source, pe);
     if (from != 0)
         isod_load_word(value, from, bytes);
     else
-        isod_g_by_ring(h, value, source, bytes, pe);
+        isod_unbits(value, isod_ring_get_word(h, source, (uint32_t)bytes, isod_world_pe(h, pe)), bytes);
 }
 
 /* ---- contiguous ---- */

@@ -128,14 +128,18 @@ int shmemx_device_reset(shmem_team_t team, int slot);
 
 typedef void *shmemx_stream_t; /* NULL: the default stream */
 typedef void *shmemx_graph_t;
-/* 0, or nonzero with a sentence on stderr; so are all calls below. */
+/* 0, or nonzero with a sentence on stderr; so are all calls below. shmem_finalize, and shmem_team_destroy of a team that
+ * kernels or streams have used, first wait until all streams of this PE's device are idle: they free memory that what is
+ * enqueued uses. So no stream waits then for what comes later in the program, and none is being captured. */
 int shmemx_stream_create(shmemx_stream_t *stream);
+/* What is enqueued is still done. Not while the stream is being captured. */
 int shmemx_stream_destroy(shmemx_stream_t stream);
 int shmemx_stream_synchronize(shmemx_stream_t stream); /* the host waits until all that is in it is done */
 /* `later` goes on when what is in `earlier` now is done. A stream that is being captured takes `later` along, except
  * with HIP before 5.6, which never ends the capture of a second stream: refused there. */
 int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
-/* A kernel made by SHMEMD_KERNEL, also in another file (declare it there by SHMEMX_DECLARE_KERNEL):
+/* A kernel made by SHMEMD_KERNEL, also in another file (declare it there by SHMEMX_DECLARE_KERNEL, which may not stand
+ * in the file that defines it, nor in a header of both):
  *     shmemx_launch(SHMEMX_KERNEL(ring), blocks, 256, 0, &args, sizeof args, stream);
  * args is the kernel's one struct, copied before the call returns. */
 #ifdef __cplusplus
@@ -154,8 +158,8 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
 
 /* ---- point-to-point on a stream: after what is in the stream now, before what comes later; they return at once and
  * may be captured into a graph (their first use on a PE may not: make a handle or call once before). dest and sig_addr
- * are symmetric device addresses, or registered buffers; source is device memory of this PE, symmetric or not, or
- * pinned. A put is complete at the target when the quiet on the stream is; put_signal orders its signal behind its
+ * are symmetric: device memory, or registered buffers; memory of the host too, which goes by the proxy, but a wait is on
+ * device memory. source is device memory of this PE, symmetric or not, or pinned. A put is complete at the target when the quiet on the stream is; put_signal orders its signal behind its
  * data. `team` is that of shmem_team_; barrier and sync are collective over it and use a slot of their own, so they may
  * run beside collectives; those of the sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
 

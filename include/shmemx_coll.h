@@ -272,26 +272,31 @@ static inline int shmemx_reducescatter_on_stream(shmem_team_t team, void *dest, 
 SHMEM_REDUCE_OPS(SHMEMX_REDUCE_OP, )
 
 /* shmemx_NAME_{fcollect,alltoall,broadcast,permute}_on_stream, nelems of any type of put and get. */
+/* More than there is instead of a product that is too large: refused. */
+static inline size_t shmemx_bytes_of(size_t nelems, size_t size)
+{
+    return nelems <= (size_t)-1 / size ? nelems * size : (size_t)-1;
+}
 #define SHMEMX_MOVE_TYPE(NAME, TYPE, ...)                                                                        \
     static inline int shmemx_##NAME##_fcollect_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
                                                          size_t nelems, shmemx_stream_t stream)                  \
     {                                                                                                            \
-        return shmemx_fcollectmem_on_stream(team, dest, source, nelems * sizeof(TYPE), stream);                  \
+        return shmemx_fcollectmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);                  \
     }                                                                                                            \
     static inline int shmemx_##NAME##_alltoall_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
                                                          size_t nelems, shmemx_stream_t stream)                  \
     {                                                                                                            \
-        return shmemx_alltoallmem_on_stream(team, dest, source, nelems * sizeof(TYPE), stream);                  \
+        return shmemx_alltoallmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);                  \
     }                                                                                                            \
     static inline int shmemx_##NAME##_broadcast_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,     \
                                                           size_t nelems, int root, shmemx_stream_t stream)       \
     {                                                                                                            \
-        return shmemx_broadcastmem_on_stream(team, dest, source, nelems * sizeof(TYPE), root, stream);           \
+        return shmemx_broadcastmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), root, stream);           \
     }                                                                                                            \
     static inline int shmemx_##NAME##_permute_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,       \
                                                         size_t nelems, int to, int from, shmemx_stream_t stream) \
     {                                                                                                            \
-        return shmemx_permutemem_on_stream(team, dest, source, nelems * sizeof(TYPE), to, from, stream);         \
+        return shmemx_permutemem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), to, from, stream);         \
     }
 SHMEM_RMA_TYPES(SHMEMX_MOVE_TYPE, )
 

@@ -56,6 +56,8 @@ struct device {
  * PE. All PEs get the same answer. */
 int iso_device_start(const char *call);
 void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
+/* Until what is in this PE's streams is done. A device that does not run, or a sentence when it cannot be: at once. */
+void iso_device_finish_streams(const char *call);
 /* The running device, or NULL after a sentence (`call` is collective over the world: starts it). */
 struct device *iso_device_need(const char *call);
 /* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */
@@ -107,7 +109,8 @@ void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, afte
 
 int iso_handles_start(struct device *device); /* the world's image */
 void iso_handles_stop(struct device *device);
-void iso_handles_forget_team(struct team *team); /* when it is destroyed */
+bool iso_handles_has_team(const struct team *team); /* kernels, or the library's own on streams, may use its memory */
+void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
 /* Collective over the team. 0 or -errno after a sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
  * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
 #define ISO_SLOTS_OF_USERS 256

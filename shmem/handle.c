@@ -444,6 +444,19 @@ bool iso_handle_is_open(struct team *team, int slot) { return find(ISO->device, 
 
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
+bool iso_handles_has_team(const struct team *team)
+{
+    struct device *d = ISO->device;
+    if (d == NULL || d->handles == NULL)
+        return false;
+    pthread_mutex_lock(&d->lock);
+    const struct handle *h = d->handles->list;
+    while (h != NULL && h->team != team)
+        h = h->next;
+    pthread_mutex_unlock(&d->lock);
+    return h != NULL;
+}
+
 void iso_handles_forget_team(struct team *team)
 {
     struct device *d = ISO->device;

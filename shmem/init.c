@@ -299,6 +299,8 @@ void pshmem_finalize(void)
     struct state *self = ISO;
     if (self->life != LIFE_RUNNING)
         iso_fatal_life(__func__);
+    if (self->init_count == 1)
+        iso_device_finish_streams(__func__);
     iso_quiet_all();
     iso_barrier_sync(&self->world, __func__);
     if (--self->init_count > 0)

@@ -3,6 +3,8 @@
  * when the device refuses. Called by users. */
 #include "device.h"
 
+#include <pthread.h>
+
 /* 0 or 1: the public result of a vendor call. */
 static int result(const char *call, struct device *d, int rc)
 {
@@ -36,6 +38,10 @@ int pshmemx_stream_destroy(shmemx_stream_t stream)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !is_given(__func__, "stream (the default stream, which stays)", stream != NULL))
         return 1;
+    if (iso_gpu_stream_is_capturing(d->gpu, stream)) {
+        log_error("shmemx_stream_destroy: the stream is being captured; call shmemx_graph_end first");
+        return 1;
+    }
     iso_gpu_stream_destroy(d->gpu, stream);
     return 0;
 }
@@ -52,6 +58,44 @@ int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
 {
     struct device *d = iso_device_running(__func__);
     return d != NULL ? result(__func__, d, iso_gpu_stream_after(d->gpu, later, earlier)) : 1;
+}
+
+/* ---- the end of all streams ---- */
+
+/* A thread waits for the device, which cannot be polled as a whole, so that this one looks after the peers and reports
+ * a wait that lasts. */
+struct finish {
+    struct gpu *gpu;
+    int rc;
+    uint64_t done; /* atomic */
+};
+
+static void *finish_main(void *argument)
+{
+    struct finish *f = (struct finish *)argument;
+    f->rc = iso_gpu_wait_all(f->gpu);
+    __atomic_store_n(&f->done, 1, __ATOMIC_RELEASE); /* pairs with iso_device_finish_streams */
+    return NULL;
+}
+
+void iso_device_finish_streams(const char *call)
+{
+    struct device *d = ISO->device;
+    pthread_t thread;
+    if (d == NULL || !d->running)
+        return;
+    struct finish f = {d->gpu, 0, 0};
+    if (pthread_create(&thread, NULL, finish_main, &f) != 0) {
+        (void)finish_main(&f);
+    } else {
+        struct wait w = ISO_WAIT(call, ISO->my_pe, &f.done, 1);
+        while (__atomic_load_n(&f.done, __ATOMIC_ACQUIRE) == 0)
+            iso_wait_pause(&w, 0);
+        iso_wait_end(&w);
+        pthread_join(thread, NULL);
+    }
+    if (f.rc != 0)
+        log_error("%s: waiting for what is in the streams: %s", iso_call_name(call), iso_gpu_error(d->gpu));
 }
 
 /* ---- launch ---- */
@@ -94,12 +138,14 @@ int pshmemx_graph_end(shmemx_stream_t stream, shmemx_graph_t *graph)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL))
         return 1;
-    if (__atomic_load_n(&d->captures, __ATOMIC_RELAXED) == 0) {
-        log_error("shmemx_graph_end: no stream is being captured; call shmemx_graph_begin first");
+    if (stream == NULL || !iso_gpu_stream_is_capturing(d->gpu, stream)) {
+        log_error("shmemx_graph_end: the stream is not being captured; call shmemx_graph_begin with it first");
         return 1;
     }
-    __atomic_fetch_sub(&d->captures, 1, __ATOMIC_RELAXED);
-    return result(__func__, d, iso_gpu_graph_end(d->gpu, stream, graph));
+    int rc = iso_gpu_graph_end(d->gpu, stream, graph);
+    if (!iso_gpu_stream_is_capturing(d->gpu, stream)) /* else it had joined, and the capture goes on */
+        __atomic_fetch_sub(&d->captures, 1, __ATOMIC_RELAXED);
+    return result(__func__, d, rc);
 }
 
 SHMEM_API(shmemx_graph_launch, pshmemx_graph_launch);

@@ -79,8 +79,8 @@ struct proxy {
 
 static const char *call_of(const struct isod_entry *e)
 {
-    static const char *const names[] = {"shmemd_put", "shmemd_put",    "shmemd_put",      "shmemd_get",
-                                        "shmemd_get", "shmemd_atomic", "shmemd_signal_op"};
+    static const char *const names[] = {"shmemd_put", "shmemd_put",    "shmemd_put", "shmemd_get",
+                                        "shmemd_get", "shmemd_atomic", "shmemd_g",   "shmemd_signal_op"};
     return e->kind < sizeof names / sizeof names[0] ? names[e->kind] : "the proxy";
 }
 
@@ -155,6 +155,21 @@ static uint64_t amo(struct proxy *p, const struct isod_entry *e)
     return atomic_at(p, at, op, call_of(e));
 }
 
+/* Of 4 and 8 bytes as an atomic fetches it, which never sees a half of it. */
+static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
+{
+    uint64_t word = 0;
+    struct place from = place_of(e, e->bytes, "source");
+    iso_check_aligned(call_of(e), "source", (const void *)(uintptr_t)e->addr, e->bytes);
+    struct amo fetch = {AMO_FETCH, e->bytes, 0, 0, true};
+    if (e->bytes >= 4)
+        return atomic_at(p, from, fetch, call_of(e));
+    if (from.cpu != NULL)
+        return iso_word_load(from.cpu, e->bytes);
+    iso_far_get(&p->ctx, &word, from, (const void *)(uintptr_t)e->addr, e->bytes, call_of(e));
+    return word;
+}
+
 /* After all earlier puts of its ring: those by pointer are ordered by the release of the word, the others by quiet. */
 static void send_signal(struct proxy *p, const struct isod_entry *e)
 {
@@ -191,6 +206,9 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
     case ISOD_RING_AMO:
         /* Relaxed: ordered by the release store of `done`, which its reader has acquired. */
         __atomic_store_n(result, amo(p, e), __ATOMIC_RELAXED);
+        break;
+    case ISOD_RING_GET_WORD:
+        __atomic_store_n(result, get_word(p, e), __ATOMIC_RELAXED); /* likewise */
         break;
     case ISOD_RING_SIGNAL:
         send_signal(p, e);

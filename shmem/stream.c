@@ -40,15 +40,33 @@ static bool pe_is_valid(const struct on_stream *s, int pe)
     return false;
 }
 
+/* A registered buffer is up to three segments, one behind the other. */
+static bool is_in_buffer(const struct segment *first, const char *addr, size_t len)
+{
+    const struct segment *s = first;
+    size_t done = 0;
+    while (s != NULL && s->kind == SEGMENT_BUFFER && (s == first || s->first_bytes == 0)) {
+        size_t there = (size_t)(s->base + s->limit - (addr + done));
+        if (len - done <= there)
+            return true;
+        done += there;
+        s = iso_segment_of(addr + done, 1);
+    }
+    return false;
+}
+
 /* *near gets the address of PE `pe`'s copy for kernels and engines of this PE, NULL: by the ring. */
 static bool find(const struct on_stream *s, const char *arg, const void *addr, size_t len, int pe, char **near)
 {
     const struct segment *whole = iso_segment_of(addr, len), *part = iso_segment_of(addr, 1);
-    const char *last = (const char *)addr + len - 1;
     *near = NULL;
-    if (part == NULL || iso_segment_of(last, 1) == NULL) {
-        log_error("%s: %s %p (%zu bytes) is not symmetric: not in the device heap and no registered buffer", s->call,
-                  arg, addr, len);
+    if (part == NULL) {
+        log_error("%s: %s %p is not symmetric: not in the device heap and no registered buffer", s->call, arg, addr);
+        return false;
+    }
+    if (whole == NULL && !is_in_buffer(part, (const char *)addr, len)) {
+        log_error("%s: %s %p with %zu bytes ends beyond the %s", s->call, arg, addr, len,
+                  part->kind == SEGMENT_BUFFER ? "registered buffer" : "objects of its heap");
         return false;
     }
     if (whole != NULL && (*near = iso_handle_near(whole, pe)) != NULL)
@@ -250,10 +268,15 @@ static int meet(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx
 {
     struct on_stream s;
     struct isod_stream_meet m;
-    struct team *team = iso_team(handle, call);
     if (!begin(&s, call, stream))
         return 1;
-    if (!iso_handle_is_open(team, ISO_SLOT_ON_STREAM) && iso_gpu_stream_is_capturing(s.device->gpu, stream)) {
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL) {
+        log_error("%s: team is SHMEM_TEAM_INVALID, or was destroyed", s.call);
+        return 1;
+    }
+    if (!iso_handle_is_open(team, ISO_SLOT_ON_STREAM) &&
+        (s.device->captures != 0 || iso_gpu_stream_is_capturing(s.device->gpu, stream))) {
         log_error("%s: the first of these calls on a team makes its handle, which a capture does not allow; call "
                   "%s once before",
                   s.call, s.call);

@@ -242,6 +242,8 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
                               const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)
 {
     iso_check_life(__func__);
+    if (new_team == NULL)
+        iso_fatal(__func__, "new_team is a null pointer");
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_handle == SHMEM_TEAM_INVALID)
         return 1;
@@ -266,6 +268,8 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
                          long yaxis_mask, shmem_team_t *yaxis_team)
 {
     iso_check_life(__func__);
+    if (xaxis_team == NULL || yaxis_team == NULL)
+        iso_fatal(__func__, "%s is a null pointer", xaxis_team == NULL ? "xaxis_team" : "yaxis_team");
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_handle == SHMEM_TEAM_INVALID)
         return 1;
@@ -303,7 +307,9 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == &ISO->world || team == &ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
-    iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
+    if (iso_handles_has_team(team))
+        iso_device_finish_streams(__func__); /* no kernel uses its memory any more */
+    iso_barrier_sync(team, __func__);        /* nobody is inside a collective of this slot any more */
     destroy(team);
 }
 

@@ -53,6 +53,11 @@ WITH(op_large, SHMEMX_REDUCESCATTER, q.op = 7)
 WITH(op_of_floats, SHMEMX_ALLREDUCE, q.type = SHMEMX_HALF; q.op = SHMEMX_XOR)
 WITH(op_of_complex, SHMEMX_REDUCESCATTER, q.type = SHMEMX_COMPLEXF; q.op = SHMEMX_MAX)
 WITH(nelems_huge, SHMEMX_ALLTOALL, q.nelems = SIZE_MAX / 8)
+static int nelems_wrap(void) /* their bytes are 8 again */
+{
+    double *d = (double *)(void *)object.device;
+    return shmemx_double_fcollect_on_stream(SHMEM_TEAM_WORLD, d, d, ((size_t)1 << 61) + 1, NULL);
+}
 WITH(nelems_of_a_block, SHMEMX_FCOLLECT, q.nelems = (size_t)1 << 34)
 WITH(root_large, SHMEMX_BROADCAST, q.root = 2)
 WITH(root_negative, SHMEMX_BROADCAST, q.root = -1)
@@ -153,6 +158,7 @@ static int table_line(void) { return one_call(); }
     X(op_of_floats, WITH_DEVICE, true)      \
     X(op_of_complex, WITH_DEVICE, true)     \
     X(nelems_huge, WITH_DEVICE, true)       \
+    X(nelems_wrap, WITH_DEVICE, true)       \
     X(nelems_of_a_block, WITH_DEVICE, true) \
     X(root_large, WITH_DEVICE, true)        \
     X(root_negative, WITH_DEVICE, true)     \

@@ -123,6 +123,9 @@ static void test_refused(struct streams *s)
     CHECK(shmemx_putmem_on_stream(d, s->source, 8, -1, st) != 0);
     CHECK(shmemx_putmem_on_stream(local, s->source, 8, 0, st) != 0);
     CHECK(shmemx_putmem_on_stream(d, NULL, 8, 0, st) != 0);
+    CHECK(shmemx_putmem_on_stream(d, s->source, SIZE_MAX - 15, 0, st) != 0); /* its end lies before its begin */
+    CHECK(shmemx_getmem_on_stream(s->back, d, SIZE_MAX - 15, 0, st) != 0);
+    CHECK(shmemx_putmem_on_stream(d, s->source, (size_t)1 << 46, 0, st) != 0);
     CHECK(shmemx_getmem_on_stream(s->back, local, 8, 0, st) != 0);
     CHECK(shmemx_getmem_on_stream(NULL, d, 8, 0, st) != 0);
     CHECK(shmemx_signal_op_on_stream(w, 1, 77, 0, st) != 0);

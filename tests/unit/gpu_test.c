@@ -320,6 +320,13 @@ static void test_streams(void)
     prim_store_flag_u64(&gate, 1);
     CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
     CHECK_EQ(word, 4);
+    for (uint64_t i = 0; i < 100; i++)
+        put_step(gpu, streams[1], &word, 4 + i);
+    CHECK_EQ(iso_gpu_stream_after(gpu, streams[2], streams[1]), 0);
+    put_step(gpu, streams[2], &word, 104);
+    CHECK_EQ(iso_gpu_wait_all(gpu), 0);
+    CHECK_EQ(word, 105);
+    CHECK(iso_gpu_stream_is_idle(gpu, streams[1]) && iso_gpu_stream_is_idle(gpu, streams[2]));
     for (int i = 0; i < 4; i++)
         iso_gpu_stream_destroy(gpu, streams[i]);
     iso_gpu_stream_destroy(gpu, NULL);

@@ -33,6 +33,10 @@ static struct hip_range {
 } hip_ranges[HIP_RANGES];
 static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER; /* what copies by engines use of the above */
 
+/* While somebody captures, in the mode that forbids it to others, this thread must have relaxed its own. */
+static _Thread_local hipStreamCaptureMode hip_mode = hipStreamCaptureModeGlobal;
+static void hip_waits_or_allocates(void) { CHECK(!hip.capturing || hip_mode == hipStreamCaptureModeRelaxed); }
+
 /* True when this call is the one that fails. */
 static bool hip_fails(void) { return ++hip.calls == hip.fail_at; }
 
@@ -173,9 +177,22 @@ hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int 
     return e;
 }
 hipError_t hipStreamDestroy(hipStream_t stream) { return hip_unmake(stream); }
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
+{
+    hipStreamCaptureMode before = hip_mode;
+    hip_mode = *mode;
+    *mode = before;
+    return hipSuccess;
+}
+hipError_t hipDeviceSynchronize(void)
+{
+    hip_waits_or_allocates();
+    return hip_fails() ? hipErrorLaunchFailure : hipSuccess;
+}
 hipError_t hipStreamQuery(hipStream_t stream)
 {
     (void)stream;
+    hip_waits_or_allocates();
     if (hip.polled > 0)
         return hip.polled--, hipErrorNotReady;
     return hip_fails() ? hipErrorLaunchFailure : hipSuccess;
@@ -235,11 +252,20 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned fla
 
 /* ---- memory and copies ---- */
 
-hipError_t hipMalloc(void **ptr, size_t len) { return hip_make(ptr, len, hipMemoryTypeDevice); }
-hipError_t hipFree(void *ptr) { return hip_unmake(ptr); }
+hipError_t hipMalloc(void **ptr, size_t len)
+{
+    hip_waits_or_allocates();
+    return hip_make(ptr, len, hipMemoryTypeDevice);
+}
+hipError_t hipFree(void *ptr)
+{
+    hip_waits_or_allocates();
+    return hip_unmake(ptr);
+}
 hipError_t hipHostMalloc(void **ptr, size_t len, unsigned flags)
 {
     CHECK((flags & hipHostMallocCoherent) != 0);
+    hip_waits_or_allocates();
     return hip_make(ptr, len, hipMemoryTypeHost);
 }
 hipError_t hipHostGetDevicePointer(void **device, void *host, unsigned flags)
@@ -248,7 +274,11 @@ hipError_t hipHostGetDevicePointer(void **device, void *host, unsigned flags)
     *device = host;
     return hip_fails() ? hipErrorInvalidValue : hipSuccess;
 }
-hipError_t hipHostFree(void *ptr) { return hip_unmake(ptr); }
+hipError_t hipHostFree(void *ptr)
+{
+    hip_waits_or_allocates();
+    return hip_unmake(ptr);
+}
 hipError_t hipExtMallocWithFlags(void **ptr, size_t len, unsigned flags)
 {
     if (flags == 3 ? !hip.uncached : flags == hipDeviceMallocFinegrained ? !hip.fine_grained : true)

@@ -242,6 +242,25 @@ static void test_copies(void)
     closed(gpu);
 }
 
+/* The double checks that what is forbidden to others meanwhile is done in the mode that allows it. */
+static void test_while_captured(void)
+{
+    void *memory = NULL, *host = NULL, *alias = NULL;
+    machine();
+    struct gpu *gpu = opened();
+    hip.capturing = true;
+    CHECK_EQ(iso_gpu_alloc(gpu, 4096, &memory), 0);
+    CHECK_EQ(iso_gpu_host_alloc(gpu, 4096, &host, &alias), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, gpu->stream), 0);
+    CHECK(iso_gpu_stream_is_idle(gpu, gpu->stream));
+    CHECK_EQ(iso_gpu_wait_all(gpu), 0);
+    iso_gpu_host_free(gpu, host);
+    iso_gpu_free(gpu, memory);
+    CHECK_EQ((int)hip_mode, (int)hipStreamCaptureModeGlobal);
+    hip.capturing = false;
+    closed(gpu);
+}
+
 /* ---- kernels, streams, graphs ---- */
 
 struct count_args {
@@ -400,6 +419,7 @@ int main(void)
     test_chunks(false);
     test_network();
     test_copies();
+    test_while_captured();
     test_launch();
     test_captured_streams(50600000);
     test_captured_streams(50599999);
