@@ -92,6 +92,49 @@ static hipError_t wait_stream(hipStream_t stream)
     return e;
 }
 
+struct made_stream {
+    struct made_stream *next;
+    hipStream_t stream;
+};
+
+static int note_stream(struct gpu *gpu, hipStream_t stream)
+{
+    struct made_stream *made = (struct made_stream *)malloc(sizeof *made);
+    if (made == NULL)
+        return -ENOMEM;
+    made->stream = stream;
+    pthread_mutex_lock(&gpu->lock);
+    made->next = gpu->streams;
+    gpu->streams = made;
+    pthread_mutex_unlock(&gpu->lock);
+    return 0;
+}
+
+static void forget_stream(struct gpu *gpu, hipStream_t stream)
+{
+    struct made_stream **at = &gpu->streams, *gone;
+    pthread_mutex_lock(&gpu->lock);
+    while (*at != NULL && (*at)->stream != stream)
+        at = &(*at)->next;
+    gone = *at;
+    if (gone != NULL)
+        *at = gone->next;
+    pthread_mutex_unlock(&gpu->lock);
+    free(gone);
+}
+
+/* Under no lock of HIP's: for hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and kernels
+ * may be waiting for these. */
+static bool made_are_idle(struct gpu *gpu)
+{
+    bool idle = hipStreamQuery(NULL) != hipErrorNotReady;
+    pthread_mutex_lock(&gpu->lock);
+    for (struct made_stream *made = gpu->streams; made != NULL && idle; made = made->next)
+        idle = hipStreamQuery(made->stream) != hipErrorNotReady;
+    pthread_mutex_unlock(&gpu->lock);
+    return idle;
+}
+
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
 {
     int least = 0, greatest = 0;
@@ -101,6 +144,11 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
         greatest = 0;
     int status = iso_hip_result(gpu, "hipStreamCreateWithPriority",
                                 hipStreamCreateWithPriority(&made, hipStreamNonBlocking, high_priority ? greatest : 0));
+    if (status == 0 && note_stream(gpu, made) != 0) {
+        (void)hipStreamDestroy(made);
+        made = NULL;
+        status = iso_hip_refuse(gpu, ENOMEM, "no memory to note a stream");
+    }
     *stream = made;
     return status;
 }
@@ -108,6 +156,8 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);
+    if (stream != NULL)
+        forget_stream(gpu, (hipStream_t)stream);
     if (stream != NULL)
         (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
 }
@@ -118,10 +168,15 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
 }
 
+/* What the library and the program have made by it, by polling; then the program's own. */
 int iso_gpu_wait_all(struct gpu *gpu)
 {
+    const struct timespec nap = {0, 20000};
     iso_hip_use(gpu);
     hipStreamCaptureMode mode = relax();
+    while (!made_are_idle(gpu))
+        nanosleep(&nap, NULL);
+    (void)hipGetLastError();
     hipError_t e = hipDeviceSynchronize();
     restore(mode);
     return iso_hip_result(gpu, "hipDeviceSynchronize", e);
@@ -587,6 +642,8 @@ void iso_gpu_close(struct gpu *gpu)
         return;
     iso_hip_close_engines(gpu);
     iso_gpu_stream_destroy(gpu, gpu->stream);
+    while (gpu->streams != NULL)
+        forget_stream(gpu, gpu->streams->stream); /* the program's, which it has not destroyed */
     iso_gpu_host_free(gpu, gpu->stage);
     pthread_mutex_destroy(&gpu->stage_lock);
     pthread_mutex_destroy(&gpu->lock);
