@@ -42,6 +42,7 @@ struct gpu_info {
     char vmm_why[96];         /* why not, when !can_vmm */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
+    bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */
     bool orders_writes;       /* kernels that run see what network devices write to this device's memory in the order of
                                * the writes; else a read by that network device goes between them */
 };

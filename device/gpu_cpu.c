@@ -121,7 +121,7 @@ static void describe(struct gpu *gpu)
     info->multiprocessors = cores();
     info->wave_size = (int)gpu->order.wave;
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info->can_vmm = info->can_ipc = info->joins_captures = true;
+    info->can_vmm = info->can_ipc = info->joins_captures = info->polls_foreign = true;
     info->orders_writes = gpu->order.seed == 0; /* with a seed it promises as little as a device may */
 }
 

@@ -133,7 +133,7 @@ static int describe(struct gpu *gpu)
     info->wave_size = prop.warpSize;
     info->can_ipc = prop.unifiedAddressing != 0;
     info->hardware_queues = hardware_queues();
-    info->joins_captures = true;
+    info->joins_captures = info->polls_foreign = true;
     int has = 0;
     gpu->has_words = gpu->driver.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
                                                       info->device) == CUDA_SUCCESS &&

@@ -9,8 +9,9 @@
  *
  * Addresses. A symmetric address is this PE's own address of memory of shmemx_malloc (device heap), of a registered
  * buffer, or of the host heap and global variables as far as kernels reach them (the proxy does the rest). Local
- * addresses are any memory that the kernel can load or store. Objects of a type are aligned as the type is. The ranges
- * of one call do not overlap.
+ * addresses are any memory that the kernel can load or store. Waits, tests and signal_fetch look at words that it can
+ * load itself: of the device heap, or of a registered buffer of device memory, but not on AMD (see
+ * shmemx_buffer_register). Objects of a type are aligned as the type is. The ranges of one call do not overlap.
  *
  * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...), called by all threads of g with equal
  * arguments, who share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). Three names say it shorter:
@@ -24,9 +25,9 @@
  * Errors. Nothing traps and nothing waits in silence: a wait past SHMEM_TIMEOUT seconds is reported on stderr by the
  * host, and goes on. When a peer has died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h)
  * is not 0 from then on, later waits return soon, signal_op and put_signal send no signal, collectives return nonzero.
- * Puts, gets, packets, p, g and atomics do not look at the status and still act: a program that sends packets or flags
- * by p after a wait looks itself. The host learns the reason by shmemx_device_error and repairs the handle by
- * shmemx_device_reset.
+ * Puts, gets, packets, p, g and atomics by pointer do not look at the status and still act: a program that sends
+ * packets or flags by p after a wait looks itself. By the ring they do nothing then: what they fetch is 0, and what they
+ * get stays as it was. The host learns the reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
  *
  * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
 #ifndef SHMEM_DEVICE_H

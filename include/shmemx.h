@@ -47,14 +47,17 @@ typedef struct {
  * remapped in place. The memory is ordinary private memory (malloc, mmap), is not freed before it is unregistered, and
  * is not touched by other threads during the call. Or it is device memory, of shmemx_device_init's device, from the
  * vendor's own allocator: shared by the first way that works (info->rung says which). On all PEs the same kind.
- * info may be NULL. 0, or nonzero with a sentence on stderr. */
+ * AMD: what its allocators give is for data that kernels read which begin later; signals, polls, atomics, and data for
+ * kernels that run already, need memory of shmemx_malloc. info may be NULL. 0, or nonzero with a sentence on stderr. */
 int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info);
 /* Collective over the world; addr as registered. Completes nothing: quiet and synchronise first. Contents are kept. */
 int shmemx_buffer_unregister(void *addr);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * Nothing of a device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its
- * number on the node modulo the number of devices; several PEs may share one. */
+ * number on the node modulo the number of devices; several PEs may share one. A device that the program has made current
+ * does not change that: calls of this part, and host calls on device memory, make the PE's device current in the thread
+ * that calls, and leave it so. */
 
 /* Collective over the world; shmemx_malloc and shmemx_device_handle on SHMEM_TEAM_WORLD do it when it was not done.
  * 0, or nonzero with one sentence on stderr: there is no device here, or not on all PEs. The host calls work on. */

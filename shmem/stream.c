@@ -74,12 +74,22 @@ static bool find(const struct on_stream *s, const char *arg, const void *addr, s
     return true;
 }
 
+/* Of symmetric memory. */
 static bool word_is_valid(const struct on_stream *s, const char *arg, const void *addr)
 {
-    if (((uintptr_t)addr & 7) == 0)
-        return true;
-    log_error("%s: %s %p is not aligned to 8 bytes", s->call, arg, addr);
-    return false;
+    const struct segment *segment = iso_segment_of(addr, 1);
+    if (((uintptr_t)addr & 7) != 0) {
+        log_error("%s: %s %p is not aligned to 8 bytes", s->call, arg, addr);
+        return false;
+    }
+    if (segment->kind == SEGMENT_BUFFER && segment->on_device && !s->device->info->polls_foreign) {
+        log_error(
+            "%s: %s %p is in a registered buffer, where this device's polls may not see what peers store; use memory "
+            "of shmemx_malloc",
+            s->call, arg, addr);
+        return false;
+    }
+    return true;
 }
 
 static bool op_is_valid(const struct on_stream *s, int sig_op)
