@@ -4,13 +4,16 @@
  *
  * Addresses. A symmetric address is the caller's own address of an object that every PE has: memory of shmem_malloc and
  * its like, a global or static variable of the program (not of a shared library), or a buffer given to
- * shmemx_buffer_register. All three work in every call that asks for a symmetric address. A device address works in
- * none of the calls of this build: it is an error with a sentence. `source` of a put and `dest` of a get are any
+ * shmemx_buffer_register. All three work in every call that asks for a symmetric address, but for the partial pages at
+ * the ends of a registered buffer, which take puts and gets only. Device memory is symmetric once a device runs:
+ * shmemx.h says in which calls, the others end the job with a sentence. `source` of a put and `dest` of a get are any
  * memory. PE arguments count in the team of the context: the world, where the call has no context.
  *
  * Errors. A call without a status that is called wrongly (PE out of range, address not symmetric, range past its
  * segment, misaligned atomic, unknown handle, before shmem_init or after shmem_finalize) says so in one sentence on
- * stderr and ends the job. Zero lengths do nothing, but their PE is checked.
+ * stderr and ends the job. Zero lengths do nothing, but their PE is checked. A child that a PE forks has no part in the
+ * job: each call that needs the job, and shmem_init too, ends the child, and only the child, with a sentence. It has
+ * its own copy of the global variables, but shares the heap and registered buffers with its parent.
  *
  * Completion. A put, a non-fetching atomic or a signal is complete at its target after shmem_quiet, or when a wait or
  * test there has seen something ordered behind it. Threads: every call may be made at the thread level in force. */
@@ -140,7 +143,8 @@ int shmem_pe_accessible(int pe);
 /* 1 if `addr` is a symmetric address by which this PE reaches `pe`, else 0. */
 int shmem_addr_accessible(const void *addr, int pe);
 /* The address at which the caller loads and stores `pe`'s copy of `dest`, or NULL where that is not possible (another
- * node, an address that is not symmetric, a PE that does not exist). It is no symmetric address. */
+ * node, an address that is not symmetric, device memory, a team that is none). It is no symmetric address. A PE that
+ * does not exist is an error. */
 void *shmem_ptr(const void *dest, int pe);
 void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe);
 void shmem_info_get_version(int *major, int *minor);
@@ -161,9 +165,11 @@ void shmem_query_thread(int *provided);
 /* ---- symmetric memory (section 9.3) ---- */
 
 /* All collective over the world, with equal arguments on all PEs; all but calloc's zeroing leave contents undefined.
- * They return when every PE has the memory; free and realloc begin with a barrier, but complete no puts: quiet first.
- * Size 0 gives NULL. NULL when no PE has room left, after a sentence with the numbers. `alignment` is a power of two
- * and a multiple of sizeof(void *). Pages are first touched by whoever writes them first, usually their owner. */
+ * They return when every PE has the memory; free and realloc begin as shmem_barrier_all: what was put into the object
+ * is there, but for contexts that another thread has to itself. Size 0 gives NULL (and frees, in realloc). NULL when no
+ * PE has room left, after a sentence with the numbers. `alignment` is a power of two and a multiple of sizeof(void *),
+ * up to 1 GiB; up to 2 MiB where the address space is limited. Pages are first touched by whoever writes them first,
+ * usually their owner. */
 void *shmem_malloc(size_t size);
 void *shmem_calloc(size_t count, size_t size);
 void *shmem_align(size_t alignment, size_t size);
@@ -183,7 +189,8 @@ void shfree(void *ptr);
 /* The caller's number in `team` and its size, -1 for SHMEM_TEAM_INVALID. */
 int shmem_team_my_pe(shmem_team_t team);
 int shmem_team_n_pes(shmem_team_t team);
-/* 0, or nonzero for an invalid team or mask. Fields not in config_mask stay as they are. */
+/* 0, or nonzero for SHMEM_TEAM_INVALID; any other handle that is no team, and bits of config_mask that are not known,
+ * are errors. Fields not in config_mask stay as they are. */
 int shmem_team_get_config(shmem_team_t team, long config_mask, shmem_team_config_t *config);
 /* The number in dest_team of the PE that is src_pe in src_team, -1 where there is none. */
 int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team);
@@ -208,7 +215,8 @@ int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx);
 void shmem_ctx_destroy(shmem_ctx_t ctx);
 /* 0, or nonzero and SHMEM_TEAM_INVALID in *team for SHMEM_CTX_INVALID. */
 int shmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team);
-/* Hints around a series of calls on one context; they change nothing in what the calls promise. */
+/* Hints around a series of calls on one context; they change nothing in what the calls promise. Options that are not
+ * known are ignored. */
 void shmem_ctx_session_start(shmem_ctx_t ctx, long options, const shmem_ctx_session_config_t *config, long config_mask);
 void shmem_ctx_session_stop(shmem_ctx_t ctx);
 
@@ -274,7 +282,8 @@ SHMEM_SIZES(SHMEM_DECLARE_STRIDED_SIZE, )
  * On one naturally aligned symmetric object of `pe`, exclusive of all other atomics, waits and tests on it by the same
  * type. The fetching ones return the value before; _nbi ones put it into local `fetch`, valid after quiet. The others
  * may return before they are applied. Each is ordered after the caller's earlier stores to memory of the same node, so
- * whoever sees the new value by a wait, test or fetch sees these too. Host words only: CPU atomics. */
+ * whoever sees the new value by a wait, test or fetch sees these too. On host words they are atomics of the CPU, on
+ * words of the device heap (shmemx.h) those of the device. */
 
 /* Extended AMO types (floating point among them). */
 #define SHMEM_DECLARE_EXT(NAME, TYPE, ...)                                                              \

@@ -3,7 +3,7 @@
  * points to, C++ overloads. Where a call has a form with a context, one argument more chooses it.
  * Included by shmem.h, after the declarations; stamped from the tables of shmem_types.h, distinct types only. Variables
  * of the second names (int32_t, size_t, ...) are of one of these types. const and volatile do not matter for the
- * selection. */
+ * selection in C11; in C++ waits and tests take volatile words as well. */
 #ifndef SHMEM_GENERIC_H
 #define SHMEM_GENERIC_H
 
@@ -231,44 +231,50 @@ SHMEM_OLD_EXT_DISTINCT(SHMEM_OVERLOAD_OLD_EXT, )
     SHMEM_OVERLOAD(NAME, void, add, (T * dest, T value, int pe), (dest, value, pe))
 SHMEM_OLD_STD_DISTINCT(SHMEM_OVERLOAD_OLD_STD, )
 
-#define SHMEM_OVERLOAD_P2P(NAME, T, ...)                                                             \
-    SHMEM_OVERLOAD(NAME, void, wait_until, (T * ivar, int cmp, T cmp_value), (ivar, cmp, cmp_value)) \
-    SHMEM_OVERLOAD(NAME, int, test, (T * ivar, int cmp, T cmp_value), (ivar, cmp, cmp_value))
+#define SHMEM_OVERLOAD_P2P(NAME, T, ...)                                              \
+    SHMEM_OVERLOAD(NAME, void, wait_until, (volatile T * ivar, int cmp, T cmp_value), \
+                   (const_cast<T *>(ivar), cmp, cmp_value))                           \
+    SHMEM_OVERLOAD(NAME, int, test, (volatile T * ivar, int cmp, T cmp_value), (const_cast<T *>(ivar), cmp, cmp_value))
 SHMEM_P2P_DISTINCT(SHMEM_OVERLOAD_P2P, )
 
 #define SHMEM_OVERLOAD_ARRAY(NAME, T, ...)                                                                            \
-    SHMEM_OVERLOAD(NAME, void, wait_until_all, (T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),   \
-                   (ivars, nelems, status, cmp, cmp_value))                                                           \
+    SHMEM_OVERLOAD(NAME, void, wait_until_all,                                                                        \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),                      \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_value))                                          \
     SHMEM_OVERLOAD(NAME, void, wait_until_all_vector,                                                                 \
-                   (T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),                       \
-                   (ivars, nelems, status, cmp, cmp_values))                                                          \
-    SHMEM_OVERLOAD(NAME, size_t, wait_until_any, (T * ivars, size_t nelems, const int *status, int cmp, T cmp_value), \
-                   (ivars, nelems, status, cmp, cmp_value))                                                           \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),              \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_values))                                         \
+    SHMEM_OVERLOAD(NAME, size_t, wait_until_any,                                                                      \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),                      \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_value))                                          \
     SHMEM_OVERLOAD(NAME, size_t, wait_until_any_vector,                                                               \
-                   (T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),                       \
-                   (ivars, nelems, status, cmp, cmp_values))                                                          \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),              \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_values))                                         \
     SHMEM_OVERLOAD(NAME, size_t, wait_until_some,                                                                     \
-                   (T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, T cmp_value),             \
-                   (ivars, nelems, indices, status, cmp, cmp_value))                                                  \
-    SHMEM_OVERLOAD(NAME, size_t, wait_until_some_vector,                                                              \
-                   (T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const T *cmp_values),     \
-                   (ivars, nelems, indices, status, cmp, cmp_values))                                                 \
-    SHMEM_OVERLOAD(NAME, int, test_all, (T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),          \
-                   (ivars, nelems, status, cmp, cmp_value))                                                           \
+                   (volatile T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, T cmp_value),    \
+                   (const_cast<T *>(ivars), nelems, indices, status, cmp, cmp_value))                                 \
+    SHMEM_OVERLOAD(                                                                                                   \
+        NAME, size_t, wait_until_some_vector,                                                                         \
+        (volatile T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const T *cmp_values),       \
+        (const_cast<T *>(ivars), nelems, indices, status, cmp, cmp_values))                                           \
+    SHMEM_OVERLOAD(NAME, int, test_all, (volatile T * ivars, size_t nelems, const int *status, int cmp, T cmp_value), \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_value))                                          \
     SHMEM_OVERLOAD(NAME, int, test_all_vector,                                                                        \
-                   (T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),                       \
-                   (ivars, nelems, status, cmp, cmp_values))                                                          \
-    SHMEM_OVERLOAD(NAME, size_t, test_any, (T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),       \
-                   (ivars, nelems, status, cmp, cmp_value))                                                           \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),              \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_values))                                         \
+    SHMEM_OVERLOAD(NAME, size_t, test_any,                                                                            \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, T cmp_value),                      \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_value))                                          \
     SHMEM_OVERLOAD(NAME, size_t, test_any_vector,                                                                     \
-                   (T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),                       \
-                   (ivars, nelems, status, cmp, cmp_values))                                                          \
+                   (volatile T * ivars, size_t nelems, const int *status, int cmp, const T *cmp_values),              \
+                   (const_cast<T *>(ivars), nelems, status, cmp, cmp_values))                                         \
     SHMEM_OVERLOAD(NAME, size_t, test_some,                                                                           \
-                   (T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, T cmp_value),             \
-                   (ivars, nelems, indices, status, cmp, cmp_value))                                                  \
-    SHMEM_OVERLOAD(NAME, size_t, test_some_vector,                                                                    \
-                   (T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const T *cmp_values),     \
-                   (ivars, nelems, indices, status, cmp, cmp_values))
+                   (volatile T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, T cmp_value),    \
+                   (const_cast<T *>(ivars), nelems, indices, status, cmp, cmp_value))                                 \
+    SHMEM_OVERLOAD(                                                                                                   \
+        NAME, size_t, test_some_vector,                                                                               \
+        (volatile T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const T *cmp_values),       \
+        (const_cast<T *>(ivars), nelems, indices, status, cmp, cmp_values))
 SHMEM_STD_DISTINCT(SHMEM_OVERLOAD_ARRAY, )
 
 inline int shmem_sync(shmem_team_t team) { return shmem_team_sync(team); }

@@ -37,7 +37,7 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
 
 typedef struct {
     size_t mapped_bytes; /* whole pages, reached by loads and stores of local peers */
-    size_t staged_bytes; /* the partial pages at the ends, reached by puts and gets with help of the owner */
+    size_t staged_bytes; /* the partial pages at the ends: puts and gets only, no atomics and no signals */
     int is_device;       /* 1: the buffer is device memory; all of it is mapped or nothing */
     char rung[24];       /* how it is shared: "pages", "vmm", "ipc", "staged" */
 } shmemx_buffer_info_t;
@@ -48,9 +48,12 @@ typedef struct {
  * is not touched by other threads during the call. Or it is device memory, of shmemx_device_init's device, from the
  * vendor's own allocator: shared by the first way that works (info->rung says which). On all PEs the same kind.
  * AMD: what its allocators give is for data that kernels read which begin later; signals, polls, atomics, and data for
- * kernels that run already, need memory of shmemx_malloc. info may be NULL. 0, or nonzero with a sentence on stderr. */
+ * kernels that run already, need memory of shmemx_malloc. info may be NULL. Whole pages are shared with children that
+ * are forked meanwhile, as the symmetric heap is. 0, or nonzero on all PEs, with a sentence on stderr of one at least:
+ * then nothing is registered. Wrong arguments end the job. */
 int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info);
-/* Collective over the world; addr as registered. Completes nothing: quiet and synchronise first. Contents are kept. */
+/* Collective over the world; addr as registered. Begins as shmem_barrier_all: what was put there has arrived. Contents
+ * are kept. 0, or nonzero with a sentence on stderr: the pages stay shared with children that are forked. */
 int shmemx_buffer_unregister(void *addr);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----

@@ -60,13 +60,28 @@ static int share_pages(struct pages *p)
 }
 
 /* Back to private memory with the same contents, in one step for whoever reads it meanwhile. */
-static int unshare_pages(char *base, size_t len)
+static int replace_pages(char *base, size_t len)
 {
     void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy == MAP_FAILED)
         return -errno;
     memcpy(copy, base, len);
-    return mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, base) == MAP_FAILED ? -errno : 0;
+    if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, base) != MAP_FAILED)
+        return 0;
+    int rc = -errno;
+    munmap(copy, len);
+    return rc;
+}
+
+/* In halves where the address space has no room for a copy of the whole. */
+static int unshare_pages(char *base, size_t len)
+{
+    int rc = replace_pages(base, len);
+    if (rc != -ENOMEM || len <= page_bytes())
+        return rc;
+    size_t half = (len / 2 + page_bytes() - 1) & ~(page_bytes() - 1);
+    rc = unshare_pages(base, half);
+    return rc == 0 ? unshare_pages(base + half, len - half) : rc;
 }
 
 /* ---- pieces ---- */
@@ -102,12 +117,17 @@ static void describe_peer(struct segment *s, size_t offset, int pe, const struct
         p->cpu_ptr = mapped + (p->base - theirs.base);
 }
 
-static char *map_offer(struct pe_offer *offer)
+/* NULL after a sentence. */
+static char *map_offer(struct pe_offer *offer, int pe)
 {
     struct pages theirs = whole_pages((uintptr_t)offer->base, (size_t)offer->len);
-    if (offer->fd < 0)
+    if (offer->fd < 0) {
+        log_error("shmemx_buffer_register: the descriptor of the pages of pe %d did not arrive; raise ulimit -n", pe);
         return NULL;
+    }
     void *at = mmap(NULL, theirs.len, PROT_READ | PROT_WRITE, MAP_SHARED, offer->fd, 0);
+    if (at == MAP_FAILED)
+        log_error("shmemx_buffer_register: mapping %zu bytes of pe %d failed: %m", theirs.len, pe);
     close(offer->fd);
     offer->fd = -1;
     return at != MAP_FAILED ? (char *)at : NULL;
@@ -139,31 +159,53 @@ static bool lengths_match(const struct pe_offer *offers, size_t len)
     return true;
 }
 
-/* A pointer of ours into each peer's pages, kept in the table of the mapped piece. */
+/* The up to three pieces of a buffer; NULL: nothing there. */
+struct pieces {
+    struct segment *of[3];
+    size_t from[3]; /* offsets in the buffer */
+};
+
+static int make_pieces(char *addr, size_t len, struct split split, struct pieces *pieces)
+{
+    size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
+    size_t wanted = (size_t)(from[0] < to[0]) + (from[1] < to[1]) + (from[2] < to[2]);
+    memcpy(pieces->from, from, sizeof from);
+    if ((size_t)ISO->n_segments + wanted > ISO_SEGMENTS_MAX) {
+        log_error("shmemx_buffer_register: all %d segments are in use; unregister buffers that are no longer needed",
+                  ISO_SEGMENTS_MAX);
+        return -ENOSPC;
+    }
+    for (int i = 0; i < 3; i++) {
+        pieces->of[i] = from[i] < to[i] ? add_piece(addr + from[i], to[i] - from[i], i != 1) : NULL;
+        if (from[i] < to[i] && pieces->of[i] == NULL) {
+            log_error("shmemx_buffer_register: no memory is left for the addresses of %d PEs", ISO->n_pes);
+            return -ENOMEM;
+        }
+    }
+    for (int i = 2; i >= 0; i--)
+        if (pieces->of[i] != NULL && from[i] == 0)
+            pieces->of[i]->first_bytes = len;
+    return 0;
+}
+
+/* A pointer of ours into each peer's pages, kept in the table of the mapped piece. What was added stays when this fails
+ * half way: the caller takes it out again. */
 static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct split split)
 {
     struct state *self = ISO;
-    size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
-    struct segment *pieces[3] = {NULL, NULL, NULL};
-    if (self->n_segments + 3 > ISO_SEGMENTS_MAX)
-        return -ENOSPC;
-    for (int i = 0; i < 3; i++)
-        if (from[i] < to[i] && (pieces[i] = add_piece(addr + from[i], to[i] - from[i], i != 1)) == NULL)
+    struct pieces pieces = {{NULL, NULL, NULL}, {0, 0, 0}};
+    int rc = make_pieces(addr, len, split, &pieces);
+    for (int l = 0; rc == 0 && l < self->n_local; l++) {
+        int pe = self->local_pes[l];
+        bool maps = pe != self->my_pe && split.lo < split.hi && !self->peers[pe].threaded;
+        char *mapped = maps ? map_offer(&offers[l], pe) : NULL;
+        if (maps && mapped == NULL)
             return -ENOMEM;
-    for (int l = 0; l < self->n_local; l++) {
-        if (self->local_pes[l] == self->my_pe)
-            continue;
-        char *mapped = split.lo < split.hi ? map_offer(&offers[l]) : NULL;
-        if (split.lo < split.hi && mapped == NULL && !self->peers[self->local_pes[l]].threaded)
-            return -ENOMEM;
-        for (int i = 0; i < 3; i++)
-            if (pieces[i] != NULL)
-                describe_peer(pieces[i], from[i], self->local_pes[l], &offers[l], mapped);
+        for (int i = 0; i < 3 && pe != self->my_pe; i++)
+            if (pieces.of[i] != NULL)
+                describe_peer(pieces.of[i], pieces.from[i], pe, &offers[l], mapped);
     }
-    for (int i = 2; i >= 0; i--)
-        if (pieces[i] != NULL && from[i] == 0)
-            pieces[i]->first_bytes = len;
-    return 0;
+    return rc;
 }
 
 /* Staged bytes need the kernel's leave to copy between processes of one user: try it once, now. */
@@ -196,12 +238,38 @@ static bool overlaps(const char *addr, size_t len)
     return false;
 }
 
-static int connect_pieces(char *addr, size_t len, struct pages mine, shmemx_buffer_info_t *info)
+/* 0, or what a PE of this node failed by: it has said so. */
+static int failure_of(const struct pe_offer *offers)
 {
-    struct state *self = ISO;
-    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len, {0}, 0, mine.fd};
-    struct pe_offer *offers = (struct pe_offer *)calloc((size_t)self->n_local, sizeof *offers);
-    int rc = offers != NULL ? iso_pe_exchange(&offer, offers, "shmemx_buffer_register") : -ENOMEM;
+    for (int i = 0; i < ISO->n_local; i++)
+        if (offers[i].extra != 0)
+            return offers[i].extra;
+    return 0;
+}
+
+static void describe_buffer(shmemx_buffer_info_t *info, size_t len, struct split split)
+{
+    if (info == NULL)
+        return;
+    memset(info, 0, sizeof *info);
+    info->mapped_bytes = split.hi - split.lo;
+    info->staged_bytes = len - info->mapped_bytes;
+    memcpy(info->rung, "pages", sizeof "pages");
+    if (info->mapped_bytes == 0)
+        memcpy(info->rung, "staged", sizeof "staged");
+}
+
+/* Collective over the node, also for a PE that could not share its pages: its `status` tells the others. */
+static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *info)
+{
+    char *addr = (char *)(uintptr_t)mine->base;
+    size_t len = (size_t)mine->len;
+    struct pe_offer *offers = iso_device_new_offers();
+    if (offers == NULL) /* the others would wait for us */
+        iso_fatal("shmemx_buffer_register", "no memory for the addresses of %d PEs", ISO->n_local);
+    int rc = iso_pe_exchange(mine, offers, "shmemx_buffer_register");
+    if (rc == 0)
+        rc = failure_of(offers);
     if (rc == 0 && !lengths_match(offers, len)) {
         log_error("shmemx_buffer_register: len_bytes differs between PEs (%zu here); it must be equal", len);
         rc = -EINVAL;
@@ -214,19 +282,40 @@ static int connect_pieces(char *addr, size_t len, struct pages mine, shmemx_buff
     }
     if (rc == 0)
         rc = add_pieces(addr, len, offers, split);
-    for (int i = 0; offers != NULL && i < self->n_local; i++)
-        if (offers[i].fd >= 0)
-            close(offers[i].fd);
-    free(offers);
-    if (info != NULL) {
-        memset(info, 0, sizeof *info);
-        info->mapped_bytes = split.hi - split.lo;
-        info->staged_bytes = len - info->mapped_bytes;
-        memcpy(info->rung, "pages", sizeof "pages");
-        if (info->mapped_bytes == 0)
-            memcpy(info->rung, "staged", sizeof "staged");
-    }
+    iso_device_close_offers(offers);
+    describe_buffer(info, len, split);
     return rc;
+}
+
+static void forget_pieces(const char *addr, size_t len)
+{
+    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
+        if (ISO->segments[i].base >= addr && ISO->segments[i].base < addr + len)
+            iso_buffer_forget(&ISO->segments[i]);
+}
+
+/* 0, or -errno after a sentence. */
+static int release_pages(char *addr, size_t len)
+{
+    struct pages mine = whole_pages((uintptr_t)addr, len);
+#ifdef ISO_PES_AS_THREADS
+    mine.len = 0;
+#endif
+    int rc = mine.len > 0 ? unshare_pages(mine.base, mine.len) : 0;
+    if (rc != 0)
+        log_error("making %zu bytes at %p private again, of a registered buffer, failed: %s", mine.len,
+                  (void *)mine.base, strerror(-rc));
+    return rc;
+}
+
+/* Another PE, or this one, has failed: nobody has the buffer. */
+static void roll_back(char *addr, size_t len, bool shared)
+{
+    forget_pieces(addr, len);
+    if (shared)
+        (void)release_pages(addr, len);
+    if (ISO->device != NULL)
+        iso_device_table_changed();
 }
 
 SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
@@ -245,16 +334,19 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 #ifdef ISO_PES_AS_THREADS
     mine.len = 0; /* one address space: nothing to share */
 #endif
-    int rc = share_pages(&mine);
-    if (rc == 0)
-        rc = connect_pieces((char *)addr, len_bytes, mine, info);
-    if (mine.fd >= 0)
-        close(mine.fd);
+    int status = share_pages(&mine);
+    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len_bytes, {0}, status, mine.fd};
+    int rc = connect_pieces(&offer, info);
     int told = iso_segment_tell_nodes((char *)addr, len_bytes, __func__);
     rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)
         iso_device_table_changed();
-    return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
+    bool all = iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0;
+    if (!all)
+        roll_back((char *)addr, len_bytes, mine.fd >= 0);
+    if (mine.fd >= 0)
+        close(mine.fd);
+    return all ? 0 : 1;
 }
 
 void iso_buffer_forget(struct segment *s)
@@ -274,15 +366,6 @@ void iso_buffer_forget(struct segment *s)
     *s = self->segments[--self->n_segments];
 }
 
-static int release_pages(char *addr, size_t len)
-{
-    struct pages mine = whole_pages((uintptr_t)addr, len);
-#ifdef ISO_PES_AS_THREADS
-    mine.len = 0;
-#endif
-    return mine.len > 0 ? unshare_pages(mine.base, mine.len) : 0;
-}
-
 /* The piece that begins the buffer at addr; NULL: there is none. */
 static const struct segment *registered_at(const char *addr)
 {
@@ -290,13 +373,6 @@ static const struct segment *registered_at(const char *addr)
         if (ISO->segments[i].base == addr && ISO->segments[i].first_bytes != 0)
             return &ISO->segments[i];
     return NULL;
-}
-
-static void forget_pieces(const char *addr, size_t len)
-{
-    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
-        if (ISO->segments[i].base >= addr && ISO->segments[i].base < addr + len)
-            iso_buffer_forget(&ISO->segments[i]);
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */

@@ -186,8 +186,7 @@ void pshmem_ctx_session_start(shmem_ctx_t handle, long options, const shmem_ctx_
     if (handle == SHMEM_CTX_INVALID)
         return;
     struct ctx *ctx = iso_ctx(handle, __func__);
-    if ((options & ~(long)SHMEM_CTX_SESSION_BATCH) != 0)
-        iso_fatal(__func__, "options %#lx has bits outside SHMEM_CTX_SESSION_BATCH", (unsigned long)options);
+    (void)options; /* hints: also those of a later version are taken */
     if ((config_mask & ~(long)SHMEM_CTX_SESSION_TOTAL_OPS) != 0)
         iso_fatal(__func__, "config_mask %#lx has bits outside SHMEM_CTX_SESSION_TOTAL_OPS",
                   (unsigned long)config_mask);

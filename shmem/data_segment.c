@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Remaps the writable segment of the program (not of shared objects: OpenSHMEM 1.6 section 4) onto a memfd.
  * Invariant: nothing in here writes a global variable between the copy and the mapping, since in a static program the
- * library's own variables are part of the range. A forked child gets a private copy of what it saw at fork. */
+ * library's own variables are part of the range. A forked child gets a private copy of what it saw at fork, or ends. */
 #include "data_segment.h"
+
+#include "../bootstrap/log.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -160,11 +162,14 @@ static const char *remap(const struct program *p, int *fd)
 /* ---- fork: the child keeps what it saw, on pages of its own ---- */
 
 static int fork_pipe[2] = {-1, -1};
+static int fork_error; /* why there is no pipe, though one is needed: the child must not live */
 
 static void before_fork(void)
 {
-    if (data.fd < 0 || data.inherited || pipe2(fork_pipe, O_CLOEXEC) != 0)
-        fork_pipe[0] = fork_pipe[1] = -1;
+    fork_pipe[0] = fork_pipe[1] = -1;
+    fork_error = 0;
+    if (data.fd >= 0 && !data.inherited && pipe2(fork_pipe, O_CLOEXEC) != 0)
+        fork_error = errno;
 }
 
 /* The parent goes on only when the child has copied, else the child would see the parent's later stores. */
@@ -210,14 +215,24 @@ static bool privatize(char *base, size_t len, int fd)
     return true;
 }
 
+/* A child whose variables are its parent's, all or some of them, could corrupt it. */
+_Noreturn static void end_child(int error)
+{
+    errno = error;
+    log_error("fork: the child cannot have global variables of its own: %m; ending the child");
+    _exit(125);
+}
+
 static void after_fork_child(void)
 {
+    if (fork_error != 0)
+        end_child(fork_error);
     if (fork_pipe[0] < 0)
         return;
     int pipe_in = fork_pipe[0], pipe_out = fork_pipe[1];
     struct data_segment copy = data;
     if (!privatize(copy.base, copy.len, copy.fd))
-        _exit(125); /* a half-shared child could corrupt its parent */
+        end_child(errno);
     data.inherited = true;
     data.refusal = "the process is a forked child that has not called shmem_init";
     close(pipe_in);

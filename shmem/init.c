@@ -44,7 +44,7 @@ void iso_exit_quietly(int status)
 void iso_abort_job(int status, const char *sentence)
 {
     struct state *self = ISO;
-    if (!self->aborting) {
+    if (!self->aborting && self->life != LIFE_CHILD) {
         self->aborting = true;
         iso_proxy_give_up(); /* kernels return instead of keeping the device busy */
         fflush(stdout);
@@ -71,7 +71,8 @@ void iso_fatal(const char *call, const char *format, ...)
 
 void iso_fatal_life(const char *call)
 {
-    static const char *const when[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize"};
+    static const char *const when[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize",
+                                       "in a forked child of a PE, which has no part in the job; only the child ends"};
     iso_fatal(call, "called %s", when[ISO->life]);
 }
 
@@ -93,6 +94,8 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
     iso_check_life(call);
     if (addr == NULL)
         iso_fatal(call, "%s is a null pointer", arg);
+    if (len == SIZE_MAX) /* what does not fit: see iso_target_bytes */
+        iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
     for (int i = 0; i < self->n_segments; i++) {
         const struct segment *s = &self->segments[i];
         if ((const char *)addr < s->base || (const char *)addr >= s->base + s->limit)
@@ -143,17 +146,26 @@ static void at_exit(int status, void *arg)
     iso_boot_close(&self->boot);
 }
 
+static void close_sockets(struct state *self)
+{
+    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++) {
+        if (self->peers[pe].sock >= 0)
+            close(self->peers[pe].sock);
+        self->peers[pe].sock = -1; /* the number is soon another file's */
+    }
+}
+
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
- * into the library. */
+ * into the library, nor end the job when it does. */
 static void after_fork_child(void)
 {
     struct state *self = ISO;
-    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
-        if (self->peers[pe].sock >= 0)
-            close(self->peers[pe].sock);
+    close_sockets(self);
     iso_channel_after_fork();
-    if (self->life == LIFE_RUNNING)
-        self->life = LIFE_AFTER;
+    iso_boot_close(&self->boot); /* closes what is the child's of it, and says nothing to anybody */
+    if (self->life != LIFE_BEFORE)
+        self->life = LIFE_CHILD;
+    self->leaving = false;
     self->ctx_default.n_pes = 0;
 }
 
@@ -208,6 +220,12 @@ static void take_down(void)
     self->n_pes = 0;
 }
 
+static void refuse_child(const char *call)
+{
+    if (ISO->life == LIFE_CHILD)
+        iso_fatal_life(call);
+}
+
 /* 0, or -errno after a sentence. */
 static int start(const struct boot_attr *attr, int requested, int *provided)
 {
@@ -253,6 +271,7 @@ SHMEM_API(shmem_init, pshmem_init);
 void pshmem_init(void)
 {
     int provided;
+    refuse_child(__func__);
     if (start(NULL, SHMEM_THREAD_SINGLE, &provided) != 0)
         iso_abort_job(1, "shmem_init failed");
 }
@@ -269,6 +288,7 @@ SHMEM_API(shmem_init_thread, pshmem_init_thread);
 int pshmem_init_thread(int requested, int *provided)
 {
     int level;
+    refuse_child(__func__);
     check_level(__func__, requested);
     if (start(NULL, requested, &level) != 0)
         return 1;
@@ -280,6 +300,7 @@ int pshmem_init_thread(int requested, int *provided)
 SHMEM_API(shmemx_init_attr, pshmemx_init_attr);
 int pshmemx_init_attr(shmemx_init_attr_t *attr)
 {
+    refuse_child(__func__);
     if (attr == NULL || attr->id == NULL || attr->size < 1 || attr->rank < 0 || attr->rank >= attr->size) {
         log_error("shmemx_init_attr: attr must give an id, a size of at least 1 and a rank in 0..size-1");
         return 1;

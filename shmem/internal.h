@@ -33,7 +33,8 @@
 
 /* ---- errors (init.c) ---- */
 
-/* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends. `call` may begin with the p of pshmem_. */
+/* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends (in a forked child of a PE: the child alone).
+ * `call` may begin with the p of pshmem_. */
 _Noreturn ISO_COLD void iso_fatal(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Ends the job with this status after `sentence` (may be NULL) was printed: tells peers, launcher, then exits. */
 _Noreturn ISO_COLD void iso_abort_job(int status, const char *sentence);
@@ -161,8 +162,10 @@ struct wait_record {
     uint64_t addr;
     uint64_t expected;
     uint64_t seen;
-    int64_t peer;     /* world PE waited for, -1: any */
-    uint64_t call[4]; /* the name, zero padded */
+    uint64_t cmp;       /* SHMEM_CMP_ of seen with expected, 0: none that the user gave */
+    uint64_t is_signed; /* expected and seen are int64_t */
+    int64_t peer;       /* world PE waited for, -1: any */
+    uint64_t call[4];   /* the name, zero padded */
 };
 
 /* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
@@ -171,6 +174,8 @@ struct wait {
     const char *call;
     const void *addr;
     uint64_t expected;
+    int cmp;        /* as in the record */
+    bool is_signed; /* likewise */
     int peer;
     int record; /* index published, -1: none */
     unsigned polls;
@@ -196,7 +201,8 @@ struct control {
 
 /* ---- the state of one PE ---- */
 
-enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER };
+/* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
+enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER, LIFE_CHILD };
 
 struct state {
     /* hot: read by every call */

@@ -129,21 +129,23 @@ static void raise_limit(const struct heap *h, size_t end)
 }
 
 /* One PE speaks for all: every PE has failed alike. */
+static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
+
 static ISO_COLD void report_full(const struct request *r)
 {
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
-    iso_log(ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
+    iso_log(level_of_one(),
             "%s: no room for %zu bytes: %zu of the %s's %zu bytes are used (objects: %zu), the largest free range has "
             "%zu bytes; raise %s",
             r->call, r->size, s.used, r->heap->name, s.cap, s.objects, s.largest_free, r->heap->variable);
 }
 
-/* What the addresses of all PEs' heaps are multiples of: an offset can promise no more. */
+/* What the addresses of all PEs' first objects are multiples of: an offset can promise no more. */
 static size_t common_alignment(const struct heap *h)
 {
-    uintptr_t bits = h->start;
+    uintptr_t bits = 0;
     for (int pe = 0; pe < ISO->n_pes; pe++)
-        bits |= (uintptr_t)h->segment->peers[pe].base;
+        bits |= (uintptr_t)h->segment->peers[pe].base + h->start;
     return (size_t)(bits & (0 - bits));
 }
 
@@ -234,13 +236,14 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
     if (size == 0)
         return NULL;
     if (alignment % sizeof(void *) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        log_error("%s: alignment %zu is not a power of two that is a multiple of %zu", call, alignment, sizeof(void *));
+        iso_log(level_of_one(), "%s: alignment %zu is not a power of two that is a multiple of %zu", call, alignment,
+                sizeof(void *));
         return NULL;
     }
     match(call, "alignment", alignment);
     if (alignment > common_alignment(h)) {
-        log_error("%s: alignment %zu is above %zu, which is all that the heaps of all PEs have in common", call,
-                  alignment, common_alignment(h));
+        iso_log(level_of_one(), "%s: alignment %zu is above %zu, which is all that the %ss of all PEs have in common",
+                call, alignment, common_alignment(h), h->name);
         barrier(call);
         return NULL;
     }

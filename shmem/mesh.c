@@ -233,6 +233,8 @@ static int send_offers(const struct pe_offer *mine)
         if (peer->sock < 0)
             continue;
         int rc = iso_mesh_send(peer->sock, &m, &mine->fd, mine->fd >= 0 ? 1 : 0);
+        if (rc == -ETOOMANYREFS) /* too many are on their way: the others would wait for this one */
+            rc = iso_mesh_send(peer->sock, &m, NULL, 0);
         if (rc != 0)
             return rc;
     }

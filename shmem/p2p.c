@@ -31,7 +31,7 @@ ISO_INLINE uint64_t key_of(uint64_t word, struct kind kind)
 /* Acquire: pairs with p, atomics and signals of any PE; see word.h. */
 ISO_INLINE uint64_t load_key(const void *at, struct kind kind) { return key_of(iso_word_load(at, kind.bytes), kind); }
 
-/* For people: the value as it is, for the report of a wait. */
+/* For people: the value as it is, sign-extended, for the report of a wait. */
 static uint64_t plain(uint64_t key, struct kind kind) { return kind.is_signed ? key ^ ((uint64_t)1 << 63) : key; }
 
 ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b)
@@ -120,7 +120,10 @@ static bool holds(const struct set *s, size_t i) { return compare(seen_key(s, i)
 
 static struct wait begin_wait(const struct set *s, size_t i)
 {
-    return (struct wait)ISO_WAIT(s->call, -1, s->ivars + i * s->kind.bytes, plain(value_key(s, i), s->kind));
+    struct wait wait = ISO_WAIT(s->call, -1, s->ivars + i * s->kind.bytes, plain(value_key(s, i), s->kind));
+    wait.cmp = s->cmp;
+    wait.is_signed = s->kind.is_signed;
+    return wait;
 }
 
 static void pause_wait(struct wait *wait, const struct set *s, size_t i)

@@ -4,6 +4,7 @@
  * that every PE sees every death by itself. Abstract names leave no file behind; a connection must come from our own
  * user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
+#include "alloc.h"
 #include "mesh.h"
 #include "transport/channel.h"
 #include "transport/transport.h"
@@ -126,6 +127,17 @@ static int check_versions(const struct row *rows)
     return 0;
 }
 
+/* All PEs see the same: one speaks for them. */
+static int check_heap_wish(uint64_t bytes)
+{
+    if (bytes <= ISO_ALLOC_MOST)
+        return 0;
+    iso_log(ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
+            "shmem_init: SHMEM_SYMMETRIC_SIZE is %llu bytes, allowed: 1..%zu (16 TiB), or 0 for the machine's memory",
+            (unsigned long long)bytes, ISO_ALLOC_MOST);
+    return -EINVAL;
+}
+
 static int check_settings(const struct row *rows)
 {
     const struct row *mine = &rows[ISO->my_pe];
@@ -146,7 +158,7 @@ static int check_settings(const struct row *rows)
             return -EINVAL;
         }
     }
-    return 0;
+    return check_heap_wish(mine->heap_wish);
 }
 
 /* Different programs may share a job (their heaps are symmetric), but not their global variables. */

@@ -25,19 +25,26 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes)
     *data_bytes = data->refusal == NULL ? data->len : 0;
 }
 
-/* Address space of `bytes` from a multiple of 2 MiB on: for huge pages, and so that what shmem_align can promise does
- * not depend on luck. */
-static char *reserve_aligned(size_t bytes)
+/* Address space of `bytes`, with a multiple of `align` at `start` in it. NULL: there is not so much. */
+static char *reserve_aligned(size_t bytes, size_t start, size_t align)
 {
-    const size_t huge = (size_t)2 << 20;
-    char *at = (char *)mmap(NULL, bytes + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *at = (char *)mmap(NULL, bytes + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == (char *)MAP_FAILED)
         return NULL;
-    size_t lead = (huge - ((uintptr_t)at & (huge - 1))) & (huge - 1);
+    size_t lead = (0 - ((uintptr_t)at + start)) & (align - 1);
     if (lead > 0)
         munmap(at, lead);
-    munmap(at + lead + bytes, huge - lead);
+    munmap(at + lead + bytes, align - lead);
     return at + lead;
+}
+
+/* The first object lies at a multiple of 1 GiB, so that what shmem_align can promise does not depend on luck; of 2 MiB,
+ * for huge pages, where the address space is limited. */
+static char *reserve_heap(size_t bytes)
+{
+    size_t start = iso_memory_heap_start();
+    char *at = reserve_aligned(bytes, start, (size_t)1 << 30);
+    return at != NULL ? at : reserve_aligned(bytes, start, (size_t)2 << 20);
 }
 
 static int map_heap(struct segment *heap, size_t bytes)
@@ -49,7 +56,7 @@ static int map_heap(struct segment *heap, size_t bytes)
     }
     /* A peer that shrank the file would turn our loads into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    void *at = reserve_aligned(bytes);
+    void *at = reserve_heap(bytes);
     if (at == NULL ||
         mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != at) {
         log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);

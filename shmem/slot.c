@@ -32,6 +32,7 @@ struct grant {
 
 struct directory {
     uint64_t used[ENTRIES / WORD_BITS]; /* atomic; leaders claim, last closers free */
+    uint64_t closing;                   /* atomic; slots that this PE has closed and another member not yet */
     _Alignas(ISO_LINE) struct grant grants[ENTRIES];
 };
 
@@ -67,6 +68,8 @@ static size_t used_offset(int index)
     return directory_offset() + offsetof(struct directory, used) + (size_t)index / WORD_BITS * sizeof(uint64_t);
 }
 static uint64_t used_bit(int index) { return (uint64_t)1 << (index % WORD_BITS); }
+
+static size_t closing_offset(void) { return directory_offset() + offsetof(struct directory, closing); }
 
 static size_t grant_offset(int index, size_t field)
 {
@@ -140,7 +143,7 @@ static bool claim_on_all(const struct members *m, int index)
 }
 
 /* An index that now belongs to this team on all members, or -1. */
-static int claim_index(const struct members *m)
+static int claim_any(const struct members *m)
 {
     for (int round = 0; round < CLAIM_ROUNDS; round++)
         for (int index = FIRST_AGREED; index < ISO_SLOTS; index++) {
@@ -149,6 +152,30 @@ static int claim_index(const struct members *m)
                 return index;
         }
     return -1;
+}
+
+static uint64_t count_closing(const struct members *m)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < m->n; i++)
+        n += control_amo(closing_offset(), m->world_of[i], AMO_FETCH, 0, m->call);
+    return n;
+}
+
+/* The same, after slots that are about to be free where there is none. Their count is taken before the look at the
+ * bits: those that are given back in between are seen. Who closes has nothing to wait for, so this ends. */
+static int claim_index(const struct members *m)
+{
+    struct wait wait = ISO_WAIT(m->call, -1, &my_directory()->closing, 0);
+    int index = claim_any(m);
+    for (uint64_t closing = 1; index < 0 && closing != 0;) {
+        closing = count_closing(m);
+        index = claim_any(m);
+        if (index < 0 && closing != 0)
+            iso_wait_pause(&wait, closing);
+    }
+    iso_wait_end(&wait);
+    return index;
 }
 
 /* Where the last users of this index stopped: no flag in any member's memory is larger. */
@@ -376,6 +403,7 @@ static void give_back(const struct slot *slot, const struct members *m)
     size_t closed = grant_offset(slot->index, offsetof(struct grant, closed));
     prim_store_relaxed_u64(&mine->last, slot->seq);
     prim_store_relaxed_u64(&mine->state, GRANT_NONE);
+    (void)control_amo(closing_offset(), ISO->my_pe, AMO_ADD, 1, m->call);
     iso_quiet(&ISO->ctx_default); /* flags that a transport still carries */
     /* Release: what this member did in the slot is before; acquire in the last one, whose freeing releases it again to
      * the leader that claims the index next. */
@@ -384,6 +412,8 @@ static void give_back(const struct slot *slot, const struct members *m)
     (void)control_amo(closed, m->world_of[0], AMO_AND, 0, m->call);
     for (int i = 0; i < m->n; i++)
         free_one(slot->index, m->world_of[i], m->call);
+    for (int i = 0; i < m->n; i++) /* when it is free on all of them */
+        (void)control_amo(closing_offset(), m->world_of[i], AMO_ADD, (uint64_t)-1, m->call);
 }
 
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe)

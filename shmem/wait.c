@@ -60,6 +60,8 @@ static void publish(struct wait *wait, uint64_t seen)
     store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
     store_word(&r->expected, wait->expected);
     store_word(&r->seen, seen);
+    store_word(&r->cmp, (uint64_t)wait->cmp);
+    store_word(&r->is_signed, wait->is_signed);
     __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
     store_word(&r->since_ns, wait->since_ns);
 }
@@ -75,21 +77,34 @@ void iso_wait_finish(struct wait *wait)
 
 /* ---- the report ---- */
 
+static uint64_t load_word(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+
+/* "expected >= -5, seen -7" */
+static void write_values(const struct wait_record *r, char *text, size_t bytes)
+{
+    static const char *const comparisons[] = {"", "== ", "!= ", "< ", "<= ", "> ", ">= "};
+    uint64_t cmp = load_word(&r->cmp), expected = load_word(&r->expected), seen = load_word(&r->seen);
+    const char *how = cmp < sizeof comparisons / sizeof comparisons[0] ? comparisons[cmp] : "";
+    if (load_word(&r->is_signed) != 0)
+        snprintf(text, bytes, "expected %s%" PRId64 ", seen %" PRId64, how, (int64_t)expected, (int64_t)seen);
+    else
+        snprintf(text, bytes, "expected %s%" PRIu64 ", seen %" PRIu64, how, expected, seen);
+}
+
 static bool print_record(int pe, struct wait_record *r, uint64_t now)
 {
-    uint64_t since = __atomic_load_n(&r->since_ns, __ATOMIC_RELAXED), words[sizeof r->call / 8];
+    uint64_t since = load_word(&r->since_ns), words[sizeof r->call / 8];
     int peer = __atomic_load_n(&r->peer, __ATOMIC_RELAXED);
-    char whom[32] = "any PE";
+    char whom[32] = "any PE", values[80];
     if (since == 0)
         return false;
     for (size_t i = 0; i < sizeof words / 8; i++)
-        words[i] = __atomic_load_n(&r->call[i], __ATOMIC_RELAXED);
+        words[i] = load_word(&r->call[i]);
     if (peer >= 0)
         snprintf(whom, sizeof whom, "pe %d", peer);
-    log_error("  pe %d waits in %.*s for %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 ", for %.1f s",
-              pe, (int)sizeof words, (const char *)words, whom, __atomic_load_n(&r->addr, __ATOMIC_RELAXED),
-              __atomic_load_n(&r->expected, __ATOMIC_RELAXED), __atomic_load_n(&r->seen, __ATOMIC_RELAXED),
-              since < now ? (double)(now - since) / 1e9 : 0.0);
+    write_values(r, values, sizeof values);
+    log_error("  pe %d waits in %.*s for %s: address %#" PRIx64 ", %s, for %.1f s", pe, (int)sizeof words,
+              (const char *)words, whom, load_word(&r->addr), values, since < now ? (double)(now - since) / 1e9 : 0.0);
     return true;
 }
 

@@ -14,7 +14,7 @@ expect_message "^\[pe 1\]   pe 2 waits in shmem_barrier_all for .*: address 0x[0
 
 SHMEM_TIMEOUT=0.5 job 30 "$oshrun" -n 2 "$waits" signal 15
 expect_ranks 2 "late signal"
-expect_message "pe 1 waits in shmem_signal_wait_until for any PE: address 0x[0-9a-f]+, expected 7, seen 0" "late signal"
+expect_message "pe 1 waits in shmem_signal_wait_until for any PE: address 0x[0-9a-f]+, expected == 7, seen 0" "late signal"
 
 SHMEM_TIMEOUT=0.5 job 30 "$oshrun" -n 2 "$waits" collective 15
 expect_ranks 2 "late to a reduction"

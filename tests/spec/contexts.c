@@ -213,6 +213,9 @@ static void test_sessions(long *cells)
         shmem_ctx_session_start(ctx, options[i / 2], &config, 0);
         shmem_ctx_session_stop(ctx);
     }
+    shmem_ctx_session_start(made, SHMEM_CTX_SESSION_BATCH | 1L << 20, NULL, 0); /* a hint that is not known is none */
+    use(made, SHMEM_TEAM_WORLD, cells);
+    shmem_ctx_session_stop(made);
     shmem_ctx_session_start(made, SHMEM_CTX_SESSION_BATCH, NULL, 0);
     shmem_ctx_destroy(made);
     shmem_barrier_all();

@@ -78,6 +78,11 @@ for value in abc -5 -1m m 5x 1.2.3 nan inf 1e400 99999999999t; do
     grep -q -F -e "$value" "$out" || complain "with SHMEM_SYMMETRIC_SIZE=$value: the sentence lacks the value"
 done
 must_fail SMA_SYMMETRIC_SIZE=abc SYMMETRIC_SIZE
+# More than any heap can have, up to where rounding to whole pages would give a small number.
+for value in 17592186044417 18446744073708503040 18446744073709551615; do
+    must_fail SHMEM_SYMMETRIC_SIZE=$value "SHMEM_SYMMETRIC_SIZE is $value bytes, allowed: 1..17592186044416"
+    [ "$(grep -c "SHMEM_SYMMETRIC_SIZE is" "$out")" -eq 1 ] || complain "with $value: expected one line for both PEs"
+done
 
 # The old name works, and loses.
 must_run SMA_SYMMETRIC_SIZE=20m 10485760 1342177280

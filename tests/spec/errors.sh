@@ -24,8 +24,8 @@ wrong $any address_signal shmem_putmem_signal sig_addr 0x 'symmetric'
 wrong $any address_lock shmem_set_lock lock 0x 'symmetric'
 wrong $any past_heap shmem_putmem dest 0x
 wrong $any past_strided shmem_int_iput dest 0x
-wrong $any overflow_put shmem_long_put dest
-wrong $any overflow_get shmem_get128 source
+wrong $any overflow_put shmem_long_put dest nelems
+wrong $any overflow_get shmem_get128 source nelems
 wrong $any overflow_iput shmem_long_iput dest
 wrong $any overflow_ibget shmem_long_ibget source
 wrong SHMEM_DEBUG=1 past_object shmem_putmem dest 0x '\b200\b'

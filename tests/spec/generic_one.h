@@ -242,6 +242,11 @@ static void FUNCTION(generic_waits)(const struct generic *g)
     shmem_wait_until(&ivars[1], SHMEM_CMP_EQ, (T)2);
     CHECK_EQ(shmem_test(&ivars[1], SHMEM_CMP_EQ, (T)2), 1);
     CHECK_EQ(shmem_test(&ivars[1], SHMEM_CMP_GT, (T)2), 0);
+#ifdef __cplusplus /* in C it would pass as well, with a warning */
+    volatile T *words = ivars;
+    shmem_wait_until(&words[1], SHMEM_CMP_EQ, (T)2);
+    CHECK_EQ(shmem_test(&words[1], SHMEM_CMP_EQ, (T)2), 1);
+#endif
 #endif
 #if FAMILIES & STD
     const T wanted[3] = {(T)1, (T)2, (T)9};
@@ -259,6 +264,11 @@ static void FUNCTION(generic_waits)(const struct generic *g)
     CHECK(shmem_test_any_vector(ivars, 3, NULL, SHMEM_CMP_GT, wanted) == SIZE_MAX);
     CHECK_EQ(shmem_test_some(ivars, 3, indices, NULL, SHMEM_CMP_EQ, (T)1), 1);
     CHECK_EQ(shmem_test_some_vector(ivars, 3, indices, NULL, SHMEM_CMP_EQ, wanted), 2);
+#ifdef __cplusplus
+    shmem_wait_until_all(words, 3, NULL, SHMEM_CMP_GT, (T)0);
+    CHECK_EQ(shmem_wait_until_some(words, 3, indices, NULL, SHMEM_CMP_EQ, (T)3), 1);
+    CHECK_EQ(shmem_test_any_vector(words, 1, NULL, SHMEM_CMP_EQ, wanted), 0);
+#endif
 #endif
     shmem_barrier_all();
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Agreement on slots: random subsets of the PEs open, use and close slots in an order that only the members of each
  * subset share. All members get the same index, no PE has an index twice, old flags are never larger than the first
- * step, the three barriers hold, and when all is closed all slots are free again. Needs more than one PE. */
+ * step, the three barriers hold, when all is closed all slots are free again, and one that is being closed counts as
+ * free. Needs more than one PE. */
 #include "../check.h"
 
 #include "../../shmem/slot.h"
@@ -145,6 +146,26 @@ static int count_slots(struct slot *slots, const int *world_of)
     return count;
 }
 
+/* All are in use but the one that is being closed: who opens waits for the last member that closes it. */
+static void test_opening_at_the_limit(struct slot *slots, const int *world_of)
+{
+    enum { FREE = 2, ALL = ISO_SLOTS - FREE, TIMES = 20 };
+    int npes = check_self.npes, me = check_self.pe;
+    struct slot_key key = {0, 1, npes, 0, 0};
+    for (int i = 0; i < ALL; i++, key.split++)
+        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, me), 0);
+    for (int i = 0; i < TIMES; i++, key.split++) {
+        shmem_barrier_all();
+        if (me == npes - 1)
+            usleep(1000);
+        iso_slot_close(&slots[i], world_of, npes, me);
+        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, me), 0);
+    }
+    for (int i = 0; i < ALL; i++)
+        iso_slot_close(&slots[i], world_of, npes, me);
+    shmem_barrier_all();
+}
+
 static void test_exhaustion(void)
 {
     int world_of[PES_MOST];
@@ -154,6 +175,7 @@ static void test_exhaustion(void)
         world_of[i] = i;
     for (int round = 0; round < 2; round++)
         CHECK_EQ(count_slots(slots, world_of), ISO_SLOTS - 2); /* but world and shared */
+    test_opening_at_the_limit(slots, world_of);
     free(slots);
 }
 

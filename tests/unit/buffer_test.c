@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* A registration that fails on one PE: it returns nonzero on all of them and says why on one at least, nothing of the
+ * buffer stays symmetric or shared, its contents are kept, and the same buffer can be registered afterwards. */
+#include "../check.h"
+
+#include "../../shmem/internal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+enum { PAGE = 4096, LEN = 16 * PAGE };
+
+static bool is_last(void) { return check_self.pe == check_self.npes - 1; }
+
+static char *take_pages(size_t len)
+{
+    char *at = (char *)mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK_OR_EXIT(at != (char *)MAP_FAILED);
+    return at;
+}
+
+/* ---- what the library says ---- */
+
+struct heard {
+    int file, before;
+};
+
+static struct heard begin_to_hear(void)
+{
+    struct heard heard = {memfd_create("heard", 0), -1};
+    fflush(stderr);
+    if (CHECK_PES_ARE_THREADS) /* one stderr for all */
+        return heard;
+    heard.before = dup(STDERR_FILENO);
+    dup2(heard.file, STDERR_FILENO);
+    return heard;
+}
+
+static void end_hearing(struct heard heard, char *said, size_t bytes)
+{
+    said[0] = '\0';
+    if (heard.before >= 0) {
+        dup2(heard.before, STDERR_FILENO);
+        close(heard.before);
+        ssize_t n = pread(heard.file, said, bytes - 1, 0);
+        said[n > 0 ? n : 0] = '\0';
+    }
+    close(heard.file);
+}
+
+static void check_said(const char *said, const char *words)
+{
+    if (!CHECK_PES_ARE_THREADS && !CHECK_NAMED(strstr(said, words) != NULL, words))
+        fprintf(stderr, "seen: %s\n", said);
+}
+
+/* ---- what is left ---- */
+
+static bool is_shared(const char *base)
+{
+    char line[512];
+    bool shared = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (uintptr_t)base && (uintptr_t)base < to)
+            shared = strstr(line, "isomer-buffer") != NULL;
+    }
+    if (maps != NULL)
+        fclose(maps);
+    return shared;
+}
+
+static void check_gone(char *buffer, int n_segments)
+{
+    for (int pe = 0; pe < check_self.npes; pe++)
+        CHECK_EQ(shmem_addr_accessible(buffer, pe), 0);
+    CHECK_EQ(ISO->n_segments, n_segments);
+    CHECK(!is_shared(buffer));
+    CHECK_FILLED(buffer, LEN, check_self.pe, 1, 1);
+}
+
+static void check_works(char *buffer)
+{
+    int me = check_self.pe, npes = check_self.npes, next = (me + 1) % npes, previous = (me + npes - 1) % npes;
+    CHECK_EQ(shmemx_buffer_register(buffer, LEN, NULL), 0);
+    shmem_long_p((long *)(void *)buffer, 100 + me, next);
+    shmem_barrier_all();
+    CHECK_EQ(*(long *)(void *)buffer, 100 + previous);
+    CHECK_EQ(shmemx_buffer_unregister(buffer), 0);
+    CHECK(!is_shared(buffer));
+}
+
+/* ---- the cases ---- */
+
+/* The last PE may open this many descriptors more. */
+static void test_descriptors(int most, const char *words)
+{
+    char *buffer = take_pages(LEN), said[1024];
+    int n_segments = ISO->n_segments;
+    struct rlimit all, few;
+    check_fill(buffer, LEN, check_self.pe, 1, 1);
+    struct heard heard = begin_to_hear();
+    int next = dup(heard.file);
+    close(next);
+    getrlimit(RLIMIT_NOFILE, &all);
+    few = all;
+    few.rlim_cur = (rlim_t)(next + most);
+    if (is_last())
+        setrlimit(RLIMIT_NOFILE, &few);
+    int status = shmemx_buffer_register(buffer, LEN, NULL);
+    setrlimit(RLIMIT_NOFILE, &all);
+    end_hearing(heard, said, sizeof(said));
+    CHECK(status != 0);
+    if (is_last())
+        check_said(said, words);
+    check_gone(buffer, n_segments);
+    check_works(buffer);
+    munmap(buffer, LEN);
+}
+
+static void test_lengths(void)
+{
+    char *buffer = take_pages(LEN), said[1024];
+    int n_segments = ISO->n_segments;
+    check_fill(buffer, LEN, check_self.pe, 1, 1);
+    struct heard heard = begin_to_hear();
+    int status = shmemx_buffer_register(buffer, is_last() ? LEN : LEN / 2, NULL);
+    end_hearing(heard, said, sizeof(said));
+    CHECK(status != 0);
+    check_said(said, "len_bytes differs between PEs");
+    check_gone(buffer, n_segments);
+    check_works(buffer);
+    munmap(buffer, LEN);
+}
+
+/* Three pieces each, so that the table ends inside the last one. */
+static void test_full_table(void)
+{
+    enum { STEP = 4 * PAGE, FROM = 64, BYTES = 3 * PAGE };
+    char *area = take_pages(ISO_SEGMENTS_MAX * STEP), said[1024];
+    int n = 0, status = 0;
+    struct heard heard = begin_to_hear();
+    for (; n < ISO_SEGMENTS_MAX && status == 0; n++)
+        status = shmemx_buffer_register(area + n * STEP + FROM, BYTES, NULL);
+    end_hearing(heard, said, sizeof(said));
+    CHECK(status != 0);
+    check_said(said, "all 512 segments are in use");
+    n--;
+    CHECK_EQ(shmem_addr_accessible(area + n * STEP + FROM, 0), 0);
+    CHECK(!is_shared(area + n * STEP + PAGE));
+    for (int i = 0; i < n; i++)
+        CHECK_EQ(shmemx_buffer_unregister(area + i * STEP + FROM), 0);
+    CHECK_EQ(ISO->n_segments, SEGMENT_INDEX_FREE);
+    munmap(area, ISO_SEGMENTS_MAX * STEP);
+}
+
+static int test(void)
+{
+    CHECK_INIT();
+    if (check_self.npes < 2) {
+        shmem_finalize();
+        return CHECK_SKIP("needs 2 PEs: a launcher, or PEs as threads");
+    }
+    test_lengths();
+    test_full_table();
+    if (!CHECK_PES_ARE_THREADS) { /* which share no pages and have one limit */
+        test_descriptors(0, "Too many open files");
+        test_descriptors(1, "the descriptor of the pages of pe 0 did not arrive");
+    }
+    return CHECK_DONE();
+}
+CHECK_MAIN(test)
