@@ -186,10 +186,11 @@ static void give_back(const struct heap *h, size_t offset, size_t size)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t from = (h->start + offset + page - 1) & ~(page - 1);
     size_t to = (h->start + offset + size) & ~(page - 1);
-    if (iso_transport_pins(h->segment, from, to - from))
+    if (!iso_transport_hold(h->segment, from, to - from))
         return; /* the network would go on writing to pages that nobody sees any more */
     if (fallocate(h->segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0)
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", to - from);
+    iso_transport_release();
 }
 
 static void retire(const struct heap *h, size_t offset, size_t size)

@@ -69,13 +69,25 @@ void iso_transport_forget(const struct segment *segment)
             rows[i]->forget(segment);
 }
 
-bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len)
+static void release_rows(int n)
 {
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i]->pins != NULL && rows[i]->pins(segment, offset, len))
-            return true;
-    return false;
+    for (int i = 0; i < n; i++)
+        if (rows[i]->release != NULL)
+            rows[i]->release();
 }
+
+bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len)
+{
+    for (int i = 0; i < ROWS; i++) {
+        if (rows[i]->hold == NULL || rows[i]->hold(segment, offset, len))
+            continue;
+        release_rows(i);
+        return false;
+    }
+    return true;
+}
+
+void iso_transport_release(void) { release_rows(ROWS); }
 
 void iso_transport_meet_device(const struct segment *segment)
 {

@@ -20,8 +20,10 @@ struct transport_ops {
     void (*stop)(void);
     /* The segment is about to go, on all PEs; nothing is under way to it. Drops local registrations and peers' keys. */
     void (*forget)(const struct segment *segment);
-    /* Has a registration pinned bytes of [offset, offset + len)? Their pages must then stay where they are. */
-    bool (*pins)(const struct segment *segment, size_t offset, size_t len);
+    /* False: a registration has pinned bytes of [offset, offset + len), whose pages must stay where they are. True:
+     * none has, and none is made until `release`. */
+    bool (*hold)(const struct segment *segment, size_t offset, size_t len);
+    void (*release)(void);
     /* A device runs, and this is its heap. */
     void (*meet_device)(const struct segment *segment);
     /* For isomer-info and the debug log: device, rung, counters; like snprintf. */
@@ -70,13 +72,14 @@ extern const struct transport_ops iso_transport_double;
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
- * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: pins.
- * device_heap.c: meet_device. */
+ * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: hold, and
+ * release where that was true. device_heap.c: meet_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);
 void iso_transport_forget(const struct segment *segment);
-bool iso_transport_pins(const struct segment *segment, size_t offset, size_t len);
+bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len);
+void iso_transport_release(void);
 void iso_transport_meet_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
 

@@ -58,7 +58,8 @@ struct verbs_key {
     uint64_t start, end;
     uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
     uint32_t rkey;
-    uint32_t flushes; /* device memory that keeps no order of writes: a read goes before what is to be seen after them */
+    uint32_t
+        flushes; /* device memory that keeps no order of writes: a read goes before what is to be seen after them */
 };
 
 /* Own memory that the device may touch: a piece of a segment. */
@@ -99,7 +100,7 @@ struct verbs_message {
     uint64_t serial;
     uint64_t addr;    /* at the receiver; answer: 0, or 1: refused */
     uint64_t operand; /* answer: the old value */
-    uint64_t compare; /* or length */
+    uint64_t compare; /* or length; answer: `addr` of the message */
 };
 
 /* What remains to be done when a request is complete, and what to say when it fails. */
@@ -118,7 +119,8 @@ struct verbs_ask {
 };
 
 /* invariant: done + VERBS_DEPTH >= made; the last n_batch of the made are not posted yet; answered + VERBS_CREDITS >=
- * asked. Completions come in order, and only the last request of a post has one. */
+ * asked; late_done + VERBS_CREDITS >= late_made, since the peer keeps to its credits. Completions come in order, and
+ * only the last request of a post has one. */
 struct verbs_queue {
     struct ibv_qp *qp;
     int pe, group;
@@ -147,7 +149,12 @@ struct verbs_queue {
     struct ibv_sge sges[VERBS_BATCH];
     struct verbs_message small[VERBS_BATCH]; /* inline data of ours, until posted */
     struct verbs_request requests[VERBS_DEPTH];
-    struct verbs_ask asks[VERBS_CREDITS];
+    uint64_t late_made, late_done; /* incoming: answers that had to wait for room, those of them that were added */
+    struct verbs_queue *next_late;
+    union {
+        struct verbs_ask asks[VERBS_CREDITS];
+        struct verbs_message late[VERBS_CREDITS]; /* incoming */
+    };
 };
 
 struct verbs_peer {
@@ -168,6 +175,7 @@ ISO_INLINE uint64_t iso_verbs_remote(struct place at)
 
 /* wr_id: index of the queue and the number of requests made by then. */
 #define VERBS_ID_BITS 48
+#define VERBS_QUEUES_MAX ((uint32_t)1 << (64 - VERBS_ID_BITS))
 #define VERBS_ID_MASK (((uint64_t)1 << VERBS_ID_BITS) - 1)
 
 /* The one port that this PE uses, and how it is named. */
@@ -176,6 +184,7 @@ struct verbs_port {
     uint8_t number;
     uint8_t gid_index;
     bool ethernet;
+    bool global;   /* addresses of packets have a GID always */
     bool software; /* no bus behind it: the network takes CPU time of this host */
     uint8_t mtu;   /* enum ibv_mtu */
     uint16_t lid;
@@ -198,7 +207,8 @@ struct verbs {
     uint32_t n_queues, max_queues;
     struct verbs_queue *groups[VERBS_GROUPS]; /* outgoing, ready */
     struct verbs_queue *batched;              /* with requests that are not posted yet */
-    unsigned in_flight;                       /* completions to come */
+    struct verbs_queue *late;                 /* with answers that wait for room */
+    unsigned in_flight;                       /* completions to come, also of what is not posted yet */
 
     char *memory; /* receive buffers and slots, one registration */
     size_t memory_bytes;
@@ -248,7 +258,8 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr);
 struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written);
 void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr);
 void iso_verbs_forget(const struct segment *segment);
-bool iso_verbs_pins(const struct segment *segment, size_t offset, size_t len);
+bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len); /* true: with the lock */
+void iso_verbs_release(void);
 
 /* ---- verbs_reach.c: device memory ---- */
 
@@ -279,7 +290,7 @@ struct verbs_hello {
     int32_t error; /* answer: -errno, 0 */
     uint32_t qpn, psn, group;
     uint16_t lid;
-    uint8_t mtu, read_depth, ethernet, port;
+    uint8_t mtu, read_depth, ethernet, port, global;
     uint8_t gid[16];
     char device[32];
 };
@@ -307,8 +318,8 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q); /* all that is adde
 void iso_verbs_post_all(struct verbs *v);
 /* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
 void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots);
-/* The same for an answer: gives up nothing, waits for nothing but the device. */
-void iso_verbs_make_room_for_answer(struct verbs *v, struct verbs_queue *q);
+/* Answers have completions that requests leave to them. */
+bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q);
 bool iso_verbs_small_needs_slot(const struct verbs_queue *q);
 char *iso_verbs_slot(const struct verbs *v, int16_t slot);
 int16_t iso_verbs_take_slot(struct verbs *v);
@@ -334,8 +345,10 @@ void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message
 /* The same, but while an earlier message has no answer yet this one waits for it, so that those that follow can travel
  * with it; iso_verbs_wait and iso_verbs_post end that. */
 void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-/* Messages that have come: applies and answers, or takes the answer. True: there were some. */
+/* Messages that have come: applies and answers, or takes the answer. True: there were some. Never waits: an answer for
+ * which there is no room is kept. */
 bool iso_verbs_read(struct verbs *v);
+void iso_verbs_answer_late(struct verbs *v); /* what was kept, as far as there is room */
 
 /* ---- verbs_ops.c, verbs_staged.c ---- */
 

@@ -44,12 +44,26 @@ static struct ibv_qp *make_pair(const struct verbs *v, uint32_t inline_bytes, ui
     return qp;
 }
 
+/* A message is sent as fast as a small put where it fits inline. */
+static struct ibv_qp *make_widest_pair(const struct verbs *v, uint32_t *inline_bytes)
+{
+    static const uint32_t widths[] = {VERBS_INLINE, 96, 64, 48, 0};
+    struct ibv_qp *qp = NULL;
+    _Static_assert(sizeof(struct verbs_message) <= 48, "the least width but none has room for a message");
+    for (size_t i = 0; qp == NULL && i < sizeof widths / sizeof widths[0]; i++)
+        qp = make_pair(v, widths[i], inline_bytes);
+    return qp;
+}
+
+/* 0 or -errno. */
 static int make_number(struct verbs *v, struct verbs_queue *q)
 {
     if (v->n_queues == v->max_queues) {
         uint32_t max = ISO_MAX(2 * v->max_queues, 16u);
+        if (max > VERBS_QUEUES_MAX)
+            return -ENOSPC;
         struct verbs_queue **grown = (struct verbs_queue **)realloc(v->queues, sizeof *grown * max);
-        if (grown == NULL || max > 65536)
+        if (grown == NULL)
             return -ENOMEM;
         v->queues = grown;
         v->max_queues = max;
@@ -68,18 +82,28 @@ static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool i
     q->pe = pe;
     q->group = group;
     q->incoming = incoming;
-    q->qp = make_pair(v, VERBS_INLINE, &q->inline_bytes);
-    if (q->qp == NULL)
-        q->qp = make_pair(v, 0, &q->inline_bytes);
+    q->qp = make_widest_pair(v, &q->inline_bytes);
     v->counts.queue_pairs++;
-    if (q->qp != NULL && make_number(v, q) == 0)
+    int error = q->qp == NULL ? errno : -make_number(v, q);
+    if (q->qp != NULL && error == 0)
         return q;
-    int error = errno;
     if (q->qp != NULL)
         v->lib.destroy_qp(q->qp);
     free(q);
-    errno = error;
+    errno = error != 0 ? error : ENOMEM;
     return NULL;
+}
+
+static void describe_port(const struct verbs *v, struct verbs_hello *hello)
+{
+    hello->lid = v->port.lid;
+    hello->mtu = v->port.mtu;
+    hello->read_depth = v->port.read_depth;
+    hello->ethernet = v->port.ethernet;
+    hello->global = v->port.global;
+    hello->port = v->port.number;
+    memcpy(hello->gid, v->port.gid.raw, sizeof hello->gid);
+    snprintf(hello->device, sizeof hello->device, "%.31s", v->port.device);
 }
 
 static void describe(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, struct verbs_hello *hello)
@@ -87,13 +111,7 @@ static void describe(const struct verbs *v, const struct verbs_queue *q, uint32_
     hello->qpn = q->qp->qp_num;
     hello->psn = psn;
     hello->group = (uint32_t)q->group;
-    hello->lid = v->port.lid;
-    hello->mtu = v->port.mtu;
-    hello->read_depth = v->port.read_depth;
-    hello->ethernet = v->port.ethernet;
-    hello->port = v->port.number;
-    memcpy(hello->gid, v->port.gid.raw, sizeof hello->gid);
-    snprintf(hello->device, sizeof hello->device, "%.31s", v->port.device);
+    describe_port(v, hello);
 }
 
 static int to_init(const struct verbs *v, const struct verbs_queue *q)
@@ -104,6 +122,14 @@ static int to_init(const struct verbs *v, const struct verbs_queue *q)
     attr.port_num = v->port.number;
     attr.qp_access_flags = q->incoming ? (unsigned)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) : 0;
     return v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+/* Do packets need the GID? Between subnets of InfiniBand too, which begin their GIDs differently. */
+static bool is_global(const struct verbs_port *port, const struct verbs_hello *other)
+{
+    static const uint8_t none[16] = {0};
+    bool known = memcmp(port->gid.raw, none, sizeof none) != 0 && memcmp(other->gid, none, sizeof none) != 0;
+    return port->ethernet || port->global || other->global || (known && memcmp(port->gid.raw, other->gid, 8) != 0);
 }
 
 static int to_receive(const struct verbs *v, const struct verbs_queue *q, const struct verbs_hello *other)
@@ -118,7 +144,7 @@ static int to_receive(const struct verbs *v, const struct verbs_queue *q, const 
     attr.min_rnr_timer = RNR_TIMER;
     attr.ah_attr.port_num = v->port.number;
     attr.ah_attr.dlid = other->lid;
-    if (v->port.ethernet) {
+    if (is_global(&v->port, other)) {
         attr.ah_attr.is_global = 1;
         memcpy(attr.ah_attr.grh.dgid.raw, other->gid, sizeof other->gid);
         attr.ah_attr.grh.sgid_index = v->port.gid_index;
@@ -185,13 +211,15 @@ static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hel
     uint32_t psn = make_psn();
     if (hello->group >= VERBS_GROUPS)
         return -EINVAL;
+    if (hello->ethernet != v->port.ethernet) {
+        describe_port(v, mine);
+        return -EPROTO;
+    }
     if (v->peers[pe].in[hello->group] != NULL)
         return -EALREADY;
-    if (hello->ethernet != v->port.ethernet)
-        return -EPROTO;
     struct verbs_queue *q = make_queue(v, pe, (int)hello->group, true);
     if (q == NULL)
-        return errno != 0 ? -errno : -ENOMEM;
+        return -errno;
     v->peers[pe].in[hello->group] = q;
     describe(v, q, psn, mine);
     int rc = to_init(v, q);
@@ -228,9 +256,19 @@ _Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char 
 {
     errno = error < 0 ? -error : error;
     __extension__ iso_verbs_fail(
-        v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m%s", ISO->my_pe,
-        ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where,
-        error == -EPROTO ? "; both ends must have the same kind of network, InfiniBand or Ethernet" : "");
+        v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
+        ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
+}
+
+static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
+
+_Noreturn ISO_COLD static void fail_layers(struct verbs *v, int pe, const struct verbs_hello *other)
+{
+    iso_verbs_fail(v,
+                   "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is %s: "
+                   "they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
+                   ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
+                   ISO->peers[pe].host, other->device, other->port, layer_of(other->ethernet != 0));
 }
 
 static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
@@ -248,6 +286,8 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
     rc = iso_channel_ask(pe, request, answer);
     iso_verbs_enter(v);
     memcpy(&other, answer, sizeof other);
+    if (rc == 0 && other.error == -EPROTO && other.port != 0)
+        fail_layers(v, pe, &other);
     if (rc != 0 || other.error != 0)
         fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
     rc = connect_queue(v, q, psn, &other);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which port this PE uses: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number. The
- * GID of an Ethernet port is looked for in the order RoCE v2 over IPv4, over IPv6, over a link-local address, then v1.
- * Called once, from verbs.c. */
+/* Which port this PE uses: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number;
+ * those of InfiniBand and RoCE only, since queue pairs here are made without a connection manager (iWARP has no
+ * others). The GID of an Ethernet port is looked for in the order RoCE v2 over IPv4, over IPv6, over a link-local
+ * address, then v1. Called once, from verbs.c. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -136,10 +137,14 @@ static bool take_address(const struct search *s, struct ibv_context *device, str
     return true;
 }
 
+/* number -1: the whole device */
 static void note(struct search *s, const char *device, int number, const char *what)
 {
     size_t n = strlen(s->why);
-    snprintf(s->why + n, sizeof s->why - n, "%s%s port %d %s", n > 0 ? ", " : "", device, number, what);
+    char port[24] = "";
+    if (number >= 0)
+        snprintf(port, sizeof port, " port %d", number);
+    snprintf(s->why + n, sizeof s->why - n, "%s%s%s %s", n > 0 ? ", " : "", device, port, what);
 }
 
 static void add_port(struct search *s, struct ibv_device *device, struct ibv_context *context, int number)
@@ -159,6 +164,7 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     snprintf(p->device, sizeof p->device, "%s", name);
     p->number = (uint8_t)number;
     p->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
+    p->global = (attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
     p->software = is_software(name);
     p->mtu = (uint8_t)attr.active_mtu;
     p->lid = attr.lid;
@@ -177,10 +183,15 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
 static void add_device(struct search *s, struct ibv_device *device)
 {
     struct ibv_device_attr attr;
-    struct ibv_context *context = s->v->lib.open_device(device);
     const char *name = s->v->lib.get_device_name(device);
+    if (device->transport_type != IBV_TRANSPORT_IB) { /* iWARP, EFA and others */
+        note(s, name, -1, "is neither InfiniBand nor RoCE");
+        log_info("verbs: %s is neither InfiniBand nor RoCE, and is not used", name);
+        return;
+    }
+    struct ibv_context *context = s->v->lib.open_device(device);
     if (context == NULL || s->v->lib.query_device(context, &attr) != 0) {
-        note(s, name, 0, "cannot be opened");
+        note(s, name, -1, "cannot be opened");
     } else {
         if (s->wanted_port > attr.phys_port_cnt || s->wanted_port == 0)
             note(s, name, s->wanted_port, "does not exist");
@@ -194,15 +205,20 @@ static void add_device(struct search *s, struct ibv_device *device)
 
 /* ---- the choice ---- */
 
-/* Nearest first; one link layer, the first one's, since the other cannot talk to it. */
+/* Of one kind of network, since the other cannot talk to it: InfiniBand where there is some, so that all PEs of hosts
+ * that are equipped alike agree, wherever their cores are. Of that the nearest. */
 static const struct candidate *choose(const struct search *s)
 {
     const struct candidate *near[PORTS_MAX];
     int n = 0, best = 1;
+    bool ethernet = true;
     for (int i = 0; i < s->n_found; i++)
-        best = ISO_MIN(best, s->found[i].distance);
+        ethernet &= s->found[i].port.ethernet;
     for (int i = 0; i < s->n_found; i++)
-        if (s->found[i].distance == best && (n == 0 || s->found[i].port.ethernet == near[0]->port.ethernet))
+        if (s->found[i].port.ethernet == ethernet)
+            best = ISO_MIN(best, s->found[i].distance);
+    for (int i = 0; i < s->n_found; i++)
+        if (s->found[i].port.ethernet == ethernet && s->found[i].distance == best)
             near[n++] = &s->found[i];
     return n > 0 ? near[ISO->my_local % n] : NULL;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that the device may touch. Own segments are registered piece by piece, when an operation of this PE or of a
- * peer first needs a byte of them: a sparse heap is never pinned whole. One registration serves as local and as remote
- * key; it stays until the end or until `forget`. Peers' keys are asked for through the channel, once per piece.
- * Ranges: [start, end) of the owner's addresses; no two regions of this PE overlap. */
+ * peer first needs a byte of them: a sparse heap, or large arrays among the globals, are never pinned whole. One
+ * registration serves as local and as remote key; it stays until the end or until `forget`. Peers' keys are asked for
+ * through the channel, once per piece. Ranges: [start, end) of the owner's addresses; no two regions of this PE
+ * overlap. */
 #include "verbs.h"
 #include "../device.h"
 #include "channel.h"
@@ -112,6 +113,10 @@ static struct range piece_of(const struct segment *s, const void *addr)
     uint64_t base = (uint64_t)(uintptr_t)s->base;
     size_t offset = (size_t)((const char *)addr - s->base);
     struct range r = {0, s->len};
+    if (s->kind == SEGMENT_DATA) {
+        r = heap_piece(offset, 0);
+        r.end = ISO_MIN(r.end, s->len);
+    }
     if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
         size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
         r = heap_piece(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
@@ -373,15 +378,29 @@ void iso_verbs_forget(const struct segment *segment)
     iso_verbs_leave(v);
 }
 
-bool iso_verbs_pins(const struct segment *segment, size_t offset, size_t len)
+static bool is_pinned(const struct verbs *v, uint64_t start, size_t len)
+{
+    for (int i = 0; i < v->n_regions; i++)
+        if (touches(v->regions[i].start, v->regions[i].end, start, len))
+            return true;
+    return false;
+}
+
+/* Keeps the lock: a key that a peer asks for is a registration of the whole piece around it, at any moment. */
+bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len)
 {
     struct verbs *v = ISO->verbs;
-    bool pinned = false;
     if (v == NULL)
-        return false;
+        return true;
     iso_verbs_enter(v);
-    for (int i = 0; i < v->n_regions; i++)
-        pinned |= touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset, len);
+    if (!is_pinned(v, (uint64_t)(uintptr_t)segment->base + offset, len))
+        return true;
     iso_verbs_leave(v);
-    return pinned;
+    return false;
+}
+
+void iso_verbs_release(void)
+{
+    if (ISO->verbs != NULL)
+        iso_verbs_leave(ISO->verbs);
 }

@@ -66,12 +66,16 @@ int iso_verbs_message_start(struct verbs *v)
 
 /* ---- sending ---- */
 
+static bool has_credit(const struct verbs_queue *q) { return q->asked - q->answered < VERBS_CREDITS; }
+
 /* After it there is room, and the message may be added. */
 static void ask(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
 {
-    if (q->asked - q->answered >= VERBS_CREDITS)
-        iso_verbs_wait(v, q, 0, q->asked - VERBS_CREDITS + 1, "an answer to an atomic operation");
-    iso_verbs_make_room(v, q, 1, iso_verbs_small_needs_slot(q));
+    do {
+        if (!has_credit(q))
+            iso_verbs_wait(v, q, 0, q->asked - VERBS_CREDITS + 1, "an answer to an atomic operation");
+        iso_verbs_make_room(v, q, 1, iso_verbs_small_needs_slot(q));
+    } while (!has_credit(q)); /* both give up the lock: another thread may have been faster */
     message->group = (uint8_t)q->group;
     message->pe = ISO->my_pe;
     message->serial = q->asked;
@@ -136,19 +140,64 @@ void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_m
     iso_verbs_post(v, q);
 }
 
-static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
+/* ---- answers: whoever reads must not wait for room, since what makes room may be that the peers read, too ---- */
+
+static void add_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
 {
     const struct verbs_request request = {
-        .remote = m->addr, .len = m->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+        .remote = back->compare, .len = back->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), back, sizeof *back);
+    v->counts.answers++;
+}
+
+static void keep_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
+{
+    char ends[VERBS_ENDS_BYTES];
+    if (q->late_made - q->late_done == VERBS_CREDITS)
+        iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
+                       iso_verbs_ends(v, q, ends, sizeof ends));
+    if (q->late_made == q->late_done) {
+        q->next_late = v->late;
+        v->late = q;
+    }
+    q->late[q->late_made++ & (VERBS_CREDITS - 1)] = *back;
+}
+
+static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
+{
     const struct verbs_message back = {.type = VERBS_ANSWER,
+                                       .bytes = m->bytes,
                                        .group = m->group,
                                        .pe = ISO->my_pe,
                                        .serial = m->serial,
                                        .addr = refused ? REFUSED : 0,
-                                       .operand = before};
-    iso_verbs_make_room_for_answer(v, q);
-    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), &back, sizeof back);
-    v->counts.answers++;
+                                       .operand = before,
+                                       .compare = m->addr};
+    if (q->late_made == q->late_done && iso_verbs_has_answer_room(v, q))
+        add_answer(v, q, &back);
+    else
+        keep_answer(v, q, &back);
+}
+
+static void add_late(struct verbs *v, struct verbs_queue *q)
+{
+    while (q->late_done < q->late_made && iso_verbs_has_answer_room(v, q))
+        add_answer(v, q, &q->late[q->late_done++ & (VERBS_CREDITS - 1)]);
+    iso_verbs_post(v, q);
+}
+
+void iso_verbs_answer_late(struct verbs *v)
+{
+    struct verbs_queue **at = &v->late;
+    iso_verbs_post_all(v); /* slots come back from what is posted only */
+    while (*at != NULL) {
+        struct verbs_queue *q = *at;
+        add_late(v, q);
+        if (q->late_done == q->late_made)
+            *at = q->next_late;
+        else
+            at = &q->next_late;
+    }
 }
 
 /* ---- reading ---- */

@@ -14,8 +14,9 @@ struct move {
     struct verbs_queue *q;
     uint64_t remote;
     char *local;
-    size_t len; /* still to go */
-    struct ibv_mr *mr;
+    size_t len;        /* still to go */
+    struct ibv_mr *mr; /* of local memory, for this operation only */
+    uint64_t mr_made;  /* the queue's `made` behind the last request that needs it */
     uint8_t opcode;
     bool nbi;
     bool on_device; /* local memory */
@@ -89,8 +90,7 @@ static size_t add_slot(struct move *m, uint32_t rkey, size_t n)
 
 static size_t add_in_place(struct move *m, uint32_t rkey, uint32_t lkey, size_t n)
 {
-    struct verbs_request request = request_of(m, n);
-    request.mr = n == m->len ? m->mr : NULL; /* the last request that needs it gives it back */
+    const struct verbs_request request = request_of(m, n);
     struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
     *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)m->local, (uint32_t)n, lkey};
     set_remote(wr, m->remote, rkey);
@@ -104,6 +104,25 @@ static bool register_once(struct move *m)
         m->mr = iso_verbs_register_once(m->v, m->local, m->len, m->opcode == IBV_WR_RDMA_READ);
     m->once_failed = m->mr == NULL;
     return m->mr != NULL;
+}
+
+static size_t add_registered(struct move *m, uint32_t rkey, size_t n)
+{
+    n = add_in_place(m, rkey, m->mr->lkey, n);
+    m->mr_made = m->q->made;
+    return n;
+}
+
+/* The last request that needs it does it, which may be complete already. */
+static void unregister_once(struct move *m)
+{
+    struct verbs_queue *q = m->q;
+    if (m->mr == NULL)
+        return;
+    if (q->done >= m->mr_made)
+        iso_verbs_unregister(m->v, m->mr);
+    else
+        q->requests[(m->mr_made - 1) & (VERBS_DEPTH - 1)].mr = m->mr;
 }
 
 /* Of n bytes as many as are in one piece. */
@@ -136,7 +155,7 @@ static size_t add_any(struct move *m, uint32_t rkey, size_t n)
         if (r != NULL)
             return add_own(m, r, rkey, n);
         if (register_once(m))
-            return add_in_place(m, rkey, m->mr->lkey, n);
+            return add_registered(m, rkey, n);
     }
     iso_verbs_make_room(m->v, m->q, 1, 1);
     return add_slot(m, rkey, n);
@@ -175,6 +194,7 @@ static void add_all(struct move *m)
         if (m->q->n_batch == VERBS_BATCH || n > VERBS_SLOT_BYTES)
             iso_verbs_post(m->v, m->q);
     }
+    unregister_once(m);
 }
 
 static bool is_on_device(const void *local) { return ISO->device != NULL && iso_device_holds(local); }

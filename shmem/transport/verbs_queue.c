@@ -7,7 +7,6 @@
 #include "channel.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,6 +132,8 @@ struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const 
     q->reads_first = false;
     if (i > 0)
         wr[-1].next = wr;
+    else
+        v->in_flight++; /* the batch's; counted now, since all batches may be posted at once */
     if (!q->on_batched) {
         q->on_batched = true;
         q->next_batched = v->batched;
@@ -171,7 +172,6 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     int rc = ibv_post_send(q->qp, q->batch, &bad);
     q->n_batch = 0;
     q->asked_posted = q->asked;
-    v->in_flight++;
     v->counts.posts++;
     if (ISO_UNLIKELY(rc != 0)) {
         errno = rc;
@@ -239,6 +239,8 @@ bool iso_verbs_poll(struct verbs *v)
     bool any = n > 0;
     while (n == POLL_MAX)
         n = reap(v);
+    if (ISO_UNLIKELY(v->late != NULL))
+        iso_verbs_answer_late(v);
     any |= iso_verbs_read(v);
     v->news |= any;
     return any;
@@ -274,16 +276,10 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_wait_end(&wait);
 }
 
-/* A peer has at most VERBS_CREDITS unanswered messages, so what fills the queue are answers that have arrived and wait
- * for an acknowledgement only. */
-void iso_verbs_make_room_for_answer(struct verbs *v, struct verbs_queue *q)
+bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
 {
-    if (ISO_LIKELY(has_room(v, q, 1, iso_verbs_small_needs_slot(q))))
-        return;
-    iso_verbs_post(v, q);
-    while (!has_room(v, q, 1, iso_verbs_small_needs_slot(q)))
-        if (reap(v) == 0)
-            sched_yield();
+    return q->made - q->done < VERBS_DEPTH && v->n_free_slots >= iso_verbs_small_needs_slot(q) &&
+           v->in_flight < VERBS_COMPLETIONS;
 }
 
 static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -126,7 +127,7 @@ bool iso_verbs_rest(uint64_t ns)
 
 /* ---- the thread ---- */
 
-/* When to look again, since threads of this PE do its work; 0: they do not, and events are asked for. */
+/* When to look again, since threads of this PE do its work, or answers wait; 0: events are asked for. */
 static uint64_t prepare(struct verbs *v)
 {
     uint64_t now = iso_wait_now_ns(), next_ns = 0;
@@ -142,6 +143,7 @@ static uint64_t prepare(struct verbs *v)
         v->busy_looks = 0;
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
+        next_ns = v->late != NULL ? LOOK_NS : 0; /* completions make room for answers, and no event was asked for */
     }
     iso_verbs_leave(v);
     return next_ns;
@@ -207,10 +209,21 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* The program's signals are its own threads'. */
+static int create_thread(struct verbs *v)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&v->thread, NULL, run, ISO);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 int iso_verbs_thread_start(struct verbs *v)
 {
     v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = v->wake < 0 ? errno : pthread_create(&v->thread, NULL, run, ISO);
+    int rc = v->wake < 0 ? errno : create_thread(v);
     v->has_thread = rc == 0;
     if (rc == 0)
         return 0;

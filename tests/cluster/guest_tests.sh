@@ -124,6 +124,7 @@ device 1 litmus matrix_rma matrix_wait
 unset SHMEM_DEVICE_RDMA
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"
 right "small puts that join, counted" 60 "$LAUNCH" 1 "$build/bin/joins"
+right "pages that are given back while a peer asks for their key" 60 "$LAUNCH" 1 "$build/bin/verbs_punch" /run/verbs_punch
 right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"
 right "threads that connect at once, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/connects"
 right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" 25000 4

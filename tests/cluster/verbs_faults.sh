@@ -29,5 +29,7 @@ SHMEM_DEVICE_RDMA=dma ends "a rung that nobody knows" 30 'SHMEM_DEVICE_RDMA is "
     "${nic[@]}" NIC "$victim"
 unset SHMEM_DEVICE_RDMA
 ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
+ends "two kinds of network" 30 'pe 0 \(host a\) uses rxea port 1, which is InfiniBand, and pe 1 .*Ethernet.* SHMEM_NIC' \
+    "${nic[@]}" NIC "$victim" layers
 ends "a connection that is there" 30 'connecting pe 0 .* to pe 1 .* failed there: Operation already in progress' \
     "${nic[@]}" NIC "$victim" twice

@@ -2,6 +2,7 @@
 /* No test: ends as the first argument says, with a sentence that tests/cluster/verbs_faults.sh looks for:
  *   key             PE 0 puts with a key that PE 1 has not given
  *   twice           PE 0 asks for a connection that PE 1 has made already
+ *   layers          PE 0 says that its port is one of InfiniBand, and PE 1 has Ethernet
  *   locked KIB      the PEs may lock this much memory: too little to begin, or to register the heap
  * It knows the inside of the library, which it contains. Two PEs on two nodes. */
 #include "../check.h"
@@ -35,11 +36,12 @@ static void spoil_keys(int pe)
     pthread_mutex_unlock(&v->lock);
 }
 
-static void forget_connection(int pe)
+static void forget_connection(int pe, bool other_layer)
 {
     struct verbs *v = ISO->verbs;
     pthread_mutex_lock(&v->lock);
     v->peers[pe].out[0] = NULL;
+    v->port.ethernet &= !other_layer;
     pthread_mutex_unlock(&v->lock);
 }
 
@@ -57,11 +59,12 @@ int main(int argc, char **argv)
         shmem_uint64_put(words, words + 1, 1, 1);
     shmem_barrier_all();
     bool key = strcmp(what, "key") == 0, twice = strcmp(what, "twice") == 0;
-    if ((key || twice) && shmem_my_pe() == 0) {
+    bool layers = strcmp(what, "layers") == 0;
+    if ((key || twice || layers) && shmem_my_pe() == 0) {
         if (key)
             spoil_keys(1);
         else
-            forget_connection(1);
+            forget_connection(1, layers);
         shmem_uint64_put(words, words + 1, 1, 1);
         shmem_quiet();
     }

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/* Double of an RDMA device, for one PE without a job: what is posted completes in order, unless the test holds it;
+ * messages come when the test brings them. PE 0 is this process; of the others there are queue pairs and keys only.
+ * Included by verbs_queue_test.c, verbs_port_test.c. */
+#ifndef VERBS_DOUBLE_H
+#define VERBS_DOUBLE_H
+
+#include "../check.h"
+
+#include "../../shmem/transport/verbs.h"
+
+#include <errno.h>
+#include <sys/eventfd.h>
+
+enum { NIC_COMPLETIONS = 8192, NIC_ARRIVALS = 256, HEAP_BYTES = 1 << 22 };
+#define REMOTE_BASE ((uint64_t)1 << 40) /* of every peer's heap */
+
+static struct {
+    struct ibv_context context;
+    struct ibv_cq sent, received;
+    struct ibv_srq srq;
+    struct ibv_mr mr;
+    struct ibv_comp_channel events;
+    uint64_t completions[NIC_COMPLETIONS]; /* ids, as posted */
+    unsigned made, taken, most;            /* most: that were under way at once */
+    bool held;                             /* atomic: none is given */
+    struct ibv_wc arrivals[NIC_ARRIVALS];
+    unsigned arrived, read;
+    unsigned registered, unregistered;
+    size_t registered_bytes;
+    void (*on_post)(struct ibv_qp *qp, const struct ibv_send_wr *wr);
+    void (*on_poll)(void);
+} nic;
+
+/* ---- what the device does ---- */
+
+static int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)bad;
+    for (; wr != NULL; wr = wr->next) {
+        if (nic.on_post != NULL)
+            nic.on_post(qp, wr);
+        if ((wr->send_flags & IBV_SEND_SIGNALED) != 0)
+            nic.completions[nic.made++ % NIC_COMPLETIONS] = wr->wr_id;
+    }
+    nic.most = ISO_MAX(nic.most, nic.made - nic.taken);
+    return 0;
+}
+
+static int nic_poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
+{
+    int n = 0;
+    if (nic.on_poll != NULL)
+        nic.on_poll();
+    if (cq == &nic.received)
+        for (; n < most && nic.read < nic.arrived; n++)
+            wc[n] = nic.arrivals[nic.read++ % NIC_ARRIVALS];
+    else if (!__atomic_load_n(&nic.held, __ATOMIC_RELAXED))
+        for (; n < most && nic.taken < nic.made; n++)
+            wc[n] = (struct ibv_wc){.wr_id = nic.completions[nic.taken++ % NIC_COMPLETIONS]};
+    return n;
+}
+
+static int nic_notify(struct ibv_cq *cq, int solicited)
+{
+    (void)cq;
+    return solicited;
+}
+
+static int nic_post_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    (void)wr, (void)bad;
+    return srq == &nic.srq ? 0 : EINVAL;
+}
+
+static struct ibv_srq *nic_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+    (void)pd, (void)attr;
+    return &nic.srq;
+}
+
+static struct ibv_mr *nic_reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
+{
+    (void)pd, (void)at, (void)access;
+    nic.registered++;
+    nic.registered_bytes += len;
+    return &nic.mr;
+}
+
+static int nic_dereg_mr(struct ibv_mr *mr)
+{
+    nic.unregistered++;
+    return mr == &nic.mr ? 0 : EINVAL;
+}
+
+/* ---- the PE over it ---- */
+
+static void make_heap(int n_pes)
+{
+    struct segment_peer *peers = (struct segment_peer *)calloc((size_t)n_pes, sizeof *peers);
+    ISO->segments = (struct segment *)aligned_alloc(ISO_LINE, SEGMENT_INDEX_FREE * sizeof(struct segment));
+    CHECK_OR_EXIT(ISO->segments != NULL && peers != NULL);
+    memset(ISO->segments, 0, SEGMENT_INDEX_FREE * sizeof(struct segment));
+    ISO->n_segments = SEGMENT_INDEX_FREE;
+    for (int pe = 0; pe < n_pes; pe++)
+        peers[pe].base = (char *)(uintptr_t)REMOTE_BASE;
+    struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
+    heap->base = (char *)calloc(1, HEAP_BYTES);
+    CHECK_OR_EXIT(heap->base != NULL);
+    heap->len = heap->limit = HEAP_BYTES;
+    heap->kind = SEGMENT_HEAP;
+    heap->peers = peers;
+}
+
+static inline void give_key(struct verbs_peer *peer, uint64_t from, uint64_t to)
+{
+    peer->keys = (struct verbs_key *)realloc(peer->keys, sizeof *peer->keys * (size_t)(peer->n_keys + 1));
+    CHECK_OR_EXIT(peer->keys != NULL);
+    peer->keys[peer->n_keys++] = (struct verbs_key){.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .rkey = 1};
+}
+
+static struct verbs *open_double(int n_pes)
+{
+    struct verbs *v = (struct verbs *)calloc(1, sizeof *v);
+    memset(&nic, 0, sizeof nic);
+    ISO->n_pes = n_pes;
+    ISO->peers = (struct peer *)calloc((size_t)n_pes, sizeof *ISO->peers);
+    CHECK_OR_EXIT(v != NULL && ISO->peers != NULL);
+    make_heap(n_pes);
+    nic.context.ops.post_send = nic_post_send;
+    nic.context.ops.poll_cq = nic_poll_cq;
+    nic.context.ops.req_notify_cq = nic_notify;
+    nic.context.ops.post_srq_recv = nic_post_receive;
+    nic.sent.context = nic.received.context = nic.srq.context = &nic.context;
+    nic.events.fd = eventfd(0, EFD_CLOEXEC);
+    nic.context.async_fd = nic.events.fd;
+    v->lib.reg_mr = nic_reg_mr;
+    v->lib.dereg_mr = nic_dereg_mr;
+    v->lib.create_srq = nic_create_srq;
+    v->device = &nic.context;
+    v->events = &nic.events;
+    v->sent = &nic.sent;
+    v->received = &nic.received;
+    v->port.max_message = v->port.max_read = 1u << 30;
+    v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
+    pthread_mutex_init(&v->lock, NULL);
+    CHECK_EQ(iso_verbs_memory_start(v), 0);
+    CHECK_EQ(iso_verbs_message_start(v), 0);
+    ISO->verbs = v;
+    return v;
+}
+
+static void close_double(struct verbs *v)
+{
+    ISO->verbs = NULL;
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        free(v->queues[i]->qp);
+        free(v->queues[i]);
+    }
+    free(v->queues);
+    iso_verbs_memory_stop(v);
+    CHECK_EQ(nic.unregistered, nic.registered);
+    close(nic.events.fd);
+    free(v->peers);
+    free(v);
+    free(ISO->segments[SEGMENT_INDEX_HEAP].base);
+    free(ISO->segments[SEGMENT_INDEX_HEAP].peers);
+    free(ISO->segments);
+    free(ISO->peers);
+    ISO->segments = NULL;
+    ISO->peers = NULL;
+}
+
+/* Of the default context: the one that PE 0 made to `pe`, or, incoming, its partner for what `pe` has made. */
+static inline struct verbs_queue *add_queue(struct verbs *v, int pe, bool incoming, uint32_t inline_bytes)
+{
+    struct verbs_queue *q = (struct verbs_queue *)calloc(1, sizeof *q);
+    struct ibv_qp *qp = (struct ibv_qp *)calloc(1, sizeof *qp);
+    v->queues = (struct verbs_queue **)realloc(v->queues, sizeof(struct verbs_queue *) * (v->n_queues + 1));
+    CHECK_OR_EXIT(q != NULL && qp != NULL && v->queues != NULL);
+    qp->context = &nic.context;
+    qp->qp_num = 100 + v->n_queues;
+    q->qp = qp;
+    q->pe = pe;
+    q->incoming = incoming;
+    q->ready = true;
+    q->inline_bytes = inline_bytes;
+    q->index = v->n_queues;
+    v->queues[v->n_queues++] = q;
+    *(incoming ? &v->peers[pe].in[0] : &v->peers[pe].out[0]) = q;
+    if (!incoming) {
+        q->next_in_group = v->groups[0];
+        v->groups[0] = q;
+    }
+    return q;
+}
+
+static inline void bring(struct verbs *v, const struct verbs_queue *q, const struct verbs_message *message)
+{
+    unsigned i = nic.arrived % NIC_ARRIVALS;
+    memcpy(v->memory + (size_t)i * VERBS_RECEIVE_BYTES, message, sizeof *message);
+    nic.arrivals[i] = (struct ibv_wc){.wr_id = i, .byte_len = sizeof *message, .qp_num = q->qp->qp_num};
+    nic.arrived++;
+}
+
+static inline struct place place_at(int pe, size_t offset)
+{
+    return (struct place){NULL, &ISO->segments[SEGMENT_INDEX_HEAP], offset, pe};
+}
+
+#endif
