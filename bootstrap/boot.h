@@ -18,7 +18,7 @@
 #define ISO_VERSION "0.1.0"
 #endif
 #ifndef ISO_PROTOCOL
-#define ISO_PROTOCOL 1 /* of everything that PEs of different library builds exchange */
+#define ISO_PROTOCOL 2 /* of everything that PEs of different library builds exchange */
 #endif
 
 /* What shmemx_init_attr was given; id == NULL where shmem_init was called. */

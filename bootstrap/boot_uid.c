@@ -3,393 +3,116 @@
  * SHMEM_UID, SHMEM_RANK and SHMEM_SIZE. A star: rank 0 is the hub inside its own collective calls, there is no thread.
  * Invariants: no call outlives its deadline; a stranger on the port costs a warning, never the job; a PE that is
  * missing or has died is named on every PE. The connections stay open until another id is used or the process exits. */
-#include "uid.h"
-#include "listener.h"
+#include "uid_job.h"
+
 #include "log.h"
 #include "wire.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { STRANGERS = 32, WARNINGS_MAX = 10 };
-static const double stranger_patience_s = 5; /* for a hello of 60 bytes */
-static const double hub_lead_s = 2;          /* others wait longer than rank 0, which knows who is missing */
-
-/* A connection that has not yet said who it is. */
-struct stranger {
-    int fd;
-    size_t got;
-    int64_t deadline;
-    unsigned char bytes[UID_HELLO_BYTES];
-    char name[WIRE_NAME_BYTES];
-};
-
-/* A PE of the job. */
-struct link {
-    int fd;     /* -1: not connected */
-    size_t got; /* bytes of the current frame, head included */
-    unsigned char head[UID_FRAME_BYTES];
-};
-
-struct job {
-    struct uid uid;
-    int rank;
-    int size;
-    double timeout_s;
-    uint32_t seq;       /* collective calls so far, equal on all ranks */
-    bool broken;        /* a call has failed; all later ones do */
-    int listener;       /* rank 0, until all are in; else -1 */
-    int n_links;        /* rank 0: size; else 1 */
-    struct link *links; /* rank 0: by rank, [0] unused; else [0] is rank 0 */
-};
-
-/* Rank 0 while the PEs arrive. */
-struct door {
-    int room; /* for all PEs at once, whose hellos may be on their way, and STRANGERS */
-    int n_strangers;
-    int joined;
-    int warnings;
-    int64_t deadline;
-    struct stranger strangers[]; /* [room] oldest first */
-};
-
-/* ---- failing together ---- */
-
-static void send_sentence(int fd, uint32_t seq, const char *sentence)
-{
-    unsigned char bytes[UID_FRAME_BYTES + UID_SENTENCE_BYTES];
-    struct uid_frame frame = {.kind = UID_FRAME_FAIL, .seq = seq, .len = (uint32_t)strlen(sentence)};
-    iso_uid_encode_frame(&frame, bytes);
-    memcpy(bytes + UID_FRAME_BYTES, sentence, frame.len);
-    /* A courtesy that must not wait: one who cannot take 512 bytes now reads the end of the stream instead. */
-    (void)iso_wire_send(fd, bytes, UID_FRAME_BYTES + frame.len, iso_wire_now());
-}
-
-static void tell_all(const struct job *job, const char *sentence)
-{
-    for (int i = 0; i < job->n_links; i++)
-        if (job->links[i].fd >= 0)
-            send_sentence(job->links[i].fd, job->seq, sentence);
-}
-
-/* Says it here; rank 0 says it to all others too, and to `extra` (-1: nobody), who is not in the job. */
-__attribute__((format(printf, 3, 4))) static int fail(struct job *job, int extra, const char *format, ...)
-{
-    char sentence[UID_SENTENCE_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
-    va_end(args);
-    log_error("bootstrap: %s", sentence);
-    if (job->rank == 0)
-        tell_all(job, sentence);
-    if (extra >= 0)
-        send_sentence(extra, job->seq, sentence);
-    job->broken = true;
-    return -ECONNABORTED;
-}
-
-static const char *describe(int rc) { return rc == -EPIPE ? "connection closed" : strerror(-rc); }
-
-/* ---- rank 0: the door ---- */
-
-static void remove_stranger(struct door *door, int i)
-{
-    door->n_strangers--;
-    memmove(&door->strangers[i], &door->strangers[i + 1], (size_t)(door->n_strangers - i) * sizeof door->strangers[0]);
-}
-
-static void turn_away(struct door *door, int i, const char *why)
-{
-    const struct stranger *stranger = &door->strangers[i];
-    if (door->warnings < WARNINGS_MAX)
-        log_warn("bootstrap: a connection from %s was dropped: %s", stranger->name, why);
-    else if (door->warnings == WARNINGS_MAX)
-        log_warn("bootstrap: more connections were dropped, no longer printed");
-    door->warnings++;
-    close(stranger->fd);
-    remove_stranger(door, i);
-}
-
-/* Takes in all that wait. Where the room is full the oldest has to go: a PE says its hello at once. */
-static int accept_strangers(struct job *job, struct door *door)
-{
-    for (int n = 0; n < door->room; n++) {
-        char name[WIRE_NAME_BYTES];
-        int fd = iso_wire_accept(job->listener, name);
-        bool no_room = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
-        if (no_room && door->n_strangers == 0)
-            return fail(job, -1, "pe 0 cannot accept a connection: %s", strerror(-fd));
-        if (no_room || door->n_strangers == door->room)
-            turn_away(door, 0, "it sent no hello and others are waiting");
-        if (fd < 0)
-            return 0; /* none, or one that has gone again */
-        struct stranger *stranger = &door->strangers[door->n_strangers++];
-        *stranger = (struct stranger){.fd = fd, .deadline = iso_wire_deadline(stranger_patience_s)};
-        memcpy(stranger->name, name, sizeof name);
-    }
-    return 0;
-}
-
-/* The hello is authentic: 0, or the job fails on both ends where two of its processes contradict each other. */
-static int admit(struct job *job, struct door *door, int i, const struct uid_hello *hello)
-{
-    struct stranger stranger = door->strangers[i];
-    remove_stranger(door, i);
-    int rc = 0;
-    if (hello->size != (uint32_t)job->size)
-        rc = fail(job, stranger.fd, "pe %u (%s) was told that the job has %u PEs, pe 0 that it has %d", hello->rank,
-                  stranger.name, hello->size, job->size);
-    else if (hello->rank >= (uint32_t)job->size)
-        rc = fail(job, stranger.fd, "a process (%s) says that it is pe %u, which is outside 0..%d", stranger.name,
-                  hello->rank, job->size - 1);
-    else if (hello->rank == 0 || job->links[hello->rank].fd >= 0)
-        rc = fail(job, stranger.fd, "two processes say that they are pe %u, the second from %s", hello->rank,
-                  stranger.name);
-    if (rc != 0) {
-        close(stranger.fd);
-        return rc;
-    }
-    job->links[hello->rank].fd = stranger.fd;
-    door->joined++;
-    return 0;
-}
-
-/* 0 while the job can go on. */
-static int hear_stranger(struct job *job, struct door *door, int i)
-{
-    struct stranger *stranger = &door->strangers[i];
-    ptrdiff_t n = iso_wire_recv_some(stranger->fd, stranger->bytes + stranger->got, UID_HELLO_BYTES - stranger->got);
-    if (n < 0) {
-        turn_away(door, i, "it ended before its hello was complete");
-        return 0;
-    }
-    stranger->got += (size_t)n;
-    struct uid_hello hello;
-    int rc;
-    switch (iso_uid_judge_hello(stranger->bytes, stranger->got, job->uid.secret, &hello)) {
-    case UID_INCOMPLETE:
-        return 0;
-    case UID_NOT_OURS:
-        turn_away(door, i, "it is no PE of this library");
-        return 0;
-    case UID_WRONG_SECRET:
-        turn_away(door, i, "its secret is not that of this job");
-        return 0;
-    case UID_WRONG_VERSION:
-        rc = fail(job, stranger->fd,
-                  "a PE (%s) runs library version %s with protocol %u, pe 0 version %s with protocol %u",
-                  stranger->name, hello.version, hello.protocol, ISO_VERSION, (unsigned)ISO_PROTOCOL);
-        close(stranger->fd);
-        remove_stranger(door, i);
-        return rc;
-    case UID_WELCOME:
-        break;
-    }
-    return admit(job, door, i, &hello);
-}
-
-/* Nobody who has joined has a reason to speak: it is the end of the stream, or nonsense. */
-static int check_joined(struct job *job, int rank)
-{
-    char byte;
-    ptrdiff_t n = iso_wire_recv_some(job->links[rank].fd, &byte, 1);
-    if (n == 0)
-        return 0;
-    return fail(job, -1, "pe %d %s before all %d PEs had arrived", rank, n > 0 ? "spoke out of turn" : "has ended",
-                job->size);
-}
-
-static int64_t next_deadline(const struct door *door)
-{
-    bool sooner = door->n_strangers > 0 && door->strangers[0].deadline < door->deadline;
-    return sooner ? door->strangers[0].deadline : door->deadline;
-}
-
-/* polls: [0] the listener, then the strangers, then the links of ranks 1 .. (fd -1 is ignored by poll). */
-static int run_door_once(struct job *job, struct door *door, struct pollfd *polls)
-{
-    int n = 0, strangers = door->n_strangers;
-    polls[n++] = (struct pollfd){.fd = job->listener, .events = POLLIN};
-    for (int i = 0; i < strangers; i++)
-        polls[n++] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
-    for (int r = 1; r < job->size; r++)
-        polls[n++] = (struct pollfd){.fd = job->links[r].fd, .events = POLLIN};
-    int ready = poll(polls, (nfds_t)n, iso_wire_poll_ms(next_deadline(door)));
-    if (ready < 0 && errno != EINTR)
-        return fail(job, -1, "poll: %s", strerror(errno));
-    if (ready <= 0)
-        return 0;
-    int rc = 0;
-    for (int r = 1; r < job->size && rc == 0; r++)
-        if (polls[strangers + r].revents)
-            rc = check_joined(job, r);
-    for (int i = strangers; i-- > 0 && rc == 0;) /* from the last, since each may be removed */
-        if (polls[1 + i].revents)
-            rc = hear_stranger(job, door, i);
-    if (rc == 0 && polls[0].revents)
-        rc = accept_strangers(job, door);
-    return rc;
-}
-
-static int fail_missing(struct job *job, const bool *here)
-{
-    char missing[200];
-    iso_uid_list_missing(here, job->size, missing, sizeof missing);
-    return fail(job, -1, "not all of the %d PEs have arrived within %g s (SHMEM_BOOT_TIMEOUT): pe %s missing",
-                job->size, job->timeout_s, missing);
-}
-
-static int fail_absent(struct job *job)
-{
-    bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
-    if (!here)
-        return fail(job, -1, "not all of the %d PEs have arrived in time", job->size);
-    for (int r = 0; r < job->size; r++)
-        here[r] = r == 0 || job->links[r].fd >= 0;
-    int rc = fail_missing(job, here);
-    free(here);
-    return rc;
-}
-
-static int welcome_all(struct job *job, int64_t deadline)
-{
-    unsigned char bytes[UID_FRAME_BYTES];
-    iso_uid_encode_frame(&(struct uid_frame){.kind = UID_FRAME_WELCOME}, bytes);
-    for (int r = 1; r < job->size; r++) {
-        int rc = iso_wire_send(job->links[r].fd, bytes, sizeof bytes, deadline);
-        if (rc != 0)
-            return fail(job, -1, "pe %d cannot be reached: %s", r, describe(rc));
-    }
-    return 0;
-}
-
-static int receive_peers(struct job *job, struct door *door)
-{
-    struct pollfd *polls = (struct pollfd *)calloc((size_t)(job->size + door->room), sizeof *polls);
-    if (!polls)
-        return fail(job, -1, "no memory for %d connections", job->size);
-    int rc = 0;
-    while (rc == 0 && door->joined < job->size - 1) {
-        rc = run_door_once(job, door, polls);
-        while (door->n_strangers > 0 && iso_wire_poll_ms(door->strangers[0].deadline) == 0)
-            turn_away(door, 0, "it was silent");
-        if (rc == 0 && door->joined < job->size - 1 && iso_wire_poll_ms(door->deadline) == 0)
-            rc = fail_absent(job);
-    }
-    free(polls);
-    return rc == 0 ? welcome_all(job, door->deadline) : rc;
-}
-
-static int open_door(struct job *job)
-{
-    iso_wire_raise_files();
-    job->listener = iso_listener_take(&job->uid);
-    if (job->listener < 0)
-        job->listener = iso_wire_listen(&job->uid);
-    if (job->listener < 0)
-        return fail(job, -1,
-                    "pe 0 cannot listen on %s port %u of the unique id (it must be an address of its machine): %s",
-                    job->uid.address, (unsigned)job->uid.port, strerror(-job->listener));
-    size_t room = (size_t)job->size + STRANGERS;
-    struct door *door = (struct door *)calloc(1, sizeof *door + room * sizeof door->strangers[0]);
-    if (!door)
-        return fail(job, -1, "no memory for %d connections", job->size);
-    door->room = (int)room;
-    door->deadline = iso_wire_deadline(job->timeout_s);
-    int rc = receive_peers(job, door);
-    while (door->n_strangers > 0) {
-        close(door->strangers[0].fd);
-        remove_stranger(door, 0);
-    }
-    free(door);
-    close(job->listener);
-    job->listener = -1;
-    return rc;
-}
+static const double hub_lead_s = 2; /* others wait longer than rank 0, which knows who is missing */
 
 /* ---- the other ranks ---- */
 
-/* Reads a frame of this kind, number and length; a sentence of rank 0 instead of it is printed. */
-static int receive_frame(struct job *job, struct uid_frame expected, void *payload, int64_t deadline)
-{
-    unsigned char bytes[UID_FRAME_BYTES], text[UID_SENTENCE_BYTES];
-    struct uid_frame frame;
-    int fd = job->links[0].fd;
-    int rc = iso_wire_recv(fd, bytes, sizeof bytes, deadline);
-    if (rc == 0)
-        rc = iso_uid_decode_frame(bytes, &frame);
-    if (rc != 0)
-        return rc;
-    if (frame.kind == UID_FRAME_FAIL) {
-        char sentence[UID_SENTENCE_BYTES] = "the job failed";
-        if (iso_wire_recv(fd, text, frame.len, deadline) == 0)
-            iso_uid_clean_text(text, frame.len, sentence, sizeof sentence);
-        fail(job, -1, "pe 0 says: %s", sentence);
-        return -ECONNABORTED;
-    }
-    if (frame.kind != expected.kind || frame.seq != expected.seq || frame.len != expected.len)
-        return -EPROTO;
-    return iso_wire_recv(fd, payload, frame.len, deadline);
-}
-
 /* Says why a frame of rank 0 did not come, unless that has been done. */
-static int fail_hub(struct job *job, int rc)
+static int fail_hub(struct uid_job *job, int rc)
 {
     if (rc == 0 || job->broken)
         return rc;
     if (rc == -ETIMEDOUT)
-        return fail(job, -1, "pe 0 has not answered within %g s (SHMEM_BOOT_TIMEOUT)", job->timeout_s);
+        return iso_uid_job_fail(job, NULL, "pe 0 has not answered within %g s (SHMEM_BOOT_TIMEOUT)", job->timeout_s);
+    if (rc == -EBADMSG)
+        return iso_uid_job_fail(job, NULL, "a message of pe 0 is not from it, or was altered on its way");
     if (rc == -EPROTO)
-        return fail(job, -1, "pe 0 sent something else than expected: the PEs make different calls");
-    return fail(job, -1, "pe 0 has ended (%s)", describe(rc));
+        return iso_uid_job_fail(job, NULL, "pe 0 sent something else than expected: the PEs make different calls");
+    return iso_uid_job_fail(job, NULL, "pe 0 has ended (%s)", iso_uid_job_describe(rc));
 }
 
-static double patience(const struct job *job) { return job->timeout_s > 0 ? job->timeout_s + hub_lead_s : 0; }
+static double patience(const struct uid_job *job) { return job->timeout_s > 0 ? job->timeout_s + hub_lead_s : 0; }
 
-static int fail_connect(struct job *job, int rc, int last)
+static int fail_connect(struct uid_job *job, int rc, int last)
 {
     const char *address = job->uid.address;
     unsigned port = job->uid.port;
     if (rc == -ETIMEDOUT)
-        return fail(job, -1, "pe 0 was not found at %s port %u within %g s (SHMEM_BOOT_TIMEOUT): %s", address, port,
-                    job->timeout_s, strerror(-last));
-    return fail(job, -1, "pe 0 at %s port %u cannot be reached: %s", address, port, strerror(-rc));
+        return iso_uid_job_fail(job, NULL, "pe 0 was not found at %s port %u within %g s (SHMEM_BOOT_TIMEOUT): %s",
+                                address, port, job->timeout_s, strerror(-last));
+    return iso_uid_job_fail(job, NULL, "pe 0 at %s port %u cannot be reached: %s", address, port, strerror(-rc));
 }
 
-static int join(struct job *job)
+static int say_hello(struct uid_job *job, struct uid_handshake *handshake, int64_t deadline)
+{
+    struct uid_hello hello = {.protocol = ISO_PROTOCOL, .rank = (uint32_t)job->rank, .size = (uint32_t)job->size};
+    snprintf(hello.version, sizeof hello.version, "%s", ISO_VERSION);
+    int rc = iso_auth_draw(hello.nonce);
+    iso_uid_encode_hello(&hello, handshake->hello);
+    return rc != 0 ? rc : iso_wire_send(job->links[0].fd, handshake->hello, sizeof handshake->hello, deadline);
+}
+
+/* 0, -EPROTO: no challenge, -EACCES: of somebody who does not know the secret, -errno. */
+static int take_challenge(struct uid_job *job, struct uid_handshake *handshake, int64_t deadline)
+{
+    unsigned char head[UID_FRAME_BYTES], challenge[UID_CHALLENGE_BYTES], proof[UID_CODE_BYTES];
+    struct uid_frame frame;
+    int rc = iso_wire_recv(job->links[0].fd, head, sizeof head, deadline);
+    if (rc == 0)
+        rc = iso_uid_decode_frame(head, &frame);
+    if (rc == 0 && frame.kind != UID_FRAME_CHALLENGE)
+        rc = -EPROTO;
+    if (rc == 0)
+        rc = iso_wire_recv(job->links[0].fd, challenge, sizeof challenge, deadline);
+    if (rc != 0)
+        return rc;
+    memcpy(handshake->nonce, challenge, sizeof handshake->nonce);
+    iso_uid_prove(handshake, job->uid.secret, UID_PROOF_HUB, proof);
+    return iso_auth_is_equal(proof, challenge + sizeof handshake->nonce) ? 0 : -EACCES;
+}
+
+static int shake_hands(struct uid_job *job, int64_t deadline)
+{
+    struct uid_handshake handshake;
+    unsigned char proof[UID_CODE_BYTES];
+    int rc = say_hello(job, &handshake, deadline);
+    if (rc == 0)
+        rc = take_challenge(job, &handshake, deadline);
+    if (rc != 0)
+        return rc;
+    iso_uid_start_seal(&job->links[0].seal, &handshake, job->uid.secret, false);
+    job->links[0].is_sealed = true;
+    iso_uid_prove(&handshake, job->uid.secret, UID_PROOF_PE, proof);
+    return iso_wire_send(job->links[0].fd, proof, sizeof proof, deadline);
+}
+
+static int join(struct uid_job *job)
 {
     int last;
     int fd = iso_wire_connect(&job->uid, iso_wire_deadline(job->timeout_s), &last);
     if (fd < 0)
         return fail_connect(job, fd, last);
     job->links[0].fd = fd;
-    struct uid_hello hello = {.protocol = ISO_PROTOCOL, .rank = (uint32_t)job->rank, .size = (uint32_t)job->size};
-    snprintf(hello.version, sizeof hello.version, "%s", ISO_VERSION);
-    memcpy(hello.secret, job->uid.secret, sizeof hello.secret);
-    unsigned char bytes[UID_HELLO_BYTES];
-    iso_uid_encode_hello(&hello, bytes);
     int64_t deadline = iso_wire_deadline(patience(job));
-    int rc = iso_wire_send(fd, bytes, sizeof bytes, deadline);
+    int rc = shake_hands(job, deadline);
+    if (rc == -EACCES)
+        return iso_uid_job_fail(job, NULL, "the process at %s port %u is not pe 0 of this job: it has another secret",
+                                job->uid.address, (unsigned)job->uid.port);
     if (rc == 0)
-        rc = receive_frame(job, (struct uid_frame){.kind = UID_FRAME_WELCOME}, NULL, deadline);
+        rc = iso_uid_job_receive(job, (struct uid_frame){.kind = UID_FRAME_WELCOME}, NULL, deadline);
     if (rc == -EPIPE || rc == -ECONNRESET)
-        return fail(job, -1,
-                    "%s port %u closed the connection without an answer: the process there is not pe 0 of this "
-                    "job (another secret?), or has ended",
-                    job->uid.address, (unsigned)job->uid.port);
+        return iso_uid_job_fail(job, NULL,
+                                "%s port %u closed the connection without an answer: the process there is not pe 0 of "
+                                "this job (another secret?), or has ended",
+                                job->uid.address, (unsigned)job->uid.port);
     return fail_hub(job, rc);
 }
 
 /* ---- open and close ---- */
 
-static void free_job(struct job *job)
+static void free_job(struct uid_job *job)
 {
     if (!job)
         return;
@@ -402,17 +125,17 @@ static void free_job(struct job *job)
     free(job);
 }
 
-static struct job *new_job(const struct uid *uid, int rank, int size, double timeout_s)
+static struct uid_job *new_job(const struct uid *uid, int rank, int size, double timeout_s)
 {
-    struct job *job = (struct job *)calloc(1, sizeof *job);
-    struct link *links = (struct link *)calloc(rank == 0 ? (size_t)size : 1, sizeof *links);
+    struct uid_job *job = (struct uid_job *)calloc(1, sizeof *job);
+    struct uid_link *links = (struct uid_link *)calloc(rank == 0 ? (size_t)size : 1, sizeof *links);
     if (!job || !links) {
         log_error("bootstrap: no memory for %d connections", size);
         free(job);
         free(links);
         return NULL;
     }
-    *job = (struct job){.uid = *uid, .rank = rank, .size = size, .timeout_s = timeout_s, .listener = -1};
+    *job = (struct uid_job){.uid = *uid, .rank = rank, .size = size, .timeout_s = timeout_s, .listener = -1};
     job->links = links;
     job->n_links = rank == 0 ? size : 1;
     for (int i = 0; i < job->n_links; i++)
@@ -420,7 +143,7 @@ static struct job *new_job(const struct uid *uid, int rank, int size, double tim
     return job;
 }
 
-static void describe_boot(struct boot *boot, const struct job *job)
+static void describe_boot(struct boot *boot, const struct uid_job *job)
 {
     boot->rank = job->rank;
     boot->size = job->size;
@@ -430,10 +153,23 @@ static void describe_boot(struct boot *boot, const struct job *job)
     snprintf(boot->launcher, sizeof boot->launcher, "unique id");
 }
 
+/* Rank 0 needs a connection to each PE: said before they come, and before there is a size that no memory suffices for.
+ */
+static int check_files(int size)
+{
+    enum { OWN_FILES = 32 };
+    uint64_t allowed = iso_wire_raise_files();
+    if (allowed >= (uint64_t)size + OWN_FILES)
+        return 0;
+    log_error("bootstrap: pe 0 of a job of %d PEs needs about %lld open files, allowed are %llu: raise ulimit -n", size,
+              (long long)size + OWN_FILES, (unsigned long long)allowed);
+    return -EMFILE;
+}
+
 /* The same job as before is kept, since its listener is gone; another one replaces it. */
 static int open_job(struct boot *boot, const struct uid *uid, int rank, int size, double timeout_s)
 {
-    struct job *job = (struct job *)boot->priv;
+    struct uid_job *job = (struct uid_job *)boot->priv;
     if (job && !job->broken && iso_uid_is_same(&job->uid, uid) && job->rank == rank && job->size == size) {
         job->timeout_s = timeout_s;
         return 0;
@@ -441,8 +177,10 @@ static int open_job(struct boot *boot, const struct uid *uid, int rank, int size
     free_job(job);
     boot->priv = NULL;
     iso_log_set_pe(rank);
+    if (rank == 0 && check_files(size) != 0)
+        return -EMFILE;
     job = new_job(uid, rank, size, timeout_s);
-    int rc = !job ? -ENOMEM : size == 1 ? 0 : rank == 0 ? open_door(job) : join(job);
+    int rc = !job ? -ENOMEM : size == 1 ? 0 : rank == 0 ? iso_door_open(job) : join(job);
     if (rc != 0) {
         free_job(job);
         return rc;
@@ -509,66 +247,94 @@ static bool environment_applies(const struct boot_attr *attr, const struct env *
 
 static void close_uid(struct boot *boot)
 {
-    free_job((struct job *)boot->priv);
+    free_job((struct uid_job *)boot->priv);
     boot->priv = NULL;
 }
 
 /* ---- collectives ---- */
 
-/* A PE said a sentence instead of its block: it gives up the job. */
-static int relay_sentence(struct job *job, int rank, uint32_t len)
+static int fail_altered(struct uid_job *job, int rank)
 {
-    unsigned char text[UID_SENTENCE_BYTES];
-    char sentence[UID_SENTENCE_BYTES - 64] = "it gave no reason";
-    if (iso_wire_recv(job->links[rank].fd, text, len, iso_wire_deadline(1)) == 0)
-        iso_uid_clean_text(text, len, sentence, sizeof sentence);
-    return fail(job, -1, "pe %d has ended the job: %s", rank, sentence);
+    return iso_uid_job_fail(job, NULL, "a message of pe %d is not from it, or was altered on its way", rank);
 }
 
-static int check_head(struct job *job, int rank, size_t len)
+/* A PE said a sentence instead of its block: it gives up the job. */
+static int relay_sentence(struct uid_job *job, int rank, uint32_t len)
+{
+    struct uid_link *link = &job->links[rank];
+    unsigned char text[UID_SENTENCE_BYTES], digest[UID_CODE_BYTES];
+    char sentence[UID_SENTENCE_BYTES - 64] = "it gave no reason";
+    int64_t deadline = iso_wire_deadline(1);
+    if (iso_wire_recv(link->fd, text, len, deadline) == 0 &&
+        iso_wire_recv(link->fd, link->code, sizeof link->code, deadline) == 0) {
+        iso_uid_job_digest(job, text, len, digest);
+        if (!iso_uid_is_sealed(&link->seal, link->head, digest, link->code))
+            return fail_altered(job, rank);
+        iso_uid_clean_text(text, len, sentence, sizeof sentence);
+    }
+    return iso_uid_job_fail(job, NULL, "pe %d has ended the job: %s", rank, sentence);
+}
+
+static int check_head(struct uid_job *job, int rank, size_t len)
 {
     struct uid_frame frame;
     if (iso_uid_decode_frame(job->links[rank].head, &frame) != 0)
-        return fail(job, -1, "pe %d sent something that is no message", rank);
+        return iso_uid_job_fail(job, NULL, "pe %d sent something that is no message", rank);
     if (frame.kind == UID_FRAME_FAIL)
         return relay_sentence(job, rank, frame.len);
     if (frame.kind != UID_FRAME_DATA || frame.seq != job->seq || frame.len != len)
-        return fail(job, -1,
-                    "pe %d sent %u bytes in call %u where pe 0 sent %zu in call %u: the PEs make different calls", rank,
-                    frame.len, frame.seq, len, job->seq);
+        return iso_uid_job_fail(job, NULL,
+                                "pe %d sent %u bytes in call %u where pe 0 sent %zu in call %u: the PEs make different "
+                                "calls",
+                                rank, frame.len, frame.seq, len, job->seq);
     return 0;
 }
 
-static bool has_block(const struct link *link, size_t len) { return link->got == UID_FRAME_BYTES + len; }
-
-/* Reads what is there of the frame of `rank`: head, then payload to its place in `all`. */
-static int hear_block(struct job *job, int rank, size_t len, unsigned char *all)
+static int check_block(struct uid_job *job, int rank, const unsigned char *block, size_t len)
 {
-    struct link *link = &job->links[rank];
-    bool head = link->got < UID_FRAME_BYTES;
-    unsigned char *to = head ? link->head + link->got : all + (size_t)rank * len + (link->got - UID_FRAME_BYTES);
-    size_t want = head ? UID_FRAME_BYTES - link->got : UID_FRAME_BYTES + len - link->got;
-    ptrdiff_t n = iso_wire_recv_some(link->fd, to, want);
-    if (n < 0)
-        return fail(job, -1, "pe %d has ended (%s)", rank, describe((int)n));
-    link->got += (size_t)n;
-    return head && link->got == UID_FRAME_BYTES ? check_head(job, rank, len) : 0;
+    struct uid_link *link = &job->links[rank];
+    unsigned char digest[UID_CODE_BYTES];
+    iso_uid_job_digest(job, block, len, digest);
+    return iso_uid_is_sealed(&link->seal, link->head, digest, link->code) ? 0 : fail_altered(job, rank);
 }
 
-static int fail_late(struct job *job, size_t len)
+static bool has_block(const struct uid_link *link, size_t len)
+{
+    return link->got == UID_FRAME_BYTES + len + UID_CODE_BYTES;
+}
+
+/* Reads what is there of the message of `rank`: head, payload to its place in `all`, code. */
+static int hear_block(struct uid_job *job, int rank, size_t len, unsigned char *all)
+{
+    struct uid_link *link = &job->links[rank];
+    unsigned char *block = all + (size_t)rank * len;
+    unsigned char *const parts[3] = {link->head, block, link->code};
+    const size_t sizes[3] = {UID_FRAME_BYTES, len, UID_CODE_BYTES};
+    size_t before = 0;
+    int part = 0;
+    while (link->got >= before + sizes[part])
+        before += sizes[part++];
+    ptrdiff_t n = iso_wire_recv_some(link->fd, parts[part] + (link->got - before), before + sizes[part] - link->got);
+    if (n < 0)
+        return iso_uid_job_fail(job, NULL, "pe %d has ended (%s)", rank, iso_uid_job_describe((int)n));
+    link->got += (size_t)n;
+    if (part == 0 && link->got == UID_FRAME_BYTES)
+        return check_head(job, rank, len);
+    return has_block(link, len) ? check_block(job, rank, block, len) : 0;
+}
+
+static int fail_late(struct uid_job *job, size_t len)
 {
     bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
-    if (!here)
-        return fail(job, -1, "not all of the %d PEs have arrived in time", job->size);
-    for (int r = 0; r < job->size; r++)
+    for (int r = 0; here && r < job->size; r++)
         here[r] = r == 0 || has_block(&job->links[r], len);
-    int rc = fail_missing(job, here);
+    int rc = iso_uid_job_fail_missing(job, here);
     free(here);
     return rc;
 }
 
 /* One round of poll. Of those who have given their block only the end of the stream is of interest. */
-static int gather_once(struct job *job, size_t len, unsigned char *all, struct pollfd *polls, int64_t deadline)
+static int gather_once(struct uid_job *job, size_t len, unsigned char *all, struct pollfd *polls, int64_t deadline)
 {
     int missing = 0;
     for (int r = 1; r < job->size; r++) {
@@ -580,24 +346,25 @@ static int gather_once(struct job *job, size_t len, unsigned char *all, struct p
         return 0;
     int ready = poll(polls + 1, (nfds_t)job->size - 1, iso_wire_poll_ms(deadline));
     if (ready < 0 && errno != EINTR)
-        return fail(job, -1, "poll: %s", strerror(errno));
+        return iso_uid_job_fail(job, NULL, "poll: %s", strerror(errno));
     if (ready == 0 && iso_wire_poll_ms(deadline) == 0)
         return fail_late(job, len);
     for (int r = 1; r < job->size && ready > 0; r++) {
         if (!polls[r].revents)
             continue;
-        int rc = has_block(&job->links[r], len) ? fail(job, -1, "pe %d has ended", r) : hear_block(job, r, len, all);
+        int rc = has_block(&job->links[r], len) ? iso_uid_job_fail(job, NULL, "pe %d has ended", r)
+                                                : hear_block(job, r, len, all);
         if (rc != 0)
             return rc;
     }
     return 1;
 }
 
-static int gather(struct job *job, size_t len, unsigned char *all, int64_t deadline)
+static int gather(struct uid_job *job, size_t len, unsigned char *all, int64_t deadline)
 {
     struct pollfd *polls = (struct pollfd *)calloc((size_t)job->size, sizeof *polls);
     if (!polls)
-        return fail(job, -1, "no memory for %d connections", job->size);
+        return iso_uid_job_fail(job, NULL, "no memory for %d connections", job->size);
     for (int r = 1; r < job->size; r++)
         job->links[r].got = 0;
     int rc;
@@ -608,40 +375,39 @@ static int gather(struct job *job, size_t len, unsigned char *all, int64_t deadl
     return rc;
 }
 
-static int send_block(int fd, uint32_t seq, const void *block, size_t len, int64_t deadline)
-{
-    unsigned char head[UID_FRAME_BYTES];
-    iso_uid_encode_frame(&(struct uid_frame){.kind = UID_FRAME_DATA, .seq = seq, .len = (uint32_t)len}, head);
-    int rc = iso_wire_send(fd, head, sizeof head, deadline);
-    return rc != 0 ? rc : iso_wire_send(fd, block, len, deadline);
-}
-
-static int allgather_hub(struct job *job, size_t len, unsigned char *all)
+static int allgather_hub(struct uid_job *job, size_t len, unsigned char *all)
 {
     int64_t deadline = iso_wire_deadline(job->timeout_s);
+    struct uid_frame frame = {.kind = UID_FRAME_DATA, .seq = job->seq, .len = (uint32_t)(len * (size_t)job->size)};
+    unsigned char digest[UID_CODE_BYTES];
     int rc = gather(job, len, all, deadline);
+    if (rc == 0)
+        iso_uid_job_digest(job, all, frame.len, digest);
     for (int r = 1; r < job->size && rc == 0; r++) {
-        rc = send_block(job->links[r].fd, job->seq, all, len * (size_t)job->size, deadline);
+        rc = iso_uid_job_send(&job->links[r], &frame, all, digest, deadline);
         if (rc != 0)
-            return fail(job, -1, "pe %d cannot be reached: %s", r, describe(rc));
+            return iso_uid_job_fail(job, NULL, "pe %d cannot be reached: %s", r, iso_uid_job_describe(rc));
     }
     return rc;
 }
 
-static int allgather_other(struct job *job, const void *mine, size_t len, unsigned char *all)
+static int allgather_other(struct uid_job *job, const void *mine, size_t len, unsigned char *all)
 {
     int64_t deadline = iso_wire_deadline(patience(job));
-    struct uid_frame answer = {.kind = UID_FRAME_DATA, .seq = job->seq, .len = (uint32_t)(len * (size_t)job->size)};
-    int rc = send_block(job->links[0].fd, job->seq, mine, len, deadline);
+    struct uid_frame frame = {.kind = UID_FRAME_DATA, .seq = job->seq, .len = (uint32_t)len};
+    unsigned char digest[UID_CODE_BYTES];
+    iso_uid_job_digest(job, mine, len, digest);
+    int rc = iso_uid_job_send(&job->links[0], &frame, mine, digest, deadline);
+    frame.len = (uint32_t)(len * (size_t)job->size);
     /* Also where sending failed: rank 0 may have left a sentence that says why. */
     if (rc == 0 || rc == -EPIPE || rc == -ECONNRESET)
-        rc = receive_frame(job, answer, all, deadline);
+        rc = iso_uid_job_receive(job, frame, all, deadline);
     return fail_hub(job, rc);
 }
 
 static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
 {
-    struct job *job = (struct job *)boot->priv;
+    struct uid_job *job = (struct uid_job *)boot->priv;
     unsigned char *out = (unsigned char *)all;
     if (job->broken)
         return -ECONNABORTED;
@@ -667,10 +433,10 @@ static int barrier(struct boot *boot)
 /* The others read it in their next collective call; what ends them sooner is the closing of our other sockets. */
 static void abort_uid(struct boot *boot, int status, const char *sentence)
 {
-    struct job *job = (struct job *)boot->priv;
+    struct uid_job *job = (struct uid_job *)boot->priv;
     char text[UID_SENTENCE_BYTES - 64];
     snprintf(text, sizeof text, "status %d%s%s", status, sentence ? ": " : "", sentence ? sentence : "");
-    tell_all(job, text);
+    iso_uid_job_tell_all(job, text);
     job->broken = true;
 }
 

@@ -245,17 +245,33 @@ static int refuse(char *error, size_t error_bytes, const char *name, const char 
     return -EINVAL;
 }
 
+static int check_numbers(const struct env *env, char *error, size_t error_bytes)
+{
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+        const char *allowed;
+    } ranges[] = {
+        {"SHMEM_SPIN", env->spin, -1, INT32_MAX, "-1 or a number of polls up to 2147483647"},
+        {"SHMEM_DEVICE_STEP", env->device_step, 0, INT64_MAX, "0 or a number of a step"},
+        {"SHMEM_WIDE_LINES", env->wide_lines, -1, 1, "-1, 0 or 1"},
+        {"SHMEM_SEED", env->seed, 0, INT64_MAX, "0 or a positive number"},
+    };
+    char value[32];
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        snprintf(value, sizeof value, "%lld", (long long)ranges[i].value);
+        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
+            return refuse(error, error_bytes, ranges[i].name, value, ranges[i].allowed);
+    }
+    return 0;
+}
+
 static int check_ranges(const struct env *env, char *error, size_t error_bytes)
 {
     enum log_level level;
-    char value[32];
     if (iso_log_parse_level(env->log, &level) != 0)
         return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
-    if (env->spin < -1) {
-        snprintf(value, sizeof value, "%lld", (long long)env->spin);
-        return refuse(error, error_bytes, "SHMEM_SPIN", value, "-1 or a number of polls");
-    }
-    return 0;
+    return check_numbers(env, error, error_bytes);
 }
 
 int iso_env_read(struct env *env, char *error, size_t error_bytes)

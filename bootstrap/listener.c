@@ -3,6 +3,7 @@
  * that becomes rank 0 of that id takes it. Callers: shmemx_get_uniqueid (create), boot_uid.c (take). */
 #include "listener.h"
 
+#include "auth.h"
 #include "log.h"
 #include "wire.h"
 
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -106,15 +106,11 @@ static int choose_address(struct uid *uid, const char *wanted)
 
 static int fill_secret(unsigned char *secret)
 {
-    for (size_t got = 0; got < UID_SECRET_BYTES;) {
-        ssize_t n = getrandom(secret + got, UID_SECRET_BYTES - got, 0);
-        if (n < 0 && errno != EINTR) {
-            log_error("unique id: getrandom: %m");
-            return -errno;
-        }
-        got += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
+    int rc = iso_auth_draw(secret);
+    errno = -rc;
+    if (rc != 0)
+        log_error("unique id: getrandom: %m");
+    return rc;
 }
 
 int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES])

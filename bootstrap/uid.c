@@ -11,7 +11,7 @@
 static const unsigned char hello_magic[8] = {'I', 'S', 'O', 'M', 'E', 'R', '\r', '\n'};
 #define FRAME_MAGIC 0x464f5349u /* "ISOF" */
 
-enum { AT_SECRET = 8, AT_PROTOCOL = 24, AT_VERSION = 28, AT_RANK = 44, AT_SIZE = 48 };
+enum { AT_NONCE = 8, AT_PROTOCOL = 24, AT_VERSION = 28, AT_RANK = 44, AT_SIZE = 48 };
 
 static void store32(unsigned char *bytes, uint32_t value)
 {
@@ -120,39 +120,25 @@ void iso_uid_encode_hello(const struct uid_hello *hello, unsigned char bytes[UID
 {
     memset(bytes, 0, UID_HELLO_BYTES);
     memcpy(bytes, hello_magic, sizeof hello_magic);
-    memcpy(bytes + AT_SECRET, hello->secret, UID_SECRET_BYTES);
+    memcpy(bytes + AT_NONCE, hello->nonce, sizeof hello->nonce);
     store32(bytes + AT_PROTOCOL, hello->protocol);
     memcpy(bytes + AT_VERSION, hello->version, strnlen(hello->version, UID_VERSION_BYTES - 1));
     store32(bytes + AT_RANK, hello->rank);
     store32(bytes + AT_SIZE, hello->size);
 }
 
-/* Takes the same time wherever the first difference is, so that a secret cannot be guessed byte by byte. */
-static bool equal_secret(const unsigned char *a, const unsigned char *b)
-{
-    volatile unsigned char difference = 0;
-    for (int i = 0; i < UID_SECRET_BYTES; i++)
-        difference = (unsigned char)(difference | (a[i] ^ b[i]));
-    return difference == 0;
-}
-
-enum uid_verdict iso_uid_judge_hello(const unsigned char *bytes, size_t len,
-                                     const unsigned char secret[UID_SECRET_BYTES], struct uid_hello *hello)
+enum uid_verdict iso_uid_judge_hello(const unsigned char *bytes, size_t len, struct uid_hello *hello)
 {
     memset(hello, 0, sizeof *hello);
     if (memcmp(bytes, hello_magic, len < sizeof hello_magic ? len : sizeof hello_magic) != 0)
         return UID_NOT_OURS; /* known at the first wrong byte: an HTTP client is not waited for */
-    if (len < AT_RANK)
+    if (len < UID_HELLO_BYTES)
         return UID_INCOMPLETE;
-    if (!equal_secret(bytes + AT_SECRET, secret))
-        return UID_WRONG_SECRET;
-    memcpy(hello->secret, bytes + AT_SECRET, UID_SECRET_BYTES);
+    memcpy(hello->nonce, bytes + AT_NONCE, sizeof hello->nonce);
     hello->protocol = load32(bytes + AT_PROTOCOL);
     iso_uid_clean_text(bytes + AT_VERSION, UID_VERSION_BYTES - 1, hello->version, sizeof hello->version);
     if (hello->protocol != ISO_PROTOCOL || strcmp(hello->version, ISO_VERSION) != 0)
         return UID_WRONG_VERSION;
-    if (len < UID_HELLO_BYTES)
-        return UID_INCOMPLETE;
     hello->rank = load32(bytes + AT_RANK);
     hello->size = load32(bytes + AT_SIZE);
     return UID_WELCOME;
@@ -180,9 +166,56 @@ int iso_uid_decode_frame(const unsigned char bytes[UID_FRAME_BYTES], struct uid_
         return frame->len <= UID_DATA_BYTES_MAX ? 0 : -EPROTO;
     case UID_FRAME_FAIL:
         return frame->len < UID_SENTENCE_BYTES ? 0 : -EPROTO;
+    case UID_FRAME_CHALLENGE:
+        return frame->len == UID_CHALLENGE_BYTES ? 0 : -EPROTO;
     default:
         return -EPROTO;
     }
+}
+
+/* ---- proofs and codes ---- */
+
+void iso_uid_prove(const struct uid_handshake *handshake, const unsigned char secret[UID_SECRET_BYTES],
+                   enum uid_purpose purpose, unsigned char code[UID_CODE_BYTES])
+{
+    unsigned char bytes[1 + sizeof handshake->hello + sizeof handshake->nonce];
+    bytes[0] = (unsigned char)purpose;
+    memcpy(bytes + 1, handshake->hello, sizeof handshake->hello);
+    memcpy(bytes + 1 + sizeof handshake->hello, handshake->nonce, sizeof handshake->nonce);
+    iso_auth_code(secret, bytes, sizeof bytes, code);
+}
+
+void iso_uid_start_seal(struct uid_seal *seal, const struct uid_handshake *handshake,
+                        const unsigned char secret[UID_SECRET_BYTES], bool is_hub)
+{
+    memset(seal, 0, sizeof *seal);
+    seal->is_hub = is_hub;
+    iso_uid_prove(handshake, secret, UID_KEY, seal->key);
+}
+
+static void make_code(const struct uid_seal *seal, uint64_t number, const unsigned char *head,
+                      const unsigned char *digest, unsigned char code[UID_CODE_BYTES])
+{
+    unsigned char bytes[UID_FRAME_BYTES + UID_CODE_BYTES + 8];
+    memcpy(bytes, head, UID_FRAME_BYTES);
+    memcpy(bytes + UID_FRAME_BYTES, digest, UID_CODE_BYTES);
+    store32(bytes + UID_FRAME_BYTES + UID_CODE_BYTES, (uint32_t)number);
+    store32(bytes + UID_FRAME_BYTES + UID_CODE_BYTES + 4, (uint32_t)(number >> 32));
+    iso_auth_code(seal->key, bytes, sizeof bytes, code);
+}
+
+void iso_uid_seal(struct uid_seal *seal, const unsigned char head[UID_FRAME_BYTES],
+                  const unsigned char digest[UID_CODE_BYTES], unsigned char code[UID_CODE_BYTES])
+{
+    make_code(seal, seal->sent++ << 1 | seal->is_hub, head, digest, code);
+}
+
+bool iso_uid_is_sealed(struct uid_seal *seal, const unsigned char head[UID_FRAME_BYTES],
+                       const unsigned char digest[UID_CODE_BYTES], const unsigned char code[UID_CODE_BYTES])
+{
+    unsigned char right[UID_CODE_BYTES];
+    make_code(seal, seal->received++ << 1 | !seal->is_hub, head, digest, right);
+    return iso_auth_is_equal(right, code);
 }
 
 /* ---- text ---- */

@@ -204,14 +204,17 @@ int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last)
     }
 }
 
-void iso_wire_raise_files(void)
+uint64_t iso_wire_raise_files(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
-        return;
+    struct rlimit limit, higher;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return UINT64_MAX;
     const rlim_t most = (rlim_t)1 << 20;
-    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    higher = limit;
+    higher.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    if (higher.rlim_cur > limit.rlim_cur && setrlimit(RLIMIT_NOFILE, &higher) == 0)
+        limit = higher;
+    return limit.rlim_cur;
 }
 
 /* ---- bytes ---- */

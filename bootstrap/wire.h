@@ -23,8 +23,9 @@ int iso_wire_accept(int listener, char name[WIRE_NAME_BYTES]);
 /* Tries again until somebody listens. Descriptor or -errno; -ETIMEDOUT with *last = the last attempt's -errno. */
 int iso_wire_connect(const struct uid *uid, int64_t deadline, int *last);
 
-/* As many descriptors as the hard limit allows: a large job needs more connections than the usual 1,024. */
-void iso_wire_raise_files(void);
+/* As many descriptors as the hard limit allows: a large job needs more connections than the usual 1,024. Returns how
+ * many that is. */
+uint64_t iso_wire_raise_files(void);
 
 /* 0 or -errno; -ETIMEDOUT past the deadline. */
 int iso_wire_send(int fd, const void *bytes, size_t len, int64_t deadline);

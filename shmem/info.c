@@ -465,19 +465,20 @@ static void check_address_space(struct doctor *d)
              amount(limit.rlim_cur).text, d->local_pes, amount(d->heap).text);
 }
 
-/* One socket for each PE of the node stays open; a few more descriptors come and go at the start. */
+/* One socket for each PE of the node stays open; a few more descriptors come and go at the start. A PE raises its own
+ * limit as far as it may. */
 static void check_files(struct doctor *d)
 {
     enum { OWN_FILES = 32 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    if (limit.rlim_cur < (rlim_t)d->local_pes + OWN_FILES)
+    if (limit.rlim_max < (rlim_t)d->local_pes + OWN_FILES)
         find(d, PROBLEM, "%llu open files are allowed, %d PEs on this node need about %d: raise ulimit -n",
-             (unsigned long long)limit.rlim_cur, d->local_pes, d->local_pes + OWN_FILES);
+             (unsigned long long)limit.rlim_max, d->local_pes, d->local_pes + OWN_FILES);
     else
         find(d, FINE, "%llu open files are allowed, enough for about %llu PEs on one node",
-             (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_cur - OWN_FILES);
+             (unsigned long long)limit.rlim_max, (unsigned long long)limit.rlim_max - OWN_FILES);
 }
 
 static void check_locked_memory(struct doctor *d)

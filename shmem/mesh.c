@@ -77,24 +77,12 @@ int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
     if (n < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     *n_fds = take_fds(&h, fds);
-    if (n == (ssize_t)sizeof *m)
+    bool cut = (h.msg_flags & MSG_CTRUNC) != 0; /* there is room for all that is ever sent: this PE may open no more */
+    if (n == (ssize_t)sizeof *m && !cut)
         return 0;
     iso_mesh_close_fds(fds, *n_fds);
     *n_fds = 0;
-    return n == 0 ? -ECONNRESET : -EPROTO;
-}
-
-int iso_mesh_receive_for(int sock, struct mesh_message *m, int *fds, int *n_fds, double seconds)
-{
-    uint64_t deadline = iso_wait_now_ns() + (uint64_t)(seconds * 1e9);
-    int rc;
-    while ((rc = iso_mesh_receive(sock, m, fds, n_fds)) == -EAGAIN) {
-        struct pollfd ready = {sock, POLLIN, 0};
-        if (iso_wait_now_ns() > deadline)
-            return -ETIMEDOUT;
-        poll(&ready, 1, 100);
-    }
-    return rc;
+    return cut ? -EMFILE : n == 0 ? -ECONNRESET : -EPROTO;
 }
 
 void iso_mesh_close_fds(const int *fds, int n_fds)
@@ -131,6 +119,16 @@ _Noreturn static void report_death(const struct peer *peer, const struct wait *w
     iso_abort_job(1, sentence);
 }
 
+_Noreturn static void report_no_files(const struct peer *peer)
+{
+    char sentence[256];
+    snprintf(sentence, sizeof sentence,
+             "a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
+             peer->pe, peer->pid, peer->host);
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
 /* invariant: exchanges are separated by barriers, so one place is enough. */
 static void take_offer(struct peer *peer, const struct mesh_message *m, const int *fds, int n_fds)
 {
@@ -151,6 +149,8 @@ static bool read_peer(struct peer *peer, const struct wait *wait)
     int rc = iso_mesh_receive(peer->sock, &m, fds, &n_fds);
     if (rc == -EAGAIN)
         return false;
+    if (rc == -EMFILE)
+        report_no_files(peer);
     if (rc != 0 && !peer->gone)
         report_death(peer, wait);
     if (rc != 0) {
@@ -221,53 +221,59 @@ void iso_pe_end_stragglers(void)
 
 /* ---- offers: a collective exchange of {base, len, descriptor} ---- */
 
-static int send_offers(const struct pe_offer *mine)
+/* Too many descriptors under way (meeting.c says more): what is there for this PE is received between the attempts. */
+static int send_offer(const struct pe_offer *mine, struct peer *to, const char *call)
 {
-    struct state *self = ISO;
     struct mesh_message m;
     memset(&m, 0, sizeof m);
     m.type = MESH_OFFER;
     memcpy(m.body, mine, sizeof *mine);
-    for (int i = 0; i < self->n_local; i++) {
-        const struct peer *peer = &self->peers[self->local_pes[i]];
-        if (peer->sock < 0)
-            continue;
-        int rc = iso_mesh_send(peer->sock, &m, &mine->fd, mine->fd >= 0 ? 1 : 0);
-        if (rc == -ETOOMANYREFS) /* too many are on their way: the others would wait for this one */
-            rc = iso_mesh_send(peer->sock, &m, NULL, 0);
-        if (rc != 0)
-            return rc;
+    struct wait w = ISO_WAIT(call, to->pe, NULL, 0);
+    int rc = 0;
+    while (to->sock >= 0 && (rc = iso_mesh_send(to->sock, &m, &mine->fd, mine->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
+        iso_pe_poll(&w);
+        iso_wait_pause(&w, 0);
     }
-    return 0;
+    iso_wait_end(&w);
+    return rc;
 }
 
 /* Acquire: pairs with take_offer, which another thread of this PE may have run. */
 static bool offer_is_there(const struct peer *peer) { return __atomic_load_n(&peer->offer_full, __ATOMIC_ACQUIRE); }
 
+static struct pe_offer await_offer(struct peer *peer, const char *call)
+{
+    struct wait w = ISO_WAIT(call, peer->pe, NULL, 0);
+    while (!offer_is_there(peer)) {
+        iso_pe_poll(&w);
+        if (!offer_is_there(peer))
+            iso_wait_pause(&w, 0);
+    }
+    iso_wait_end(&w);
+    struct pe_offer offer = peer->offer;
+    __atomic_store_n(&peer->offer_full, false, __ATOMIC_RELEASE); /* pairs with take_offer: it has been read */
+    if (peer->threaded && offer.fd >= 0) {
+        close(offer.fd);
+        offer.fd = -1;
+    }
+    return offer;
+}
+
+/* In each round the PEs meet in pairs, so that no more descriptors are under way than there are PEs. */
 int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
 {
     struct state *self = ISO;
-    int rc = send_offers(mine);
-    for (int i = 0; rc == 0 && i < self->n_local; i++) {
-        struct peer *peer = &self->peers[self->local_pes[i]];
-        if (peer->pe == self->my_pe) {
-            theirs[i] = *mine;
-            theirs[i].fd = -1;
+    theirs[self->my_local] = *mine;
+    theirs[self->my_local].fd = -1;
+    for (int round = 0; round < self->n_local; round++) {
+        int other = (round + self->n_local - self->my_local) % self->n_local;
+        struct peer *peer = &self->peers[self->local_pes[other]];
+        if (other == self->my_local)
             continue;
-        }
-        struct wait w = ISO_WAIT(call, peer->pe, NULL, 0);
-        while (!offer_is_there(peer)) {
-            iso_pe_poll(&w);
-            if (!offer_is_there(peer))
-                iso_wait_pause(&w, 0);
-        }
-        iso_wait_end(&w);
-        theirs[i] = peer->offer;
-        __atomic_store_n(&peer->offer_full, false, __ATOMIC_RELEASE); /* pairs with take_offer: it has been read */
-        if (peer->threaded && theirs[i].fd >= 0) {
-            close(theirs[i].fd);
-            theirs[i].fd = -1;
-        }
+        int rc = send_offer(mine, peer, call);
+        if (rc != 0)
+            return rc;
+        theirs[other] = await_offer(peer, call);
     }
-    return rc;
+    return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The unix sockets between the PEs of one node: messages with descriptors, and what they say of life and death.
- * SOCK_SEQPACKET: one send is one message. Used by pe.c (start, stop) and buffer.c (exchange of descriptors). */
+ * SOCK_SEQPACKET: one send is one message. Used by pe.c and meeting.c (start, stop) and buffer.c (exchange of
+ * descriptors). */
 #ifndef ISO_MESH_H
 #define ISO_MESH_H
 
@@ -17,11 +18,31 @@ struct mesh_message {
     char body[MESH_BODY_BYTES];
 };
 
-/* 0 or -errno; never raises SIGPIPE. */
+/* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
+struct row {
+    uint32_t magic, protocol;
+    char version[24];
+    char node[64], host[64];
+    unsigned char token[16];
+    char sock_name[8]; /* abstract unix address, made by the kernel */
+    uint64_t build_hash;
+    uint64_t data_bytes;
+    uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
+    uint64_t machine_bytes; /* memory of the machine */
+    int32_t sock_name_len;
+    int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
+    uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
+};
+
+/* Meets all PEs of this node over ISO->listener: afterwards their sockets and segments are known here. `rows` by PE.
+ * 0, or -errno after one sentence (meeting.c). */
+int iso_meeting_hold(const struct row *rows);
+
+/* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
+ * again. */
 int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds);
-/* -EAGAIN: nothing there; -ECONNRESET: closed by the other end. */
+/* -EAGAIN: nothing there; -ECONNRESET: closed by the other end; -EMFILE: its descriptors found no room here. */
 int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds);
-int iso_mesh_receive_for(int sock, struct mesh_message *m, int *fds, int *n_fds, double seconds);
 void iso_mesh_close_fds(const int *fds, int n_fds);
 int iso_mesh_peer_pid(int sock);
 bool iso_mesh_peer_is_user(int sock); /* the process at the other end belongs to our own user */

@@ -9,9 +9,9 @@
 #include "transport/channel.h"
 #include "transport/transport.h"
 
+#include "../bootstrap/wire.h"
+
 #include <errno.h>
-#include <poll.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,22 +21,6 @@
 #include <unistd.h>
 
 #define ROW_MAGIC 0x69736f31u
-
-/* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
-struct row {
-    uint32_t magic, protocol;
-    char version[24];
-    char node[64], host[64];
-    unsigned char token[16];
-    char sock_name[8]; /* abstract unix address, made by the kernel */
-    uint64_t build_hash;
-    uint64_t data_bytes;
-    uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
-    uint64_t machine_bytes; /* memory of the machine */
-    int32_t sock_name_len;
-    int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
-    uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
-};
 
 static uint64_t hash_bytes(const unsigned char *p, size_t n)
 {
@@ -52,7 +36,7 @@ static int open_listener(struct row *row)
     socklen_t len = sizeof name;
     memset(&name, 0, sizeof name);
     name.sun_family = AF_UNIX;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)) != 0 || listen(fd, SOMAXCONN) != 0 ||
         getsockname(fd, (struct sockaddr *)&name, &len) != 0 ||
         len - offsetof(struct sockaddr_un, sun_path) > sizeof row->sock_name) {
@@ -271,184 +255,6 @@ static int choose_transports(void)
     return iso_transport_open();
 }
 
-/* ---- hello: the handshake ---- */
-
-struct hello_body {
-    unsigned char token[16]; /* of the PE it is sent to */
-    int32_t pe;
-    uint64_t heap_base, data_base;
-    unsigned char cores[128]; /* affinity mask */
-};
-
-static void fill_hello(struct mesh_message *m, const struct row *to, int *fds, int *n_fds)
-{
-    struct state *self = ISO;
-    struct hello_body body;
-    memset(&body, 0, sizeof body);
-    memcpy(body.token, to->token, sizeof body.token);
-    body.pe = self->my_pe;
-    body.heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
-    body.data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
-        memcpy(body.cores, &cores, ISO_MIN(sizeof body.cores, sizeof cores));
-    fds[0] = self->segments[SEGMENT_INDEX_HEAP].fd;
-    fds[1] = self->segments[SEGMENT_INDEX_DATA].fd;
-    *n_fds = self->segments[SEGMENT_INDEX_DATA].limit != 0 ? 2 : 1;
-    m->type = MESH_HELLO;
-    memcpy(m->body, &body, sizeof body);
-}
-
-static int send_hello(int sock, const struct row *to)
-{
-    struct mesh_message m;
-    int fds[2], n;
-    memset(&m, 0, sizeof m);
-    fill_hello(&m, to, fds, &n);
-    return iso_mesh_send(sock, &m, fds, n);
-}
-
-/* invariant: called once per local peer; fds are owned by the segments afterwards. */
-static int accept_hello(int pe, int sock, const struct hello_body *body, int *fds, int n_fds)
-{
-    struct peer *peer = &ISO->peers[pe];
-    peer->sock = sock;
-    peer->pid = iso_mesh_peer_pid(sock);
-    peer->threaded = peer->pid == (int)getpid();
-    for (int i = 0; i < n_fds && peer->threaded; i++) {
-        close(fds[i]);
-        fds[i] = -1;
-    }
-    int rc = iso_segment_add_peer(SEGMENT_INDEX_HEAP, pe, (char *)(uintptr_t)body->heap_base, fds[0]);
-    if (rc == 0 && n_fds > 1 && ISO->segments[SEGMENT_INDEX_DATA].limit != 0)
-        rc = iso_segment_add_peer(SEGMENT_INDEX_DATA, pe, (char *)(uintptr_t)body->data_base, fds[1]);
-    else if (n_fds > 1 && fds[1] >= 0)
-        close(fds[1]);
-    return rc;
-}
-
-static void add_cores(unsigned char *all, const unsigned char *cores)
-{
-    for (int i = 0; i < 128; i++)
-        all[i] |= cores[i];
-}
-
-/* A connection from a stranger, or a hello that is not for us, is dropped and the start goes on. -EAGAIN then. */
-static int take_hello(int sock, const struct row *rows, int expect_pe, unsigned char *cores)
-{
-    struct mesh_message m;
-    struct hello_body body;
-    int fds[MESH_FDS_MAX], n_fds = 0;
-    int rc = iso_mesh_receive_for(sock, &m, fds, &n_fds, ISO->env.boot_timeout);
-    if (rc != 0)
-        return rc;
-    memcpy(&body, m.body, sizeof body);
-    bool known = m.type == MESH_HELLO && n_fds >= 1 && iso_mesh_peer_is_user(sock) &&
-                 memcmp(body.token, rows[ISO->my_pe].token, sizeof body.token) == 0 && body.pe >= 0 &&
-                 body.pe < ISO->n_pes && (expect_pe < 0 || body.pe == expect_pe) && ISO->peers[body.pe].local &&
-                 ISO->peers[body.pe].sock < 0;
-    if (!known) {
-        log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
-                 iso_mesh_peer_pid(sock));
-        iso_mesh_close_fds(fds, n_fds);
-        return -EAGAIN;
-    }
-    add_cores(cores, body.cores);
-    rc = accept_hello(body.pe, sock, &body, fds, n_fds);
-    return rc != 0 ? rc : body.pe;
-}
-
-static int connect_to(const struct row *row)
-{
-    struct sockaddr_un name;
-    memset(&name, 0, sizeof name);
-    name.sun_family = AF_UNIX;
-    memcpy(name.sun_path, row->sock_name, sizeof row->sock_name);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)row->sock_name_len);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0 && iso_mesh_peer_is_user(fd))
-        return fd;
-    int rc = -errno;
-    if (fd >= 0)
-        close(fd);
-    return rc < 0 ? rc : -EPERM;
-}
-
-static int dial_lower(const struct row *rows, int *socks)
-{
-    struct state *self = ISO;
-    for (int i = 0; i < self->my_local; i++) {
-        int pe = self->local_pes[i];
-        socks[i] = connect_to(&rows[pe]);
-        if (socks[i] < 0) {
-            errno = -socks[i];
-            log_error("shmem_init: pe %d has the same node name (%s) but its unix socket cannot be reached: %m; give "
-                      "PEs that do not share memory different SHMEM_NODE",
-                      pe, self->peers[pe].node);
-            return socks[i];
-        }
-        int rc = send_hello(socks[i], &rows[pe]);
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
-}
-
-static int answer_higher(const struct row *rows, unsigned char *cores)
-{
-    struct state *self = ISO;
-    int missing = self->n_local - 1 - self->my_local;
-    uint64_t deadline = iso_wait_now_ns() + (uint64_t)(self->env.boot_timeout * 1e9);
-    while (missing > 0) {
-        struct pollfd ready = {self->listener, POLLIN, 0};
-        int got = poll(&ready, 1, 100);
-        if (got <= 0 && iso_wait_now_ns() > deadline) {
-            log_error("shmem_init: %d PEs of this host have not connected within SHMEM_BOOT_TIMEOUT (%.0f s)", missing,
-                      self->env.boot_timeout);
-            return -ETIMEDOUT;
-        }
-        int sock = got > 0 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-        if (sock < 0)
-            continue;
-        int pe = iso_mesh_peer_is_user(sock) ? take_hello(sock, rows, -1, cores) : -EAGAIN;
-        int rc = pe >= 0 ? send_hello(sock, &rows[pe]) : pe;
-        if (rc != 0 && pe < 0)
-            close(sock);
-        if (rc != 0 && rc != -EAGAIN && rc != -ECONNRESET && rc != -ETIMEDOUT)
-            return rc;
-        missing -= pe >= 0;
-    }
-    return 0;
-}
-
-static int handshake(const struct row *rows)
-{
-    struct state *self = ISO;
-    unsigned char cores[128] = {0};
-    cpu_set_t mine;
-    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
-        add_cores(cores, (const unsigned char *)&mine);
-    int *socks = (int *)malloc(sizeof *socks * (size_t)self->n_local);
-    if (socks == NULL)
-        return -ENOMEM;
-    int rc = dial_lower(rows, socks);
-    if (rc == 0)
-        rc = answer_higher(rows, cores);
-    for (int i = 0; rc == 0 && i < self->my_local; i++) {
-        rc = take_hello(socks[i], rows, self->local_pes[i], cores);
-        if (rc >= 0)
-            rc = 0;
-        else
-            log_error("shmem_init: pe %d on this host did not answer the handshake", self->local_pes[i]);
-    }
-    free(socks);
-    int n_cores = 0;
-    for (int i = 0; i < 128; i++)
-        n_cores += __builtin_popcount(cores[i]);
-    self->oversubscribed = n_cores > 0 && self->n_local > n_cores;
-    return rc;
-}
-
 /* ---- the other nodes ---- */
 
 /* What every PE tells all others once its segments exist. */
@@ -514,7 +320,7 @@ static int start_with(const struct row *rows)
     if (rc != 0)
         return rc;
     compare_programs(rows);
-    rc = handshake(rows);
+    rc = iso_meeting_hold(rows);
     return rc != 0 ? rc : meet_nodes(rows);
 }
 
@@ -524,6 +330,8 @@ int iso_pe_start(void)
     struct row mine, *rows = (struct row *)calloc((size_t)self->n_pes, sizeof *rows);
     if (rows == NULL)
         return -ENOMEM;
+    if (self->n_pes > 1)
+        iso_wire_raise_files(); /* a socket to each PE of the node */
     int rc = fill_row(&mine);
     if (rc == 0)
         rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, rows);

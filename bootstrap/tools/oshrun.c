@@ -32,8 +32,11 @@ extern char **environ;
  * longer after an abort or a status other than 0: who is killed closes its sockets a while before it can be waited for.
  */
 enum { SETTLE_MS = 30, ANSWER_MS = 200 };
-/* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this. */
+/* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this; so is one
+ * that never came, when others have. */
 enum { LEFT_MS = 800 };
+/* How long the reader of tagged output may take after an interrupt; and how often signals are looked for meanwhile. */
+enum { DRAIN_MS = 1000, DRAIN_LOOK_MS = 50 };
 enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
 
 void oshrun_say(const char *format, ...)
@@ -180,18 +183,27 @@ static void fill_standard_streams(void)
             (void)!open("/dev/null", fd ? O_WRONLY : O_RDONLY);
 }
 
-static void raise_file_limit(struct job *job)
+/* PMIx needs a socket for each PE, and stops without a word where it gets none; tagged output two pipes for each. */
+static int raise_file_limit(struct job *job)
 {
+    enum { OWN_FILES = 24 };
+    int inherited = job->n_inherited > 0 ? job->n_inherited : 0;
+    rlim_t need = (rlim_t)job->options.npes * (job->options.tag_output ? 3 : 1) + OWN_FILES + (rlim_t)inherited;
     if (getrlimit(RLIMIT_NOFILE, &job->file_limit))
-        return;
+        return 0;
     struct rlimit most = {.rlim_cur = job->file_limit.rlim_max, .rlim_max = job->file_limit.rlim_max};
     setrlimit(RLIMIT_NOFILE, &most);
+    if (most.rlim_max >= need)
+        return 0;
+    oshrun_say("%d PEs need about %llu open files, allowed are %llu: raise ulimit -n", job->options.npes,
+               (unsigned long long)need, (unsigned long long)most.rlim_max);
+    return STATUS_FAILED;
 }
 
 /* ---- why a job ends ---- */
 
 /* In the order of how much they explain; the first of the best kind counts. An abort is often the answer to a kill. */
-enum cause_kind { CAUSE_NONE, CAUSE_LEFT, CAUSE_FAILED, CAUSE_KILLED };
+enum cause_kind { CAUSE_NONE, CAUSE_ABSENT, CAUSE_LEFT, CAUSE_FAILED, CAUSE_KILLED };
 
 struct cause {
     enum cause_kind kind;
@@ -220,7 +232,7 @@ static int nonzero_status(int status) { return status & 0xff ? status & 0xff : S
 
 static int settle_ms(enum cause_kind kind)
 {
-    if (kind == CAUSE_LEFT)
+    if (kind <= CAUSE_LEFT)
         return LEFT_MS;
     return kind == CAUSE_FAILED ? ANSWER_MS : SETTLE_MS;
 }
@@ -229,7 +241,7 @@ static void blame(struct course *course, const struct cause *cause)
 {
     if (course->phase > SETTLING || cause->kind <= course->cause.kind)
         return;
-    bool first = course->cause.kind == CAUSE_NONE || course->cause.kind == CAUSE_LEFT;
+    bool first = course->cause.kind <= CAUSE_LEFT;
     course->cause = *cause;
     course->phase = SETTLING;
     if (first)
@@ -258,7 +270,35 @@ static void look_at_end(struct job *job, struct course *course, int i)
         cause.status = STATUS_FAILED;
         snprintf(text, room, "exited with status 0 but without leaving the job (no shmem_finalize, or _exit)");
     }
+    if (!cause.kind && !atomic_load(&pe->connected))
+        atomic_store(&job->some_absent, true);
     blame(course, &cause);
+}
+
+/* A PE that is between PMIx_Init and PMIx_Finalize; -1: none. */
+static int find_joined(const struct job *job)
+{
+    for (int i = 0; i < job->options.npes; i++)
+        if (!job->pes[i].ended && atomic_load(&job->pes[i].connected) && !atomic_load(&job->pes[i].finalized))
+            return i;
+    return -1;
+}
+
+/* The job cannot start any more when a PE has ended before it joined and another waits for it. */
+static void look_for_absent(struct job *job, struct course *course)
+{
+    int joined = atomic_load(&job->some_absent) ? find_joined(job) : -1;
+    for (int i = 0; joined >= 0 && i < job->options.npes; i++) {
+        const struct pe *pe = &job->pes[i];
+        if (!pe->ended || pe->killed || pe->status || atomic_load(&pe->connected))
+            continue;
+        struct cause cause = {.kind = CAUSE_ABSENT, .status = STATUS_FAILED};
+        snprintf(
+            cause.text, sizeof cause.text,
+            "PE %d (%.200s, pid %d) exited with status 0 without joining the job (no shmem_init), but PE %d joined", i,
+            job->options.argv[0], (int)pe->pid, joined);
+        blame(course, &cause);
+    }
 }
 
 static void look_at_ends(struct job *job, struct course *course)
@@ -268,6 +308,7 @@ static void look_at_ends(struct job *job, struct course *course)
             course->looked[i] = true;
             look_at_end(job, course, i);
         }
+    look_for_absent(job, course);
 }
 
 static void take_abort(struct job *job, struct course *course)
@@ -322,7 +363,11 @@ static void pass_deadline(struct job *job, struct course *course)
 {
     if (!course->deadline_ms || now_ms() < course->deadline_ms)
         return;
-    if (course->phase == SETTLING) {
+    if (course->phase == SETTLING && course->cause.kind == CAUSE_ABSENT && find_joined(job) < 0) {
+        course->cause = (struct cause){.kind = CAUSE_NONE}; /* nobody waits for it any more */
+        course->phase = RUNNING;
+        course->deadline_ms = 0;
+    } else if (course->phase == SETTLING) {
         announce(course, true);
         end_others(job, course, SIGTERM, GRACE_MS);
     } else if (course->phase == ENDING) {
@@ -385,13 +430,53 @@ static void run_course(struct job *job, struct course *course, int signal_fd)
     }
     look_at_ends(job, course);
     take_abort(job, course);
-    if (course->phase == SETTLING && course->cause.kind == CAUSE_LEFT)
+    if (course->phase == SETTLING && course->cause.kind <= CAUSE_LEFT)
         course->cause = (struct cause){.kind = CAUSE_NONE}; /* all left in the same way: as good as a finalize */
     if (course->phase == SETTLING)
         announce(course, false);
 }
 
+/* Not where that would have to wait: the reader of our stderr may be the one that is stuck. */
+static void say_lost(const struct job *job, const char *why)
+{
+    struct pollfd room = {.fd = job->stderr_fd, .events = POLLOUT};
+    if (poll(&room, 1, 0) <= 0)
+        return;
+    dup2(job->stderr_fd, STDERR_FILENO); /* PMIx has nothing more to say */
+    oshrun_say("output of the PEs was lost: %s", why);
+}
+
+/* What the PEs have printed is written to the end, as long as somebody reads it; an interrupt sets a limit. Returns
+ * oshrun's status for output that was lost, else `status`. */
+static int drain(struct job *job, struct course *course, int signal_fd, int status)
+{
+    int64_t until = course->interrupt ? now_ms() + DRAIN_MS : 0;
+    relay_end(job);
+    while (!relay_is_done(job, DRAIN_LOOK_MS)) {
+        course->deadline_ms = now_ms(); /* look for signals, do not wait */
+        read_events(job, course, signal_fd);
+        if (!until && course->interrupt)
+            until = now_ms() + DRAIN_MS;
+        if (until && now_ms() >= until) {
+            say_lost(job, "its reader did not take it");
+            return status ? status : STATUS_FAILED;
+        }
+    }
+    if (!relay_error(job))
+        return status;
+    say_lost(job, strerror(relay_error(job)));
+    return status ? status : STATUS_FAILED;
+}
+
 /* ---- set up and clean up ---- */
+
+/* A signal that our caller ignores (nohup) is none for us either. */
+static void add_unless_ignored(sigset_t *set, int signal_number)
+{
+    struct sigaction action;
+    if (sigaction(signal_number, NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+        sigaddset(set, signal_number);
+}
 
 static int block_signals(struct job *job)
 {
@@ -400,7 +485,7 @@ static int block_signals(struct job *job)
     signal(SIGCHLD, SIG_DFL); /* if it were ignored, nobody's status could be collected */
     sigemptyset(&blocked);
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
-        sigaddset(&blocked, handled[i]);
+        add_unless_ignored(&blocked, handled[i]);
     sigprocmask(SIG_BLOCK, &blocked, &job->caller_mask);
     sigemptyset(&ignored_pipe);
     sigaddset(&ignored_pipe, SIGPIPE); /* a write to a closed stdout returns EPIPE */
@@ -411,14 +496,20 @@ static int block_signals(struct job *job)
     return fd;
 }
 
-static void name_job(struct job *job)
+/* Who knows the namespace can join the job: it is a secret, and everybody may read the name of the folder. */
+static int name_job(struct job *job)
 {
-    uint32_t random = 0;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        random = (uint32_t)getppid();
-    snprintf(job->name, sizeof job->name, "oshrun-%d-%08x", (int)getpid(), (unsigned)random);
+    uint32_t random[5];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        oshrun_say("no random numbers for the name of the job: %s", strerror(errno));
+        return STATUS_FAILED;
+    }
+    snprintf(job->name, sizeof job->name, "oshrun-%d-%08x%08x%08x%08x", (int)getpid(), (unsigned)random[0],
+             (unsigned)random[1], (unsigned)random[2], (unsigned)random[3]);
     const char *base = getenv("TMPDIR");
-    snprintf(job->folder, sizeof job->folder, "%s/%s", base && base[0] ? base : "/tmp", job->name);
+    snprintf(job->folder, sizeof job->folder, "%s/oshrun-%d-%08x", base && base[0] ? base : "/tmp", (int)getpid(),
+             (unsigned)random[4]);
+    return 0;
 }
 
 static int make_folder(struct job *job)
@@ -439,8 +530,9 @@ static int prepare(struct job *job)
         oshrun_say("no memory or descriptors for %d PEs: %s", job->options.npes, strerror(errno));
         return STATUS_FAILED;
     }
-    name_job(job);
-    int status = watch_start(job); /* before there is anything to clean up */
+    int status = name_job(job);
+    if (!status)
+        status = watch_start(job); /* before there is anything to clean up */
     return status ? status : make_folder(job);
 }
 
@@ -465,9 +557,8 @@ static int run(struct job *job, struct course *course, int signal_fd)
         status = course->cause.status;
     }
     pes_finish(job);
-    relay_finish(job);
     free(course->looked);
-    return status;
+    return drain(job, course, signal_fd, status);
 }
 
 /* So that the shell sees how we ended. */
@@ -483,6 +574,7 @@ int main(int argc, char **argv)
     static struct job job = {.watch = {.fd = WATCH_NONE}};
     struct course course = {.phase = RUNNING};
     fill_standard_streams();
+    pes_note_files(&job);
     drop_foreign();
     int status = parse_options(argc, argv, &job.options);
     if (!status)
@@ -490,7 +582,9 @@ int main(int argc, char **argv)
     if (status)
         return status;
     setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
-    raise_file_limit(&job);
+    status = raise_file_limit(&job);
+    if (status)
+        return status;
     int signal_fd = block_signals(&job);
     status = signal_fd < 0 ? STATUS_FAILED : prepare(&job);
     if (!status)

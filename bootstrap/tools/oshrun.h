@@ -56,10 +56,13 @@ struct job {
     char name[64];            /* PMIx namespace */
     char folder[PATH_MAX];    /* temporary folder; "": there is none any more */
     struct pe *pes;           /* options.npes */
-    int wake_fd;              /* eventfd: an abort request came */
+    atomic_bool some_absent;  /* a PE ended with status 0 and had not called PMIx_Init */
+    int wake_fd;              /* eventfd: an abort request came, or a PE connected while some are absent */
     int stderr_fd;            /* stays open when oshrun's own stderr is silenced */
     sigset_t caller_mask;     /* what the PEs get back */
     struct rlimit file_limit; /* likewise */
+    int *inherited;           /* descriptors above 2 that the caller gave us, ascending: the PEs get these only */
+    int n_inherited;          /* -1: not known */
     struct abort_request abort;
     struct watch watch;
     struct relay *relay;
@@ -76,12 +79,14 @@ int pmix_open(struct job *job);
 char **pmix_environment(struct job *job, int pe);
 void pmix_environment_free(char **environment);
 
+/* Before oshrun opens anything. */
+void pes_note_files(struct job *job);
 int pes_find_program(struct job *job);
 int pes_start(struct job *job);
 /* Notes who has ended since; returns how many PEs still run. */
 int pes_collect(struct job *job);
 void pes_signal(struct job *job, int signal_number);
-/* Kills what the PEs left behind and reaps them. */
+/* Kills what the PEs left behind and reaps them: nobody can be signalled after that. */
 void pes_finish(struct job *job);
 
 /* What the PE's standard streams are; -1: inherit. */
@@ -93,8 +98,12 @@ int relay_streams(struct job *job, int pe, struct streams *streams);
 void relay_streams_close(struct streams *streams);
 /* All PEs are started: begin to copy. */
 int relay_start(struct job *job);
-/* All PEs are gone: copies what is left, but waits for a stuck reader for a second only. */
-void relay_finish(struct job *job);
+/* All PEs are gone: what they left in the pipes is copied, as long as there is a reader. */
+void relay_end(struct job *job);
+/* After relay_end: waits so long at most; true when all is copied. */
+bool relay_is_done(struct job *job, int wait_ms);
+/* errno of what could not be written, although there is a reader; 0: nothing. */
+int relay_error(const struct job *job);
 
 int watch_start(struct job *job);
 void watch_add(struct job *job, pid_t group);

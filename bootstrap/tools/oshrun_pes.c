@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "oshrun.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +15,60 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* ---- descriptors ---- */
+
+/* PMIx opens a socket for every PE that connects and lets programs inherit it. */
+enum { FILES_MOST = 65536 }; /* of our own, where close_range has no flag */
+
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+static bool note_file(struct job *job, int fd)
+{
+    int *more = (int *)realloc(job->inherited, ((size_t)job->n_inherited + 1) * sizeof *more);
+    if (!more)
+        return false;
+    job->inherited = more;
+    job->inherited[job->n_inherited++] = fd;
+    return true;
+}
+
+void pes_note_files(struct job *job)
+{
+    DIR *list = opendir("/proc/self/fd");
+    bool noted = list;
+    for (struct dirent *entry; noted && (entry = readdir(list));) {
+        int fd = atoi(entry->d_name);
+        if (fd > 2 && fd != dirfd(list))
+            noted = note_file(job, fd);
+    }
+    if (list)
+        closedir(list);
+    if (!noted)
+        job->n_inherited = -1;
+    else if (job->n_inherited)
+        qsort(job->inherited, (size_t)job->n_inherited, sizeof *job->inherited, compare);
+}
+
+static void hide_range(int first, int last)
+{
+    if (first > last || close_range((unsigned)first, (unsigned)last, CLOSE_RANGE_CLOEXEC) == 0)
+        return;
+    for (int fd = first; fd <= last && fd < FILES_MOST; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+/* In the child: what is not inherited is closed by exec. */
+static void hide_own_files(const struct job *job)
+{
+    int first = 3;
+    for (int i = 0; i < job->n_inherited; i++) {
+        hide_range(first, job->inherited[i] - 1);
+        first = job->inherited[i] + 1;
+    }
+    if (job->n_inherited >= 0)
+        hide_range(first, INT_MAX);
+}
 
 /* ---- the program ---- */
 
@@ -105,6 +160,7 @@ static _Noreturn void become_pe(struct launch *launch)
     for (int i = 0; i < 3; i++)
         if (from[i] >= 0 && dup2(from[i], i) < 0)
             give_up(launch, "dup2");
+    hide_own_files(job);
     setrlimit(RLIMIT_NOFILE, &job->file_limit);
     if (job->options.wdir && chdir(job->options.wdir))
         give_up(launch, "chdir");
@@ -192,7 +248,10 @@ void pes_signal(struct job *job, int signal_number)
 void pes_finish(struct job *job)
 {
     pes_signal(job, SIGKILL);
-    for (int i = 0; i < job->options.npes; i++)
-        while (job->pes[i].pid && waitpid(job->pes[i].pid, NULL, 0) < 0 && errno == EINTR)
+    for (int i = 0; i < job->options.npes; i++) {
+        struct pe *pe = &job->pes[i];
+        while (pe->pid && waitpid(pe->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
+        pe->pid = 0; /* it may be somebody else's now */
+    }
 }

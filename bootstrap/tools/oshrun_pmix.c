@@ -21,6 +21,12 @@ extern char **environ;
 
 /* ---- up-calls ---- */
 
+static void wake(struct job *job)
+{
+    uint64_t one = 1;
+    (void)!write(job->wake_fd, &one, sizeof one);
+}
+
 static pmix_status_t note_connected(const pmix_proc_t *proc, void *object, pmix_info_t info[], size_t infos,
                                     pmix_op_cbfunc_t done, void *data)
 {
@@ -29,6 +35,8 @@ static pmix_status_t note_connected(const pmix_proc_t *proc, void *object, pmix_
     if (job && proc->rank < (pmix_rank_t)job->options.npes) {
         atomic_store(&job->pes[proc->rank].finalized, false);
         atomic_store(&job->pes[proc->rank].connected, true);
+        if (atomic_load(&job->some_absent))
+            wake(job);
     }
     return PMIX_OPERATION_SUCCEEDED;
 }
@@ -56,8 +64,7 @@ static pmix_status_t note_abort(const pmix_proc_t *proc, void *object, int statu
     request->status = status;
     snprintf(request->text, sizeof request->text, "%s", text ? text : "");
     atomic_store_explicit(&request->ready, true, memory_order_release); /* pairs with the acquire in take_abort */
-    uint64_t one = 1;
-    (void)!write(job->wake_fd, &one, sizeof one);
+    wake(job);
     return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -134,6 +141,7 @@ static int check(pmix_status_t status, const char *call)
 /* ---- what the PEs can ask about the job ---- */
 
 enum { JOB_FACTS = 11, PE_FACTS = 6 };
+enum { MAP_NAME_MOST = 48 }; /* PMIx_generate_regex of 4.2 writes past its buffer for a name of 56 letters */
 
 struct facts {
     pmix_info_t *at;
@@ -151,7 +159,7 @@ static void add_job(struct facts *facts, const struct job *job, const char *host
     uint32_t npes = (uint32_t)job->options.npes, one = 1;
     pmix_rank_t leader = 0;
     char *nodes = NULL, *map = NULL;
-    PMIx_generate_regex(host, &nodes);
+    PMIx_generate_regex(strlen(host) <= MAP_NAME_MOST ? host : "localhost", &nodes);
     PMIx_generate_ppn(ranks, &map);
     add(facts, PMIX_JOBID, job->name, PMIX_STRING);
     add(facts, PMIX_UNIV_SIZE, &npes, PMIX_UINT32);

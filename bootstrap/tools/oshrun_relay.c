@@ -12,16 +12,21 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 16384, DRAIN_SECONDS = 1, FOREGROUND_POLL_MS = 200 };
+enum { LINE_BYTES = 16384, FOREGROUND_POLL_MS = 200 };
+enum { STRAY_MS = 1000 }; /* how long after the PEs a process that one of them started may still print */
 
 struct stream {
     int from, to; /* from < 0: at its end */
     int pe;
+    int owed; /* once all PEs are gone: bytes that they left in the pipe */
     size_t used;
     char text[LINE_BYTES]; /* what came since the last end of line */
 };
@@ -34,6 +39,8 @@ struct relay {
     int nstreams;
     bool copying;
     pthread_t copier;
+    int end_fd;       /* eventfd: all PEs are gone */
+    atomic_int error; /* errno of a write */
 };
 
 static int fail(const char *what)
@@ -94,34 +101,86 @@ static void end_stream(struct stream *stream)
     stream->from = -1;
 }
 
-static void copy_stream(struct stream *stream)
+static void copy_stream(struct relay *relay, struct stream *stream)
 {
     ssize_t got = read(stream->from, stream->text + stream->used, sizeof stream->text - stream->used);
     if (got < 0 && errno == EINTR)
         return;
     stream->used += got > 0 ? (size_t)got : 0;
+    stream->owed -= got > 0 ? (int)got : stream->owed;
     bool written = flush_lines(stream, got <= 0) && (stream->used < sizeof stream->text || flush_lines(stream, true));
+    if (!written && errno != EPIPE)
+        atomic_store(&relay->error, errno);
     if (got <= 0 || !written) /* if nobody reads any more, the PE gets SIGPIPE as without oshrun */
         end_stream(stream);
+}
+
+/* The copier's own. */
+struct copy {
+    struct pollfd *polls; /* the streams, then end_fd */
+    bool ending;
+    int64_t stray_until; /* milliseconds */
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void begin_end(struct relay *relay, struct copy *copy)
+{
+    copy->ending = true;
+    copy->stray_until = now_ms() + STRAY_MS;
+    for (int i = 0; i < relay->nstreams; i++) {
+        struct stream *stream = relay->streams[i];
+        if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->owed))
+            stream->owed = 0;
+    }
+}
+
+/* Whoever still holds a pipe after that is none of our PEs. */
+static void end_strays(struct relay *relay)
+{
+    for (int i = 0; i < relay->nstreams; i++) {
+        struct stream *stream = relay->streams[i];
+        if (stream->from < 0 || stream->owed > 0)
+            continue;
+        flush_lines(stream, true);
+        end_stream(stream);
+    }
+}
+
+static void await_output(struct relay *relay, struct copy *copy)
+{
+    for (int i = 0; i < relay->nstreams; i++)
+        copy->polls[i] = (struct pollfd){.fd = relay->streams[i]->from, .events = POLLIN};
+    struct pollfd *end = &copy->polls[relay->nstreams];
+    *end = (struct pollfd){.fd = copy->ending ? -1 : relay->end_fd, .events = POLLIN};
+    int64_t wait_ms = copy->ending ? copy->stray_until - now_ms() : -1;
+    poll(copy->polls, (nfds_t)relay->nstreams + 1, copy->ending && wait_ms < 0 ? 0 : (int)wait_ms);
+    if (end->revents)
+        begin_end(relay, copy);
 }
 
 static void *copy_output(void *data)
 {
     struct relay *relay = (struct relay *)data;
-    struct pollfd *polls = (struct pollfd *)calloc((size_t)relay->nstreams, sizeof *polls);
-    for (int open = relay->nstreams; polls && open > 0;) {
-        for (int i = 0; i < relay->nstreams; i++)
-            polls[i] = (struct pollfd){.fd = relay->streams[i]->from, .events = POLLIN};
-        if (poll(polls, (nfds_t)relay->nstreams, -1) < 0 && errno != EINTR)
-            break;
+    struct copy copy = {.ending = false};
+    copy.polls = (struct pollfd *)calloc((size_t)relay->nstreams + 1, sizeof *copy.polls);
+    for (int open = relay->nstreams; copy.polls && open > 0;) {
+        await_output(relay, &copy);
         open = 0;
         for (int i = 0; i < relay->nstreams; i++) {
-            if (polls[i].fd >= 0 && polls[i].revents)
-                copy_stream(relay->streams[i]);
+            if (copy.polls[i].fd >= 0 && copy.polls[i].revents)
+                copy_stream(relay, relay->streams[i]);
             open += relay->streams[i]->from >= 0;
         }
+        if (copy.ending && now_ms() >= copy.stray_until)
+            end_strays(relay);
     }
-    free(polls);
+    free(copy.polls);
     return NULL;
 }
 
@@ -168,6 +227,9 @@ int relay_open(struct job *job)
         return fail("no memory for the streams");
     relay->input_fd = relay->pe0_input_fd = -1;
     job->relay = relay;
+    relay->end_fd = eventfd(0, EFD_CLOEXEC);
+    if (relay->end_fd < 0)
+        return fail("cannot make an eventfd");
     relay->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (relay->null_fd < 0)
         return fail("cannot open /dev/null");
@@ -192,6 +254,7 @@ static int open_stream(struct relay *relay, int pe, int to)
     stream->to = to;
     stream->pe = pe;
     stream->used = 0;
+    stream->owed = 0;
     relay->streams[relay->nstreams++] = stream;
     return fd[1];
 }
@@ -238,11 +301,24 @@ int relay_start(struct job *job)
     return 0;
 }
 
-void relay_finish(struct job *job)
+void relay_end(struct job *job)
+{
+    uint64_t one = 1;
+    if (job->relay && job->relay->copying)
+        (void)!write(job->relay->end_fd, &one, sizeof one);
+}
+
+bool relay_is_done(struct job *job, int wait_ms)
 {
     struct timespec until;
+    if (!job->relay || !job->relay->copying)
+        return true;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += DRAIN_SECONDS;
-    if (job->relay && job->relay->copying)
-        pthread_timedjoin_np(job->relay->copier, NULL, &until);
+    until.tv_nsec += (long)wait_ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    job->relay->copying = pthread_timedjoin_np(job->relay->copier, NULL, &until) != 0;
+    return !job->relay->copying;
 }
+
+int relay_error(const struct job *job) { return job->relay ? atomic_load(&job->relay->error) : 0; }

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define MAGIC 0x434f5349u /* "ISOC" */
@@ -94,8 +93,6 @@ int iso_link_receive(struct link *link)
 
 /* ---- proofs ---- */
 
-static int draw(unsigned char nonce[AUTH_BYTES]) { return getrandom(nonce, AUTH_BYTES, 0) == AUTH_BYTES ? 0 : -EIO; }
-
 /* What a token makes of both nonces, for one purpose. */
 static void digest(const struct link *link, char purpose, const unsigned char *token, unsigned char code[AUTH_BYTES])
 {
@@ -117,7 +114,7 @@ static void make_key(struct link *link, struct link_tokens tokens)
 int iso_link_hello(struct link *link, int my_pe)
 {
     unsigned char body[CHANNEL_BODY_BYTES] = {0};
-    int rc = draw(link->nonces[0]);
+    int rc = iso_auth_draw(link->nonces[0]);
     memcpy(body, link->nonces[0], AUTH_BYTES);
     link->state = LINK_AWAITS_CHALLENGE;
     return rc != 0 ? rc : iso_link_send(link, LINK_HELLO, (uint32_t)link->pe, my_pe, body);
@@ -126,7 +123,7 @@ int iso_link_hello(struct link *link, int my_pe)
 int iso_link_challenge(struct link *link, struct link_tokens tokens)
 {
     unsigned char body[CHANNEL_BODY_BYTES] = {0};
-    int rc = draw(link->nonces[1]);
+    int rc = iso_auth_draw(link->nonces[1]);
     memcpy(link->nonces[0], link->in.body, AUTH_BYTES);
     memcpy(body, link->nonces[1], AUTH_BYTES);
     digest(link, 'a', tokens.acceptor, body + AUTH_BYTES);

@@ -10,7 +10,7 @@
 #ifndef ISO_LINK_H
 #define ISO_LINK_H
 
-#include "auth.h"
+#include "../../bootstrap/auth.h"
 #include "channel.h"
 
 enum link_kind {

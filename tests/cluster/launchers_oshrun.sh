@@ -5,6 +5,7 @@
 oshrun=$(program oshrun)
 launched=$(program launched)
 foreign=$(program foreign_pe)
+buffers=$(program buffers)
 
 plain_programs() {
     job 10 "$oshrun" -n 3 sh -c 'echo $PMIX_RANK $OSHRUN_VERSION'
@@ -26,6 +27,38 @@ plain_programs() {
     job 10 "$oshrun" --help
     expect_status 0 "--help"
     expect_lines 1 '^usage: oshrun' "--help"
+}
+
+# What the reader takes late is not lost; what nobody can take is said.
+tagged_output() {
+    job 30 bash -c '"$@" --tag-output sh -c "seq 10000" | { sleep 2.5; cat; }; exit ${PIPESTATUS[0]}' - "$oshrun" -n 4
+    expect_status 0 "--tag-output with a slow reader"
+    expect_lines 40000 '^\[[0-3]\] [0-9]+$' "--tag-output with a slow reader"
+    job 10 bash -c '"$@" >/dev/full' - "$oshrun" --tag-output echo one
+    expect_error_status "--tag-output on a full device"
+    expect_message '^oshrun: output of the PEs was lost: No space left on device$' "--tag-output on a full device"
+    job 20 "$oshrun" --tag-output sh -c 'setsid sleep 100 & echo one'
+    expect_status 0 "--tag-output with a process that holds the pipe"
+    expect_lines 1 '^\[0\] one$' "--tag-output with a process that holds the pipe"
+    kill $(marked_processes) 2>/dev/null
+    mkfifo "$work/fifo"
+    job 20 bash -c 'exec 9<>"$1"; shift; "$@" >&9' - "$work/fifo" timeout --foreground -s INT 1 "$oshrun" --tag-output yes
+    expect_message '^oshrun: output of the PEs was lost: its reader did not take it$' "Ctrl-C with a reader that is stuck"
+}
+
+# Descriptors of the caller reach the PEs, those of oshrun do not; an ignored signal stays ignored.
+inheritance() {
+    job 10 bash -c 'exec 7<"$0"; exec "$@"' "$here/cluster.sh" "$oshrun" sh -c 'head -1 <&7'
+    expect_lines 1 '^# SPDX' "a descriptor of the caller"
+    job 20 "$oshrun" -n 32 sh -c 'ls -l /proc/self/fd; exec "$0" ranks 32' "$launched"
+    expect_status 0 "descriptors of oshrun"
+    expect_lines 0 'socket:' "descriptors of oshrun"
+    job 10 sh -c 'trap "" HUP; exec "$@"' - "$oshrun" -n 2 sh -c 'kill -HUP $PPID; sleep 0.3; echo here'
+    expect_status 0 "SIGHUP under nohup"
+    expect_lines 2 '^here$' "SIGHUP under nohup"
+    job 10 "$oshrun" sh -c 'echo "$PMIX_NAMESPACE"; env | grep TMPDIR | grep -c -- "$PMIX_NAMESPACE"'
+    expect_lines 1 '^oshrun-[0-9]+-[0-9a-f]{32}$' "128 random bits in the name of the job"
+    expect_lines 1 '^0$' "a folder that does not tell the name of the job"
 }
 
 refusals() {
@@ -90,6 +123,8 @@ shmem_programs() {
     input=$here/cluster.sh job 20 "$oshrun" -n 3 "$launched" input
     expect_lines 1 "^pe 0 read $(wc -c <"$here/cluster.sh") bytes\$" "input of PE 0"
     expect_lines 2 '^pe [12] read 0 bytes$' "input of the others"
+    SHMEM_BOOT_TIMEOUT=0 job 60 "$oshrun" -n 32 "$launched" ranks 32
+    expect_ranks 32 "SHMEM_BOOT_TIMEOUT=0, which is never"
     job 20 "$oshrun" -n 3 --tag-output "$launched" ranks 3
     expect_lines 3 '^\[([0-2])\] pe \1 of 3 ok$' "tags are PE numbers"
 }
@@ -112,6 +147,62 @@ shmem_ends() {
     nothing_left
 }
 
+# One PE never comes: it ended before the others had joined, or after.
+absent_pes() {
+    local pause
+    for pause in 0 1.5; do
+        job 20 "$oshrun" -n 3 sh -c '[ $PMIX_RANK -ne 1 ] || { sleep "$1"; exit 0; }; exec "$0" ranks 3' "$launched" $pause
+        expect_error_status "a PE that ends before shmem_init after $pause s"
+        expect_message '^oshrun: PE 1 .* exited with status 0 without joining the job' "a PE that ends before shmem_init"
+    done
+    job 20 "$oshrun" -n 2 sh -c '[ $PMIX_RANK -ne 1 ] || exit 0; sleep 1.5; echo late'
+    expect_status 0 "PEs that never call shmem_init"
+    expect_lines 1 '^late$' "PEs that never call shmem_init"
+}
+
+# runs COMMAND... under these limits of open files, as a user who is not root
+limited() {
+    local limits=$1
+    shift
+    chmod 755 "$work" && chmod 1777 "$work/tmp"
+    job 60 $as_user sh -c 'ulimit '"$limits"' && exec "$@"' - "$@"
+}
+
+open_files() {
+    as_user=
+    [ "$(id -u)" -ne 0 ] || as_user="setpriv --reuid 65534 --regid 65534 --clear-groups"
+    if ! $as_user test -x "$launched"; then
+        echo "skipped: open files, since $launched is not for other users"
+        return
+    fi
+    limited '-n 256' "$oshrun" -n 32 "$launched" ranks 32 # without care more descriptors are under way than that
+    expect_ranks 32 "32 PEs with 256 open files"
+    limited '-n 128' "$oshrun" -n 32 "$launched" ranks 32 # with care too
+    expect_ranks 32 "32 PEs with 128 open files"
+    limited '-n 128' "$oshrun" -n 24 "$buffers" # each of its buffers is a descriptor from every PE to every PE
+    expect_status 0 "buffers of 24 PEs with 128 open files"
+    limited '-Sn 48' "$oshrun" -n 40 "$launched" ranks 40
+    expect_ranks 40 "40 PEs with 48 open files that can be raised"
+    limited '-n 40' "$oshrun" -n 32 "$launched" ranks 32
+    expect_error_status "32 PEs with 40 open files"
+    expect_message '^oshrun: 32 PEs need about [0-9]+ open files, allowed are 40: raise ulimit -n$' "oshrun with 40 open files"
+    limited '-n 128' "$oshrun" -n 32 sh -c 'ulimit -n 30; exec "$0" ranks 32' "$launched"
+    expect_error_status "32 PEs with 30 open files"
+    expect_message 'shmem_init: .* no file descriptor left .*raise ulimit -n' "32 PEs with 30 open files"
+    expect_no_message 'not from a PE|Protocol error' "32 PEs with 30 open files"
+}
+
+long_host_name() {
+    local name
+    name=$(printf 'h%.0s' $(seq 60))
+    if ! unshare --uts hostname "$name" 2>/dev/null; then
+        echo "skipped: a long host name, since this user cannot set one"
+        return
+    fi
+    job 20 unshare --uts sh -c 'hostname "$0" && exec "$@"' "$name" "$oshrun" -n 2 "$launched" ranks 2
+    expect_ranks 2 "a host name of 60 letters"
+}
+
 # A PE on another node needs a network, whatever the launcher says.
 nodes() {
     job 20 "$oshrun" -n 2 sh -c 'SHMEM_NODE=node$PMIX_RANK exec "$0" ranks 2' "$launched"
@@ -128,11 +219,16 @@ versions() {
 }
 
 plain_programs
+tagged_output
+inheritance
 refusals
 exit_statuses
 interrupts
 shmem_programs
 shmem_ends
+absent_pes
+open_files
+long_host_name
 nodes
 versions
 finish

@@ -32,6 +32,9 @@ expect_message 'SHMEM_RANK|rank' "rank above size"
 job 20 env SHMEM_UID=nonsense SHMEM_RANK=0 SHMEM_SIZE=2 "$launched" ranks 2
 expect_error_status "a uid that is none"
 expect_message 'SHMEM_UID|unique id' "a uid that is none"
+job 20 env SHMEM_UID="$(new_uid)" SHMEM_RANK=0 SHMEM_SIZE=2000000000 "$launched" ranks 2
+expect_error_status "a size that no file limit suffices for"
+expect_message 'pe 0 of a job of 2000000000 PEs needs about [0-9]+ open files, .*raise ulimit -n' "a size that is too large"
 job 20 env SHMEM_BOOT_TIMEOUT=2 SHMEM_UID="$(new_uid)" SHMEM_RANK=0 SHMEM_SIZE=2 "$launched" ranks 2
 expect_error_status "a PE that never comes"
 expect_within_ms 8000 "a PE that never comes"

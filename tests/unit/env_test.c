@@ -145,6 +145,11 @@ static void test_numbers(void)
     CHECK(read_with("SHMEM_RANK", "-9223372036854775808", &env) && env.rank == INT64_MIN);
     CHECK(read_with("SHMEM_SPIN", "+100", &env) && env.spin == 100);
     CHECK(!read_with("SHMEM_SPIN", "-2", &env));
+    CHECK(!read_with("SHMEM_SPIN", "4294967296", &env)); /* 0 in 32 bits */
+    CHECK(!read_with("SHMEM_DEVICE_STEP", "-1", &env) && read_with("SHMEM_DEVICE_STEP", "4294967295", &env));
+    CHECK(!read_with("SHMEM_SEED", "-1", &env) && read_with("SHMEM_SEED", "7", &env));
+    CHECK(!read_with("SHMEM_WIDE_LINES", "7", &env) && !read_with("SHMEM_WIDE_LINES", "-2", &env));
+    CHECK(read_with("SHMEM_WIDE_LINES", "-1", &env) && read_with("SHMEM_WIDE_LINES", "1", &env));
     CHECK(!read_with("SHMEM_RANK", "", &env));
     CHECK(!read_with("SHMEM_RANK", "1.5", &env));
     CHECK(!read_with("SHMEM_RANK", " 1", &env));

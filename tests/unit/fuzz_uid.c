@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
 
-static const unsigned char secret[UID_SECRET_BYTES] = {7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const unsigned char nonce[AUTH_BYTES] = {7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 static void require(bool true_now)
 {
@@ -45,7 +45,7 @@ static void fuzz_hello(unsigned char *bytes, size_t len)
     struct uid_hello hello;
     enum uid_verdict last = UID_INCOMPLETE;
     for (size_t n = 0; n <= len; n++) {
-        enum uid_verdict verdict = iso_uid_judge_hello(bytes, n, secret, &hello);
+        enum uid_verdict verdict = iso_uid_judge_hello(bytes, n, &hello);
         require(last == UID_INCOMPLETE || verdict == last);
         last = verdict;
         require_clean(hello.version, sizeof hello.version);
@@ -56,7 +56,7 @@ static void fuzz_hello(unsigned char *bytes, size_t len)
     struct uid_hello second;
     require(len == UID_HELLO_BYTES);
     iso_uid_encode_hello(&hello, again);
-    require(iso_uid_judge_hello(again, sizeof again, secret, &second) == UID_WELCOME);
+    require(iso_uid_judge_hello(again, sizeof again, &second) == UID_WELCOME);
     require(second.rank == hello.rank && second.size == hello.size);
 }
 
@@ -67,7 +67,7 @@ static void fuzz_frame(const uint8_t *data, size_t len)
     memcpy(bytes, data, len < sizeof bytes ? len : sizeof bytes);
     if (iso_uid_decode_frame(bytes, &frame) != 0)
         return;
-    require(frame.len <= UID_DATA_BYTES_MAX && frame.kind >= UID_FRAME_WELCOME && frame.kind <= UID_FRAME_FAIL);
+    require(frame.len <= UID_DATA_BYTES_MAX && frame.kind >= UID_FRAME_WELCOME && frame.kind <= UID_FRAME_CHALLENGE);
     iso_uid_encode_frame(&frame, again);
     require(memcmp(bytes, again, sizeof bytes) == 0);
 }
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
     fuzz_hello(bytes, len);
     if (chosen & 1) { /* the first bytes are right: what follows is judged */
         struct uid_hello hello = {.protocol = ISO_PROTOCOL, .version = ISO_VERSION};
-        memcpy(hello.secret, secret, sizeof secret);
+        memcpy(hello.nonce, nonce, sizeof nonce);
         iso_uid_encode_hello(&hello, bytes);
         size_t right = (chosen >> 1) % sizeof bytes;
         if (len > right)

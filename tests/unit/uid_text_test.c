@@ -71,36 +71,75 @@ static void test_bad_texts(void)
     CHECK_EQ(iso_uid_parse(id, &uid, &why), -EINVAL);
 }
 
-static struct uid_hello make_hello(const struct uid *uid, uint32_t rank, uint32_t size)
-{
-    struct uid_hello hello = {.protocol = ISO_PROTOCOL, .rank = rank, .size = size};
-    snprintf(hello.version, sizeof hello.version, "%s", ISO_VERSION);
-    memcpy(hello.secret, uid->secret, sizeof hello.secret);
-    return hello;
-}
-
 static void test_hello(void)
 {
-    struct uid uid = {.port = 1, .secret = {1, 2, 3}};
-    struct uid_hello sent = make_hello(&uid, 7, 9), got;
-    unsigned char bytes[UID_HELLO_BYTES], other[UID_SECRET_BYTES] = {1, 2, 4};
+    struct uid_hello sent = {
+        .nonce = {1, 2, 3}, .protocol = ISO_PROTOCOL, .version = ISO_VERSION, .rank = 7, .size = 9};
+    struct uid_hello got;
+    unsigned char bytes[UID_HELLO_BYTES];
     iso_uid_encode_hello(&sent, bytes);
     for (size_t len = 0; len < UID_HELLO_BYTES; len++)
-        CHECK_EQ(iso_uid_judge_hello(bytes, len, uid.secret, &got), UID_INCOMPLETE);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, uid.secret, &got), UID_WELCOME);
+        CHECK_EQ(iso_uid_judge_hello(bytes, len, &got), UID_INCOMPLETE);
+    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WELCOME);
     CHECK(got.rank == 7 && got.size == 9 && strcmp(got.version, ISO_VERSION) == 0);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, other, &got), UID_WRONG_SECRET);
+    CHECK_BYTES(got.nonce, sent.nonce, sizeof got.nonce);
     sent.protocol++;
     iso_uid_encode_hello(&sent, bytes);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, uid.secret, &got), UID_WRONG_VERSION);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, other, &got), UID_WRONG_SECRET); /* strangers learn nothing */
+    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WRONG_VERSION);
     sent.protocol--;
     snprintf(sent.version, sizeof sent.version, "9.8\033");
     iso_uid_encode_hello(&sent, bytes);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, uid.secret, &got), UID_WRONG_VERSION);
+    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WRONG_VERSION);
     CHECK_NAMED(strcmp(got.version, "9.8?") == 0, got.version);
     bytes[0] = 'G';
-    CHECK_EQ(iso_uid_judge_hello(bytes, 1, uid.secret, &got), UID_NOT_OURS); /* known at the first byte */
+    CHECK_EQ(iso_uid_judge_hello(bytes, 1, &got), UID_NOT_OURS); /* known at the first byte */
+}
+
+/* A proof depends on the secret, on its purpose, and on every byte that both ends have said. */
+static void test_proofs(void)
+{
+    struct uid_handshake handshake = {.hello = {1}, .nonce = {2}};
+    unsigned char secret[UID_SECRET_BYTES] = {3}, code[UID_CODE_BYTES], other[UID_CODE_BYTES];
+    iso_uid_prove(&handshake, secret, UID_PROOF_PE, code);
+    iso_uid_prove(&handshake, secret, UID_PROOF_HUB, other);
+    CHECK(!iso_auth_is_equal(code, other));
+    secret[0]++;
+    iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
+    CHECK(!iso_auth_is_equal(code, other));
+    secret[0]--;
+    for (size_t i = 0; i < sizeof handshake.hello + sizeof handshake.nonce; i++) {
+        unsigned char *at =
+            i < sizeof handshake.hello ? &handshake.hello[i] : &handshake.nonce[i - sizeof handshake.hello];
+        (*at)++;
+        iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
+        CHECK(!iso_auth_is_equal(code, other));
+        (*at)--;
+    }
+    iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
+    CHECK(iso_auth_is_equal(code, other));
+}
+
+/* A message is right at its turn only, and not at the end that sent it. */
+static void test_seals(void)
+{
+    const struct uid_handshake handshake = {.hello = {1}, .nonce = {2}};
+    const unsigned char secret[UID_SECRET_BYTES] = {3}, head[UID_FRAME_BYTES] = {4}, digest[UID_CODE_BYTES] = {5};
+    unsigned char first[UID_CODE_BYTES], second[UID_CODE_BYTES];
+    struct uid_seal hub, pe, again;
+    iso_uid_start_seal(&hub, &handshake, secret, true);
+    iso_uid_start_seal(&pe, &handshake, secret, false);
+    iso_uid_seal(&hub, head, digest, first);
+    iso_uid_seal(&hub, head, digest, second);
+    again = pe;
+    CHECK(!iso_uid_is_sealed(&again, head, digest, second)); /* one was left out */
+    CHECK(!iso_uid_is_sealed(&again, head, digest, first));  /* it comes too late */
+    CHECK(iso_uid_is_sealed(&pe, head, digest, first));
+    CHECK(iso_uid_is_sealed(&pe, head, digest, second));
+    CHECK(!iso_uid_is_sealed(&hub, head, digest, first)); /* sent back */
+    again = pe;
+    iso_uid_seal(&hub, head, digest, first);
+    CHECK(!iso_uid_is_sealed(&again, head, secret, first)); /* another payload */
+    CHECK(iso_uid_is_sealed(&pe, head, digest, first));
 }
 
 static void test_frames(void)
@@ -114,7 +153,8 @@ static void test_frames(void)
                                       {UID_FRAME_WELCOME, 1, 1},
                                       {UID_FRAME_FAIL, 1, UID_SENTENCE_BYTES},
                                       {0, 1, 0},
-                                      {4, 1, 0}};
+                                      {UID_FRAME_CHALLENGE, 1, 31},
+                                      {5, 1, 0}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         iso_uid_encode_frame(&wrong[i], bytes);
         CHECK_EQ(iso_uid_decode_frame(bytes, &got), -EPROTO);
@@ -147,6 +187,8 @@ int main(void)
     test_good_texts();
     test_bad_texts();
     test_hello();
+    test_proofs();
+    test_seals();
     test_frames();
     test_text_helpers();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
