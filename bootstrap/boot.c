@@ -36,21 +36,16 @@ static void explain_choice(const struct boot_ops *chosen, const char *reason, co
 
 static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
 {
-    bool known = *env->boot == '\0';
     const char *why = "";
     for (int i = 0; i < TABLE_ROWS; i++) {
         if (is_forced_away(table[i], env))
             continue;
-        known = true;
         if (table[i]->applies(attr, env, &why)) {
             explain_choice(table[i], why, attr, env);
             return table[i];
         }
     }
-    if (!known)
-        log_error("environment variable SHMEM_BOOT is \"%.64s\", allowed is pmix, uid, single or nothing", env->boot);
-    else
-        log_error("SHMEM_BOOT=%s asks for a bootstrap that does not apply: %s", env->boot, why);
+    log_error("SHMEM_BOOT=%s asks for a bootstrap that does not apply: %s", env->boot, why);
     return NULL;
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum { VALUE_SHOWN_BYTES = 64, MAX_DIGITS = 64, MAX_EXPONENT = 400 };
 
@@ -22,7 +23,7 @@ struct decimal {
 };
 
 const struct env_row iso_env_rows[] = {
-#define X(field, name, kind, def, help) {"SHMEM_" #name, #kind, def, help},
+#define X(field, name, kind, def, allowed, help) {"SHMEM_" #name, #kind, def, help},
     ISO_ENV_TABLE(X)
 #undef X
         {NULL, NULL, NULL, NULL},
@@ -35,15 +36,17 @@ static bool is_in_specification(const char *name)
            strcmp(name, "SHMEM_SYMMETRIC_SIZE") == 0;
 }
 
-/* The text as set, or NULL. *set_name is the name under which it was found. */
+/* The text as set, or NULL: an empty one is what scripts leave that set a variable to nothing. *set_name is the name
+ * under which it was found. */
 static const char *find_text(const char *name, char set_name[64])
 {
     snprintf(set_name, 64, "%s", name);
     const char *text = getenv(name);
-    if (text || !is_in_specification(name))
-        return text;
+    if ((text && *text) || !is_in_specification(name))
+        return text && *text ? text : NULL;
     snprintf(set_name, 64, "SMA_%s", name + strlen("SHMEM_"));
-    return getenv(set_name);
+    text = getenv(set_name);
+    return text && *text ? text : NULL;
 }
 
 const char *iso_env_text(const struct env_row *row)
@@ -181,8 +184,7 @@ static int parse_flag(const char *text, bool any_is_on, bool *value)
 {
     bool off = strcmp(text, "0") == 0;
     if (!any_is_on)
-        off = off || *text == '\0' || strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0 ||
-              strcasecmp(text, "false") == 0;
+        off = off || strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0 || strcasecmp(text, "false") == 0;
     *value = !off;
     return 0;
 }
@@ -245,33 +247,88 @@ static int refuse(char *error, size_t error_bytes, const char *name, const char 
     return -EINVAL;
 }
 
-static int check_numbers(const struct env *env, char *error, size_t error_bytes)
+/* ---- what the table allows ---- */
+
+static bool is_in_words(const char *text, const char *words)
 {
-    const struct {
-        const char *name;
-        int64_t value, least, most;
-        const char *allowed;
-    } ranges[] = {
-        {"SHMEM_SPIN", env->spin, -1, INT32_MAX, "-1 or a number of polls up to 2147483647"},
-        {"SHMEM_DEVICE_STEP", env->device_step, 0, INT64_MAX, "0 or a number of a step"},
-        {"SHMEM_WIDE_LINES", env->wide_lines, -1, 1, "-1, 0 or 1"},
-        {"SHMEM_SEED", env->seed, 0, INT64_MAX, "0 or a positive number"},
-    };
-    char value[32];
-    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
-        snprintf(value, sizeof value, "%lld", (long long)ranges[i].value);
-        if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
-            return refuse(error, error_bytes, ranges[i].name, value, ranges[i].allowed);
+    size_t len = strlen(text);
+    for (const char *word = words; *word; word += *word == '|') {
+        size_t word_len = strcspn(word, "|");
+        if (word_len == len && strncmp(word, text, len) == 0)
+            return true;
+        word += word_len;
     }
-    return 0;
+    return false;
 }
 
-static int check_ranges(const struct env *env, char *error, size_t error_bytes)
+/* Of the number at the begin of `text`; either end of the range may be missing. */
+static bool is_in_range(const char *text, const char *range)
+{
+    const char *dots = strstr(range, "..");
+    long long value = strtoll(text, NULL, 10);
+    return value >= strtoll(range, NULL, 10) && (!is_digit(dots[2]) || value <= strtoll(dots + 2, NULL, 10));
+}
+
+static bool is_in_ranges(const char *text, const char *range)
+{
+    for (;; text++) {
+        size_t digits = strspn(text, "0123456789");
+        if (digits == 0 || digits > 18 || !is_in_range(text, range))
+            return false;
+        text += digits;
+        if (*text != ',')
+            return *text == '\0';
+    }
+}
+
+static bool is_allowed(const char *text, const char *allowed)
+{
+    if (strstr(allowed, ",..."))
+        return is_in_ranges(text, allowed);
+    if (strstr(allowed, ".."))
+        return is_in_range(text, allowed);
+    return *allowed == '\0' || is_in_words(text, allowed);
+}
+
+/* "a|b|c" as "a, b or c"; a single word, or range, as it is. */
+static void list_words(const char *words, char *text, size_t bytes)
+{
+    const char *last = strrchr(words, '|');
+    size_t used = 0;
+    for (*text = '\0'; *words && used < bytes; words += *words == '|') {
+        int len = (int)strcspn(words, "|");
+        const char *mark = words + len == last ? " or " : words[len] ? ", " : "";
+        used += (size_t)snprintf(text + used, bytes - used, "%.*s%s", len, words, mark);
+        words += len;
+    }
+}
+
+/* "vmm or ipc", "-1 or more", "1..1024", "numbers in 0..9 with commas between" */
+static void describe(const char *allowed, char *text, size_t bytes)
+{
+    const char *dots = strstr(allowed, "..");
+    if (strstr(allowed, ",..."))
+        snprintf(text, bytes, "numbers in %.*s with commas between", (int)strcspn(allowed, ","), allowed);
+    else if (dots && !is_digit(dots[2]))
+        snprintf(text, bytes, "%.*s or more", (int)(dots - allowed), allowed);
+    else
+        list_words(allowed, text, bytes);
+}
+
+/* Its words may be written in upper case. */
+static int check_log(const struct env *env, char *error, size_t error_bytes)
 {
     enum log_level level;
-    if (iso_log_parse_level(env->log, &level) != 0)
-        return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
-    return check_numbers(env, error, error_bytes);
+    if (*env->log == '\0' || iso_log_parse_level(env->log, &level) == 0)
+        return 0;
+    return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
+}
+
+static int refuse_value(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed)
+{
+    char text[160];
+    describe(allowed, text, sizeof text);
+    return refuse(error, error_bytes, name, value, text);
 }
 
 int iso_env_read(struct env *env, char *error, size_t error_bytes)
@@ -279,11 +336,73 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes)
     char name_set[64];
     const char *text;
     /* A fallback of the table that does not parse is caught by the unit test. */
-#define X(field, name, kind, def, help)                                                         \
+#define X(field, name, kind, def, allowed, help)                                                \
     text = find_text("SHMEM_" #name, name_set);                                                 \
     if (parse_##kind(text ? text : def, is_in_specification("SHMEM_" #name), &env->field) != 0) \
-        return refuse(error, error_bytes, name_set, text ? text : def, ALLOWED_##kind);
+        return refuse(error, error_bytes, name_set, text ? text : def, ALLOWED_##kind);         \
+    if (text && !is_allowed(text, allowed))                                                     \
+        return refuse_value(error, error_bytes, name_set, text, allowed);
     ISO_ENV_TABLE(X)
 #undef X
-    return check_ranges(env, error, error_bytes);
+    return check_log(env, error, error_bytes);
+}
+
+/* ---- names that are not in the table ---- */
+
+enum { NAME_BYTES = 64 };
+
+/* How many letters must be added, left out or changed to make one of the other. */
+static int distance(const char *a, const char *b)
+{
+    int row[NAME_BYTES + 1], lens = (int)strlen(b);
+    for (int j = 0; j <= lens; j++)
+        row[j] = j;
+    for (; *a; a++) {
+        int corner = row[0]++;
+        for (int j = 1; j <= lens; j++) {
+            int change = corner + (*a != b[j - 1]);
+            int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            corner = row[j];
+            row[j] = change < shift ? change : shift;
+        }
+    }
+    return row[lens];
+}
+
+static void find_nearest(struct env_stranger *stranger)
+{
+    int least = NAME_BYTES;
+    for (const struct env_row *row = iso_env_rows; row->name; row++) {
+        int d = distance(stranger->name, row->name);
+        if (d < least) {
+            least = d;
+            stranger->nearest = row->name;
+        }
+    }
+    stranger->is_near = 4 * least <= (int)(strlen(stranger->name) - strlen("SHMEM_"));
+}
+
+static bool is_known(const char *name)
+{
+    bool known = strncmp(name, "SHMEM_TEST_", strlen("SHMEM_TEST_")) == 0;
+    for (const struct env_row *row = iso_env_rows; row->name && !known; row++)
+        known = strcmp(name, row->name) == 0;
+    return known;
+}
+
+bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger)
+{
+    for (; environ && environ[*at]; ++*at) {
+        const char *entry = environ[*at];
+        size_t len = strcspn(entry, "=");
+        if (strncmp(entry, "SHMEM_", strlen("SHMEM_")) != 0 || len >= sizeof stranger->name)
+            continue;
+        snprintf(stranger->name, sizeof stranger->name, "%.*s", (int)len, entry);
+        if (is_known(stranger->name))
+            continue;
+        find_nearest(stranger);
+        ++*at;
+        return true;
+    }
+    return false;
 }

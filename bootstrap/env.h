@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of environment variables: a new one is one line here.
- * X(field, NAME, kind, default, help): read from SHMEM_NAME, else (four old names only) from SMA_NAME.
- * Kinds: size (bytes, float + k m g t suffix; OpenSHMEM 1.6 section 8), flag (set = true, "0" "no" "off" "" = false,
- * but SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the specification; "0" still means off),
- * number (int64), seconds (double >= 0), text (const char *, never NULL). Defaults are spelled as the user would. */
+ * X(field, NAME, kind, default, allowed, help): read from SHMEM_NAME, else (four old names only) from SMA_NAME; an
+ * empty one counts as unset. Kinds: size (bytes, float + k m g t suffix; OpenSHMEM 1.6 section 8), flag (set = true,
+ * "0" "no" "off" = false, but SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the specification; "0" still
+ * means off), number (int64), seconds (double >= 0), text (const char *, never NULL). Defaults are spelled as the user
+ * would. Allowed, of what the kind allows: "" all; "vmm|ipc" these words; "1..1024" or "-1.." such a number; "0..9,..."
+ * such numbers with commas between. What depends on more than the value is checked where it is used, see variables.c.
+ */
 #ifndef ISO_ENV_H
 #define ISO_ENV_H
 
@@ -11,54 +14,57 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ISO_ENV_TABLE(X)                                                                                            \
-    X(version, VERSION, flag, "0", "print the library version at start")                                            \
-    X(info, INFO, flag, "0", "print version, launcher, nodes, segments and all variables at start")                 \
-    X(debug, DEBUG, flag, "0", "check objects, freed buffers and that collectives match across PEs")                \
-    X(symmetric_size, SYMMETRIC_SIZE, size, "0", "cap of the symmetric heap of one PE; 0: the machine's memory")    \
-    X(log, LOG, text, "warn", "error, warn, info, debug or trace")                                                  \
-    X(node, NODE, text, "", "PEs with equal values share pointers; empty: by host name")                            \
-    X(network, NETWORK, text, "",                                                                                   \
-      "interface or address by which nodes connect to each other; empty: all of this host")                         \
-    X(node_timeout, NODE_TIMEOUT, seconds, "10", "a node that does not answer for so long is taken for dead")       \
-    X(nic, NIC, text, "",                                                                                           \
-      "RDMA port to other nodes: device[:port[:gid]], with commas for several PEs; empty: a near one")              \
-    X(nic_timeout, NIC_TIMEOUT, seconds, "0",                                                                       \
-      "RDMA requests are repeated after this time, a few times (software: for 40 times as long); 0: 0.25")          \
-    X(timeout, TIMEOUT, seconds, "600", "report a wait that lasts longer; 0: never")                                \
-    X(timeout_abort, TIMEOUT_ABORT, flag, "0", "end the job after such a report")                                   \
-    X(boot, BOOT, text, "", "force a bootstrap: pmix, uid or single; empty: the first that applies")                \
-    X(uid, UID, text, "", "unique id (address:port:secret) of a job started by a script")                           \
-    X(rank, RANK, number, "-1", "PE number, with SHMEM_UID")                                                        \
-    X(size, SIZE, number, "-1", "number of PEs, with SHMEM_UID")                                                    \
-    X(uid_address, UID_ADDRESS, text, "", "address or interface on which a new unique id listens")                  \
-    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "give up the start of the job after this time")                    \
-    X(data_segment, DATA_SEGMENT, flag, "1", "make the program's global variables symmetric")                       \
-    X(huge_pages, HUGE_PAGES, flag, "1", "ask for transparent huge pages in the heap")                              \
-    X(spin, SPIN, number, "-1", "polls before a wait yields the core; -1: chosen by the number of cores")           \
-    X(coll, COLL, text, "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                    \
-    X(coll_explain, COLL_EXPLAIN, flag, "0", "print which collective algorithm runs and why, once per choice")      \
-    X(device, DEVICE, text, "", "number of this PE's device; empty: local rank modulo number of devices")           \
-    X(device_heap_size, DEVICE_HEAP_SIZE, size, "0", "cap of the device heap of one PE; 0: chosen by the device")   \
-    X(device_sharing, DEVICE_SHARING, text, "",                                                                     \
-      "force how device memory is shared: vmm or ipc; empty: vmm if possible")                                      \
-    X(device_rdma, DEVICE_RDMA, text, "",                                                                           \
-      "force how RDMA devices reach device memory: dmabuf, peer or staged; empty: the first of them that works")    \
-    X(device_blocks, DEVICE_BLOCKS, number, "64",                                                                   \
-      "blocks of a kernel that may use a handle's collectives at once; those on streams take up to twice as many")  \
-    X(coll_on_stream, COLL_ON_STREAM, text, "",                                                                     \
-      "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                               \
-    X(coll_table, COLL_TABLE, text, "",                                                                             \
-      "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")               \
-    X(device_step, DEVICE_STEP, number, "0", "number of the first step of a new handle; for tests of wrap-around")  \
-    X(force_proxy, FORCE_PROXY, flag, "0", "kernels reach all other PEs through the proxy")                         \
-    X(virtual_nodes, VIRTUAL_NODES, text, "",                                                                       \
-      "for tests: the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")    \
-    X(wide_lines, WIDE_LINES, number, "-1",                                                                         \
-      "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, " \
-      "but not on AMD")                                                                                             \
-    X(seed, SEED, number, "0", "order in which the CPU device runs threads; 0: round robin")                        \
-    X(wave, WAVE, number, "32", "threads of a wave on the CPU device: 32 or 64")
+#define ISO_ENV_TABLE(X)                                                                                              \
+    X(version, VERSION, flag, "0", "", "print the library version at start")                                          \
+    X(info, INFO, flag, "0", "", "print version, launcher, nodes, segments and all variables at start")               \
+    X(debug, DEBUG, flag, "0", "", "check objects, freed buffers and that collectives match across PEs")              \
+    X(symmetric_size, SYMMETRIC_SIZE, size, "0", "", "cap of the symmetric heap of one PE; 0: the machine's memory")  \
+    X(log, LOG, text, "", "", "error, warn, info, debug or trace; empty: warn, with SHMEM_DEBUG debug")               \
+    X(node, NODE, text, "", "", "PEs with equal values share pointers; empty: by host name")                          \
+    X(network, NETWORK, text, "", "",                                                                                 \
+      "interface or address by which nodes connect to each other; empty: all of this host")                           \
+    X(node_timeout, NODE_TIMEOUT, seconds, "10", "", "a node that does not answer for so long is taken for dead")     \
+    X(nic, NIC, text, "", "",                                                                                         \
+      "RDMA port to other nodes: device[:port[:gid]], with commas for several PEs; empty: a near one")                \
+    X(nic_timeout, NIC_TIMEOUT, seconds, "0", "",                                                                     \
+      "RDMA requests are repeated after this time, a few times (software: for 40 times as long); 0: 0.25")            \
+    X(timeout, TIMEOUT, seconds, "600", "", "report a wait that lasts longer; 0: never")                              \
+    X(timeout_abort, TIMEOUT_ABORT, flag, "0", "", "end the job after such a report")                                 \
+    X(boot, BOOT, text, "", "pmix|uid|single",                                                                        \
+      "force a bootstrap: pmix, uid or single; empty: the first that applies")                                        \
+    X(uid, UID, text, "", "", "unique id (address:port:secret) of a job started by a script")                         \
+    X(rank, RANK, number, "-1", "", "PE number, with SHMEM_UID")                                                      \
+    X(size, SIZE, number, "-1", "", "number of PEs, with SHMEM_UID")                                                  \
+    X(uid_address, UID_ADDRESS, text, "", "", "address or interface on which a new unique id listens")                \
+    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "", "give up the start of the job after this time")                  \
+    X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
+    X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
+    X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \
+      "polls before a wait yields the core; -1: chosen by the number of cores")                                       \
+    X(coll, COLL, text, "", "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                  \
+    X(coll_explain, COLL_EXPLAIN, flag, "0", "", "print which collective algorithm runs and why, once per choice")    \
+    X(device, DEVICE, text, "", "", "number of this PE's device; empty: local rank modulo number of devices")         \
+    X(device_heap_size, DEVICE_HEAP_SIZE, size, "0", "", "cap of the device heap of one PE; 0: chosen by the device") \
+    X(device_sharing, DEVICE_SHARING, text, "", "vmm|ipc",                                                            \
+      "force how device memory is shared: vmm or ipc; empty: vmm if possible")                                        \
+    X(device_rdma, DEVICE_RDMA, text, "", "dmabuf|peer|staged",                                                       \
+      "force how RDMA devices reach device memory: dmabuf, peer or staged; empty: the first of them that works")      \
+    X(device_blocks, DEVICE_BLOCKS, number, "64", "1..1024",                                                          \
+      "blocks of a kernel that may use a handle's collectives at once; those on streams take up to twice as many")    \
+    X(coll_on_stream, COLL_ON_STREAM, text, "", "",                                                                   \
+      "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                                 \
+    X(coll_table, COLL_TABLE, text, "", "",                                                                           \
+      "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")                 \
+    X(device_step, DEVICE_STEP, number, "0", "0..",                                                                   \
+      "number of the first step of a new handle; for tests of wrap-around")                                           \
+    X(force_proxy, FORCE_PROXY, flag, "0", "", "kernels reach all other PEs through the proxy")                       \
+    X(virtual_nodes, VIRTUAL_NODES, text, "", "0..999999999,...",                                                     \
+      "for tests: the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")      \
+    X(wide_lines, WIDE_LINES, number, "-1", "-1..1",                                                                  \
+      "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, "   \
+      "but not on AMD")                                                                                               \
+    X(seed, SEED, number, "0", "0..", "order in which the CPU device runs threads; 0: round robin")                   \
+    X(wave, WAVE, number, "32", "32|64", "threads of a wave on the CPU device: 32 or 64")
 
 #define ISO_ENV_FIELD_size size_t
 #define ISO_ENV_FIELD_flag bool
@@ -67,7 +73,7 @@
 #define ISO_ENV_FIELD_text const char *
 
 struct env {
-#define X(field, name, kind, def, help) ISO_ENV_FIELD_##kind field;
+#define X(field, name, kind, def, allowed, help) ISO_ENV_FIELD_##kind field;
     ISO_ENV_TABLE(X)
 #undef X
 };
@@ -82,6 +88,14 @@ extern const struct env_row iso_env_rows[]; /* ends with name == NULL */
 
 /* 0, or -EINVAL with one sentence in `error` that names variable, value and what is allowed. */
 int iso_env_read(struct env *env, char *error, size_t error_bytes);
+/* The next SHMEM_ variable of the environment that is in no row, from index *at of environ: its name and that of the
+ * row which is spelled most like it. False: there is none. */
+struct env_stranger {
+    char name[64];
+    const char *nearest;
+    bool is_near; /* a slip of the keyboard may have made one of the other */
+};
+bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger);
 /* The text the row's variable has now (its old SMA_ name included), or the default. */
 const char *iso_env_text(const struct env_row *row);
 /* Exposed for tests and fuzzing: parses "1.5g" and the like, rounding up. 0 or -EINVAL. */

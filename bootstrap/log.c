@@ -14,11 +14,20 @@
 enum { LINE_BYTES = 2048, PE_UNKNOWN = -1 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
-/* What stands before the text. An error needs no word: it is one sentence and nothing else. */
+/* What stands before the text. An error and an answer need no word: they are one sentence and nothing else. */
 static const char *const level_words[] = {"", "warning: ", "info: ", "debug: ", "trace: "};
 
 static ISO_PER_PE atomic_int current_level = LOG_WARN;
 static ISO_PER_PE atomic_int current_pe = PE_UNKNOWN;
+
+static _Thread_local char *diverted_to;
+static _Thread_local size_t diverted_bytes;
+
+void iso_log_divert(char *text, size_t bytes)
+{
+    diverted_to = text;
+    diverted_bytes = bytes;
+}
 
 void iso_log_set_level(enum log_level level)
 {
@@ -32,7 +41,7 @@ void iso_log_set_pe(int pe)
 
 bool iso_log_shows(enum log_level level)
 {
-    return level == LOG_ERROR || (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+    return level <= LOG_ERROR || (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
 }
 
 int iso_log_parse_level(const char *text, enum log_level *level)
@@ -48,8 +57,9 @@ int iso_log_parse_level(const char *text, enum log_level *level)
 static size_t write_prefix(char *line, enum log_level level)
 {
     int pe = atomic_load_explicit(&current_pe, memory_order_relaxed);
-    int n = pe == PE_UNKNOWN ? snprintf(line, LINE_BYTES, "[isomer pid %d] %s", (int)getpid(), level_words[level])
-                             : snprintf(line, LINE_BYTES, "[pe %d] %s", pe, level_words[level]);
+    const char *word = level > LOG_ERROR ? level_words[level] : "";
+    int n = pe == PE_UNKNOWN ? snprintf(line, LINE_BYTES, "[isomer pid %d] %s", (int)getpid(), word)
+                             : snprintf(line, LINE_BYTES, "[pe %d] %s", pe, word);
     return (size_t)n;
 }
 
@@ -76,6 +86,11 @@ void iso_log(enum log_level level, const char *format, ...)
     va_list args;
     va_start(args, format);
     errno = saved_errno;
+    if (diverted_to != NULL && level == LOG_ERROR) {
+        vsnprintf(diverted_to, diverted_bytes, format, args);
+        va_end(args);
+        return;
+    }
     int n = vsnprintf(line + len, sizeof line - len, format, args);
     va_end(args);
     if (n < 0)

@@ -6,6 +6,7 @@
 #define ISO_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* State that exists once per PE: once in a normal process, once per thread where PEs are threads of one process. */
 #ifdef ISO_PES_AS_THREADS
@@ -14,9 +15,9 @@
 #define ISO_PER_PE
 #endif
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
+enum log_level { LOG_ANSWER = -1, LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG, LOG_TRACE };
 
-/* Messages above `level` are dropped; errors never are. Default: warn. */
+/* Messages above `level` are dropped; errors and answers never are. Default: warn. */
 void iso_log_set_level(enum log_level level);
 /* Whether a message of this level would be printed: for those that are costly to compose. */
 bool iso_log_shows(enum log_level level);
@@ -24,9 +25,14 @@ bool iso_log_shows(enum log_level level);
 int iso_log_parse_level(const char *text, enum log_level *level);
 /* pe < 0: not known yet, the prefix is "[isomer pid P] ". */
 void iso_log_set_pe(int pe);
+/* Until it is called with NULL, this thread's errors go to `text` instead, the last one, without prefix: for asking
+ * what would be refused. */
+void iso_log_divert(char *text, size_t bytes);
 void iso_log(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* %m is an extension that -Wpedantic would warn of. */
+/* What the user asked to be told, whatever the level. */
+#define log_answer(...) __extension__ iso_log(LOG_ANSWER, __VA_ARGS__)
 #define log_error(...) __extension__ iso_log(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) __extension__ iso_log(LOG_WARN, __VA_ARGS__)
 #define log_info(...) __extension__ iso_log(LOG_INFO, __VA_ARGS__)

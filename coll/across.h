@@ -40,7 +40,7 @@ static void across_meet(struct coll *c, uint64_t step)
     if (iso_slot_node_arrive(c->slot->nodes))
         iso_slot_node_release(c->slot->nodes, step);
     else
-        iso_slot_node_await(c->slot->nodes, step, c->call);
+        iso_slot_node_await(c->slot, step, c->call);
 }
 
 static const uint64_t *across_flag(struct coll *c, int holder, int from)
@@ -53,7 +53,7 @@ static void across_flag_wait(struct coll *c, int holder, int from, uint64_t step
 {
     const uint64_t *flag = across_flag(c, holder, from);
     if (prim_poll_u64(flag) < step)
-        iso_slot_wait(flag, step, c->views[from].pe, c->call);
+        iso_slot_wait(c->slot, flag, step, c->views[from].pe, c->call);
 }
 
 /* ---- blocks of nodes; staged steps only ----
@@ -103,6 +103,7 @@ static const char *across_block(struct coll *c, int node, size_t bytes)
     int leader = iso_slot_node_leader(c->slot->nodes, node), from;
     const uint64_t *word = &coll_packet_at(c, central, leader)->seq;
     struct wait wait = ISO_WAIT(c->call, c->views[leader].pe, word, c->step);
+    wait.slot = c->slot;
     while ((from = across_speaker(c, node)) < 0)
         iso_wait_pause(&wait, prim_poll_u64(word));
     iso_wait_end(&wait);
@@ -135,7 +136,7 @@ static void across_exchange(struct coll *c, const void *mine, size_t bytes, size
         across_operands(c, share, operands);
         iso_slot_node_release(nodes, c->step);
     } else {
-        iso_slot_node_await(nodes, c->step, c->call);
+        iso_slot_node_await(c->slot, c->step, c->call);
         across_operands(c, share, operands);
     }
 }

@@ -282,7 +282,7 @@ static void across_alltoall(struct coll *c, const struct coll_work *w)
     coll_step_staged(c);
     across_alltoall_fill(c, w, across_board(c));
     if (!iso_slot_node_arrive(nodes)) {
-        iso_slot_node_await(nodes, c->step, c->call);
+        iso_slot_node_await(c->slot, c->step, c->call);
         across_alltoall_take(c, w);
         return;
     }

@@ -33,7 +33,7 @@ static void across_reduce(struct coll *c, const struct coll_work *w)
         }
         iso_slot_node_release(nodes, c->step);
     } else {
-        iso_slot_node_await(nodes, c->step, c->call);
+        iso_slot_node_await(c->slot, c->step, c->call);
     }
     memcpy(w->dest.base, sum, w->bytes);
 }
@@ -208,6 +208,7 @@ static void chain_pause(struct coll *c, const struct chain *h, struct wait *wait
     wait->addr = across_flag(c, c->me, from);
     wait->expected = h->base + 2 + i;
     wait->peer = c->views[from].pe;
+    wait->slot = c->slot;
     iso_wait_pause(wait, prim_poll_u64((const uint64_t *)wait->addr));
 }
 

@@ -123,7 +123,7 @@ ISO_INLINE const void *coll_packet_wait(struct coll *c, int from)
     if (prim_poll_u64(&packet->seq) >= c->step)
         return packet->payload;
     if (ISO_LIKELY(c->views[from].near != NULL))
-        iso_slot_wait(&packet->seq, c->step, c->views[from].pe, c->call);
+        iso_slot_wait(c->slot, &packet->seq, c->step, c->views[from].pe, c->call);
     else
         iso_coll_far_wait(c, from);
     return packet->payload;

@@ -156,12 +156,11 @@ void iso_coll_far_wait(struct coll *c, int from)
     const uint64_t *word =
         (const uint64_t *)(const void *)(c->slot->memory + iso_slot_far_packet_offset(from, c->slot->staged));
     struct wait wait = ISO_WAIT(c->call, c->views[from].pe, word, iso_slot_far_word(c->step, 0));
+    wait.slot = c->slot;
     while (!iso_coll_far_take(c, c->slot->memory, from))
         iso_wait_pause(&wait, prim_poll_u64(word));
     iso_wait_end(&wait);
 }
-
-/* ---- run ---- */
 
 static struct coll begin(struct team *team, const char *call)
 {
@@ -169,55 +168,87 @@ static struct coll begin(struct team *team, const char *call)
     return c;
 }
 
-void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
-{
-    struct coll c = begin(team, call);
-    if (ISO_UNLIKELY(ISO->env.debug)) {
-        struct coll_args args = {call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root};
-        iso_coll_debug_match(team, args);
-    }
-    iso_select_row(op, team, w)->run(&c, w);
-}
-
 /* ---- SHMEM_DEBUG ---- */
 
 /* What a member says about its call: fits a packet. */
 struct match {
     char call[40];
-    uint64_t bytes;
+    uint64_t value; /* bytes, or another argument */
     int32_t root;
+    uint32_t dest; /* 1 + its offset, modulo 2^32; 0: none */
 };
+_Static_assert(sizeof(struct match) <= ISO_PACKET_BYTES, "it fits a packet");
 
-static ISO_COLD void compare(struct coll *c, const struct match *mine, const struct match *theirs, int from)
+static struct match match_of(const char *call, uint64_t value, int root)
 {
+    struct match m;
+    memset(&m, 0, sizeof(m));
+    strncpy(m.call, iso_call_name(call), sizeof(m.call) - 1);
+    m.value = value;
+    m.root = root;
+    return m;
+}
+
+/* what: the argument that `value` is; NULL: the length in bytes. */
+static ISO_COLD void compare(struct coll *c, const struct match *mine, int from, const char *what)
+{
+    const struct match *theirs = (const struct match *)coll_packet_wait(c, from);
     int pe = c->views[from].pe;
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
         iso_fatal(c->call, "collective mismatch: pe %d calls %s, pe %d calls %.*s", ISO->my_pe, mine->call, pe,
                   (int)sizeof(theirs->call), theirs->call);
-    if (mine->bytes != theirs->bytes)
+    if (mine->value != theirs->value && what != NULL)
+        iso_fatal(c->call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
+                  (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
+    if (mine->value != theirs->value)
         iso_fatal(c->call,
                   "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
-                  mine->bytes, ISO->my_pe, theirs->bytes, pe);
+                  mine->value, ISO->my_pe, theirs->value, pe);
     if (mine->root != theirs->root)
         iso_fatal(c->call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root, ISO->my_pe,
                   (int)theirs->root, pe);
+    if (mine->dest != theirs->dest && mine->dest != 0 && theirs->dest != 0)
+        iso_fatal(c->call, "collective mismatch: dest is not the same symmetric object on pe %d and pe %d", ISO->my_pe,
+                  pe);
+}
+
+static void match_all(struct team *team, const struct match *mine, const char *call, const char *what)
+{
+    struct coll c = begin(team, call);
+    coll_step_staged(&c);
+    for (int i = 1; i < c.n; i++)
+        coll_packet_send(&c, coll_other(&c, i), mine, sizeof(*mine));
+    for (int i = 1; i < c.n; i++)
+        compare(&c, mine, coll_other(&c, i), what);
 }
 
 void iso_coll_debug_match(struct team *team, struct coll_args args)
 {
     if (ISO_LIKELY(!ISO->env.debug))
         return;
-    struct coll c = begin(team, args.call);
-    struct match mine;
-    memset(&mine, 0, sizeof(mine));
-    strncpy(mine.call, iso_call_name(args.call), sizeof(mine.call) - 1);
-    mine.bytes = args.bytes;
-    mine.root = args.root;
-    coll_step_staged(&c);
-    for (int i = 1; i < c.n; i++)
-        coll_packet_send(&c, coll_other(&c, i), &mine, sizeof(mine));
-    for (int i = 1; i < c.n; i++)
-        compare(&c, &mine, (const struct match *)coll_packet_wait(&c, coll_other(&c, i)), coll_other(&c, i));
+    struct match mine = match_of(args.call, args.bytes, args.root);
+    match_all(team, &mine, args.call, NULL);
+}
+
+void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value)
+{
+    if (ISO_LIKELY(!ISO->env.debug))
+        return;
+    struct match mine = match_of(call, (uint64_t)value, 0);
+    match_all(team, &mine, call, what);
+}
+
+/* ---- run ---- */
+
+void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
+{
+    struct coll c = begin(team, call);
+    if (ISO_UNLIKELY(ISO->env.debug)) {
+        struct match mine = match_of(call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
+        mine.dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
+        match_all(team, &mine, call, NULL);
+    }
+    iso_select_row(op, team, w)->run(&c, w);
 }
 
 uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)

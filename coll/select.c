@@ -7,6 +7,7 @@
 #include "across_reduce.h"
 #include "alltoall.h"
 #include "bcast.h"
+#include "coll_stream.h"
 #include "collect.h"
 #include "reduce.h"
 #include "scan.h"
@@ -237,8 +238,8 @@ static ISO_COLD void explain(struct select *self, const struct coll_row *row, co
         how = "forced by SHMEM_COLL";
     else if (self->forced[row->op] != NULL)
         how = "chosen, because the forced one cannot do this";
-    log_warn("%s of %zu bytes on %d PEs%s: %s (%s: %s)", op_names[row->op], bytes, team->n_pes,
-             ISO->oversubscribed ? ", more PEs than cores" : "", row->name, how, why);
+    log_answer("%s of %zu bytes on %d PEs%s: %s (%s: %s)", op_names[row->op], bytes, team->n_pes,
+               ISO->oversubscribed ? ", more PEs than cores" : "", row->name, how, why);
 }
 
 const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w)
@@ -336,6 +337,34 @@ static __attribute__((unused)) bool table_is_valid(void)
         if (!is_total[op])
             return false;
     return true;
+}
+
+static int check_on_stream(const char *text)
+{
+    struct stream_rows unused = {.n = 0};
+    return iso_stream_text_forced(text, &unused);
+}
+
+/* What is in it is for the device to judge. */
+static int check_table(const char *path)
+{
+    FILE *file = *path != '\0' ? fopen(path, "re") : NULL;
+    int rc = file == NULL && *path != '\0' ? -errno : 0;
+    if (rc != 0)
+        log_error("SHMEM_COLL_TABLE: %s: %m", path);
+    if (file != NULL)
+        fclose(file);
+    return rc;
+}
+
+int iso_coll_check(const struct env *env)
+{
+    struct select unused;
+    memset(&unused, 0, sizeof unused);
+    int rc = read_forced(&unused, env->coll);
+    if (rc == 0)
+        rc = check_on_stream(env->coll_on_stream);
+    return rc != 0 ? rc : check_table(env->coll_table);
 }
 
 int iso_coll_start(void)

@@ -469,7 +469,7 @@ void iso_stream_table_explain(struct stream_table *table, const struct stream_ca
         return;
     table->entries[choice->row].explained = true;
     (void)iso_stream_choice_text(c, choice, text, sizeof text);
-    log_warn("%s", text);
+    log_answer("%s", text);
 }
 
 struct text {

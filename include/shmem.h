@@ -3,7 +3,7 @@
  * specification. Extensions are in shmemx.h.
  *
  * Addresses. A symmetric address is the caller's own address of an object that every PE has: memory of shmem_malloc and
- * its like, a global or static variable of the program (not of a shared library), or a buffer given to
+ * its like, a global or static variable of the program (not const, not of a shared library), or a buffer given to
  * shmemx_buffer_register. All three work in every call that asks for a symmetric address, but for the partial pages at
  * the ends of a registered buffer, which take puts and gets only. Device memory is symmetric once a device runs:
  * shmemx.h says in which calls, the others end the job with a sentence. `source` of a put and `dest` of a get are any

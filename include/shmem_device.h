@@ -26,8 +26,9 @@
  * host, and goes on. When a peer has died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h)
  * is not 0 from then on, later waits return soon, signal_op and put_signal send no signal, collectives return nonzero.
  * Puts, gets, packets, p, g and atomics by pointer do not look at the status and still act: a program that sends
- * packets or flags by p after a wait looks itself. By the ring they do nothing then: what they fetch is 0, and what they
- * get stays as it was. The host learns the reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
+ * packets or flags by p after a wait looks itself. By the ring they do nothing then: what they fetch is 0, and what
+ * they get stays as it was. The host learns the reason by shmemx_device_error and repairs the handle by
+ * shmemx_device_reset.
  *
  * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
 #ifndef SHMEM_DEVICE_H

@@ -58,9 +58,9 @@ int shmemx_buffer_unregister(void *addr);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * Nothing of a device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its
- * number on the node modulo the number of devices; several PEs may share one. A device that the program has made current
- * does not change that: calls of this part, and host calls on device memory, make the PE's device current in the thread
- * that calls, and leave it so. */
+ * number on the node modulo the number of devices; several PEs may share one. A device that the program has made
+ * current does not change that: calls of this part, and host calls on device memory, make the PE's device current in
+ * the thread that calls, and leave it so. */
 
 /* Collective over the world; shmemx_malloc and shmemx_device_handle on SHMEM_TEAM_WORLD do it when it was not done.
  * 0, or nonzero with one sentence on stderr: there is no device here, or not on all PEs. The host calls work on. */
@@ -134,9 +134,9 @@ int shmemx_device_reset(shmem_team_t team, int slot);
 
 typedef void *shmemx_stream_t; /* NULL: the default stream */
 typedef void *shmemx_graph_t;
-/* 0, or nonzero with a sentence on stderr; so are all calls below. shmem_finalize, and shmem_team_destroy of a team that
- * kernels or streams have used, first wait until all streams of this PE's device are idle: they free memory that what is
- * enqueued uses. So no stream waits then for what comes later in the program, and none is being captured. */
+/* 0, or nonzero with a sentence on stderr; so are all calls below. shmem_finalize, and shmem_team_destroy of a team
+ * that kernels or streams have used, first wait until all streams of this PE's device are idle: they free memory that
+ * what is enqueued uses. So no stream waits then for what comes later in the program, and none is being captured. */
 int shmemx_stream_create(shmemx_stream_t *stream);
 /* What is enqueued is still done. Not while the stream is being captured. */
 int shmemx_stream_destroy(shmemx_stream_t stream);
@@ -164,10 +164,11 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
 
 /* ---- point-to-point on a stream: after what is in the stream now, before what comes later; they return at once and
  * may be captured into a graph (their first use on a PE may not: make a handle or call once before). dest and sig_addr
- * are symmetric: device memory, or registered buffers; memory of the host too, which goes by the proxy, but a wait is on
- * device memory. source is device memory of this PE, symmetric or not, or pinned. A put is complete at the target when the quiet on the stream is; put_signal orders its signal behind its
- * data. `team` is that of shmem_team_; barrier and sync are collective over it and use a slot of their own, so they may
- * run beside collectives; those of the sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
+ * are symmetric: device memory, or registered buffers; memory of the host too, which goes by the proxy, but a wait is
+ * on device memory. source is device memory of this PE, symmetric or not, or pinned. A put is complete at the target
+ * when the quiet on the stream is; put_signal orders its signal behind its data. `team` is that of shmem_team_; barrier
+ * and sync are collective over it and use a slot of their own, so they may run beside collectives; those of the
+ * sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);

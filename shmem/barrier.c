@@ -70,6 +70,7 @@ static void await_node(const struct slot *slot, int node, uint64_t step, const c
     int leader = iso_slot_node_leader(slot->nodes, node);
     const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
     struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, step);
+    wait.slot = slot;
     while (!node_has_said(slot, node, step))
         iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag));
     iso_wait_end(&wait);
@@ -85,7 +86,7 @@ void iso_barrier_nodes(struct team *team, const char *call)
     for (int distance = 1; distance < nodes->n; distance *= 2)
         slot->seq++;
     if (!iso_slot_node_arrive(nodes)) {
-        iso_slot_node_await(nodes, slot->seq, call);
+        iso_slot_node_await(slot, slot->seq, call);
         return;
     }
     for (int distance = 1; distance < nodes->n; distance *= 2) {

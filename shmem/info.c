@@ -371,15 +371,6 @@ static void check_kernel(struct doctor *d)
         find(d, FINE, "kernel %s %s on %s", name.sysname, name.release, name.machine);
 }
 
-static void check_variables(struct doctor *d)
-{
-    char error[256];
-    if (iso_env_read(&d->env, error, sizeof error) != 0)
-        find(d, PROBLEM, "%s", error);
-    else
-        find(d, FINE, "all environment variables have values that are allowed");
-}
-
 static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
 
 static void check_launcher(struct doctor *d)
@@ -626,7 +617,7 @@ static void find_sentence(void *doctor, int severity, const char *sentence)
 static void examine(struct doctor *d)
 {
     check_kernel(d);
-    check_variables(d);
+    iso_variables_examine(&d->env, find_sentence, d);
     d->local_pes = count_local_pes();
     d->heap = d->env.symmetric_size != 0 ? d->env.symmetric_size : machine_bytes();
     check_launcher(d);

@@ -114,7 +114,7 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
         call,
         "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, no registered buffer and no device memory",
         arg, addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
-        self->data_refusal == NULL ? "no global variable of the program"
+        self->data_refusal == NULL ? "no global variable of the program or a const one"
                                    : "and global variables are not symmetric here: ",
         self->data_refusal == NULL ? "" : self->data_refusal);
 }
@@ -240,9 +240,9 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         log_error("shmem_init: %s", error);
         return -EINVAL;
     }
-    enum log_level level = LOG_WARN;
-    iso_log_parse_level(self->env.log, &level); /* iso_env_read has refused what it does not know */
-    iso_log_set_level(self->env.debug && level == LOG_WARN ? LOG_DEBUG : level);
+    enum log_level level = self->env.debug ? LOG_DEBUG : LOG_WARN;
+    iso_log_parse_level(self->env.log, &level); /* empty: stays; iso_env_read has refused what it does not know */
+    iso_log_set_level(level);
     iso_data_segment_refresh();
     register_handlers();
     int rc = bring_up(attr);
@@ -257,14 +257,17 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
     self->init_count = 1;
     self->life = LIFE_RUNNING;
     iso_info_print_at_start();
+    iso_variables_warn();
     return 0;
 }
 
-static void check_level(const char *call, int requested)
+static bool is_level(const char *call, int requested)
 {
-    if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
-        iso_fatal(call, "requested %d is outside SHMEM_THREAD_SINGLE (%d)..SHMEM_THREAD_MULTIPLE (%d)", requested,
-                  SHMEM_THREAD_SINGLE, SHMEM_THREAD_MULTIPLE);
+    if (requested >= SHMEM_THREAD_SINGLE && requested <= SHMEM_THREAD_MULTIPLE)
+        return true;
+    log_error("%s: requested %d is outside SHMEM_THREAD_SINGLE (%d)..SHMEM_THREAD_MULTIPLE (%d)", iso_call_name(call),
+              requested, SHMEM_THREAD_SINGLE, SHMEM_THREAD_MULTIPLE);
+    return false;
 }
 
 SHMEM_API(shmem_init, pshmem_init);
@@ -289,8 +292,7 @@ int pshmem_init_thread(int requested, int *provided)
 {
     int level;
     refuse_child(__func__);
-    check_level(__func__, requested);
-    if (start(NULL, requested, &level) != 0)
+    if (!is_level(__func__, requested) || start(NULL, requested, &level) != 0)
         return 1;
     if (provided != NULL)
         *provided = level;
@@ -305,7 +307,8 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
         log_error("shmemx_init_attr: attr must give an id, a size of at least 1 and a rank in 0..size-1");
         return 1;
     }
-    check_level(__func__, attr->requested);
+    if (!is_level(__func__, attr->requested))
+        return 1;
     struct boot_attr boot = {attr->id->bytes, attr->rank, attr->size};
     return start(&boot, attr->requested, &attr->provided) == 0 ? 0 : 1;
 }
@@ -323,10 +326,12 @@ void pshmem_finalize(void)
     if (self->init_count == 1)
         iso_device_finish_streams(__func__);
     iso_quiet_all();
+    iso_coll_debug_match(&self->world, (struct coll_args){__func__, 0, 0});
     iso_barrier_sync(&self->world, __func__);
     if (--self->init_count > 0)
         return;
     iso_device_stop(); /* collective: while barriers still work */
+    self->left_at = (uint32_t)self->world.slot.seq;
     self->life = LIFE_ENDING;
 #ifdef ISO_PES_AS_THREADS
     iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */

@@ -98,7 +98,9 @@ struct peer {
     int node_number;                       /* 0..n_nodes-1, in the order of their lowest PEs */
     bool local;                            /* same node: reached by pointer */
     bool threaded;                         /* lives in this very process (test build) */
-    bool gone;                             /* said good-bye in shmem_finalize */
+    bool gone;                             /* said good-bye in shmem_finalize: the end of its socket is no death */
+    bool left;                             /* is in shmem_finalize, behind its last barrier; atomic */
+    uint32_t left_at;                      /* its last step of the world then, modulo 2^32 */
     int sock;                              /* -1: none */
     int pid;                               /* of local peers, from the kernel */
     const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
@@ -114,6 +116,7 @@ struct team;
 struct slot_nodes;
 struct slot {
     int index;       /* in the control area at the front of every PE's heap; -1: none (team of one PE) */
+    int n_pes;       /* members */
     uint64_t seq;    /* steps done; a step's flag value; equal on all members between calls */
     uint64_t staged; /* staged steps done; its parity chooses the bank */
     char *memory;    /* this PE's part of the slot */
@@ -177,7 +180,8 @@ struct wait {
     int cmp;        /* as in the record */
     bool is_signed; /* likewise */
     int peer;
-    int record; /* index published, -1: none */
+    int record;              /* index published, -1: none */
+    const struct slot *slot; /* of the collective that waits; NULL: none */
     unsigned polls;
     unsigned yields;
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
@@ -186,6 +190,7 @@ struct wait {
     bool worked;         /* it has, since then */
     bool sleeping;
     bool reported;
+    int missing; /* 1 + the PE that had left, and that it needs, when it last looked; 0: none */
 };
 #define ISO_WAIT(call_, peer_, addr_, expected_)                                                 \
     {                                                                                            \
@@ -246,7 +251,8 @@ struct state {
     int listener; /* unix socket, -1: none */
     pthread_mutex_t mesh_lock;
     int thread_level;
-    int init_count; /* shmem_init minus shmem_finalize */
+    int init_count;   /* shmem_init minus shmem_finalize */
+    uint32_t left_at; /* the world's last step, for the good-bye */
     bool aborting;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
     bool leaving;   /* by shmem_global_exit */
@@ -516,9 +522,13 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
 void iso_buffer_stop(void);                      /* gives back what was never unregistered */
 void iso_buffer_forget(struct segment *segment); /* closes what it maps, takes it out of the table */
 
-/* ---- info.c ---- */
+/* ---- info.c, variables.c ---- */
 
 void iso_info_print_at_start(void); /* SHMEM_VERSION, SHMEM_INFO; PE 0 */
+void iso_variables_warn(void);      /* of names that may be misspelled */
+/* What the doctor says about environment variables; reads them into env, all zero when one is wrong. */
+void iso_variables_examine(struct env *env, void (*find)(void *doctor, int severity, const char *sentence),
+                           void *doctor);
 
 /* ---- pe.c ---- */
 
@@ -528,6 +538,8 @@ void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
 /* Reads what peers have said and notices the dead: ends the job when one died (in whose wait: `wait`, may be NULL). */
 void iso_pe_poll(const struct wait *wait);
+/* Peer `pe` has said that it left, with its last step of the world. */
+void iso_pe_take_left(int pe, uint32_t left_at);
 void iso_pe_tell_exit(int status); /* local peers end with this status at their next wait, or by SIGTERM soon */
 /* Last resort of an abort without a launcher: SIGTERM for local peers that are still there after a grace. */
 void iso_pe_end_stragglers(void);
@@ -561,6 +573,8 @@ void iso_ctx_stop(void);
 void iso_ctx_destroy_of_team(struct team *team);
 int iso_coll_start(void); /* selection table */
 void iso_coll_stop(void); /* active sets */
+/* 0, or -errno after a sentence: what the variables about collectives say. */
+int iso_coll_check(const struct env *env);
 /* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends. No-op otherwise. */
 struct coll_args {
     const char *call;
@@ -568,6 +582,8 @@ struct coll_args {
     int root;
 };
 void iso_coll_debug_match(struct team *team, struct coll_args args);
+/* Likewise for one more argument, by its name. */
+void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value);
 /* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
 uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */

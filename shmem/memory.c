@@ -128,16 +128,24 @@ static void raise_limit(const struct heap *h, size_t end)
         __atomic_store_n(&h->segment->limit, end, __ATOMIC_RELAXED);
 }
 
+static ISO_COLD void describe_cap(const struct heap *h, char *text, size_t bytes)
+{
+    bool chosen = h->alloc == ISO->alloc && ISO->env.symmetric_size == 0;
+    snprintf(text, bytes, chosen ? "its cap is the machine's memory, since %s is not set" : "raise %s", h->variable);
+}
+
 /* One PE speaks for all: every PE has failed alike. */
 static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
 
 static ISO_COLD void report_full(const struct request *r)
 {
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
+    char cap[96];
+    describe_cap(r->heap, cap, sizeof cap);
     iso_log(level_of_one(),
             "%s: no room for %zu bytes: %zu of the %s's %zu bytes are used (objects: %zu), the largest free range has "
-            "%zu bytes; raise %s",
-            r->call, r->size, s.used, r->heap->name, s.cap, s.objects, s.largest_free, r->heap->variable);
+            "%zu bytes; %s",
+            r->call, r->size, s.used, r->heap->name, s.cap, s.objects, s.largest_free, cap);
 }
 
 /* What the addresses of all PEs' first objects are multiples of: an offset can promise no more. */

@@ -82,7 +82,7 @@ int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
         return 0;
     iso_mesh_close_fds(fds, *n_fds);
     *n_fds = 0;
-    return cut ? -EMFILE : n == 0 ? -ECONNRESET : -EPROTO;
+    return n == 0 ? -ECONNRESET : n != (ssize_t)sizeof *m ? -EPROTO : -EMFILE;
 }
 
 void iso_mesh_close_fds(const int *fds, int n_fds)
@@ -119,14 +119,11 @@ _Noreturn static void report_death(const struct peer *peer, const struct wait *w
     iso_abort_job(1, sentence);
 }
 
-_Noreturn static void report_no_files(const struct peer *peer)
+/* The message goes on without it: what it was for fails on this PE alone. */
+static void report_no_files(const struct peer *peer)
 {
-    char sentence[256];
-    snprintf(sentence, sizeof sentence,
-             "a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
-             peer->pe, peer->pid, peer->host);
-    log_error("%s", sentence);
-    iso_abort_job(1, sentence);
+    log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
+              peer->pe, peer->pid, peer->host);
 }
 
 /* invariant: exchanges are separated by barriers, so one place is enough. */
@@ -141,6 +138,13 @@ static void take_offer(struct peer *peer, const struct mesh_message *m, const in
     __atomic_store_n(&peer->offer_full, true, __ATOMIC_RELEASE); /* the proxy's thread may be the one that reads it */
 }
 
+void iso_pe_take_left(int pe, uint32_t left_at)
+{
+    struct peer *peer = &ISO->peers[pe];
+    peer->left_at = left_at;
+    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left of waits */
+}
+
 /* One message, or the end, of this peer. Returns false when nothing was there. */
 static bool read_peer(struct peer *peer, const struct wait *wait)
 {
@@ -149,8 +153,10 @@ static bool read_peer(struct peer *peer, const struct wait *wait)
     int rc = iso_mesh_receive(peer->sock, &m, fds, &n_fds);
     if (rc == -EAGAIN)
         return false;
-    if (rc == -EMFILE)
+    if (rc == -EMFILE) {
         report_no_files(peer);
+        rc = 0;
+    }
     if (rc != 0 && !peer->gone)
         report_death(peer, wait);
     if (rc != 0) {
@@ -160,6 +166,8 @@ static bool read_peer(struct peer *peer, const struct wait *wait)
     }
     if (m.type == MESH_BYE)
         peer->gone = true;
+    if (m.type == MESH_BYE || m.type == MESH_LEFT)
+        iso_pe_take_left(peer->pe, (uint32_t)m.status);
     else if (m.type == MESH_EXIT)
         iso_exit_quietly(m.status);
     else if (m.type == MESH_OFFER)
@@ -187,16 +195,7 @@ void iso_pe_poll(const struct wait *wait)
  * no launcher that would do it. */
 void iso_pe_tell_exit(int status)
 {
-    struct state *self = ISO;
-    struct mesh_message m;
-    memset(&m, 0, sizeof m);
-    m.type = MESH_EXIT;
-    m.status = status;
-    for (int i = 0; self->peers != NULL && i < self->n_local; i++) {
-        const struct peer *peer = &self->peers[self->local_pes[i]];
-        if (peer->sock >= 0)
-            iso_mesh_send(peer->sock, &m, NULL, 0);
-    }
+    iso_mesh_tell_all(MESH_EXIT, status);
     iso_channel_tell_exit(status);
 }
 
@@ -216,6 +215,20 @@ void iso_pe_end_stragglers(void)
         if (left == 0)
             return;
         usleep(10000);
+    }
+}
+
+void iso_mesh_tell_all(enum mesh_type type, int32_t status)
+{
+    struct state *self = ISO;
+    struct mesh_message m;
+    memset(&m, 0, sizeof m);
+    m.type = type;
+    m.status = status;
+    for (int i = 0; self->peers != NULL && i < self->n_local; i++) {
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        if (peer->sock >= 0)
+            iso_mesh_send(peer->sock, &m, NULL, 0);
     }
 }
 

@@ -10,11 +10,11 @@
 #define MESH_FDS_MAX 2
 #define MESH_BODY_BYTES 256
 
-enum mesh_type { MESH_HELLO = 1, MESH_BYE, MESH_EXIT, MESH_OFFER };
+enum mesh_type { MESH_HELLO = 1, MESH_BYE, MESH_EXIT, MESH_OFFER, MESH_LEFT };
 
 struct mesh_message {
     uint32_t type;
-    int32_t status; /* MESH_EXIT */
+    int32_t status; /* MESH_EXIT; MESH_LEFT, MESH_BYE: the last step of the world */
     char body[MESH_BODY_BYTES];
 };
 
@@ -41,7 +41,10 @@ int iso_meeting_hold(const struct row *rows);
 /* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
  * again. */
 int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds);
-/* -EAGAIN: nothing there; -ECONNRESET: closed by the other end; -EMFILE: its descriptors found no room here. */
+/* To all PEs of the node, as far as they are there. */
+void iso_mesh_tell_all(enum mesh_type type, int32_t status);
+/* -EAGAIN: nothing there; -ECONNRESET: closed by the other end; -EMFILE: *m has come, its descriptors
+ * found no room here. */
 int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds);
 void iso_mesh_close_fds(const int *fds, int n_fds);
 int iso_mesh_peer_pid(int sock);

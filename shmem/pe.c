@@ -344,8 +344,18 @@ int iso_pe_start(void)
     return rc;
 }
 
+/* On several nodes the end waits for all PEs: those that make one more call must learn first that it is too late. */
+static void tell_left(void)
+{
+    if (ISO->n_nodes == 1 || ISO->life != LIFE_ENDING)
+        return;
+    iso_mesh_tell_all(MESH_LEFT, (int32_t)ISO->left_at);
+    iso_channel_tell_left(ISO->left_at);
+}
+
 void iso_pe_part(void)
 {
+    tell_left();
     iso_transport_stop();
     if (ISO->life == LIFE_ENDING)
         iso_channel_bye();
@@ -355,15 +365,10 @@ void iso_pe_part(void)
 void iso_pe_stop(void)
 {
     struct state *self = ISO;
-    struct mesh_message bye;
-    memset(&bye, 0, sizeof bye);
-    bye.type = MESH_BYE;
-    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++) {
-        if (self->peers[pe].sock < 0)
-            continue;
-        iso_mesh_send(self->peers[pe].sock, &bye, NULL, 0);
-        close(self->peers[pe].sock);
-    }
+    iso_mesh_tell_all(MESH_BYE, (int32_t)self->left_at);
+    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
+        if (self->peers[pe].sock >= 0)
+            close(self->peers[pe].sock);
     free(self->peers);
     free(self->local_pes);
     free(self->node_first);

@@ -424,11 +424,11 @@ void pshmemx_device_abort(void)
 static void adopt(struct state *state)
 {
 #ifdef ISO_PES_AS_THREADS
-    enum log_level level = LOG_WARN;
+    enum log_level level = state->env.debug ? LOG_DEBUG : LOG_WARN;
     iso_state_adopt(state);
     iso_log_set_pe(state->my_pe);
     iso_log_parse_level(state->env.log, &level);
-    iso_log_set_level(state->env.debug && level == LOG_WARN ? LOG_DEBUG : level);
+    iso_log_set_level(level);
 #else
     (void)state;
 #endif

@@ -384,6 +384,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
     int status = 0;
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
+    slot->n_pes = n_pes;
     if (n_pes == 1)
         return 0;
     if (key.parent == -2)
@@ -445,10 +446,11 @@ void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void
     iso_far_put(&ISO->ctx_default, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
 }
 
-void iso_slot_wait(const uint64_t *word, uint64_t expected, int pe, const char *call)
+void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call)
 {
     struct wait wait = ISO_WAIT(call, pe, word, expected);
     uint64_t seen;
+    wait.slot = slot;
     while ((seen = prim_poll_u64(word)) < expected)
         iso_wait_pause(&wait, seen);
     iso_wait_end(&wait);

@@ -100,7 +100,7 @@ ISO_COLD void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe
 ISO_COLD void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len,
                                const char *call);
 /* Until *word >= expected. */
-void iso_slot_wait(const uint64_t *word, uint64_t expected, int pe, const char *call);
+void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call);
 
 /* Says to member `to` that this member has done step `step`, and all its earlier stores with it.
  * Pairs with the acquire load in iso_slot_flag_wait. */
@@ -118,7 +118,7 @@ ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t s
 {
     const uint64_t *flag = (const uint64_t *)(void *)(slot->memory + iso_slot_flag_offset(from));
     if (prim_poll_u64(flag) < step)
-        iso_slot_wait(flag, step, slot->views[from].pe, call);
+        iso_slot_wait(slot, flag, step, slot->views[from].pe, call);
 }
 
 /* All n members have called it with this step: arrival on the leader's counter, then its release word. Only where
@@ -132,7 +132,7 @@ ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t s
         prim_store_relaxed_u64(counter, 0);
         prim_signal_u64(prim_group_thread(), release, step);
     } else if (prim_poll_u64(release) < step) {
-        iso_slot_wait(release, step, -1, call);
+        iso_slot_wait(slot, release, step, -1, call);
     }
 }
 
@@ -151,11 +151,11 @@ ISO_INLINE void iso_slot_node_release(const struct slot_nodes *nodes, uint64_t s
 {
     prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(nodes->central + SLOT_RELEASE), step);
 }
-ISO_INLINE void iso_slot_node_await(const struct slot_nodes *nodes, uint64_t step, const char *call)
+ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t step, const char *call)
 {
-    const uint64_t *release = (const uint64_t *)(const void *)(nodes->central + SLOT_RELEASE);
+    const uint64_t *release = (const uint64_t *)(const void *)(slot->nodes->central + SLOT_RELEASE);
     if (prim_poll_u64(release) < step)
-        iso_slot_wait(release, step, -1, call);
+        iso_slot_wait(slot, release, step, -1, call);
 }
 
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */

@@ -250,6 +250,9 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
     struct team *parent = iso_team(parent_handle, __func__);
     struct triplet t = {start, stride, size};
     check_config(__func__, config, config_mask);
+    iso_coll_debug_same(parent, __func__, "start", start);
+    iso_coll_debug_same(parent, __func__, "stride", stride);
+    iso_coll_debug_same(parent, __func__, "size", size);
     if (!triplet_is_valid(parent, t))
         return 1;
     int rc;
@@ -276,6 +279,7 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
     struct team *parent = iso_team(parent_handle, __func__);
     check_config(__func__, xaxis_config, xaxis_mask);
     check_config(__func__, yaxis_config, yaxis_mask);
+    iso_coll_debug_same(parent, __func__, "xrange", xrange);
     if (xrange < 1)
         iso_fatal(__func__, "xrange is %d; it must be positive", xrange);
     xrange = ISO_MIN(xrange, parent->n_pes);

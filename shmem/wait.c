@@ -4,7 +4,7 @@
  * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6 per cent where
  * the network is software); messages and completions of another node end it. While they come, the waiting PE stays
  * awake for the next. A wait that lasts is published in the control area, where every PE of the node can read it. */
-#include "internal.h"
+#include "slot.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -147,6 +147,71 @@ static void check_launcher(const struct wait *wait)
     iso_exit_quietly(1);
 }
 
+/* ---- PEs that have left ---- */
+
+static bool has_left(const struct state *self, int pe)
+{
+    return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_pe_take_left */
+}
+
+/* All had entered the world's last barrier before anybody left: who is still inside will get out, and is told from who
+ * is in a later call by the number of the step. Nobody is inside a call of another team then. */
+static bool is_needed(const struct state *self, const struct slot *slot, int pe)
+{
+    return slot->index != 0 || (int32_t)((uint32_t)slot->seq - self->peers[pe].left_at) > 0;
+}
+
+static int missing_member(const struct state *self, const struct slot *slot)
+{
+    for (int i = 0; i < slot->n_pes; i++) {
+        int pe = slot->views[i].pe;
+        if (pe != self->my_pe && has_left(self, pe) && is_needed(self, slot, pe))
+            return pe;
+    }
+    return -1;
+}
+
+/* A wait for any PE may be for a device or another thread of this one. */
+static bool is_left_alone(const struct state *self)
+{
+    if (self->n_pes == 1 || self->device != NULL || self->thread_level == SHMEM_THREAD_MULTIPLE)
+        return false;
+    for (int pe = 0; pe < self->n_pes; pe++)
+        if (pe != self->my_pe && !has_left(self, pe))
+            return false;
+    return true;
+}
+
+/* A PE that has left and without which this wait cannot end; n_pes: all others; -1: none. What a PE of this node wrote
+ * is seen once its good-bye is; of another node only collectives are judged. */
+static int missing_pe(const struct state *self, const struct wait *wait)
+{
+    if (self->life != LIFE_RUNNING)
+        return -1;
+    if (wait->peer >= 0 && self->peers[wait->peer].local && has_left(self, wait->peer))
+        return wait->peer;
+    if (wait->slot != NULL)
+        return missing_member(self, wait->slot);
+    return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
+}
+
+/* The second time that it finds the same: between the two, the wait has looked once more. */
+static void check_left(struct wait *wait)
+{
+    const struct state *self = ISO;
+    int pe = missing_pe(self, wait), before = wait->missing - 1;
+    char who[32] = "all other PEs have", sentence[160];
+    wait->missing = pe + 1;
+    if (pe < 0 || pe != before)
+        return;
+    if (pe < self->n_pes)
+        snprintf(who, sizeof who, "pe %d has", pe);
+    snprintf(sentence, sizeof sentence, "%s left by shmem_finalize while this PE waits in %s; ending the job", who,
+             iso_call_name(wait->call));
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
 /* ---- the stages ---- */
 
 static void rest(uint64_t waited_ns)
@@ -182,6 +247,7 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
         wait->checked_ns = now;
         publish(wait, seen);
         iso_pe_poll(wait);
+        check_left(wait);
         check_launcher(wait);
     }
     if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)

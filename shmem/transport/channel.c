@@ -72,6 +72,9 @@ static void take_message(struct channel *c, struct link *link)
     case LINK_BYE:
         link->gone = true;
         return;
+    case LINK_LEFT:
+        iso_pe_take_left(link->pe, link->in.id);
+        return;
     case LINK_EXIT:
         iso_exit_quietly(link->in.value);
     default:
@@ -392,6 +395,17 @@ static bool all_gone(const struct channel *c)
         if (link->state == LINK_AWAITS_WELCOME) /* up at the other end, which would take our end for a death */
             return false;
     return true;
+}
+
+void iso_channel_tell_left(uint32_t left_at)
+{
+    struct channel *c = ISO->channel;
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&c->lock);
+    for (struct link *link = c->links; link != NULL; link = link->next)
+        (void)iso_link_send(link, LINK_LEFT, left_at, 0, NULL);
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* Waits for the others' good-byes: what they had under way to this PE has arrived then, and a connection that is closed

@@ -28,8 +28,9 @@ void iso_channel_know(int pe, const struct channel_address *address, const unsig
 /* Connects the lowest PE of each node with that of the next one, so that a node that nobody talks to is missed too.
  * 0 or -errno after a sentence. */
 int iso_channel_start(void);
-void iso_channel_bye(void);   /* tells all; from now on an end is no death */
-void iso_channel_close(void); /* frees; NULL-tolerant */
+void iso_channel_tell_left(uint32_t left_at); /* tells all that this PE is behind its last barrier, of that step */
+void iso_channel_bye(void);                   /* tells all; from now on an end is no death */
+void iso_channel_close(void);                 /* frees; NULL-tolerant */
 
 /* The other end's request, its answer: CHANNEL_BODY_BYTES each, zeroed beforehand. Called with the channel's lock held,
  * by whatever thread makes progress: it may take locks of a transport, it must not ask. */

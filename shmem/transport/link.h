@@ -21,13 +21,14 @@ enum link_kind {
     LINK_REQUEST,
     LINK_ANSWER,
     LINK_BYE,
-    LINK_EXIT
+    LINK_EXIT,
+    LINK_LEFT
 };
 
 struct link_message {
     uint32_t magic;
     uint32_t kind;
-    uint32_t id;   /* HELLO: the PE that is meant; REQUEST, ANSWER: number of the request */
+    uint32_t id; /* HELLO: the PE that is meant; REQUEST, ANSWER: number of the request; LEFT: last step of the world */
     int32_t value; /* HELLO: the PE that dials; EXIT: status */
     unsigned char body[CHANNEL_BODY_BYTES];
     unsigned char code[AUTH_BYTES]; /* of all before it and the number of the message; zero during the handshake */

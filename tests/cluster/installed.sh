@@ -39,6 +39,18 @@ check_wrappers() {
     expect_status 0 "isomer-info, $1"
 }
 
+# Where the archives that PMIx needs are not here, one sentence instead of hundreds of the linker's.
+check_static() {
+    job 60 "$root/bin/oshcc" -static "$source" -o "$work/by_static"
+    if [ "$status" -ne 0 ]; then
+        [ "$(wc -l <"$work/err")" -eq 1 ] || fail "oshcc -static: more than one line"
+        expect_message "^oshcc: -static needs .* isomer::static" "oshcc -static"
+    else
+        job 20 "$work/by_static" ranks 1
+        expect_ranks 1 "program of oshcc -static"
+    fi
+}
+
 # The flavour's compiler for kernels, the host's for the rest: `kernels` is the command of the first.
 check_kernels() {
     job 120 $kernels -c "$here/installed_kernels.c" -o "$work/kernels.o"
@@ -52,14 +64,13 @@ check_kernels() {
 check_pkg_config() {
     command -v pkg-config >/dev/null || return
     local flags
-    flags=$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --define-variable=prefix="$root" \
-        --define-variable=includedir="$root/include" --define-variable=libdir="$root/$libdir" --cflags --libs isomer)
+    flags=$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --cflags --libs isomer)
     job 60 cc "$source" -o "$work/by_pkg_config" $flags -Wl,-rpath,"$root/$libdir"
-    expect_status 0 "pkg-config"
+    expect_status 0 "pkg-config, $1"
     job 20 "$work/by_pkg_config" ranks 1
-    expect_ranks 1 "program of pkg-config"
+    expect_ranks 1 "program of pkg-config, $1"
     kernels="$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --variable=kernels isomer) -I$root/include"
-    check_kernels "pkg-config"
+    check_kernels "pkg-config, $1"
 }
 
 check_cmake() {
@@ -95,13 +106,15 @@ CMAKE
 libdir=$(cd "$root" && dirname "$(find . -name 'libisomer.a' | head -1)")
 libdir=${libdir#./}
 check_wrappers "installed"
+check_static
 kernels=$("$root/bin/oshcc" --showme:kernels)
 check_kernels "installed"
-check_pkg_config
+check_pkg_config "installed"
 check_cmake "installed"
 mv "$root" "$work/moved" && root=$work/moved
 check_wrappers "moved"
 kernels=$("$root/bin/oshcc" --showme:kernels)
 check_kernels "moved"
+check_pkg_config "moved"
 check_cmake "moved"
 finish

@@ -43,4 +43,29 @@ if grep -q '^problem: ' "$work/out"; then
 else
     expect_status 0 "isomer-info --doctor without a problem"
 fi
+
+# What would end a program, the doctor names, in the same words.
+for setting in SHMEM_BOOT=mpi SHMEM_COLL=x=y SHMEM_DEVICE=7777 SHMEM_WAVE=13 SHMEM_DEVICE_BLOCKS=0 SHMEM_VIRTUAL_NODES=a \
+    SHMEM_DEVICE_SHARING=foo SHMEM_DEVICE_RDMA=foo SHMEM_NIC=nosuch9 SHMEM_NETWORK=nosuch0 SHMEM_COLL_ON_STREAM=foo \
+    SHMEM_COLL_TABLE=/nonexist; do
+    job 10 env "$setting" "$info" --doctor
+    expect_status 1 "isomer-info --doctor, $setting"
+    expect_message "^problem: .*${setting%%=*}\\b" "isomer-info --doctor, $setting"
+    expect_no_message "variables have values that are allowed" "isomer-info --doctor, $setting"
+done
+job 10 env SHMEM_SYMETRIC_SIZE=1g SHMEM_TEST_SEED=1 "$info" --doctor
+expect_message "^warning: environment variable SHMEM_SYMETRIC_SIZE is not known; the most similar one is SHMEM_SYMMETRIC_SIZE" \
+    "the doctor, a wrong name"
+expect_no_message "SHMEM_TEST_SEED" "the doctor, a test's variable"
+job 10 env SHMEM_SYMETRIC_SIZE=1g SHMEM_HOME=/x "$launched" ranks 1
+expect_ranks 1 "a wrong name"
+expect_message "^\[pe 0\] warning: environment variable SHMEM_SYMETRIC_SIZE is not known" "a wrong name"
+expect_no_message "SHMEM_HOME" "a name of somebody else's"
+job 10 env SHMEM_SYMMETRIC_SIZE= "$launched" ranks 1
+expect_ranks 1 "an empty value"
+job 10 env SHMEM_DEBUG=1 "$launched" ranks 1
+expect_message " debug: " "SHMEM_DEBUG without SHMEM_LOG"
+job 10 env SHMEM_DEBUG=1 SHMEM_LOG=warn "$launched" ranks 1
+expect_ranks 1 "SHMEM_DEBUG with SHMEM_LOG=warn"
+expect_no_message " debug: " "SHMEM_DEBUG with SHMEM_LOG=warn"
 finish

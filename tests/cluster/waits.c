@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
- * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early). Prints "pe R
- * of N ok" at the end. */
+ * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early); `waits left
+ * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again). Prints "pe R of N ok"
+ * at the end. */
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -11,6 +12,44 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static void one_more(const char *call, uint64_t *signal, int *sum, shmem_team_t team)
+{
+    if (strcmp(call, "malloc") == 0)
+        (void)shmem_malloc(8);
+    else if (strcmp(call, "reduce") == 0)
+        shmem_int_sum_reduce(SHMEM_TEAM_WORLD, sum + 1, sum, 1);
+    else if (strcmp(call, "team") == 0)
+        shmem_team_sync(team);
+    else if (strcmp(call, "signal") == 0)
+        shmem_signal_wait_until(signal, SHMEM_CMP_EQ, 7);
+    else if (strcmp(call, "barrier") == 0)
+        shmem_barrier_all();
+}
+
+/* The end of PE 1 pairs with the first barrier of the others. */
+static void left(const char *call, uint64_t *signal, int *sum)
+{
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, shmem_n_pes(), NULL, 0, &team);
+    if (shmem_my_pe() == 1)
+        return;
+    shmem_barrier_all();
+    one_more(call, signal, sum, team);
+}
+
+/* PEs come to the end of a session at different times, and leave it while others are still inside. */
+static void sessions(int n)
+{
+    for (int i = 0; i < n; i++) {
+        shmem_init();
+        if ((i + shmem_my_pe()) % 3 == 0)
+            usleep(1000);
+        shmem_finalize();
+        shmem_finalize();
+        shmem_init();
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -19,7 +58,7 @@ int main(int argc, char **argv)
     int me = shmem_my_pe(), npes = shmem_n_pes();
     uint64_t *signal = (uint64_t *)shmem_calloc(1, sizeof(*signal));
     int *sum = (int *)shmem_calloc(4, sizeof(*sum));
-    if (me == 0)
+    if (me == 0 && tenths > 0 && strcmp(mode, "sessions") != 0)
         usleep((useconds_t)tenths * 100000u);
     if (strcmp(mode, "late") == 0)
         shmem_barrier_all();
@@ -34,7 +73,10 @@ int main(int argc, char **argv)
         shmemx_buffer_register(buffer, 8192, NULL);
         munmap(buffer, 8192);
         shmemx_buffer_unregister(buffer);
-    }
+    } else if (strcmp(mode, "left") == 0)
+        left(argc > 2 ? argv[2] : "", signal, sum);
+    else if (strcmp(mode, "sessions") == 0)
+        sessions(tenths);
     printf("pe %d of %d ok\n", me, npes);
     fflush(stdout);
     shmem_finalize();

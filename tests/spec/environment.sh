@@ -72,6 +72,15 @@ must_run SHMEM_SYMMETRIC_SIZE=0.001T 536870912 70368744177
 must_run SHMEM_SYMMETRIC_SIZE=0.001t 536870912 70368744177
 must_run SHMEM_SYMMETRIC_SIZE=2e7 10000000 1342177280
 
+# Without it, and empty, the machine's memory is the cap, and the sentence says so.
+for size in UNRELATED=1 SHMEM_SYMMETRIC_SIZE=; do
+    must_run $size 10485760 35184372088832
+    grep -q "no room for .* its cap is the machine's memory, since SHMEM_SYMMETRIC_SIZE is not set" "$out" ||
+        complain "with $size: no sentence about the machine's memory"
+done
+run SHMEM_SYMMETRIC_SIZE=20m 0 1342177280
+grep -q 'no room for .* raise SHMEM_SYMMETRIC_SIZE' "$out" || complain "no advice to raise SHMEM_SYMMETRIC_SIZE"
+
 # Not a size: an error that names variable and value.
 for value in abc -5 -1m m 5x 1.2.3 nan inf 1e400 99999999999t; do
     must_fail SHMEM_SYMMETRIC_SIZE=$value SHMEM_SYMMETRIC_SIZE

@@ -190,6 +190,29 @@ static void mismatch_operator(void)
     else
         shmem_int_min_reduce(SHMEM_TEAM_WORLD, heap_ints(), heap_ints() + 50, 4);
 }
+static void mismatch_team(void)
+{
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, other() ? shmem_n_pes() : 1, NULL, 0, &team);
+}
+static void mismatch_dest(void)
+{
+    shmem_int_fcollect(SHMEM_TEAM_WORLD, heap_ints() + (other() ? 8 : 0), heap_ints() + 50, 4);
+}
+static void mismatch_finalize(void)
+{
+    if (other())
+        shmem_finalize();
+    else
+        shmem_barrier_all();
+}
+/* Data of the program that nobody can write is in no shared memory. */
+static const int constants[4] = {1, 2, 3, 4};
+static void address_const(void)
+{
+    int to[4];
+    shmem_int_get(to, constants, 4, 0);
+}
 
 /* X(case, everybody, before_init) */
 #define CASES(X)                           \
@@ -254,7 +277,11 @@ static void mismatch_operator(void)
     X(mismatch_size, true, false)          \
     X(mismatch_root, true, false)          \
     X(mismatch_call, true, false)          \
-    X(mismatch_operator, true, false)
+    X(mismatch_operator, true, false)      \
+    X(mismatch_team, true, false)          \
+    X(mismatch_dest, true, false)          \
+    X(mismatch_finalize, true, false)      \
+    X(address_const, false, false)
 
 #define ROW(name, everybody, before_init) {#name, name, everybody, before_init},
 static const struct wrong cases[] = {CASES(ROW){NULL, NULL, false, false}};

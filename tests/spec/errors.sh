@@ -19,6 +19,7 @@ wrong $any pe_signal shmem_putmem_signal '\b9\b' '0\.\.1'
 wrong $any address_stack shmem_int_put dest 0x 'symmetric'
 wrong $any address_malloc shmem_getmem source 0x 'symmetric'
 wrong $any address_null shmem_putmem dest 'null|NULL|0x0|nil'
+wrong $any address_const shmem_int_get source 0x 'no global variable of the program or a const one'
 wrong $any address_amo shmem_int_atomic_add dest 0x 'symmetric'
 wrong $any address_signal shmem_putmem_signal sig_addr 0x 'symmetric'
 wrong $any address_lock shmem_set_lock lock 0x 'symmetric'
@@ -64,6 +65,9 @@ wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b(4|16 bytes)\b' '\b(
 wrong SHMEM_DEBUG=1 mismatch_root 'shmem_int_broadcast' '\b0\b' '\b1\b'
 wrong SHMEM_DEBUG=1 mismatch_call 'shmem_int_(fcollect|alltoall)' '(fcollect.*alltoall|alltoall.*fcollect)'
 wrong SHMEM_DEBUG=1 mismatch_operator 'shmem_int_(max|min)_reduce' '(max.*min|min.*max)'
+wrong SHMEM_DEBUG=1 mismatch_team shmem_team_split_strided 'size is [12] on pe [01] and [12] on pe [01]'
+wrong SHMEM_DEBUG=1 mismatch_dest shmem_int_fcollect 'dest is not the same symmetric object'
+wrong SHMEM_DEBUG=1 mismatch_finalize 'shmem_(finalize|barrier_all)' 'shmem_finalize' 'shmem_barrier_all'
 
 # No PE number yet, or no more.
 prefix='^\[(pe [01]|isomer pid [0-9]+)\]'

@@ -3,6 +3,8 @@
  * variables are there in every round, and nothing of an earlier round is. */
 #include "../check.h"
 
+#include <shmemx.h>
+
 enum { ROUNDS = 5 };
 
 static long global_cell = -1;
@@ -31,8 +33,30 @@ static void one_round(int round)
     /* The team and the object are left to shmem_finalize. */
 }
 
+/* A level that does not exist is refused by a status, and the library can be started all the same. */
+static void refuse_levels(void)
+{
+    static const int wrong[] = {9, -1, SHMEM_THREAD_MULTIPLE + 1};
+    shmemx_uniqueid_t id;
+    memset(&id, 0, sizeof id);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        int provided = -2, state = 1;
+        shmemx_init_attr_t attr;
+        memset(&attr, 0, sizeof attr);
+        attr.id = &id;
+        attr.size = 1;
+        attr.requested = wrong[i];
+        CHECK(shmem_init_thread(wrong[i], &provided) != 0);
+        CHECK_EQ(provided, -2);
+        CHECK(shmemx_init_attr(&attr) != 0);
+        shmem_query_initialized(&state);
+        CHECK_EQ(state, 0);
+    }
+}
+
 int main(void)
 {
+    refuse_levels();
     int state = 0;
     int first_me = -1;
     for (int round = 0; round < ROUNDS; round++) {

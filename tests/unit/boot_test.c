@@ -55,7 +55,6 @@ static const struct choice choices[] = {
     {"one-PE jobs on request", {"PMI_SIZE=4", "SHMEM_BOOT=single"}, NULL, 0, "none", NULL},
     {"pmix on request", {"SHMEM_BOOT=pmix"}, NULL, -EINVAL, NULL, "PMIX_NAMESPACE is not set"},
     {"uid on request", {"SHMEM_BOOT=uid"}, NULL, -EINVAL, NULL, "SHMEM_UID is not set"},
-    {"nonsense on request", {"SHMEM_BOOT=mpi"}, NULL, -EINVAL, NULL, "SHMEM_BOOT is \"mpi\", allowed is"},
     {"single against attributes", {"SHMEM_BOOT=single"}, one_id, -EINVAL, NULL, "the program gave a unique id"},
     {"attributes", {NULL}, one_id, 0, "unique id", NULL},
     {"attributes before PMIx", {"PMIX_NAMESPACE=x", "SHMEM_LOG=debug"}, one_id, 0, "unique id", NULL},

@@ -102,7 +102,7 @@ static void test_fallbacks(void)
     CHECK(env.symmetric_size == 0 && env.timeout == 600.0 && env.boot_timeout == 60.0);
     CHECK(!env.debug && !env.info && !env.version && !env.timeout_abort && env.data_segment && env.huge_pages);
     CHECK(env.rank == -1 && env.size == -1 && env.spin == -1);
-    CHECK(strcmp(env.log, "warn") == 0 && strcmp(env.uid, "") == 0);
+    CHECK(strcmp(env.log, "") == 0 && strcmp(env.uid, "") == 0);
     for (const struct env_row *row = iso_env_rows; row->name; row++) {
         CHECK_NAMED(strcmp(iso_env_text(row), row->fallback) == 0, row->name);
         CHECK_NAMED(strncmp(row->name, "SHMEM_", 6) == 0 && *row->help && *row->kind, row->name);
@@ -125,14 +125,14 @@ static bool read_with(const char *name, const char *value, struct env *env)
 static void test_flags(void)
 {
     struct env env;
-    static const char *const off[] = {"0", "", "no", "off", "NO", "Off", "false"};
+    static const char *const off[] = {"0", "no", "off", "NO", "Off", "false"};
     static const char *const on[] = {"1", "yes", "on", "true", "y", "2"};
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
         CHECK_NAMED(read_with("SHMEM_HUGE_PAGES", off[i], &env) && !env.huge_pages, off[i]);
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++)
         CHECK_NAMED(read_with("SHMEM_TIMEOUT_ABORT", on[i], &env) && env.timeout_abort, on[i]);
     /* the specification says "any value" for these, "0" still means off */
-    CHECK(read_with("SHMEM_INFO", "", &env) && env.info);
+    CHECK(read_with("SHMEM_INFO", "x", &env) && env.info);
     CHECK(read_with("SHMEM_DEBUG", "no", &env) && env.debug);
     CHECK(read_with("SHMEM_VERSION", "x", &env) && env.version);
     CHECK(read_with("SHMEM_INFO", "0", &env) && !env.info);
@@ -150,7 +150,6 @@ static void test_numbers(void)
     CHECK(!read_with("SHMEM_SEED", "-1", &env) && read_with("SHMEM_SEED", "7", &env));
     CHECK(!read_with("SHMEM_WIDE_LINES", "7", &env) && !read_with("SHMEM_WIDE_LINES", "-2", &env));
     CHECK(read_with("SHMEM_WIDE_LINES", "-1", &env) && read_with("SHMEM_WIDE_LINES", "1", &env));
-    CHECK(!read_with("SHMEM_RANK", "", &env));
     CHECK(!read_with("SHMEM_RANK", "1.5", &env));
     CHECK(!read_with("SHMEM_RANK", " 1", &env));
     CHECK(!read_with("SHMEM_RANK", "1 ", &env));
@@ -166,6 +165,77 @@ static void test_numbers(void)
     CHECK(!read_with("SHMEM_LOG", "loud", &env));
     CHECK(read_with("SHMEM_LOG", "TRACE", &env));
     CHECK(!read_with("SHMEM_SYMMETRIC_SIZE", "lots\033[2J", &env));
+}
+
+static void test_empty(void)
+{
+    struct env env;
+    for (const struct env_row *row = iso_env_rows; row->name; row++)
+        CHECK_NAMED(read_with(row->name, "", &env), row->name);
+    CHECK(read_with("SHMEM_HUGE_PAGES", "", &env) && env.huge_pages);
+    CHECK(read_with("SHMEM_LOG", "", &env) && strcmp(env.log, "") == 0);
+    setenv("SHMEM_SYMMETRIC_SIZE", "", 1);
+    CHECK(read_with("SMA_SYMMETRIC_SIZE", "4k", &env) && env.symmetric_size == 4096);
+    unsetenv("SHMEM_SYMMETRIC_SIZE");
+}
+
+/* What the table allows of texts and numbers; the sentence says it. */
+static void check_allowed(const char *name, const char *right, const char *wrong, const char *sentence)
+{
+    struct env env;
+    char error[256] = "";
+    CHECK_NAMED(read_with(name, right, &env), right);
+    setenv(name, wrong, 1);
+    CHECK_EQ_NAMED(iso_env_read(&env, error, sizeof error), -EINVAL, wrong);
+    CHECK_NAMED(strstr(error, sentence) != NULL, error);
+    unsetenv(name);
+}
+
+static void test_allowed(void)
+{
+    check_allowed("SHMEM_BOOT", "uid", "mpi", "\"mpi\", allowed is pmix, uid or single");
+    check_allowed("SHMEM_BOOT", "single", "singl", "allowed is");
+    check_allowed("SHMEM_BOOT", "pmix", "pmix|uid", "allowed is");
+    check_allowed("SHMEM_DEVICE_SHARING", "ipc", "foo", "allowed is vmm or ipc");
+    check_allowed("SHMEM_DEVICE_RDMA", "staged", "foo", "allowed is dmabuf, peer or staged");
+    check_allowed("SHMEM_DEVICE_BLOCKS", "1024", "0", "allowed is 1..1024");
+    check_allowed("SHMEM_DEVICE_BLOCKS", "1", "1025", "allowed is 1..1024");
+    check_allowed("SHMEM_WAVE", "64", "13", "allowed is 32 or 64");
+    check_allowed("SHMEM_WIDE_LINES", "-1", "2", "allowed is -1..1");
+    check_allowed("SHMEM_SPIN", "0", "-2", "allowed is -1..2147483647");
+    check_allowed("SHMEM_SEED", "7", "-1", "allowed is 0 or more");
+    check_allowed("SHMEM_VIRTUAL_NODES", "0,0,1", "a", "allowed is numbers in 0..999999999 with commas between");
+    check_allowed("SHMEM_VIRTUAL_NODES", "7", "0,", "allowed is numbers");
+    check_allowed("SHMEM_VIRTUAL_NODES", "999999999", "1000000000", "allowed is numbers");
+    check_allowed("SHMEM_LOG", "Info", "loud", "allowed is error, warn, info, debug or trace");
+}
+
+static bool is_stranger(const char *name, const char *nearest, bool near)
+{
+    struct env_stranger stranger;
+    bool found = false;
+    setenv(name, "1", 1);
+    for (size_t at = 0; iso_env_next_stranger(&at, &stranger);)
+        if (strcmp(stranger.name, name) == 0)
+            found = strcmp(stranger.nearest, nearest) == 0 && stranger.is_near == near;
+    unsetenv(name);
+    return found;
+}
+
+static void test_strangers(void)
+{
+    struct env_stranger stranger;
+    CHECK(is_stranger("SHMEM_SYMETRIC_SIZE", "SHMEM_SYMMETRIC_SIZE", true));
+    CHECK(is_stranger("SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE", false));
+    CHECK(is_stranger("SHMEM_DEBUGG", "SHMEM_DEBUG", true));
+    CHECK(is_stranger("SHMEM_HOME", "SHMEM_NODE", false));
+    setenv("SHMEM_TEST_ANYTHING", "1", 1);
+    setenv("SHMEM_DEBUG", "0", 1);
+    for (size_t at = 0; iso_env_next_stranger(&at, &stranger);)
+        CHECK_NAMED(strcmp(stranger.name, "SHMEM_TEST_ANYTHING") != 0 && strcmp(stranger.name, "SHMEM_DEBUG") != 0,
+                    stranger.name);
+    unsetenv("SHMEM_TEST_ANYTHING");
+    unsetenv("SHMEM_DEBUG");
 }
 
 static void test_old_names(void)
@@ -268,6 +338,9 @@ int main(void)
     test_fallbacks();
     test_flags();
     test_numbers();
+    test_empty();
+    test_allowed();
+    test_strangers();
     test_old_names();
     test_error_text();
     test_locale();

@@ -52,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
     require(rc == 0 || strstr(error, row->name) != NULL);
     for (const char *c = error; *c; c++)
         require((unsigned char)*c >= 32 && *c != 127);
-    require(strcmp(iso_env_text(row), value) == 0);
+    require(strcmp(iso_env_text(row), *value ? value : row->fallback) == 0);
     require(rc != 0 || (env.timeout >= 0 && env.timeout <= 9e9 && env.boot_timeout >= 0 && env.boot_timeout <= 9e9));
     unsetenv(row->name);
     check_size(value);
