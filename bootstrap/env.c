@@ -182,11 +182,18 @@ static int parse_size(const char *text, bool any_is_on, size_t *value)
 
 static int parse_flag(const char *text, bool any_is_on, bool *value)
 {
-    bool off = strcmp(text, "0") == 0;
-    if (!any_is_on)
-        off = off || strcasecmp(text, "no") == 0 || strcasecmp(text, "off") == 0 || strcasecmp(text, "false") == 0;
-    *value = !off;
-    return 0;
+    static const char *const words[][2] = {{"0", "1"}, {"no", "yes"}, {"off", "on"}, {"false", "true"}};
+    if (any_is_on) {
+        *value = strcmp(text, "0") != 0;
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        for (int on = 0; on < 2; on++)
+            if (strcasecmp(text, words[i][on]) == 0) {
+                *value = on != 0;
+                return 0;
+            }
+    return -EINVAL;
 }
 
 static int parse_number(const char *text, bool any_is_on, int64_t *value)

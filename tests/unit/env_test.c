@@ -126,11 +126,14 @@ static void test_flags(void)
 {
     struct env env;
     static const char *const off[] = {"0", "no", "off", "NO", "Off", "false"};
-    static const char *const on[] = {"1", "yes", "on", "true", "y", "2"};
+    static const char *const on[] = {"1", "yes", "on", "true", "ON", "True"};
+    static const char *const neither[] = {"y", "2", "maybe", "00", " 1", "1 "};
     for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
         CHECK_NAMED(read_with("SHMEM_HUGE_PAGES", off[i], &env) && !env.huge_pages, off[i]);
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++)
         CHECK_NAMED(read_with("SHMEM_TIMEOUT_ABORT", on[i], &env) && env.timeout_abort, on[i]);
+    for (size_t i = 0; i < sizeof neither / sizeof neither[0]; i++)
+        CHECK_NAMED(!read_with("SHMEM_HUGE_PAGES", neither[i], &env), neither[i]);
     /* the specification says "any value" for these, "0" still means off */
     CHECK(read_with("SHMEM_INFO", "x", &env) && env.info);
     CHECK(read_with("SHMEM_DEBUG", "no", &env) && env.debug);
