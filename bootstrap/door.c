@@ -156,6 +156,8 @@ static int hear_stranger(struct uid_job *job, struct door *door, int i)
         turn_away(door, i, "it is no PE of this library");
     else if (verdict != UID_INCOMPLETE && challenge(job, stranger) != 0)
         turn_away(door, i, "it takes no answer");
+    else if (verdict != UID_INCOMPLETE)
+        stranger->deadline = iso_wire_deadline(stranger_patience_s); /* for its proof */
     return 0;
 }
 
@@ -172,8 +174,11 @@ static int check_joined(struct uid_job *job, int rank)
 
 static int64_t next_deadline(const struct door *door)
 {
-    bool sooner = door->n_strangers > 0 && door->strangers[0].deadline < door->deadline;
-    return sooner ? door->strangers[0].deadline : door->deadline;
+    int64_t next = door->deadline;
+    for (int i = 0; i < door->n_strangers; i++)
+        if (door->strangers[i].deadline < next)
+            next = door->strangers[i].deadline;
+    return next;
 }
 
 /* polls: [0] the listener, then the strangers, then the links of ranks 1 .. (fd -1 is ignored by poll). */
@@ -233,8 +238,9 @@ static int receive_peers(struct uid_job *job, struct door *door)
     int rc = 0;
     while (rc == 0 && door->joined < job->size - 1) {
         rc = run_door_once(job, door, polls);
-        while (door->n_strangers > 0 && iso_wire_poll_ms(door->strangers[0].deadline) == 0)
-            turn_away(door, 0, "it was silent");
+        for (int i = door->n_strangers; i-- > 0;)
+            if (iso_wire_poll_ms(door->strangers[i].deadline) == 0)
+                turn_away(door, i, "it was silent");
         if (rc == 0 && door->joined < job->size - 1 && iso_wire_poll_ms(door->deadline) == 0)
             rc = fail_absent(job);
     }

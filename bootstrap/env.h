@@ -3,9 +3,10 @@
  * X(field, NAME, kind, default, allowed, help): read from SHMEM_NAME, else (four old names only) from SMA_NAME; an
  * empty one counts as unset. Kinds: size (bytes, float + k m g t suffix; OpenSHMEM 1.6 section 8), flag ("1" "yes"
  * "on" "true" or "0" "no" "off" "false"; SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the
- * specification: of these only "0" means off), number (int64), seconds (double >= 0), text (const char *, never NULL). Defaults are spelled as the user
- * would. Allowed, of what the kind allows: "" all; "vmm|ipc" these words; "1..1024" or "-1.." such a number; "0..9,..."
- * such numbers with commas between. What depends on more than the value is checked where it is used, see variables.c.
+ * specification: of these only "0" means off), number (int64), seconds (double >= 0), text (const char *, never NULL).
+ * Defaults are spelled as the user would. Allowed, of what the kind allows: "" all; "vmm|ipc" these words; "1..1024" or
+ * "-1.." such a number; "0..9,..." such numbers with commas between. What depends on more than the value is checked
+ * where it is used, see variables.c.
  */
 #ifndef ISO_ENV_H
 #define ISO_ENV_H

@@ -227,11 +227,11 @@ static struct task *next_task(struct cpu_stream *s)
 
 static void task_done(struct cpu_stream *s)
 {
-    (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
     pthread_mutex_lock(&s->lock);
     if (__atomic_sub_fetch(&s->pending, 1, __ATOMIC_RELEASE) == 0) /* pairs with yield_while and is_idle */
         pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
 }
 
 static void *worker_main(void *argument)

@@ -25,6 +25,8 @@ PRIM_FN void isod_fence(shmemd_t h, shmemd_group_t g)
     bool used = isod_ring_used(h); /* behind the sync: any thread's first use; this load and the fence wait together */
     prim_fence_flag();
     isod_order_ring(h, g, used);
+    if (used)
+        prim_fence_flag(); /* also behind what the ring has completed */
 }
 
 /* Each thread completes its own stores, then the group meets: when one returns, all are complete. */

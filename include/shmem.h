@@ -203,7 +203,8 @@ int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, in
 int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask,
                         shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask,
                         shmem_team_t *yaxis_team);
-/* Collective over the team. Its shareable contexts go with it. */
+/* Collective over the team. Its shareable contexts go with it. When kernels or streams have used it, each member waits
+ * first until all streams of its device are idle. */
 void shmem_team_destroy(shmem_team_t team);
 
 /* ---- contexts (section 9.5) and sessions (section 9.9) ---- */

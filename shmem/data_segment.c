@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -248,6 +249,17 @@ static const char *share(void)
     return "the PEs are threads of one process, which has one set of global variables";
 }
 #else
+/* Long before shmem_init reads the variables, and refuses what is none of bootstrap/env.h's words. */
+static bool is_wanted(void)
+{
+    static const char *const off[] = {"0", "no", "off", "false"};
+    const char *wish = getenv("SHMEM_DATA_SEGMENT");
+    for (size_t i = 0; wish != NULL && i < sizeof off / sizeof off[0]; i++)
+        if (strcasecmp(wish, off[i]) == 0)
+            return false;
+    return true;
+}
+
 /* Returns why not, or NULL after the variables were moved into shared memory. */
 static const char *share(void)
 {
@@ -255,9 +267,8 @@ static const char *share(void)
     memset(&program, 0, sizeof program);
     dl_iterate_phdr(read_program, &program);
     memcpy(data.build_id, program.build_id, sizeof data.build_id);
-    const char *wish = getenv("SHMEM_DATA_SEGMENT");
     int fd = -1;
-    if (wish != NULL && (strcmp(wish, "0") == 0 || strcmp(wish, "no") == 0 || strcmp(wish, "off") == 0))
+    if (!is_wanted())
         return "SHMEM_DATA_SEGMENT is off";
     if (!program.links_us)
         return "the program does not link libisomer itself";

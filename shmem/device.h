@@ -56,8 +56,8 @@ struct device {
  * PE. All PEs get the same answer. */
 int iso_device_start(const char *call);
 void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
-/* Until what is in this PE's streams is done. A device that does not run, or a sentence when it cannot be: at once. */
-void iso_device_finish_streams(const char *call);
+/* Until what is in this PE's streams is done; where no device runs, at once. 0, or -errno after a sentence. */
+int iso_device_finish_streams(const char *call);
 /* The running device, or NULL after a sentence (`call` is collective over the world: starts it). */
 struct device *iso_device_need(const char *call);
 /* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */

@@ -7,6 +7,7 @@
 #include "transport/channel.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,16 @@ void iso_fatal(const char *call, const char *format, ...)
     va_end(args);
     log_error("%s", text);
     iso_abort_job(1, text);
+}
+
+int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -rc;
 }
 
 void iso_fatal_life(const char *call)
@@ -245,6 +256,7 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
     iso_log_set_level(level);
     iso_data_segment_refresh();
     register_handlers();
+    self->left_at = 0; /* of an earlier life */
     int rc = bring_up(attr);
     if (rc != 0) {
         take_down();
@@ -324,7 +336,7 @@ void pshmem_finalize(void)
     if (self->life != LIFE_RUNNING)
         iso_fatal_life(__func__);
     if (self->init_count == 1)
-        iso_device_finish_streams(__func__);
+        (void)iso_device_finish_streams(__func__);
     iso_quiet_all();
     iso_coll_debug_match(&self->world, (struct coll_args){__func__, 0, 0});
     iso_barrier_sync(&self->world, __func__);

@@ -31,6 +31,9 @@
     extern __typeof__(name) pname __attribute__((visibility("default"))); \
     extern __typeof__(name) name __attribute__((weak, alias(#pname), visibility("default")))
 
+/* A thread of the library: the program's signals, and their handlers, are for its own. 0 or -errno (init.c). */
+int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
 /* ---- errors (init.c) ---- */
 
 /* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends (in a forked child of a PE: the child alone).

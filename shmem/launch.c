@@ -3,8 +3,6 @@
  * when the device refuses. Called by users. */
 #include "device.h"
 
-#include <pthread.h>
-
 /* 0 or 1: the public result of a vendor call. */
 static int result(const char *call, struct device *d, int rc)
 {
@@ -78,14 +76,14 @@ static void *finish_main(void *argument)
     return NULL;
 }
 
-void iso_device_finish_streams(const char *call)
+int iso_device_finish_streams(const char *call)
 {
     struct device *d = ISO->device;
     pthread_t thread;
     if (d == NULL || !d->running)
-        return;
+        return 0;
     struct finish f = {d->gpu, 0, 0};
-    if (pthread_create(&thread, NULL, finish_main, &f) != 0) {
+    if (iso_thread_start(&thread, finish_main, &f) != 0) {
         (void)finish_main(&f);
     } else {
         struct wait w = ISO_WAIT(call, ISO->my_pe, &f.done, 1);
@@ -96,6 +94,7 @@ void iso_device_finish_streams(const char *call)
     }
     if (f.rc != 0)
         log_error("%s: waiting for what is in the streams: %s", iso_call_name(call), iso_gpu_error(d->gpu));
+    return f.rc;
 }
 
 /* ---- launch ---- */
@@ -138,7 +137,8 @@ int pshmemx_graph_end(shmemx_stream_t stream, shmemx_graph_t *graph)
     struct device *d = iso_device_running(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL))
         return 1;
-    if (stream == NULL || !iso_gpu_stream_is_capturing(d->gpu, stream)) {
+    if (__atomic_load_n(&d->captures, __ATOMIC_RELAXED) == 0 || stream == NULL ||
+        !iso_gpu_stream_is_capturing(d->gpu, stream)) {
         log_error("shmemx_graph_end: the stream is not being captured; call shmemx_graph_begin with it first");
         return 1;
     }

@@ -81,7 +81,6 @@ static int send_hello(int sock, const struct row *to)
 static int accept_hello(int pe, int sock, const struct hello_body *body, int *fds, int n_fds)
 {
     struct peer *peer = &ISO->peers[pe];
-    peer->sock = sock;
     peer->pid = iso_mesh_peer_pid(sock);
     peer->threaded = peer->pid == (int)getpid();
     for (int i = 0; i < n_fds && peer->threaded; i++) {
@@ -93,6 +92,7 @@ static int accept_hello(int pe, int sock, const struct hello_body *body, int *fd
         rc = iso_segment_add_peer(SEGMENT_INDEX_DATA, pe, (char *)(uintptr_t)body->data_base, fds[1]);
     else if (n_fds > 1 && fds[1] >= 0)
         close(fds[1]);
+    peer->sock = rc == 0 ? sock : -1; /* else it stays the meeting's */
     return rc;
 }
 
@@ -355,6 +355,14 @@ static void judge_cores(const unsigned char *cores)
     ISO->oversubscribed = n_cores > 0 && ISO->n_local > n_cores;
 }
 
+/* Where it has failed: connections that no peer owns yet. Who is at their other end sees that they end. */
+static void close_unmet(const struct meeting *m)
+{
+    for (int i = 0; m->partners != NULL && i < ISO->n_local; i++)
+        if (m->partners[i].stage != STAGE_APART && ISO->peers[ISO->local_pes[i]].sock < 0)
+            close(m->partners[i].sock);
+}
+
 int iso_meeting_hold(const struct row *rows)
 {
     size_t n = (size_t)ISO->n_local;
@@ -369,6 +377,7 @@ int iso_meeting_hold(const struct row *rows)
     m.callers = (int *)calloc(n, sizeof *m.callers);
     struct pollfd *polls = (struct pollfd *)calloc(n + 1 + AWAITED_MOST, sizeof *polls);
     int rc = m.partners != NULL && m.callers != NULL && polls != NULL ? meet_all(&m, polls) : -ENOMEM;
+    close_unmet(&m);
     iso_mesh_close_fds(m.callers, m.n_callers);
     free(m.partners);
     free(m.callers);

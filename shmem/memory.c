@@ -20,6 +20,7 @@
 /* From this size on a freed object gives its pages back to the system: faulting them in again costs less than holding
  * them. Below, the pages stay for the next object. */
 #define GIVE_BACK_BYTES ((size_t)16 << 20)
+#define PUNCH_BYTES ((size_t)64 << 20)
 #define POISON 0xdd /* of freed memory, under SHMEM_DEBUG */
 
 /* One heap, for the length of a call: where it is and what its memory needs. */
@@ -186,6 +187,18 @@ static void *allocate_and_meet(const struct request *r)
     return object;
 }
 
+/* A piece at a time: the network stands still meanwhile. false: it holds these pages, and would go on writing to what
+ * nobody sees any more. */
+static bool punch(const struct segment *segment, size_t from, size_t len)
+{
+    if (!iso_transport_hold(segment, from, len))
+        return false;
+    if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)len) != 0)
+        log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
+    iso_transport_release();
+    return true;
+}
+
 /* Gives whole pages of [offset, offset + size) back to the system; they read as zero afterwards. */
 static void give_back(const struct heap *h, size_t offset, size_t size)
 {
@@ -194,11 +207,11 @@ static void give_back(const struct heap *h, size_t offset, size_t size)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t from = (h->start + offset + page - 1) & ~(page - 1);
     size_t to = (h->start + offset + size) & ~(page - 1);
-    if (!iso_transport_hold(h->segment, from, to - from))
-        return; /* the network would go on writing to pages that nobody sees any more */
-    if (fallocate(h->segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0)
-        log_debug("giving %zu bytes of freed heap back to the system failed: %m", to - from);
-    iso_transport_release();
+    for (size_t len; from < to; from += len) {
+        len = ISO_MIN(to - from, (size_t)PUNCH_BYTES);
+        if (!punch(h->segment, from, len))
+            return;
+    }
 }
 
 static void retire(const struct heap *h, size_t offset, size_t size)

@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,14 +154,15 @@ static uint64_t amo(struct proxy *p, const struct isod_entry *e)
     return atomic_at(p, at, op, call_of(e));
 }
 
-/* Of 4 and 8 bytes as an atomic fetches it, which never sees a half of it. */
+/* Of 4 and 8 bytes as an atomic fetches it, which never sees a half of it; but there are none on staged bytes. */
 static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
 {
     uint64_t word = 0;
     struct place from = place_of(e, e->bytes, "source");
     iso_check_aligned(call_of(e), "source", (const void *)(uintptr_t)e->addr, e->bytes);
     struct amo fetch = {AMO_FETCH, e->bytes, 0, 0, true};
-    if (e->bytes >= 4)
+    bool has_atomics = from.cpu != NULL || (from.segment != NULL && !from.segment->staged);
+    if (e->bytes >= 4 && has_atomics)
         return atomic_at(p, from, fetch, call_of(e));
     if (from.cpu != NULL)
         return iso_word_load(from.cpu, e->bytes);
@@ -537,14 +537,9 @@ static int make_memory(struct proxy *p)
     return rc != 0 ? rc : write_rings(p, (struct pinned_ring *)for_kernels);
 }
 
-/* The program's signal handlers run on its own threads. */
 static int start_thread(struct proxy *p)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = -pthread_create(&p->thread, NULL, proxy_main, p);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = iso_thread_start(&p->thread, proxy_main, p);
     p->started = rc == 0;
     return rc;
 }

@@ -301,6 +301,17 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
     return 1;
 }
 
+/* No kernel uses the team's memory any more. */
+static void finish_kernels(const struct team *team, const char *call)
+{
+    if (!iso_handles_has_team(team))
+        return;
+    if (ISO->device->captures != 0)
+        iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
+    if (iso_device_finish_streams(call) != 0)
+        iso_fatal(call, "kernels may still use the team's memory");
+}
+
 SHMEM_API(shmem_team_destroy, pshmem_team_destroy);
 void pshmem_team_destroy(shmem_team_t handle)
 {
@@ -311,9 +322,8 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == &ISO->world || team == &ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
-    if (iso_handles_has_team(team))
-        iso_device_finish_streams(__func__); /* no kernel uses its memory any more */
-    iso_barrier_sync(team, __func__);        /* nobody is inside a collective of this slot any more */
+    finish_kernels(team, __func__);
+    iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
     destroy(team);
 }
 

@@ -200,13 +200,14 @@ static void check_left(struct wait *wait)
 {
     const struct state *self = ISO;
     int pe = missing_pe(self, wait), before = wait->missing - 1;
-    char who[32] = "all other PEs have", sentence[160];
+    char who[32] = "all other PEs have", sentence[192];
     wait->missing = pe + 1;
     if (pe < 0 || pe != before)
         return;
     if (pe < self->n_pes)
         snprintf(who, sizeof who, "pe %d has", pe);
-    snprintf(sentence, sizeof sentence, "%s left by shmem_finalize while this PE waits in %s; ending the job", who,
+    snprintf(sentence, sizeof sentence,
+             "%s left the job, by shmem_finalize or a start that failed, while this PE waits in %s; ending it", who,
              iso_call_name(wait->call));
     log_error("%s", sentence);
     iso_abort_job(1, sentence);

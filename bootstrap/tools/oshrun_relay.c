@@ -107,7 +107,8 @@ static void copy_stream(struct relay *relay, struct stream *stream)
     if (got < 0 && errno == EINTR)
         return;
     stream->used += got > 0 ? (size_t)got : 0;
-    stream->owed -= got > 0 ? (int)got : stream->owed;
+    if (stream->owed > 0)
+        stream->owed -= got > 0 ? (int)got : stream->owed;
     bool written = flush_lines(stream, got <= 0) && (stream->used < sizeof stream->text || flush_lines(stream, true));
     if (!written && errno != EPIPE)
         atomic_store(&relay->error, errno);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -209,21 +208,10 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The program's signals are its own threads'. */
-static int create_thread(struct verbs *v)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&v->thread, NULL, run, ISO);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc;
-}
-
 int iso_verbs_thread_start(struct verbs *v)
 {
     v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = v->wake < 0 ? errno : create_thread(v);
+    int rc = v->wake < 0 ? errno : -iso_thread_start(&v->thread, run, ISO);
     v->has_thread = rc == 0;
     if (rc == 0)
         return 0;

@@ -42,7 +42,7 @@ tagged_output() {
     expect_lines 1 '^\[0\] one$' "--tag-output with a process that holds the pipe"
     kill $(marked_processes) 2>/dev/null
     mkfifo "$work/fifo"
-    job 20 bash -c 'exec 9<>"$1"; shift; "$@" >&9' - "$work/fifo" timeout --foreground -s INT 1 "$oshrun" --tag-output yes
+    job 20 bash -c 'exec 9<>"$1"; shift; "$@" >&9' - "$work/fifo" timeout --foreground -s INT 5 "$oshrun" --tag-output yes
     expect_message '^oshrun: output of the PEs was lost: its reader did not take it$' "Ctrl-C with a reader that is stuck"
 }
 
@@ -50,7 +50,7 @@ tagged_output() {
 inheritance() {
     job 10 bash -c 'exec 7<"$0"; exec "$@"' "$here/cluster.sh" "$oshrun" sh -c 'head -1 <&7'
     expect_lines 1 '^# SPDX' "a descriptor of the caller"
-    job 20 "$oshrun" -n 32 sh -c 'ls -l /proc/self/fd; exec "$0" ranks 32' "$launched"
+    job 60 "$oshrun" -n 32 sh -c 'ls -l /proc/self/fd; exec "$0" ranks 32' "$launched"
     expect_status 0 "descriptors of oshrun"
     expect_lines 0 'socket:' "descriptors of oshrun"
     job 10 sh -c 'trap "" HUP; exec "$@"' - "$oshrun" -n 2 sh -c 'kill -HUP $PPID; sleep 0.3; echo here'

@@ -33,8 +33,8 @@ ends "two kinds of network" 30 'pe 0 \(host a\) uses rxea port 1, which is Infin
     "${nic[@]}" NIC "$victim" layers
 ends "a connection that is there" 30 'connecting pe 0 .* to pe 1 .* failed there: Operation already in progress' \
     "${nic[@]}" NIC "$victim" twice
-ends "a PE of the other node has left" 30 'pe 1 has left by shmem_finalize while this PE waits in shmem_barrier_all' \
+ends "a PE of the other node has left" 30 'pe 1 has left the job, by shmem_finalize or a start that failed, while this PE waits in shmem_barrier_all' \
     "$LAUNCH" 1 "$build/bin/waits" left barrier
-ends "a PE of the other node has left, the heap" 30 'pe 1 has left by shmem_finalize while this PE waits in shmem_malloc' \
+ends "a PE of the other node has left, the heap" 30 'pe 1 has left the job, by shmem_finalize or a start that failed, while this PE waits in shmem_malloc' \
     "$LAUNCH" 1 "$build/bin/waits" left malloc
 right "PEs of both nodes leave at different times" 60 "$LAUNCH" 2 "$build/bin/waits" sessions 4

@@ -53,7 +53,7 @@ for call in barrier malloc reduce team signal finalize; do
         [ $call != signal ] || { [ $npes = 2 ] && who="all other PEs have"; } || continue
         job 30 "$oshrun" -n $npes "$waits" left $call
         expect_error_status "pe 1 of $npes left, $call"
-        expect_message "^\[pe [023]\] $who left by shmem_finalize while this PE waits in $name; ending the job" "pe 1 of $npes left, $call"
+        expect_message "^\[pe [023]\] $who left the job, by shmem_finalize or a start that failed, while this PE waits in $name; ending it" "pe 1 of $npes left, $call"
     done
 done
 SHMEM_DEBUG=1 job 30 "$oshrun" -n 2 "$waits" left barrier
@@ -73,5 +73,5 @@ job 60 start_by_hand 3 "$(new_uid)" "$waits" sessions 10
 expect_ranks 3 "PEs of a unique id leave at different times"
 job 30 start_by_hand 3 "$(new_uid)" "$waits" left barrier
 expect_error_status "pe 1 left, a unique id"
-expect_message "pe 1 has left by shmem_finalize while this PE waits in shmem_barrier_all" "pe 1 left, a unique id"
+expect_message "pe 1 has left the job, by shmem_finalize or a start that failed, while this PE waits in shmem_barrier_all" "pe 1 left, a unique id"
 finish

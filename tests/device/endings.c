@@ -119,7 +119,7 @@ static int test_main(void)
     open_while_captured(&e);
     fill(&e, 9);
     enqueue(&e, SHMEM_TEAM_WORLD, CALLS); /* and nobody waits for it */
-    CHECK_EQ(shmemx_barrier_on_stream(SHMEM_TEAM_WORLD, NULL), 0);
+    CHECK_EQ(shmemx_putmem_on_stream(e.dest, e.source, 8, e.me, NULL), 0);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)

@@ -55,10 +55,14 @@ static void test_first(const struct device_team *world)
 struct ends_args {
     shmemd_t h;
     const uint8_t *bytes;
-    const uint16_t *halves; /* aligned, both ends of the buffer */
-    uint8_t *told;          /* [2] and */
-    uint16_t *told_halves;  /* [2] first and last */
-    uint64_t n_bytes, n_halves;
+    const uint16_t *halves; /* aligned, both ends of the buffer; likewise words and longs */
+    const uint32_t *words;
+    const uint64_t *longs;
+    uint8_t *told;         /* [2] and */
+    uint16_t *told_halves; /* [2] first and last */
+    uint32_t *told_words;
+    uint64_t *told_longs;
+    uint64_t n_bytes, n_halves, n_words, n_longs;
     int32_t pe;
 };
 
@@ -70,41 +74,58 @@ SHMEMD_KERNEL(get_ends, struct ends_args, a)
     a.told[1] = shmemd_uint8_g(a.h, a.bytes + a.n_bytes - 1, a.pe);
     a.told_halves[0] = shmemd_uint16_g(a.h, a.halves, a.pe);
     a.told_halves[1] = shmemd_uint16_g(a.h, a.halves + a.n_halves - 1, a.pe);
+    a.told_words[0] = shmemd_uint32_g(a.h, a.words, a.pe);
+    a.told_words[1] = shmemd_uint32_g(a.h, a.words + a.n_words - 1, a.pe);
+    a.told_longs[0] = shmemd_uint64_g(a.h, a.longs, a.pe);
+    a.told_longs[1] = shmemd_uint64_g(a.h, a.longs + a.n_longs - 1, a.pe);
+}
+
+/* The first and the last aligned element of `size` bytes in the buffer that begins at room + at. */
+static void find_ends(size_t at, size_t len, size_t size, size_t *first, size_t *count)
+{
+    *first = (at + size - 1) / size * size;
+    *count = (at + len - *first) / size;
+}
+
+static void check_ends(const unsigned char *expected, size_t first, size_t count, const void *told, size_t size)
+{
+    unsigned char seen[16], ends[16];
+    device_read(seen, told, 2 * size);
+    memcpy(ends, expected + first, size);
+    memcpy(ends + size, expected + first + (count - 1) * size, size);
+    CHECK_BYTES_NAMED(seen, ends, 2 * size, "the ends of a registered buffer");
 }
 
 static void test_buffer(const struct device_team *world, unsigned char *room, size_t at, size_t len)
 {
     struct ends_args a;
-    unsigned char told[2], of_next[ROOM];
-    uint16_t told_halves[2], halves[2];
+    unsigned char of_next[ROOM];
+    size_t first[4], count[4];
     memset(&a, 0, sizeof a);
-    a.h = world->handle;
     a.pe = (world->me + 1) % world->n;
     check_fill(room, ROOM, world->me, world->me, (unsigned)len);
     check_fill(of_next, ROOM, a.pe, a.pe, (unsigned)len);
     CHECK_OR_EXIT(shmemx_buffer_register(room + at, len, NULL) == 0);
-    size_t first = at % 2, count = (len - first) / 2;
-    a.bytes = room + at;
-    a.n_bytes = len;
-    a.halves = (const uint16_t *)(const void *)(room + at + first);
-    a.n_halves = count;
-    a.told = (uint8_t *)shmemx_malloc(2, SHMEMX_DEVICE);
-    a.told_halves = (uint16_t *)shmemx_malloc(4, SHMEMX_DEVICE);
-    CHECK_OR_EXIT(a.told != NULL && a.told_halves != NULL);
+    for (int i = 0; i < 4; i++)
+        find_ends(at, len, (size_t)1 << i, &first[i], &count[i]);
+    a.bytes = room + first[0];
+    a.halves = (const uint16_t *)(const void *)(room + first[1]);
+    a.words = (const uint32_t *)(const void *)(room + first[2]);
+    a.longs = (const uint64_t *)(const void *)(room + first[3]);
+    a.n_bytes = count[0], a.n_halves = count[1], a.n_words = count[2], a.n_longs = count[3];
+    char *told = (char *)shmemx_calloc(4, 16, SHMEMX_DEVICE);
+    CHECK_OR_EXIT(told != NULL);
+    a.told = (uint8_t *)told;
+    a.told_halves = (uint16_t *)(void *)(told + 16);
+    a.told_words = (uint32_t *)(void *)(told + 32);
+    a.told_longs = (uint64_t *)(void *)(told + 48);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
     shmem_barrier_all();
     DEVICE_RUN(get_ends, 1, THREADS, a);
-    device_read(told, a.told, sizeof told);
-    device_read(told_halves, a.told_halves, sizeof told_halves);
-    memcpy(&halves[0], of_next + at + first, 2);
-    memcpy(&halves[1], of_next + at + first + 2 * (count - 1), 2);
-    CHECK_EQ(told[0], of_next[at]);
-    CHECK_EQ(told[1], of_next[at + len - 1]);
-    CHECK_EQ(told_halves[0], halves[0]);
-    CHECK_EQ(told_halves[1], halves[1]);
+    for (int i = 0; i < 4; i++)
+        check_ends(of_next, first[i], count[i], told + 16 * (size_t)i, (size_t)1 << i);
     shmem_barrier_all();
-    shmemx_free(a.told_halves);
-    shmemx_free(a.told);
+    shmemx_free(told);
     CHECK_EQ(shmemx_buffer_unregister(room + at), 0);
 }
 

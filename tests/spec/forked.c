@@ -168,6 +168,8 @@ static int run_rank(int rank, int ends[2])
     shmemx_uniqueid_t id;
     if (rank == 0 && (shmemx_get_uniqueid(&id) != 0 || write(ends[1], &id, sizeof(id)) != (ssize_t)sizeof(id)))
         return CHECK_FAILED;
+    if (rank != 0)
+        close(ends[1]); /* the end of the other's is the end of the pipe */
     if (rank != 0 && read(ends[0], &id, sizeof(id)) != (ssize_t)sizeof(id))
         return CHECK_FAILED;
     shmemx_init_attr_t attr = {.rank = rank, .size = RANKS, .id = &id};
@@ -185,6 +187,8 @@ static int run_ranks(void)
             exit(run_rank(rank, ends));
         bad |= pid < 0;
     }
+    close(ends[0]);
+    close(ends[1]);
     for (int i = 0, status; i < RANKS; i++)
         bad |= wait(&status) < 0 || status != 0;
     return bad ? CHECK_FAILED : CHECK_PASSED;
