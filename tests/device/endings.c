@@ -13,6 +13,7 @@ SHMEMD_KERNEL(dawdle, struct dawdle_args, a) { form_dawdle(a.turns); }
 
 struct endings {
     int32_t *dest, *source; /* symmetric, [ELEMS] */
+    int32_t *spare;         /* likewise, of the default stream */
     shmemx_stream_t stream;
     int me, n;
 };
@@ -113,13 +114,15 @@ static int test_main(void)
     e.n = shmem_n_pes();
     e.dest = (int32_t *)shmemx_malloc(ELEMS * sizeof *e.dest, SHMEMX_DEVICE);
     e.source = (int32_t *)shmemx_malloc(ELEMS * sizeof *e.source, SHMEMX_DEVICE);
-    CHECK_OR_EXIT(e.dest != NULL && e.source != NULL && shmemx_stream_create(&e.stream) == 0);
+    e.spare = (int32_t *)shmemx_malloc(ELEMS * sizeof *e.spare, SHMEMX_DEVICE);
+    CHECK_OR_EXIT(e.dest != NULL && e.source != NULL && e.spare != NULL);
+    CHECK_OR_EXIT(shmemx_stream_create(&e.stream) == 0);
     destroy_teams(&e);
     end_captures(&e);
     open_while_captured(&e);
     fill(&e, 9);
     enqueue(&e, SHMEM_TEAM_WORLD, CALLS); /* and nobody waits for it */
-    CHECK_EQ(shmemx_putmem_on_stream(e.dest, e.source, 8, e.me, NULL), 0);
+    CHECK_EQ(shmemx_putmem_on_stream(e.spare, e.spare + ELEMS / 2, 8, e.me, NULL), 0);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)
