@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCKS_MOST 1024
 #define SLOT_ALIGN 128   /* what flags of different PEs never share */
 #define RESET_MARGIN 16u /* steps that no flag, packet or block of before can have reached */
 
@@ -507,42 +506,12 @@ static int preload(struct device *d)
     return rc;
 }
 
-static int check_blocks(void)
-{
-    int64_t blocks = ISO->env.device_blocks;
-    if (blocks >= 1 && blocks <= BLOCKS_MOST)
-        return 0;
-    log_error("SHMEM_DEVICE_BLOCKS is %lld; allowed: 1..%d", (long long)blocks, BLOCKS_MOST);
-    return -EINVAL;
-}
-
-static int check_virtual_nodes(void)
-{
-    const char *at = ISO->env.virtual_nodes;
-    bool right = true;
-    while (right && *at != '\0') {
-        size_t digits = strspn(at, "0123456789");
-        right = digits >= 1 && digits <= 9 && (at[digits] == '\0' || (at[digits] == ',' && at[digits + 1] != '\0'));
-        at += digits + (at[digits] == ',');
-    }
-    if (right)
-        return 0;
-    log_error("SHMEM_VIRTUAL_NODES is \"%s\"; allowed: numbers of nodes with commas between, each of at most 9 digits",
-              ISO->env.virtual_nodes);
-    return -EINVAL;
-}
-
 int iso_handles_start(struct device *device)
 {
-    int rc = check_blocks();
-    if (rc == 0)
-        rc = check_virtual_nodes();
-    if (rc != 0)
-        return rc;
     device->handles = (struct handles *)calloc(1, sizeof *device->handles);
     if (device->handles == NULL)
         return -ENOMEM;
-    rc = make_world(device);
+    int rc = make_world(device);
     if (rc == 0)
         rc = make_local(device);
     if (rc == 0)
