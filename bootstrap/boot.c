@@ -68,6 +68,24 @@ static int check_alone(const struct env *env)
     return 0;
 }
 
+/* torchrun and its like say who this is, and nothing that would connect the processes. Any program may have a variable
+ * of one of these names, so this is no error. */
+static void warn_of_ranks(void)
+{
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    long n = size ? strtol(size, NULL, 10) : 0, mine = rank && *rank ? strtol(rank, NULL, 10) : -1;
+    if (n <= 1 || mine != 0)
+        return; /* one process speaks */
+    log_warn("RANK and WORLD_SIZE (torchrun) are set, but they do not connect the %ld processes: each is PE 0 of 1", n);
+    log_warn("for one job of %ld PEs, by calls: shmemx_get_uniqueid on rank 0, send the id to all, then "
+             "shmemx_init_attr with rank, size and id",
+             n);
+    log_warn("for one job of %ld PEs, by variables: SHMEM_RANK=$RANK SHMEM_SIZE=$WORLD_SIZE "
+             "SHMEM_UID=address:port:secret (of rank 0's host, a free port, 32 hex digits; equal on all)",
+             n);
+    log_warn("for %ld jobs of one PE: SHMEM_BOOT=single", n);
+}
+
 /* Another bootstrap follows in this process. PMIx stays open: it does not survive being opened a second time. */
 static void leave(struct boot *boot)
 {
@@ -85,6 +103,8 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
         return -EINVAL;
     if (chosen == &iso_boot_single && check_alone(env) != 0)
         return -EPROTO;
+    if (chosen == &iso_boot_single && *env->boot == '\0' && !boot->ops)
+        warn_of_ranks();
     if (boot->ops != chosen)
         leave(boot);
     int rc = chosen->open(boot, attr, env);

@@ -15,10 +15,10 @@
 
 /* Compared when PEs first meet; another version or protocol at the other end ends the job and prints both. */
 #ifndef ISO_VERSION
-#define ISO_VERSION "0.1.0"
+#error "compile with -DISO_VERSION=\"x.y.z\", the one of shmem.h"
 #endif
 #ifndef ISO_PROTOCOL
-#define ISO_PROTOCOL 2 /* of everything that PEs of different library builds exchange */
+#define ISO_PROTOCOL 3 /* of everything that PEs of different library builds exchange */
 #endif
 
 /* What shmemx_init_attr was given; id == NULL where shmem_init was called. */
@@ -38,7 +38,8 @@ struct boot_ops {
     /* all[r * len .. ] = what rank r gave; len is equal on all ranks. Collective; also a barrier. */
     int (*allgather)(struct boot *boot, const void *mine, size_t len, void *all);
     int (*barrier)(struct boot *boot);
-    /* Ask the launcher to end the job; may return (the caller exits then). */
+    /* Ask the launcher to end the job; may return (the caller exits then). `sentence`: the cause, which this PE has
+     * printed; NULL: the program asked for it (shmem_global_exit). */
     void (*abort)(struct boot *boot, int status, const char *sentence);
     void (*close)(struct boot *boot);
 };
@@ -63,6 +64,8 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
  * error that names it, and the boot is broken from then on. Not for use where PEs may arrive minutes apart. */
 int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all);
 int iso_boot_barrier(struct boot *boot);
+/* By shmem_finalize. 0, or -EPROTO after a sentence: MPI has made this process a job of its own (boot_pmix.c). */
+int iso_boot_check(const struct boot *boot);
 void iso_boot_abort(struct boot *boot, int status, const char *sentence);
 /* When the process exits, after the last call of anything else here; NULL-tolerant. In a forked child it does nothing
  * to the parent's membership of the job. */

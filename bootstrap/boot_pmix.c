@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The PMIx client: mpirun, srun --mpi=pmix, prterun, oshrun.
- * An allgather is a put under a key of its own, a fence that collects data, and a look-up per peer. PMIx is opened once
+ * An allgather is a put, a fence that collects data, and a look-up per peer; of many PEs, rank 0 looks up all, and puts
+ * a list of what it found, which the others look up behind a second fence. PMIx is opened once
  * per process and closed at exit (after a second PMIx_Init fences fail now and then), whatever the number of
  * shmem_init; MPI may use it too. No default event handler: it would receive nothing. */
 #include "boot.h"
@@ -19,18 +20,30 @@
 
 enum { VERSION_BYTES = 16 };
 
-/* In front of every value, so that another build of the library is found before its bytes are misread. */
+#define OSHRUN_JOB "oshrun-" /* how the names of its jobs begin */
+
+/* Keys of gathers: a PE that enters gather k + 2 has left gather k + 1, so all have what they need of gather k. More
+ * keys would make each start slower than the last, since PMIx moves all that a PE has ever put. */
+enum { KEYS = 2 };
+#define LIST_KEY "iso.list" /* written between the two fences of a gather, and read behind the second */
+
+/* Up to so many PEs each one asks for the value of each other, which needs one fence only. */
+enum { DIRECT_MOST = 16 };
+
+/* In front of every value, so that another build of the library is found before its bytes are misread: the first three
+ * fields never move. */
 struct stamp {
     uint32_t protocol;
-    uint32_t len; /* of what follows */
+    uint32_t len;    /* of what follows */
     char version[VERSION_BYTES];
+    uint32_t gather; /* struct client.gathers: an older value is told from the one that is meant */
 };
 
 /* One client per process, as PMIx itself: the only state of this file that does not hang off struct boot. */
 static struct client {
     pmix_proc_t me;
     pid_t opened_by;  /* 0: not open. A forked child is no client and must not say good-bye for its parent */
-    unsigned gathers; /* collective calls so far: the number in the next key, equal on all ranks */
+    unsigned gathers; /* allgathers so far, equal on all ranks */
     double patience;  /* seconds after which a fence is reported as slow; 0: never */
 } client;
 
@@ -132,7 +145,7 @@ static void name_launcher(struct boot *boot)
     } known[] = {
         {"PRTE_LAUNCHED", "prterun"}, {"OMPI_COMM_WORLD_SIZE", "mpirun (Open MPI)"}, {"SLURM_STEP_ID", "srun"}};
     const char *name = "a PMIx launcher", *version = getenv("PMIX_VERSION");
-    if (strncmp(client.me.nspace, "oshrun", 6) == 0)
+    if (strncmp(client.me.nspace, OSHRUN_JOB, strlen(OSHRUN_JOB)) == 0)
         name = "oshrun";
     else if (strncmp(client.me.nspace, "slurm.pmix", 10) == 0)
         name = "srun";
@@ -146,6 +159,56 @@ static void name_launcher(struct boot *boot)
              version ? version : "");
 }
 
+/* What the launcher has set, whatever the program has done to its environment since. */
+static void read_initial(const char *name, char *value, size_t bytes)
+{
+    FILE *file = fopen("/proc/self/environ", "re");
+    char *entry = NULL;
+    size_t room = 0, len = strlen(name);
+    value[0] = '\0';
+    while (file && !*value && getdelim(&entry, &room, '\0', file) > 0)
+        if (strncmp(entry, name, len) == 0 && entry[len] == '=')
+            snprintf(value, bytes, "%s", entry + len + 1);
+    free(entry);
+    if (file)
+        fclose(file);
+}
+
+/* MPI_Init of an MPI that does not know oshrun makes the process a job of its own, and PMIx then tells us of that one.
+ * Another launcher inside oshrun's PE starts its processes with a name of its own. */
+static int check_job(const struct boot *boot)
+{
+    char given[PMIX_MAX_NSLEN + 1], npes[16];
+    if (boot->size > 1 || !getenv("OSHRUN_NPES"))
+        return 0;
+    read_initial("PMIX_NAMESPACE", given, sizeof given);
+    read_initial("OSHRUN_NPES", npes, sizeof npes);
+    bool by_oshrun = strncmp(given, OSHRUN_JOB, strlen(OSHRUN_JOB)) == 0;
+    if (!by_oshrun || strcmp(given, client.me.nspace) == 0 || atoi(npes) <= 1)
+        return 0;
+    log_error("shmem_init: oshrun started %s PEs, but MPI_Init has made this process an MPI job of 1: MPI does not know "
+              "oshrun; start programs that use MPI by mpirun",
+              npes);
+    return -EPROTO;
+}
+
+/* After shmem_init it is too late for a sentence before any harm. Open MPI names its own job in PMIX_NAMESPACE, and
+ * unsets it in MPI_Finalize, where another variable of its start stays. The program itself may unset both. */
+int iso_boot_check(const struct boot *boot)
+{
+    const char *now = getenv("PMIX_NAMESPACE");
+    char given[16];
+    if (boot->ops != &iso_boot_pmix || boot->size == 1 || (now && strcmp(now, client.me.nspace) == 0))
+        return 0;
+    read_initial("OMPI_MCA_orte_launch", given, sizeof given);
+    if (!now && (*given || !getenv("OMPI_MCA_orte_launch")))
+        return 0;
+    log_error("shmem_finalize: MPI_Init has made this process an MPI job of 1, but %s started %d PEs: MPI does not "
+              "know this launcher; start programs that use MPI by mpirun",
+              boot->launcher, boot->size);
+    return -EPROTO;
+}
+
 static int open_pmix(struct boot *boot, const struct boot_attr *attr, const struct env *env)
 {
     (void)attr;
@@ -153,6 +216,8 @@ static int open_pmix(struct boot *boot, const struct boot_attr *attr, const stru
     int rc = init_client();
     if (rc == 0)
         rc = read_size(boot);
+    if (rc == 0)
+        rc = check_job(boot);
     if (rc != 0)
         return rc;
     iso_log_set_pe(boot->rank);
@@ -236,25 +301,26 @@ static int barrier(struct boot *boot)
     return boot->size == 1 ? 0 : check_fence(run_fence(NULL, 0, boot->size), boot->size);
 }
 
-static int publish(const char *key, const void *mine, size_t len)
+/* `bytes` behind a stamp. */
+static int publish(const char *key, const void *bytes, size_t len)
 {
-    unsigned char *bytes = (unsigned char *)malloc(sizeof(struct stamp) + len);
-    if (!bytes) {
+    unsigned char *stamped = (unsigned char *)malloc(sizeof(struct stamp) + len);
+    if (!stamped) {
         log_error("bootstrap: no memory for a message of %zu bytes", len);
         return -ENOMEM;
     }
-    struct stamp stamp = {.protocol = ISO_PROTOCOL, .len = (uint32_t)len};
+    struct stamp stamp = {.protocol = ISO_PROTOCOL, .len = (uint32_t)len, .gather = client.gathers};
     snprintf(stamp.version, sizeof stamp.version, "%s", ISO_VERSION);
-    memcpy(bytes, &stamp, sizeof stamp);
+    memcpy(stamped, &stamp, sizeof stamp);
     if (len > 0)
-        memcpy(bytes + sizeof stamp, mine, len);
+        memcpy(stamped + sizeof stamp, bytes, len);
     pmix_value_t value;
     memset(&value, 0, sizeof value);
     value.type = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = (char *)bytes;
+    value.data.bo.bytes = (char *)stamped;
     value.data.bo.size = sizeof stamp + len;
     pmix_status_t rc = PMIx_Put(PMIX_GLOBAL, key, &value); /* copies */
-    free(bytes);
+    free(stamped);
     if (rc == PMIX_SUCCESS)
         rc = PMIx_Commit();
     if (rc == PMIX_SUCCESS)
@@ -263,12 +329,12 @@ static int publish(const char *key, const void *mine, size_t len)
     return -EIO;
 }
 
-/* Checks what a rank sent and copies it out. */
-static int unpack(const pmix_byte_object_t *object, int rank, size_t len, unsigned char *out)
+/* Checks the stamp of `size` bytes that `rank` published. */
+static int check_stamp(const unsigned char *bytes, size_t size, int rank)
 {
     struct stamp stamp = {.protocol = 0};
-    if (object->size >= sizeof stamp)
-        memcpy(&stamp, object->bytes, sizeof stamp);
+    if (size >= sizeof stamp)
+        memcpy(&stamp, bytes, sizeof stamp);
     stamp.version[VERSION_BYTES - 1] = '\0';
     if (stamp.protocol != ISO_PROTOCOL || strncmp(stamp.version, ISO_VERSION, VERSION_BYTES - 1) != 0) {
         log_error("bootstrap: pe %d runs library version %s with protocol %u, this PE %s with protocol %u", rank,
@@ -276,46 +342,171 @@ static int unpack(const pmix_byte_object_t *object, int rank, size_t len, unsign
                   (unsigned)ISO_PROTOCOL);
         return -EPROTO;
     }
-    if (stamp.len != len || object->size != sizeof stamp + len) {
-        log_error("bootstrap: pe %d sent %u bytes where this PE sent %zu", rank, (unsigned)stamp.len, len);
+    if (stamp.len == size - sizeof stamp)
+        return 0;
+    log_error("bootstrap: pe %d has published %u bytes and %zu have come", rank, (unsigned)stamp.len,
+              size - sizeof stamp);
+    return -EPROTO;
+}
+
+/* Checks what a rank sent and copies it out. size 0: nothing has come. */
+static int unpack(const unsigned char *bytes, size_t size, int rank, size_t len, unsigned char *out)
+{
+    if (size == 0) {
+        log_error("bootstrap: nothing came from pe %d, it has probably died", rank);
+        return -ECONNABORTED;
+    }
+    int rc = check_stamp(bytes, size, rank);
+    if (rc != 0)
+        return rc;
+    if (size != sizeof(struct stamp) + len) {
+        log_error("bootstrap: pe %d sent %zu bytes where this PE sent %zu", rank, size - sizeof(struct stamp), len);
         return -EPROTO;
     }
     if (len > 0)
-        memcpy(out, object->bytes + sizeof stamp, len);
+        memcpy(out, bytes + sizeof(struct stamp), len);
     return 0;
 }
 
-/* The fence brought the data here: PMIX_OPTIONAL looks no further. Servers that leave it on their side are asked a
- * second time, with PMIX_IMMEDIATE, since a plain look-up waits for ever for a PE that never put its value. */
-static pmix_status_t look_up(const pmix_proc_t *peer, const char *key, pmix_value_t **value)
+/* Of this gather, or of another build of the library, which check_stamp reports. */
+static bool is_current(const pmix_value_t *value)
 {
-    static const char *const hints[] = {PMIX_OPTIONAL, PMIX_IMMEDIATE};
-    pmix_status_t rc = PMIX_ERR_NOT_FOUND;
-    for (int i = 0; i < 2 && rc != PMIX_SUCCESS; i++) {
-        bool yes = true;
-        pmix_info_t hint;
-        PMIX_INFO_LOAD(&hint, hints[i], &yes, PMIX_BOOL);
-        rc = PMIx_Get(peer, key, &hint, 1, value);
+    struct stamp stamp;
+    if (value->type != PMIX_BYTE_OBJECT)
+        return false;
+    if (value->data.bo.size < sizeof stamp)
+        return true;
+    memcpy(&stamp, value->data.bo.bytes, sizeof stamp);
+    return stamp.protocol != ISO_PROTOCOL || stamp.gather == client.gathers;
+}
+
+/* Ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no further.
+ * Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for a PE that
+ * never put its value. Where the key was in use before, PMIx may have kept the old value: it should look again because
+ * of PMIX_GET_REFRESH_CACHE (4.2.2 sees it in the first place only, and then finds the old value all the same), and
+ * does because of the scope, since what it has kept is not in the table of that scope. */
+static pmix_value_t *look_up(const pmix_proc_t *peer, const char *key)
+{
+    enum { OPTIONAL, REFRESH, SCOPE, WAYS };
+    bool yes = true;
+    pmix_scope_t scope = PMIX_REMOTE;
+    pmix_info_t hints[WAYS][2];
+    PMIX_INFO_LOAD(&hints[OPTIONAL][0], PMIX_OPTIONAL, &yes, PMIX_BOOL);
+    PMIX_INFO_LOAD(&hints[REFRESH][0], PMIX_GET_REFRESH_CACHE, &yes, PMIX_BOOL);
+    PMIX_INFO_LOAD(&hints[REFRESH][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
+    PMIX_INFO_LOAD(&hints[SCOPE][0], PMIX_DATA_SCOPE, &scope, PMIX_SCOPE);
+    PMIX_INFO_LOAD(&hints[SCOPE][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
+    for (int way = 0; way < WAYS; way++) {
+        pmix_value_t *value = NULL;
+        pmix_status_t rc = PMIx_Get(peer, key, hints[way], way == OPTIONAL ? 1 : 2, &value);
+        if (rc == PMIX_SUCCESS && value && is_current(value))
+            return value;
+        if (way > OPTIONAL)
+            log_debug("PMIx_Get of pe %u: %s", (unsigned)peer->rank, PMIx_Error_string(rc));
+        if (value)
+            PMIX_VALUE_RELEASE(value);
+    }
+    return NULL;
+}
+
+/* What `rank` has published under `key`, to be released by the caller. NULL: nothing. */
+static pmix_value_t *fetch(int rank, const char *key)
+{
+    pmix_proc_t peer;
+    PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
+    return look_up(&peer, key);
+}
+
+static int fetch_and_unpack(int rank, const char *key, size_t len, unsigned char *out)
+{
+    pmix_value_t *value = fetch(rank, key);
+    if (!value)
+        return unpack(NULL, 0, rank, len, out);
+    int rc = unpack((const unsigned char *)value->data.bo.bytes, value->data.bo.size, rank, len, out);
+    PMIX_VALUE_RELEASE(value);
+    return rc;
+}
+
+static int fetch_all(const struct boot *boot, const char *key, size_t len, unsigned char *out)
+{
+    int rc = 0;
+    for (int r = 0; r < boot->size; r++)
+        if (r != boot->rank && fetch_and_unpack(r, key, len, out + (size_t)r * len) != 0)
+            rc = -ECONNABORTED;
+    return rc;
+}
+
+static int collect(int size)
+{
+    bool yes = true;
+    pmix_info_t info;
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+    return check_fence(run_fence(&info, 1, size), size);
+}
+
+/* ---- one list for all, made by rank 0: for each rank a number of bytes and what the rank has published ---- */
+
+/* What has not come counts 0 bytes: every rank will say so. */
+static int publish_list(const struct boot *boot, const char *key, size_t len)
+{
+    size_t most = sizeof(struct stamp) + len, used = 0;
+    unsigned char *list = (unsigned char *)malloc((size_t)boot->size * (sizeof(uint32_t) + most));
+    if (!list) {
+        log_error("bootstrap: no memory for the messages of %d PEs", boot->size);
+        return -ENOMEM;
+    }
+    for (int r = 0; r < boot->size; r++) {
+        pmix_value_t *value = fetch(r, key);
+        size_t size = value ? value->data.bo.size : 0;
+        uint32_t kept = (uint32_t)(size < most ? size : most); /* a longer one is refused for its length */
+        memcpy(list + used, &kept, sizeof kept);
+        if (kept > 0)
+            memcpy(list + used + sizeof kept, value->data.bo.bytes, kept);
+        used += sizeof kept + kept;
+        if (value)
+            PMIX_VALUE_RELEASE(value);
+    }
+    int rc = publish(LIST_KEY, list, used);
+    free(list);
+    return rc;
+}
+
+static int read_list(const struct boot *boot, const unsigned char *list, size_t bytes, size_t len, unsigned char *out)
+{
+    size_t at = 0;
+    int rc = 0;
+    for (int r = 0; r < boot->size; r++) {
+        uint32_t size = 0;
+        if (bytes - at >= sizeof size)
+            memcpy(&size, list + at, sizeof size);
+        at += bytes - at >= sizeof size ? sizeof size : 0;
+        size = size <= bytes - at ? size : 0;
+        if (r != boot->rank && unpack(list + at, size, r, len, out + (size_t)r * len) != 0)
+            rc = -ECONNABORTED;
+        at += size;
     }
     return rc;
 }
 
-static int fetch(int rank, const char *key, size_t len, unsigned char *out)
+/* Each rank asks for one value where it would ask for as many as there are ranks. */
+static int gather_by_list(const struct boot *boot, const char *key, size_t len, unsigned char *out)
 {
-    pmix_proc_t peer;
-    pmix_value_t *value = NULL;
-    PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
-    pmix_status_t rc = look_up(&peer, key, &value);
-    if (rc != PMIX_SUCCESS || !value || value->type != PMIX_BYTE_OBJECT) {
-        log_error("bootstrap: nothing came from pe %d, it has probably died (PMIx_Get: %s)", rank,
-                  PMIx_Error_string(rc));
-        if (value)
-            PMIX_VALUE_RELEASE(value);
-        return -ECONNABORTED;
-    }
-    int result = unpack(&value->data.bo, rank, len, out);
-    PMIX_VALUE_RELEASE(value);
-    return result;
+    int rc = boot->rank == 0 ? publish_list(boot, key, len) : 0;
+    int fence_rc = collect(boot->size);
+    if (rc != 0 || fence_rc != 0)
+        return rc != 0 ? rc : fence_rc;
+    pmix_value_t *value = fetch(0, LIST_KEY);
+    const unsigned char *bytes = value ? (const unsigned char *)value->data.bo.bytes : NULL;
+    size_t size = value ? value->data.bo.size : 0;
+    if (size == 0)
+        rc = unpack(NULL, 0, 0, 0, NULL);
+    else
+        rc = check_stamp(bytes, size, 0);
+    if (rc == 0)
+        rc = read_list(boot, bytes + sizeof(struct stamp), size - sizeof(struct stamp), len, out);
+    if (value)
+        PMIX_VALUE_RELEASE(value);
+    return rc;
 }
 
 static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
@@ -326,25 +517,23 @@ static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
     if (boot->size == 1)
         return 0;
     char key[32];
-    snprintf(key, sizeof key, "iso.%u", client.gathers++);
+    snprintf(key, sizeof key, "iso.%u", client.gathers % KEYS);
     int rc = publish(key, mine, len);
     if (rc != 0)
         return rc;
-    bool yes = true;
-    pmix_info_t collect;
-    PMIX_INFO_LOAD(&collect, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
-    int fence_rc = check_fence(run_fence(&collect, 1, boot->size), boot->size);
-    /* Also after a failed fence: it tells which PEs did not make it. */
-    for (int r = 0; r < boot->size; r++)
-        if (r != boot->rank && fetch(r, key, len, out + (size_t)r * len) != 0)
-            rc = -ECONNABORTED;
+    int fence_rc = collect(boot->size);
+    if (fence_rc == 0 && boot->size > DIRECT_MOST)
+        rc = gather_by_list(boot, key, len, out);
+    else
+        rc = fetch_all(boot, key, len, out); /* also after a failed fence: it tells which PEs did not make it */
+    client.gathers++;
     return fence_rc != 0 ? fence_rc : rc;
 }
 
 static void abort_pmix(struct boot *boot, int status, const char *sentence)
 {
     (void)boot;
-    pmix_status_t rc = PMIx_Abort(status, sentence ? sentence : "", NULL, 0);
+    pmix_status_t rc = PMIx_Abort(status, sentence ? "" : "shmem_global_exit", NULL, 0); /* launchers print it */
     if (rc != PMIX_SUCCESS)
         log_debug("PMIx_Abort: %s", PMIx_Error_string(rc));
 }

@@ -435,7 +435,7 @@ static void abort_uid(struct boot *boot, int status, const char *sentence)
 {
     struct uid_job *job = (struct uid_job *)boot->priv;
     char text[UID_SENTENCE_BYTES - 64];
-    snprintf(text, sizeof text, "status %d%s%s", status, sentence ? ": " : "", sentence ? sentence : "");
+    snprintf(text, sizeof text, "status %d: %s", status, sentence ? sentence : "shmem_global_exit");
     iso_uid_job_tell_all(job, text);
     job->broken = true;
 }

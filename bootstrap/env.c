@@ -376,6 +376,23 @@ static int distance(const char *a, const char *b)
     return row[lens];
 }
 
+/* What other libraries call it. */
+static const char *const elsewhere[][2] = {
+    {"SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"},
+    {"SHMEM_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"},
+};
+
+static bool find_elsewhere(struct env_stranger *stranger)
+{
+    stranger->is_near = false;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (strcmp(stranger->name, elsewhere[i][0]) == 0) {
+            stranger->nearest = elsewhere[i][1];
+            stranger->is_near = true;
+        }
+    return stranger->is_near;
+}
+
 static void find_nearest(struct env_stranger *stranger)
 {
     int least = NAME_BYTES;
@@ -407,7 +424,8 @@ bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger)
         snprintf(stranger->name, sizeof stranger->name, "%.*s", (int)len, entry);
         if (is_known(stranger->name))
             continue;
-        find_nearest(stranger);
+        if (!find_elsewhere(stranger))
+            find_nearest(stranger);
         ++*at;
         return true;
     }

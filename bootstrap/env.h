@@ -17,7 +17,7 @@
 
 #define ISO_ENV_TABLE(X)                                                                                              \
     X(version, VERSION, flag, "0", "", "print the library version at start")                                          \
-    X(info, INFO, flag, "0", "", "print version, launcher, nodes, segments and all variables at start")               \
+    X(info, INFO, flag, "0", "", "print the version and all environment variables to stdout at start")                \
     X(debug, DEBUG, flag, "0", "", "check objects, freed buffers and that collectives match across PEs")              \
     X(symmetric_size, SYMMETRIC_SIZE, size, "0", "", "cap of the symmetric heap of one PE; 0: the machine's memory")  \
     X(log, LOG, text, "", "", "error, warn, info, debug or trace; empty: warn, with SHMEM_DEBUG debug")               \
@@ -64,7 +64,7 @@
     X(wide_lines, WIDE_LINES, number, "-1", "-1..1",                                                                  \
       "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, "   \
       "but not on AMD")                                                                                               \
-    X(seed, SEED, number, "0", "0..", "order in which the CPU device runs threads; 0: round robin")                   \
+    X(seed, SEED, number, "0", "0..", "random order of the CPU device's threads, puts kept back; 0: round robin")     \
     X(wave, WAVE, number, "32", "32|64", "threads of a wave on the CPU device: 32 or 64")
 
 #define ISO_ENV_FIELD_size size_t
@@ -94,7 +94,7 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes);
 struct env_stranger {
     char name[64];
     const char *nearest;
-    bool is_near; /* a slip of the keyboard may have made one of the other */
+    bool is_near; /* a slip of the keyboard may have made one of the other, or another library calls it so */
 };
 bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger);
 /* The text the row's variable has now (its old SMA_ name included), or the default. */

@@ -39,6 +39,8 @@ void iso_log_set_pe(int pe)
     atomic_store_explicit(&current_pe, pe < 0 ? PE_UNKNOWN : pe, memory_order_relaxed); /* no order needed: a name */
 }
 
+int iso_log_pe(void) { return atomic_load_explicit(&current_pe, memory_order_relaxed); }
+
 bool iso_log_shows(enum log_level level)
 {
     return level <= LOG_ERROR || (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);

@@ -25,6 +25,7 @@ bool iso_log_shows(enum log_level level);
 int iso_log_parse_level(const char *text, enum log_level *level);
 /* pe < 0: not known yet, the prefix is "[isomer pid P] ". */
 void iso_log_set_pe(int pe);
+int iso_log_pe(void); /* for threads that work for a PE: where state exists once per thread, they set it */
 /* Until it is called with NULL, this thread's errors go to `text` instead, the last one, without prefix: for asking
  * what would be refused. */
 void iso_log_divert(char *text, size_t bytes);

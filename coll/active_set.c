@@ -3,8 +3,10 @@
  * opens a slot for it, later ones find it again; sets may overlap and are used in any order. pSync is checked and not
  * used: the slot has flags of its own.
  * Threads of one PE may be inside collectives on the same set at the same time, if their pSync differ; so with
- * SHMEM_THREAD_MULTIPLE pSync is part of the set's identity.
- * Called by coll_sync.c, coll_move.c, coll_reduce.c. */
+ * SHMEM_THREAD_MULTIPLE pSync is part of the set's identity. A program may use any number of sets and pSync addresses,
+ * but slots are few. So only a set whose slot is below ISO_SLOTS_KEPT keeps it; any other one gives its slot back at
+ * the end of the call, and opens one again in the next. The number of a slot is equal on all members, so they decide
+ * alike. Called by coll_sync.c, coll_move.c, coll_reduce.c. */
 #include "coll.h"
 
 #include <errno.h>
@@ -13,9 +15,10 @@
 #define BUCKETS 64
 
 struct set {
-    struct team team;
+    struct team team; /* first: its address is the set's */
     int log_stride;
     uint64_t psync; /* its identity, with SHMEM_THREAD_MULTIPLE; else 0 */
+    bool kept;      /* in the table; else it lives as long as one call */
     struct set *next;
 };
 
@@ -86,6 +89,7 @@ static struct set *make(struct coll_set a, uint64_t psync, const char *call)
     if (iso_slot_open(&team->slot, key, world_of, a.size, team->my_pe) != 0)
         iso_fatal(call, "the active set PE_start %d, logPE_stride %d, PE_size %d gets no slot", a.start, a.log_stride,
                   a.size);
+    set->kept = a.size > 1 && team->slot.index < ISO_SLOTS_KEPT;
     return set;
 }
 
@@ -99,6 +103,8 @@ static struct set *find_or_make_locked(struct sets *sets, struct coll_set a, uin
     if (set != NULL)
         return set;
     set = make(a, psync, call);
+    if (!set->kept)
+        return set;
     pthread_mutex_lock(&sets->lock);
     set->next = *bucket(sets, a, psync);
     *bucket(sets, a, psync) = set;
@@ -112,6 +118,8 @@ static struct set *find_or_make(struct sets *sets, struct coll_set a, const char
     if (ISO_LIKELY(set != NULL))
         return set;
     set = make(a, 0, call);
+    if (!set->kept)
+        return set;
     set->next = *bucket(sets, a, 0);
     *bucket(sets, a, 0) = set;
     return set;
@@ -137,6 +145,24 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
     return &find_or_make(sets, a, call)->team;
 }
 
+static void free_set(struct set *set)
+{
+    iso_slot_close(&set->team.slot, set->team.world_of, set->team.n_pes, set->team.my_pe);
+    free(set->team.world_of);
+    free(set);
+}
+
+/* Member 0 stays until the others have closed the slot too. So a root that runs ahead holds one slot, not all of them,
+ * and each member sees one grant of this set at a time. */
+void iso_coll_active_set_end(struct team *team, const char *call)
+{
+    struct set *set = (struct set *)team; /* its first member */
+    if (ISO_LIKELY(set->kept))
+        return;
+    iso_slot_await_others(&team->slot, team->my_pe, call);
+    free_set(set);
+}
+
 /* ---- start and stop ---- */
 
 int iso_active_set_start(void)
@@ -149,15 +175,6 @@ int iso_active_set_start(void)
     return 0;
 }
 
-/* The slots are not given back: the control areas end with the sets. */
-static void drop(struct set *set)
-{
-    set->team.slot.index = -1;
-    iso_slot_close(&set->team.slot, set->team.world_of, set->team.n_pes, set->team.my_pe);
-    free(set->team.world_of);
-    free(set);
-}
-
 void iso_active_set_stop(void)
 {
     struct sets *sets = (struct sets *)ISO->active_sets;
@@ -167,7 +184,8 @@ void iso_active_set_stop(void)
         while (sets->buckets[i] != NULL) {
             struct set *set = sets->buckets[i];
             sets->buckets[i] = set->next;
-            drop(set);
+            set->team.slot.index = -1; /* not given back: the control areas end with the sets */
+            free_set(set);
         }
     pthread_mutex_destroy(&sets->lock);
     free(sets);

@@ -199,7 +199,10 @@ ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe
         return mem->base;
     if (ISO_UNLIKELY(mem->segment == NULL))
         return NULL;
-    char *cpu = mem->segment->peers[c->views[pe].pe].cpu_ptr;
+    int world_pe = c->views[pe].pe;
+    char *cpu = __atomic_load_n(&mem->segment->peers[world_pe].cpu_ptr, __ATOMIC_RELAXED);
+    if (ISO_UNLIKELY(cpu == NULL))
+        cpu = iso_segment_reach(mem->segment, world_pe);
     return ISO_LIKELY(cpu != NULL) ? cpu + mem->offset : NULL;
 }
 
@@ -329,6 +332,8 @@ struct coll_set {
     size_t psync_longs;
 };
 struct team *iso_coll_active_set(struct coll_set set, const char *call);
+/* After the collective: the team may be gone. */
+void iso_coll_active_set_end(struct team *team, const char *call);
 int iso_active_set_start(void);
 void iso_active_set_stop(void);
 /* [addr, addr + bytes) as a symmetric argument; bytes == 0: addr is not looked at. */

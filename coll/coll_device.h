@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a schedule inside kernels is written over: the counterpart of coll.h for a block of a GPU, or of the CPU device.
- * Block b of this PE works with blocks b of the other members, over lane b of the handle. All threads of the block call
+ * Block b of this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane
+ * has chosen. All threads of the block call
  * every function here, unless it says otherwise; thread i serves the i-th other member.
  * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within.
  * Invariants: all members go through the same steps of the same kinds in the same order. A step is a number that only
@@ -49,8 +50,10 @@ PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_
         isod_coll_look(c, w, from, addr, 0);
 }
 
-/* What functions of the rare paths get of a handle, and make of that: h for flags, steps and the ring. */
-PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap)
+/* What functions of the rare paths get of a handle, and make of that: h for flags, steps and the ring. call_of: the
+ * call and, in its upper half, the handle's `direct` with its lane: one register. */
+PRIM_FN uint32_t isod_coll_call_of(shmemd_t h, uint32_t call) { return call | (uint32_t)h.direct << 16; }
+PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap, uint32_t call_of)
 {
     shmemd_t h;
     h.heap = heap;
@@ -62,7 +65,7 @@ PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap)
     h.my_pe = at.team->my_pe;
     h.n_pes = at.team->n_pes;
     h.lanes = (uint16_t)at.team->lanes;
-    h.direct = (uint16_t)at.team->direct;
+    h.direct = (uint16_t)(call_of >> 16);
     h.packet_bytes = at.team->packet_bytes;
     return h;
 }
@@ -75,8 +78,17 @@ PRIM_FN int32_t isod_coll_other(const struct isod_coll *c, uint32_t i)
 }
 PRIM_FN uint32_t isod_coll_others(const struct isod_coll *c) { return (uint32_t)c->h.n_pes - 1; }
 
-/* From the begin of slot memory on. */
-PRIM_FN uint64_t isod_coll_lane_at(shmemd_t h) { return prim_block_index() * isod_lane_bytes(h.n_pes, h.packet_bytes); }
+/* From the begin of slot memory on. Where a lane may be chosen, by the lane's address, which is at hand: what the handle
+ * says would take another register in every call, for a rare path. Elsewhere the block's number takes none. */
+PRIM_FN uint64_t isod_coll_lane_at(const struct isod_coll *c)
+{
+#ifdef ISOD_LANES_ARE_BLOCKS
+    const uint64_t lane = prim_block_index();
+#else
+    const uint64_t lane = (uint64_t)(c->lane - ISOD_LANES(c->h.team));
+#endif
+    return lane * isod_lane_bytes(c->h.n_pes, c->h.packet_bytes);
+}
 
 PRIM_COLD_FN char *isod_coll_memory_of_many(const struct isod_team *t, int32_t member, uint64_t lane_at)
 {
@@ -88,13 +100,13 @@ PRIM_COLD_FN char *isod_coll_memory_of_many(const struct isod_team *t, int32_t m
 PRIM_FN char *isod_coll_memory(const struct isod_coll *c, int32_t member)
 {
     if (c->h.n_pes > ISOD_NEAR) /* the same for all members: no two ways in one loop */
-        return isod_coll_memory_of_many(c->h.team, member, isod_coll_lane_at(c->h));
+        return isod_coll_memory_of_many(c->h.team, member, isod_coll_lane_at(c));
     return ISOD_LOAD_POINTER(&c->lane->near[member]);
 }
 /* As this member names it, for the ring. */
-PRIM_FN char *isod_coll_far_memory(shmemd_t h, int32_t member)
+PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 {
-    return h.heap + prim_load_const_u64(&h.team->offsets[member]) + isod_coll_lane_at(h);
+    return c->h.heap + prim_load_const_u64(&c->h.team->offsets[member]) + isod_coll_lane_at(c);
 }
 
 /* ---- misuse ---- */
@@ -122,6 +134,30 @@ PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, u
     return 1;
 }
 
+/* ---- the choice of a schedule ----
+ * Its functions get the facts that are equal on all members and nothing else of a call: a member that chose by a fact
+ * of its own (an address, the place of a buffer that no peer touches, its number, the size of its block) would run
+ * another schedule than the others. */
+
+struct isod_facts {
+    uint64_t bytes;        /* of a member's block */
+    uint32_t packet_bytes; /* of the team */
+    bool direct;           /* of the team: all members reach each other's heaps by pointer */
+    bool in_heap;          /* buffers that peers touch are in the device heap, the same symmetric objects everywhere */
+};
+PRIM_FN struct isod_facts isod_facts_of(shmemd_t h, uint64_t bytes)
+{
+    struct isod_facts f;
+    f.bytes = bytes;
+    f.packet_bytes = h.packet_bytes;
+    f.direct = isod_is_direct(h);
+    f.in_heap = false;
+    return f;
+}
+/* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
+PRIM_FN bool isod_takes_lines(struct isod_facts f) { return f.bytes <= f.packet_bytes && f.direct; }
+PRIM_FN bool isod_takes_pointers(struct isod_facts f) { return f.direct && f.in_heap; }
+
 /* ---- steps ----
  * In a plain step any member may flag any other. A staged step may use lines and stages, which have two banks, used in
  * turn; that is enough only under this rule: in a staged step EVERY member sends to (lines, or at least a flag) and
@@ -144,7 +180,7 @@ PRIM_COLD_FN void isod_flag_store_far(struct isod_home home, char *heap, int32_t
 {
     char *flag = heap + prim_load_const_u64(&home.team->offsets[to]) + at;
     int32_t pe = ISOD_LOAD_I32(&home.team->world_of[to]);
-    isod_ring_signal(isod_coll_handle(home, heap), (uint64_t *)(void *)flag, step, ISOD_SIGNAL_SET, pe);
+    isod_ring_signal(isod_coll_handle(home, heap, 0), (uint64_t *)(void *)flag, step, ISOD_SIGNAL_SET, pe);
 }
 
 /* By the calling thread. What it says about memory is up to what was called before: prim_gather_stores by the block and
@@ -155,7 +191,7 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->step);
     else
-        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c->h) + at, c->step);
+        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, c->step);
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
@@ -255,9 +291,9 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->call = call;
     c->rank = prim_rank(prim_group_block());
     c->size = prim_size(prim_group_block());
-    c->lane = ISOD_LANES(h.team) + prim_block_index();
+    c->lane = ISOD_LANES(h.team) + isod_lane_of(h);
     c->packet_bytes = h.packet_bytes;
-    c->direct = h.direct != 0;
+    c->direct = isod_is_direct(h);
     c->inbox_at = c->users = c->status = 0;
     c->failed = false;
     c->here = isod_coll_memory(c, h.my_pe);
@@ -267,14 +303,14 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 /* The numbers of lines are about to wrap: old lines could be taken for new ones, so each member clears its inboxes
  * behind a meeting, which has number `step`. All lines of earlier steps have been read, since every call waits for all
  * that is sent to it. Teams that not all pointers reach use no lines. true: given up. */
-PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint32_t call, uint64_t step)
+PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint32_t call_of, uint64_t step)
 {
     struct prim_vec16 zero = {{0, 0}};
-    shmemd_t h = isod_coll_handle(home, heap);
+    shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
-    if (h.direct == 0)
+    if (!isod_is_direct(h))
         return false;
-    isod_coll_read_team(&c, h, call);
+    isod_coll_read_team(&c, h, call_of & 0xffffu);
     c.step = step;
     char *lines = c.here + isod_flags_bytes(h.n_pes);
     uint64_t bytes = 4 * (uint64_t)c.packet_bytes * (uint64_t)h.n_pes;
@@ -294,7 +330,7 @@ PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t steps)
     if (c->step == 0)
         c->step = 1;
     if (isod_coll_numbers_turn(c->step, steps)) {
-        c->failed = isod_coll_clear_lines(isod_home_of(c->h), c->h.heap, c->call, c->step + 1);
+        c->failed = isod_coll_clear_lines(isod_home_of(c->h), c->h.heap, isod_coll_call_of(c->h, c->call), c->step + 1);
         c->step = (c->step | 0xffffffffu) + 2;
     }
 }
@@ -303,13 +339,15 @@ PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t steps)
  * schedule begins by one. */
 PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t steps)
 {
-    if (prim_block_index() >= h.lanes)
-        return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, prim_block_index()) == 0;
+    if (isod_lane_of(h) >= h.lanes)
+        return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h)) == 0;
     isod_coll_read_team(c, h, call); /* all loads are under way before one of them is waited for */
     uint64_t dead = c->lane->dead;
     c->step = c->lane->step;
     c->staged = c->lane->staged;
     if (c->rank == 0) {
+        if (!c->direct && isod_lane_chosen(h) != 0) /* the lane's last call may have been on another block's ring */
+            isod_ring_quiet_at(isod_home_of(h));
         c->users = prim_load_relaxed_u64(&c->lane->users); /* a load and a store: atomics would wait for each other */
         prim_store_relaxed_u64(&c->lane->users, 1);
         c->status = prim_load_relaxed_u64(&h.team->status);
@@ -334,24 +372,32 @@ PRIM_COLD_FN int isod_coll_fail(struct isod_home at, struct isod_lane *lane, uin
         if (users != 0)
             isod_coll_leave_misuse(at, call, ISOD_MISUSE_USERS, 0, users);
         lane->dead = 1;
-        prim_store_relaxed_u64(&at.team->status, 1);
+        isod_handle_give_up(at);
     }
     prim_sync(prim_group_block()); /* the next call reads `dead` plainly */
     return 1;
 }
 
+/* What this block has posted is there. By one thread. true: given up. */
+PRIM_COLD_FN bool isod_coll_flush(struct isod_home at, uint32_t call) { return !isod_ring_flush(at, call); }
+
 /* A sync: the result is there for all threads. What the call returns, the same for all of them. */
 PRIM_FN int isod_coll_leave(struct isod_coll *c)
 {
     bool bad = c->failed;
+    if (!c->direct && isod_lane_chosen(c->h) != 0)
+        prim_sync(prim_group_block()); /* all threads have posted what the first one waits for */
     if (c->rank == 0) { /* everybody has read the lane before the first sync of the call */
         c->lane->step = c->step;
         c->lane->staged = c->staged;
+        if (!c->direct && isod_lane_chosen(c->h) != 0) /* the next block on the chosen lane has another ring */
+            bad = isod_coll_flush(isod_home_of(c->h), c->call) || bad;
         if (!c->direct)
             c->status |= prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
         bad = bad || c->users != 0 || c->status != 0;
         prim_store_relaxed_u64(&c->lane->users, 0);
     }
+    prim_settle_stores(prim_group_block()); /* dest, for a fence of one thread */
     if (!prim_sync_or(prim_group_block(), bad))
         return 0;
     return isod_coll_fail(isod_home_of(c->h), c->lane, c->call, c->users);
@@ -360,6 +406,7 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
 /* Nothing to do, on all members alike: no step. */
 PRIM_FN int isod_coll_nothing(shmemd_t h)
 {
+    prim_settle_stores(prim_group_block());
     return prim_sync_or(prim_group_block(), prim_load_relaxed_u64(&h.team->status) != 0) ? 1 : 0;
 }
 
@@ -499,21 +546,49 @@ PRIM_FN void isod_lines_receive_one(struct isod_coll *c, int32_t from, char *des
     }
 }
 
-/* ---- the user's memory, and stages: packet_bytes per sender and bank, for members that no pointer reaches ---- */
+/* ---- the user's memory, and stages: packet_bytes per sender and bank, for members that no pointer reaches ----
+ * Rule of all schedules: a flag never takes a faster way than the data before it. Flags go by pointer wherever pointers
+ * reach the member's heap. Data in the heap takes the same way, so a fence, or the order of the ring, is enough. But
+ * pointers may reach the heap and no registered buffer whose ends share their pages with other data. So data that goes
+ * by the ring to a member whose flags go by pointer is there before the put returns.
+ * Invariant: schedules put data to other members by the functions here alone; then they may flag by any function. */
 
-PRIM_COLD_FN void isod_coll_put_far(shmemd_t h, int32_t to, char *dest, const char *source, uint64_t bytes)
+/* Will a flag to this member go by pointer, past what is on the ring? */
+PRIM_FN bool isod_flag_overtakes(const struct isod_coll *c, int32_t to) { return isod_coll_memory(c, to) != 0; }
+
+/* By all threads of g, a wave or the block, into dest (as this member names it) of member `to`; then a flag behind
+ * prim_gather_stores by the block. */
+PRIM_FN void isod_coll_put_far(struct isod_coll *c, struct prim_group g, int32_t to, char *dest, const char *source,
+                               uint64_t bytes)
 {
-    isod_ring_put(h, prim_group_block(), dest, source, bytes, isod_world_pe(h, to));
+    isod_ring_put(c->h, g, dest, source, bytes, isod_world_pe(c->h, to));
+    if (isod_flag_overtakes(c, to) && prim_is_first(g))
+        c->failed = isod_coll_flush(isod_home_of(c->h), c->call) || c->failed;
 }
-
-/* Into dest (as this member names it) of member `to`; then a flag behind prim_gather_stores. */
+/* The same, where `near` is dest there, or NULL. */
+PRIM_FN void isod_coll_put_at(struct isod_coll *c, struct prim_group g, int32_t to, char *near, char *dest,
+                              const char *source, uint64_t bytes)
+{
+    if (near != 0)
+        prim_copy_put(g, near, source, bytes);
+    else
+        isod_coll_put_far(c, g, to, dest, source, bytes);
+}
 PRIM_FN void isod_coll_put(struct isod_coll *c, int32_t to, char *dest, const char *source, uint64_t bytes)
 {
-    char *near = isod_near(c->h, dest, to);
-    if (near != 0)
-        prim_copy_put(prim_group_block(), near, source, bytes);
-    else
-        isod_coll_put_far(c->h, to, dest, source, bytes);
+    isod_coll_put_at(c, prim_group_block(), to, isod_near(c->h, dest, to), dest, source, bytes);
+}
+/* A word, by the calling thread. */
+PRIM_FN void isod_coll_put_word(struct isod_coll *c, int32_t to, uint64_t *dest, uint64_t value)
+{
+    char *near = to == c->h.my_pe ? (char *)dest : isod_near(c->h, dest, to);
+    if (near != 0) {
+        prim_store_relaxed_u64((uint64_t *)(void *)near, value);
+        return;
+    }
+    isod_ring_put_words(c->h, dest, value, 0, 8, isod_world_pe(c->h, to));
+    if (isod_flag_overtakes(c, to))
+        c->failed = isod_coll_flush(isod_home_of(c->h), c->call) || c->failed;
 }
 /* From source (as this member names it) of member `from`, after its flag. */
 PRIM_FN void isod_coll_get(struct isod_coll *c, int32_t from, char *dest, const char *source, uint64_t bytes)
@@ -543,7 +618,7 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
     if (memory != 0)
         prim_copy_put(prim_group_block(), memory + at, source, bytes);
     else
-        isod_coll_put_far(c->h, to, isod_coll_far_memory(c->h, to) + at, source, bytes);
+        isod_coll_put_far(c, prim_group_block(), to, isod_coll_far_memory(c, to) + at, source, bytes);
 }
 
 /* ---- the blocks of one PE's grid ---- */

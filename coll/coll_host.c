@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 
 /* ---- arguments ---- */
 
@@ -190,13 +191,25 @@ static struct match match_of(const char *call, uint64_t value, int root)
 }
 
 /* what: the argument that `value` is; NULL: the length in bytes. */
+/* "shmem_int_broadcast (64 bytes, root 0)", "shmem_team_split_strided (stride 2)", "shmem_barrier_all". */
+static const char *text_of(const struct match *m, const char *what, char *text, size_t bytes)
+{
+    int n = snprintf(text, bytes, "%.*s", (int)sizeof(m->call), m->call);
+    if (what != NULL)
+        snprintf(text + n, bytes - (size_t)n, " (%s %" PRId64 ")", what, (int64_t)m->value);
+    else if (m->value != 0)
+        snprintf(text + n, bytes - (size_t)n, " (%" PRIu64 " bytes, root %d)", m->value, (int)m->root);
+    return text;
+}
+
 static ISO_COLD void compare(struct coll *c, const struct match *mine, int from, const char *what)
 {
     const struct match *theirs = (const struct match *)coll_packet_wait(c, from);
     int pe = c->views[from].pe;
+    char ours[96], other[96];
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
-        iso_fatal(c->call, "collective mismatch: pe %d calls %s, pe %d calls %.*s", ISO->my_pe, mine->call, pe,
-                  (int)sizeof(theirs->call), theirs->call);
+        iso_fatal(c->call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
+                  text_of(mine, what, ours, sizeof(ours)), pe, text_of(theirs, NULL, other, sizeof(other)));
     if (mine->value != theirs->value && what != NULL)
         iso_fatal(c->call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
                   (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
@@ -238,6 +251,13 @@ void iso_coll_debug_same(struct team *team, const char *call, const char *what, 
     match_all(team, &mine, call, what);
 }
 
+/* What the library exchanges within a call comes behind a match too: a member that is in another call sees which. */
+static void match_call(struct team *team, const char *call)
+{
+    if (ISO_UNLIKELY(ISO->env.debug))
+        iso_coll_debug_match(team, (struct coll_args){call, 0, 0});
+}
+
 /* ---- run ---- */
 
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
@@ -255,6 +275,7 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
 {
     struct coll c = begin(team, call);
     uint64_t least = mine;
+    match_call(team, call);
     coll_step_staged(&c);
     for (int i = 1; i < c.n; i++)
         coll_packet_send(&c, coll_other(&c, i), &mine, sizeof(mine));
@@ -269,6 +290,7 @@ void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void
 {
     struct coll c = begin(team, call);
     assert(bytes <= ISO_PACKET_BYTES);
+    match_call(team, call);
     coll_step_staged(&c);
     for (int i = 1; i < c.n; i++)
         coll_packet_send(&c, coll_other(&c, i), mine, bytes);

@@ -182,15 +182,8 @@ PRIM_FN void alltoallv_put(struct isod_coll *c, const struct isod_stream_coll *a
 }
 PRIM_FN void alltoallv_count(struct isod_coll *c, const struct isod_stream_coll *a)
 {
-    uint64_t *word = a->v_received + a->h.my_pe;
-    for (int32_t to = (int32_t)c->rank; to < a->h.n_pes; to += (int32_t)c->size) {
-        uint64_t bytes = prim_load_const_u64(&a->v_bytes[to]);
-        char *near = to == a->h.my_pe ? (char *)word : isod_near(a->h, word, to);
-        if (near != 0)
-            prim_store_relaxed_u64((uint64_t *)(void *)near, bytes);
-        else
-            isod_ring_put_words(a->h, word, bytes, 0, 8, isod_world_pe(a->h, to));
-    }
+    for (int32_t to = (int32_t)c->rank; to < a->h.n_pes; to += (int32_t)c->size)
+        isod_coll_put_word(c, to, a->v_received + a->h.my_pe, prim_load_const_u64(&a->v_bytes[to]));
 }
 PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
 {

@@ -27,11 +27,24 @@ static struct coll_work work_of(const struct move *m)
     return w;
 }
 
+/* SHMEM_DEBUG: strided ranges may lie between each other, so only dense ones are looked at. */
+static void check_overlap(const struct move *m, size_t dest_bytes, size_t source_bytes)
+{
+    uintptr_t dest = (uintptr_t)m->dest, source = (uintptr_t)m->source;
+    if (m->dst > 1 || m->sst > 1 || dest_bytes == 0 || source_bytes == 0)
+        return;
+    if (dest < source + source_bytes && source < dest + dest_bytes)
+        iso_fatal(m->call, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", m->dest, dest_bytes, m->source,
+                  source_bytes);
+}
+
 /* dest and source, of so many bytes each. */
 static void set_memory(struct coll_work *w, const struct move *m, size_t dest_bytes, size_t source_bytes)
 {
     w->dest = iso_coll_mem(m->dest, dest_bytes, "dest", m->call);
     w->source = iso_coll_mem(m->source, source_bytes, "source", m->call);
+    if (ISO_UNLIKELY(ISO->env.debug))
+        check_overlap(m, dest_bytes, source_bytes);
 }
 
 static void broadcast(struct team *team, const struct move *m)
@@ -146,7 +159,9 @@ TEAM_ALLTOALLS(alltoallsmem, void, 1)
 
 static void on_set(struct coll_set set, move_fn *run, const struct move *m)
 {
-    run(iso_coll_active_set(set, m->call), m);
+    struct team *team = iso_coll_active_set(set, m->call);
+    run(team, m);
+    iso_coll_active_set_end(team, m->call);
 }
 
 #define SET_ARGUMENTS int PE_start, int logPE_stride, int PE_size, long *pSync

@@ -124,6 +124,7 @@ static void reduce_old(struct reduction *r, const struct old_arguments *old, enu
         (void)iso_coll_mem(old->pwrk, pwrk_elems * r->kernels->elem_bytes, "pWrk", r->call);
     }
     reduce(team, r, op);
+    iso_coll_active_set_end(team, r->call);
 }
 
 /* ---- the functions ---- */

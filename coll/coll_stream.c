@@ -71,6 +71,10 @@ static const struct op {
 _Static_assert(sizeof types / sizeof types[0] == SHMEMX_COMPLEXD + 1, "a row for each type");
 _Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_XOR + 1, "a row for each operator");
 
+const char *iso_stream_kind(int kind) { return kinds[kind].name; }
+const char *iso_stream_type(int type) { return types[type].name; }
+const char *iso_stream_op(int op) { return ops[op].name; }
+
 /* ---- checks: numbers ---- */
 
 #define MOST_BLOCK_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
@@ -89,6 +93,8 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
     if (!in_range(c, "kind", coll->kind, SHMEMX_SYNC))
         return false;
     c->name = kinds[coll->kind].name;
+    c->facts.kind = coll->kind;
+    c->facts.engines = coll->engines != 0;
     c->team = iso_team_or_null(coll->team);
     return c->team != NULL || wrong(c, "team is no team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
 }
@@ -98,8 +104,8 @@ static bool op_fits(struct stream_call *c)
     const shmemx_coll_t *coll = c->coll;
     if (!in_range(c, "op", coll->op, SHMEMX_XOR))
         return false;
-    c->type = coll->type;
-    c->op = coll->op;
+    c->facts.type = coll->type;
+    c->facts.op = coll->op;
     c->args.op = ops[coll->op].for_kernels;
     c->args.kept = coll->type;
     return types[coll->type].is <= ops[coll->op].most ||
@@ -111,8 +117,8 @@ static bool op_fits(struct stream_call *c)
 
 static bool type_is_valid(struct stream_call *c)
 {
-    c->type = SHMEMX_UINT8;
-    c->op = SHMEMX_SUM;
+    c->facts.type = SHMEMX_UINT8;
+    c->facts.op = SHMEMX_SUM;
     if (!is(c, OF_TYPE))
         return true;
     if (!in_range(c, "type", c->coll->type, SHMEMX_COMPLEXD))
@@ -150,8 +156,8 @@ static bool size_is_valid(struct stream_call *c)
     if (one >= MOST_BLOCK_BYTES)
         return wrong(c, "nelems %zu of %u bytes is a block of %zu bytes; it has to be less than 64 GiB",
                      c->coll->nelems, types[c->coll->type].bytes, one);
-    c->bytes = is(c, OF_BLOCKS) ? all : one;
-    c->args.bytes = one;
+    c->facts.bytes = is(c, OF_BLOCKS) ? all : one;
+    c->facts.block = c->args.bytes = one;
     c->args.dest_stride = c->coll->kind == SHMEMX_FCOLLECT || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
     c->args.source_stride = c->coll->kind == SHMEMX_REDUCESCATTER || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
     return true;
@@ -180,7 +186,7 @@ static bool numbers_are_valid(struct stream_call *c)
            size_is_valid(c) && engines_are_valid(c);
 }
 
-static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->bytes == 0; }
+static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->facts.bytes == 0; }
 
 /* ---- checks: memory ---- */
 
@@ -189,7 +195,8 @@ static bool is_cpu(const struct stream_call *c) { return strcmp(c->device->info-
 /* What kernels of the members know of a range. */
 struct range {
     bool symmetric;
-    bool near; /* and pointers reach it wherever they reach device heaps */
+    bool near;    /* and pointers reach it wherever they reach device heaps */
+    bool in_heap; /* and it is in the device heap */
 };
 
 /* The host's memory is a kernel's own on the CPU device only. Registered memory of the host may have edges without
@@ -197,7 +204,7 @@ struct range {
 static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len, struct range *range)
 {
     const struct segment *whole = iso_segment_of(addr, len), *first = whole;
-    range->symmetric = range->near = false;
+    range->symmetric = range->near = range->in_heap = false;
     if (whole == NULL) {
         first = iso_segment_of(addr, 1);
         if ((first == NULL) != (iso_segment_of((const char *)addr + len - 1, 1) == NULL))
@@ -212,6 +219,7 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
         return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
     range->symmetric = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
+    range->in_heap = whole != NULL && whole->kind == SEGMENT_DEVICE;
     return true;
 }
 
@@ -260,18 +268,20 @@ static bool no_overlap(const struct stream_call *c, size_t dest_bytes, size_t so
 static void fill_ranges(struct stream_call *c, struct range dest, struct range source)
 {
     unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
-    c->has = ((dest.symmetric ? ISOD_NEEDS_DEST : 0u) | (source.symmetric ? ISOD_NEEDS_SOURCE : 0u)) & peers;
-    c->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    struct stream_facts *f = &c->facts;
+    f->has = ((dest.symmetric ? ISOD_NEEDS_DEST : 0u) | (source.symmetric ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    f->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    f->in_heap = ((dest.in_heap ? ISOD_NEEDS_DEST : 0u) | (source.in_heap ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
-        c->has |= ISOD_NEEDS_APART;
+        f->has |= ISOD_NEEDS_APART;
 }
 
 static bool data_is_valid(struct stream_call *c)
 {
-    struct range dest = {false, false}, source = {false, false};
+    struct range dest = {false, false, false}, source = dest;
     size_t alignment = types[c->coll->type].alignment;
-    size_t dest_bytes = c->args.dest_stride != 0 ? c->bytes : c->args.bytes;
-    size_t source_bytes = c->args.source_stride != 0 ? c->bytes : c->args.bytes;
+    size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
+    size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
     if (!pointer_is_valid(c, "dest", c->args.dest, alignment) ||
         !pointer_is_valid(c, "source", c->args.source, alignment) || !no_overlap(c, dest_bytes, source_bytes) ||
         !look_up(c, "dest", c->args.dest, dest_bytes, &dest) ||
@@ -285,7 +295,7 @@ static bool data_is_valid(struct stream_call *c)
 static bool blocks_are_valid(struct stream_call *c)
 {
     const shmemx_blocks_t *b = c->coll->blocks;
-    struct range dest = {false, false}, source = {false, false}, received = {true, true};
+    struct range dest = {false, false, false}, source = dest, received = {true, true, true};
     if (b == NULL)
         return wrong(c, "blocks is a null pointer");
     if (!pointer_is_valid(c, "dest", c->args.dest, 1) || !pointer_is_valid(c, "source", c->args.source, 1) ||
@@ -312,7 +322,7 @@ static bool blocks_are_valid(struct stream_call *c)
 static bool signals_are_valid(const struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
-    struct range range = {false, false};
+    struct range range = {false, false, false};
     if (coll->signals == NULL)
         return true;
     size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->team->n_pes;
@@ -346,15 +356,16 @@ static bool has_streams(const struct stream_call *c)
 
 static void describe(struct stream_call *c, struct stream_slot *slot)
 {
+    struct stream_facts *f = &c->facts;
     iso_stream_slot_describe(slot, c);
-    if (c->args.h.direct != 0 && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
-        c->has |= ISOD_NEEDS_DIRECT;
+    if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
+        f->has |= ISOD_NEEDS_DIRECT;
     if (iso_stream_slot_has_wide_lines(slot))
-        c->has |= ISOD_NEEDS_WHOLE_LINES;
-    if (c->args.nodes != NULL && c->args.h.n_pes <= ISOD_STREAM_MEMBERS)
-        c->has |= ISOD_NEEDS_NODES;
+        f->has |= ISOD_NEEDS_WHOLE_LINES;
+    if (c->args.nodes != NULL && f->n_pes <= ISOD_STREAM_MEMBERS)
+        f->has |= ISOD_NEEDS_NODES;
     if (has_streams(c))
-        c->has |= ISOD_NEEDS_STREAMS;
+        f->has |= ISOD_NEEDS_STREAMS;
 }
 
 /* All that is left to do before the choice. */
@@ -371,11 +382,19 @@ int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_
     return begin(c, coll, stream) && numbers_are_valid(c) && complete(c) ? 0 : 1;
 }
 
+/* SHMEM_DEBUG. `slot` NULL: none was made yet, by any member. */
+static void note(const struct stream_call *c, struct stream_slot *slot)
+{
+    struct stream_notes *notes = slot != NULL ? iso_stream_slot_notes(slot) : NULL;
+    if (notes != NULL)
+        iso_notes_call(notes, c);
+}
+
 static bool cannot(const struct stream_call *c)
 {
     return wrong(c, "copy engines cannot do this: %s",
-                 (c->has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
-                 : (c->near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
+                 (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
+                 : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
                  : !has_streams(c)
                      ? "the stream is being captured, and HIP before 5.6 never ends the capture of a second one"
                      : "not all members reach each other's memory by pointers");
@@ -384,7 +403,7 @@ static bool cannot(const struct stream_call *c)
 static int enqueue(const struct stream_call *c)
 {
     struct stream_table *table = iso_stream_slot_table(c->slot);
-    struct stream_choice choice = iso_stream_choose(table, c);
+    struct stream_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL)
         return cannot(c) ? 0 : 1;
     if (ISO_UNLIKELY(ISO->env.coll_explain))
@@ -398,9 +417,16 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
     struct stream_call c;
     if (!begin(&c, coll, stream) || !numbers_are_valid(&c))
         return 1;
-    if (is_nothing(&c)) /* on all members alike */
+    if (is_nothing(&c)) { /* on all members alike */
+        if (ISO_UNLIKELY(ISO->env.debug))
+            note(&c, iso_stream_slot_find(&c));
         return 0;
-    return complete(&c) ? enqueue(&c) : 1;
+    }
+    if (!complete(&c))
+        return 1;
+    if (ISO_UNLIKELY(ISO->env.debug))
+        note(&c, c.slot);
+    return enqueue(&c);
 }
 
 /* ---- what it would do ---- */
@@ -414,15 +440,17 @@ static size_t explain(struct stream_call *c, char *text, size_t bytes)
                                 "is possible",
                                 iso_stream_kind_name(c->coll->kind), c->coll->slot);
     describe(c, slot);
-    struct stream_choice choice = iso_stream_choose(iso_stream_slot_table(slot), c);
-    return iso_stream_choice_text(c, &choice, text, bytes);
+    struct stream_choice choice = iso_stream_choose(iso_stream_slot_table(slot), &c->facts);
+    return iso_stream_choice_text(&c->facts, &choice, text, bytes);
 }
 
 SHMEM_API(shmemx_coll_explain, pshmemx_coll_explain);
 size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
 {
     struct stream_call c;
-    if (text != NULL && bytes > 0)
+    if (text == NULL)
+        bytes = 0;
+    if (bytes > 0)
         text[0] = '\0';
     if (!begin(&c, coll, NULL) || !numbers_are_valid(&c))
         return 0;

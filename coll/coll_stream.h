@@ -11,6 +11,29 @@
 
 enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
 
+/* ---- what a choice may depend on ---- */
+
+/* The facts of a call that are equal on all its members: arguments that the contract of shmemx_coll.h makes equal, and
+ * results of the agreement that the members made for the slot (stream_slot.c). The choice of an algorithm and of its
+ * shape gets this struct and nothing else of a call: a member that decided by a fact of its own would run another
+ * schedule than the others, with wrong data and a hang. Must never come in here: an address, the PE's number, what this
+ * PE's pointers reach, and the place of a buffer that no peer touches (dest of reducescatter; source of fcollect,
+ * alltoall, alltoallv and permute). */
+struct stream_facts {
+    int kind, type, op; /* type and op: of reductions, enum of shmemx_coll.h; else SHMEMX_UINT8, SHMEMX_SUM */
+    bool engines;       /* asked for */
+    bool direct;        /* all members reach each other's device heaps by pointers */
+    int n_pes;
+    uint32_t packet_bytes;
+    size_t block;         /* bytes of one block, as kernels get them */
+    size_t bytes;         /* what the table is about: allreduce, broadcast, permute: one block; else all blocks */
+    unsigned has;         /* ISOD_NEEDS_ that this call fulfils; DEST and SOURCE: of buffers that peers touch */
+    unsigned near;        /* of DEST and SOURCE in `has` those that pointers reach wherever they reach device heaps */
+    unsigned in_heap;     /* of those in `near` those in the device heap */
+    unsigned most_blocks; /* of a kernel in this slot, and threads of a block */
+    unsigned most_threads;
+};
+
 /* ---- one call, checked ---- */
 
 struct stream_slot; /* of one (team, slot) on this PE */
@@ -23,12 +46,7 @@ struct stream_call {
     struct stream_slot *slot;
     shmemx_stream_t stream;
     struct isod_stream_coll args; /* h, addresses and strides in bytes; as kernels get them */
-    int type, op;                 /* of reductions, enum of shmemx_coll.h; else SHMEMX_UINT8, SHMEMX_SUM */
-    size_t bytes;         /* what the table is about: allreduce, broadcast, permute: nelems; else of all blocks */
-    unsigned has;         /* ISOD_NEEDS_ that this call fulfils */
-    unsigned near;        /* of DEST and SOURCE those that pointers reach wherever they reach device heaps */
-    unsigned most_blocks; /* of a kernel in this slot, and threads of a block: equal on all members */
-    unsigned most_threads;
+    struct stream_facts facts;
 };
 
 /* ---- algorithms ---- */
@@ -45,8 +63,8 @@ struct stream_algorithm {
     unsigned needs; /* ISOD_NEEDS_ */
     bool engines;   /* copies by engines */
     unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
-    /* Most bytes (as in stream_call) that it can do with that many blocks; NULL: any. */
-    size_t (*room)(const struct stream_call *c, unsigned grid);
+    /* Most bytes (as in stream_facts) that it can do with that many blocks; NULL: any. */
+    size_t (*room)(const struct stream_facts *f, unsigned grid);
     /* Enqueues it. 0, or nonzero after a sentence. */
     int (*run)(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
     gpu_kernel move;        /* of data */
@@ -61,6 +79,20 @@ struct stream_algorithm {
  * nonzero after a sentence. */
 int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
 
+/* "SHMEMX_ALLREDUCE", "SHMEMX_INT32", "SHMEMX_SUM": of right numbers. */
+const char *iso_stream_kind(int kind);
+const char *iso_stream_type(int type);
+const char *iso_stream_op(int op);
+
+/* ---- stream_notes.c: SHMEM_DEBUG=1 compares the calls of a slot between its members ---- */
+
+struct stream_notes; /* of one slot */
+struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t handle); /* NULL: no memory */
+void iso_notes_close(struct stream_notes *notes);                                         /* NULL-tolerant */
+void iso_notes_reset(struct stream_notes *notes); /* slot memory is as new, on all members */
+/* Before the call is enqueued. Ends the job when a member's call of the same number is another one. */
+void iso_notes_call(struct stream_notes *notes, const struct stream_call *c);
+
 /* ---- stream_slot.c ---- */
 
 /* The slot of the call, made with all members when it is new; NULL after a sentence. */
@@ -69,6 +101,7 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: 
 /* What the slot says about a call: its handle, its nodes, its most blocks and threads. */
 void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
+struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot); /* NULL: without SHMEM_DEBUG */
 bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot);
 struct stream_engines *iso_stream_engines(const struct stream_call *c);
 /* Where engines of this PE write member m's flag of this PE, on lane 0 of the slot; NULL: not reachable. */
@@ -136,7 +169,7 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct str
 struct stream_row {
     int kind;
     const char *algorithm;
-    size_t max_bytes;          /* as in stream_call; SIZE_MAX: any */
+    size_t max_bytes;          /* as in stream_facts; SIZE_MAX: any */
     int max_pes;               /* INT_MAX: any */
     struct stream_shape shape; /* the most; smaller calls take less */
 };
@@ -160,13 +193,13 @@ iso_stream_table_built_in(const struct gpu_info *device); /* no variable, no fil
 void iso_stream_table_close(struct stream_table *table);  /* NULL-tolerant */
 /* A number that is equal on PEs whose tables are; members whose tables differ may not run by them. */
 uint64_t iso_stream_table_sum(const struct stream_table *table);
-/* Depends on nothing but what all members have alike. NULL algorithm: no row can do it, which happens for alltoallv
- * without a symmetric dest and with coll->engines alone. */
-struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_call *c);
+/* The same on all members. NULL algorithm: no row can do it, which happens for alltoallv without a symmetric dest and
+ * with engines asked for alone. */
+struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_facts *f);
 /* A tuned row alone: can it do the call, and by which shape? */
-bool iso_stream_row_can(const struct stream_row *row, const struct stream_call *c, struct stream_shape *shape);
+bool iso_stream_row_can(const struct stream_row *row, const struct stream_facts *f, struct stream_shape *shape);
 /* One line; like snprintf. */
-size_t iso_stream_choice_text(const struct stream_call *c, const struct stream_choice *choice, char *text,
+size_t iso_stream_choice_text(const struct stream_facts *f, const struct stream_choice *choice, char *text,
                               size_t bytes);
 /* SHMEM_COLL_EXPLAIN: the line, when this row was not chosen before. */
 void iso_stream_table_explain(struct stream_table *table, const struct stream_call *c,

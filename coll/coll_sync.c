@@ -6,9 +6,10 @@
 /* What a barrier completes besides. Among the PEs that take part, the barrier's own release stores and acquire loads
  * order every store that a pointer reaches: who has left sees what anybody stored before it entered. So a full fence is
  * needed only where PEs stay outside, which an active set may leave; and a transport is asked when it has work. */
-static void complete(const struct team *team)
+static void complete(const struct team *team, const char *call)
 {
     struct ctx *ctx = &ISO->ctx_default;
+    iso_drain_rings(call);
     if (team->n_pes != ISO->n_pes)
         iso_quiet(ctx);
     else if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
@@ -27,7 +28,7 @@ SHMEM_API(shmem_barrier_all, pshmem_barrier_all);
 void pshmem_barrier_all(void)
 {
     iso_check_life(__func__);
-    complete(&ISO->world);
+    complete(&ISO->world, __func__);
     meet(&ISO->world, __func__);
 }
 
@@ -53,13 +54,16 @@ void pshmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)
 {
     struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_BARRIER_SYNC_SIZE};
     struct team *team = iso_coll_active_set(set, __func__);
-    complete(team);
+    complete(team, __func__);
     meet(team, __func__);
+    iso_coll_active_set_end(team, __func__);
 }
 
 SHMEM_API(shmem_sync, pshmem_sync);
 void pshmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)
 {
     struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_SYNC_SIZE};
-    meet(iso_coll_active_set(set, __func__), __func__);
+    struct team *team = iso_coll_active_set(set, __func__);
+    meet(team, __func__);
+    iso_coll_active_set_end(team, __func__);
 }

@@ -7,8 +7,9 @@
 #ifndef ISO_ENGINE_DEVICE_H
 #define ISO_ENGINE_DEVICE_H
 
+#include "on_stream.h" /* first */
+
 #include "coll_device.h"
-#include "on_stream.h"
 
 #define ISOD_ENGINE_STEPS 2u
 

@@ -25,6 +25,7 @@ struct engine_words {
     struct device *device;
     const struct team *team;
     int number, n, me;
+    shmemd_t handle;
     char *const *memory;      /* of the slot */
     size_t ready, arrived;    /* in each member's memory: its words of all members */
     uint64_t round;           /* the last */
@@ -124,8 +125,10 @@ static void look(struct engine_words *w, bool stop, uint64_t waited_ns)
             continue;
         struct isod_record r = record_of(w, m, at, seen, waited_ns);
         r.state = stop ? ISOD_RECORD_GAVE_UP : ISOD_RECORD_LATE;
-        if (stop)
+        if (stop) {
+            iso_handle_give_up(w->handle); /* before the stream can go on */
             iso_agent_store(at, RELEASED, 8);
+        }
         iso_proxy_report(w->device, &r);
     }
 }
@@ -162,6 +165,7 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
         return NULL;
     }
     *w = (struct engine_words){.device = d, .team = team, .number = number, .n = handle.n_pes, .me = handle.my_pe};
+    w->handle = handle;
     w->memory = memory;
     w->ready = (size_t)handle.lanes * (size_t)isod_lane_bytes(handle.n_pes, handle.packet_bytes);
     w->arrived = w->ready + (size_t)isod_flags_bytes(handle.n_pes);

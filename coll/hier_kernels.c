@@ -223,7 +223,7 @@ PRIM_FN void send_part(struct isod_coll *c, const struct reduction *r, int32_t m
         prim_sync(prim_group_block());
         return;
     }
-    isod_hier_put_far(c, m, isod_coll_far_memory(c->h, m) + in, part, isod_units(bytes) * 16);
+    isod_hier_put_far(c, m, isod_coll_far_memory(c, m) + in, part, isod_units(bytes) * 16);
     if (c->rank == 0)
         isod_hier_tell(c, m, ISOD_HIER_PART, c->h.my_pe, r->base + 2 + k);
 }

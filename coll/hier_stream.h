@@ -106,7 +106,7 @@ PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), value);
     else
-        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c->h) + at, value);
+        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, value);
 }
 PRIM_FN bool isod_hier_has(const struct isod_coll *c, enum isod_hier_word word, int32_t about, uint64_t value)
 {
@@ -171,11 +171,8 @@ PRIM_FN void isod_hier_arrive(struct isod_coll *c, const struct isod_hier *t, ui
  * still be at it, until the slot is reset. */
 PRIM_FN void isod_hier_flush(struct isod_coll *c)
 {
-    if (c->rank == 0) {
-        struct isod_ring *r = isod_ring_of(c->h.world);
-        uint64_t head = prim_load_relaxed_u64(&r->head);
-        c->failed = !isod_ring_wait(isod_home_of(c->h), r, head, isod_who(c->call, -1)) || c->failed;
-    }
+    if (c->rank == 0)
+        c->failed = !isod_ring_flush(isod_home_of(c->h), c->call) || c->failed;
 }
 
 /* ---- data ---- */
@@ -194,7 +191,8 @@ PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t,
     }
 }
 
-/* By the ring to a far member; source may be rewritten behind isod_hier_flush. A sync. */
+/* By the ring to a far member, to which words go by the same ring behind it; source may be rewritten behind
+ * isod_hier_flush. A sync. */
 PRIM_FN void isod_hier_put_far(struct isod_coll *c, int32_t to, char *dest, const char *source, uint64_t bytes)
 {
     isod_ring_put_nbi(c->h, prim_group_block(), dest, source, bytes, isod_world_pe(c->h, to));

@@ -28,9 +28,6 @@ PRIM_FN struct isod_move isod_move_of(void *dest, const void *source, uint64_t b
     return w;
 }
 
-/* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
-PRIM_FN bool isod_coll_fits_lines(shmemd_t h, uint64_t bytes) { return bytes <= h.packet_bytes && h.direct != 0; }
-
 /* ---- fcollect, alltoall: everybody has a piece for everybody ---- */
 
 PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod_move *w)
@@ -78,7 +75,7 @@ PRIM_FN int isod_exchange(shmemd_t h, struct isod_move w, uint32_t call)
     struct isod_coll c;
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_coll_fits_lines(h, w.bytes))
+    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
         return isod_exchange_long(h, w, call);
     if (!isod_coll_enter(&c, h, call))
         return 1;
@@ -161,7 +158,7 @@ PRIM_FN int isod_broadcast(shmemd_t h, struct isod_move w)
         return isod_coll_misuse(h, ISOD_CALL_BROADCAST, ISOD_MISUSE_ROOT, (uint64_t)h.n_pes, (uint32_t)w.from);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_coll_fits_lines(h, w.bytes))
+    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
         return isod_broadcast_long(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
         return 1;
@@ -249,7 +246,7 @@ PRIM_FN int isod_permute(shmemd_t h, struct isod_move w)
         return isod_permute_refuse(h, &w);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_coll_fits_lines(h, w.bytes))
+    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
         return isod_permute_long(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
         return 1;
@@ -283,7 +280,7 @@ PRIM_FN int isod_exchange_grid(shmemd_t h, struct isod_move w, uint32_t call)
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (isod_move_part(h, &w))
-            (void)isod_exchange_block(h, w, call);
+            (void)isod_exchange_block(isod_without_lane(h), w, call);
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);
@@ -296,7 +293,7 @@ PRIM_FN int isod_broadcast_grid(shmemd_t h, struct isod_move w)
         return isod_broadcast_block(h, w);
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (isod_move_part(h, &w))
-            (void)isod_broadcast_block(h, w);
+            (void)isod_broadcast_block(isod_without_lane(h), w);
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);
@@ -309,7 +306,7 @@ PRIM_FN int isod_permute_grid(shmemd_t h, struct isod_move w)
         return isod_permute_refuse(h, &w);
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (isod_move_part(h, &w))
-            (void)isod_permute_block(h, w);
+            (void)isod_permute_block(isod_without_lane(h), w);
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);

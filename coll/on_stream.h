@@ -7,6 +7,7 @@
 #ifndef ISO_ON_STREAM_H
 #define ISO_ON_STREAM_H
 
+#define ISOD_LANES_ARE_BLOCKS /* in kernels of the library: before the first include of device/state.h */
 #include "../include/shmem_device_coll.h"
 
 /* ---- kernels ---- */
@@ -23,6 +24,7 @@ struct isod_stream_coll {
     int32_t to, from;     /* permute; broadcast: from is the root */
     uint32_t call;        /* enum isod_call, for records */
     int32_t op, kept;     /* reductions: enum isod_reduce_op, enum isod_kept */
+    uint32_t by_pointer;  /* reduce_long: 1: all members by loads and stores; 0: staged. Alike on all members */
     uint64_t share, span; /* of isod_stream_shares */
     const char *brought;  /* reduce_read2: not NULL, copied to source, which is dest, before the others read it there */
     /* alltoallv, [n] each */
@@ -103,8 +105,8 @@ enum {
     /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:      \
      * allreduce, which needs a symmetric dest too. */                                                      \
     X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                               \
-    /* What kernels of users do: reads where both are in the heap, else everything into everybody's stages. \
-     * allreduce, reducescatter. */                                                                         \
+    /* What kernels of users do: reads where what peers touch is in the heap, else everything into          \
+     * everybody's stages. allreduce, reducescatter. */                                                     \
     X(reduce_long, ISOD_NEEDS_NOTHING, ANY)
 
 /* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. */

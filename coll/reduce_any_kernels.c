@@ -42,8 +42,8 @@ PRIM_FN int any_lines(const struct isod_stream_coll *what)
     return isod_coll_leave(&c);
 }
 
-/* ---- any memory, any path: isod_reduce_long in one loop. Where all pointers reach both arrays, one turn of reads, and
- * a meeting at its end; else turns of stages ---- */
+/* ---- any memory, any path: isod_reduce_long in one loop. Where pointers reach all that peers touch, one turn of
+ * reads, and a meeting at its end; else turns of stages. The host says which, by what the members agree on ---- */
 
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
                                        const struct isod_span *s, uint64_t u)
@@ -119,7 +119,7 @@ PRIM_FN int any_long(const struct isod_stream_coll *what)
     if (!isod_coll_enter_for(&c, what->h, what->call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
         return 1;
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
-    bool direct = isod_reduce_is_direct(&c, &all);
+    bool direct = what->by_pointer != 0;
     for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.packet_bytes) {
         struct isod_span s = any_turn(&c, &all, at, direct);
         isod_coll_meet(&c);

@@ -93,12 +93,15 @@ PRIM_FN void isod_result_store(const struct isod_coll *c, const struct isod_span
         isod_unit_store(isod_near(c->h, s->dest, isod_coll_other(c, i)) + u * 16, v, s->bytes - u * 16);
 }
 
-/* Pointers reach all members' arrays, and all members know it of each other: of the heap only. */
-PRIM_FN bool isod_reduce_is_direct(const struct isod_coll *c, const struct isod_reduce *w)
+/* Pointers reach what members read and write of each other, and all of them know it of each other: of the heap only.
+ * dest of reducescatter is not asked: no other member touches it, so it may lie elsewhere on each. */
+PRIM_FN struct isod_facts isod_reduce_facts(shmemd_t h, const struct isod_reduce *w)
 {
-    uint64_t dest = (uint64_t)((uintptr_t)w->dest - (uintptr_t)c->h.heap);
-    uint64_t source = (uint64_t)((uintptr_t)w->source - (uintptr_t)c->h.heap);
-    return c->direct && dest < c->h.heap_bytes && source < c->h.heap_bytes;
+    struct isod_facts f = isod_facts_of(h, w->bytes);
+    uint64_t dest = (uint64_t)((uintptr_t)w->dest - (uintptr_t)h.heap);
+    uint64_t source = (uint64_t)((uintptr_t)w->source - (uintptr_t)h.heap);
+    f.in_heap = source < h.heap_bytes && (w->stride != 0 || dest < h.heap_bytes);
+    return f;
 }
 
 /* What this block of a grid reduces. */

@@ -139,7 +139,7 @@ PRIM_CALL_FN int ISOD_NAMED(isod_reduce_long)(shmemd_t h, struct isod_reduce w, 
     struct isod_coll c;
     if (!isod_coll_enter_for(&c, h, w.call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
         return 1;
-    if (isod_reduce_is_direct(&c, &w))
+    if (isod_takes_pointers(isod_reduce_facts(h, &w)))
         ISOD_NAMED(isod_reduce_direct)(&c, &w, op);
     else
         ISOD_NAMED(isod_reduce_staged)(&c, &w, op);
@@ -151,7 +151,7 @@ PRIM_FN int ISOD_NAMED(isod_reduce)(shmemd_t h, struct isod_reduce w, int op)
     struct isod_coll c;
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_coll_fits_lines(h, w.bytes))
+    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
         return ISOD_NAMED(isod_reduce_long)(h, w, op);
     if (!isod_coll_enter(&c, h, w.call))
         return 1;
@@ -172,7 +172,7 @@ PRIM_FN int ISOD_NAMED(isod_reduce_grid)(shmemd_t h, struct isod_reduce w, int o
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (isod_reduce_part(h, &w))
-            (void)ISOD_NAMED(isod_reduce_block)(h, w, op);
+            (void)ISOD_NAMED(isod_reduce_block)(isod_without_lane(h), w, op);
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);

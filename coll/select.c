@@ -153,79 +153,97 @@ static struct select *in_force(void) { return (struct select *)ISO->select; }
 
 /* ---- the choice ---- */
 
-static bool has_nodes(const struct team *team) { return team->slot.nodes != NULL && team->slot.nodes->most_near > 1; }
-static bool fits_boards(const struct team *team, size_t bytes)
+/* The facts of a call that are equal on all members of the team: all that a row may be chosen by. The functions below
+ * get nothing else of a call: a member that chose by a fact of its own (an address, its number, what it reaches) would
+ * run another schedule than the others. */
+struct coll_facts {
+    enum coll_op op;
+    size_t bytes; /* of a member's block; of collect 0, since members collect different lengths */
+    int n_pes;
+    int most_near;       /* members of the fullest of several nodes; 0: the team is on one node */
+    bool in_order;       /* of several nodes: members are numbered node by node */
+    bool central;        /* all members reach the leader by pointer */
+    enum coll_load load; /* of that one node, whose PEs have counted its cores together */
+    bool exact;          /* the type and operator of a reduction: any order gives the same bits */
+    bool in_place;       /* dest is source, which the specification has alike on all members; never of 0 bytes */
+};
+
+static struct coll_facts facts_of(enum coll_op op, const struct team *team, const struct coll_work *w)
 {
-    return has_nodes(team) && bytes <= ISO_BOARD_BYTES && (bytes + 16) * ((size_t)team->n_pes + 1) <= ISO_BOARD_BYTES;
+    const struct slot_nodes *nodes = team->slot.nodes;
+    struct coll_facts f = {.op = op, .n_pes = team->n_pes, .load = LOAD_SPARE};
+    f.central = team->slot.central != NULL;
+    if (ISO->oversubscribed && f.central)
+        f.load = LOAD_OVER;
+    if (nodes != NULL) {
+        f.most_near = nodes->most_near;
+        f.in_order = nodes->in_order;
+    }
+    if (w != NULL) {
+        f.bytes = op == COLL_COLLECT ? 0 : w->bytes;
+        f.exact = w->exact;
+        f.in_place = f.bytes > 0 && w->dest.base == w->source.base;
+    }
+    return f;
 }
 
-static bool has_chain(const struct team *team, const struct coll_work *w)
+static bool fits_boards(const struct coll_facts *f, size_t bytes)
 {
-    return team->slot.nodes != NULL && (team->slot.nodes->in_order || w->exact);
-}
-
-/* Members collect different lengths: those say nothing. */
-static size_t bytes_of(enum coll_op op, const struct coll_work *w)
-{
-    return w == NULL || op == COLL_COLLECT ? 0 : w->bytes;
+    return f->most_near > 1 && bytes <= ISO_BOARD_BYTES && (bytes + 16) * ((size_t)f->n_pes + 1) <= ISO_BOARD_BYTES;
 }
 
 /* What needs several nodes. */
-static bool has_room_across(const struct coll_row *row, const struct team *team, const struct coll_work *w)
+static bool has_room_across(const struct coll_row *row, const struct coll_facts *f)
 {
-    size_t bytes = bytes_of(row->op, w), n = (size_t)team->n_pes;
     switch (row->room) {
     case ROOM_NODES:
-        return has_nodes(team);
+        return f->most_near > 1;
     case ROOM_NODES_BOARD:
-        return fits_boards(team, bytes);
+        return fits_boards(f, f->bytes);
     case ROOM_NODES_HEADS:
-        return fits_boards(team, ISO_PACKET_BYTES);
+        return fits_boards(f, ISO_PACKET_BYTES);
     case ROOM_NODES_ROWS:
-        return has_nodes(team) && bytes <= ISO_BOARD_BYTES / n / (size_t)team->slot.nodes->most_near;
+        return f->most_near > 1 && f->bytes <= ISO_BOARD_BYTES / (size_t)f->n_pes / (size_t)f->most_near;
     case ROOM_PIPE:
-        return team->slot.nodes != NULL;
+        return f->most_near > 0;
     case ROOM_CHAIN:
-        return has_chain(team, w);
+        return f->most_near > 0 && (f->in_order || f->exact);
     case ROOM_CHAIN_SCAN:
-        return team->slot.nodes != NULL && team->slot.nodes->in_order && w->dest.base != w->source.base;
+        return f->most_near > 0 && f->in_order && !f->in_place;
     default:
         return false;
     }
 }
 
-static bool has_room(const struct coll_row *row, const struct team *team, const struct coll_work *w)
+static bool has_room(const struct coll_row *row, const struct coll_facts *f)
 {
-    size_t bytes = bytes_of(row->op, w), n = (size_t)team->n_pes;
+    size_t n = (size_t)f->n_pes;
     switch (row->room) {
     case ROOM_ANY:
         return true;
     case ROOM_PACKET:
-        return bytes <= ISO_PACKET_BYTES;
+        return f->bytes <= ISO_PACKET_BYTES;
     case ROOM_STAGE:
-        return bytes <= ISO_STAGE_BYTES;
+        return f->bytes <= ISO_STAGE_BYTES;
     case ROOM_BOARD:
-        return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n;
+        return f->central && f->bytes <= ISO_BOARD_BYTES / n;
     case ROOM_BOARD_ROWS:
-        return team->slot.central != NULL && bytes <= ISO_BOARD_BYTES / n / n;
+        return f->central && f->bytes <= ISO_BOARD_BYTES / n / n;
     case ROOM_BOARD_PIECES:
-        return team->slot.central != NULL;
+        return f->central;
     case ROOM_FAR:
-        return team->slot.central == NULL;
+        return !f->central;
     case ROOM_FAR_STAGE:
-        return team->slot.central == NULL && bytes <= ISO_STAGE_BYTES;
+        return !f->central && f->bytes <= ISO_STAGE_BYTES;
     default:
-        return has_room_across(row, team, w);
+        return has_room_across(row, f);
     }
 }
 
-static bool is_choice(const struct coll_row *row, const struct team *team, const struct coll_work *w)
+static bool is_choice(const struct coll_row *row, const struct coll_facts *f)
 {
-    /* Alike on all members: they have counted the cores of their node together, and are on one node if central is set.
-     */
-    enum coll_load load = ISO->oversubscribed && team->slot.central != NULL ? LOAD_OVER : LOAD_SPARE;
-    return bytes_of(row->op, w) <= row->max_bytes && team->n_pes <= row->max_pes &&
-           (row->load == LOAD_ANY || row->load == load) && has_room(row, team, w);
+    return f->bytes <= row->max_bytes && f->n_pes <= row->max_pes &&
+           (row->load == LOAD_ANY || row->load == f->load) && has_room(row, f);
 }
 
 static ISO_COLD void explain(struct select *self, const struct coll_row *row, const struct team *team, size_t bytes)
@@ -245,13 +263,14 @@ static ISO_COLD void explain(struct select *self, const struct coll_row *row, co
 const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w)
 {
     struct select *self = in_force();
+    struct coll_facts facts = facts_of(op, team, w);
     const struct coll_row *row = self->forced[op];
-    if (ISO_LIKELY(row == NULL) || !has_room(row, team, w))
+    if (ISO_LIKELY(row == NULL) || !has_room(row, &facts))
         /* Each operation has a row without conditions: the walk ends inside the operation's rows. */
-        for (row = self->first[op]; !is_choice(row, team, w); row++)
+        for (row = self->first[op]; !is_choice(row, &facts); row++)
             continue;
     if (ISO_UNLIKELY(self->explain))
-        explain(self, row, team, bytes_of(op, w));
+        explain(self, row, team, facts.bytes);
     return row;
 }
 

@@ -51,26 +51,25 @@ enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 /* ---- room ---- */
 
 /* Lines carry packet_bytes of each member's block in a round; one step a round. */
-static size_t room_lines(const struct stream_call *c, unsigned grid)
+static size_t room_lines(const struct stream_facts *f, unsigned grid)
 {
-    size_t one = (size_t)grid * c->args.h.packet_bytes * ISOD_STEPS_OF_CALL;
-    bool of_blocks =
-        c->coll->kind != SHMEMX_ALLREDUCE && c->coll->kind != SHMEMX_BROADCAST && c->coll->kind != SHMEMX_PERMUTE;
-    return of_blocks ? one * (size_t)c->args.h.n_pes : one;
+    size_t one = (size_t)grid * f->packet_bytes * ISOD_STEPS_OF_CALL;
+    bool of_blocks = f->kind != SHMEMX_ALLREDUCE && f->kind != SHMEMX_BROADCAST && f->kind != SHMEMX_PERMUTE;
+    return of_blocks ? one * (size_t)f->n_pes : one;
 }
 
 /* Each member reduces a packet for all in a round; two steps a round. */
-static size_t room_lines2(const struct stream_call *c, unsigned grid)
+static size_t room_lines2(const struct stream_facts *f, unsigned grid)
 {
-    return (size_t)grid * c->args.h.packet_bytes * (size_t)c->args.h.n_pes * (ISOD_STEPS_OF_CALL / 2);
+    return (size_t)grid * f->packet_bytes * (size_t)f->n_pes * (ISOD_STEPS_OF_CALL / 2);
 }
 
 /* A unit for each member, or more. What is left of equal parts goes by lines, which has to be less than a packet. */
-static size_t room_spans(const struct stream_call *c, unsigned grid)
+static size_t room_spans(const struct stream_facts *f, unsigned grid)
 {
-    size_t least = 16 * (size_t)c->args.h.n_pes;
+    size_t least = 16 * (size_t)f->n_pes;
     (void)grid;
-    return c->bytes >= least && least <= c->args.h.packet_bytes ? SIZE_MAX : 0;
+    return f->bytes >= least && least <= f->packet_bytes ? SIZE_MAX : 0;
 }
 
 /* ---- run ---- */
@@ -93,8 +92,19 @@ static int run_move(const struct stream_call *c, const struct stream_algorithm *
 
 static int run_reduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
-    gpu_kernel sum = c->op == SHMEMX_SUM && a->sums != NULL ? a->sums[c->type] : NULL;
+    const struct stream_facts *f = &c->facts;
+    gpu_kernel sum = f->op == SHMEMX_SUM && a->sums != NULL ? a->sums[f->type] : NULL;
     return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
+}
+
+/* Loads and stores, where what peers touch is in the device heap; which, the members agree on. */
+static int run_reduce_long(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+{
+    const struct stream_facts *f = &c->facts;
+    unsigned touched = f->kind == SHMEMX_ALLREDUCE ? ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST : ISOD_NEEDS_SOURCE;
+    struct stream_call any = *c;
+    any.args.by_pointer = f->direct && (f->in_heap & touched) == touched;
+    return run_reduce(&any, a, shape);
 }
 
 /* What is not symmetric is brought to dest, which is: then it is a call in place. */
@@ -126,6 +136,8 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 #define SPANS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce_spans, NULL, kernel##_sums, NULL
 #define ANY(kernel, bytes, room) \
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
+#define LONG(kernel, bytes, room) \
+    NEEDS_##kernel, false, bytes, room, run_reduce_long, NULL, NULL, isod_stream_##kernel##_any_kernel
 #define ALL(kernel, bytes, room) \
     NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
 #define ENGINES(function) \
@@ -144,14 +156,14 @@ const struct stream_algorithm iso_stream_algorithms[] = {
     {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 64, room_spans),       "as push2, staged in dest: large pieces"},
     {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
-    {SHMEMX_ALLREDUCE,     "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
+    {SHMEMX_ALLREDUCE,     "long",    LONG(reduce_long, 64, NULL),               "any memory, any operator, any path"},
 
     {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 16, room_lines),         "one hop, data and flag in one line"},
     {SHMEMX_REDUCESCATTER, "wide",    SUMS(reduce_wide, 8, room_lines),          "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 64, NULL),               "everybody reads its block of all sources"},
     {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 64, NULL),               "stores only, piece by piece, any memory"},
     {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 64, NULL),                "parts of nodes, then between nodes, at once"},
-    {SHMEMX_REDUCESCATTER, "long",    ANY(reduce_long, 64, NULL),                "any memory, any operator, any path"},
+    {SHMEMX_REDUCESCATTER, "long",    LONG(reduce_long, 64, NULL),               "any memory, any operator, any path"},
 
     {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 16, room_lines),      "one hop, data and flag in one line"},
     {SHMEMX_FCOLLECT,      "wide",    MOVE(exchange_wide, 8, room_lines),        "one hop, 120 bytes and their flag in one store"},

@@ -289,10 +289,7 @@ PRIM_FN void isod_wave_put(struct isod_coll *c, int32_t to, char *dest, const ch
     char *near = to == c->h.my_pe ? dest : isod_near(c->h, dest, to);
     if (p.bytes == 0 || near == source)
         return;
-    if (near != 0)
-        prim_copy_put(prim_group_wave(), near + p.at, source + p.at, p.bytes);
-    else
-        isod_ring_put(c->h, prim_group_wave(), dest + p.at, source + p.at, p.bytes, isod_world_pe(c->h, to));
+    isod_coll_put_at(c, prim_group_wave(), to, near != 0 ? near + p.at : near, dest + p.at, source + p.at, p.bytes);
 }
 
 /* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged step. */
@@ -310,8 +307,7 @@ PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t s
         if (memory != 0)
             prim_copy_put(prim_group_wave(), memory + at, from, p.bytes);
         else
-            isod_ring_put(c->h, prim_group_wave(), isod_coll_far_memory(c->h, to) + at, from, p.bytes,
-                          isod_world_pe(c->h, to));
+            isod_coll_put_far(c, prim_group_wave(), to, isod_coll_far_memory(c, to) + at, from, p.bytes);
     }
 }
 

@@ -18,6 +18,7 @@ struct stream_slot {
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     struct stream_engines engines;
     struct engine_words *words; /* NULL: of some member neither streams can, or pointers do not reach all */
+    struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct stream_table *table; /* one of struct streams */
     enum stream_lines lines;
     unsigned most_blocks, most_threads;
@@ -131,6 +132,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
         return;
     iso_engines_close(d, &slot->engines);
     iso_words_close(slot->words);
+    iso_notes_close(slot->notes);
     iso_gpu_free(d->gpu, slot->nodes);
     free(slot->memory);
     free(slot);
@@ -164,6 +166,8 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
     if (read_memory(slot) == 0) {
         if (handle.direct != 0 && iso_gpu_has_words(d->gpu, NULL))
             slot->words = iso_words_open(d, team, number, handle, slot->memory);
+        if (ISO_UNLIKELY(ISO->env.debug))
+            slot->notes = iso_notes_open(team, number, handle);
         return slot;
     }
     free(slot->memory);
@@ -177,7 +181,8 @@ struct member {
     uint64_t blocks; /* 0: it failed */
     uint64_t threads;
     uint64_t table;
-    uint64_t nodes; /* 1: it reaches those who have found the same node, and no others */
+    uint32_t nodes; /* 1: it reaches those who have found the same node, and no others */
+    uint32_t notes; /* 1: it has some */
     uint64_t lines; /* enum stream_lines */
     uint64_t clock; /* of the first: the number of a probe */
     uint64_t words; /* 1: its streams wait without a kernel */
@@ -231,12 +236,13 @@ static enum stream_lines lines_of(const struct member *members, int n)
 static int agree(struct device *d, const struct streams *s, struct stream_slot *slot, const struct member *members)
 {
     struct member least = members[0];
-    bool same = true, nodes = members[0].nodes != 0;
+    bool same = true, nodes = members[0].nodes != 0, notes = members[0].notes != 0;
     for (int i = 1; i < slot->handle.n_pes; i++) {
         least.blocks = ISO_MIN(least.blocks, members[i].blocks);
         least.threads = ISO_MIN(least.threads, members[i].threads);
         same = same && members[i].table == least.table;
         nodes = nodes && members[i].nodes != 0;
+        notes = notes && members[i].notes != 0;
         least.words = ISO_MIN(least.words, members[i].words);
     }
     if (least.blocks == 0)
@@ -248,6 +254,10 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
     if (!nodes) {
         iso_gpu_free(d->gpu, slot->nodes);
         slot->nodes = NULL;
+    }
+    if (!notes) {
+        iso_notes_close(slot->notes);
+        slot->notes = NULL;
     }
     if (least.words == 0) {
         iso_words_close(slot->words);
@@ -263,11 +273,12 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0, 0, STREAM_LINES_TORN, 0, 0},
+    struct member mine = {0, 0, 0, 0, 0, STREAM_LINES_TORN, 0, 0},
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
+    iso_coll_debug_same(team, call, "slot", number);
     if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, &handle, call) != 0) {
         free(all);
         return NULL;
@@ -281,6 +292,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         mine.lines = iso_stream_probe_ask(d, team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
         mine.words = slot->words != NULL;
+        mine.notes = slot->notes != NULL;
     }
     share_nodes(d, team, slot, &mine);
     iso_coll_all_gather(team, &mine, sizeof mine, all, call);
@@ -335,11 +347,16 @@ void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
     c->slot = slot;
     c->args.h = slot->handle;
     c->args.nodes = (const int32_t *)slot->nodes;
-    c->most_blocks = slot->most_blocks;
-    c->most_threads = slot->most_threads;
+    c->facts.n_pes = slot->handle.n_pes;
+    c->facts.packet_bytes = slot->handle.packet_bytes;
+    c->facts.direct = slot->handle.direct != 0;
+    c->facts.most_blocks = slot->most_blocks;
+    c->facts.most_threads = slot->most_threads;
 }
 
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
+
+struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot) { return slot->notes; }
 
 bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot) { return slot->lines == STREAM_LINES_WHOLE; }
 
@@ -361,10 +378,11 @@ char *iso_stream_flag_near(const struct stream_call *c, int member)
 
 const uint64_t *iso_stream_engine_word(const struct stream_call *c) { return &ISOD_LANES(c->args.h.team)->engine; }
 
-void iso_coll_streams_watch(bool stop)
+void iso_coll_streams_watch(const uint64_t *abort)
 {
     struct device *d = ISO->device;
-    pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads */
+    pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads, and the abort word cleared */
+    bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
     struct streams *s = streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->list : NULL; slot != NULL; slot = slot->next)
         if (slot->words != NULL)
@@ -380,8 +398,12 @@ void iso_coll_streams_reset(const struct team *team, int number)
         return;
     pthread_mutex_lock(&d->lock);
     for (struct stream_slot *slot = s->list; slot != NULL; slot = slot->next)
-        if (slot->team == team && slot->number == number && slot->words != NULL)
-            iso_words_reset(slot->words);
+        if (slot->team == team && slot->number == number) {
+            if (slot->words != NULL)
+                iso_words_reset(slot->words);
+            if (slot->notes != NULL)
+                iso_notes_reset(slot->notes);
+        }
     pthread_mutex_unlock(&d->lock);
 }
 

@@ -364,98 +364,99 @@ uint64_t iso_stream_table_sum(const struct stream_table *table)
 
 /* ---- the choice ---- */
 
-static unsigned most_blocks(const struct entry *e, const struct stream_call *c)
+static unsigned most_blocks(const struct entry *e, const struct stream_facts *f)
 {
     if (e->row.kind == SHMEMX_BARRIER || e->row.kind == SHMEMX_SYNC)
         return 1;
-    return ISO_MIN(e->row.shape.grid, e->algorithm->engines ? (unsigned)ISO_ENGINE_STREAMS : c->most_blocks);
+    return ISO_MIN(e->row.shape.grid, e->algorithm->engines ? (unsigned)ISO_ENGINE_STREAMS : f->most_blocks);
 }
 
-static bool has_what_it_needs(const struct stream_algorithm *a, const struct stream_call *c)
+static bool has_what_it_needs(const struct stream_algorithm *a, const struct stream_facts *f)
 {
     unsigned ranges = a->needs & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE);
     bool direct = (a->needs & (ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES)) != 0;
-    bool combines = a->sums == NULL || a->any != NULL || (c->op == SHMEMX_SUM && a->sums[c->type] != NULL);
-    return (a->needs & ~c->has) == 0 && !(direct && (ranges & ~c->near) != 0) && combines;
+    bool combines = a->sums == NULL || a->any != NULL || (f->op == SHMEMX_SUM && a->sums[f->type] != NULL);
+    return (a->needs & ~f->has) == 0 && !(direct && (ranges & ~f->near) != 0) && combines;
 }
 
-static bool can(const struct entry *e, const struct stream_call *c)
+static bool can(const struct entry *e, const struct stream_facts *f)
 {
     const struct stream_algorithm *a = e->algorithm;
-    if (e->row.kind != c->coll->kind || (c->coll->engines != 0 && !a->engines))
+    if (e->row.kind != f->kind || (f->engines && !a->engines))
         return false;
-    if (c->bytes > e->row.max_bytes || c->args.h.n_pes > e->row.max_pes || !has_what_it_needs(a, c))
+    if (f->bytes > e->row.max_bytes || f->n_pes > e->row.max_pes || !has_what_it_needs(a, f))
         return false;
-    return a->room == NULL || c->bytes <= a->room(c, most_blocks(e, c));
+    return a->room == NULL || f->bytes <= a->room(f, most_blocks(e, f));
 }
 
 /* As many blocks as have something to do, of no more threads than have a unit each, or what the algorithm counts. */
-static struct stream_shape scale(const struct stream_call *c, const struct stream_algorithm *a,
+static struct stream_shape scale(const struct stream_facts *f, const struct stream_algorithm *a,
                                  struct stream_shape most)
 {
     const unsigned wave = 64; /* of the device that has the largest: members may have different ones */
     struct stream_shape s = most;
-    uint64_t units = (c->args.bytes + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u),
+    uint64_t units = (f->block + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u),
              of_block = (uint64_t)a->bytes * most.threads;
-    uint64_t worth = ISO_MAX((c->args.bytes + of_block - 1) / of_block, (uint64_t)1);
+    uint64_t worth = ISO_MAX((f->block + of_block - 1) / of_block, (uint64_t)1);
     s.grid = (unsigned)ISO_MIN(worth, (uint64_t)most.grid);
-    if (a->room != NULL && a->room(c, s.grid) < c->bytes)
+    if (a->room != NULL && a->room(f, s.grid) < f->bytes)
         s.grid = most.grid;
     if (s.grid == 1 && units < most.threads)
         s.threads = ISO_MIN(most.threads, ISO_MAX(((unsigned)units + wave - 1) / wave * wave, wave));
     return s;
 }
 
-static struct stream_shape shape_of(const struct entry *e, const struct stream_call *c)
+static struct stream_shape shape_of(const struct entry *e, const struct stream_facts *f)
 {
-    struct stream_shape most = {most_blocks(e, c), ISO_MIN(e->row.shape.threads, c->most_threads)};
+    struct stream_shape most = {most_blocks(e, f), ISO_MIN(e->row.shape.threads, f->most_threads)};
     if ((e->algorithm->needs & ISOD_NEEDS_WHOLE_LINES) != 0)
         most.threads = (most.threads + 7) / 8 * 8; /* they share lines; most_threads is a power of two */
-    return e->exact || e->algorithm->bytes == 0 ? most : scale(c, e->algorithm, most);
+    return e->exact || e->algorithm->bytes == 0 ? most : scale(f, e->algorithm, most);
 }
 
-bool iso_stream_row_can(const struct stream_row *row, const struct stream_call *c, struct stream_shape *shape)
+bool iso_stream_row_can(const struct stream_row *row, const struct stream_facts *f, struct stream_shape *shape)
 {
     struct entry e = entry_of(row, TUNED);
-    bool possible = can(&e, c);
+    bool possible = can(&e, f);
     if (possible)
-        *shape = shape_of(&e, c);
+        *shape = shape_of(&e, f);
     return possible;
 }
 
-struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_call *c)
+struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_facts *f)
 {
     struct stream_choice choice = {NULL, {0, 0}, "", -1, false};
     for (int i = 0; i < table->n; i++) {
         const struct entry *e = &table->entries[i];
-        if (can(e, c)) {
+        if (can(e, f)) {
             choice.algorithm = e->algorithm;
-            choice.shape = shape_of(e, c);
+            choice.shape = shape_of(e, f);
             choice.why = table->from[e->origin];
             choice.row = i;
             choice.not_forced &= e->origin != FORCED;
             break;
         }
-        choice.not_forced |= e->origin == FORCED && e->row.kind == c->coll->kind;
+        choice.not_forced |= e->origin == FORCED && e->row.kind == f->kind;
     }
     return choice;
 }
 
 /* ---- as text ---- */
 
-size_t iso_stream_choice_text(const struct stream_call *c, const struct stream_choice *choice, char *text, size_t bytes)
+size_t iso_stream_choice_text(const struct stream_facts *f, const struct stream_choice *choice, char *text,
+                              size_t bytes)
 {
     char shape[64];
     unsigned n = choice->shape.grid, threads = choice->shape.threads;
     if (choice->algorithm == NULL)
-        return (size_t)snprintf(text, bytes, "%s: no algorithm can do this call", iso_stream_kind_name(c->coll->kind));
+        return (size_t)snprintf(text, bytes, "%s: no algorithm can do this call", iso_stream_kind_name(f->kind));
     if (choice->algorithm->engines)
         snprintf(shape, sizeof shape, "at most %u stream%s", n, n > 1 ? "s" : "");
     else
         snprintf(shape, sizeof shape, "%u block%s of %u thread%s", n, n > 1 ? "s" : "", threads,
                  threads > 1 ? "s" : "");
     int len = snprintf(text, bytes, "%s of %zu bytes on %d PEs, on a stream: %s, %s (%s%s: %s)",
-                       iso_stream_kind_name(c->coll->kind), c->bytes, (int)c->args.h.n_pes, choice->algorithm->name,
+                       iso_stream_kind_name(f->kind), f->bytes, f->n_pes, choice->algorithm->name,
                        shape, choice->why, choice->not_forced ? ", because the forced one cannot do this" : "",
                        choice->algorithm->why);
     return len > 0 ? (size_t)len : 0;
@@ -468,7 +469,7 @@ void iso_stream_table_explain(struct stream_table *table, const struct stream_ca
     if (!ISO->env.coll_explain || choice->row < 0 || table->entries[choice->row].explained || c->args.h.my_pe != 0)
         return;
     table->entries[choice->row].explained = true;
-    (void)iso_stream_choice_text(c, choice, text, sizeof text);
+    (void)iso_stream_choice_text(&c->facts, choice, text, sizeof text);
     log_answer("%s", text);
 }
 

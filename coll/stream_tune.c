@@ -28,6 +28,7 @@ static const size_t least_bytes = (size_t)1 << 10, largest_bytes = (size_t)256 <
 static const uint64_t graph_ns = 1000000; /* what a graph should take: far more than its launch */
 static const double hopeless = 1.5;       /* times the fastest: not worth all samples */
 static const double margin = 0.03;        /* an advantage below it is noise */
+static const double steady = 1.15;        /* two measurements of the same calls differ by less on a quiet machine */
 static const char call[] = "shmemx_coll_tune";
 
 static const int kinds[] = {SHMEMX_ALLREDUCE, SHMEMX_REDUCESCATTER, SHMEMX_FCOLLECT,
@@ -48,6 +49,7 @@ struct trial {
     bool final;                /* measured twice */
     double us;                 /* 0: not measured */
     double noise;              /* what us may be off by: half the distance of the quartiles, in parts of us */
+    double spread;             /* measured twice: the longer time over the shorter one */
 };
 
 /* Calls in place cannot take all that others can, so they get rows of their own where the best is none for them. */
@@ -73,6 +75,7 @@ struct tuning {
     struct stream_rows rows;
     int n_gains;
     double gains[MOST_TEAMS * KINDS * MOST_SIZES]; /* built-in row's time over that of the new one */
+    int n_spread;                                  /* of these, the built-in row's two times were not steady */
 };
 
 /* One size. */
@@ -154,7 +157,7 @@ static void say_wrong(const struct stream_call *c, const struct trial *r, size_t
 {
     log_error("%s: %s of %zu bytes on %d PEs by %s, %u x %u, went wrong: element %zu of dest is %#06x, expected %#06x; "
               "nothing is written",
-              call, iso_stream_kind_name(c->coll->kind), c->bytes, (int)c->args.h.n_pes, r->way.algorithm->name,
+              call, iso_stream_kind_name(c->coll->kind), c->facts.bytes, (int)c->args.h.n_pes, r->way.algorithm->name,
               r->shape.grid, r->shape.threads, at, seen, expected(c, at));
 }
 
@@ -252,9 +255,11 @@ static void time_again(const struct trials *s, struct trial *r)
     if (r->final)
         return;
     time_graph(s, &other, 0);
+    double spread = ISO_MAX(other.us, r->us) / ISO_MIN(other.us, r->us);
     if (other.us < r->us)
         *r = other;
     r->final = true;
+    r->spread = spread;
 }
 
 static bool serves(const struct way *way, enum buffers buffers)
@@ -277,8 +282,8 @@ static int fastest(const struct trials *s, enum buffers buffers)
 static void say_trial(const struct trials *s, const struct trial *r)
 {
     if (s->t->talks)
-        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_stream_kind_name(s->coll.kind), s->c.bytes,
-                  (int)s->c.args.h.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
+        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_stream_kind_name(s->coll.kind),
+                  s->c.facts.bytes, s->c.facts.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
 }
 
 static int measure(struct trials *s, struct trial *r)
@@ -300,7 +305,7 @@ static int add_trial(struct trials *s, struct way way)
 {
     struct stream_row row = {way.algorithm->kind, way.algorithm->name, SIZE_MAX, INT_MAX, way.most};
     struct trial new_one = {.way = way};
-    if (!iso_stream_row_can(&row, &s->c, &new_one.shape))
+    if (!iso_stream_row_can(&row, &s->c.facts, &new_one.shape))
         return -1;
     for (int i = 0; i < s->n; i++)
         if (s->trial[i].way.algorithm == way.algorithm && s->trial[i].shape.grid == new_one.shape.grid &&
@@ -319,10 +324,10 @@ static void add_shapes(struct trials *s, const struct stream_algorithm *a)
     static const unsigned cpu_threads[] = {32, 64, 32}, gpu_threads[] = {256, 512, 128};
     bool cpu = strcmp(s->t->device->info->flavour, "cpu") == 0;
     const unsigned *threads = cpu ? cpu_threads : gpu_threads;
-    unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.most_blocks, cpu ? 4 : STREAM_MOST_BLOCKS);
+    unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.facts.most_blocks, cpu ? 4 : STREAM_MOST_BLOCKS);
     for (unsigned halves = 0; halves < 4 && most >> halves != 0; halves++)
         for (int i = 0; i < (a->engines ? 1 : 3); i++) {
-            struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.most_threads)}};
+            struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
             (void)add_trial(s, way);
         }
 }
@@ -387,7 +392,7 @@ static void say_result(const struct trials *s, const struct trial *best, const s
     if (!s->t->talks)
         return;
     fprintf(stderr, "%-13s %3d PEs %9zu bytes: %-7s %3u x %-3u %10.1f us   (built in: %-7s %3u x %-3u %10.1f us)\n",
-            iso_stream_kind_name(s->coll.kind), (int)s->c.args.h.n_pes, s->c.bytes, best->way.algorithm->name,
+            iso_stream_kind_name(s->coll.kind), (int)s->c.args.h.n_pes, s->c.facts.bytes, best->way.algorithm->name,
             best->shape.grid, best->shape.threads, best->us, built_in->way.algorithm->name, built_in->shape.grid,
             built_in->shape.threads, built_in->us);
 }
@@ -400,7 +405,7 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
     for (int b = 0; b < BUFFERS; b++)
         if (before != NULL)
             incumbent[b] = add_trial(s, before->best[b]);
-    struct stream_choice choice = iso_stream_choose(s->t->built_in, &s->c);
+    struct stream_choice choice = iso_stream_choose(s->t->built_in, &s->c.facts);
     struct way chosen = {choice.algorithm, choice.shape};
     int built_in = add_trial(s, chosen);
     if (measure_all(s, incumbent, built_in) != 0)
@@ -411,6 +416,7 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
         result->best[IN_PLACE] = s->trial[pick(s, IN_PLACE, incumbent[IN_PLACE])].way;
     say_result(s, &s->trial[best], &s->trial[built_in]);
     s->t->gains[s->t->n_gains++] = s->trial[built_in].us / s->trial[best].us;
+    s->t->n_spread += s->trial[built_in].spread > steady;
     return 0;
 }
 
@@ -580,6 +586,10 @@ static void say_end(const struct tuning *t)
                 "(geometric mean)\n",
                 t->rows.n, t->path, ISO->n_local < ISO->n_pes ? " on each node" : "",
                 geometric_mean(t->gains, t->n_gains));
+    if (ISO->my_pe == 0 && 4 * t->n_spread > t->n_gains)
+        log_warn("%s: of %d calls %d took %.0f %% longer or more in one of two measurements, so the rows may be wrong: "
+                 "end what else runs on this machine and its devices, and tune again",
+                 call, t->n_gains, t->n_spread, 100 * (steady - 1));
 }
 
 /* ---- begin and end ---- */

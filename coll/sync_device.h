@@ -10,7 +10,7 @@
 /* A thread serves one member, and all of them are reached by pointer: no load is needed to know that. */
 PRIM_FN bool isod_meets_directly(shmemd_t h)
 {
-    return h.direct != 0 && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && prim_block_index() < h.lanes &&
+    return isod_is_direct(h) && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && isod_lane_of(h) < h.lanes &&
            prim_size(prim_group_block()) >= (unsigned)h.n_pes;
 }
 
@@ -60,11 +60,11 @@ PRIM_FN bool isod_meet_member(shmemd_t h, const struct isod_lane *lane, uint64_t
 }
 
 /* The general way: any number of members, the ring, step numbers that wrap. */
-PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t call, enum isod_meaning meaning)
+PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t call_of, enum isod_meaning meaning)
 {
-    shmemd_t h = isod_coll_handle(home, heap);
+    shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
-    if (!isod_coll_enter(&c, h, call))
+    if (!isod_coll_enter(&c, h, call_of & 0xffffu))
         return 1;
     isod_coll_step(&c);
     prim_gather_stores(prim_group_block());
@@ -81,9 +81,9 @@ PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t
 PRIM_FN int isod_meet(shmemd_t h, uint32_t call, enum isod_meaning meaning)
 {
     struct prim_group block = prim_group_block();
-    struct isod_lane *lane = ISOD_LANES(h.team) + prim_block_index();
+    struct isod_lane *lane = ISOD_LANES(h.team) + isod_lane_of(h);
     if (!isod_meets_directly(h))
-        return isod_meet_by_rounds(isod_home_of(h), h.heap, call, meaning);
+        return isod_meet_by_rounds(isod_home_of(h), h.heap, isod_coll_call_of(h, call), meaning);
     int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
     uint64_t done = lane->step, step = done + 1, dead = lane->dead, users = 0, status = 0;
     if (meaning == ISOD_DATA)
@@ -93,7 +93,7 @@ PRIM_FN int isod_meet(shmemd_t h, uint32_t call, enum isod_meaning meaning)
     if (dead != 0)
         return 1;
     if (isod_coll_numbers_turn(done, ISOD_STEPS_OF_CALL)) /* the same step on all members, by whichever way they go */
-        return isod_meet_by_rounds(isod_home_of(h), h.heap, call, meaning);
+        return isod_meet_by_rounds(isod_home_of(h), h.heap, isod_coll_call_of(h, call), meaning);
     if (rank == clerk) { /* under way until the flags have come */
         users = prim_load_relaxed_u64(&lane->users);
         status = prim_load_relaxed_u64(&h.team->status);
@@ -107,6 +107,8 @@ PRIM_FN int isod_meet(shmemd_t h, uint32_t call, enum isod_meaning meaning)
         if (users != 0)
             isod_coll_leave_misuse(isod_home_of(h), call, ISOD_MISUSE_USERS, 0, users);
     }
+    if (isod_lane_chosen(h) != 0)
+        prim_settle_stores(block); /* flags and lane: the block that has the lane next may hear of it from any thread */
     return prim_sync_or(block, bad) ? isod_coll_fail(isod_home_of(h), lane, call, 0) : 0;
 }
 
@@ -126,7 +128,7 @@ PRIM_FN int isod_sync_grid(shmemd_t h)
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (prim_block_index() == 0)
-            (void)isod_sync_block(h);
+            (void)isod_sync_block(isod_without_lane(h));
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);
@@ -137,7 +139,7 @@ PRIM_FN int isod_barrier_grid(shmemd_t h)
     int rc = 1;
     if (prim_call_begin() && !isod_grid_sync(h)) {
         if (prim_block_index() == 0)
-            (void)isod_barrier_block(h);
+            (void)isod_barrier_block(isod_without_lane(h));
         rc = isod_grid_leave(h);
     }
     return prim_call_end(rc);

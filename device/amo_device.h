@@ -18,37 +18,66 @@ PRIM_FN uint64_t isod_amo_at_u64(uint64_t *at, struct isod_word_op o)
 {
     if (o.op == ISOD_AMO_SET)
         prim_store_flag_u64(at, o.operand); /* pairs with wait, test and fetch */
-    return o.op == ISOD_AMO_SET     ? 0
-           : o.op == ISOD_AMO_FETCH ? prim_load_acquire_u64(at)
-           : o.op == ISOD_AMO_SWAP  ? prim_swap_u64(at, o.operand)
-           : o.op == ISOD_AMO_CSWAP ? prim_cas_u64(at, o.compare, o.operand)
-           : o.op == ISOD_AMO_ADD   ? prim_fetch_add_u64(at, o.operand)
-           : o.op == ISOD_AMO_AND   ? prim_fetch_and_u64(at, o.operand)
-           : o.op == ISOD_AMO_OR    ? prim_fetch_or_u64(at, o.operand)
-                                    : prim_fetch_xor_u64(at, o.operand);
+    else if (!o.fetches && o.op == ISOD_AMO_AND)
+        prim_and_u64(at, o.operand);
+    else if (!o.fetches && o.op == ISOD_AMO_OR)
+        prim_or_u64(at, o.operand);
+    else if (!o.fetches && o.op == ISOD_AMO_XOR)
+        prim_xor_u64(at, o.operand);
+    else
+        return o.op == ISOD_AMO_FETCH   ? prim_load_acquire_u64(at)
+               : o.op == ISOD_AMO_SWAP  ? prim_swap_u64(at, o.operand)
+               : o.op == ISOD_AMO_CSWAP ? prim_cas_u64(at, o.compare, o.operand)
+               : o.op == ISOD_AMO_ADD   ? prim_fetch_add_u64(at, o.operand)
+               : o.op == ISOD_AMO_AND   ? prim_fetch_and_u64(at, o.operand)
+               : o.op == ISOD_AMO_OR    ? prim_fetch_or_u64(at, o.operand)
+                                        : prim_fetch_xor_u64(at, o.operand);
+    return 0;
 }
 PRIM_FN uint64_t isod_amo_at_u32(uint32_t *at, struct isod_word_op o)
 {
     uint32_t operand = (uint32_t)o.operand;
     if (o.op == ISOD_AMO_SET)
         prim_store_flag_u32(at, operand); /* pairs with wait, test and fetch */
-    return o.op == ISOD_AMO_SET     ? 0
-           : o.op == ISOD_AMO_FETCH ? prim_load_acquire_u32(at)
-           : o.op == ISOD_AMO_SWAP  ? prim_swap_u32(at, operand)
-           : o.op == ISOD_AMO_CSWAP ? prim_cas_u32(at, (uint32_t)o.compare, operand)
-           : o.op == ISOD_AMO_ADD   ? prim_fetch_add_u32(at, operand)
-           : o.op == ISOD_AMO_AND   ? prim_fetch_and_u32(at, operand)
-           : o.op == ISOD_AMO_OR    ? prim_fetch_or_u32(at, operand)
-                                    : prim_fetch_xor_u32(at, operand);
+    else if (!o.fetches && o.op == ISOD_AMO_AND)
+        prim_and_u32(at, operand);
+    else if (!o.fetches && o.op == ISOD_AMO_OR)
+        prim_or_u32(at, operand);
+    else if (!o.fetches && o.op == ISOD_AMO_XOR)
+        prim_xor_u32(at, operand);
+    else
+        return o.op == ISOD_AMO_FETCH   ? prim_load_acquire_u32(at)
+               : o.op == ISOD_AMO_SWAP  ? prim_swap_u32(at, operand)
+               : o.op == ISOD_AMO_CSWAP ? prim_cas_u32(at, (uint32_t)o.compare, operand)
+               : o.op == ISOD_AMO_ADD   ? prim_fetch_add_u32(at, operand)
+               : o.op == ISOD_AMO_AND   ? prim_fetch_and_u32(at, operand)
+               : o.op == ISOD_AMO_OR    ? prim_fetch_or_u32(at, operand)
+                                        : prim_fetch_xor_u32(at, operand);
+    return 0;
 }
 
-PRIM_FN uint64_t isod_amo(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
+PRIM_FN uint64_t isod_amo_by_way(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
 {
     char *at = isod_near(h, addr, pe);
     if (at == 0)
         return isod_ring_amo(h, o.op, o.bytes, (void *)(uintptr_t)addr, o.operand, o.compare, o.fetches,
                              isod_world_pe(h, pe));
     return o.bytes == 8 ? isod_amo_at_u64((uint64_t *)(void *)at, o) : isod_amo_at_u32((uint32_t *)(void *)at, o);
+}
+/* What fetches may be a look of a loop: a lock that spins, a counter that is watched. */
+PRIM_FN uint64_t isod_amo(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
+{
+    uint64_t old = isod_amo_by_way(h, o, addr, pe);
+    if (o.fetches)
+        prim_look(o.op == ISOD_AMO_FETCH   ? "shmemd_atomic_fetch"
+                  : o.op == ISOD_AMO_SWAP  ? "shmemd_atomic_swap"
+                  : o.op == ISOD_AMO_CSWAP ? "shmemd_atomic_compare_swap"
+                  : o.op == ISOD_AMO_ADD   ? "shmemd_atomic_fetch_add"
+                  : o.op == ISOD_AMO_AND   ? "shmemd_atomic_fetch_and"
+                  : o.op == ISOD_AMO_OR    ? "shmemd_atomic_fetch_or"
+                                           : "shmemd_atomic_fetch_xor",
+                  addr, old);
+    return old;
 }
 
 /* ---- the shapes that the typed names have; values travel as bits ---- */

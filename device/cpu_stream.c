@@ -138,8 +138,11 @@ static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
 {
     struct fiber_grid grid = {
         (fiber_kernel)launch->kernel, launch->args, launch->grid, launch->block, s->order.wave, s->order.seed};
-    if (s->fibers == NULL)
+    if (s->fibers == NULL) {
         s->fibers = iso_fibers_create();
+        if (s->fibers != NULL)
+            iso_fibers_report_after(s->fibers, s->order.timeout_ns, s->order.gives_up);
+    }
     int rc = s->fibers != NULL ? iso_fibers_run(s->fibers, &grid) : -ENOMEM;
     if (rc == 0)
         return;
@@ -237,6 +240,7 @@ static void task_done(struct cpu_stream *s)
 static void *worker_main(void *argument)
 {
     struct cpu_stream *s = (struct cpu_stream *)argument;
+    iso_log_set_pe(s->pe);
     for (struct task *task; (task = next_task(s)) != NULL;) {
         run_task(s, task);
         task_done(s);
@@ -250,6 +254,7 @@ static int worker_start(struct cpu_stream *s)
     sigset_t all, before;
     if (s->has_worker)
         return 0;
+    s->pe = iso_log_pe();
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = pthread_create(&s->worker, NULL, worker_main, s);

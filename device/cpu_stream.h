@@ -15,6 +15,8 @@ struct cpu_pool;
 struct cpu_order {
     unsigned wave;
     uint64_t seed;
+    uint64_t timeout_ns; /* SHMEM_TIMEOUT, 0: never */
+    bool gives_up;       /* SHMEM_TIMEOUT_ABORT */
     uint64_t *busy; /* atomic: tasks of all streams of the device that are not done */
 };
 

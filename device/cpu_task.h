@@ -73,6 +73,7 @@ struct cpu_stream {
     struct branch *branch; /* what goes into the stream is captured there; NULL: it runs */
     struct fibers *fibers;
     pthread_t worker;
+    int pe; /* for the worker's messages */
     bool has_worker, stop;
     struct cpu_stream *next_of_pool;
     bool is_lent; /* to a graph; pool->lock */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The in-kernel API as functions that other tool chains link into their kernels: Triton's externs, run-time compiled
  * modules, anything that reads LLVM bitcode or PTX. shmemd_extern_X is shmemd_X of include/shmem_device.h with the same
- * arguments, but the handle by address: 56 bytes that the program has copied to where its kernels load them. All names
+ * arguments, but the handle by address: 64 bytes that the program has copied to where its kernels load them. All names
  * are C names; types with a struct of their own (half, bfloat16) move as bytes or as ushort.
  * Nothing of the library links this file. A build for a GPU makes lib/isomer_device.ptx or lib/isomer_device-ARCH.bc of
  * it and installs them in lib/isomer/; by hand (rdc, or the functions would stay inside the file):
@@ -31,6 +31,7 @@ EXTERN(int, translate_pe, (const shmemd_t *h, int pe, const shmemd_t *other),
        return shmemd_translate_pe(*h, pe, *other);)
 EXTERN(void *, ptr, (const shmemd_t *h, const void *addr, int pe), return shmemd_ptr(*h, addr, pe);)
 EXTERN(int, status, (const shmemd_t *h), return shmemd_status(*h);)
+EXTERN(void, pause, (void), shmemd_pause();)
 
 /* ---- bytes ---- */
 
@@ -64,6 +65,7 @@ EXTERN_FORMS(uint64_t, signal_wait_until, (const shmemd_t *h, const uint64_t *si
              (*h, sig_addr, cmp, cmp_value))
 EXTERN_FORMS(void, fence, (const shmemd_t *h), (*h))
 EXTERN_FORMS(void, quiet, (const shmemd_t *h), (*h))
+EXTERN_FORMS(void, acquire, (const shmemd_t *h), (*h))
 
 /* ---- one element ---- */
 
@@ -115,6 +117,8 @@ SHMEM_BIT_TYPES(BIT, )
 
 /* ---- collectives: by the block ---- */
 
+/* *chosen becomes the handle to give to the calls below. */
+EXTERN(void, lane, (const shmemd_t *h, unsigned lane, shmemd_t *chosen), *chosen = shmemd_lane(*h, lane);)
 EXTERN(int, barrier_block, (const shmemd_t *h), return shmemd_barrier_block(*h);)
 EXTERN(int, sync_block, (const shmemd_t *h), return shmemd_sync_block(*h);)
 EXTERN(int, broadcastmem_block, (const shmemd_t *h, void *dest, const void *source, size_t bytes, int root),

@@ -35,15 +35,33 @@ enum {
     COLOUR_BYTES = 192,
     RESTS_PER_LOOK = 32,  /* at the clock */
     POLLS_PER_YIELD = 16, /* in a round of many threads: mostly they all wait for the same peer, who needs the core */
+    /* Of the program's own loops, prim_look: */
+    IDLE_LOOKS = 4,        /* that find nothing new, until other threads run */
+    OTHER_LOOKS = 64,      /* that find something */
+    PASSES = 16,           /* prim_pass, likewise */
+    LOOKS_PER_YIELD = 256, /* of the core: other threads of the OS are scheduled without it too */
+    LOOKS_PER_CLOCK = 64,
+    MOST_LOOKS_OF_TURN = 1 << 20,
 };
 #define STACK_CANARY 0x6f73697374616b21u /* at the low end of a stack without a guard */
 #define REST_AFTER_NS 100000000u         /* of nothing but polls: then the OS thread sleeps between rounds */
 #define REST_NS 50000
 
+/* What a thread's looks have found. A loop comes back to the word that a turn of it began with, `anchor`; where all
+ * that it has seen since adds up to the same as in the turn before, nothing was new. */
+struct looks {
+    const void *anchor;
+    uint64_t sum, last; /* of this turn so far; of the turn before */
+    uint32_t n, most;   /* looks of this turn; when there are more than most, it begins anew, with another word */
+    uint32_t idle;      /* looks since something was new; 0: the last turn had something */
+    uint64_t since_ns;  /* of the first of those, nearly; 0: the clock has not been looked at */
+};
+
 struct stack {
     struct context context;
     struct stack *next;
     uint64_t *canary; /* NULL: guarded */
+    struct looks looks; /* of the thread that runs on it */
 };
 
 struct slab {
@@ -53,8 +71,20 @@ struct slab {
     struct stack stacks[STACKS_PER_SLAB];
 };
 
+/* What puts keep back, in the order of the calls. */
+struct held {
+    struct held *next;
+    void *dest;
+    size_t bytes;
+    char data[];
+};
+struct held_list {
+    struct held *first, *last;
+};
+
 /* Where a wave or a block meets. */
 struct meeting {
+    struct held_list held; /* settled: any thread of it may release that */
     uint32_t alive, arrived;
     uint32_t generation;
     uint64_t any, said[2]; /* of this meeting so far; of the last two, by the parity of their generation */
@@ -83,6 +113,7 @@ struct fiber {
     struct block *block;
     struct meeting *wave;
     struct stack *stack; /* NULL: not begun, or returned */
+    struct held_list held;
 };
 
 struct block {
@@ -105,6 +136,10 @@ struct fibers {
     uint32_t n_ready;
     uint32_t polls; /* in a row, with nothing else between them */
     uint32_t rests; /* likewise: rounds that were nothing but polls */
+    uint32_t looks; /* of all threads */
+    bool reported;  /* a thread that only polls, since something was new */
+    bool gives_up;  /* after such a report */
+    uint64_t timeout_ns;
     uint64_t resting_since_ns;
     uint64_t random;
     struct stack *spare, *used; /* used: by this grid, when it must not be used again by it */
@@ -257,6 +292,69 @@ FIBER_UNSEEN static void go_on(struct fibers *f)
     go_to(f, pick_next(f, after < f->grid.threads ? after : f->grid.threads));
 }
 
+/* ---- what puts keep back, with a seed ----
+ * As gfx9 has it: stores sit where only their own wave can wait for them, and a sync alone changes nothing. */
+
+FIBER_UNSEEN static void held_append(struct held_list *to, struct held_list *from)
+{
+    if (from->first == NULL)
+        return;
+    if (to->first == NULL)
+        to->first = from->first;
+    else
+        to->last->next = from->first;
+    to->last = from->last;
+    from->first = from->last = NULL;
+}
+
+/* Words whole, as the put would have stored them. Seen by ThreadSanitizer as stores of the thread whose fence it is. */
+__attribute__((noinline)) static void held_store(const struct held *h)
+{
+    uint64_t v8 = 0;
+    uint32_t v4 = 0;
+    bool aligned = (uintptr_t)h->dest % h->bytes == 0;
+    if (h->bytes == 8 && aligned) {
+        memcpy(&v8, h->data, 8);
+        prim_store_flag_u64((uint64_t *)h->dest, v8);
+    } else if (h->bytes == 4 && aligned) {
+        memcpy(&v4, h->data, 4);
+        prim_store_flag_u32((uint32_t *)h->dest, v4);
+    } else {
+        memcpy(h->dest, h->data, h->bytes);
+    }
+}
+
+/* Whoever fences later is behind it, see shmemd_cpu_release. */
+FIBER_UNSEEN static void held_list_release(struct held_list *list)
+{
+    if (list->first == NULL)
+        return;
+    while (list->first != NULL) {
+        struct held *h = list->first;
+        list->first = h->next;
+        FIBER_ACQUIRE(h);
+        held_store(h);
+        free(h);
+    }
+    FIBER_RELEASE(list);
+}
+
+/* All that a fence of this thread covers. */
+FIBER_UNSEEN static void held_release(struct fiber *t)
+{
+    held_list_release(&t->block->all.held);
+    held_list_release(&t->wave->held);
+    held_list_release(&t->held);
+}
+
+/* Nothing goes on: a peer may be waiting for what no fence comes for. */
+FIBER_UNSEEN static void held_release_all(struct fibers *f)
+{
+    for (uint32_t i = 0; i < f->n_live; i++)
+        for (uint32_t rank = 0; rank < f->grid.threads; rank++)
+            held_release(&f->live[i]->threads[rank]);
+}
+
 /* Something happened that is no poll. */
 FIBER_UNSEEN static void progress(struct fibers *f)
 {
@@ -273,6 +371,8 @@ FIBER_UNSEEN static void rest(struct fibers *f)
             f->resting_since_ns = now;
         if (now - f->resting_since_ns > REST_AFTER_NS) {
             struct timespec nap = {0, REST_NS};
+            if (f->grid.seed != 0)
+                held_release_all(f);
             (void)nanosleep(&nap, NULL);
             return;
         }
@@ -432,10 +532,63 @@ int shmemd_cpu_call_end(int rc)
 
 /* ---- what else kernels call ---- */
 
+bool shmemd_cpu_hold(void *dest, const void *source, size_t bytes) FIBER_UNSEEN;
+bool shmemd_cpu_hold(void *dest, const void *source, size_t bytes)
+{
+    if (here == NULL || here->grid.seed == 0)
+        return false;
+    struct held *h = (struct held *)malloc(sizeof *h + bytes);
+    if (h == NULL)
+        return false;
+    h->next = NULL;
+    h->dest = dest;
+    h->bytes = bytes;
+    memcpy(h->data, source, bytes);
+    struct held_list one = {h, h};
+    held_append(&here->current->held, &one);
+    FIBER_RELEASE(h);
+    return true;
+}
+
+void shmemd_cpu_settle(enum prim_group_kind kind) FIBER_UNSEEN;
+void shmemd_cpu_settle(enum prim_group_kind kind)
+{
+    if (here == NULL || here->grid.seed == 0)
+        return;
+    struct fiber *self = here->current;
+    held_append(&self->wave->held, &self->held);
+    if (kind == PRIM_BLOCK)
+        held_append(&self->block->all.held, &self->wave->held);
+}
+
+void shmemd_cpu_release(void) FIBER_UNSEEN;
+void shmemd_cpu_release(void)
+{
+    if (here == NULL || here->grid.seed == 0)
+        return;
+    struct fiber *self = here->current;
+    held_release(self);
+    FIBER_ACQUIRE(&self->block->all.held);
+    FIBER_ACQUIRE(&self->wave->held);
+    FIBER_ACQUIRE(&self->held);
+}
+
 const struct shmemd_cpu_thread *shmemd_cpu_self(void) FIBER_UNSEEN;
 const struct shmemd_cpu_thread *shmemd_cpu_self(void)
 {
     return here != NULL ? &here->current->place : &outside_of_kernels;
+}
+
+FIBER_UNSEEN static void poll(struct fibers *f)
+{
+    held_release(f->current);
+    if (++f->polls >= f->n_ready) {
+        f->polls = 0;
+        rest(f);
+    } else if (f->polls % POLLS_PER_YIELD == 0) {
+        (void)sched_yield();
+    }
+    go_on(f);
 }
 
 void shmemd_cpu_pause(void) FIBER_UNSEEN;
@@ -446,13 +599,9 @@ void shmemd_cpu_pause(void)
         prim_cpu_relax();
         return;
     }
-    if (++f->polls >= f->n_ready) {
-        f->polls = 0;
-        rest(f);
-    } else if (f->polls % POLLS_PER_YIELD == 0) {
-        (void)sched_yield();
-    }
-    go_on(f);
+    f->running->looks.idle = 0; /* a wait of the library, which has a deadline of its own */
+    f->running->looks.since_ns = 0;
+    poll(f);
 }
 
 void shmemd_cpu_seen(void) FIBER_UNSEEN;
@@ -460,6 +609,114 @@ void shmemd_cpu_seen(void)
 {
     if (here != NULL)
         progress(here);
+}
+
+/* ---- looks of the program's own loops ---- */
+
+/* Whether the last turn of the loop had nothing new. A loop whose turn is not found yet counts as having something. */
+FIBER_UNSEEN static bool look_is_idle(struct looks *l, const void *addr, uint64_t value)
+{
+    uint64_t mixed = ((uint64_t)(uintptr_t)addr ^ value * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    l->sum += mixed ^ (mixed >> 31);
+    if (addr == l->anchor) {
+        bool same = l->sum == l->last;
+        l->last = l->sum;
+        l->sum = 0;
+        l->n = 0;
+        if (!same)
+            l->idle = 0;
+        return same;
+    }
+    if (++l->n > l->most) {
+        l->anchor = addr;
+        l->most = l->most < MOST_LOOKS_OF_TURN ? 2 * l->most + 1 : l->most;
+        l->sum = l->last = 0;
+        l->n = l->idle = 0;
+    }
+    return l->idle > 0;
+}
+
+FIBER_UNSEEN static uint32_t polling_blocks(const struct fibers *f)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_live; i++) {
+        const struct fiber *t = f->live[i]->threads, *end = t + f->grid.threads;
+        while (t < end && (t->stack == NULL || t->stack->looks.since_ns == 0))
+            t++;
+        n += t < end;
+    }
+    return n;
+}
+
+/* Where the whole grid waits for something that never comes, one thread says so for all. */
+FIBER_UNSEEN static void look_at_clock(struct fibers *f, const char *call, const void *addr, uint64_t value)
+{
+    struct looks *l = &f->running->looks;
+    uint64_t now = prim_clock_ns();
+    if (l->since_ns == 0)
+        l->since_ns = now;
+    if (f->reported || f->timeout_ns == 0 || now - l->since_ns <= f->timeout_ns)
+        return;
+    f->reported = true;
+    log_error("%s: block %u, thread %u has been polling for %.1f s, longer than SHMEM_TIMEOUT, and nothing has "
+              "changed: address %p, seen %llu (%u of the kernel's %u blocks poll)",
+              call, f->current->place.block_index, f->current->rank, (double)(now - l->since_ns) / 1e9, addr,
+              (unsigned long long)value, polling_blocks(f), f->grid.blocks);
+    if (!f->gives_up)
+        return;
+    log_error("SHMEM_TIMEOUT_ABORT: the job ends, since a kernel has polled longer than SHMEM_TIMEOUT");
+    abort();
+}
+
+/* Other threads run, after every so many calls. */
+FIBER_UNSEEN static void pass(struct fibers *f, uint32_t every)
+{
+    if (++f->looks % every != 0)
+        return;
+    if (f->looks % LOOKS_PER_YIELD == 0)
+        (void)sched_yield();
+    if (f->n_ready > 1)
+        go_on(f);
+}
+
+/* addr NULL: not a look, but a pause in a loop of plain loads. */
+void shmemd_cpu_look(const char *call, const void *addr, uint64_t value) FIBER_UNSEEN;
+void shmemd_cpu_look(const char *call, const void *addr, uint64_t value)
+{
+    struct fibers *f = here;
+    if (f == NULL)
+        return;
+    struct looks *l = &f->running->looks;
+    bool idle = look_is_idle(l, addr, value);
+    if (idle && ++l->idle % LOOKS_PER_CLOCK == 0) {
+        if (f->grid.seed != 0)
+            held_release_all(f); /* what is looked for may be the answer to it */
+        look_at_clock(f, call, addr, value);
+    } else if (!idle) {
+        l->since_ns = 0;
+        f->reported = false;
+        progress(f);
+    }
+    if (addr == NULL)
+        poll(f);
+    else
+        pass(f, !idle ? OTHER_LOOKS : f->grid.seed == 0 ? IDLE_LOOKS : 1);
+}
+
+void shmemd_cpu_pass(void) FIBER_UNSEEN;
+void shmemd_cpu_pass(void)
+{
+    if (here != NULL)
+        pass(here, PASSES);
+}
+
+void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe, int n_pes) FIBER_UNSEEN;
+void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe, int n_pes)
+{
+    const struct shmemd_cpu_thread *self = shmemd_cpu_self();
+    log_error("%s: block %u, thread %u: %s %d is outside 0..%d, the PEs of the handle's team", call, self->block_index,
+              here != NULL ? here->current->rank : self->rank, arg, pe, n_pes - 1);
+    abort();
 }
 
 uint64_t shmemd_cpu_clock_ns(void) { return prim_clock_ns(); }
@@ -525,6 +782,7 @@ FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
 {
     struct block *b = self->block;
     progress(f);
+    held_release(self);
     FIBER_RELEASE(&f->end);
     stop_running(f, self);
     b->alive[self->rank / 64] &= ~((uint64_t)1 << (self->rank % 64));
@@ -557,8 +815,9 @@ FIBER_UNSEEN static void stack_main(void)
         if (f->closing)
             context_leave(&f->running->context, &f->outside);
         progress(f);
+        memset(&f->running->looks, 0, sizeof f->running->looks);
         FIBER_ACQUIRE(&f->begin);
-        f->grid.kernel(f->grid.args);
+        (void)f->grid.kernel(f->grid.args);
         end_thread(f, f->current);
     }
 }
@@ -594,7 +853,7 @@ FIBER_UNSEEN static int tables_fit(struct fibers *f, const struct fiber_grid *g)
 
 FIBER_UNSEEN static struct meeting meeting_of(uint32_t alive)
 {
-    struct meeting m = {alive, 0, 0, false, {false, false}, {0, 0}};
+    struct meeting m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
     return m;
 }
 
@@ -613,6 +872,7 @@ FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_
     t->block = b;
     t->wave = &b->waves[rank / g->wave];
     t->stack = NULL;
+    t->held.first = t->held.last = NULL;
     if (lane == 0)
         *t->wave = meeting_of(t->place.lanes);
 }
@@ -651,6 +911,7 @@ FIBER_UNSEEN static void begin_grid(struct fibers *f, const struct fiber_grid *g
     f->at = 0;
     f->random = grid->seed;
     f->running = NULL;
+    f->reported = false;
     progress(f);
 }
 
@@ -684,6 +945,12 @@ FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
 }
 
 struct fibers *iso_fibers_create(void) { return (struct fibers *)calloc(1, sizeof(struct fibers)); }
+
+void iso_fibers_report_after(struct fibers *f, uint64_t timeout_ns, bool gives_up)
+{
+    f->timeout_ns = timeout_ns;
+    f->gives_up = gives_up;
+}
 
 unsigned iso_fibers_most_waiting(void) { return FIBER_TSAN ? 1024 : 32768; }
 

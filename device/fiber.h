@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a grid of the CPU device on the calling OS thread: every thread of every block is a fiber, all of them live
- * until they return, and they switch where they meet (blocks, waves) and between polls. The order is round robin, or
- * random by a seed: the same seed gives the same order. When all that could run only poll, the OS thread yields.
+ * until they return, and they switch where they meet (blocks, waves), between polls, and at looks that find nothing
+ * new. The order is round robin, or random by a seed: the same seed gives the same order. When all that could run only
+ * poll, the OS thread yields.
  * Includes nothing of ours. Used by gpu_cpu.c, and by unit tests. */
 #ifndef ISO_FIBER_H
 #define ISO_FIBER_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* A kernel as PRIM_KERNEL makes it. */
-typedef void (*fiber_kernel)(const void *args);
+/* A kernel as PRIM_KERNEL makes it. It returns the size of its struct; with args NULL it does nothing else. */
+typedef size_t (*fiber_kernel)(const void *args);
 
 struct fiber_grid {
     fiber_kernel kernel;
@@ -28,6 +31,9 @@ struct fibers; /* stacks and tables, kept from grid to grid; of one OS thread at
 
 struct fibers *iso_fibers_create(void);         /* NULL: no memory */
 void iso_fibers_destroy(struct fibers *fibers); /* NULL-tolerant; by the OS thread that ran the grids, or after it */
+/* A thread whose looks (prim_look) have found nothing new for so long is reported, once a grid until something is; 0,
+ * as at first: never. gives_up: the process ends after it. */
+void iso_fibers_report_after(struct fibers *fibers, uint64_t timeout_ns, bool gives_up);
 /* Returns when all threads have returned: 0, or -EINVAL and -ENOMEM before any has begun. Threads that wait for each
  * other in a way that can never end, and a lack of stacks, end the process with a sentence. */
 int iso_fibers_run(struct fibers *fibers, const struct fiber_grid *grid);

@@ -40,6 +40,7 @@ struct gpu_info {
     bool can_vmm;             /* chunks that grow, shared by descriptors */
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */
+    const char *ipc_why;      /* why not, when !can_ipc; NULL: nobody says */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
     bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */

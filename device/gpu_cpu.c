@@ -89,6 +89,11 @@ static int read_order(struct cpu_order *order, char *why, size_t why_bytes)
     int64_t wave = env_number("SHMEM_WAVE");
     order->wave = (unsigned)wave;
     order->seed = (uint64_t)env_number("SHMEM_SEED");
+    struct env env;
+    if (iso_env_read(&env, why, why_bytes) == 0) { /* else who opens the device has complained */
+        order->timeout_ns = (uint64_t)(env.timeout * 1e9);
+        order->gives_up = env.timeout_abort;
+    }
     if (wave == 32 || wave == 64)
         return 0;
     snprintf(why, why_bytes, "SHMEM_WAVE is %" PRId64 ", allowed is 32 or 64", wave);
@@ -154,7 +159,7 @@ static int create_streams(struct gpu *gpu, struct cpu_order order)
 int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
     (void)local_rank; /* all PEs of the node use the one CPU */
-    struct cpu_order order;
+    struct cpu_order order = {0};
     int rc = read_choice(choice, why, why_bytes);
     if (rc == 0)
         rc = read_order(&order, why, why_bytes);
@@ -644,6 +649,10 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
     if (launch->grid < 1 || launch->grid > FIBER_MOST_OF_GRID / launch->block)
         return failed(gpu, -EINVAL, "a grid of %u blocks of %u threads, allowed are 1..%u blocks", launch->grid,
                       launch->block, FIBER_MOST_OF_GRID / launch->block);
+    size_t struct_bytes = ((fiber_kernel)launch->kernel)(NULL);
+    if (launch->args_bytes != struct_bytes)
+        return failed(gpu, -EINVAL, "args_bytes is %zu, but the struct that the kernel takes has %zu bytes",
+                      launch->args_bytes, struct_bytes);
     return streamed(gpu, iso_cpu_stream_launch(stream_of(gpu, stream), launch), "a launch");
 }
 

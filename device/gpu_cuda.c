@@ -59,12 +59,18 @@ int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words
     return rc;
 }
 
-/* The runtime forgets its error. */
+/* The runtime forgets its error. A kernel is known to the copy of the runtime that its program links, and nvcc links a
+ * static one unless it is told. */
 int iso_cuda_check(struct gpu *gpu, const char *what, cudaError_t e)
 {
     if (e == cudaSuccess)
         return 0;
     (void)cudaGetLastError();
+    if (e == cudaErrorInvalidDeviceFunction)
+        return iso_cuda_failed(gpu, -EIO, what,
+                               "invalid device function: the program is linked with a static CUDA runtime (link it with "
+                               "nvcc -cudart shared, or with CMake's isomer::isomer), or the kernel is not compiled for "
+                               "this device");
     return iso_cuda_failed(gpu, e == cudaErrorMemoryAllocation ? -ENOMEM : -EIO, what, cudaGetErrorString(e));
 }
 

@@ -60,6 +60,12 @@ int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence)
 
 void iso_hip_use(const struct gpu *gpu) { (void)hipSetDevice(gpu->info.device); }
 
+bool iso_hip_is_off(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && strcmp(text, "0") == 0;
+}
+
 const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
 
@@ -124,15 +130,20 @@ static void forget_stream(struct gpu *gpu, hipStream_t stream)
 }
 
 /* Under no lock of HIP's: for hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and kernels
- * may be waiting for these. */
-static bool made_are_idle(struct gpu *gpu)
+ * may be waiting for these. HIP 7 gives a capture up when its stream is asked, so that one is not, and *captures says
+ * that there is one. */
+static bool made_are_idle(struct gpu *gpu, bool *captures)
 {
-    bool idle = hipStreamQuery(NULL) != hipErrorNotReady;
+    bool idle = true;
+    *captures = false;
     pthread_mutex_lock(&gpu->lock);
-    for (struct made_stream *made = gpu->streams; made != NULL && idle; made = made->next)
-        idle = hipStreamQuery(made->stream) != hipErrorNotReady;
+    for (struct made_stream *made = gpu->streams; made != NULL && idle; made = made->next) {
+        bool captured = iso_gpu_stream_is_capturing(gpu, made->stream);
+        *captures = *captures || captured;
+        idle = captured || hipStreamQuery(made->stream) != hipErrorNotReady;
+    }
     pthread_mutex_unlock(&gpu->lock);
-    return idle;
+    return idle && (*captures || hipStreamQuery(NULL) != hipErrorNotReady);
 }
 
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
@@ -165,27 +176,33 @@ void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);
+    if (iso_gpu_stream_is_capturing(gpu, stream)) /* HIP 7 would give the capture up */
+        return iso_hip_refuse(gpu, EBUSY, "the stream is being captured: what is in it runs when the graph is launched");
     return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
 }
 
-/* What the library and the program have made by it, by polling; then the program's own. */
+/* What the library and the program have made by it, by polling; then the program's own, but not during a capture, which
+ * HIP 7 gives up when the device is synchronised. */
 int iso_gpu_wait_all(struct gpu *gpu)
 {
     const struct timespec nap = {0, 20000};
+    bool captures;
     iso_hip_use(gpu);
     hipStreamCaptureMode mode = relax();
-    while (!made_are_idle(gpu))
+    while (!made_are_idle(gpu, &captures))
         nanosleep(&nap, NULL);
     (void)hipGetLastError();
-    hipError_t e = hipDeviceSynchronize();
+    hipError_t e = captures ? hipSuccess : hipDeviceSynchronize();
     restore(mode);
     return iso_hip_result(gpu, "hipDeviceSynchronize", e);
 }
 
-/* A stream with an error is idle: who then waits for it gets the error. */
+/* A stream with an error is idle: who then waits for it gets the error. So is a captured one, in which nothing runs. */
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return true;
     hipStreamCaptureMode mode = relax();
     hipError_t e = hipStreamQuery((hipStream_t)stream);
     restore(mode);
@@ -293,13 +310,58 @@ int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
                           hipStreamBeginCapture((hipStream_t)stream, hipStreamCaptureModeRelaxed));
 }
 
+/* Does a node of the graph that nothing comes behind stand in another stream than this one? False where HIP does not
+ * tell. */
+static bool has_loose_end(hipGraph_t graph, const struct captured *last)
+{
+    bool loose = false;
+    size_t n = 0;
+    if (hipGraphGetNodes(graph, NULL, &n) != hipSuccess || n == 0)
+        return false;
+    hipGraphNode_t *nodes = (hipGraphNode_t *)calloc(n, sizeof *nodes);
+    if (nodes == NULL || hipGraphGetNodes(graph, nodes, &n) != hipSuccess)
+        n = 0;
+    for (size_t i = 0; i < n && !loose; i++) {
+        size_t behind = 0;
+        loose = hipGraphNodeGetDependentNodes(nodes[i], NULL, &behind) == hipSuccess && behind == 0 &&
+                !has_node(last, nodes[i]);
+    }
+    free(nodes);
+    return loose;
+}
+
+/* Found out before HIP does: it would free the graph and leave the stream in its capture, for ever. */
+static bool is_unjoined(hipStream_t stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    struct captured last = {NULL, 0};
+    if (hipStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last.nodes, &last.n) != hipSuccess ||
+        status != hipStreamCaptureStatusActive || graph == NULL) {
+        (void)hipGetLastError();
+        return false;
+    }
+    bool loose = has_loose_end(graph, &last);
+    (void)hipGetLastError();
+    return loose;
+}
+
 int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 {
     hipGraph_t captured = NULL;
     hipGraphExec_t made = NULL;
     iso_hip_use(gpu);
     *graph = NULL;
+    if (gpu->info.joins_captures && is_unjoined((hipStream_t)stream)) /* older ones take no stream along */
+        return iso_hip_refuse(gpu, EINVAL,
+                              "a stream that the capture took along has not joined; the capture goes on: let the "
+                              "captured stream wait for that one (shmemx_stream_wait_stream), then end it again");
     int status = iso_hip_result(gpu, "hipStreamEndCapture", hipStreamEndCapture((hipStream_t)stream, &captured));
+    if (status != 0 && iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, EIO,
+                              "hipStreamEndCapture failed, and HIP leaves the stream in its capture: it can neither be "
+                              "used nor destroyed any more");
     if (status != 0)
         return status;
     status = iso_hip_result(gpu, "hipGraphInstantiate", hipGraphInstantiate(&made, captured, NULL, NULL, 0));
@@ -544,11 +606,14 @@ static int attribute(hipDeviceAttribute_t which, int device)
     return hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
 }
 
-/* Number of the device that `choice` or the local rank means, or -ENODEV after a sentence. */
+/* Number of the device that `choice` or the local rank means, or -ENODEV after a sentence. The first HIP call, unless
+ * the program has made one: HIP 7 puts branches of a graph that look small into one stream, and then a kernel that waits
+ * for another branch never ends. Who has set the variable has it his way. */
 static int choose(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
 {
     char *end = NULL;
     int n = 0;
+    (void)setenv("DEBUG_HIP_GRAPH_MIN_OVERLAP", "0", 0);
     hipError_t e = hipGetDeviceCount(&n);
     if (e != hipSuccess || n == 0) {
         snprintf(why, why_bytes, "no AMD device: hipGetDeviceCount says %s", hipGetErrorName(e));
@@ -607,7 +672,7 @@ static int start(struct gpu *gpu, int device, int n_devices)
     gpu->stage = (char *)stage;
     if (status != 0)
         return status;
-    gpu->engine_copies = true;
+    gpu->engine_copies = !iso_hip_is_off("HSA_ENABLE_SDMA"); /* without it such copies overtake events, HIP 7 */
     iso_hip_open_engines(gpu);
     iso_hip_probe_memory(gpu);
     gpu->error[0] = '\0'; /* of the probes */

@@ -21,6 +21,7 @@ struct gpu {
     struct gpu_info info;
     hipStream_t stream;            /* of this layer: zeroing */
     unsigned communication;        /* flag of hipExtMallocWithFlags for memory that peers poll; 0: there is none */
+    bool coarse;                   /* what is called fine-grained is not, so that there is none */
     hipMemAllocationType vmm_type; /* of hipMemCreate; likewise */
     bool fd_by_pointer;            /* hipMemImportFromShareableHandle takes the descriptor's address (HIP before 7.1) */
     size_t granularity;
@@ -44,6 +45,7 @@ int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e);
 int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence); /* -error */
 int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len);            /* zeroed when it returns */
 bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr);         /* of the PE's device, as HIP sees it */
+bool iso_hip_is_off(const char *name); /* a variable of HIP's or HSA's is "0" */
 
 /* ---- gpu_hip_memory.c ---- */
 

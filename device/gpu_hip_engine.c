@@ -463,13 +463,6 @@ int iso_gpu_engines(struct gpu *gpu)
 
 /* ---- start and stop ---- */
 
-/* HSA's own variables: who switches its copy engines off means these too. */
-static bool is_off(const char *name)
-{
-    const char *text = getenv(name);
-    return text != NULL && strcmp(text, "0") == 0;
-}
-
 /* By memory of which the owner is known: a PCI address does not tell the parts of a divided device from each other. */
 static bool find_agents(struct gpu *gpu, struct engines *e)
 {
@@ -495,7 +488,8 @@ static void read_deadline(struct engines *e)
 
 void iso_hip_open_engines(struct gpu *gpu)
 {
-    if (is_off("HSA_ENABLE_SDMA") || is_off("HSA_ENABLE_PEER_SDMA"))
+    /* HSA's own variables: who switches its copy engines off means these too. */
+    if (iso_hip_is_off("HSA_ENABLE_SDMA") || iso_hip_is_off("HSA_ENABLE_PEER_SDMA"))
         return;
     struct engines *e = (struct engines *)calloc(1, sizeof(*e));
     if (e == NULL || !look_up(&e->hsa) || e->hsa.hsa_init() != HSA_STATUS_SUCCESS) {

@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <hsa/hsa.h>
+#include <hsa/hsa_ext_amd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +207,21 @@ static int import_ipc(struct gpu *gpu, const struct gpu_key *key, char **base)
     int status =
         iso_hip_result(gpu, "hipIpcOpenMemHandle", hipIpcOpenMemHandle(&at, handle, hipIpcMemLazyEnablePeerAccess));
     *base = status == 0 ? (char *)at : NULL;
-    return status;
+    if (status == 0)
+        return 0;
+    char sentence[240];
+    snprintf(sentence, sizeof(sentence),
+             "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
+             "set HIP_VISIBLE_DEVICES to the same value for all PEs",
+             gpu->error, gpu->info.n_devices);
+    return iso_hip_refuse(gpu, -status, sentence);
+}
+
+static const char *why_none(const struct gpu *gpu)
+{
+    return gpu->coarse ? "hipExtMallocWithFlags has no uncached device memory, and gives coarse-grained memory for "
+                         "fine-grained, in which polls do not see what peers store"
+                       : "hipExtMallocWithFlags gives neither uncached nor fine-grained device memory";
 }
 
 static int allocate(struct gpu *gpu, size_t len, enum gpu_memory kind, void **base)
@@ -213,8 +229,7 @@ static int allocate(struct gpu *gpu, size_t len, enum gpu_memory kind, void **ba
     if (kind == GPU_BULK)
         return iso_hip_result(gpu, "hipMalloc", hipMalloc(base, len));
     if (gpu->communication == 0)
-        return iso_hip_refuse(gpu, ENOTSUP,
-                              "hipExtMallocWithFlags gives neither uncached nor fine-grained device memory");
+        return iso_hip_refuse(gpu, ENOTSUP, why_none(gpu));
     return iso_hip_result(gpu, "hipExtMallocWithFlags", hipExtMallocWithFlags(base, len, gpu->communication));
 }
 
@@ -373,6 +388,23 @@ static void probe_network(struct gpu *gpu)
 
 /* ---- what there is ---- */
 
+/* Without a word HIP takes the pool of coarse-grained memory where a device has no other. False where the HSA runtime
+ * does not tell. */
+static bool says_coarse(const void *ptr)
+{
+    hsa_status_t (*ask)(const void *, hsa_amd_pointer_info_t *, void *(*)(size_t), uint32_t *, hsa_agent_t **);
+    void *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD), *entry = NULL;
+    hsa_amd_pointer_info_t info;
+    memset(&info, 0, sizeof(info));
+    info.size = sizeof(info);
+    if (library != NULL)
+        entry = dlsym(library, "hsa_amd_pointer_info");
+    memcpy(&ask, &entry, sizeof(entry));
+    return ask != NULL && ask(ptr, &info, NULL, NULL, NULL) == HSA_STATUS_SUCCESS &&
+           info.type != HSA_EXT_POINTER_TYPE_UNKNOWN && info.size == sizeof(info) &&
+           (info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED) != 0;
+}
+
 /* Which memory peers may poll and whether it can be shared by a key: found out on a small piece. */
 static void probe_ipc(struct gpu *gpu)
 {
@@ -383,9 +415,15 @@ static void probe_ipc(struct gpu *gpu)
         gpu->communication = flags[i];
         if (allocate(gpu, ISO_HIP_GRANULARITY, GPU_COMMUNICATION, &piece) != 0)
             piece = NULL;
+        gpu->coarse = piece != NULL && flags[i] == hipDeviceMallocFinegrained && says_coarse(piece);
+        if (gpu->coarse) {
+            (void)hipFree(piece);
+            piece = NULL;
+        }
     }
     if (piece == NULL) {
         gpu->communication = 0;
+        gpu->info.ipc_why = why_none(gpu);
         return;
     }
     gpu->info.can_ipc = export_ipc(gpu, piece, &key) == 0;

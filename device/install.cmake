@@ -30,7 +30,8 @@ foreach(header ${iso_headers})
 endforeach()
 install(DIRECTORY include/mpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-# The device's libraries for a linker, and where a loader finds those outside of its own folders.
+# The device's libraries for a linker, and where a loader finds those outside of its own folders: -Xlinker is an option
+# of gcc, clang and nvcc, -Wl is none of nvcc's.
 set(ISO_DEVICE_LINK)
 set(iso_device_folders)
 foreach(library ${ISO_DEVICE_LIBS})
@@ -40,7 +41,7 @@ foreach(library ${ISO_DEVICE_LIBS})
   if(NOT folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES AND NOT real IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES
      AND NOT folder IN_LIST iso_device_folders)
     list(APPEND iso_device_folders ${folder})
-    list(APPEND ISO_DEVICE_LINK -Wl,-rpath,${folder})
+    list(APPEND ISO_DEVICE_LINK -Xlinker -rpath=${folder})
   endif()
 endforeach()
 list(JOIN ISO_DEVICE_LINK " " ISO_DEVICE_LINK)

@@ -27,6 +27,8 @@ PRIM_FN void isod_fence(shmemd_t h, shmemd_group_t g)
     isod_order_ring(h, g, used);
     if (used)
         prim_fence_flag(); /* also behind what the ring has completed */
+    if (g.kind == PRIM_THREAD)
+        prim_pass();
 }
 
 /* Each thread completes its own stores, then the group meets: when one returns, all are complete. */
@@ -35,6 +37,16 @@ PRIM_FN void isod_quiet(shmemd_t h, shmemd_group_t g)
     bool used = isod_ring_used(h); /* by this thread or before; the wait of the fence covers that of the load */
     prim_fence_full();             /* pairs with prim_fence_full of a peer: stores before, loads after */
     isod_order_ring(h, g, prim_sync_or(g, used));
+    if (g.kind == PRIM_THREAD)
+        prim_pass();
+}
+
+/* The thread whose atomic it was acquires, whichever that is; the sync passes it on. */
+PRIM_FN void isod_acquire(shmemd_t h, shmemd_group_t g)
+{
+    (void)h;
+    prim_acquire_after_atomic(); /* pairs with the fence of who made the atomic's old value */
+    prim_sync(g);
 }
 
 PRIM_FN void isod_pe_quiet(shmemd_t h, shmemd_group_t g, const int *pes, size_t npes)

@@ -19,14 +19,15 @@ PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, int word, const void 
 {
     if (prim_is_first(g))
         (void)isod_wait(h, word, ivar, cmp, value, isod_who(ISOD_CALL_WAIT_UNTIL, -1), (uint64_t *)0);
-    prim_sync(g);
+    prim_sync_settled(g);
 }
 
 PRIM_FN int isod_test(int word, const void *ivar, int cmp, uint64_t value)
 {
-    bool holds = isod_compare(word, isod_peek(word, ivar), cmp, value);
+    uint64_t seen = isod_peek(word, ivar);
     prim_acquire_from_peer(); /* pairs with the release of who changed it */
-    return holds ? 1 : 0;
+    prim_look("shmemd_test", ivar, seen);
+    return isod_compare(word, seen, cmp, value) ? 1 : 0;
 }
 
 /* ---- sets ---- */
@@ -88,6 +89,7 @@ PRIM_FN int isod_test_all(const struct isod_set *s)
     for (size_t i = 0; i < s->nelems && all; i++)
         all = !isod_set_has(s, i) || isod_set_holds(s, i);
     prim_acquire_from_peer(); /* pairs with the releases of who changed them */
+    prim_look("shmemd_test_all", s->ivars, all);
     return all ? 1 : 0;
 }
 
@@ -131,6 +133,7 @@ PRIM_FN size_t isod_test_any(const struct isod_set *s)
     size_t i = 0;
     int result = isod_set_find(s, isod_set_anywhere(s), &i);
     prim_acquire_from_peer(); /* pairs with the release of who changed word i */
+    prim_look("shmemd_test_any", s->ivars, (uint64_t)result);
     return result == ISOD_SET_FOUND ? i : ISOD_NOTHING;
 }
 
@@ -161,6 +164,7 @@ PRIM_FN size_t isod_test_some(const struct isod_set *s, size_t *indices)
 {
     size_t last, n = isod_set_find_some(s, indices, &last);
     prim_acquire_from_peer(); /* pairs with the releases of who changed them */
+    prim_look("shmemd_test_some", s->ivars, n);
     return n;
 }
 

@@ -74,7 +74,8 @@ struct prim_group {
  * prim_cas_T(p, expected, desired)      the old value, stored iff it was `expected`
  *                                       All of them: acquire and release on the CPU, relaxed in kernels of GPUs, where
  *                                       order comes from fences: prim_gather_stores or prim_fence_before_signal before
- *                                       one, prim_peek of the same word and prim_acquire_from_peer after one
+ *                                       one; after one prim_acquire_after_atomic, or prim_peek of the same word and
+ *                                       prim_acquire_from_peer
  *
  * Flags behind data. The group calls prim_gather_stores(g); then any of its threads, each for itself, may call
  * prim_fence_flag() and then prim_store_flag: who sees that flag sees all that the group stored before.
@@ -87,8 +88,15 @@ struct prim_group {
  *                                       one waits for: prim_acquire_from_peer(), then a prim_sync of those who read
  * prim_acquire_from_peer()              after a peek saw the flag, before the data is read. NVIDIA: nothing, the peek
  *                                       is the acquire; so it counts behind a peek or poll only
- * prim_fence_before_signal()            both halves for the calling thread alone: its earlier stores are seen by
- *                                       whoever sees its later flag
+ * prim_acquire_after_atomic()           by the thread that made an atomic, or a relaxed load, and has its result: later
+ *                                       accesses stay behind it; then a prim_sync of those who read
+ * prim_fence_before_signal()            both halves for the calling thread alone: its earlier stores, and those that
+ *                                       others have settled before a sync with it, are seen by whoever sees its later
+ *                                       flag
+ * prim_settle_stores(g)                 by each thread before a sync of g: after that sync the fence of any thread of
+ *                                       g covers the stores of all. On gfx9 each wave waits for its own stores here,
+ *                                       since nothing else can; a bare sync shows them to the group only. NVIDIA:
+ *                                       nothing, fences are cumulative
  * prim_fence_full()                     earlier stores are visible everywhere before later loads are done (quiet)
  *
  * prim_load16(p) prim_store16(p, v)     16 bytes, not atomic
@@ -135,7 +143,7 @@ struct prim_group {
 #error "device/prim.h: the target gives no atomic loads, stores, fetch-ops and compare-swap"
 #endif
 #ifndef PRIM_GIVES_FENCES
-#error "device/prim.h: the target gives no gather_stores, fence_flag, store_flag, peek and fences"
+#error "device/prim.h: the target gives no gather_stores, settle_stores, fence_flag, store_flag, peek and fences"
 #endif
 #ifndef PRIM_GIVES_COPY
 #error "device/prim.h: the target gives no 16-byte accesses, copies and lines"
@@ -217,6 +225,67 @@ PRIM_FN void prim_stream_pass(void) {}
 #ifndef PRIM_HAS_CALL
 PRIM_FN bool prim_call_begin(void) { return true; }
 PRIM_FN int prim_call_end(int rc) { return rc; }
+#endif
+
+/* A PE number of the program's, first in the call that got it (__func__): outside of 0 .. n_pes - 1 it ends the process
+ * with a sentence, where the target checks; `arg` is the argument's name. Elsewhere the arguments are not evaluated. */
+#ifndef PRIM_CHECK_PE
+#define PRIM_CHECK_PE(arg, pe, n_pes) ((void)0)
+#endif
+
+/* Loops of the program's own. A thread that has looked at a word for the program, without waiting, says what it saw;
+ * one that may be in a loop around a call that looks at nothing says that it passes. Where threads run in turn (the CPU
+ * device) others then run from time to time, and a thread that sees the same for longer than SHMEM_TIMEOUT is reported.
+ *
+ * prim_look(call, addr, value)                  by the calling thread; `call` is the public name
+ * prim_look_at_bytes(call, addr, seen, bytes)   likewise; `seen` is a copy of what was looked at, of which some counts
+ * prim_pass()
+ * prim_pause_of_program()                       prim_pause in a loop that the library does not know */
+#ifndef PRIM_HAS_LOOK
+PRIM_FN void prim_look(const char *call, const void *addr, uint64_t value)
+{
+    (void)call;
+    (void)addr;
+    (void)value;
+}
+PRIM_FN void prim_look_at_bytes(const char *call, const void *addr, const void *seen, size_t bytes)
+{
+    (void)call;
+    (void)addr;
+    (void)seen;
+    (void)bytes;
+}
+PRIM_FN void prim_pass(void) {}
+PRIM_FN void prim_pause_of_program(void) { prim_pause(); }
+#endif
+
+/* prim_fetch_and, _or, _xor without the old value, where a target has cheaper ones. */
+#ifndef PRIM_HAS_BIT_UPDATES
+PRIM_FN void prim_and_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_and_u32(p, v); }
+PRIM_FN void prim_or_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_or_u32(p, v); }
+PRIM_FN void prim_xor_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_xor_u32(p, v); }
+PRIM_FN void prim_and_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_and_u64(p, v); }
+PRIM_FN void prim_or_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_or_u64(p, v); }
+PRIM_FN void prim_xor_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_xor_u64(p, v); }
+#endif
+
+/* The sync that a call of the user's ends with: what the group has stored may be released by any of its threads. */
+PRIM_FN void prim_sync_settled(struct prim_group g)
+{
+    prim_settle_stores(g);
+    prim_sync(g);
+}
+
+/* Keeps back what a put would store, until a fence covers it: false, the caller stores. True on the CPU device only,
+ * where a seed makes memory weak. */
+#ifndef PRIM_HAS_HOLD_PUT
+PRIM_FN bool prim_hold_put(void *dest, const void *source, size_t bytes)
+{
+    (void)dest;
+    (void)source;
+    (void)bytes;
+    return false;
+}
 #endif
 
 /* The first thread of a group does what must be done once. */

@@ -39,6 +39,9 @@ PRIM_CPU_RUNTIME __attribute__((const)) const struct shmemd_cpu_thread *shmemd_c
 PRIM_CPU_RUNTIME uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value);
 /* Runs other threads; outside of kernels it is the processor's pause. */
 PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
+/* prim_look, and prim_pause of the program with addr NULL; prim_pass. */
+PRIM_CPU_RUNTIME void shmemd_cpu_look(const char *call, const void *addr, uint64_t value);
+PRIM_CPU_RUNTIME void shmemd_cpu_pass(void);
 /* A poll has seen what it waited for. */
 PRIM_CPU_RUNTIME void shmemd_cpu_seen(void);
 /* prim_call_begin and prim_call_end. */
@@ -47,6 +50,17 @@ PRIM_CPU_RUNTIME int shmemd_cpu_call_end(int rc);
 /* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. */
 PRIM_CPU_RUNTIME void *shmemd_cpu_shared(const void *key, size_t bytes);
 
+/* With a seed: keeps back what a thread of a kernel puts; false: the caller stores. What is kept back reaches its place
+ * by a fence of its thread, or, once its thread has settled it, of any thread of the wave or the block; at the latest
+ * when its thread waits or ends, or when nothing in the grid goes on. */
+PRIM_CPU_RUNTIME bool shmemd_cpu_hold(void *dest, const void *source, size_t bytes);
+PRIM_CPU_RUNTIME void shmemd_cpu_settle(enum prim_group_kind kind);
+PRIM_CPU_RUNTIME void shmemd_cpu_release(void); /* all that a fence of the calling thread covers */
+
+/* What PRIM_CHECK_PE says. */
+PRIM_CPU_RUNTIME __attribute__((noreturn)) void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe,
+                                                                    int n_pes);
+
 PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <time.h> hides it */
 
 /* ---- kernels ---- */
@@ -54,11 +68,17 @@ PRIM_CPU_RUNTIME uint64_t shmemd_cpu_clock_ns(void); /* prim_clock_ns where <tim
 /* A function that other compilers' code links. */
 #define PRIM_EXTERN PRIM_CPU_C __attribute__((visibility("default")))
 
-/* A kernel has one signature on this target, so that the launch can call it: its struct is found at an address. */
-#define PRIM_KERNEL(name, TYPE, a)                                                            \
-    static void name##_kernel_body(TYPE a);                                                   \
-    PRIM_CPU_C void name(const void *args_of);                                                \
-    PRIM_CPU_C void name(const void *args_of) { name##_kernel_body(*(const TYPE *)args_of); } \
+/* A kernel has one signature on this target, so that the launch can call it: its struct is found at an address. The
+ * launch asks for the size of that struct first, by NULL: then nothing runs. */
+#define PRIM_KERNEL(name, TYPE, a)                      \
+    static void name##_kernel_body(TYPE a);             \
+    PRIM_CPU_C size_t name(const void *args_of);        \
+    PRIM_CPU_C size_t name(const void *args_of)         \
+    {                                                   \
+        if (args_of != NULL)                            \
+            name##_kernel_body(*(const TYPE *)args_of); \
+        return sizeof(TYPE);                            \
+    }                                                   \
     static void name##_kernel_body(TYPE a)
 
 #define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) PRIM_KERNEL(name, TYPE, a)
@@ -102,6 +122,15 @@ PRIM_FN uint32_t prim_block_index(void) { return shmemd_cpu_self()->block_index;
 PRIM_FN uint32_t prim_block_count(void) { return shmemd_cpu_self()->block_count; }
 PRIM_FN uint32_t prim_wave_size(void) { return shmemd_cpu_self()->wave_size; }
 
+/* ---- checks ---- */
+
+#ifndef SHMEMD_NO_CHECKS
+#define PRIM_CHECK_PE(arg, pe, n_pes)                                  \
+    (__builtin_expect((uint32_t)(pe) >= (uint32_t)(n_pes), 0)          \
+         ? shmemd_cpu_wrong_pe(__func__, arg, (int)(pe), (int)(n_pes)) \
+         : (void)0)
+#endif
+
 /* ---- atomics ---- */
 
 #define PRIM_GIVES_ATOMICS
@@ -139,9 +168,17 @@ PRIM_FN void prim_store_relaxed_u16(uint16_t *p, uint16_t v) { __atomic_store_n(
 #endif
 #endif
 
+/* NULL in other flavours. */
+PRIM_FN void prim_cpu_release(void)
+{
+    if (shmemd_cpu_release)
+        shmemd_cpu_release();
+}
+
 /* ThreadSanitizer does not model fences: every flag is itself a release store, every look at one an acquire load. */
 PRIM_FN void prim_fence_before_signal(void)
 {
+    prim_cpu_release();
 #ifndef PRIM_CPU_TSAN
     __atomic_thread_fence(__ATOMIC_RELEASE);
 #endif
@@ -154,8 +191,10 @@ PRIM_FN void prim_acquire_from_peer(void)
     if (shmemd_cpu_seen) /* NULL in other flavours */
         shmemd_cpu_seen();
 }
+PRIM_FN void prim_acquire_after_atomic(void) { prim_acquire_from_peer(); } /* the atomic has acquired */
 PRIM_FN void prim_fence_full(void)
 {
+    prim_cpu_release();
 #ifndef PRIM_CPU_TSAN
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
@@ -163,7 +202,16 @@ PRIM_FN void prim_fence_full(void)
 
 /* The threads of a block are one thread of the CPU, so the sync has put their stores before the flag's release store.
  */
-PRIM_FN void prim_gather_stores(struct prim_group g) { prim_sync(g); }
+PRIM_FN void prim_gather_stores(struct prim_group g)
+{
+    prim_cpu_release();
+    prim_sync(g);
+}
+PRIM_FN void prim_settle_stores(struct prim_group g)
+{
+    if (g.kind != PRIM_THREAD)
+        shmemd_cpu_settle(g.kind);
+}
 PRIM_FN void prim_fence_flag(void) {}
 PRIM_FN void prim_store_flag_u64(uint64_t *p, uint64_t v) { prim_store_release_u64(p, v); } /* pairs with peek, poll */
 PRIM_FN void prim_store_flag_u32(uint32_t *p, uint32_t v) { prim_store_release_u32(p, v); }
@@ -194,21 +242,38 @@ PRIM_FN struct prim_vec16 prim_load16(const void *p)
 }
 PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v, sizeof(v)); }
 
+/* What the calling thread copies: a slice of whole cache lines. */
+struct prim_cpu_part {
+    size_t at, bytes;
+};
+PRIM_FN struct prim_cpu_part prim_cpu_part_of(struct prim_group g, size_t bytes)
+{
+    struct prim_cpu_part part = {0, bytes};
+    if (g.kind != PRIM_THREAD) {
+        size_t slice = ((bytes + prim_size(g) - 1) / prim_size(g) + 63) / 64 * 64;
+        part.at = prim_rank(g) * slice;
+        part.bytes = part.at >= bytes ? 0 : bytes - part.at < slice ? bytes - part.at : slice;
+    }
+    return part;
+}
+
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {
-    size_t from = 0, len = bytes;
-    if (g.kind != PRIM_THREAD) { /* a slice of whole cache lines for each thread */
-        size_t slice = ((bytes + prim_size(g) - 1) / prim_size(g) + 63) / 64 * 64;
-        from = prim_rank(g) * slice;
-        len = from >= bytes ? 0 : bytes - from < slice ? bytes - from : slice;
-    }
-    if (len > 0) /* addresses of nothing may be null; glibc ends non-temporal copies with sfence: releases order them */
-        memcpy((char *)dest + from, (const char *)source + from, len);
+    struct prim_cpu_part part = prim_cpu_part_of(g, bytes);
+    if (part.bytes > 0) /* addresses of nothing may be null; glibc ends non-temporal copies with sfence: fences work */
+        memcpy((char *)dest + part.at, (const char *)source + part.at, part.bytes);
+}
+#define PRIM_HAS_HOLD_PUT
+PRIM_FN bool prim_hold_put(void *dest, const void *source, size_t bytes)
+{
+    return shmemd_cpu_hold(dest, source, bytes);
 }
 PRIM_FN void prim_copy_put(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
                            size_t bytes)
 {
-    prim_copy(g, dest, source, bytes);
+    struct prim_cpu_part part = prim_cpu_part_of(g, bytes);
+    if (part.bytes > 0 && !prim_hold_put((char *)dest + part.at, (const char *)source + part.at, part.bytes))
+        memcpy((char *)dest + part.at, (const char *)source + part.at, part.bytes);
 }
 PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source,
                            size_t bytes)
@@ -305,6 +370,33 @@ PRIM_FN void prim_pause(void)
 {
     if (shmemd_cpu_pause) /* NULL in other flavours */
         shmemd_cpu_pause();
+    else
+        prim_cpu_relax();
+}
+#define PRIM_HAS_LOOK
+PRIM_FN void prim_look(const char *call, const void *addr, uint64_t value)
+{
+    if (shmemd_cpu_look) /* NULL in other flavours */
+        shmemd_cpu_look(call, addr, value);
+}
+PRIM_FN void prim_look_at_bytes(const char *call, const void *addr, const void *seen, size_t bytes)
+{
+    uint64_t sum = 0, word = 0;
+    for (size_t at = 0; at < bytes && at < 64; at += 8) {
+        memcpy(&word, (const char *)seen + at, bytes - at < 8 ? bytes - at : 8);
+        sum = sum * 31 + word;
+    }
+    prim_look(call, addr, sum);
+}
+PRIM_FN void prim_pass(void)
+{
+    if (shmemd_cpu_pass) /* NULL in other flavours */
+        shmemd_cpu_pass();
+}
+PRIM_FN void prim_pause_of_program(void)
+{
+    if (shmemd_cpu_look) /* NULL in other flavours */
+        shmemd_cpu_look("shmemd_pause", NULL, 0);
     else
         prim_cpu_relax();
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* NVIDIA GPUs (sm_70 and later) as a target of prim.h, by nvcc or run-time compiled: inline PTX, no CUDA header.
  * Words of atomics, flags and lines, the dest of a put and the source of a get are in global memory (device memory of
- * any GPU or pinned host memory); the local end of a copy may also be memory that a block shares.
+ * any GPU or pinned host memory). The local end of a copy is any memory, a thread's stack and the kernel's parameters
+ * too: it is accessed by plain loads and stores of generic addresses, since PTX defines strong ones for global and
+ * shared memory only.
  * Accesses are `asm volatile` with a memory clobber: the compiler keeps their order, the fences tell the hardware.
  * Included by prim.h only. */
 #ifndef ISO_PRIM_CUDA_H
@@ -160,6 +162,7 @@ PRIM_FN void prim_store_relaxed_u8(uint8_t *p, uint8_t v)
 #define PRIM_GIVES_FENCES
 /* Cumulative: the fence of the thread that stores the flag covers what the group stored before this sync. */
 PRIM_FN void prim_gather_stores(struct prim_group g) { prim_sync(g); }
+PRIM_FN void prim_settle_stores(struct prim_group g) { (void)g; } /* likewise */
 PRIM_FN void prim_fence_flag(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 PRIM_FN void prim_fence_before_signal(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 PRIM_FN void prim_fence_full(void) { asm volatile("fence.sc.sys;" : : : "memory"); }
@@ -171,6 +174,7 @@ PRIM_FN void prim_store_flag_u64(uint64_t *p, uint64_t v) { prim_store_relaxed_u
 PRIM_FN uint32_t prim_peek_u32(const uint32_t *p) { return prim_load_acquire_u32(p); }
 PRIM_FN uint64_t prim_peek_u64(const uint64_t *p) { return prim_load_acquire_u64(p); }
 PRIM_FN void prim_acquire_from_peer(void) { asm volatile("" : : : "memory"); }
+PRIM_FN void prim_acquire_after_atomic(void) { asm volatile("fence.acq_rel.sys;" : : : "memory"); }
 
 /* Release store: the same wait as the fence has, without its half that invalidates. Pairs with prim_poll, prim_peek. */
 #define PRIM_HAS_SIGNAL
@@ -319,20 +323,26 @@ PRIM_FN void prim_cuda_copy16(enum prim_cuda_way way, struct prim_group g, char 
     } while (count != 0);
 }
 
-/* One word of 1, 2, 4 or 8 bytes. Loads are strong: either end may be a peer's. */
-PRIM_FN uint64_t prim_cuda_load_word(unsigned width, const char *p)
+/* One word of 1, 2, 4 or 8 bytes, from a peer's memory or from any of this PE's. */
+PRIM_FN uint64_t prim_cuda_load_word(enum prim_cuda_way way, unsigned width, const char *p)
 {
     uint64_t v = 0;
     uint32_t w = 0;
+    uint16_t h = 0;
+    if (way == PRIM_CUDA_GET)
+        return width == 8   ? prim_load_relaxed_u64((const uint64_t *)(const void *)p)
+               : width == 4 ? prim_load_relaxed_u32((const uint32_t *)(const void *)p)
+               : width == 2 ? prim_load_relaxed_u16((const uint16_t *)(const void *)p)
+                            : prim_load_relaxed_u8((const uint8_t *)p);
     if (width == 8)
-        asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+        asm volatile("ld.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     else if (width == 4)
-        asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
+        asm volatile("ld.u32 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
     else if (width == 2)
-        asm volatile("{ .reg .u16 t; ld.relaxed.sys.u16 t, [%1]; cvt.u32.u16 %0, t; }" : "=r"(w) : "l"(p) : "memory");
+        asm volatile("ld.u16 %0, [%1];" : "=h"(h) : "l"(p) : "memory");
     else
-        asm volatile("ld.relaxed.sys.u8 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
-    return width == 8 ? v : w;
+        asm volatile("ld.u8 %0, [%1];" : "=r"(w) : "l"(p) : "memory");
+    return width == 8 ? v : width == 2 ? h : w;
 }
 PRIM_FN void prim_cuda_store_word(unsigned width, char *p, uint64_t v)
 {
@@ -345,11 +355,12 @@ PRIM_FN void prim_cuda_store_word(unsigned width, char *p, uint64_t v)
     else
         asm volatile("st.u8 [%0], %1;" : : "l"(p), "r"((uint32_t)v) : "memory");
 }
-PRIM_FN void prim_cuda_copy_words(unsigned width, struct prim_group g, char *dest, const char *source, size_t bytes)
+PRIM_FN void prim_cuda_copy_words(enum prim_cuda_way way, unsigned width, struct prim_group g, char *dest,
+                                  const char *source, size_t bytes)
 {
     size_t step = (size_t)prim_size(g) * width;
     for (size_t i = (size_t)prim_rank(g) * width; i < bytes; i += step)
-        prim_cuda_store_word(width, dest + i, prim_cuda_load_word(width, source + i));
+        prim_cuda_store_word(width, dest + i, prim_cuda_load_word(way, width, source + i));
 }
 
 /* The largest power of two, at most 16, that divides x. */
@@ -361,24 +372,42 @@ PRIM_FN unsigned prim_cuda_width(uint64_t x)
 
 /* All but the body of a copy in 16-byte vectors: some bytes, or bytes of ends that are misaligned to each other. The
  * widest words that both ends have in common, one byte or word a thread at both edges of them. */
-PRIM_COLD_FN void prim_cuda_copy_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
+PRIM_FN void prim_cuda_copy_odd_by(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                   size_t bytes)
 {
     unsigned width = prim_cuda_width(((uintptr_t)dest ^ (uintptr_t)source) | 8u);
     size_t head = (0u - (uintptr_t)dest) & (width - 1);
     if (head > bytes)
         head = bytes;
     size_t body = (bytes - head) / width * width;
-    prim_cuda_copy_words(1, g, dest, source, head);
+    prim_cuda_copy_words(way, 1, g, dest, source, head);
     if (width == 8)
-        prim_cuda_copy_words(8, g, dest + head, source + head, body);
+        prim_cuda_copy_words(way, 8, g, dest + head, source + head, body);
     else if (width == 4)
-        prim_cuda_copy_words(4, g, dest + head, source + head, body);
+        prim_cuda_copy_words(way, 4, g, dest + head, source + head, body);
     else if (width == 2)
-        prim_cuda_copy_words(2, g, dest + head, source + head, body);
+        prim_cuda_copy_words(way, 2, g, dest + head, source + head, body);
     else
-        prim_cuda_copy_words(1, g, dest + head, source + head, body);
+        prim_cuda_copy_words(way, 1, g, dest + head, source + head, body);
     head += body;
-    prim_cuda_copy_words(1, g, dest + head, source + head, bytes - head);
+    prim_cuda_copy_words(way, 1, g, dest + head, source + head, bytes - head);
+}
+/* A function for each kind of load: what a way is must not be asked at each word. */
+PRIM_COLD_FN void prim_cuda_get_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    prim_cuda_copy_odd_by(PRIM_CUDA_GET, g, dest, source, bytes);
+}
+PRIM_COLD_FN void prim_cuda_put_odd(struct prim_group g, char *dest, const char *source, size_t bytes)
+{
+    prim_cuda_copy_odd_by(PRIM_CUDA_PUT, g, dest, source, bytes);
+}
+PRIM_FN void prim_cuda_copy_odd(enum prim_cuda_way way, struct prim_group g, char *dest, const char *source,
+                                size_t bytes)
+{
+    if (way == PRIM_CUDA_GET)
+        prim_cuda_get_odd(g, dest, source, bytes);
+    else
+        prim_cuda_put_odd(g, dest, source, bytes);
 }
 
 PRIM_FN void prim_cuda_copy(enum prim_cuda_way way, struct prim_group g, void *dest, const void *source, size_t bytes)
@@ -387,15 +416,15 @@ PRIM_FN void prim_cuda_copy(enum prim_cuda_way way, struct prim_group g, void *d
     const char *s = (const char *)source;
     size_t head = (0u - (uintptr_t)d) & 15u;
     if ((((uintptr_t)d ^ (uintptr_t)s) & 15u) != 0 || bytes < head + 16) {
-        prim_cuda_copy_odd(g, d, s, bytes);
+        prim_cuda_copy_odd(way, g, d, s, bytes);
         return;
     }
     size_t body = (bytes - head) / 16 * 16;
     if (head != 0)
-        prim_cuda_copy_odd(g, d, s, head);
+        prim_cuda_copy_odd(way, g, d, s, head);
     prim_cuda_copy16(way, g, d + head, s + head, body / 16);
     if (head + body != bytes)
-        prim_cuda_copy_odd(g, d + head + body, s + head + body, bytes - head - body);
+        prim_cuda_copy_odd(way, g, d + head + body, s + head + body, bytes - head - body);
 }
 PRIM_FN void prim_copy(struct prim_group g, void *PRIM_RESTRICT dest, const void *PRIM_RESTRICT source, size_t bytes)
 {

@@ -182,7 +182,16 @@ PRIM_FN void prim_hip_wait_stores(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* This thread's stores leave all caches. Pairs with prim_acquire_from_peer of who saw the later flag. */
+/* The wave's stores have reached the second-level cache, which the write-back of any wave of the block covers. Lanes of
+ * one wave need no wait: the fence of one of them waits for the stores of all. */
+PRIM_FN void prim_settle_stores(struct prim_group g)
+{
+    if (g.kind == PRIM_BLOCK)
+        prim_hip_wait_stores();
+}
+
+/* This thread's stores, and those settled before a sync with it, leave all caches. Pairs with prim_acquire_from_peer of
+ * who saw the later flag. */
 PRIM_FN void prim_fence_before_signal(void)
 {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
@@ -191,6 +200,8 @@ PRIM_FN void prim_fence_before_signal(void)
 /* Pairs with prim_fence_before_signal, prim_gather_stores of the peer: loads that follow miss what was cached before.
  * Once per block is enough, its threads share the caches. */
 PRIM_FN void prim_acquire_from_peer(void) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, ""); }
+/* The same; the atomic has come back before. */
+PRIM_FN void prim_acquire_after_atomic(void) { prim_acquire_from_peer(); }
 /* Pairs with itself on other processors: of two threads that store, fence and load, one sees the other's store. */
 PRIM_FN void prim_fence_full(void)
 {
@@ -208,6 +219,18 @@ PRIM_FN void prim_gather_stores(struct prim_group g)
 PRIM_FN void prim_fence_flag(void) {}
 
 /* ---- atomics: relaxed, system scope; the fences above order them ---- */
+
+/* How instructions spell system scope: of loads, and of read-modify-writes whose old value is wanted; of stores; of
+ * read-modify-writes without one. Stores and read-modify-writes of gfx90a are always of system scope. */
+#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+#define PRIM_HIP_FRESH " sc0 sc1"
+#define PRIM_HIP_OUT " sc0 sc1"
+#define PRIM_HIP_UPDATE " sc1"
+#else
+#define PRIM_HIP_FRESH " glc"
+#define PRIM_HIP_OUT ""
+#define PRIM_HIP_UPDATE ""
+#endif
 
 #define PRIM_GIVES_ATOMICS
 /* Pointers into other memory than global would need flat instructions, and waits of two counters. */
@@ -229,9 +252,6 @@ PRIM_FN void prim_fence_flag(void) {}
 #define PRIM_HIP_ATOMICS(name, T)                                                                                  \
     PRIM_HIP_WORD(name, T)                                                                                         \
     PRIM_HIP_FETCH(add, name, T)                                                                                   \
-    PRIM_HIP_FETCH(and, name, T)                                                                                   \
-    PRIM_HIP_FETCH(or, name, T)                                                                                    \
-    PRIM_HIP_FETCH(xor, name, T)                                                                                   \
     PRIM_FN T prim_swap_##name(T *p, T v)                                                                          \
     {                                                                                                              \
         return PRIM_HIP_ATOMIC(__hip_atomic_exchange, T, p, v, __ATOMIC_RELAXED);                                  \
@@ -259,6 +279,35 @@ PRIM_HIP_WORD(u8, uint8_t)
 PRIM_HIP_WORD(u16, uint16_t)
 PRIM_HIP_ATOMICS(u32, uint32_t)
 PRIM_HIP_ATOMICS(u64, uint64_t)
+
+/* and, or, xor as instructions: clang from 20 on makes compare-and-swap loops of the builtins, for the sake of memory
+ * behind PCIe, where these three do not exist. Ours is device memory, of this GPU or of one in its hive of Infinity
+ * Fabric links, where they do. Without the old value nothing is waited for; a fence's wait counts them. */
+#define PRIM_HIP_BIT(op, name, T, suffix)                                                                        \
+    PRIM_FN T prim_fetch_##op##_##name(T *p, T v)                                                                \
+    {                                                                                                            \
+        T old;                                                                                                   \
+        __asm__ volatile("global_atomic_" #op suffix " %0, %1, %2, off" PRIM_HIP_FRESH "\n\ts_waitcnt vmcnt(0)"  \
+                         : "=&v"(old)                                                                            \
+                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                        \
+                         : "memory");                                                                            \
+        return old;                                                                                              \
+    }                                                                                                            \
+    PRIM_FN void prim_##op##_##name(T *p, T v)                                                                   \
+    {                                                                                                            \
+        __asm__ volatile("global_atomic_" #op suffix " %0, %1, off" PRIM_HIP_UPDATE                              \
+                         :                                                                                       \
+                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                        \
+                         : "memory");                                                                            \
+    }
+#define PRIM_HAS_BIT_UPDATES
+PRIM_HIP_BIT(and, u32, uint32_t, "")
+PRIM_HIP_BIT(or, u32, uint32_t, "")
+PRIM_HIP_BIT(xor, u32, uint32_t, "")
+PRIM_HIP_BIT(and, u64, uint64_t, "_x2")
+PRIM_HIP_BIT(or, u64, uint64_t, "_x2")
+PRIM_HIP_BIT(xor, u64, uint64_t, "_x2")
+#undef PRIM_HIP_BIT
 #undef PRIM_HIP_ATOMICS
 #undef PRIM_HIP_FETCH
 #undef PRIM_HIP_WORD
@@ -301,13 +350,6 @@ PRIM_FN void prim_hip_store_out(char *p, prim_hip_vec v)
 
 /* Loads of system scope, 16 bytes each, that miss what the caches hold: atomics have 8 bytes at most, and nontemporal
  * loads may hit. The compiler does not know that the results come later, so each group of loads waits for itself. */
-#if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
-#define PRIM_HIP_FRESH " sc0 sc1"
-#define PRIM_HIP_OUT " sc0 sc1"
-#else
-#define PRIM_HIP_FRESH " glc"
-#define PRIM_HIP_OUT "" /* all stores of gfx90a are of system scope */
-#endif
 PRIM_FN prim_hip_vec prim_hip_load_fresh(const char *p)
 {
     prim_hip_vec v;

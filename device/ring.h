@@ -46,8 +46,8 @@ struct isod_ring {
     uint64_t seen; /* atomic, only grows: the largest `done` that a kernel has read over the bus */
     uint64_t pad[6];
     struct isod_entry *entries; /* pinned */
-    uint64_t *done;    /* pinned; tickets executed and visible at their targets; the proxy's release store, which pairs
-                          with the peek in isod_ring_is_done */
+    uint64_t *done;    /* pinned [2]; [0] tickets executed and visible at their targets; the proxy's release store,
+                          which pairs with the peek in isod_ring_is_done; [1] 1 once a kernel has posted here */
     uint64_t *results; /* pinned [entries]: old values of atomics, stored before `done` */
     char *stages;      /* pinned [ISOD_RING_STAGES] of ISOD_RING_STAGE_BYTES */
     uint64_t *turns;   /* device [entries]: the ticket that may use the entry next: its last user needs the result no
@@ -125,6 +125,17 @@ PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fet
     prim_store_flag_u64(&to->seq, seq);
 }
 
+/* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are in
+ * memory before any entry is. The host looks at them when the kernel has ended (iso_proxy_drain); kernels look at the
+ * world's word before a fence and a quiet. */
+PRIM_FN void isod_ring_tell_used(struct isod_world *world, struct isod_ring *r)
+{
+    prim_store_relaxed_u64(&r->done[1], 1);
+    prim_store_relaxed_u64(&world->host->ring_used, 1);
+    prim_store_relaxed_u64(&world->ring_used, 1);
+    prim_fence_before_signal();
+}
+
 /* One attempt to post: its ticket + 1, or 0. A ticket whose result is wanted keeps its entry until isod_ring_leave. */
 PRIM_FN uint64_t isod_ring_try(struct isod_world *world, struct isod_ring *r, struct isod_post e, bool fetches)
 {
@@ -133,8 +144,8 @@ PRIM_FN uint64_t isod_ring_try(struct isod_world *world, struct isod_ring *r, st
         return 0; /* no credit */
     if (prim_peek_u64(&r->turns[t & r->mask]) != t)
         return 0; /* the last user of this entry still reads its result, or t has gone to somebody else */
-    if (prim_load_relaxed_u64(&world->ring_used) == 0)
-        prim_store_relaxed_u64(&world->ring_used, 1);
+    if (t == 0)
+        isod_ring_tell_used(world, r);
     if (prim_cas_u64(&r->head, t, t + 1) != t)
         return 0;
     if (!fetches)
@@ -433,6 +444,16 @@ PRIM_FN bool isod_ring_wait(struct isod_home at, struct isod_ring *r, uint64_t c
     while (goes_on && !isod_ring_is_done(r, count))
         goes_on = isod_wait_pause_at(at, &w, who, r->done, count, prim_load_relaxed_u64(&r->seen));
     return goes_on;
+}
+
+/* What this block has posted is visible at its targets. By one thread, which has posted it or has synchronised with
+ * those that did. false: given up, now or before. */
+PRIM_FN bool isod_ring_flush(struct isod_home at, uint32_t call)
+{
+    struct isod_ring *r = isod_ring_of(at.world);
+    bool done = isod_ring_wait(at, r, prim_load_relaxed_u64(&r->head), isod_who(call, -1));
+    prim_acquire_from_peer(); /* pairs with the release store of `done` */
+    return done && prim_load_relaxed_u64(&at.team->status) == 0;
 }
 
 /* Everything that this PE's kernels have posted so far is visible at its targets. */

@@ -92,6 +92,7 @@ PRIM_FN void isod_g(shmemd_t h, void *value, const void *source, size_t bytes, i
         isod_load_word(value, from, bytes);
     else
         isod_unbits(value, isod_ring_get_word(h, source, (uint32_t)bytes, isod_world_pe(h, pe)), bytes);
+    prim_look("shmemd_g", source, isod_bits(value, bytes));
 }
 
 /* ---- contiguous ---- */
@@ -107,6 +108,13 @@ PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t l
     return b;
 }
 
+/* Of a put's data: unlike a p it is no flag, so the CPU device may keep it back. */
+PRIM_FN void isod_put_word(char *to, const void *value, size_t bytes)
+{
+    if (!prim_hold_put(to, value, bytes))
+        isod_store_word(to, value, bytes);
+}
+
 /* A word a thread is the frequent small case: it does without the general copy. */
 PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
 {
@@ -114,9 +122,9 @@ PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
     if ((all & 7) == 0 && b.len <= 8 * (size_t)prim_size(g)) {
         size_t at = 8 * (size_t)prim_rank(g);
         if (at < b.len)
-            isod_store_word(to + at, __builtin_assume_aligned((const char *)b.source + at, 8), 8);
+            isod_put_word(to + at, __builtin_assume_aligned((const char *)b.source + at, 8), 8);
     } else if (g.kind == PRIM_THREAD && b.len == 4 && (all & 3) == 0) {
-        isod_store_word(to, __builtin_assume_aligned(b.source, 4), 4);
+        isod_put_word(to, __builtin_assume_aligned(b.source, 4), 4);
     } else {
         prim_copy_put(g, to, b.source, b.len);
     }
@@ -134,7 +142,7 @@ PRIM_FN void isod_put_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int
 PRIM_FN void isod_put(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
     isod_put_nbi(h, g, b, pe);
-    prim_sync(g);
+    prim_sync_settled(g);
 }
 
 PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
@@ -148,7 +156,9 @@ PRIM_FN void isod_get_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int
 PRIM_FN void isod_get(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
     isod_get_nbi(h, g, b, pe);
-    prim_sync(g); /* every thread may read all of dest */
+    prim_sync_settled(g); /* every thread may read all of dest */
+    if (g.kind == PRIM_THREAD)
+        prim_look_at_bytes("shmemd_get", b.source, b.dest, b.len);
 }
 
 /* ---- strided: element i of dest at i * dst, of source at i * sst, in elements ---- */
@@ -174,9 +184,9 @@ PRIM_FN void isod_store_element(char *to, const char *from, size_t bytes)
         word = 1;
     for (size_t i = 0; i < bytes; i += word)
         if (word == 1)
-            isod_store_word(to + i, from + i, 1);
+            isod_put_word(to + i, from + i, 1);
         else
-            isod_store_word(to + i, from + i, bytes == 16 ? 8 : bytes);
+            isod_put_word(to + i, from + i, bytes == 16 ? 8 : bytes);
 }
 PRIM_FN void isod_load_element(char *to, const char *from, size_t bytes)
 {
@@ -201,7 +211,7 @@ PRIM_FN void isod_iput(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
         else
             isod_ring_put(h, prim_group_thread(), (char *)s.dest + at, from, s.bytes, isod_world_pe(h, pe));
     }
-    prim_sync(g);
+    prim_sync_settled(g);
 }
 PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int pe)
 {
@@ -214,14 +224,18 @@ PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
         else
             isod_ring_get(h, prim_group_thread(), to, (const char *)s.source + at, s.bytes, isod_world_pe(h, pe));
     }
-    prim_sync(g);
+    prim_sync_settled(g);
+    if (g.kind == PRIM_THREAD)
+        prim_pass();
 }
 
 /* ---- places ---- */
 
-/* Member `pe` of h in the numbers of `other`, -1: not a member there. */
+/* Member `pe` of h in the numbers of `other`, -1: not a member there, or none of h. */
 PRIM_FN int isod_translate_pe(shmemd_t h, int pe, shmemd_t other)
 {
+    if ((uint32_t)pe >= (uint32_t)h.n_pes)
+        return -1;
     int32_t world_pe = isod_world_pe(h, pe);
     for (int i = 0; i < other.n_pes; i++)
         if (isod_world_pe(other, i) == world_pe)

@@ -73,6 +73,7 @@ PRIM_FN uint64_t isod_signal_fetch(const uint64_t *addr)
 {
     uint64_t v = prim_peek_u64(addr);
     prim_acquire_from_peer(); /* pairs with the release of put_signal */
+    prim_look("shmemd_signal_fetch", addr, v);
     return v;
 }
 
@@ -82,6 +83,7 @@ PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *
     uint64_t seen = 0;
     if (prim_is_first(g))
         (void)isod_wait(h, ISOD_U64, addr, cmp, value, isod_who(ISOD_CALL_SIGNAL_WAIT_UNTIL, -1), &seen);
+    prim_settle_stores(g);
     return prim_broadcast_u64(g, seen);
 }
 
@@ -236,6 +238,7 @@ PRIM_FN int isod_get_packet(shmemd_t h, shmemd_group_t g, void *dest, struct iso
         else if (!lost)
             isod_half_store((char *)dest + i * 8, isod_line_data(line), p.bytes - i * 8);
     }
+    prim_settle_stores(g);
     return prim_sync_or(g, lost) ? 1 : 0; /* and every thread may read all of dest */
 }
 

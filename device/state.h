@@ -47,9 +47,10 @@ enum isod_call {
 
 /* What was wrong with a call that left a record of misuse: X(id, sentence with `expected` and `seen` of the record). */
 #define ISOD_MISUSES(X)                                                                                              \
-    X(LANES, "block numbers below %llu may use collectives (SHMEM_DEVICE_BLOCKS), this is block %llu")               \
-    X(USERS, "%llu other blocks may be in a collective of this number of block, team and slot at once, there were "  \
-             "%llu: kernels that run at the same time need different slots")                                         \
+    X(LANES,                                                                                                         \
+      "lanes are below %llu (SHMEM_DEVICE_BLOCKS), this one, the number of the block or shmemd_lane's, is %llu")     \
+    X(USERS, "%llu other blocks may be in a collective of this lane, team and slot at once, there were %llu: "       \
+             "kernels that run at the same time need different slots, blocks of a kernel different lanes")           \
     X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                               \
     X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from " \
                "itself")
@@ -76,7 +77,10 @@ struct isod_record {
 struct isod_host {
     uint64_t abort; /* not 0: every wait gives up; written by the host */
     uint64_t taken; /* records that the host has taken so far: their places are free again; written by the host */
-    uint64_t pad[6];
+    uint64_t ring_used; /* 1 once a kernel has posted to any ring; written by kernels, before the entry */
+    uint64_t gave_up;   /* 1: the status of some handle of this PE is not 0; stored after that status, by whoever sets
+                         * it; the reset clears it when no such handle is left */
+    uint64_t pad[4];
     struct isod_record records[ISOD_RECORDS];
 };
 
@@ -203,9 +207,41 @@ typedef struct shmemd {
     struct isod_team *team;
     struct isod_world *world;
     int32_t my_pe, n_pes;   /* in the team */
-    uint16_t lanes, direct; /* as in the team's state: here they cost no load */
+    uint16_t lanes;         /* as in the team's state: here they cost no load */
+    uint16_t direct;        /* bit 0: likewise; above: 1 + the lane that shmemd_lane has chosen, 0: none */
     uint32_t packet_bytes;
 } shmemd_t;
+
+PRIM_FN bool isod_is_direct(shmemd_t h) { return (h.direct & 1) != 0; }
+
+/* 1 + the lane that shmemd_lane has chosen; 0: none, as always in kernels of the library, which pay nothing for it. */
+PRIM_FN uint32_t isod_lane_chosen(shmemd_t h)
+{
+#ifdef ISOD_LANES_ARE_BLOCKS
+    (void)h;
+    return 0;
+#else
+    return (uint32_t)h.direct >> 1;
+#endif
+}
+/* The lane of the calling block's collectives. */
+PRIM_FN uint32_t isod_lane_of(shmemd_t h)
+{
+    uint32_t chosen = isod_lane_chosen(h);
+    return chosen != 0 ? chosen - 1 : prim_block_index();
+}
+#define ISOD_LANE_MOST 0x7ffeu /* whatever is larger is this one, and refused */
+PRIM_FN shmemd_t isod_with_lane(shmemd_t h, uint32_t lane)
+{
+    h.direct = (uint16_t)((h.direct & 1) | ((lane < ISOD_LANE_MOST ? lane : ISOD_LANE_MOST) + 1) << 1);
+    return h;
+}
+/* For calls of the grid: block b has lane b. */
+PRIM_FN shmemd_t isod_without_lane(shmemd_t h)
+{
+    h.direct &= 1;
+    return h;
+}
 
 /* What the rare paths need of a handle: few registers where they are called. */
 struct isod_home {

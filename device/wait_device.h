@@ -99,6 +99,16 @@ PRIM_FN void isod_record_leave(struct isod_home at, struct isod_record r, uint64
     prim_fence_before_signal();
     prim_store_flag_u64(to, state);
 }
+
+/* The handle does nothing from here on. The host sees the second word behind the end of the kernel, or else together
+ * with the first one (forget_give_up in handle.c). */
+PRIM_FN void isod_handle_give_up(struct isod_home at)
+{
+    prim_store_relaxed_u64(&at.team->status, 1);
+    prim_fence_before_signal();
+    prim_store_relaxed_u64(&at.world->host->gave_up, 1);
+}
+
 /* State of one wait, in registers of the waiting thread: nobody takes its address, which would put it into memory. */
 struct isod_waiting {
     uint64_t since_ns; /* 0: has not looked at the clock yet */
@@ -125,7 +135,7 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_home at, struct isod
     r.waited_ns = now - w.since_ns;
     w.reported = stop ? 2 : 1;
     if (stop)
-        prim_store_relaxed_u64(&at.team->status, 1);
+        isod_handle_give_up(at);
     isod_record_leave(at, r, stop ? ISOD_RECORD_GAVE_UP : ISOD_RECORD_LATE);
     return w;
 }

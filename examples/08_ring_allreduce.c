@@ -91,14 +91,17 @@ int main(int argc, char **argv)
     a.chunk = chunk;
     float *host = (float *)malloc(bytes);
     double spent = 0;
+    if (a.data == NULL || a.inbox == NULL || a.signal == NULL || host == NULL)
+        shmem_global_exit(1);
     for (a.round = 1; a.round <= rounds; a.round++) {
         for (size_t i = 0; i < nelems; i++)
             host[i] = value(me, i, a.round);
         shmem_putmem(a.data, host, bytes, me);
         shmem_barrier_all();
         double start = seconds();
-        shmemx_launch(SHMEMX_KERNEL(ring_allreduce), blocks, threads, 0, &a, sizeof a, NULL);
-        shmemx_stream_synchronize(NULL);
+        if (shmemx_launch(SHMEMX_KERNEL(ring_allreduce), blocks, threads, 0, &a, sizeof a, NULL) != 0 ||
+            shmemx_stream_synchronize(NULL) != 0)
+            shmem_global_exit(1);
         spent += seconds() - start;
         shmem_getmem(host, a.data, bytes, me);
         wrong |= check(host, nelems, n, a.round);

@@ -106,13 +106,16 @@ int main(int argc, char **argv)
     a.below = (uint64_t *)shmemx_calloc((size_t)blocks, sizeof(uint64_t), SHMEMX_DEVICE);
     a.above = (uint64_t *)shmemx_calloc((size_t)blocks, sizeof(uint64_t), SHMEMX_DEVICE);
     float *box = (float *)malloc(2 * plane * (height + 2) * sizeof(float)), *mine = (float *)malloc(bytes);
+    if (a.now == NULL || a.next == NULL || a.below == NULL || a.above == NULL || box == NULL || mine == NULL)
+        shmem_global_exit(1);
     for (size_t at = 0; at < plane * (depth + 2); at++)
         mine[at] = warmth(a.side, (int)height, at % side, at / side % side, lowest + at / plane);
     shmem_putmem(a.now, mine, bytes, me);
     shmem_putmem(a.next, mine, bytes, me);
     shmem_barrier_all();
-    shmemx_launch(SHMEMX_KERNEL(halo_step), (unsigned)blocks, 32, 0, &a, sizeof a, NULL);
-    shmemx_stream_synchronize(NULL);
+    if (shmemx_launch(SHMEMX_KERNEL(halo_step), (unsigned)blocks, 32, 0, &a, sizeof a, NULL) != 0 ||
+        shmemx_stream_synchronize(NULL) != 0)
+        shmem_global_exit(1);
     shmem_getmem(mine, a.steps % 2 ? a.next : a.now, bytes, me);
     serial(box, box + plane * (height + 2), a, height);
     for (size_t at = plane; at < plane * (depth + 1); at++) /* a GPU multiplies and adds in one rounding */

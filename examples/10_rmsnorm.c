@@ -107,7 +107,7 @@ int main(int argc, char **argv)
     size_t width = (size_t)a.width, nelems = (size_t)a.tokens * width;
     uint16_t *host = (uint16_t *)malloc(3 * nelems * 2), *rest = host + nelems, *scale = rest + nelems;
     shmemd_bfloat16_t *device = (shmemd_bfloat16_t *)shmemx_malloc(5 * nelems * 2, SHMEMX_DEVICE);
-    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+    if (host == NULL || device == NULL || shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
         shmem_global_exit(1);
     for (size_t k = 0; k < nelems; k++) {
         host[k] = to_bits(partial(me, (int)(k / width), (int)(k % width)));
@@ -121,8 +121,9 @@ int main(int argc, char **argv)
     a.sum = device + 3 * nelems;
     a.out = device + 4 * nelems;
     shmem_barrier_all();
-    shmemx_launch(SHMEMX_KERNEL(allreduce_rmsnorm), 4, 64, 0, &a, sizeof a, NULL);
-    shmemx_stream_synchronize(NULL);
+    if (shmemx_launch(SHMEMX_KERNEL(allreduce_rmsnorm), 4, 64, 0, &a, sizeof a, NULL) != 0 ||
+        shmemx_stream_synchronize(NULL) != 0)
+        shmem_global_exit(1);
     shmem_getmem(host, a.out, nelems * 2, me);
     for (int t = 0; t < a.tokens; t++)
         wrong |= check_row(host + (size_t)t * width, t, a.width, shmem_n_pes());

@@ -49,8 +49,9 @@ int main(int argc, char **argv)
     if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
         shmem_global_exit(1);
     a.bins = (uint64_t *)shmemx_calloc(a.bins_per_pe, sizeof(uint64_t), SHMEMX_DEVICE);
-    shmemx_launch(SHMEMX_KERNEL(count_values), 4, 64, 0, &a, sizeof a, NULL);
-    shmemx_stream_synchronize(NULL);
+    if (a.bins == NULL || shmemx_launch(SHMEMX_KERNEL(count_values), 4, 64, 0, &a, sizeof a, NULL) != 0 ||
+        shmemx_stream_synchronize(NULL) != 0)
+        shmem_global_exit(1);
 
     uint64_t all = a.bins_per_pe * (uint64_t)n, *expected = (uint64_t *)calloc(all, sizeof *expected);
     uint64_t *mine = (uint64_t *)malloc(a.bins_per_pe * sizeof *mine);

@@ -74,12 +74,14 @@ int main(int argc, char **argv)
     a.staging = (uint32_t *)shmemx_malloc(PLACES * a.elems * sizeof(uint32_t), SHMEMX_DEVICE);
     a.inbox = (uint32_t *)shmemx_malloc(PLACES * a.elems * sizeof(uint32_t), SHMEMX_DEVICE);
     a.arrived = (uint64_t *)shmemx_calloc(3, sizeof(uint64_t), SHMEMX_DEVICE);
+    if (a.staging == NULL || a.inbox == NULL || a.arrived == NULL)
+        shmem_global_exit(1);
     a.consumed = a.arrived + 1;
     a.sum = a.arrived + 2;
-    shmemx_launch(SHMEMX_KERNEL(consume), 1, 64, 0, &a, sizeof a, uses);
-    shmemx_launch(SHMEMX_KERNEL(produce), 1, 64, 0, &a, sizeof a, makes);
-    shmemx_stream_synchronize(makes);
-    shmemx_stream_synchronize(uses);
+    if (shmemx_launch(SHMEMX_KERNEL(consume), 1, 64, 0, &a, sizeof a, uses) != 0 ||
+        shmemx_launch(SHMEMX_KERNEL(produce), 1, 64, 0, &a, sizeof a, makes) != 0 ||
+        shmemx_stream_synchronize(makes) != 0 || shmemx_stream_synchronize(uses) != 0)
+        shmem_global_exit(1);
 
     uint64_t expected = 0, seen;
     for (uint64_t t = 0; t < a.tiles; t++)

@@ -10,10 +10,11 @@
  * memory. PE arguments count in the team of the context: the world, where the call has no context.
  *
  * Errors. A call without a status that is called wrongly (PE out of range, address not symmetric, range past its
- * segment, misaligned atomic, unknown handle, before shmem_init or after shmem_finalize) says so in one sentence on
- * stderr and ends the job. Zero lengths do nothing, but their PE is checked. A child that a PE forks has no part in the
- * job: each call that needs the job, and shmem_init too, ends the child, and only the child, with a sentence. It has
- * its own copy of the global variables, but shares the heap and registered buffers with its parent.
+ * segment, misaligned atomic, unknown handle, null pointer for a result, before shmem_init or after shmem_finalize)
+ * says so in one sentence on stderr and ends the job. Zero lengths do nothing, but their PE is checked. A child that a
+ * PE forks has no part in the job: each call that needs the job, and shmem_init too, ends the child, and only the
+ * child, with a sentence. It has its own copy of the global variables, but shares the heap and registered buffers with
+ * its parent.
  *
  * Completion. A put, a non-fetching atomic or a signal is complete at its target after shmem_quiet, or when a wait or
  * test there has seen something ordered behind it. Threads: every call may be made at the thread level in force. */
@@ -50,7 +51,12 @@ extern "C" {
 #define SHMEM_MAJOR_VERSION 1
 #define SHMEM_MINOR_VERSION 6
 #define SHMEM_MAX_NAME_LEN 64
-#define SHMEM_VENDOR_STRING "Isomer 0.1.0"
+#define SHMEM_VENDOR_STRING "Isomer " ISOMER_VERSION_STRING
+
+/* The version of the headers, ours: 10000 * major + 100 * minor + patch. The build takes its own from here. The version
+ * of the library that runs: shmem_info_get_name. */
+#define ISOMER_VERSION 100
+#define ISOMER_VERSION_STRING "0.1.0"
 
 #define SHMEM_THREAD_SINGLE 0
 #define SHMEM_THREAD_FUNNELED 1
@@ -166,10 +172,10 @@ void shmem_query_thread(int *provided);
 
 /* All collective over the world, with equal arguments on all PEs; all but calloc's zeroing leave contents undefined.
  * They return when every PE has the memory; free and realloc begin as shmem_barrier_all: what was put into the object
- * is there, but for contexts that another thread has to itself. Size 0 gives NULL (and frees, in realloc). NULL when no
- * PE has room left, after a sentence with the numbers. `alignment` is a power of two and a multiple of sizeof(void *),
- * up to 1 GiB; up to 2 MiB where the address space is limited. Pages are first touched by whoever writes them first,
- * usually their owner. */
+ * is there, but for contexts that another thread has to itself. Size 0 gives NULL (and frees, in realloc). NULL when
+ * no PE has room left, after a sentence with the numbers. `alignment` is any power of two up to the size of the heap;
+ * above, or where the address space is too small for it, NULL after a sentence with what is possible. Pages are first
+ * touched by whoever writes them first, usually their owner. */
 void *shmem_malloc(size_t size);
 void *shmem_calloc(size_t count, size_t size);
 void *shmem_align(size_t alignment, size_t size);
@@ -376,7 +382,7 @@ uint64_t shmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_value
  * Called by all members of the team, in the same order, with equal counts and roots; `dest` and `source` are the same
  * symmetric objects on all. They return 0, when dest is complete and source free on the calling PE, and nonzero for
  * SHMEM_TEAM_INVALID; SHMEM_DEBUG=1 compares call, counts and root across PEs. Overlap of dest and source is allowed
- * only for reductions and scans, and there only as dest == source. */
+ * only for reductions and scans, and there only as dest == source; SHMEM_DEBUG=1 finds it in the others too. */
 
 /* All PEs; completes all operations of the caller on the default context too (quiet). */
 void shmem_barrier_all(void);
@@ -419,7 +425,8 @@ SHMEM_REDUCE_OPS(SHMEM_DECLARE_REDUCE, )
 SHMEM_SCAN_OPS(SHMEM_DECLARE_SCAN, )
 
 /* Deprecated: active sets. Members are PE_start + i * 2^logPE_stride, i < PE_size. shmem_barrier includes a quiet of
- * the default context. broadcast does not write the root's dest. */
+ * the default context. broadcast does not write the root's dest. Sets and pSync arrays may be any number. Threads of
+ * one PE that are in calls on the same set at the same time give different pSync. */
 #define SHMEM_ACTIVE_SET int PE_start, int logPE_stride, int PE_size
 void shmem_barrier(SHMEM_ACTIVE_SET, long *pSync);
 void shmem_sync(SHMEM_ACTIVE_SET, long *pSync);
@@ -444,22 +451,23 @@ SHMEM_REDUCE_OPS(SHMEM_DECLARE_SET_REDUCE, )
  * constant. What the changing PE ordered before its change (fence, quiet, put_signal) is visible when a wait returns or
  * a test succeeds. status[i] != 0 leaves element i out, status may be NULL. _vector: element i is compared with
  * cmp_values[i]. The empty set: all is satisfied at once, any gives SIZE_MAX, some gives 0. any and some find every
- * element that stays satisfied within finitely many calls. A wait past SHMEM_TIMEOUT is reported, and goes on. */
+ * element that stays satisfied within finitely many calls. A wait past SHMEM_TIMEOUT goes on; one report for the
+ * PEs of a node says which of them wait, in which call, and for whom. */
 
-/* Standard AMO types; short and unsigned short (deprecated). */
+/* Standard AMO types; short and unsigned short too (deprecated, and of arrays an extension). */
 #define SHMEM_DECLARE_P2P(NAME, TYPE, ...)                               \
     void shmem_##NAME##_wait_until(TYPE *ivar, int cmp, TYPE cmp_value); \
     int shmem_##NAME##_test(TYPE *ivar, int cmp, TYPE cmp_value);
 SHMEM_P2P_TYPES(SHMEM_DECLARE_P2P, )
 
-/* Arrays of standard AMO types: all and any of wait_until and test. any returns the index found. */
-#define SHMEM_DECLARE_ARRAY(R, op, ...) SHMEM_STD_TYPES(SHMEM_DECLARE_ARRAY_TYPE, R, op)
+/* Arrays of these types: all and any of wait_until and test. any returns the index found. */
+#define SHMEM_DECLARE_ARRAY(R, op, ...) SHMEM_P2P_TYPES(SHMEM_DECLARE_ARRAY_TYPE, R, op)
 #define SHMEM_DECLARE_ARRAY_TYPE(NAME, TYPE, R, op)                                                \
     R shmem_##NAME##_##op(TYPE *ivars, size_t nelems, const int *status, int cmp, TYPE cmp_value); \
     R shmem_##NAME##_##op##_vector(TYPE *ivars, size_t nelems, const int *status, int cmp, const TYPE *cmp_values);
 SHMEM_ARRAY_WAIT_OPS(SHMEM_DECLARE_ARRAY, )
 /* some: `indices` (room for nelems) gets the satisfied elements, their number is returned. */
-#define SHMEM_DECLARE_SOME(op, ...) SHMEM_STD_TYPES(SHMEM_DECLARE_SOME_TYPE, op)
+#define SHMEM_DECLARE_SOME(op, ...) SHMEM_P2P_TYPES(SHMEM_DECLARE_SOME_TYPE, op)
 #define SHMEM_DECLARE_SOME_TYPE(NAME, TYPE, op)                                                                  \
     size_t shmem_##NAME##_##op(TYPE *ivars, size_t nelems, size_t *indices, const int *status, int cmp,          \
                                TYPE cmp_value);                                                                  \
@@ -479,7 +487,11 @@ void shmem_wait_until(long *ivar, int cmp, long cmp_value);
 
 /* fence: puts, p, signals and atomics of the context before it arrive at each PE before those after it.
  * quiet: all operations of the context are complete at their targets, non-blocking ones too; pe_quiet: those towards
- * the npes PEs listed. Not collective. */
+ * the npes PEs listed. Not collective.
+ * An operation of a kernel of this PE (shmem_device.h) belongs to the default context as soon as the host has seen the
+ * end of the kernel, by shmemx_stream_synchronize for instance. So all calls that fence or quiet the default context
+ * cover it: those below, shmem_barrier_all, shmem_barrier, shmem_clear_lock, shmem_free and shmem_finalize. None of
+ * them waits for what a kernel sends that still runs. */
 void shmem_fence(void);
 void shmem_ctx_fence(shmem_ctx_t ctx);
 void shmem_quiet(void);
@@ -490,8 +502,8 @@ void shmem_ctx_pe_quiet(shmem_ctx_t ctx, const int *target_pes, size_t npes);
 /* ---- locks (section 9.13) ---- */
 
 /* `lock` is a symmetric word, zero at first, used by these calls only; one lock for the whole job, first come first
- * served. test_lock: 0 when the lock was taken, 1 when another PE has it. clear_lock begins with a quiet of the default
- * context. */
+ * served. test_lock: 0 when the lock was taken, 1 when another PE or thread has it. clear_lock begins with a quiet of
+ * the default context. A PE whose only thread waits for a lock that it holds waits for ever: SHMEM_DEBUG=1 ends it. */
 void shmem_set_lock(long *lock);
 int shmem_test_lock(long *lock);
 void shmem_clear_lock(long *lock);

@@ -4,8 +4,9 @@
  * initialised in a module; run-time compilers take it too.
  *
  * Handles. Every call takes a shmemd_t by value, which the host made by shmemx_device_handle and passed in the kernel's
- * arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1; another number is undefined, nothing
- * checks it in a kernel.
+ * arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1. On the CPU device another number ends
+ * the job with a sentence (unless the kernel is compiled with SHMEMD_NO_CHECKS); on GPUs nothing checks it, and what
+ * happens is undefined. Roots of collectives, and to and from of permute, are looked at on all devices.
  *
  * Addresses. A symmetric address is this PE's own address of memory of shmemx_malloc (device heap), of a registered
  * buffer, or of the host heap and global variables as far as kernels reach them (the proxy does the rest). Local
@@ -16,19 +17,38 @@
  * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...), called by all threads of g with equal
  * arguments, who share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). Three names say it shorter:
  * shmemd_X (the calling thread alone), shmemd_X_wave, shmemd_X_block. A wave is 32 threads on NVIDIA, 64 on AMD, 32 or
- * 64 on the CPU. What other threads of the group prepare for a call (the bytes of `source`) is synchronised before it,
- * by shmemd_group_sync; at its end a blocking call has synchronised the group.
+ * 64 on the CPU. What other threads of the group prepare for a call (the bytes of `source`), and uses of `dest` that
+ * it may overwrite, are synchronised before it by shmemd_group_sync; what is synchronised by the call itself:
+ *                                        at its begin   at its end
+ *     put, get, iput, iget               no             yes
+ *     put_nbi, get_nbi                   no             no
+ *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
+ *                                                       thread works on: source may be written, the signal may be
+ *                                                       under way still when the others return
+ *     put_packet                         no             yes
+ *     get_packet                         no             yes, dest is there for all of the group
+ *     wait_until, signal_wait_until      no: one thread yes, for all of the group (wave and block forms)
+ *                                        waits at once
+ *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
+ *                                        quiet: no, but each thread completes its own stores before the sync at the end
+ *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
+ *     p, g, atomics, signal_op,          of one thread: nothing is
+ *     signal_fetch, test, waits for
+ *     sets, pause
+ *
+ * NVSHMEM's group puts and gets synchronise at both ends, the non-blocking ones too: see include/README.md.
  *
  * Which path: where this PE's device reaches the other's memory, loads and stores; elsewhere the ring, from which a
  * thread of the host (the proxy) takes the operation. All calls work on both.
  *
  * Errors. Nothing traps and nothing waits in silence: a wait past SHMEM_TIMEOUT seconds is reported on stderr by the
- * host, and goes on. When a peer has died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h)
- * is not 0 from then on, later waits return soon, signal_op and put_signal send no signal, collectives return nonzero.
- * Puts, gets, packets, p, g and atomics by pointer do not look at the status and still act: a program that sends
- * packets or flags by p after a wait looks itself. By the ring they do nothing then: what they fetch is 0, and what
- * they get stays as it was. The host learns the reason by shmemx_device_error and repairs the handle by
- * shmemx_device_reset.
+ * host, and goes on. So is, on the CPU device, a thread whose own loop over tests, fetches, g, get or pauses has seen
+ * nothing new for so long; on GPUs such loops are the program's, and end by its own look at the clock. When a peer has
+ * died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h) is not 0 from then on, later waits
+ * return soon, signal_op and put_signal send no signal, collectives return nonzero. Puts, gets, packets, p, g and
+ * atomics by pointer do not look at the status and still act: a program that sends packets or flags by p after a wait
+ * looks itself. By the ring they do nothing then: what they fetch is 0, and what they get stays as it was. The host
+ * learns the reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
  *
  * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
 #ifndef SHMEM_DEVICE_H
@@ -97,8 +117,9 @@ PRIM_FN shmemd_group_t shmemd_block(void) { return prim_group_block(); }
 /* The calling thread's place in the group, 0 .. shmemd_group_size(g) - 1. */
 PRIM_FN unsigned shmemd_group_rank(shmemd_group_t g) { return prim_rank(g); }
 PRIM_FN unsigned shmemd_group_size(shmemd_group_t g) { return prim_size(g); }
-/* All threads of the group are here, and see each other's earlier stores. */
-PRIM_FN void shmemd_group_sync(shmemd_group_t g) { prim_sync(g); }
+/* All threads of the group are here, and see each other's earlier stores; a fence or quiet of any of them, made later,
+ * covers what all of them have issued before (see ordering). */
+PRIM_FN void shmemd_group_sync(shmemd_group_t g) { prim_sync_settled(g); }
 
 /* Grid and block count in one dimension. */
 PRIM_FN unsigned shmemd_block_index(void) { return prim_block_index(); }
@@ -106,7 +127,20 @@ PRIM_FN unsigned shmemd_block_count(void) { return prim_block_count(); }
 PRIM_FN unsigned shmemd_thread_index(void) { return prim_rank(prim_group_block()); }
 PRIM_FN unsigned shmemd_block_size(void) { return prim_size(prim_group_block()); }
 /* Monotone nanoseconds, comparable on one processor only. */
-PRIM_FN uint64_t shmemd_clock_ns(void) { return prim_clock_ns(); }
+PRIM_FN uint64_t shmemd_clock_ns(void)
+{
+    prim_pass();
+    return prim_clock_ns();
+}
+/* Between two looks of a loop that the program polls by itself; loops over plain or volatile loads, or over the
+ * compiler's or vendor's atomics, must have one, since on the CPU device no other thread runs meanwhile otherwise, and
+ * what the loop waits for may never come. Loops over test, signal_fetch, fetching atomics, g, get or quiet need none.
+ * By the calling thread alone; it orders nothing and is not a sync.
+ *     the CPU device    other threads of the block and other blocks run; after 0.1 s of nothing else the core is left
+ *                       to others for 50 us at a time
+ *     AMD               s_sleep, some 64 cycles
+ *     NVIDIA            nothing: a look waits for the second-level cache anyway */
+PRIM_FN void shmemd_pause(void) { prim_pause_of_program(); }
 
 /* This block's share when the grid divides nelems elements: contiguous, shares differ by at most one element. */
 struct shmemd_slice {
@@ -119,18 +153,29 @@ PRIM_FN struct shmemd_slice shmemd_slice_of_block(size_t nelems)
     return slice;
 }
 
+/* First in a call that names a PE, whose name is __func__. */
+#define SHMEMD_CHECK_PE PRIM_CHECK_PE("pe", pe, h.n_pes)
+
 /* ---- who and where ---- */
 
 /* This PE in the handle's team, and the number of PEs in it. */
 PRIM_FN int shmemd_my_pe(shmemd_t h) { return h.my_pe; }
 PRIM_FN int shmemd_n_pes(shmemd_t h) { return h.n_pes; }
-/* Member `pe` of h, numbered in the team of `other`; -1: it is no member there. Takes time with the size of the team.
- */
+/* Member `pe` of h, numbered in the team of `other`; -1: it is no member there, or h has no such member. Takes time
+ * with the size of the team. */
 PRIM_FN int shmemd_translate_pe(shmemd_t h, int pe, shmemd_t other) { return isod_translate_pe(h, pe, other); }
 /* Where the calling kernel loads and stores the copy of `addr` of `pe`, or NULL: not by pointer, or not symmetric. */
-PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe) { return isod_near(h, addr, pe); }
+PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
+{
+    SHMEMD_CHECK_PE;
+    return isod_near(h, addr, pe);
+}
 /* 0; or nonzero: a wait on this handle has given up. */
-PRIM_FN int shmemd_status(shmemd_t h) { return isod_is_dead(h) ? 1 : 0; }
+PRIM_FN int shmemd_status(shmemd_t h)
+{
+    prim_pass();
+    return isod_is_dead(h) ? 1 : 0;
+}
 
 /* ---- how the names are stamped: one body, four names ---- */
 
@@ -161,11 +206,13 @@ PRIM_FN int shmemd_status(shmemd_t h) { return isod_is_dead(h) ? 1 : 0; }
 #define SHMEMD_ONE(NAME, TYPE, ...)                                            \
     PRIM_FN void shmemd_##NAME##_p(shmemd_t h, TYPE *dest, TYPE value, int pe) \
     {                                                                          \
+        SHMEMD_CHECK_PE;                                                       \
         isod_p(h, dest, &value, sizeof(value), pe);                            \
     }                                                                          \
     PRIM_FN TYPE shmemd_##NAME##_g(shmemd_t h, const TYPE *source, int pe)     \
     {                                                                          \
         TYPE value;                                                            \
+        SHMEMD_CHECK_PE;                                                       \
         isod_g(h, &value, source, sizeof(value), pe);                          \
         return value;                                                          \
     }
@@ -175,23 +222,23 @@ SHMEM_DEVICE_TYPES(SHMEMD_ONE, )
  * put: dest is symmetric, on `pe`; source local. It returns when source may be written again; the data is at its target
  * after a quiet, and in order with what follows a fence. get: dest is local and complete when it returns. Of _nbi the
  * other half of that comes with a quiet: source may not be written, dest not be read before. nelems 0 does nothing. */
-#define SHMEMD_MOVE(name, T, bytes)                                                         \
-    SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe),       \
-                 isod_put(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)         \
-    SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe),       \
-                 isod_get(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)         \
-    SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
-                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)     \
-    SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), \
+#define SHMEMD_MOVE(name, T, bytes)                                                                          \
+    SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                          \
+    SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                          \
+    SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                      \
+    SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
                  isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)
-#define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                        \
-    SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
-                 isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
-    SHMEMD_FORMS(void, NAME##_get, (TYPE * dest, const TYPE *source, size_t nelems, int pe),     \
-                 isod_get(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)        \
-    SHMEMD_FORMS(void, NAME##_put_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
-                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)    \
-    SHMEMD_FORMS(void, NAME##_get_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), \
+#define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                                         \
+    SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE;     \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                         \
+    SHMEMD_FORMS(void, NAME##_get, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE;     \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                         \
+    SHMEMD_FORMS(void, NAME##_put_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                     \
+    SHMEMD_FORMS(void, NAME##_get_nbi, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
                  isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)
 #define SHMEMD_MOVE_SIZE(BITS, BYTES, ...) SHMEMD_MOVE(BITS, void, BYTES)
 SHMEM_DEVICE_TYPES(SHMEMD_MOVE_TYPE, )
@@ -202,10 +249,10 @@ SHMEMD_MOVE(mem, void, 1)
 #define SHMEMD_STRIDED(put, get, T, bytes)                                                                    \
     SHMEMD_FORMS(void, put, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                  const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
-                 isod_iput(h, g, s, pe);)                                                                     \
+                 SHMEMD_CHECK_PE; isod_iput(h, g, s, pe);)                                                    \
     SHMEMD_FORMS(void, get, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                  const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
-                 isod_iget(h, g, s, pe);)
+                 SHMEMD_CHECK_PE; isod_iget(h, g, s, pe);)
 #define SHMEMD_STRIDED_TYPE(NAME, TYPE, ...) SHMEMD_STRIDED(NAME##_iput, NAME##_iget, TYPE, sizeof(TYPE))
 #define SHMEMD_STRIDED_SIZE(BITS, BYTES, ...) SHMEMD_STRIDED(iput##BITS, iget##BITS, void, BYTES)
 SHMEM_DEVICE_TYPES(SHMEMD_STRIDED_TYPE, )
@@ -219,6 +266,7 @@ SHMEM_SIZES(SHMEMD_STRIDED_SIZE, )
 #define SHMEMD_PUT_SIGNAL(name, T, bytes)                                                                             \
     SHMEMD_FORMS(void, name,                                                                                          \
                  (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
+                 SHMEMD_CHECK_PE;                                                                                     \
                  isod_put_signal(h, g, isod_bytes_of(dest, source, nelems *(bytes)),                                  \
                                  isod_signal_of(sig_addr, signal, sig_op), pe);)
 #define SHMEMD_PUT_SIGNAL_TYPE(NAME, TYPE, ...)              \
@@ -234,6 +282,7 @@ SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
 /* The update alone, by the calling thread: it orders nothing, so a fence comes between other calls' data and it. */
 PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)
 {
+    SHMEMD_CHECK_PE;
     isod_signal_send(h, isod_signal_of(sig_addr, signal, sig_op), pe);
 }
 /* This PE's own word; what was put before the update it shows may be read by the calling thread. */
@@ -253,9 +302,8 @@ SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, ui
  * its lines carry 8 bytes of data and the step twice. `step` is not 0, and differs from those of the area's last
  * contents; counting up does. put returns when source may be written again (the group synchronised); nothing tells it
  * that the area is free: the program does (two areas in turn, where each PE waits for the other in each step). */
-SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t step, int pe),
-             isod_put_packet(h, g, dest, isod_packet_of(source, bytes, step), pe);
-             prim_sync(g);)
+SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t step, int pe), SHMEMD_CHECK_PE;
+             isod_put_packet(h, g, dest, isod_packet_of(source, bytes, step), pe); prim_sync_settled(g);)
 /* Waits for all lines of this PE's own area `source`; the data is in dest, readable by the whole group, when it
  * returns. 0, or nonzero: given up, dest is undefined. */
 SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uint32_t step),
@@ -263,21 +311,25 @@ SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uin
 
 /* ---- atomics (section 9.7): by the calling thread, on one symmetric element on `pe`, aligned ----
  * They compose with each other, from kernels and hosts of all PEs (through the same library: a host's own instructions
- * on the word do not). Those without a result return before they have happened: quiet. They order nothing else; fence.
- */
+ * on the word do not). Those without a result return before they have happened: quiet. They order nothing else: fence
+ * before one, acquire after one. On AMD and, or, xor by pointer need device memory of this GPU or of one that Infinity
+ * Fabric links to it: PCIe has no such operations. */
 #define SHMEMD_AMO_EXT(NAME, TYPE, ...)                                                                               \
     PRIM_FN TYPE shmemd_##NAME##_atomic_fetch(shmemd_t h, const TYPE *source, int pe)                                 \
     {                                                                                                                 \
         TYPE old;                                                                                                     \
+        SHMEMD_CHECK_PE;                                                                                              \
         isod_unbits(&old, isod_amo(h, isod_op_fetch(ISOD_AMO_FETCH, 0, sizeof(old)), source, pe), sizeof(old));       \
         return old;                                                                                                   \
     }                                                                                                                 \
     PRIM_FN void shmemd_##NAME##_atomic_set(shmemd_t h, TYPE *dest, TYPE value, int pe)                               \
     {                                                                                                                 \
+        SHMEMD_CHECK_PE;                                                                                              \
         (void)isod_amo(h, isod_op_post(ISOD_AMO_SET, isod_bits(&value, sizeof(value)), sizeof(value)), dest, pe);     \
     }                                                                                                                 \
     PRIM_FN TYPE shmemd_##NAME##_atomic_swap(shmemd_t h, TYPE *dest, TYPE value, int pe)                              \
     {                                                                                                                 \
+        SHMEMD_CHECK_PE;                                                                                              \
         uint64_t bits = isod_bits(&value, sizeof(value));                                                             \
         isod_unbits(&value, isod_amo(h, isod_op_fetch(ISOD_AMO_SWAP, bits, sizeof(value)), dest, pe), sizeof(value)); \
         return value;                                                                                                 \
@@ -287,26 +339,31 @@ SHMEM_EXT_TYPES(SHMEMD_AMO_EXT, )
 #define SHMEMD_AMO_STD(NAME, TYPE, ...)                                                                     \
     PRIM_FN TYPE shmemd_##NAME##_atomic_compare_swap(shmemd_t h, TYPE *dest, TYPE cond, TYPE value, int pe) \
     {                                                                                                       \
+        SHMEMD_CHECK_PE;                                                                                    \
         return (TYPE)isod_amo(h, isod_op_compare((uint64_t)cond, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }                                                                                                       \
     SHMEMD_AMO_FETCH_OP(NAME, TYPE, atomic_fetch_add, ISOD_AMO_ADD)                                         \
     SHMEMD_AMO_OP(NAME, TYPE, atomic_add, ISOD_AMO_ADD)                                                     \
     PRIM_FN TYPE shmemd_##NAME##_atomic_fetch_inc(shmemd_t h, TYPE *dest, int pe)                           \
     {                                                                                                       \
+        SHMEMD_CHECK_PE;                                                                                    \
         return (TYPE)isod_amo(h, isod_op_fetch(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                   \
     }                                                                                                       \
     PRIM_FN void shmemd_##NAME##_atomic_inc(shmemd_t h, TYPE *dest, int pe)                                 \
     {                                                                                                       \
+        SHMEMD_CHECK_PE;                                                                                    \
         (void)isod_amo(h, isod_op_post(ISOD_AMO_ADD, 1, sizeof(TYPE)), dest, pe);                           \
     }
 #define SHMEMD_AMO_FETCH_OP(NAME, TYPE, name, op)                                             \
     PRIM_FN TYPE shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)           \
     {                                                                                         \
+        SHMEMD_CHECK_PE;                                                                      \
         return (TYPE)isod_amo(h, isod_op_fetch(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }
 #define SHMEMD_AMO_OP(NAME, TYPE, name, op)                                           \
     PRIM_FN void shmemd_##NAME##_##name(shmemd_t h, TYPE *dest, TYPE value, int pe)   \
     {                                                                                 \
+        SHMEMD_CHECK_PE;                                                              \
         (void)isod_amo(h, isod_op_post(op, (uint64_t)value, sizeof(TYPE)), dest, pe); \
     }
 SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
@@ -398,8 +455,25 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  *     atomics
  *     barrier          as quiet, then all members; sync: nothing
  *
+ * A thread has synchronised with all that the threads of a group have issued before a shmemd_group_sync of that group,
+ * or before the end of a blocking call of that group (put, iput, get, iget, put_signal, packets, waits, collectives;
+ * not shmemd_sync_). So after shmemd_X_put_block, or after put_nbi calls and a shmemd_group_sync, the fence and
+ * signal_op of one thread follow the data of the whole block. On AMD a barrier of the vendor's own (__syncthreads) is
+ * not enough: a fence there waits for the stores of its own wave only, so call shmemd_group_sync.
+ *
+ * acquire: an atomic or a g of this thread has returned a value. The calls and loads that follow the acquire may read
+ * what another thread or PE ordered before that value (by fence, quiet, put_signal). So may all threads of the group
+ * after acquire_wave and _block, whichever of them made the atomic. Atomics do not acquire by themselves, and a fence
+ * does not on all devices. A lock is taken by
+ *     while (shmemd_int_atomic_compare_swap(h, lock, 0, 1, 0) != 0);
+ *     shmemd_acquire(h);
+ * and given back by shmemd_fence(h); shmemd_int_atomic_set(h, lock, 0, 0). Waits, tests and signal_fetch acquire by
+ * themselves.
+ *
  * Atomics by pointer are stores here. Calls of the host and on streams are ordered with a kernel by its begin and end.
- */
+ * A kernel may end without a quiet. By pointer its operations are complete then. By the ring they are complete after
+ * shmemx_quiet_on_stream or shmemx_barrier_on_stream behind the kernel, or after shmemx_stream_synchronize and then a
+ * quiet of the host: shmem_quiet, shmem_barrier_all, shmem_finalize (shmem.h, section 9.12). */
 #define SHMEMD_ORDER(name, ...)                                                             \
     PRIM_FN void shmemd_##name##_group(shmemd_t h, shmemd_group_t g) { isod_##name(h, g); } \
     PRIM_FN void shmemd_##name(shmemd_t h) { isod_##name(h, prim_group_thread()); }         \
@@ -407,7 +481,10 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
     PRIM_FN void shmemd_##name##_block(shmemd_t h) { isod_##name(h, prim_group_block()); }
 SHMEMD_ORDER(fence, )
 SHMEMD_ORDER(quiet, )
-SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes), isod_pe_quiet(h, g, target_pes, npes);)
+SHMEMD_ORDER(acquire, )
+SHMEMD_FORMS(void, pe_quiet, (const int *target_pes, size_t npes),
+             for (size_t i = 0; i < npes; i++) PRIM_CHECK_PE("target_pes", target_pes[i], h.n_pes);
+             isod_pe_quiet(h, g, target_pes, npes);)
 
 /* ---- collectives ---- */
 

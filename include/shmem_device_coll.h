@@ -2,10 +2,11 @@
 /* In-kernel collectives. Included by shmem_device.h.
  *
  * Who calls: _block: all threads of a block; block b works with the blocks b of the other members, which make the same
- * calls in the same order, with equal sizes; blocks do not wait for other blocks of their PE. _grid: all threads of all
- * blocks of the kernel, in grids of as many blocks on every member; all blocks must be able to run at once
- * (shmemx_max_blocks). One handle, that is one (team, slot), is used by one kernel at a time; kernels that run at the
- * same time use different slots.
+ * calls in the same order, with equal sizes; blocks do not wait for other blocks of their PE. _grid: all threads of
+ * all blocks of the kernel, in grids of as many blocks on every member; all blocks must be able to run at once
+ * (shmemx_max_blocks). Where the numbers of the blocks differ between members, shmemd_lane says who meets whom. One
+ * handle, that is one (team, slot), is used by one kernel at a time; kernels that run at the same time use different
+ * slots.
  *
  * What they return: 0, for all threads alike; or nonzero: a wait was given up, now or earlier, or the call was wrong
  * (shmemx_device_error says what); then dest is undefined.
@@ -25,6 +26,18 @@
 #include "../coll/move_device.h"
 #include "../coll/reduce_device.h"
 #include "../coll/sync_device.h"
+
+/* ---- lanes ----
+ * A lane is one sequence of block collectives of a handle. Block b uses lane b; of the handle that this returns the
+ * _block calls use lane `lane` on whichever block they are made, so the blocks that meet may have different numbers on
+ * the members: the last block that is done, or one that a counter has chosen. _grid calls and all else are as with h.
+ *     if (last) rc = shmemd_barrier_block(shmemd_lane(h, 0));
+ * `lane` is equal on all members, and below SHMEM_DEVICE_BLOCKS; with another one the calls are refused (see what they
+ * return). Lane b is also that of block b where no lane was chosen: a kernel that mixes both takes lanes from its
+ * number of blocks on. One block of a PE at a time uses a lane. When another one does later in the same kernel, the
+ * program orders the two as it does for memory: by grid_sync, or by an atomic behind a fence of the first and an
+ * acquire by the second; two at once are misuse, reported where it is noticed. */
+PRIM_FN shmemd_t shmemd_lane(shmemd_t h, unsigned lane) { return isod_with_lane(h, lane); }
 
 /* ---- all are here (sections 9.10.1, 9.10.2) ---- */
 

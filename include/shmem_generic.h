@@ -94,18 +94,18 @@ struct shmem_type_without_this_operation {
 /* Waits and tests. */
 #define shmem_wait_until(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until, __VA_ARGS__)
 #define shmem_test(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test, __VA_ARGS__)
-#define shmem_wait_until_all(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_all, __VA_ARGS__)
-#define shmem_wait_until_all_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_all_vector, __VA_ARGS__)
-#define shmem_wait_until_any(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_any, __VA_ARGS__)
-#define shmem_wait_until_any_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_any_vector, __VA_ARGS__)
-#define shmem_wait_until_some(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_some, __VA_ARGS__)
-#define shmem_wait_until_some_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _wait_until_some_vector, __VA_ARGS__)
-#define shmem_test_all(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_all, __VA_ARGS__)
-#define shmem_test_all_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_all_vector, __VA_ARGS__)
-#define shmem_test_any(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_any, __VA_ARGS__)
-#define shmem_test_any_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_any_vector, __VA_ARGS__)
-#define shmem_test_some(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_some, __VA_ARGS__)
-#define shmem_test_some_vector(...) SHMEM_CALL(SHMEM_STD_DISTINCT, _test_some_vector, __VA_ARGS__)
+#define shmem_wait_until_all(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_all, __VA_ARGS__)
+#define shmem_wait_until_all_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_all_vector, __VA_ARGS__)
+#define shmem_wait_until_any(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_any, __VA_ARGS__)
+#define shmem_wait_until_any_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_any_vector, __VA_ARGS__)
+#define shmem_wait_until_some(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_some, __VA_ARGS__)
+#define shmem_wait_until_some_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _wait_until_some_vector, __VA_ARGS__)
+#define shmem_test_all(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_all, __VA_ARGS__)
+#define shmem_test_all_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_all_vector, __VA_ARGS__)
+#define shmem_test_any(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_any, __VA_ARGS__)
+#define shmem_test_any_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_any_vector, __VA_ARGS__)
+#define shmem_test_some(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_some, __VA_ARGS__)
+#define shmem_test_some_vector(...) SHMEM_CALL(SHMEM_P2P_DISTINCT, _test_some_vector, __VA_ARGS__)
 
 /* Collectives; shmem_sync with one argument takes a team, with four an active set. */
 #define shmem_sync(...) SHMEM_SYNC_FORM(__VA_ARGS__, (shmem_sync), , , shmem_team_sync, )(__VA_ARGS__)
@@ -275,7 +275,7 @@ SHMEM_P2P_DISTINCT(SHMEM_OVERLOAD_P2P, )
         NAME, size_t, test_some_vector,                                                                               \
         (volatile T * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const T *cmp_values),       \
         (const_cast<T *>(ivars), nelems, indices, status, cmp, cmp_values))
-SHMEM_STD_DISTINCT(SHMEM_OVERLOAD_ARRAY, )
+SHMEM_P2P_DISTINCT(SHMEM_OVERLOAD_ARRAY, )
 
 inline int shmem_sync(shmem_team_t team) { return shmem_team_sync(team); }
 #define SHMEM_OVERLOAD_MOVE(NAME, T, ...)                                                                            \

@@ -254,7 +254,7 @@
 #define SHMEM_OLD_STD_TYPES(...) SHMEM_FILTER(SHMEM_IF_OLD_STD, __VA_ARGS__)
 #define SHMEM_OLD_STD_DISTINCT(...) SHMEM_DISTINCT_TYPES(SHMEM_IF_OLD_STD_, __VA_ARGS__)
 
-/* wait_until and test: the standard AMO types, and two short types (deprecated); section 9.11. shmem_TYPE_wait. */
+/* Waits and tests: the standard AMO types, and two short types (deprecated); section 9.11. shmem_TYPE_wait. */
 #define SHMEM_P2P_SHORT_TYPES(...) SHMEM_FILTER(SHMEM_IF_P2P_SHORT, __VA_ARGS__)
 #define SHMEM_P2P_TYPES(...) SHMEM_P2P_SHORT_TYPES(__VA_ARGS__) SHMEM_STD_TYPES(__VA_ARGS__)
 #define SHMEM_P2P_DISTINCT(...) SHMEM_DISTINCT_TYPES(SHMEM_IF_P2P_SHORT_, __VA_ARGS__) SHMEM_STD_DISTINCT(__VA_ARGS__)

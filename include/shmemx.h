@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* ---- start without a launcher: the user's own store (MPI, torchrun's store, a file) carries an id of 128 bytes ----
- */
+ * RANK and WORLD_SIZE of torchrun alone start nothing: pass them in attr, with an id. */
 
 /* Address, port and secret of the process that becomes PE 0. Opaque, may be copied as bytes. */
 typedef struct {
@@ -60,7 +60,8 @@ int shmemx_buffer_unregister(void *addr);
  * Nothing of a device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its
  * number on the node modulo the number of devices; several PEs may share one. A device that the program has made
  * current does not change that: calls of this part, and host calls on device memory, make the PE's device current in
- * the thread that calls, and leave it so. */
+ * the thread that calls, and leave it so. With HIP 7 the PEs of a node must have the same HIP_VISIBLE_DEVICES, or each
+ * PE one device alone: it maps no memory of a device whose number at its PE is none of the caller's device numbers. */
 
 /* Collective over the world; shmemx_malloc and shmemx_device_handle on SHMEM_TEAM_WORLD do it when it was not done.
  * 0, or nonzero with one sentence on stderr: there is no device here, or not on all PEs. The host calls work on. */
@@ -119,11 +120,19 @@ typedef struct {
 } shmemx_device_error_t;
 /* 1: *error was written; 0: nothing went wrong. Never blocks. */
 int shmemx_device_error(shmemx_device_error_t *error);
-/* Makes all waits of this PE's kernels give up: they return, their handles do nothing from then on. Not collective. */
+/* Makes all waits of this PE's kernels give up: they return, their handles do nothing from then on. Not collective.
+ * The library does the same when a peer has died, before it ends the job.
+ * The error of a wait that gave up, or of a slot that was misused, belongs to the (team, slot) of its handle: kernels
+ * see it by shmemd_status. The host cannot tell which streams have used that handle. So on this PE, from the end of the
+ * kernel or collective until the reset of the (team, slot), shmemx_stream_synchronize of every stream waits as always
+ * and then returns nonzero, and shmemx_graph_launch launches nothing and returns nonzero. Other members learn of it
+ * when their own waits give up. Calls of the vendor's (cudaStreamSynchronize, events) do not know of this error: call
+ * shmemx_stream_synchronize behind them before results are used. */
 void shmemx_device_abort(void);
 /* Collective over the handle's team, with no kernel running that uses it, after all its members have called
  * shmemx_device_abort or a kernel of theirs gave up: the handle works again, and so do barrier and sync on streams of
- * this team and the collectives on streams of this (team, slot). 0, or nonzero with a sentence. */
+ * this team, the collectives on streams of this (team, slot), and the point-to-point calls on streams, which have no
+ * slot. 0, or nonzero with a sentence. */
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device; on a GPU a stream is the vendor's own (hipStream_t, cudaStream_t)
@@ -140,14 +149,17 @@ typedef void *shmemx_graph_t;
 int shmemx_stream_create(shmemx_stream_t *stream);
 /* What is enqueued is still done. Not while the stream is being captured. */
 int shmemx_stream_destroy(shmemx_stream_t stream);
-int shmemx_stream_synchronize(shmemx_stream_t stream); /* the host waits until all that is in it is done */
+/* The host waits until all that is in it is done. Nonzero also when a wait on this PE has given up, in this stream or
+ * another one, and no reset came since (shmemx_device_abort): then no result of this PE's streams may be relied on. */
+int shmemx_stream_synchronize(shmemx_stream_t stream);
 /* `later` goes on when what is in `earlier` now is done. A stream that is being captured takes `later` along, except
  * with HIP before 5.6, which never ends the capture of a second stream: refused there. */
 int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
 /* A kernel made by SHMEMD_KERNEL, also in another file (declare it there by SHMEMX_DECLARE_KERNEL, which may not stand
  * in the file that defines it, nor in a header of both):
  *     shmemx_launch(SHMEMX_KERNEL(ring), blocks, 256, 0, &args, sizeof args, stream);
- * args is the kernel's one struct, copied before the call returns. */
+ * args is the kernel's one struct, copied before the call returns, and args_bytes its size. On the CPU device another
+ * size is refused; on GPUs nobody looks: the kernel takes as many bytes as its struct has. */
 #ifdef __cplusplus
 #define SHMEMX_DECLARE_KERNEL(name) extern "C" void name(void)
 #else
@@ -156,7 +168,13 @@ int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
 #define SHMEMX_KERNEL(name) ((shmemx_kernel_t)(name))
 int shmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
                   const void *args, size_t args_bytes, shmemx_stream_t stream);
-/* What is enqueued between begin and end becomes a graph instead of running. */
+/* What is enqueued between begin and end becomes a graph instead of running. shmemx_stream_synchronize refuses a stream
+ * that is being captured. Each stream that the capture took along has joined again when it ends; else shmemx_graph_end
+ * says so; the capture is lost then, but for AMD, where it goes on and can be ended again.
+ * Branches of a graph may wait for each other's signals. HIP 7 puts branches into one stream where that looks as fast,
+ * so that such a graph never ends: when the device is first used, DEBUG_HIP_GRAPH_MIN_OVERLAP is set to 0, which forbids
+ * it, unless it is set already. HIP reads it at its first call: a program that makes that call before sets it itself.
+ * At most 4 branches run at once there (DEBUG_HIP_FORCE_GRAPH_QUEUES). */
 int shmemx_graph_begin(shmemx_stream_t stream);
 int shmemx_graph_end(shmemx_stream_t stream, shmemx_graph_t *graph);
 int shmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream);
@@ -165,10 +183,10 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
 /* ---- point-to-point on a stream: after what is in the stream now, before what comes later; they return at once and
  * may be captured into a graph (their first use on a PE may not: make a handle or call once before). dest and sig_addr
  * are symmetric: device memory, or registered buffers; memory of the host too, which goes by the proxy, but a wait is
- * on device memory. source is device memory of this PE, symmetric or not, or pinned. A put is complete at the target
- * when the quiet on the stream is; put_signal orders its signal behind its data. `team` is that of shmem_team_; barrier
- * and sync are collective over it and use a slot of their own, so they may run beside collectives; those of the
- * sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
+ * on device memory, on every device. source is device memory of this PE, symmetric or not, or pinned. A put is complete
+ * at the target when the quiet on the stream is; put_signal orders its signal behind its data. `team` is that of
+ * shmem_team_; barrier and sync are collective over it and use a slot of their own, so they may run beside collectives;
+ * those of the sequence of a slot are in shmemx_coll.h, SHMEMX_BARRIER and SHMEMX_SYNC. ---- */
 
 int shmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);
 int shmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream);

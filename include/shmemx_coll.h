@@ -5,8 +5,9 @@
  * be captured into a graph and replayed any number of times; nothing of it is on the host. Collective over the team:
  * all members make the calls of one (team, slot) in the same order with equal arguments, each on a stream of its own
  * choice. Calls of one slot follow one another (one stream, or streams that wait for each other); calls that may run at
- * the same time take different slots. The first call of a (team, slot) that has anything to do makes what it needs, and
- * waits for all members to do so; it may not be in a capture.
+ * the same time take different slots. Of fcollect, alltoall, broadcast and permute, which copy engines may carry, all
+ * members make a call in a capture, or none does. The first call of a (team, slot) that has anything to do makes what it
+ * needs, and waits for all members to do so; it may not be in a capture.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts; multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. Where nelems is 0
@@ -33,9 +34,15 @@
  * What they return: 0, or nonzero with a sentence on stderr and nothing enqueued: an argument, a type that the operator
  * is not for, a slot that cannot be made, copy engines asked for where they cannot do it.
  *
+ * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured: kind,
+ * nelems, type, operator, root, engines, and the places of dest and source as far as they must be alike. A mismatch ends
+ * the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, replays of graphs
+ * neither.
+ *
  * What goes wrong when it runs: past SHMEM_TIMEOUT, shmemx_device_error tells who waits for whom, and the call goes on
  * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends; its dest holds anything then,
- * and calls of this slot on this PE do nothing until shmemx_device_reset. Members that have not given up may go on to
+ * and calls of this slot on this PE do nothing until shmemx_device_reset. Until then shmemx_stream_synchronize and
+ * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to
  * the end of the call, and write the dests of those that have: synchronise all members' streams, and then reset, before
  * dest is used for anything else. Copies by engines (asked for, or the library's choice for what is large) cannot be
  * stopped once they are enqueued: a member that has given up in such a call may still write the others' dest, whether
@@ -157,6 +164,8 @@ size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
  * verbose: nonzero shows progress on the stderr of PE 0, and at the end where the table is and what it gains.
  * Measured are the whole job and teams of 2, 4, 8 .. PEs, the largest two of them; sums of bfloat16. A program that has
  * called no collective on a stream before takes the table from then on; one that has stays with what it has.
+ * A warning on stderr says when measurements spread: for more than a quarter of the calls, two times differed by 15 % or
+ * more. The table is written all the same.
  * 0, or nonzero with a sentence on stderr, and the table is what it was: one PE alone, a file that cannot be written,
  * no room, a result that is not what it should be. What fails while the others wait for it ends the job. */
 int shmemx_coll_tune(const char *path, size_t most_bytes, int verbose);

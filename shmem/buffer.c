@@ -325,6 +325,9 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     if (addr == NULL || len_bytes == 0)
         iso_fatal(__func__, "addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed", addr,
                   len_bytes);
+    if (len_bytes > UINTPTR_MAX - (uintptr_t)addr)
+        iso_fatal(__func__, "addr %p with len_bytes %zu ends beyond the address space; at most %zu bytes fit there",
+                  addr, len_bytes, (size_t)(UINTPTR_MAX - (uintptr_t)addr));
     if (overlaps((char *)addr, len_bytes))
         iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
     if (ISO->device != NULL && iso_device_buffer_is(addr, __func__))
@@ -410,7 +413,7 @@ int pshmemx_buffer_unregister(void *addr)
 #else
     (void)check_still_shared;
 #endif
-    iso_quiet_all();
+    iso_quiet_all(__func__);
     iso_barrier_sync(&ISO->world, __func__); /* nobody puts into it any more */
     forget_pieces((const char *)addr, len);
     int rc = on_device ? 0 : release_pages((char *)addr, len);

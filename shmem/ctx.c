@@ -121,6 +121,7 @@ int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
 {
     iso_check_life(__func__);
     check_options(__func__, options);
+    iso_check_out(__func__, "ctx", ctx);
     return create(&ISO->world, options, ctx);
 }
 
@@ -129,6 +130,7 @@ int pshmem_team_create_ctx(shmem_team_t handle, long options, shmem_ctx_t *ctx)
 {
     iso_check_life(__func__);
     check_options(__func__, options);
+    iso_check_out(__func__, "ctx", ctx);
     struct team *team = iso_team_or_null(handle);
     if (team == NULL) {
         *ctx = SHMEM_CTX_INVALID;
@@ -171,6 +173,7 @@ SHMEM_API(shmem_ctx_get_team, pshmem_ctx_get_team);
 int pshmem_ctx_get_team(shmem_ctx_t handle, shmem_team_t *team)
 {
     iso_check_life(__func__);
+    iso_check_out(__func__, "team", team);
     struct ctx *ctx = find(handle);
     *team = ctx != NULL ? ctx->team->handle : SHMEM_TEAM_INVALID;
     return ctx != NULL ? 0 : 1;

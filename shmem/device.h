@@ -115,6 +115,8 @@ void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
  * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
 #define ISO_SLOTS_OF_USERS 256
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
+/* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream_notes.c). */
+enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 112 };
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
 bool iso_handle_is_open(struct team *team, int slot);
 ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messages */
@@ -125,6 +127,10 @@ ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messag
 shmemd_t iso_handle_local(void);
 /* Where kernels of this PE load and store PE `pe`'s copy of the segment; NULL: by the ring. */
 char *iso_handle_near(const struct segment *segment, int pe);
+/* As a kernel that gives up: for what waits in a stream without one. */
+void iso_handle_give_up(shmemd_t handle);
+/* Has any handle of this PE given up? Then a sentence for `call` is logged. Asks the device only if so. */
+bool iso_handles_gave_up(struct device *device, const char *call);
 /* The segment table has changed: the kernels' image of it follows. Collective calls only. */
 void iso_handles_refresh(void);
 
@@ -135,7 +141,6 @@ void iso_proxy_stop(struct device *device);
 /* What the image of the world needs of it. */
 struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_kernels);
 struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings); /* device address */
-void iso_proxy_drain(struct device *device, const char *call); /* until all that kernels have posted is done */
 /* The abort word: all waits of this PE's kernels give up (no device: nothing); and back, for a reset. */
 void iso_proxy_give_up(void);
 void iso_proxy_resume(struct device *device);

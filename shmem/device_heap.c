@@ -84,7 +84,7 @@ static int agree_on_wish(enum wish *wish, const char *call)
 static int choose_rung(struct device *d, const char *call)
 {
     enum wish wish;
-    char sentence[256];
+    char sentence[512];
     int rc = agree_on_wish(&wish, call);
     if (rc != 0)
         return rc;
@@ -95,8 +95,9 @@ static int choose_rung(struct device *d, const char *call)
     if (rc != 0)
         return rc;
     d->sharing = vmm && wish != WISH_IPC ? GPU_SHARE_VMM : GPU_SHARE_IPC;
-    snprintf(sentence, sizeof sentence, "cannot share device memory at all: no ipc on %s, and no vmm: %s",
-             d->info->name, d->info->can_vmm ? "another PE has none" : d->info->vmm_why);
+    snprintf(sentence, sizeof sentence, "cannot share device memory at all: no ipc on %s%s%s, and no vmm: %s",
+             d->info->name, d->info->ipc_why != NULL ? ": " : "", d->info->ipc_why != NULL ? d->info->ipc_why : "",
+             d->info->can_vmm ? "another PE has none" : d->info->vmm_why);
     if (d->sharing == GPU_SHARE_IPC)
         rc = iso_device_agree(call, d->info->can_ipc ? 0 : -ENOTSUP, sentence);
     const char *why = wish != WISH_NONE          ? "SHMEM_DEVICE_SHARING"

@@ -49,6 +49,9 @@ static void write_running(FILE *out, const struct device *d)
             d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.used >> 10,
             d->control_bytes >> 10);
     write_paths(out, s);
+    if (strcmp(d->info->flavour, "hip") == 0)
+        fprintf(out, "  graphs: DEBUG_HIP_GRAPH_MIN_OVERLAP=%s (0: branches may wait for one another)\n",
+                getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"));
     if (d->device_peers > 1)
         fprintf(out, "  %d PEs of this node share this device: see isomer-info --doctor\n", d->device_peers);
 }
@@ -118,6 +121,11 @@ static void check_queues(const struct device *d, finding *find, void *doctor)
 
 static void check_traps(finding *find, void *doctor)
 {
+    const char *overlap = getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"); /* opening the device sets it to 0 where it is not set */
+    if (strcmp(ISO_GPU, "hip") == 0 && overlap != NULL && strcmp(overlap, "0") != 0)
+        find(doctor, WARNING,
+             "DEBUG_HIP_GRAPH_MIN_OVERLAP is set and not 0: HIP 7 may put branches of a graph into one stream, and a "
+             "kernel that waits for another branch then never ends; unset it, or set it to 0");
     const char *legacy = getenv("HSA_ENABLE_IPC_MODE_LEGACY");
     if (strcmp(ISO_GPU, "hip") == 0 && legacy != NULL && strcmp(legacy, "0") != 0)
         find(doctor, WARNING,

@@ -82,7 +82,7 @@ char *iso_handle_near(const struct segment *s, int pe)
         return s->peers[pe].gpu_ptr;
     if (!on_cpu || (pe != ISO->my_pe && s->kind == SEGMENT_BUFFER && has_staged_neighbour(s)))
         return NULL;
-    return s->peers[pe].cpu_ptr;
+    return iso_segment_reach(s, pe);
 }
 
 static size_t extent(const struct device *d, const struct segment *s)
@@ -190,7 +190,11 @@ static struct layout lay_out(int n_pes, int lanes)
     return l;
 }
 
-static size_t slot_bytes(int n_pes, int lanes) { return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes); }
+static size_t slot_bytes(int n_pes, int lanes)
+{
+    size_t notes = ISO->env.debug ? (size_t)n_pes * ISO_HANDLE_NOTES * ISO_HANDLE_NOTE_BYTES : 0;
+    return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes) + notes;
+}
 
 /* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
  * is something for the next ones. */
@@ -556,8 +560,7 @@ SHMEM_API(shmemx_device_handle, pshmemx_device_handle);
 int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *handle)
 {
     struct team *team = iso_team(team_handle, __func__);
-    if (handle == NULL)
-        iso_fatal(__func__, "handle is a null pointer");
+    iso_check_out(__func__, "handle", handle);
     if (!slot_is_valid(__func__, slot))
         return 1;
     struct device *d = team == &ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
@@ -587,6 +590,71 @@ int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_
         return -1;
     }
     return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env.device_blocks);
+}
+
+/* ---- handles that have given up ---- */
+
+void iso_handle_give_up(shmemd_t handle)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(ISO->device, &for_kernels);
+    iso_agent_store(&handle.team->status, 1, sizeof handle.team->status);
+    __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE); /* pairs with iso_handles_gave_up */
+}
+
+static bool has_given_up(const struct handle *h)
+{
+    return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
+}
+
+/* NULL: none. device->lock is held. */
+static const struct handle *first_dead(struct device *d)
+{
+    if (has_given_up(d->handles->local))
+        return d->handles->local;
+    const struct handle *h = d->handles->list;
+    while (h != NULL && !has_given_up(h))
+        h = h->next;
+    return h;
+}
+
+static void say_dead(const char *call, const struct handle *h)
+{
+    char what[96];
+    if (h->slot < 0)
+        snprintf(what, sizeof what, "a put, get, signal, wait or quiet on a stream");
+    else if (h->slot == ISO_SLOT_ON_STREAM)
+        snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
+    else
+        snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
+    log_error("%s: %s gave up or was misused (shmemx_device_error says how), so its results are not there; this is "
+              "repeated until shmemx_device_reset",
+              iso_call_name(call), what);
+}
+
+bool iso_handles_gave_up(struct device *d, const char *call)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with who has set it */
+        return false;
+    pthread_mutex_lock(&d->lock);
+    const struct handle *h = first_dead(d);
+    if (h != NULL)
+        say_dead(call, h);
+    pthread_mutex_unlock(&d->lock);
+    return h != NULL;
+}
+
+/* Behind a reset. The word is cleared first: a kernel of another handle that gives up meanwhile sets its status before
+ * the word, so either the look finds its status, or the word is 1 again. */
+static void forget_give_up(struct device *d)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    if (__atomic_exchange_n(&host->gave_up, 0, __ATOMIC_ACQ_REL) == 0) /* pairs with isod_handle_give_up */
+        return;
+    pthread_mutex_lock(&d->lock);
+    if (first_dead(d) != NULL)
+        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&d->lock);
 }
 
 /* ---- reset ---- */
@@ -634,17 +702,19 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     /* Each of them is there on all members, or on none: they were made collectively. */
     struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
                                 find(d, team, ISO_SLOT_ON_STREAM)};
-    if (handles[0] == NULL && handles[1] == NULL) {
-        log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it",
+    if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL) {
+        log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "
+                  "was a barrier or sync of this team",
                   slot);
         return 1;
     }
-    iso_proxy_drain(d, __func__);
+    iso_drain_rings(__func__);
     iso_barrier_sync(team, __func__);
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         if (handles[i] != NULL)
             renew(d, handles[i], team, __func__);
     iso_coll_streams_reset(team, slot);
+    forget_give_up(d);
     iso_proxy_resume(d);
     iso_barrier_sync(team, __func__);
     return 0;

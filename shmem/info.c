@@ -202,13 +202,13 @@ static void write_segments(FILE *out)
 
 /* ---- paths ---- */
 
-/* Between PEs of one node: init ends the job unless every one of them has mapped every other, so this PE may speak for
+/* Between PEs of one node: init ends the job unless every one of them can map every other, so this PE may speak for
  * all pairs. Nodes without this PE are reached by their transport; what is inside of them is theirs to describe. */
 static void write_paths_of_node(FILE *out, int first)
 {
     const struct peer *peer = &ISO->peers[first];
     const char *why = "", *name = peer->transport->name;
-    bool mapped = ISO->segments[SEGMENT_INDEX_HEAP].peers[first].cpu_ptr != NULL;
+    bool mapped = peer->control != NULL;
     (void)peer->transport->reaches(peer, &why);
     if (!peer->local) {
         fprintf(out, "  from this node to PEs ");
@@ -280,6 +280,13 @@ static void write_variables(FILE *out)
     }
 }
 
+/* SHMEM_INFO: "helpful text about all the environment variables" (section 8). */
+static void write_settings(FILE *out)
+{
+    write_version(out);
+    write_variables(out);
+}
+
 static void write_algorithms(FILE *out)
 {
     fprintf(out, "collective algorithms:\n");
@@ -319,7 +326,7 @@ void iso_info_print_at_start(void)
     if (ISO->my_pe != 0)
         return;
     if (ISO->env.info)
-        print_text(write_info);
+        print_text(write_settings);
     else if (ISO->env.version)
         print_text(write_version);
 }
@@ -465,7 +472,7 @@ static void check_files(struct doctor *d)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     if (limit.rlim_max < (rlim_t)d->local_pes + OWN_FILES)
-        find(d, PROBLEM, "%llu open files are allowed, %d PEs on this node need about %d: raise ulimit -n",
+        find(d, PROBLEM, "%llu open files are allowed, the lowest of %d PEs on this node needs about %d: raise ulimit -n",
              (unsigned long long)limit.rlim_max, d->local_pes, d->local_pes + OWN_FILES);
     else
         find(d, FINE, "%llu open files are allowed, enough for about %llu PEs on one node",
@@ -662,9 +669,15 @@ size_t pshmemx_doctor_text(char *text, size_t bytes) { return compose(write_doct
 SHMEM_API(shmem_info_get_version, pshmem_info_get_version);
 void pshmem_info_get_version(int *major, int *minor)
 {
+    iso_check_out(__func__, "major", major);
+    iso_check_out(__func__, "minor", minor);
     *major = SHMEM_MAJOR_VERSION;
     *minor = SHMEM_MINOR_VERSION;
 }
 
 SHMEM_API(shmem_info_get_name, pshmem_info_get_name);
-void pshmem_info_get_name(char *name) { memcpy(name, SHMEM_VENDOR_STRING, sizeof SHMEM_VENDOR_STRING); }
+void pshmem_info_get_name(char *name)
+{
+    iso_check_out(__func__, "name", name);
+    memcpy(name, SHMEM_VENDOR_STRING, sizeof SHMEM_VENDOR_STRING);
+}

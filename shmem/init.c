@@ -16,7 +16,7 @@
 
 #define STATE_INITIAL                                                                                    \
     {                                                                                                    \
-        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .mesh_lock = PTHREAD_MUTEX_INITIALIZER \
+        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .maps_lock = PTHREAD_MUTEX_INITIALIZER, .node_fd = -1 \
     }
 
 #ifdef ISO_PES_AS_THREADS
@@ -50,7 +50,7 @@ void iso_abort_job(int status, const char *sentence)
         iso_proxy_give_up(); /* kernels return instead of keeping the device busy */
         fflush(stdout);
         if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
-            iso_boot_abort(&self->boot, status, sentence != NULL ? sentence : "shmem_global_exit");
+            iso_boot_abort(&self->boot, status, sentence);
         iso_pe_tell_exit(status);
         if (self->boot.ops == NULL || strcmp(self->boot.ops->name, "pmix") != 0)
             iso_pe_end_stragglers(); /* no launcher does it; where there is one, it wants us gone at once */
@@ -149,6 +149,7 @@ static void at_exit(int status, void *arg)
         return; /* a forked child, or the job is ending anyway */
     if (self->life == LIFE_RUNNING && status == 0) {
         self->init_count = 1;
+        __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
         pshmem_finalize();
     } else if (self->life == LIFE_RUNNING) {
         log_error("the program exited with status %d before shmem_finalize; ending the job", status);
@@ -326,7 +327,12 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
 }
 
 SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);
-int pshmemx_get_uniqueid(shmemx_uniqueid_t *id) { return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1; }
+int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
+{
+    if (id == NULL)
+        log_error("shmemx_get_uniqueid: id is a null pointer");
+    return id != NULL && iso_boot_uid_create(id->bytes) == 0 ? 0 : 1;
+}
 
 /* ---- end ---- */
 
@@ -335,9 +341,11 @@ void pshmem_finalize(void)
     struct state *self = ISO;
     if (self->life != LIFE_RUNNING)
         iso_fatal_life(__func__);
+    if (self->init_count == 1 && iso_boot_check(&self->boot) != 0)
+        iso_abort_job(1, "MPI_Init has made a PE an MPI job of its own");
     if (self->init_count == 1)
         (void)iso_device_finish_streams(__func__);
-    iso_quiet_all();
+    iso_quiet_all(__func__);
     iso_coll_debug_match(&self->world, (struct coll_args){__func__, 0, 0});
     iso_barrier_sync(&self->world, __func__);
     if (--self->init_count > 0)
@@ -357,7 +365,7 @@ void pshmem_global_exit(int status)
 {
     iso_check_life(__func__);
 #ifdef ISO_PES_AS_THREADS
-    iso_abort_job(status, "shmem_global_exit");
+    iso_abort_job(status, NULL);
 #else
     ISO->leaving = true;
     ISO->leave_status = status;
@@ -372,18 +380,23 @@ __attribute__((destructor)) static void end_leaving(void)
     if (!self->leaving || self->aborting)
         return;
     fflush(NULL);
-    iso_abort_job(self->leave_status, "shmem_global_exit");
+    iso_abort_job(self->leave_status, NULL);
 }
 
 /* ---- queries ---- */
 
 SHMEM_API(shmem_query_initialized, pshmem_query_initialized);
-void pshmem_query_initialized(int *initialized) { *initialized = ISO->life == LIFE_RUNNING; }
+void pshmem_query_initialized(int *initialized)
+{
+    iso_check_out(__func__, "initialized", initialized);
+    *initialized = ISO->life == LIFE_RUNNING;
+}
 
 SHMEM_API(shmem_query_thread, pshmem_query_thread);
 void pshmem_query_thread(int *provided)
 {
     iso_check_life(__func__);
+    iso_check_out(__func__, "provided", provided);
     *provided = ISO->thread_level;
 }
 
@@ -428,7 +441,7 @@ int pshmem_addr_accessible(const void *addr, int pe)
 static void *reach(const void *dest, int world_pe)
 {
     const struct segment *s = iso_segment_of(dest, 1);
-    char *cpu = s != NULL ? s->peers[world_pe].cpu_ptr : NULL;
+    char *cpu = s != NULL ? iso_segment_reach(s, world_pe) : NULL;
     return cpu != NULL ? cpu + ((const char *)dest - s->base) : NULL;
 }
 

@@ -39,7 +39,8 @@ int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 /* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends (in a forked child of a PE: the child alone).
  * `call` may begin with the p of pshmem_. */
 _Noreturn ISO_COLD void iso_fatal(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Ends the job with this status after `sentence` (may be NULL) was printed: tells peers, launcher, then exits. */
+/* Ends the job with this status: tells peers, launcher, then exits. `sentence`: the cause, printed before; NULL: the
+ * program wishes it (shmem_global_exit). */
 _Noreturn ISO_COLD void iso_abort_job(int status, const char *sentence);
 /* Another PE ends the job and has said why: leave with its status, without a word. */
 _Noreturn ISO_COLD void iso_exit_quietly(int status);
@@ -52,7 +53,8 @@ enum segment_kind { SEGMENT_HEAP, SEGMENT_DATA, SEGMENT_DEVICE, SEGMENT_BUFFER }
 
 /* Where one PE's copy of a segment is, seen from here. The table that every operation looks into. */
 struct segment_peer {
-    char *cpu_ptr; /* loads and stores by this CPU; NULL: device memory, staged edge, or another node */
+    char *cpu_ptr; /* loads and stores by this CPU; NULL: device memory, staged edge, another node, or never used so
+                      far (heap and data; iso_segment_reach maps them). Atomic */
     char *gpu_ptr; /* loads and stores by this PE's GPU; NULL: not reachable by it */
     char *base;    /* its address in the owner's own address space */
     uint64_t key;  /* what the transport of that PE needs to address it */
@@ -83,6 +85,7 @@ struct alloc; /* alloc.h */
 /* ---- peers (pe.c): the unix sockets between the PEs of one node ---- */
 
 struct transport_ops;
+struct node_file;
 struct channel;
 struct verbs;
 struct device; /* device.h */
@@ -101,14 +104,13 @@ struct peer {
     int node_number;                       /* 0..n_nodes-1, in the order of their lowest PEs */
     bool local;                            /* same node: reached by pointer */
     bool threaded;                         /* lives in this very process (test build) */
-    bool gone;                             /* said good-bye in shmem_finalize: the end of its socket is no death */
     bool left;                             /* is in shmem_finalize, behind its last barrier; atomic */
     uint32_t left_at;                      /* its last step of the world then, modulo 2^32 */
-    int sock;                              /* -1: none */
-    int pid;                               /* of local peers, from the kernel */
+    int place;                             /* of local peers: their number on the node */
+    int sock;                              /* -1: none; of a star around the lowest PE of the node */
+    int pid;                               /* of local peers; 0: of another namespace */
+    char *control;                         /* its control area, mapped here; NULL: not reached by pointer */
     const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
-    bool offer_full;
-    struct pe_offer offer; /* received, not yet taken by the exchange */
     char host[64];
     char node[64];
 };
@@ -160,6 +162,9 @@ struct ctx {
 /* ---- waiting (wait.c) ---- */
 
 #define ISO_WAIT_RECORDS 8
+#define ISO_WAIT_OF_KERNEL ISO_WAIT_RECORDS /* one more record: the last report of a kernel's wait */
+
+enum wait_kind { WAIT_WORD, WAIT_LOCK, WAIT_STREAM, WAIT_KERNEL };
 
 /* One wait, published for all PEs to read when it lasts. In the control area; writer: the waiting thread, relaxed
  * stores; readers: reports of any PE, relaxed loads (a torn report is acceptable, it is for people). */
@@ -171,7 +176,16 @@ struct wait_record {
     uint64_t cmp;       /* SHMEM_CMP_ of seen with expected, 0: none that the user gave */
     uint64_t is_signed; /* expected and seen are int64_t */
     int64_t peer;       /* world PE waited for, -1: any */
-    uint64_t call[4];   /* the name, zero padded */
+    uint64_t kind;      /* enum wait_kind; LOCK: addr is the lock; STREAM: the stream, 0: all */
+    uint64_t first, stride, size; /* collectives: their team, stride 0: irregular; size 0: no collective */
+    uint64_t call[5];             /* the name, zero padded */
+};
+
+/* Of the node's lowest PE: which report is under way or was the last. Claimed by compare-and-swap, since any PE of the
+ * node may be the first whose deadline passes. CLOCK_MONOTONIC; done_ns: when the last complete one began. */
+struct report_claim {
+    _Alignas(ISO_LINE) uint64_t begun_ns;
+    uint64_t done_ns;
 };
 
 /* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
@@ -183,11 +197,13 @@ struct wait {
     int cmp;        /* as in the record */
     bool is_signed; /* likewise */
     int peer;
+    enum wait_kind kind;
     int record;              /* index published, -1: none */
     const struct slot *slot; /* of the collective that waits; NULL: none */
     unsigned polls;
     unsigned yields;
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
+    uint64_t shown_ns;   /* its record was published first; 0: not yet */
     uint64_t checked_ns; /* last look at the peers' sockets */
     uint64_t busy_ns;    /* when a look found that something has come from another node, at first: since_ns */
     bool worked;         /* it has, since then */
@@ -203,8 +219,10 @@ struct wait {
 /* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
 
 struct control {
-    struct wait_record waits[ISO_WAIT_RECORDS];
-    char slots[]; /* slot.c lays it out, page aligned */
+    struct wait_record waits[ISO_WAIT_RECORDS + 1];
+    struct report_claim claim;
+    uint64_t exited; /* not 0: the program ended with status 0 before shmem_finalize; relaxed, it is for people */
+    char slots[];    /* slot.c lays it out, page aligned */
 };
 
 /* ---- the state of one PE ---- */
@@ -243,6 +261,7 @@ struct state {
     struct verbs *verbs;     /* transport/verbs.c; NULL likewise */
 
     struct device *device;   /* device.h; NULL before shmemx_device_init */
+    uint64_t *ring_used;     /* atomic; to a word that is 1 once a kernel has posted to a ring; NULL: no device runs */
     struct control *control; /* this PE's */
     size_t control_bytes;
     size_t slot_bytes;
@@ -252,7 +271,12 @@ struct state {
     unsigned wait_used; /* bit i: waits[i] is taken; atomic */
 
     int listener; /* unix socket, -1: none */
-    pthread_mutex_t mesh_lock;
+    struct node_file *node;     /* node_file.h; NULL: alone on its node */
+    size_t node_bytes;          /* mapped */
+    int node_fd;                /* -1: none */
+    bool node_joined;           /* the others know this PE, and see its death */
+    uint32_t node_left;         /* PEs of the node known to have left */
+    pthread_mutex_t maps_lock;  /* first uses of peers' segments */
     int thread_level;
     int init_count;   /* shmem_init minus shmem_finalize */
     uint32_t left_at; /* the world's last step, for the good-bye */
@@ -342,6 +366,11 @@ struct place {
     int pe;
 };
 
+/* Where this CPU loads and stores the copy of world PE `pe`; maps it if this is the first use. NULL: not by pointer. */
+ISO_COLD char *iso_segment_reach(const struct segment *segment, int pe);
+/* The same for reports: NULL also where it cannot be mapped. */
+ISO_COLD char *iso_segment_look(const struct segment *segment, int pe);
+
 ISO_COLD struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg);
 
 ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const char *call, const char *arg)
@@ -351,8 +380,8 @@ ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const ch
     if (ISO_UNLIKELY(s == NULL) || ISO_UNLIKELY(self->env.debug))
         return iso_place_slow(addr, len, pe, call, arg);
     struct place place = {NULL, s, (size_t)((const char *)addr - s->base), pe};
-    char *cpu = s->peers[pe].cpu_ptr;
-    if (ISO_LIKELY(cpu != NULL))
+    char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
+    if (ISO_LIKELY(cpu != NULL) || (cpu = iso_segment_reach(s, pe)) != NULL)
         place.cpu = cpu + place.offset;
     return place;
 }
@@ -361,6 +390,13 @@ ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const ch
 ISO_INLINE bool iso_place_is_device(const struct place *place)
 {
     return ISO_UNLIKELY(place->cpu == NULL) && place->segment != NULL && place->segment->on_device;
+}
+
+/* Local memory that a call writes its answer to. */
+ISO_INLINE void iso_check_out(const char *call, const char *arg, const void *out)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY(out == NULL))
+        iso_fatal(call, "%s is a null pointer", arg);
 }
 
 /* Naturally aligned objects of 1, 2, 4, 8 bytes for atomics. */
@@ -465,7 +501,17 @@ ISO_INLINE void iso_quiet(struct ctx *ctx)
     if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
         iso_far_quiet(ctx);
 }
-void iso_quiet_all(void); /* every context of this PE that is not private to another thread: barrier_all, finalize */
+/* Waits until the proxy has completed what kernels of this PE have posted to their rings so far. Only kernels that have
+ * ended are covered: their entries are visible here since the host knows of their end. proxy.c */
+ISO_COLD void iso_proxy_drain(const char *call);
+ISO_INLINE void iso_drain_rings(const char *call)
+{
+    const uint64_t *used = __atomic_load_n(&ISO->ring_used, __ATOMIC_ACQUIRE); /* pairs with iso_proxy_start */
+    if (ISO_UNLIKELY(used != NULL) && __atomic_load_n(used, __ATOMIC_RELAXED) != 0)
+        iso_proxy_drain(call);
+}
+/* The rings of kernels, and every context of this PE that is not private to another thread: allocation, finalize. */
+void iso_quiet_all(const char *call);
 
 /* ---- wait.c ---- */
 
@@ -495,6 +541,26 @@ ISO_INLINE void iso_wait_end(struct wait *wait)
         iso_wait_finish(wait);
 }
 uint64_t iso_wait_now_ns(void);
+/* A test has failed, which is a poll of a loop in the program: it makes progress as a wait does, since the answer may
+ * depend on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
+void iso_wait_polled(void);
+/* Publishes a wait that is not polled: the library is inside a call of the device's. Ended by iso_wait_end. */
+void iso_wait_show(struct wait *wait);
+/* The last wait of a kernel of this PE that passed SHMEM_TIMEOUT; call NULL: it has ended. */
+void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t waited_ns);
+
+/* ---- report.c ---- */
+
+/* The deadline of `wait` has passed: prints one report for the node, unless a complete one covers this wait (then
+ * wait->reported is set too) or another PE is printing one (then it is to be called again). */
+void iso_report_wait(struct wait *wait, uint64_t now);
+/* This PE of the node has ended its program with status 0 and without shmem_finalize. */
+bool iso_report_has_exited(int pe);
+
+/* ---- lock.c ---- */
+
+/* The PE that holds the lock at this offset, as far as loads show it; -1: not known. For people: it may change. */
+int iso_lock_holder(const struct segment *segment, size_t offset);
 
 /* ---- alloc.c and memory.c ---- */
 
@@ -511,8 +577,8 @@ void iso_memory_stop(void);
 
 int iso_segment_start(size_t heap_bytes); /* heap and data segment of this PE; peers' pointers come by pe.c */
 void iso_segment_stop(void);
-int iso_segment_add_peer(int index, int pe, char *base, int fd); /* maps; takes fd (may be -1: same process) */
-int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd);
+void iso_segment_set_peer(struct segment *segment, int pe, char *base); /* where it is for its owner */
+int iso_segment_map(const struct segment *segment, int pe, int fd);     /* takes fd. 0, or -errno after a sentence */
 /* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
  * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
 int iso_segment_tell_nodes(char *base, size_t len, const char *call);
@@ -528,7 +594,7 @@ void iso_buffer_forget(struct segment *segment); /* closes what it maps, takes i
 /* ---- info.c, variables.c ---- */
 
 void iso_info_print_at_start(void); /* SHMEM_VERSION, SHMEM_INFO; PE 0 */
-void iso_variables_warn(void);      /* of names that may be misspelled */
+void iso_variables_warn(void);      /* of names that are not known; PE 0 */
 /* What the doctor says about environment variables; reads them into env, all zero when one is wrong. */
 void iso_variables_examine(struct env *env, void (*find)(void *doctor, int severity, const char *sentence),
                            void *doctor);
@@ -599,8 +665,8 @@ struct device;
 int iso_coll_streams_start(struct device *device);
 void iso_coll_streams_forget_team(const struct team *team);
 void iso_coll_streams_reset(const struct team *team, int slot); /* slot memory is as new, on all members */
-/* Streams that wait without a kernel: past the deadline a record, at an abort (`stop`) their end. By the proxy. */
-void iso_coll_streams_watch(bool stop);
+/* Streams that wait without a kernel: past the deadline a record; *abort not 0: their end. By the proxy. */
+void iso_coll_streams_watch(const uint64_t *abort);
 void iso_coll_streams_stop(struct device *device);
 void iso_coll_streams_forget(void); /* tables and all slots: the next call begins anew */
 

@@ -48,7 +48,15 @@ SHMEM_API(shmemx_stream_synchronize, pshmemx_stream_synchronize);
 int pshmemx_stream_synchronize(shmemx_stream_t stream)
 {
     struct device *d = iso_device_running(__func__);
-    return d != NULL ? result(__func__, d, iso_gpu_stream_wait(d->gpu, stream)) : 1;
+    struct wait w = ISO_WAIT(__func__, -1, stream, 0);
+    if (d == NULL)
+        return 1;
+    w.kind = WAIT_STREAM;
+    iso_wait_show(&w); /* the device's call cannot be polled: the reports of other PEs tell of this wait */
+    int rc = iso_gpu_stream_wait(d->gpu, stream);
+    iso_wait_end(&w);
+    iso_wait_show_kernel(NULL, -1, 0, 0);
+    return result(__func__, d, rc) != 0 ? 1 : iso_handles_gave_up(d, __func__);
 }
 
 SHMEM_API(shmemx_stream_wait_stream, pshmemx_stream_wait_stream);
@@ -86,7 +94,8 @@ int iso_device_finish_streams(const char *call)
     if (iso_thread_start(&thread, finish_main, &f) != 0) {
         (void)finish_main(&f);
     } else {
-        struct wait w = ISO_WAIT(call, ISO->my_pe, &f.done, 1);
+        struct wait w = ISO_WAIT(call, -1, NULL, 1);
+        w.kind = WAIT_STREAM;
         while (__atomic_load_n(&f.done, __ATOMIC_ACQUIRE) == 0)
             iso_wait_pause(&w, 0);
         iso_wait_end(&w);
@@ -152,7 +161,7 @@ SHMEM_API(shmemx_graph_launch, pshmemx_graph_launch);
 int pshmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream)
 {
     struct device *d = iso_device_running(__func__);
-    if (d == NULL || !is_given(__func__, "graph", graph != NULL))
+    if (d == NULL || !is_given(__func__, "graph", graph != NULL) || iso_handles_gave_up(d, __func__))
         return 1;
     return result(__func__, d, iso_gpu_graph_launch(d->gpu, graph, stream));
 }

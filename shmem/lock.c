@@ -2,14 +2,17 @@
 /* shmem_set_lock, shmem_test_lock, shmem_clear_lock (section 9.13): a ticket lock, first come, first served.
  * It lives in one copy of the user's long, that of the home PE: low half `serving`, high half `next`, both counted
  * modulo 2^32. Invariant: the lock is free when they are equal; only the holder writes `serving`.
- * Under SHMEM_DEBUG the holder's PE + 1 stands in the copy of the PE after the home, which is otherwise unused.
- * The other copies stay 0. */
+ * For reports, a holder other than the home writes HELD to its own copy. Under SHMEM_DEBUG, instead, the holder's PE + 1
+ * stands in the copy of the PE after the home: a PE that waits for itself is found out, unless another of its threads
+ * may come and clear the lock.
+ * All other copies stay 0. */
 #include "internal.h"
 
 _Static_assert(sizeof(long) == 8, "a lock is two 32-bit counters in one long");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "`serving` is the half at the address of the long");
 
 #define ONE_TICKET ((uint64_t)1 << 32)
+#define HELD 1
 
 typedef uint32_t half_word __attribute__((__may_alias__)); /* half of the user's long */
 
@@ -142,12 +145,53 @@ static ISO_COLD void debug_mine(const struct word *home, const long *lock)
         iso_fatal(home->call, "lock %p is not held by this PE but by pe %d", (const void *)lock, (int)note - 1);
 }
 
+/* ---- otherwise: the mark in the holder's copy ---- */
+
+/* By the holder, before `serving` goes on; relaxed, since only reports of PEs of the node read it. */
+ISO_INLINE void mark(const struct word *home, long *lock, long value)
+{
+    if (home->place.pe != ISO->my_pe && !keeps_notes())
+        __atomic_store_n(lock, value, __ATOMIC_RELAXED);
+}
+
+/* NULL: not by pointer. Memory of a PE that was a thread goes when it leaves, and a PE that has left is not mapped any
+ * more; one that has not may be mapped by this look. */
+static const uint64_t *copy_at(const struct segment *segment, size_t offset, int pe)
+{
+    const struct peer *peer = &ISO->peers[pe];
+    const char *cpu = __atomic_load_n(&segment->peers[pe].cpu_ptr, __ATOMIC_ACQUIRE);
+    bool left = __atomic_load_n(&peer->left, __ATOMIC_ACQUIRE); /* pairs with iso_pe_take_left */
+    if (left && peer->threaded)
+        return NULL;
+    if (cpu == NULL && !left && ISO->life == LIFE_RUNNING)
+        cpu = iso_segment_look(segment, pe);
+    return (const uint64_t *)(const void *)(cpu != NULL ? cpu + offset : NULL);
+}
+
+int iso_lock_holder(const struct segment *segment, size_t offset)
+{
+    const struct state *self = ISO;
+    int home = home_of((const long *)(const void *)(segment->base + offset));
+    const uint64_t *copy = copy_at(segment, offset, (home + 1) % self->n_pes);
+    bool all_seen = true;
+    if (keeps_notes())
+        return copy != NULL ? (int)__atomic_load_n(copy, __ATOMIC_RELAXED) - 1 : -1;
+    for (int pe = 0; pe < self->n_pes; pe++) {
+        copy = copy_at(segment, offset, pe);
+        if (copy != NULL && pe != home && __atomic_load_n(copy, __ATOMIC_RELAXED) == HELD)
+            return pe;
+        all_seen &= copy != NULL;
+    }
+    return all_seen ? home : -1; /* it has the word itself, and no copy to mark */
+}
+
 /* ---- the calls ---- */
 
 static void wait_for_turn(const struct word *home, const long *lock, uint32_t ticket)
 {
-    /* The reported peer is "any": tickets do not tell who holds the lock. */
+    /* The reported peer is "any": tickets do not tell who holds the lock, a report looks for it. */
     struct wait wait = ISO_WAIT(home->call, -1, lock, ticket);
+    wait.kind = WAIT_LOCK;
     uint32_t serving;
     while ((serving = serving_of(load_acquire(home))) != ticket)
         iso_wait_pause(&wait, serving);
@@ -158,13 +202,14 @@ SHMEM_API(shmem_set_lock, pshmem_set_lock);
 void pshmem_set_lock(long *lock)
 {
     struct word home = home_word(lock, __func__);
-    if (keeps_notes())
+    if (keeps_notes() && ISO->thread_level != SHMEM_THREAD_MULTIPLE)
         debug_not_mine(&home, lock);
     uint64_t seen = take_ticket(&home);
     if (ISO_UNLIKELY(serving_of(seen) != next_of(seen)))
         wait_for_turn(&home, lock, next_of(seen));
     if (keeps_notes())
         note_write(&home, lock, (uint64_t)ISO->my_pe + 1);
+    mark(&home, lock, HELD);
 }
 
 SHMEM_API(shmem_test_lock, pshmem_test_lock);
@@ -173,10 +218,13 @@ int pshmem_test_lock(long *lock)
     struct word home = home_word(lock, __func__);
     uint64_t seen = load_acquire(&home);
     /* A failed exchange means that another PE has set the lock since: that is an answer, not a reason to retry. */
-    if (serving_of(seen) != next_of(seen) || !take_ticket_if(&home, seen))
+    if (serving_of(seen) != next_of(seen) || !take_ticket_if(&home, seen)) {
+        iso_wait_polled();
         return 1;
+    }
     if (keeps_notes())
         note_write(&home, lock, (uint64_t)ISO->my_pe + 1);
+    mark(&home, lock, HELD);
     return 0;
 }
 
@@ -191,6 +239,8 @@ void pshmem_clear_lock(long *lock)
         debug_mine(&home, lock);
         note_write(&home, lock, 0);
     }
+    mark(&home, lock, 0);
+    iso_drain_rings(__func__);
     iso_quiet(&ISO->ctx_default);
     serve(&home, serving_of(seen) + 1);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The handshake of the PEs of one node: each dials those below it, both ends say hello, and with it go the descriptors
- * of their segments. A connection must come from our own user and carry the token of the PE that it is meant for.
- * invariant: PEs answer while they dial, so nobody waits for somebody who waits. Called by pe.c. */
+/* The handshake of the PEs of one node: each dials the lowest one, which gives it the descriptor of the file that all
+ * share (node_file.h); it writes its row there and says that it is ready; when all are, the lowest PE says so to each.
+ * So a start takes a few messages for each PE, however many there are. A connection must come from our own user and
+ * carry the token of the PE that it is meant for. Called by pe.c. */
 #include "mesh.h"
+#include "node_file.h"
 
 #include "../bootstrap/wire.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,85 +17,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Where the handshake with a PE of this node stands. A dialler's hello comes first, then the other's. */
-enum stage { STAGE_APART, STAGE_OWES, STAGE_AWAITS, STAGE_MET }; /* OWES: this PE has to send its hello */
+enum { REFUSED_PAUSE_MS = 1, LOOK_MS = 100 };
 
-struct partner {
-    int sock;
-    enum stage stage;
-};
-
-/* Descriptors that were sent and not yet received are counted for each user, and the kernel takes no more than the
- * sender's limit of open files (root is exempt). So a PE awaits the answers of a few at a time only; and one that is
- * refused goes on receiving before it tries again: when all are refused, all receive. */
-enum { AWAITED_MOST = 4, REFUSED_PAUSE_MS = 1, LOOK_MS = 100 };
-
-struct meeting {
-    const struct row *rows;
-    struct partner *partners; /* by local number; one's own stays apart */
-    int *callers;             /* [n_local] connections that have not said who they are, the oldest first */
-    int n_callers;
-    int dialled, awaited; /* lower PEs: connected with so far, of them not answered yet */
-    int missing;          /* PEs not met */
-    bool refused;         /* the last hello: too many descriptors are under way */
-    unsigned char cores[128];
-};
-
-/* ---- hello ---- */
-
-struct hello_body {
+struct greeting {
     unsigned char token[16]; /* of the PE it is sent to */
-    int32_t pe;
-    uint64_t heap_base, data_base;
-    unsigned char cores[128]; /* affinity mask */
+    int32_t pe;              /* the sender */
 };
-
-static void fill_hello(struct mesh_message *m, const struct row *to, int *fds, int *n_fds)
-{
-    struct state *self = ISO;
-    struct hello_body body;
-    memset(&body, 0, sizeof body);
-    memcpy(body.token, to->token, sizeof body.token);
-    body.pe = self->my_pe;
-    body.heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
-    body.data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) == 0)
-        memcpy(body.cores, &cores, ISO_MIN(sizeof body.cores, sizeof cores));
-    fds[0] = self->segments[SEGMENT_INDEX_HEAP].fd;
-    fds[1] = self->segments[SEGMENT_INDEX_DATA].fd;
-    *n_fds = self->segments[SEGMENT_INDEX_DATA].limit != 0 ? 2 : 1;
-    m->type = MESH_HELLO;
-    memcpy(m->body, &body, sizeof body);
-}
-
-static int send_hello(int sock, const struct row *to)
-{
-    struct mesh_message m;
-    int fds[2], n;
-    memset(&m, 0, sizeof m);
-    fill_hello(&m, to, fds, &n);
-    return iso_mesh_send(sock, &m, fds, n);
-}
-
-/* invariant: called once per local peer; fds are owned by the segments afterwards. */
-static int accept_hello(int pe, int sock, const struct hello_body *body, int *fds, int n_fds)
-{
-    struct peer *peer = &ISO->peers[pe];
-    peer->pid = iso_mesh_peer_pid(sock);
-    peer->threaded = peer->pid == (int)getpid();
-    for (int i = 0; i < n_fds && peer->threaded; i++) {
-        close(fds[i]);
-        fds[i] = -1;
-    }
-    int rc = iso_segment_add_peer(SEGMENT_INDEX_HEAP, pe, (char *)(uintptr_t)body->heap_base, fds[0]);
-    if (rc == 0 && n_fds > 1 && ISO->segments[SEGMENT_INDEX_DATA].limit != 0)
-        rc = iso_segment_add_peer(SEGMENT_INDEX_DATA, pe, (char *)(uintptr_t)body->data_base, fds[1]);
-    else if (n_fds > 1 && fds[1] >= 0)
-        close(fds[1]);
-    peer->sock = rc == 0 ? sock : -1; /* else it stays the meeting's */
-    return rc;
-}
 
 static void say_no_files(const char *what)
 {
@@ -102,41 +30,215 @@ static void say_no_files(const char *what)
               ISO->n_local);
 }
 
-static void add_cores(unsigned char *all, const unsigned char *cores)
+static int fail_handshake(int pe, int rc)
 {
-    for (int i = 0; i < 128; i++)
-        all[i] |= cores[i];
+    errno = -rc;
+    if (rc == -EMFILE)
+        say_no_files("descriptors were lost");
+    else
+        log_error("shmem_init: pe %d on this host did not complete the handshake: %m", pe);
+    return rc;
 }
 
-static bool is_known(const struct mesh_message *m, const struct hello_body *body, const struct row *rows, int expect_pe)
+/* fd -1: none. Too many descriptors under way: those to whom they go are about to receive them. */
+static int greet(int sock, enum mesh_type type, const struct row *to, int fd)
 {
-    return m->type == MESH_HELLO && memcmp(body->token, rows[ISO->my_pe].token, sizeof body->token) == 0 &&
-           body->pe >= 0 && body->pe < ISO->n_pes && (expect_pe < 0 || body->pe == expect_pe) &&
-           ISO->peers[body->pe].local && ISO->peers[body->pe].sock < 0;
+    struct mesh_message m;
+    struct greeting greeting;
+    memset(&m, 0, sizeof m);
+    memset(&greeting, 0, sizeof greeting);
+    memcpy(greeting.token, to->token, sizeof greeting.token);
+    greeting.pe = ISO->my_pe;
+    m.type = type;
+    memcpy(m.body, &greeting, sizeof greeting);
+    int rc;
+    while ((rc = iso_mesh_send(sock, &m, &fd, fd >= 0 ? 1 : 0)) == -ETOOMANYREFS)
+        poll(NULL, 0, REFUSED_PAUSE_MS);
+    return rc;
 }
 
-/* The PE whose hello was there, -EAGAIN, or -errno; -EPROTO: the connection is not from a PE of this job. */
-static int take_hello(struct meeting *m, int sock, int expect_pe)
+/* A greeting of this type for this PE, with a descriptor where fd is not NULL. -EAGAIN: nothing there yet; -EPROTO:
+ * not from a PE of this job. */
+static int take_greeting(int sock, enum mesh_type type, const struct row *mine, int *pe, int *fd)
 {
-    struct mesh_message message;
-    struct hello_body body;
+    struct mesh_message m;
+    struct greeting greeting;
     int fds[MESH_FDS_MAX], n_fds = 0;
-    int rc = iso_mesh_receive(sock, &message, fds, &n_fds);
+    int rc = iso_mesh_receive(sock, &m, fds, &n_fds);
     if (rc != 0)
         return rc;
-    if (message.type == MESH_EXIT && expect_pe >= 0) /* of the PE that we dialled */
-        iso_exit_quietly(message.status);
-    if (message.type == MESH_BYE) /* its start failed, and it has said why */
-        return -ECONNRESET;
-    memcpy(&body, message.body, sizeof body);
-    if (n_fds < 1 || !is_known(&message, &body, m->rows, expect_pe)) {
+    memcpy(&greeting, m.body, sizeof greeting);
+    *pe = greeting.pe;
+    if (m.type != type || n_fds != (fd != NULL) || memcmp(greeting.token, mine->token, sizeof greeting.token) != 0) {
         iso_mesh_close_fds(fds, n_fds);
         return -EPROTO;
     }
-    add_cores(m->cores, body.cores);
-    rc = accept_hello(body.pe, sock, &body, fds, n_fds);
-    return rc != 0 ? rc : body.pe;
+    if (fd != NULL)
+        *fd = fds[0];
+    return 0;
 }
+
+/* Waits for it. -ETIMEDOUT after SHMEM_BOOT_TIMEOUT. */
+static int await_greeting(int sock, enum mesh_type type, const struct row *mine, int64_t deadline, int *fd)
+{
+    int rc, pe;
+    while ((rc = take_greeting(sock, type, mine, &pe, fd)) == -EAGAIN) {
+        struct pollfd there = {sock, POLLIN, 0};
+        poll(&there, 1, LOOK_MS);
+        if (iso_wire_poll_ms(deadline) == 0)
+            return -ETIMEDOUT;
+    }
+    return rc;
+}
+
+/* ---- the lowest PE ---- */
+
+struct meeting {
+    const struct row *rows;
+    int *callers; /* [n_local] connections that have not said who they are, the oldest first */
+    int n_callers;
+    int missing; /* PEs that have not said hello */
+    struct pollfd *polls;
+};
+
+static void drop_caller(struct meeting *m, int i)
+{
+    log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
+             iso_mesh_peer_pid(m->callers[i]));
+    close(m->callers[i]);
+    m->callers[i] = -1;
+}
+
+/* PEs speak at once: where there is no room for one more, it is the oldest that is none. */
+static void make_room(struct meeting *m)
+{
+    if (m->n_callers < ISO->n_local)
+        return;
+    drop_caller(m, 0);
+    memmove(m->callers, m->callers + 1, (size_t)(--m->n_callers) * sizeof *m->callers);
+}
+
+static int take_callers(struct meeting *m)
+{
+    for (int sock; (sock = accept4(ISO->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
+        make_room(m);
+        m->callers[m->n_callers++] = sock;
+        if (!iso_mesh_peer_is_user(sock))
+            drop_caller(m, --m->n_callers);
+    }
+    if (errno == EMFILE) {
+        say_no_files("a connection cannot be accepted");
+        return -EMFILE;
+    }
+    return 0;
+}
+
+static bool is_expected(int pe)
+{
+    return pe >= 0 && pe < ISO->n_pes && pe != ISO->my_pe && ISO->peers[pe].local && ISO->peers[pe].sock < 0;
+}
+
+/* One that is a stranger, or has gone again, is dropped, and the start goes on. */
+static int hear_caller(struct meeting *m, int i)
+{
+    int sock = m->callers[i], pe;
+    int rc = take_greeting(sock, MESH_HELLO, &m->rows[ISO->my_pe], &pe, NULL);
+    if (rc == -EAGAIN)
+        return 0;
+    if (rc == -ECONNRESET) {
+        close(sock);
+        m->callers[i] = -1;
+        return 0;
+    }
+    if (rc == -EPROTO || (rc == 0 && !is_expected(pe))) {
+        drop_caller(m, i);
+        return 0;
+    }
+    if (rc != 0)
+        return fail_handshake(ISO->my_pe, rc);
+    m->callers[i] = -1;
+    m->missing--;
+    ISO->peers[pe].sock = sock;
+    rc = greet(sock, MESH_WELCOME, &m->rows[pe], ISO->node_fd);
+    return rc != 0 ? fail_handshake(pe, rc) : 0;
+}
+
+static int hear_callers(struct meeting *m)
+{
+    int rc = 0, kept = 0;
+    for (int i = 0; i < m->n_callers; i++) {
+        if (rc == 0)
+            rc = hear_caller(m, i);
+        if (m->callers[i] >= 0)
+            m->callers[kept++] = m->callers[i];
+    }
+    m->n_callers = kept;
+    return rc;
+}
+
+static int say_missing(int missing)
+{
+    log_error("shmem_init: %d PEs of this host have not connected within SHMEM_BOOT_TIMEOUT (%.0f s)", missing,
+              ISO->env.boot_timeout);
+    return -ETIMEDOUT;
+}
+
+static int welcome_all(struct meeting *m, int64_t deadline)
+{
+    int rc = 0;
+    while (rc == 0 && m->missing > 0) {
+        int n = 0;
+        m->polls[n++] = (struct pollfd){ISO->listener, POLLIN, 0};
+        for (int i = 0; i < m->n_callers; i++)
+            m->polls[n++] = (struct pollfd){m->callers[i], POLLIN, 0};
+        poll(m->polls, (nfds_t)n, LOOK_MS);
+        if (iso_wire_poll_ms(deadline) == 0)
+            return say_missing(m->missing);
+        rc = take_callers(m);
+        if (rc == 0)
+            rc = hear_callers(m);
+    }
+    return rc;
+}
+
+/* Nobody goes before all are ready: then each row of the file is what it will be. */
+static int start_all(const struct meeting *m, int64_t deadline)
+{
+    struct state *self = ISO;
+    for (int i = 1; i < self->n_local; i++) {
+        int pe = self->local_pes[i];
+        int rc = await_greeting(self->peers[pe].sock, MESH_READY, &m->rows[self->my_pe], deadline, NULL);
+        if (rc != 0)
+            return rc == -ETIMEDOUT ? say_missing(self->n_local - i) : fail_handshake(pe, rc);
+        iso_node_try(i);
+    }
+    for (int i = 1; i < self->n_local; i++) {
+        int pe = self->local_pes[i], rc = greet(self->peers[pe].sock, MESH_GO, &m->rows[pe], -1);
+        if (rc != 0)
+            return fail_handshake(pe, rc);
+    }
+    return 0;
+}
+
+static int gather_node(const struct row *rows, int64_t deadline)
+{
+    size_t n = (size_t)ISO->n_local;
+    struct meeting m = {rows, (int *)calloc(n, sizeof(int)), 0, ISO->n_local - 1,
+                        (struct pollfd *)calloc(n + 1, sizeof(struct pollfd))};
+    int rc = m.callers != NULL && m.polls != NULL ? iso_node_make() : -ENOMEM;
+    if (rc == 0)
+        rc = iso_node_join();
+    if (rc == 0)
+        rc = welcome_all(&m, deadline);
+    if (rc == 0)
+        rc = start_all(&m, deadline);
+    iso_mesh_close_fds(m.callers, m.n_callers);
+    free(m.callers);
+    free(m.polls);
+    return rc;
+}
+
+/* ---- the others ---- */
 
 static int connect_to(const struct row *row)
 {
@@ -154,9 +256,9 @@ static int connect_to(const struct row *row)
     return rc < 0 ? rc : -EPERM;
 }
 
-static int dial(struct meeting *m, int place)
+static int dial(int pe, const struct row *row)
 {
-    int pe = ISO->local_pes[place], sock = connect_to(&m->rows[pe]);
+    int sock = connect_to(row);
     errno = -sock;
     if (sock == -EMFILE)
         say_no_files("a unix socket cannot be made");
@@ -164,224 +266,67 @@ static int dial(struct meeting *m, int place)
         log_error("shmem_init: pe %d has the same node name (%s) but its unix socket cannot be reached: %m; it has "
                   "ended, or else give PEs that do not share memory different SHMEM_NODE",
                   pe, ISO->peers[pe].node);
+    return sock;
+}
+
+static int join_node(const struct row *rows, int64_t deadline)
+{
+    int lowest = ISO->local_pes[0], fd = -1;
+    const struct row *mine = &rows[ISO->my_pe];
+    int sock = dial(lowest, &rows[lowest]);
     if (sock < 0)
         return sock;
-    m->partners[place] = (struct partner){sock, STAGE_OWES};
-    m->awaited++;
-    return 0;
+    ISO->peers[lowest].sock = sock;
+    int rc = greet(sock, MESH_HELLO, &rows[lowest], -1);
+    if (rc == 0)
+        rc = await_greeting(sock, MESH_WELCOME, mine, deadline, &fd);
+    if (rc != 0)
+        return fail_handshake(lowest, rc);
+    rc = iso_node_take(fd);
+    if (rc == 0)
+        rc = iso_node_join();
+    if (rc != 0)
+        return rc;
+    iso_node_try(0);
+    rc = greet(sock, MESH_READY, &rows[lowest], -1);
+    if (rc == 0)
+        rc = await_greeting(sock, MESH_GO, mine, deadline, NULL);
+    return rc != 0 ? fail_handshake(lowest, rc) : 0;
 }
 
-static int dial_lower(struct meeting *m)
-{
-    int rc = 0;
-    while (rc == 0 && m->dialled < ISO->my_local && m->awaited < AWAITED_MOST)
-        rc = dial(m, m->dialled++);
-    return rc;
-}
+/* ---- all ---- */
 
-static void meet(struct meeting *m, int place)
+/* Where PEs cannot open each other's memory (pid namespaces of their own, programs that may not be traced): all get
+ * the descriptors of all, now. */
+static int trade_memory(struct segment *segment)
 {
-    m->partners[place].stage = STAGE_MET;
-    m->missing--;
-}
-
-static int fail_handshake(int pe, int rc)
-{
-    errno = -rc;
-    log_error("shmem_init: pe %d on this host did not complete the handshake: %m", pe);
-    return rc;
-}
-
-/* Sends the hellos that are owed, until one is refused. */
-static int send_hellos(struct meeting *m)
-{
-    m->refused = false;
-    for (int i = 0; i < ISO->n_local && !m->refused; i++) {
-        struct partner *partner = &m->partners[i];
-        int pe = ISO->local_pes[i];
-        if (partner->stage != STAGE_OWES)
-            continue;
-        int rc = send_hello(partner->sock, &m->rows[pe]);
-        m->refused = rc == -ETOOMANYREFS;
-        if (rc != 0 && !m->refused)
-            return fail_handshake(pe, rc);
-        if (rc == 0 && i < ISO->my_local)
-            partner->stage = STAGE_AWAITS;
-        else if (rc == 0)
-            meet(m, i);
-    }
-    return 0;
-}
-
-static int take_answers(struct meeting *m)
-{
-    for (int i = 0; i < m->dialled; i++) {
-        int pe = ISO->local_pes[i];
-        int rc = m->partners[i].stage == STAGE_AWAITS ? take_hello(m, m->partners[i].sock, pe) : -EAGAIN;
-        if (rc == -EAGAIN)
-            continue;
-        if (rc == -EMFILE)
-            say_no_files("descriptors were lost");
-        else if (rc < 0)
-            fail_handshake(pe, rc);
-        if (rc < 0)
-            return rc;
-        m->awaited--;
-        meet(m, i);
-    }
-    return 0;
-}
-
-static void drop_caller(struct meeting *m, int i, bool is_closed)
-{
-    if (!is_closed)
-        log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
-                 iso_mesh_peer_pid(m->callers[i]));
-    close(m->callers[i]);
-    m->callers[i] = -1;
-}
-
-/* One that is a stranger is dropped, and the start goes on. */
-static int hear_caller(struct meeting *m, int i)
-{
-    int sock = m->callers[i], rc = take_hello(m, sock, -1);
-    if (rc == -EAGAIN)
+    struct state *self = ISO;
+    struct pe_offer mine = {.fd = segment->fd}, *theirs;
+    if (segment->limit == 0)
         return 0;
+    theirs = (struct pe_offer *)calloc((size_t)self->n_local, sizeof *theirs);
+    int rc = theirs != NULL ? iso_pe_exchange(&mine, theirs, "shmem_init") : -ENOMEM;
+    for (int i = 0; i < self->n_local && rc == 0; i++)
+        if (i != self->my_local)
+            rc = theirs[i].fd >= 0 ? iso_segment_map(segment, self->local_pes[i], theirs[i].fd) : -EMFILE;
+    free(theirs);
     if (rc == -EMFILE)
         say_no_files("descriptors were lost");
-    if (rc == -EPROTO || rc == -ECONNRESET)
-        drop_caller(m, i, rc == -ECONNRESET);
-    if (rc < 0)
-        return rc == -EPROTO || rc == -ECONNRESET ? 0 : rc;
-    m->callers[i] = -1;
-    for (int place = ISO->my_local + 1; place < ISO->n_local; place++)
-        if (ISO->local_pes[place] == rc)
-            m->partners[place] = (struct partner){sock, STAGE_OWES};
-    return 0;
-}
-
-static int hear_callers(struct meeting *m)
-{
-    int rc = 0, kept = 0;
-    for (int i = 0; i < m->n_callers; i++) {
-        if (rc == 0)
-            rc = hear_caller(m, i);
-        if (m->callers[i] >= 0)
-            m->callers[kept++] = m->callers[i];
-    }
-    m->n_callers = kept;
     return rc;
-}
-
-/* PEs speak at once: where there is no room for one more, it is the oldest that is none. */
-static void make_room(struct meeting *m)
-{
-    if (m->n_callers < ISO->n_local)
-        return;
-    drop_caller(m, 0, false);
-    memmove(m->callers, m->callers + 1, (size_t)(--m->n_callers) * sizeof *m->callers);
-}
-
-static int take_callers(struct meeting *m)
-{
-    for (int sock; (sock = accept4(ISO->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
-        make_room(m);
-        m->callers[m->n_callers++] = sock;
-        if (!iso_mesh_peer_is_user(sock)) {
-            drop_caller(m, m->n_callers - 1, false);
-            m->n_callers--;
-        }
-    }
-    if (errno == EMFILE) {
-        say_no_files("a connection cannot be accepted");
-        return -EMFILE;
-    }
-    return 0;
-}
-
-static int list_sockets(const struct meeting *m, struct pollfd *polls)
-{
-    int n = 0;
-    polls[n++] = (struct pollfd){ISO->listener, POLLIN, 0};
-    for (int i = 0; i < m->n_callers; i++)
-        polls[n++] = (struct pollfd){m->callers[i], POLLIN, 0};
-    for (int i = 0; i < m->dialled; i++)
-        if (m->partners[i].stage == STAGE_AWAITS)
-            polls[n++] = (struct pollfd){m->partners[i].sock, POLLIN, 0};
-    return n;
-}
-
-/* Until something is there to receive, or a refused hello is to be tried again. */
-static int await_hellos(const struct meeting *m, struct pollfd *polls, int64_t deadline)
-{
-    if (m->refused)
-        poll(NULL, 0, REFUSED_PAUSE_MS);
-    else
-        poll(polls, (nfds_t)list_sockets(m, polls), LOOK_MS);
-    if (iso_wire_poll_ms(deadline) != 0)
-        return 0;
-    log_error("shmem_init: %d PEs of this host have not connected within SHMEM_BOOT_TIMEOUT (%.0f s)%s", m->missing,
-              ISO->env.boot_timeout,
-              m->refused ? "; too many descriptors of this user are under way between processes: raise ulimit -n" : "");
-    return -ETIMEDOUT;
-}
-
-static int meet_all(struct meeting *m, struct pollfd *polls)
-{
-    int64_t deadline = iso_wire_deadline(ISO->env.boot_timeout);
-    for (;;) {
-        int rc = dial_lower(m);
-        if (rc == 0)
-            rc = send_hellos(m);
-        if (rc != 0 || m->missing == 0)
-            return rc;
-        rc = await_hellos(m, polls, deadline);
-        if (rc == 0)
-            rc = take_callers(m);
-        if (rc == 0)
-            rc = hear_callers(m);
-        if (rc == 0)
-            rc = take_answers(m);
-        if (rc != 0)
-            return rc;
-    }
-}
-
-static void judge_cores(const unsigned char *cores)
-{
-    int n_cores = 0;
-    for (int i = 0; i < 128; i++)
-        n_cores += __builtin_popcount(cores[i]);
-    ISO->oversubscribed = n_cores > 0 && ISO->n_local > n_cores;
-}
-
-/* Where it has failed: connections that no peer owns yet. Who is at their other end sees that they end. */
-static void close_unmet(const struct meeting *m)
-{
-    for (int i = 0; m->partners != NULL && i < ISO->n_local; i++)
-        if (m->partners[i].stage != STAGE_APART && ISO->peers[ISO->local_pes[i]].sock < 0)
-            close(m->partners[i].sock);
 }
 
 int iso_meeting_hold(const struct row *rows)
 {
-    size_t n = (size_t)ISO->n_local;
-    struct meeting m;
-    cpu_set_t mine;
-    memset(&m, 0, sizeof m);
-    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
-        memcpy(m.cores, &mine, ISO_MIN(sizeof m.cores, sizeof mine));
-    m.rows = rows;
-    m.missing = ISO->n_local - 1;
-    m.partners = (struct partner *)calloc(n, sizeof *m.partners);
-    m.callers = (int *)calloc(n, sizeof *m.callers);
-    struct pollfd *polls = (struct pollfd *)calloc(n + 1 + AWAITED_MOST, sizeof *polls);
-    int rc = m.partners != NULL && m.callers != NULL && polls != NULL ? meet_all(&m, polls) : -ENOMEM;
-    close_unmet(&m);
-    iso_mesh_close_fds(m.callers, m.n_callers);
-    free(m.partners);
-    free(m.callers);
-    free(polls);
-    judge_cores(m.cores);
-    return rc;
+    struct state *self = ISO;
+    int64_t deadline = iso_wire_deadline(self->env.boot_timeout);
+    if (self->n_local == 1)
+        return 0;
+    int rc = self->my_local == 0 ? gather_node(rows, deadline) : join_node(rows, deadline);
+    if (rc != 0)
+        return rc;
+    iso_node_learn();
+    if (!self->node->closed)
+        return 0;
+    rc = trade_memory(&self->segments[SEGMENT_INDEX_HEAP]);
+    return rc != 0 ? rc : trade_memory(&self->segments[SEGMENT_INDEX_DATA]);
 }

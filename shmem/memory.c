@@ -106,7 +106,7 @@ void iso_memory_stop(void)
 /* What shmem_barrier_all does: also the puts of other contexts to an object arrive before it is reused. */
 static void barrier(const char *call)
 {
-    iso_quiet_all();
+    iso_quiet_all(call);
     iso_barrier_sync(&ISO->world, call);
 }
 
@@ -142,11 +142,14 @@ static ISO_COLD void report_full(const struct request *r)
 {
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
     char cap[96];
+    char aligned[64] = "";
     describe_cap(r->heap, cap, sizeof cap);
+    if (r->align > ISO_LINE)
+        snprintf(aligned, sizeof aligned, " at a multiple of %zu", r->align);
     iso_log(level_of_one(),
-            "%s: no room for %zu bytes: %zu of the %s's %zu bytes are used (objects: %zu), the largest free range has "
+            "%s: no room for %zu bytes%s: %zu of the %s's %zu bytes are used (objects: %zu), the largest free range has "
             "%zu bytes; %s",
-            r->call, r->size, s.used, r->heap->name, s.cap, s.objects, s.largest_free, cap);
+            r->call, r->size, aligned, s.used, r->heap->name, s.cap, s.objects, s.largest_free, cap);
 }
 
 /* What the addresses of all PEs' first objects are multiples of: an offset can promise no more. */
@@ -257,9 +260,8 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
 {
     if (size == 0)
         return NULL;
-    if (alignment % sizeof(void *) != 0 || alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        iso_log(level_of_one(), "%s: alignment %zu is not a power of two that is a multiple of %zu", call, alignment,
-                sizeof(void *));
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+        iso_log(level_of_one(), "%s: alignment %zu is not a power of two", call, alignment);
         return NULL;
     }
     match(call, "alignment", alignment);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* The unix sockets between the PEs of one node: messages with descriptors, and what they say of life and death.
- * SOCK_SEQPACKET: one send is one message. Used by pe.c and meeting.c (start, stop) and buffer.c (exchange of
- * descriptors). */
+/* The unix sockets between the lowest PE of a node and each other one: messages with descriptors, for the start and
+ * for exchanges (iso_pe_exchange). SOCK_SEQPACKET: one send is one message. Used by pe.c and meeting.c. */
 #ifndef ISO_MESH_H
 #define ISO_MESH_H
 
 #include "internal.h"
 
-#define MESH_FDS_MAX 2
+#define MESH_FDS_MAX 1
 #define MESH_BODY_BYTES 256
 
-enum mesh_type { MESH_HELLO = 1, MESH_BYE, MESH_EXIT, MESH_OFFER, MESH_LEFT };
+/* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
+enum mesh_type { MESH_HELLO = 1, MESH_WELCOME, MESH_READY, MESH_GO, MESH_OFFER };
 
 struct mesh_message {
     uint32_t type;
-    int32_t status; /* MESH_EXIT; MESH_LEFT, MESH_BYE: the last step of the world */
+    int32_t local; /* MESH_OFFER: whose it is */
     char body[MESH_BODY_BYTES];
 };
 
@@ -34,17 +34,15 @@ struct row {
     uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
 };
 
-/* Meets all PEs of this node over ISO->listener: afterwards their sockets and segments are known here. `rows` by PE.
- * 0, or -errno after one sentence (meeting.c). */
+/* Meets the PEs of this node over ISO->listener: afterwards all have mapped the file of the node and know what it says.
+ * `rows` by PE. 0, or -errno after one sentence (meeting.c). */
 int iso_meeting_hold(const struct row *rows);
 
 /* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
  * again. */
 int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds);
-/* To all PEs of the node, as far as they are there. */
-void iso_mesh_tell_all(enum mesh_type type, int32_t status);
-/* -EAGAIN: nothing there; -ECONNRESET: closed by the other end; -EMFILE: *m has come, its descriptors
- * found no room here. */
+/* n_fds: descriptors received, at most MESH_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
+ * -EMFILE: *m has come, its descriptors found no room here. */
 int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds);
 void iso_mesh_close_fds(const int *fds, int n_fds);
 int iso_mesh_peer_pid(int sock);

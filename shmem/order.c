@@ -4,34 +4,50 @@
  * transport only when it has sent something there. An invalid context is no operation, by the specification. */
 #include "internal.h"
 
+/* Operations of kernels that have ended count as the default context's. The proxy sends them over its own context, so
+ * a fence waits for them too. */
+ISO_INLINE void fence(shmem_ctx_t ctx, const char *call)
+{
+    if (ctx == SHMEM_CTX_DEFAULT)
+        iso_drain_rings(call);
+    if (ctx != SHMEM_CTX_INVALID)
+        iso_fence(iso_ctx(ctx, call));
+}
+
+ISO_INLINE void quiet(shmem_ctx_t ctx, const char *call)
+{
+    if (ctx == SHMEM_CTX_DEFAULT)
+        iso_drain_rings(call);
+    if (ctx != SHMEM_CTX_INVALID)
+        iso_quiet(iso_ctx(ctx, call));
+}
+
 SHMEM_API(shmem_fence, pshmem_fence);
 void pshmem_fence(void)
 {
     iso_check_life(__func__);
-    iso_fence(&ISO->ctx_default);
+    fence(SHMEM_CTX_DEFAULT, __func__);
 }
 
 SHMEM_API(shmem_ctx_fence, pshmem_ctx_fence);
 void pshmem_ctx_fence(shmem_ctx_t ctx)
 {
     iso_check_life(__func__);
-    if (ctx != SHMEM_CTX_INVALID)
-        iso_fence(iso_ctx(ctx, __func__));
+    fence(ctx, __func__);
 }
 
 SHMEM_API(shmem_quiet, pshmem_quiet);
 void pshmem_quiet(void)
 {
     iso_check_life(__func__);
-    iso_quiet(&ISO->ctx_default);
+    quiet(SHMEM_CTX_DEFAULT, __func__);
 }
 
 SHMEM_API(shmem_ctx_quiet, pshmem_ctx_quiet);
 void pshmem_ctx_quiet(shmem_ctx_t ctx)
 {
     iso_check_life(__func__);
-    if (ctx != SHMEM_CTX_INVALID)
-        iso_quiet(iso_ctx(ctx, __func__));
+    quiet(ctx, __func__);
 }
 
 /* By pointer the fence is the whole price, for all PEs at once; transports are asked PE by PE. The context stays dirty:
@@ -44,6 +60,8 @@ static void pe_quiet(struct ctx *ctx, const int *target_pes, size_t npes, const 
         iso_fatal(call, "target_pes is null, but npes is %zu", npes);
     for (size_t i = 0; i < npes; i++)
         (void)iso_world_pe(ctx, target_pes[i], call);
+    if (ctx == &ISO->ctx_default)
+        iso_drain_rings(call);
 #ifndef __SANITIZE_THREAD__
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* as in iso_quiet */
 #endif
@@ -97,9 +115,10 @@ static void quiet_created(struct state *self)
     pthread_mutex_unlock(&self->tables_lock);
 }
 
-void iso_quiet_all(void)
+void iso_quiet_all(const char *call)
 {
     struct state *self = ISO;
+    iso_drain_rings(call);
     iso_quiet(&self->ctx_default);
     if (ISO_UNLIKELY(any_created(self)))
         quiet_created(self);

@@ -8,8 +8,6 @@
 #include "target.h"
 #include "word.h"
 
-#include <sched.h>
-
 /* ---- keys ---- */
 
 struct kind {
@@ -146,13 +144,9 @@ static uint64_t wait_one(const struct set *s, size_t i)
 
 /* ---- all, any, some ---- */
 
-/* A test that fails is a poll of a loop in the program: it makes progress as a wait does, since the answer may depend
- * on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
 static size_t failed(size_t result)
 {
-    iso_transport_progress();
-    if (ISO->spin == 0)
-        sched_yield();
+    iso_wait_polled();
     return result;
 }
 
@@ -356,7 +350,7 @@ SHMEM_P2P_TYPES(WORD, )
 #define CORE_test_any test_any
 #define CORE_test_some test_some
 
-#define ARRAY(R, op, ...) SHMEM_STD_TYPES(ARRAY_TYPE, R, op)
+#define ARRAY(R, op, ...) SHMEM_P2P_TYPES(ARRAY_TYPE, R, op)
 #define ARRAY_TYPE(NAME, TYPE, R, op)                                                                   \
     FUNCTION(R, NAME##_##op, (TYPE * ivars, size_t nelems, const int *status, int cmp, TYPE cmp_value), \
              RETURN_##R CORE_##op(SET(TYPE, &cmp_value, 0));)                                           \
@@ -365,7 +359,7 @@ SHMEM_P2P_TYPES(WORD, )
              RETURN_##R CORE_##op(SET(TYPE, cmp_values, sizeof(TYPE)));)
 SHMEM_ARRAY_WAIT_OPS(ARRAY, )
 
-#define SOME(op, ...) SHMEM_STD_TYPES(SOME_TYPE, op)
+#define SOME(op, ...) SHMEM_P2P_TYPES(SOME_TYPE, op)
 #define SOME_TYPE(NAME, TYPE, op)                                                                                 \
     FUNCTION(size_t, NAME##_##op,                                                                                 \
              (TYPE * ivars, size_t nelems, size_t * indices, const int *status, int cmp, TYPE cmp_value),         \

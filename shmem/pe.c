@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* The other PEs: who they are (one allgather), who shares pointers with us (equal node name and a working handshake
- * over a unix socket), and whether they live (their socket closes when they die). A full mesh of sockets per node, so
- * that every PE sees every death by itself. Abstract names leave no file behind; a connection must come from our own
- * user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
+ * over a unix socket), and whether they live (node_file.c). Abstract names leave no file behind; a connection must come
+ * from our own user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
 #include "alloc.h"
 #include "mesh.h"
+#include "node_file.h"
 #include "transport/channel.h"
 #include "transport/transport.h"
 
 #include "../bootstrap/wire.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,7 @@ static int make_peers(const struct row *rows)
         if (p->local) {
             if (pe == self->my_pe)
                 self->my_local = self->n_local;
+            p->place = self->n_local;
             self->local_pes[self->n_local++] = pe;
         }
     }
@@ -331,7 +333,7 @@ int iso_pe_start(void)
     if (rows == NULL)
         return -ENOMEM;
     if (self->n_pes > 1)
-        iso_wire_raise_files(); /* a socket to each PE of the node */
+        iso_wire_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
     if (rc == 0)
         rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, rows);
@@ -344,12 +346,56 @@ int iso_pe_start(void)
     return rc;
 }
 
+/* ---- life and death ---- */
+
+void iso_pe_take_left(int pe, uint32_t left_at)
+{
+    struct peer *peer = &ISO->peers[pe];
+    peer->left_at = left_at;
+    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left of waits */
+}
+
+void iso_pe_poll(const struct wait *wait)
+{
+    iso_channel_progress();
+    if (ISO->node != NULL && !ISO->aborting)
+        iso_node_watch(wait);
+}
+
+void iso_pe_tell_exit(int status)
+{
+    iso_node_tell_exit(status);
+    iso_channel_tell_exit(status);
+}
+
+/* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
+ * no launcher that would do it. */
+void iso_pe_end_stragglers(void)
+{
+    struct state *self = ISO;
+    for (int tries = 0; self->node_joined && tries < 20; tries++) {
+        int left = 0;
+        for (int i = 0; i < self->n_local; i++) {
+            const struct peer *peer = &self->peers[self->local_pes[i]];
+            bool there = i != self->my_local && !peer->threaded && iso_node_is_alive(i);
+            left += there;
+            if (there && tries == 19 && peer->pid > 0)
+                kill(peer->pid, SIGTERM);
+        }
+        if (left == 0)
+            return;
+        usleep(10000);
+    }
+}
+
+/* ---- start and end ---- */
+
 /* On several nodes the end waits for all PEs: those that make one more call must learn first that it is too late. */
 static void tell_left(void)
 {
     if (ISO->n_nodes == 1 || ISO->life != LIFE_ENDING)
         return;
-    iso_mesh_tell_all(MESH_LEFT, (int32_t)ISO->left_at);
+    iso_node_tell_left(ISO->left_at);
     iso_channel_tell_left(ISO->left_at);
 }
 
@@ -365,7 +411,7 @@ void iso_pe_part(void)
 void iso_pe_stop(void)
 {
     struct state *self = ISO;
-    iso_mesh_tell_all(MESH_BYE, (int32_t)self->left_at);
+    iso_node_leave();
     for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
         if (self->peers[pe].sock >= 0)
             close(self->peers[pe].sock);

@@ -43,9 +43,9 @@ struct served {
     uint64_t next; /* ticket to execute next; the proxy thread's own */
 };
 
-/* Pinned memory of one ring; `done` has a line of its own. */
+/* Pinned memory of one ring; `done`, as struct isod_ring describes it, has a line of its own. */
 struct pinned_ring {
-    _Alignas(ISO_LINE) uint64_t done;
+    _Alignas(ISO_LINE) uint64_t done[2];
     _Alignas(ISO_LINE) struct isod_entry entries[ISOD_RING_ENTRIES];
     uint64_t results[ISOD_RING_ENTRIES];
     char stages[ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES];
@@ -308,6 +308,8 @@ static void keep(struct proxy *p, const struct isod_record *r)
 {
     if (p->n_kept < KEPT_MOST)
         p->kept[p->n_kept++] = *r;
+    if (r->state == ISOD_RECORD_LATE)
+        iso_wait_show_kernel(call_name(r->call), r->pe, r->addr, r->waited_ns);
     if (p->printed++ < PRINTED_MOST)
         print_record(r);
     else if (p->printed == PRINTED_MOST + 1)
@@ -377,8 +379,7 @@ SHMEM_API(shmemx_device_error, pshmemx_device_error);
 int pshmemx_device_error(shmemx_device_error_t *error)
 {
     iso_check_life(__func__);
-    if (error == NULL)
-        iso_fatal(__func__, "error is a null pointer");
+    iso_check_out(__func__, "error", error);
     struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
     if (p == NULL)
         return 0; /* no kernel of ours has run */
@@ -409,7 +410,9 @@ void iso_proxy_resume(struct device *device)
     pthread_mutex_lock(&p->records_lock);
     p->printed = 0;
     pthread_mutex_unlock(&p->records_lock);
+    pthread_mutex_lock(&device->lock); /* a watch of streams that has seen the abort must not end a later call */
     __atomic_store_n(&p->host->abort, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&device->lock);
 }
 
 SHMEM_API(shmemx_device_abort, pshmemx_device_abort);
@@ -458,7 +461,7 @@ static void *proxy_main(void *argument)
         look_at_records(p);
         if (now - watched_streams > WATCH_STREAMS_NS) {
             watched_streams = now;
-            iso_coll_streams_watch(__atomic_load_n(&p->host->abort, __ATOMIC_RELAXED) != 0); /* as kernels look at it */
+            iso_coll_streams_watch(&p->host->abort);
         }
         if (now - watched > WATCH_NS) {
             watched = now;
@@ -472,15 +475,29 @@ static void *proxy_main(void *argument)
     return NULL;
 }
 
-/* Until what kernels have posted so far is done. */
-void iso_proxy_drain(struct device *device, const char *call)
+/* The tickets whose entries kernels have written so far. Entries lie in memory of the host and their numbers only grow,
+ * so the host finds the largest number without asking the device, which may be busy with a kernel that waits for this
+ * PE. All entries are looked at: the owner of an earlier ticket may still be writing its entry. */
+static uint64_t posted(const struct pinned_ring *ring)
 {
-    struct proxy *p = device->proxy;
-    struct isod_ring *rings = (struct isod_ring *)p->memory;
+    uint64_t last = 0;
+    if (__atomic_load_n(&ring->done[1], __ATOMIC_RELAXED) == 0)
+        return 0;
+    for (unsigned i = 0; i < ISOD_RING_ENTRIES; i++) { /* relaxed: the kernel's end made the numbers visible */
+        uint64_t seq = __atomic_load_n(&ring->entries[i].seq, __ATOMIC_RELAXED);
+        last = ISO_MAX(last, seq);
+    }
+    return last;
+}
+
+/* Kernels that go on may post more meanwhile; their entries are not waited for. */
+void iso_proxy_drain(const char *call)
+{
+    struct proxy *p = ISO->device->proxy;
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
-        uint64_t head = iso_agent_load(&rings[i].head, 8), done;
-        struct wait w = ISO_WAIT(call, -1, p->served[i].done, head);
-        while ((done = __atomic_load_n(p->served[i].done, __ATOMIC_ACQUIRE)) < head) /* pairs with publish */
+        uint64_t last = posted(&p->pinned[i]), done;
+        struct wait w = ISO_WAIT(call, -1, p->pinned[i].done, last);
+        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last) /* pairs with publish */
             iso_wait_pause(&w, done);
         iso_wait_end(&w);
     }
@@ -502,7 +519,7 @@ static int write_rings(struct proxy *p, struct pinned_ring *for_kernels)
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
         struct isod_ring *r = &rings[i];
         r->entries = for_kernels[i].entries;
-        r->done = &for_kernels[i].done;
+        r->done = for_kernels[i].done;
         r->results = for_kernels[i].results;
         r->stages = for_kernels[i].stages;
         r->turns = at[i].turns;
@@ -531,7 +548,7 @@ static int make_memory(struct proxy *p)
     p->pinned = (struct pinned_ring *)host;
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
         struct pinned_ring *ring = &p->pinned[i];
-        p->served[i] = (struct served){ring->entries, &ring->done, ring->results, ring->stages, 0};
+        p->served[i] = (struct served){ring->entries, ring->done, ring->results, ring->stages, 0};
     }
     rc = iso_gpu_alloc(gpu, memory_bytes(), &p->memory);
     return rc != 0 ? rc : write_rings(p, (struct pinned_ring *)for_kernels);
@@ -559,6 +576,8 @@ int iso_proxy_start(struct device *device)
     pthread_mutex_init(&p->records_lock, NULL);
     device->proxy = p;
     int rc = make_memory(p);
+    if (rc == 0)
+        __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */
     if (rc != 0)
         log_error("pinned memory of the proxy cannot be made: %s", iso_gpu_error(device->gpu));
     else if ((rc = start_thread(p)) != 0)
@@ -577,6 +596,7 @@ void iso_proxy_stop(struct device *device)
     if (p->started)
         pthread_join(p->thread, NULL);
     device->proxy = NULL;
+    __atomic_store_n(&p->state->ring_used, NULL, __ATOMIC_RELAXED);
     iso_gpu_free(device->gpu, p->memory);
     if (p->pinned != NULL)
         iso_gpu_host_free(device->gpu, p->pinned);

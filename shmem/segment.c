@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
- * (device_heap.c), registered buffers. Addresses never move. A peer's segment is mapped once, from the descriptor that
- * its owner sent over a unix socket; the table is written by collective calls only, and read by every operation without
+ * (device_heap.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
+ * first operation on them; all else of the table is written by collective calls only. Every operation reads it without
  * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
 #include "internal.h"
 #include "data_segment.h"
+#include "node_file.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -38,13 +39,20 @@ static char *reserve_aligned(size_t bytes, size_t start, size_t align)
     return at + lead;
 }
 
-/* The first object lies at a multiple of 1 GiB, so that what shmem_align can promise does not depend on luck; of 2 MiB,
- * for huge pages, where the address space is limited. */
+/* The first object lies at a multiple of a power of two that is no less than the heap, so that what shmem_align can
+ * promise does not depend on luck; of less where the address space is limited, but of 2 MiB for huge pages. */
 static char *reserve_heap(size_t bytes)
 {
-    size_t start = iso_memory_heap_start();
-    char *at = reserve_aligned(bytes, start, (size_t)1 << 30);
-    return at != NULL ? at : reserve_aligned(bytes, start, (size_t)2 << 20);
+    const size_t least = (size_t)2 << 20;
+    size_t start = iso_memory_heap_start(), align = (size_t)1 << 30;
+#ifndef __SANITIZE_THREAD__ /* its part of the address space is small, and going beyond ends the process */
+    while (align < bytes)
+        align *= 2;
+#endif
+    char *at = reserve_aligned(bytes, start, align);
+    while (at == NULL && align > least)
+        at = reserve_aligned(bytes, start, align /= 2);
+    return at;
 }
 
 static int map_heap(struct segment *heap, size_t bytes)
@@ -105,34 +113,81 @@ int iso_segment_start(size_t heap_bytes)
     self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
     self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
     for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
-        iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base, -1);
+        iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base);
+    self->peers[self->my_pe].control = self->segments[SEGMENT_INDEX_HEAP].base;
     self->control = (struct control *)(void *)self->segments[SEGMENT_INDEX_HEAP].base;
     return 0;
 }
 
-/* `base` is the owner's address; fd -1: the owner is a thread of this process, whose address serves as it is. */
-int iso_segment_set_peer(struct segment *segment, int pe, char *base, int fd)
+void iso_segment_set_peer(struct segment *segment, int pe, char *base)
 {
     struct segment_peer *peer = &segment->peers[pe];
-    bool by_pointer = pe == ISO->my_pe || ISO->peers[pe].transport->by_pointer;
+    const struct peer *owner = &ISO->peers[pe];
+    bool in_place = pe == ISO->my_pe || (owner->threaded && owner->transport->by_pointer);
     peer->base = base;
-    peer->cpu_ptr = by_pointer ? base : NULL;
-    if (fd < 0)
-        return 0;
+    peer->cpu_ptr = in_place ? base : NULL;
+}
+
+/* The length was agreed upon at start. Release: pairs with iso_segment_reach, which other threads may be in. */
+int iso_segment_map(const struct segment *segment, int pe, int fd)
+{
     void *at = mmap(NULL, segment->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     int rc = at == MAP_FAILED ? -errno : 0;
     if (rc != 0)
         log_error(
             "mapping the %s segment of pe %d (%zu bytes) failed: %m; lower SHMEM_SYMMETRIC_SIZE or raise ulimit -v",
             kind_names[segment->kind], pe, segment->len);
-    peer->cpu_ptr = rc == 0 ? (char *)at : NULL;
+    else
+        __atomic_store_n(&segment->peers[pe].cpu_ptr, (char *)at, __ATOMIC_RELEASE);
     close(fd);
     return rc;
 }
 
-int iso_segment_add_peer(int index, int pe, char *base, int fd)
+/* 0, or -errno. */
+static int map_first(const struct segment *segment, int pe)
 {
-    return iso_segment_set_peer(&ISO->segments[index], pe, base, fd);
+    struct state *self = ISO;
+    int index = (int)(segment - self->segments), rc = 0;
+    pthread_mutex_lock(&self->maps_lock);
+    if (__atomic_load_n(&segment->peers[pe].cpu_ptr, __ATOMIC_ACQUIRE) == NULL) {
+        int fd = iso_node_open(self->peers[pe].place, index);
+        rc = fd >= 0 ? iso_segment_map(segment, pe, fd) : fd;
+    }
+    pthread_mutex_unlock(&self->maps_lock);
+    return rc;
+}
+
+static bool may_be_mapped(const struct segment *segment, int pe)
+{
+    const struct peer *peer = &ISO->peers[pe];
+    return segment->kind <= SEGMENT_DATA && segment->limit != 0 && peer->local && !peer->threaded &&
+           peer->transport->by_pointer;
+}
+
+char *iso_segment_look(const struct segment *segment, int pe)
+{
+    char **cpu_ptr = &segment->peers[pe].cpu_ptr;
+    if (__atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE) == NULL && may_be_mapped(segment, pe))
+        (void)map_first(segment, pe);
+    return __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
+}
+
+/* A PE that is just ending has closed its files before its end can be seen. */
+char *iso_segment_reach(const struct segment *segment, int pe)
+{
+    char **cpu_ptr = &segment->peers[pe].cpu_ptr, *cpu = __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
+    if (cpu != NULL || !may_be_mapped(segment, pe))
+        return cpu;
+    int rc = map_first(segment, pe);
+    for (int tries = 0; tries < 20 && (rc == -ENOENT || rc == -ESRCH); tries++) {
+        iso_node_watch_now(NULL); /* has it died? */
+        usleep(10000);
+        rc = map_first(segment, pe);
+    }
+    if (rc != 0)
+        iso_fatal("first access to a PE", "the %s segment of pe %d (pid %d) cannot be mapped: %s",
+                  kind_names[segment->kind], pe, ISO->peers[pe].pid, strerror(-rc));
+    return __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
 }
 
 struct site {
@@ -177,7 +232,7 @@ static void unmap_peers(struct segment *segment)
 {
     for (int pe = 0; segment->peers != NULL && pe < ISO->n_pes; pe++) {
         struct segment_peer *peer = &segment->peers[pe];
-        bool mapped = peer->cpu_ptr != NULL && peer->cpu_ptr != peer->base && pe != ISO->my_pe;
+        bool mapped = peer->cpu_ptr != NULL && pe != ISO->my_pe && !ISO->peers[pe].threaded;
         if (mapped && segment->kind <= SEGMENT_DATA)
             munmap(peer->cpu_ptr, segment->len);
     }
@@ -243,7 +298,7 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
     if (ISO->env.debug)
         iso_debug_object(call, arg, addr, len);
     place.offset = (size_t)((const char *)addr - place.segment->base);
-    char *cpu = place.segment->peers[pe].cpu_ptr;
+    char *cpu = iso_segment_reach(place.segment, pe);
     place.cpu = cpu != NULL ? cpu + place.offset : NULL;
     return place;
 }

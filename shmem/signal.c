@@ -136,6 +136,9 @@ SHMEM_API(shmem_signal_fetch, pshmem_signal_fetch);
 uint64_t pshmem_signal_fetch(const uint64_t *sig_addr)
 {
     const struct target own = {&ISO->ctx_default, __func__, ISO->my_pe};
+    /* It may be a poll of a loop in the program, for an answer to what this PE still has under way. */
+    if (ISO_UNLIKELY(iso_ctx_is_dirty(&ISO->ctx_default)))
+        iso_transport_progress();
     if (ISO_LIKELY(iso_target_near(&own, sig_addr, 8, 8) != NULL))
         return iso_word_load(sig_addr, 8);
     return fetch_slow(&own, sig_addr);

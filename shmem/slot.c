@@ -81,7 +81,7 @@ static size_t grant_offset(int index, size_t field)
 static struct place control_place(size_t offset, int pe)
 {
     struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
-    struct place place = {heap->peers[pe].cpu_ptr, heap, offset, pe};
+    struct place place = {ISO->peers[pe].control, heap, offset, pe};
     if (place.cpu != NULL)
         place.cpu += offset;
     return place;
@@ -355,7 +355,6 @@ static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
  * pointers are hidden from all or from nobody. */
 static int make_views(struct slot *slot, const int *world_of, int n_pes)
 {
-    const struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
     size_t offset = slots_offset() + (size_t)slot->index * ISO->slot_bytes;
     bool direct = true;
     slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
@@ -363,7 +362,7 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
         return -ENOMEM;
     for (int i = 0; i < n_pes; i++) {
         int pe = world_of[i];
-        char *cpu = heap->peers[pe].cpu_ptr;
+        char *cpu = ISO->peers[pe].control;
         slot->views[i].pe = pe;
         slot->views[i].near = cpu != NULL ? cpu + offset : NULL;
         direct = direct && cpu != NULL && ISO->peers[pe].local;
@@ -415,6 +414,15 @@ static void give_back(const struct slot *slot, const struct members *m)
         free_one(slot->index, m->world_of[i], m->call);
     for (int i = 0; i < m->n; i++) /* when it is free on all of them */
         (void)control_amo(closing_offset(), m->world_of[i], AMO_ADD, (uint64_t)-1, m->call);
+}
+
+void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
+{
+    if (slot->index < FIRST_AGREED || my_pe != 0)
+        return;
+    /* Acquire: pairs with the increment of each member that has closed. */
+    const uint64_t *closed = &my_directory()->grants[slot->index].closed;
+    iso_slot_wait(slot, closed, (uint64_t)slot->n_pes - 1, -1, call);
 }
 
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe)

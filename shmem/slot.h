@@ -10,7 +10,8 @@
 #include "../device/prim.h"
 #include "internal.h"
 
-#define ISO_SLOTS 1024 /* sequences of collectives that may be alive on one PE */
+#define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */
+#define ISO_SLOTS_KEPT (ISO_SLOTS / 2) /* active sets keep those below; the rest is for teams, and for single calls */
 
 /* A slot in the memory of one PE:
  *   [0]      counter of the central barrier      (the leader's is used)
@@ -99,6 +100,9 @@ struct place iso_slot_place(const struct slot *slot, size_t offset, int pe);
 ISO_COLD void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call);
 ISO_COLD void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len,
                                const char *call);
+/* Before the close, by a member whose last call on the slot has ended: the first member waits until all others have
+ * closed it, the others go on. */
+void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call);
 /* Until *word >= expected. */
 void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call);
 

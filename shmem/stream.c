@@ -252,8 +252,8 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
                   SHMEM_CMP_GE);
         return 1;
     }
-    if (at == NULL) {
-        log_error("%s: sig_addr %p is memory of the host, which kernels of this device do not poll; use device memory",
+    if (at == NULL || !iso_segment_of(sig_addr, 1)->on_device) { /* the CPU device could, and hide it from the program */
+        log_error("%s: sig_addr %p is memory of the host, which kernels do not poll; use memory of shmemx_malloc",
                   s.call, (void *)sig_addr);
         return 1;
     }

@@ -29,7 +29,8 @@ ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t,
     size_t offset = (size_t)((const char *)addr - s->base);
     if (ISO_UNLIKELY(offset >= s->limit) || ISO_UNLIKELY(len > s->limit - offset))
         return NULL;
-    char *cpu = s->peers[t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe]].cpu_ptr;
+    int pe = t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe];
+    char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
     return ISO_LIKELY(cpu != NULL) ? cpu + offset : NULL;
 }
 

@@ -242,8 +242,7 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
                               const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team)
 {
     iso_check_life(__func__);
-    if (new_team == NULL)
-        iso_fatal(__func__, "new_team is a null pointer");
+    iso_check_out(__func__, "new_team", new_team);
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_handle == SHMEM_TEAM_INVALID)
         return 1;
@@ -271,8 +270,8 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
                          long yaxis_mask, shmem_team_t *yaxis_team)
 {
     iso_check_life(__func__);
-    if (xaxis_team == NULL || yaxis_team == NULL)
-        iso_fatal(__func__, "%s is a null pointer", xaxis_team == NULL ? "xaxis_team" : "yaxis_team");
+    iso_check_out(__func__, "xaxis_team", xaxis_team);
+    iso_check_out(__func__, "yaxis_team", yaxis_team);
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_handle == SHMEM_TEAM_INVALID)
         return 1;
@@ -310,6 +309,7 @@ static void finish_kernels(const struct team *team, const char *call)
         iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
     if (iso_device_finish_streams(call) != 0)
         iso_fatal(call, "kernels may still use the team's memory");
+    iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
 }
 
 SHMEM_API(shmem_team_destroy, pshmem_team_destroy);

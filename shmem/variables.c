@@ -80,16 +80,22 @@ static void describe(const struct env_stranger *stranger, char sentence[256])
              stranger->nearest);
 }
 
-/* Programs and other libraries have variables of their own: without the doctor, only of what looks like a slip. */
+/* Programs and other libraries have variables of their own: what does not look like one of ours is in one line. */
 void iso_variables_warn(void)
 {
     struct env_stranger stranger;
-    char sentence[256];
+    char sentence[256], others[512] = "";
+    size_t used = 0;
     for (size_t at = 0; ISO->my_pe == 0 && iso_env_next_stranger(&at, &stranger);) {
         describe(&stranger, sentence);
         if (stranger.is_near)
             log_warn("%s", sentence);
+        else if (used < sizeof others)
+            used += (size_t)snprintf(others + used, sizeof others - used, "%s%s", used > 0 ? ", " : "", stranger.name);
     }
+    if (used > 0)
+        log_warn("environment variable%s %s %s not known and not used; isomer-info --variables prints those that are",
+                 strchr(others, ',') != NULL ? "s" : "", others, strchr(others, ',') != NULL ? "are" : "is");
 }
 
 void iso_variables_examine(struct env *env, void (*find)(void *doctor, int severity, const char *sentence),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers and report a wait that lasts too
- * long. With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's) cannot wake a
- * futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6 per cent where
- * the network is software); messages and completions of another node end it. While they come, the waiting PE stays
- * awake for the next. A wait that lasts is published in the control area, where every PE of the node can read it. */
+/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers, and have a wait that lasts too
+ * long reported (report.c). With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's)
+ * cannot wake a futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6
+ * per cent where the network is software); messages and completions of another node end it. While they come, the
+ * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
+ * can read it. */
 #include "slot.h"
 
-#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,6 +29,13 @@ uint64_t iso_wait_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+void iso_wait_polled(void)
+{
+    iso_transport_progress();
+    if (ISO->spin == 0)
+        sched_yield();
+}
+
 /* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
 
 static void store_word(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
@@ -43,27 +50,76 @@ static int take_record(struct state *self)
     return -1; /* more threads wait than can be shown */
 }
 
-static void publish(struct wait *wait, uint64_t seen)
+static void store_call(struct wait_record *r, const char *call)
+{
+    uint64_t words[sizeof r->call / 8] = {0};
+    strncpy((char *)words, iso_call_name(call), sizeof r->call - 1);
+    for (size_t i = 0; i < sizeof words / 8; i++)
+        store_word(&r->call[i], words[i]);
+}
+
+static void store_team(struct wait_record *r, const struct slot *slot)
+{
+    int n = slot != NULL ? slot->n_pes : 0, first = n > 0 ? slot->views[0].pe : 0;
+    int stride = n > 1 ? slot->views[1].pe - first : 1;
+    for (int i = 2; i < n && stride != 0; i++)
+        if (slot->views[i].pe != first + i * stride)
+            stride = 0;
+    store_word(&r->first, (uint64_t)first);
+    store_word(&r->stride, (uint64_t)(int64_t)stride);
+    store_word(&r->size, (uint64_t)n);
+}
+
+static struct wait_record *begin_record(struct wait *wait)
+{
+    wait->record = take_record(ISO);
+    if (wait->record < 0)
+        return NULL;
+    struct wait_record *r = &ISO->control->waits[wait->record];
+    store_call(r, wait->call);
+    store_team(r, wait->slot);
+    store_word(&r->kind, wait->kind);
+    store_word(&r->cmp, (uint64_t)wait->cmp);
+    store_word(&r->is_signed, wait->is_signed);
+    return r;
+}
+
+static void publish(struct wait *wait, uint64_t seen, uint64_t now)
 {
     struct state *self = ISO;
     if (self->control == NULL)
         return;
-    if (wait->record < 0)
-        wait->record = take_record(self);
-    if (wait->record < 0)
+    struct wait_record *r = wait->record < 0 ? begin_record(wait) : &self->control->waits[wait->record];
+    if (wait->shown_ns == 0)
+        wait->shown_ns = now;
+    if (r == NULL)
         return;
-    struct wait_record *r = &self->control->waits[wait->record];
-    uint64_t words[sizeof r->call / 8] = {0};
-    strncpy((char *)words, iso_call_name(wait->call), sizeof r->call - 1);
-    for (size_t i = 0; i < sizeof words / 8; i++)
-        store_word(&r->call[i], words[i]);
     store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
     store_word(&r->expected, wait->expected);
     store_word(&r->seen, seen);
-    store_word(&r->cmp, (uint64_t)wait->cmp);
-    store_word(&r->is_signed, wait->is_signed);
     __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
     store_word(&r->since_ns, wait->since_ns);
+}
+
+void iso_wait_show(struct wait *wait)
+{
+    wait->since_ns = iso_wait_now_ns();
+    publish(wait, 0, wait->since_ns);
+}
+
+void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t waited_ns)
+{
+    struct wait_record *r = ISO->control != NULL ? &ISO->control->waits[ISO_WAIT_OF_KERNEL] : NULL;
+    if (r == NULL || (call == NULL && __atomic_load_n(&r->since_ns, __ATOMIC_RELAXED) == 0))
+        return;
+    store_word(&r->since_ns, 0);
+    if (call == NULL)
+        return;
+    store_call(r, call);
+    store_word(&r->kind, WAIT_KERNEL);
+    store_word(&r->addr, addr);
+    __atomic_store_n(&r->peer, pe, __ATOMIC_RELAXED);
+    store_word(&r->since_ns, iso_wait_now_ns() - waited_ns);
 }
 
 void iso_wait_finish(struct wait *wait)
@@ -75,65 +131,7 @@ void iso_wait_finish(struct wait *wait)
     __atomic_fetch_and(&self->wait_used, ~(1u << wait->record), __ATOMIC_RELAXED);
 }
 
-/* ---- the report ---- */
-
-static uint64_t load_word(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-
-/* "expected >= -5, seen -7" */
-static void write_values(const struct wait_record *r, char *text, size_t bytes)
-{
-    static const char *const comparisons[] = {"", "== ", "!= ", "< ", "<= ", "> ", ">= "};
-    uint64_t cmp = load_word(&r->cmp), expected = load_word(&r->expected), seen = load_word(&r->seen);
-    const char *how = cmp < sizeof comparisons / sizeof comparisons[0] ? comparisons[cmp] : "";
-    if (load_word(&r->is_signed) != 0)
-        snprintf(text, bytes, "expected %s%" PRId64 ", seen %" PRId64, how, (int64_t)expected, (int64_t)seen);
-    else
-        snprintf(text, bytes, "expected %s%" PRIu64 ", seen %" PRIu64, how, expected, seen);
-}
-
-static bool print_record(int pe, struct wait_record *r, uint64_t now)
-{
-    uint64_t since = load_word(&r->since_ns), words[sizeof r->call / 8];
-    int peer = __atomic_load_n(&r->peer, __ATOMIC_RELAXED);
-    char whom[32] = "any PE", values[80];
-    if (since == 0)
-        return false;
-    for (size_t i = 0; i < sizeof words / 8; i++)
-        words[i] = load_word(&r->call[i]);
-    if (peer >= 0)
-        snprintf(whom, sizeof whom, "pe %d", peer);
-    write_values(r, values, sizeof values);
-    log_error("  pe %d waits in %.*s for %s: address %#" PRIx64 ", %s, for %.1f s", pe, (int)sizeof words,
-              (const char *)words, whom, load_word(&r->addr), values, since < now ? (double)(now - since) / 1e9 : 0.0);
-    return true;
-}
-
-static void print_pe(int pe, uint64_t now)
-{
-    struct state *self = ISO;
-    char *control = self->segments[SEGMENT_INDEX_HEAP].peers[pe].cpu_ptr;
-    bool any = false;
-    if (control == NULL) {
-        log_error("  pe %d is not reachable by pointer: its waits are not known here", pe);
-        return;
-    }
-    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
-        any |= print_record(pe, &((struct control *)(void *)control)->waits[i], now);
-    if (!any)
-        log_error("  pe %d does not wait in the library", pe);
-}
-
-static void report(struct wait *wait, uint64_t now)
-{
-    struct state *self = ISO;
-    wait->reported = true;
-    log_error("%s: waits since %.1f s, longer than SHMEM_TIMEOUT; all PEs:", iso_call_name(wait->call),
-              (double)(now - wait->since_ns) / 1e9);
-    for (int pe = 0; pe < self->n_pes; pe++)
-        print_pe(pe, now);
-    if (self->env.timeout_abort)
-        iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
-}
+/* ---- what ends a wait early ---- */
 
 /* A PE whose launcher was killed would wait for ever, for others that wait likewise. Nobody but PMIx's server stands
  * between it and process 1, so a new parent means that the server is gone; scripts that start PEs by hand may end. */
@@ -195,19 +193,29 @@ static int missing_pe(const struct state *self, const struct wait *wait)
     return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
 }
 
+static bool have_exited(int pe)
+{
+    const struct state *self = ISO;
+    bool all = pe == self->n_pes;
+    for (int i = 0; i < self->n_pes && all; i++)
+        all = i == self->my_pe || iso_report_has_exited(i);
+    return all || (pe < self->n_pes && iso_report_has_exited(pe));
+}
+
 /* The second time that it finds the same: between the two, the wait has looked once more. */
 static void check_left(struct wait *wait)
 {
     const struct state *self = ISO;
     int pe = missing_pe(self, wait), before = wait->missing - 1;
-    char who[32] = "all other PEs have", sentence[192];
+    char who[32] = "all other PEs have", sentence[256];
     wait->missing = pe + 1;
     if (pe < 0 || pe != before)
         return;
     if (pe < self->n_pes)
         snprintf(who, sizeof who, "pe %d has", pe);
-    snprintf(sentence, sizeof sentence,
-             "%s left the job, by shmem_finalize or a start that failed, while this PE waits in %s; ending it", who,
+    snprintf(sentence, sizeof sentence, "%s %s, while this PE waits in %s; ending it", who,
+             have_exited(pe) ? "returned from main, or called exit, without shmem_finalize"
+                             : "left the job, by shmem_finalize or a start that failed",
              iso_call_name(wait->call));
     log_error("%s", sentence);
     iso_abort_job(1, sentence);
@@ -246,13 +254,13 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
     wait->worked = false;
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
-        publish(wait, seen);
+        publish(wait, seen, now);
         iso_pe_poll(wait);
         check_left(wait);
         check_launcher(wait);
     }
     if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
-        report(wait, now);
+        iso_report_wait(wait, now);
     wait->sleeping = should_sleep(wait, now);
     if (wait->sleeping)
         rest(waited);

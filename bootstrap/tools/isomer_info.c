@@ -12,11 +12,18 @@
 #include <string.h>
 
 #define PROBLEM "problem: " /* how a line of the doctor starts that names something that will not work */
+/* How the last two parts of the library's text start: every variable has two lines there. */
+#define VARIABLES "\nenvironment variables ("
+#define TABLES "\ncollective algorithms:"
 
 static const char help[] =
-    "usage: [launcher] isomer-info [--device | --doctor | --version | --tune [--tune-most BYTES]]\n"
-    "  (nothing)   version, launcher, nodes, PEs, segments, paths, variables, algorithms\n"
-    "  --device    the same with the devices started: how their memory is shared, and reached by the network\n"
+    "usage: [launcher] isomer-info [NAME | --variables | --table | --device | --doctor | --version |\n"
+    "                               --tune [--tune-most BYTES]]\n"
+    "  (nothing)   version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
+    "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind and default, what it is for\n"
+    "  --variables all of them\n"
+    "  --table     which algorithm the collectives choose, on the host and on streams\n"
+    "  --device    as nothing, with the devices started: how their memory is shared, and reached by the network\n"
     "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
@@ -67,7 +74,66 @@ static int print_doctor(void)
     return status;
 }
 
-static int print_info(bool device)
+/* ---- parts of the library's text ---- */
+
+static void print_range(const char *begin, const char *end) { fwrite(begin, 1, (size_t)(end - begin), stdout); }
+
+/* Two lines: "  NAME = value (kind, default)" and what it is for. */
+static const char *end_of_variable(const char *entry)
+{
+    const char *end = strchr(entry, '\n');
+    end = end ? strchr(end + 1, '\n') : NULL;
+    return end ? end + 1 : entry + strlen(entry);
+}
+
+static void print_set(const char *entry, const char *end)
+{
+    char name[64];
+    bool any = false;
+    for (; entry < end && sscanf(entry, "  %63[A-Z0-9_] =", name) == 1; entry = end_of_variable(entry)) {
+        const char *value = getenv(name);
+        if (!value || !*value)
+            continue;
+        fputs(any ? "" : "environment variables that are set (value, kind, default):\n", stdout);
+        print_range(entry, strchr(entry, '\n') + 1);
+        any = true;
+    }
+    fputs(any ? "" : "environment variables: none of the library's is set\n", stdout);
+}
+
+static int print_one(const char *entry, const char *end, const char *wanted)
+{
+    char name[64];
+    for (; entry < end && sscanf(entry, "  %63[A-Z0-9_] =", name) == 1; entry = end_of_variable(entry))
+        if (strcmp(name, wanted) == 0) {
+            print_range(entry, end_of_variable(entry));
+            return 0;
+        }
+    fprintf(stderr, "isomer-info: there is no environment variable %s; isomer-info --variables prints those that are\n",
+            wanted);
+    return 2;
+}
+
+enum part { SUMMARY, ONE_VARIABLE, ALL_VARIABLES, ALL_TABLES };
+
+static int print_part(const char *text, enum part part, const char *name)
+{
+    const char *variables = strstr(text, VARIABLES) + 1, *tables = strstr(text, TABLES) + 1;
+    const char *first = strchr(variables, '\n') + 1;
+    int status = 0;
+    if (part == SUMMARY) {
+        print_range(text, variables);
+        print_set(first, tables);
+        fputs("more: isomer-info --variables, isomer-info SHMEM_TIMEOUT, --table, --device, --doctor, --help\n", stdout);
+    } else if (part == ONE_VARIABLE) {
+        status = print_one(first, tables, name);
+    } else {
+        print_range(part == ALL_TABLES ? tables : variables, part == ALL_TABLES ? text + strlen(text) : tables);
+    }
+    return fflush(stdout) ? 1 : status;
+}
+
+static int print_info(bool device, enum part part, const char *name)
 {
     int status = 0;
     shmem_init();
@@ -77,7 +143,7 @@ static int print_info(bool device)
     }
     if (shmem_my_pe() == 0) {
         char *text = get_text(shmemx_info_text);
-        status = print_text(text);
+        status = text ? print_part(text, part, name) : print_text(NULL);
         free(text);
     }
     shmem_finalize();
@@ -134,9 +200,15 @@ static int print_version(void)
 int main(int argc, char **argv)
 {
     if (argc == 1)
-        return print_info(false);
+        return print_info(false, SUMMARY, NULL);
     if (argc == 2 && strcmp(argv[1], "--device") == 0)
-        return print_info(true);
+        return print_info(true, SUMMARY, NULL);
+    if (argc == 2 && strcmp(argv[1], "--variables") == 0)
+        return print_info(false, ALL_VARIABLES, NULL);
+    if (argc == 2 && strcmp(argv[1], "--table") == 0)
+        return print_info(false, ALL_TABLES, NULL);
+    if (argc == 2 && argv[1][0] != '-')
+        return print_info(false, ONE_VARIABLE, argv[1]);
     if (argc == 2 && strcmp(argv[1], "--doctor") == 0)
         return print_doctor();
     if (argc == 2 && strcmp(argv[1], "--version") == 0)

@@ -175,6 +175,15 @@ static void drop_foreign(void)
         *kept = NULL;
 }
 
+/* For programs, and for shmem_init, which compares the number with what PMIx says (MPI_Init may have changed that). */
+static void tell_pes(const struct options *options)
+{
+    char npes[16];
+    snprintf(npes, sizeof npes, "%d", options->npes);
+    setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
+    setenv("OSHRUN_NPES", npes, 1);
+}
+
 /* Descriptors 0 to 2 exist, so that no pipe of ours becomes somebody's stdout. */
 static void fill_standard_streams(void)
 {
@@ -581,7 +590,7 @@ int main(int argc, char **argv)
         status = pes_find_program(&job);
     if (status)
         return status;
-    setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
+    tell_pes(&job.options);
     status = raise_file_limit(&job);
     if (status)
         return status;

@@ -23,6 +23,7 @@ fault() {
     expect_message "(PE|pe) $pe[ :]" "$what: nobody names PE $pe"
     expect_within_ms $((limit_ms + after_ms + start_ms)) "$what"
     expect_error_status "$what"
+    expect_no_message "shmemx_stream_synchronize returned 0" "$what: the host was not told"
     nothing_left
     [ $failures -eq $before ] || echo "    (that was: $what)"
 }

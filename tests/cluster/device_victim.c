@@ -2,7 +2,8 @@
 /* One PE of a fault test with kernels: `device_victim WHAT MILLISECONDS PE` runs kernels without end until PE is killed
  * by SIGKILL, by a timer, so at any instruction. WHAT: wait (the kernels of the others wait for a signal that the
  * victim does not send), barrier (they hang in a barrier), busy (puts, signals, atomics and collectives of all to all).
- * With PE < 0 nobody dies and busy ends by itself after some rounds. */
+ * With PE < 0 nobody dies and busy ends by itself after some rounds. A PE that finds its kernel at an end without an
+ * error, though the kernel can only have given up, says so. */
 #include <shmem.h>
 #include <shmem_device.h>
 #include <shmemx.h>
@@ -55,10 +56,18 @@ static void arm(long milliseconds)
     }
 }
 
-static void run(shmemx_kernel_t kernel, const struct victim_args *a)
+/* What shmemx_stream_synchronize has returned. */
+static int run(shmemx_kernel_t kernel, const struct victim_args *a)
 {
-    if (shmemx_launch(kernel, 1, THREADS, 0, a, sizeof(*a), NULL) != 0 || shmemx_stream_synchronize(NULL) != 0)
+    if (shmemx_launch(kernel, 1, THREADS, 0, a, sizeof(*a), NULL) != 0)
         exit(2);
+    return shmemx_stream_synchronize(NULL);
+}
+
+static void wait_in_vain(shmemx_kernel_t kernel, const struct victim_args *a)
+{
+    if (run(kernel, a) == 0)
+        fprintf(stderr, "a kernel gave up, but shmemx_stream_synchronize returned 0\n");
 }
 
 static void prepare(struct victim_args *a)
@@ -90,13 +99,14 @@ int main(int argc, char **argv)
         arm(atol(argv[2]));
     if (strcmp(argv[1], "busy") == 0)
         for (a.round = 1; victim >= 0 || a.round <= ROUNDS; a.round++)
-            run(SHMEMX_KERNEL(talk), &a);
+            if (run(SHMEMX_KERNEL(talk), &a) != 0)
+                break;
     while (dies)
         pause();
     if (strcmp(argv[1], "wait") == 0)
-        run(SHMEMX_KERNEL(wait_for_signal), &a);
+        wait_in_vain(SHMEMX_KERNEL(wait_for_signal), &a);
     else if (strcmp(argv[1], "barrier") == 0)
-        run(SHMEMX_KERNEL(wait_for_barrier), &a);
+        wait_in_vain(SHMEMX_KERNEL(wait_for_barrier), &a);
     if (victim >= 0)
         shmem_barrier_all(); /* whoever comes through waits for the dead one here */
     shmem_finalize();

@@ -39,6 +39,20 @@ check_wrappers() {
     expect_status 0 "isomer-info, $1"
 }
 
+# The version of the headers is that of the library, the tools, pkg-config and CMake.
+check_version() {
+    local version
+    version=$(echo ISOMER_VERSION_STRING | cat "$root/include/shmem.h" - | cc -I"$root/include" -E -x c - | tail -n 1 | tr -d '"')
+    job 10 "$root/bin/isomer-info" --version
+    expect_lines 1 "^Isomer $version, OpenSHMEM 1\.6\$" "isomer-info --version"
+    job 10 "$root/bin/oshrun" --version
+    expect_lines 1 "^oshrun $version\$" "oshrun --version"
+    [ -e "$root/$libdir/libisomer.so.$version" ] || fail "the library is not called libisomer.so.$version"
+    grep -qx "Version: $version" "$root/$libdir/pkgconfig/isomer.pc" || fail "pkg-config has not version $version"
+    grep -q "set(PACKAGE_VERSION \"$version\")" "$root/$libdir/cmake/isomer/isomer-config-version.cmake" ||
+        fail "CMake has not version $version"
+}
+
 # Where the archives that PMIx needs are not here, one sentence instead of hundreds of the linker's.
 check_static() {
     job 60 "$root/bin/oshcc" -static "$source" -o "$work/by_static"
@@ -49,6 +63,25 @@ check_static() {
         job 20 "$work/by_static" ranks 1
         expect_ranks 1 "program of oshcc -static"
     fi
+}
+
+# A program under AddressSanitizer: libpmix's leaks are left out by the file, which is needed, and its own are not.
+check_leaks() {
+    local options=suppressions=$root/share/isomer/lsan.supp
+    printf '%s\n' '#include <shmem.h>' '#include <stdlib.h>' 'void *volatile lost;' \
+        'int main(int argc, char **argv)' '{' '    (void)argv;' '    shmem_init();' \
+        '    lost = argc > 1 ? malloc(777) : NULL;' '    lost = shmem_malloc(100);' '    shmem_barrier_all();' \
+        '    shmem_free(lost);' '    lost = NULL;' '    shmem_finalize();' '    return 0;' '}' >"$work/leaks.c"
+    if ! CC=gcc "$root/bin/oshcc" -fsanitize=address "$work/leaks.c" -o "$work/leaks" 2>/dev/null; then
+        echo "installed: no AddressSanitizer here, leaks are not looked at" >&2
+        return
+    fi
+    ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=$options job 40 "$root/bin/oshrun" -n 2 "$work/leaks"
+    expect_status 0 "a program under LeakSanitizer"
+    grep -q "leak of" "$work/err" && fail "LeakSanitizer, with the suppressions: $(grep -m 1 -A 3 "leak of" "$work/err")"
+    ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=$options job 40 "$root/bin/oshrun" -n 2 "$work/leaks" leak
+    [ "$status" -ne 0 ] || fail "LeakSanitizer: a program that leaks ended with 0"
+    expect_message "leak of 777 byte" "a program that leaks"
 }
 
 # The flavour's compiler for kernels, the host's for the rest: `kernels` is the command of the first.
@@ -65,6 +98,7 @@ check_pkg_config() {
     command -v pkg-config >/dev/null || return
     local flags
     flags=$(PKG_CONFIG_PATH=$root/$libdir/pkgconfig pkg-config --cflags --libs isomer)
+    ! echo "$flags" | grep -q -- -Wl || fail "pkg-config, $1: an option that nvcc does not know: $flags"
     job 60 cc "$source" -o "$work/by_pkg_config" $flags -Wl,-rpath,"$root/$libdir"
     expect_status 0 "pkg-config, $1"
     job 20 "$work/by_pkg_config" ranks 1
@@ -105,8 +139,10 @@ CMAKE
 
 libdir=$(cd "$root" && dirname "$(find . -name 'libisomer.a' | head -1)")
 libdir=${libdir#./}
+check_version
 check_wrappers "installed"
 check_static
+check_leaks
 kernels=$("$root/bin/oshcc" --showme:kernels)
 check_kernels "installed"
 check_pkg_config "installed"

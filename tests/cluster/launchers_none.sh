@@ -21,6 +21,16 @@ for variable in OMPI_COMM_WORLD_SIZE PMI_SIZE SLURM_STEP_NUM_TASKS; do
 done
 job 10 env SLURM_NTASKS=4 "$launched" ranks 1
 expect_ranks 1 "SLURM_NTASKS, which a batch script has too"
+job 10 env RANK=0 WORLD_SIZE=4 "$launched" ranks 1
+expect_ranks 1 "torchrun, rank 0"
+expect_message 'warning: RANK and WORLD_SIZE \(torchrun\) are set, but .* 4 processes: each is PE 0 of 1$' "torchrun, rank 0"
+expect_message 'by calls: shmemx_get_uniqueid .*shmemx_init_attr' "torchrun, rank 0"
+expect_message 'by variables: .*SHMEM_UID' "torchrun, rank 0"
+for settings in "RANK=1 WORLD_SIZE=4" "RANK=0 WORLD_SIZE=1" "RANK=0" "WORLD_SIZE=4" "RANK=0 WORLD_SIZE=4 SHMEM_BOOT=single"; do
+    job 10 env $settings "$launched" ranks 1
+    expect_ranks 1 "$settings"
+    expect_no_message 'warning' "$settings"
+done
 job 10 env PMIX_NAMESPACE=gone PMIX_RANK=0 "$launched" ranks 1
 expect_error_status "a PMIx server that is gone"
 expect_message 'PMIx_Init' "a PMIx server that is gone"
@@ -32,7 +42,27 @@ expect_message 'SHMEM_BOOT' "SHMEM_BOOT=nonsense"
 
 job 10 "$info"
 expect_status 0 "isomer-info"
-expect_message 'SHMEM_SYMMETRIC_SIZE' "isomer-info names the variables"
+[ "$(wc -l <"$work/out")" -le 24 ] || fail "isomer-info: more than one screen"
+expect_lines 1 '^environment variables: none of the library' "isomer-info without variables"
+job 10 env SHMEM_SPIN=5 SHMEM_COLL= "$info"
+expect_lines 1 '^  SHMEM_' "isomer-info with one variable"
+expect_lines 1 '^  SHMEM_SPIN = 5 \(number, -1\)$' "isomer-info with one variable"
+job 10 "$info" --variables
+expect_status 0 "isomer-info --variables"
+expect_lines 1 '^  SHMEM_SYMMETRIC_SIZE = ' "isomer-info --variables"
+expect_lines 0 '^job: |^collective algorithms' "isomer-info --variables"
+job 10 "$info" --table
+expect_lines 1 '^collective algorithms:$' "isomer-info --table"
+expect_lines 1 '^collective algorithms on streams:$' "isomer-info --table"
+expect_lines 0 '^job: |SHMEM_' "isomer-info --table"
+job 10 env SHMEM_TIMEOUT=5 "$info" SHMEM_TIMEOUT
+expect_status 0 "isomer-info SHMEM_TIMEOUT"
+expect_lines 1 '^  SHMEM_TIMEOUT = 5 \(seconds, 600\)$' "isomer-info SHMEM_TIMEOUT"
+expect_lines 1 'report a wait' "isomer-info SHMEM_TIMEOUT"
+[ "$(wc -l <"$work/out")" -eq 2 ] || fail "isomer-info SHMEM_TIMEOUT: more than that variable"
+job 10 "$info" SHMEM_TIME
+expect_status 2 "isomer-info SHMEM_TIME"
+expect_message '^isomer-info: there is no environment variable SHMEM_TIME; ' "isomer-info SHMEM_TIME"
 job 10 "$info" --version
 expect_status 0 "isomer-info --version"
 expect_lines 1 'OpenSHMEM 1\.[0-9]+$' "isomer-info --version"
@@ -59,8 +89,17 @@ expect_message "^warning: environment variable SHMEM_SYMETRIC_SIZE is not known;
 expect_no_message "SHMEM_TEST_SEED" "the doctor, a test's variable"
 job 10 env SHMEM_SYMETRIC_SIZE=1g SHMEM_HOME=/x "$launched" ranks 1
 expect_ranks 1 "a wrong name"
-expect_message "^\[pe 0\] warning: environment variable SHMEM_SYMETRIC_SIZE is not known" "a wrong name"
-expect_no_message "SHMEM_HOME" "a name of somebody else's"
+expect_message "^\[pe 0\] warning: environment variable SHMEM_SYMETRIC_SIZE is not known; .* SHMEM_SYMMETRIC_SIZE$" "a wrong name"
+expect_message "^\[pe 0\] warning: environment variable SHMEM_HOME is not known and not used; isomer-info --variables" "a name of somebody else's"
+for name in SHMEM_SYMMETRIC_HEAP_SIZE SHMEM_HEAP_SIZE; do
+    job 10 env $name=1g "$launched" ranks 1
+    expect_ranks 1 "$name"
+    expect_message "^\[pe 0\] warning: environment variable $name is not known; the most similar one is SHMEM_SYMMETRIC_SIZE$" "$name"
+done
+job 20 env SHMEM_HOME=/x SHMEM_HEAP_SIZE=1g SHMEM_PLACE=y "$(program oshrun)" -n 3 "$launched" ranks 3
+expect_ranks 3 "unknown names, 3 PEs"
+[ "$(grep -c warning: "$work/err")" -eq 2 ] || fail "unknown names, 3 PEs: not two lines of PE 0"
+expect_message "variables SHMEM_(HOME, SHMEM_PLACE|PLACE, SHMEM_HOME) are not known" "unknown names, 3 PEs"
 job 10 env SHMEM_SYMMETRIC_SIZE= "$launched" ranks 1
 expect_ranks 1 "an empty value"
 job 10 env SHMEM_DEBUG=1 "$launched" ranks 1

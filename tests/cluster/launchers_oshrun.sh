@@ -8,9 +8,9 @@ foreign=$(program foreign_pe)
 buffers=$(program buffers)
 
 plain_programs() {
-    job 10 "$oshrun" -n 3 sh -c 'echo $PMIX_RANK $OSHRUN_VERSION'
+    job 10 "$oshrun" -n 3 sh -c 'echo $PMIX_RANK $OSHRUN_NPES $OSHRUN_VERSION'
     expect_status 0 "a plain program"
-    expect_lines 3 '^[0-2] [0-9.]+$' "a plain program"
+    expect_lines 3 '^[0-2] 3 [0-9.]+$' "a plain program"
     input=$here/cluster.sh job 10 "$oshrun" -n 3 wc -c
     expect_lines 1 "^$(wc -c <"$here/cluster.sh")\$" "stdin to PE 0"
     expect_lines 2 '^0$' "stdin to PE 0 only"
@@ -218,6 +218,31 @@ versions() {
     expect_message 'pe 1 runs .*9\.9\.9 .*protocol 999.*protocol [0-9]+' "a PE of another protocol"
 }
 
+# Open MPI does not know oshrun, and makes each PE an MPI job of 1: never that many jobs with status 0.
+mpi_programs() {
+    local both mpirun
+    both=$(program mpi_both 2>/dev/null)
+    if [ ! -x "$both" ]; then
+        echo "not tested: programs with MPI (mpi_both was not built, package libopenmpi-dev)"
+        return
+    fi
+    job 20 "$oshrun" -n 2 "$both" mpi
+    expect_error_status "MPI_Init before shmem_init"
+    expect_message 'shmem_init: oshrun started 2 PEs, but MPI_Init has made this process an MPI job of 1: .* by mpirun$' "MPI_Init before shmem_init"
+    expect_no_message 'PE 0 of 1' "MPI_Init before shmem_init"
+    job 20 "$oshrun" -n 2 "$both" shmem
+    expect_error_status "MPI_Init after shmem_init"
+    expect_message '^\[pe [01]\] shmem_finalize: MPI_Init has made this process an MPI job of 1, but oshrun.* started 2 PEs' "MPI_Init after shmem_init"
+    job 20 "$oshrun" -n 3 "$both" none
+    expect_ranks 3 "MPI that is linked and not called"
+    job 20 "$oshrun" -n 1 "$both" mpi
+    expect_status 0 "MPI in a job of one PE"
+    mpirun=$(command -v mpirun.openmpi || command -v mpirun) || return
+    job 30 "$oshrun" -n 2 "$mpirun" --oversubscribe -n 1 "$both" mpi
+    expect_status 0 "mpirun in PEs of oshrun"
+    expect_lines 2 '^good: MPI rank 0 of 1, PE 0 of 1$' "mpirun in PEs of oshrun"
+}
+
 plain_programs
 tagged_output
 inheritance
@@ -227,6 +252,7 @@ interrupts
 shmem_programs
 shmem_ends
 absent_pes
+mpi_programs
 open_files
 long_host_name
 nodes

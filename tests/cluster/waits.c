@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
  * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early); `waits left
- * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again). Prints "pe R of N ok"
- * at the end. */
+ * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again); `waits lock S`, `waits
+ * stream S`, `waits returned S` (PE 1 holds a lock, waits for a stream, returns from main). Prints "pe R of N ok" at the
+ * end. */
 #include <shmem.h>
 #include <shmemx.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,43 @@ static void sessions(int n)
     }
 }
 
+/* PE 1 holds two locks for so long, of which another PE is the home of one at least. */
+static void lock(int tenths)
+{
+    long *locks = (long *)shmem_calloc(2, sizeof(*locks));
+    for (int i = 0; i < 2; i++) {
+        if (shmem_my_pe() == 1)
+            shmem_set_lock(&locks[i]);
+        shmem_barrier_all();
+        if (shmem_my_pe() == 1)
+            usleep((useconds_t)tenths * 100000u);
+        else
+            shmem_set_lock(&locks[i]);
+        shmem_clear_lock(&locks[i]);
+        shmem_barrier_all();
+    }
+}
+
+/* PE 1 waits in a stream for PE 0, which comes late; the others wait in a barrier meanwhile. */
+static void stream(int tenths)
+{
+    if (shmemx_device_init() != 0)
+        exit(77);
+    uint64_t *signal = (uint64_t *)shmemx_malloc(sizeof(*signal), SHMEMX_DEVICE), one = 1;
+    shmemx_stream_t on = NULL;
+    shmemx_stream_create(&on);
+    shmem_barrier_all();
+    if (shmem_my_pe() == 1) {
+        shmemx_signal_wait_until_on_stream(signal, SHMEM_CMP_EQ, one, on);
+        shmemx_stream_synchronize(on);
+    }
+    usleep(shmem_my_pe() == 0 ? (useconds_t)tenths * 100000u : 300000u);
+    if (shmem_my_pe() == 0)
+        shmem_putmem(signal, &one, sizeof(one), 1);
+    shmem_barrier_all();
+    shmemx_stream_destroy(on);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -58,7 +97,8 @@ int main(int argc, char **argv)
     int me = shmem_my_pe(), npes = shmem_n_pes();
     uint64_t *signal = (uint64_t *)shmem_calloc(1, sizeof(*signal));
     int *sum = (int *)shmem_calloc(4, sizeof(*sum));
-    if (me == 0 && tenths > 0 && strcmp(mode, "sessions") != 0)
+    bool late = strcmp(mode, "late") == 0 || strcmp(mode, "collective") == 0 || strcmp(mode, "signal") == 0;
+    if (me == 0 && late)
         usleep((useconds_t)tenths * 100000u);
     if (strcmp(mode, "late") == 0)
         shmem_barrier_all();
@@ -77,6 +117,17 @@ int main(int argc, char **argv)
         left(argc > 2 ? argv[2] : "", signal, sum);
     else if (strcmp(mode, "sessions") == 0)
         sessions(tenths);
+    else if (strcmp(mode, "lock") == 0)
+        lock(tenths);
+    else if (strcmp(mode, "stream") == 0)
+        stream(tenths);
+    else if (strcmp(mode, "returned") == 0) {
+        if (me == 1)
+            return 0;
+        usleep((useconds_t)tenths * 100000u);
+        shmem_barrier_all(); /* meets the end of PE 1 */
+        shmem_barrier_all();
+    }
     printf("pe %d of %d ok\n", me, npes);
     fflush(stdout);
     shmem_finalize();

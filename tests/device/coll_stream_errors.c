@@ -144,6 +144,56 @@ static int forced_threads(void) { return one_call(); }
 static int table_missing(void) { return one_call(); }
 static int table_line(void) { return one_call(); }
 
+/* SHMEM_DEBUG: one member's call is another one. The first call makes the slot. */
+static bool other(void) { return shmem_my_pe() != 0; }
+static int differ(const shmemx_coll_t *q)
+{
+    shmemx_coll_t first = right(SHMEMX_SYNC);
+    if (call(&first) != 0 || shmemx_stream_synchronize(NULL) != 0)
+        return 0;
+    if (call(q) == 0)
+        (void)shmemx_stream_synchronize(NULL); /* the other member finds it, and ends the job */
+    return 0;
+}
+#define DIFFER(name, kind, statement)  \
+    static int name(void)              \
+    {                                  \
+        shmemx_coll_t q = right(kind); \
+        if (other())                   \
+            statement;                 \
+        return differ(&q);             \
+    }
+DIFFER(differ_nelems, SHMEMX_ALLREDUCE, q.nelems = 32)
+DIFFER(differ_nothing, SHMEMX_FCOLLECT, q.nelems = 0)
+DIFFER(differ_type, SHMEMX_ALLREDUCE, q.type = SHMEMX_FLOAT)
+DIFFER(differ_op, SHMEMX_REDUCESCATTER, q.op = SHMEMX_MAX)
+DIFFER(differ_root, SHMEMX_BROADCAST, q.root = 1)
+DIFFER(differ_kind, SHMEMX_FCOLLECT, q.kind = SHMEMX_ALLTOALL)
+DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
+DIFFER(differ_dest, SHMEMX_FCOLLECT, q.dest = object.device + 4096)
+DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.buffer)
+DIFFER(differ_partner, SHMEMX_PERMUTE, q.to = q.from = shmem_my_pe())
+static int differ_slot(void)
+{
+    shmemx_coll_t q = right(SHMEMX_SYNC);
+    q.slot = other() ? 3 : 2;
+    (void)call(&q);
+    return 0;
+}
+static int differ_late(void) /* one member is far ahead, and finds it when it comes to its next call */
+{
+    shmemx_coll_t q = right(SHMEMX_FCOLLECT);
+    for (int i = 0; i < 40; i++) {
+        q.nelems = i == 30 && other() ? 8 : 16;
+        if (i == 20 && other())
+            usleep(300000);
+        if (call(&q) != 0)
+            return 0;
+    }
+    (void)shmemx_stream_synchronize(NULL);
+    return 0;
+}
+
 #define CASES(X)                            \
     X(coll_null, WITH_DEVICE, true)         \
     X(kind_negative, WITH_DEVICE, true)     \
@@ -193,6 +243,18 @@ static int table_line(void) { return one_call(); }
     X(before_device, BEFORE_DEVICE, true)   \
     X(captured, WITH_DEVICE, true)          \
     X(explained, WITH_DEVICE, false)        \
+    X(differ_nelems, WITH_DEVICE, true)     \
+    X(differ_nothing, WITH_DEVICE, true)    \
+    X(differ_type, WITH_DEVICE, true)       \
+    X(differ_op, WITH_DEVICE, true)         \
+    X(differ_root, WITH_DEVICE, true)       \
+    X(differ_kind, WITH_DEVICE, true)       \
+    X(differ_engines, WITH_DEVICE, true)    \
+    X(differ_dest, WITH_DEVICE, true)       \
+    X(differ_symmetric, WITH_DEVICE, true)  \
+    X(differ_partner, WITH_DEVICE, true)    \
+    X(differ_slot, WITH_DEVICE, true)       \
+    X(differ_late, WITH_DEVICE, true)       \
     X(forced_kind, WITH_DEVICE, true)       \
     X(forced_name, WITH_DEVICE, true)       \
     X(forced_blocks, WITH_DEVICE, true)     \

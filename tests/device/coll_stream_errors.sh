@@ -62,6 +62,19 @@ wrong $any half_symmetric "$coll, SHMEMX_FCOLLECT" 'dest' '0x' 'symmetric in par
 wrong $any before_device $coll 'shmemx_device_init'
 wrong $any captured "$coll, SHMEMX_ALLREDUCE" 'capture' '\b99\b'
 wrong $any explained "$coll, SHMEMX_BROADCAST" 'root' '\b77\b' '0\.\.1'
+# The members' calls differ: the sentence names both.
+wrong SHMEM_DEBUG=1 differ_nelems $coll mismatch 'pe 0 calls' 'pe 1 calls' nelems 'SHMEMX_ALLREDUCE\(16 ' 'SHMEMX_ALLREDUCE\(32 '
+wrong SHMEM_DEBUG=1 differ_nothing $coll mismatch 'pe 0 calls' 'pe 1 calls' nelems 'SHMEMX_FCOLLECT\(16 ' 'SHMEMX_FCOLLECT\(0 '
+wrong SHMEM_DEBUG=1 differ_type $coll mismatch 'pe 0 calls' 'pe 1 calls' type SHMEMX_INT32 SHMEMX_FLOAT
+wrong SHMEM_DEBUG=1 differ_op $coll mismatch 'pe 0 calls' 'pe 1 calls' 'of op' SHMEMX_SUM SHMEMX_MAX
+wrong SHMEM_DEBUG=1 differ_root $coll mismatch 'pe 0 calls' 'pe 1 calls' root 'root 0' 'root 1'
+wrong SHMEM_DEBUG=1 differ_kind $coll mismatch 'pe 0 calls' 'pe 1 calls' kind SHMEMX_FCOLLECT SHMEMX_ALLTOALL
+wrong SHMEM_DEBUG=1 differ_engines $coll mismatch 'pe 0 calls' 'pe 1 calls' engines 'engines, dest'
+wrong SHMEM_DEBUG=1 differ_dest $coll mismatch 'pe 0 calls' 'pe 1 calls' 'the place of dest'
+wrong SHMEM_DEBUG=1 differ_symmetric $coll mismatch 'pe 0 calls' 'pe 1 calls' 'the place of dest' 'dest not symmetric'
+wrong SHMEM_DEBUG=1 differ_partner $coll mismatch 'pe 0 calls' 'pe 1 calls' 'to and from' 'to 0, from 0|to 1, from 1'
+wrong SHMEM_DEBUG=1 differ_late $coll mismatch 'pe 0 calls' 'pe 1 calls' nelems 'call 31 ' 'SHMEMX_FCOLLECT\(16 ' 'SHMEMX_FCOLLECT\(8 '
+wrong SHMEM_DEBUG=1 differ_slot $coll 'mismatch' 'slot is [23] on pe [01] and [23] on pe [01]'
 wrong SHMEM_COLL_ON_STREAM=allgather=lines forced_kind SHMEM_COLL_ON_STREAM 'allgather' 'fcollect'
 wrong SHMEM_COLL_ON_STREAM=allreduce=ring forced_name SHMEM_COLL_ON_STREAM 'ring' 'lines2'
 wrong SHMEM_COLL_ON_STREAM=allreduce=lines:0 forced_blocks SHMEM_COLL_ON_STREAM 'blocks' '"0"' '1\.\.'

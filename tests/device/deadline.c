@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A wait in a kernel that nobody ends: past SHMEM_TIMEOUT there is a record that says who waits for what, and the wait
- * goes on; after shmemx_device_abort the kernel returns, its handle is silent, and a collective reset repairs it. For a
+ * goes on; after shmemx_device_abort the kernel returns, its handle is silent, the host's calls on streams say that it
+ * gave up, and a collective reset repairs it. For a
  * wait on a word, and for a collective that one PE does not join. Run with SHMEM_TIMEOUT of a fraction of a second. */
 #include "device_test.h"
 
@@ -47,7 +48,8 @@ SHMEMD_KERNEL(exchange, struct wait_args, a)
 
 struct deadline {
     struct wait_args args;
-    shmemx_stream_t stream;
+    shmemx_stream_t stream, idle;
+    shmemx_graph_t graph; /* that nothing waits in */
     int slot;
 };
 
@@ -98,8 +100,11 @@ static void expire(struct deadline *d, bool in_barrier)
         CHECK(in_barrier || (error.expected == 4711 && error.seen == 0));
     }
     shmem_barrier_all(); /* all have been late */
+    CHECK_EQ(shmemx_stream_synchronize(d->idle), 0);
     shmemx_device_abort();
-    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+    CHECK(shmemx_stream_synchronize(d->stream) != 0);
+    CHECK(shmemx_stream_synchronize(d->idle) != 0);
+    CHECK(shmemx_graph_launch(d->graph, d->idle) != 0);
     if (error_of(&error, 1))
         CHECK_EQ(error.team_slot, d->slot);
     device_read(told, d->args.told, sizeof(told));
@@ -116,7 +121,7 @@ static void stay_silent(struct deadline *d)
     write_words(d);
     d->args.value = 815;
     DEVICE_LAUNCH(exchange, 1, THREADS, d->args, d->stream);
-    CHECK_EQ(shmemx_stream_synchronize(d->stream), 0);
+    CHECK(shmemx_stream_synchronize(d->stream) != 0);
     shmem_barrier_all();
     device_read(told, d->args.told, sizeof(told));
     device_read(&word, d->args.word, 8);
@@ -130,6 +135,8 @@ static void recover(struct deadline *d)
     shmemx_device_error_t error;
     uint64_t told[4];
     CHECK_EQ(shmemx_device_reset(SHMEM_TEAM_WORLD, d->slot), 0);
+    CHECK_EQ(shmemx_graph_launch(d->graph, d->idle), 0);
+    CHECK_EQ(shmemx_stream_synchronize(d->idle), 0);
     while (shmemx_device_error(&error) != 0)
         continue;
     for (uint64_t round = 1; round <= 5; round++) {
@@ -185,6 +192,14 @@ static void barrier_expires(struct deadline *d)
         continue;
 }
 
+static void make_graph(struct deadline *d)
+{
+    CHECK_OR_EXIT(shmemx_stream_create(&d->stream) == 0 && shmemx_stream_create(&d->idle) == 0);
+    CHECK_OR_EXIT(shmemx_graph_begin(d->idle) == 0);
+    CHECK_OR_EXIT(shmemx_quiet_on_stream(d->idle) == 0);
+    CHECK_OR_EXIT(shmemx_graph_end(d->idle, &d->graph) == 0);
+}
+
 static int test_main(void)
 {
     DEVICE_INIT();
@@ -196,7 +211,7 @@ static int test_main(void)
     d.args.other = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
     d.args.told = (uint64_t *)shmemx_calloc(4, 8, SHMEMX_DEVICE);
     CHECK_OR_EXIT(d.args.word != NULL && d.args.other != NULL && d.args.told != NULL);
-    CHECK_OR_EXIT(shmemx_stream_create(&d.stream) == 0);
+    make_graph(&d);
     for (int round = 0; round < 2; round++) {
         expire(&d, false);
         stay_silent(&d);
@@ -207,6 +222,8 @@ static int test_main(void)
             recover(&d);
         }
     }
+    CHECK_EQ(shmemx_graph_destroy(d.graph), 0);
+    CHECK_EQ(shmemx_stream_destroy(d.idle), 0);
     CHECK_EQ(shmemx_stream_destroy(d.stream), 0);
     return CHECK_DONE();
 }

@@ -80,6 +80,7 @@ struct kernel_args {
     int32_t root;
 };
 SHMEMD_KERNEL(meet, struct kernel_args, a) { (void)shmemd_barrier_block(a.h); }
+SHMEMD_KERNEL(meet_far, struct kernel_args, a) { (void)shmemd_barrier_block(shmemd_lane(a.h, 77)); }
 SHMEMD_KERNEL(hear, struct kernel_args, a)
 {
     (void)shmemd_broadcastmem_block(a.h, (char *)a.h.heap, (const char *)a.h.heap, 0, a.root);
@@ -101,6 +102,7 @@ static int run_wrong(shmemx_kernel_t kernel, unsigned blocks, int root)
     return error.gave_up == 2;
 }
 static int kernel_blocks(void) { return run_wrong(SHMEMX_KERNEL(meet), 3, 0); } /* with SHMEM_DEVICE_BLOCKS=2 */
+static int kernel_lane(void) { return run_wrong(SHMEMX_KERNEL(meet_far), 1, 0); }
 static int kernel_root(void) { return run_wrong(SHMEMX_KERNEL(hear), 1, 9); }
 
 static int launch_threads(void)
@@ -140,6 +142,11 @@ static int stream_odd(void)
 {
     return shmemx_signal_op_on_stream((uint64_t *)(void *)(object.device + 4), 1, 1, 0, NULL);
 }
+static int stream_wait_host(void)
+{
+    uint64_t *word = (uint64_t *)shmem_calloc(1, 8);
+    return word != NULL && shmemx_signal_wait_until_on_stream(word, SHMEM_CMP_EQ, 0, NULL);
+}
 static int stream_cmp(void) { return shmemx_signal_wait_until_on_stream(device_word(), 99, 1, NULL); }
 
 /* X(case, what has been called before, everybody) */
@@ -167,6 +174,7 @@ static int stream_cmp(void) { return shmemx_signal_wait_until_on_stream(device_w
     X(host_lock, WITH_DEVICE, false)          \
     X(host_put_far, WITH_DEVICE, false)       \
     X(kernel_blocks, WITH_DEVICE, true)       \
+    X(kernel_lane, WITH_DEVICE, true)         \
     X(kernel_root, WITH_DEVICE, true)         \
     X(launch_threads, WITH_DEVICE, false)     \
     X(launch_blocks, WITH_DEVICE, false)      \
@@ -178,7 +186,8 @@ static int stream_cmp(void) { return shmemx_signal_wait_until_on_stream(device_w
     X(stream_address, WITH_DEVICE, false)     \
     X(stream_op, WITH_DEVICE, false)          \
     X(stream_odd, WITH_DEVICE, false)         \
-    X(stream_cmp, WITH_DEVICE, false)
+    X(stream_cmp, WITH_DEVICE, false)         \
+    X(stream_wait_host, WITH_DEVICE, true)
 
 static const struct wrong cases[] = {CASES(WRONG_ROW){NULL, NULL, 0, false}};
 

@@ -28,6 +28,7 @@ wrong $any host_reduce shmem_uint64_sum_reduce 'dest|source' '0x' 'device' 'shme
 wrong $any host_lock shmem_set_lock 'lock' '0x' 'device'
 wrong $any host_put_far shmem_putmem 'dest' '0x' 'symmetric'
 wrong SHMEM_DEVICE_BLOCKS=2 kernel_blocks shmemd_barrier 'SHMEM_DEVICE_BLOCKS' '\b2\b'
+wrong $any kernel_lane shmemd_barrier 'lane' 'SHMEM_DEVICE_BLOCKS' '\b64\b' '\b77\b'
 wrong $any kernel_root shmemd_broadcast 'root' '\b9\b' '\b2\b'
 wrong $any launch_threads shmemx_launch '\b2048\b' '1\.\.1024|1024'
 wrong $any launch_blocks shmemx_launch '\b0 blocks' 'at least 1'
@@ -39,6 +40,7 @@ wrong $any stream_pe shmemx_putmem_on_stream '\b9\b' '0\.\.1'
 wrong $any stream_address shmemx_putmem_on_stream 'dest' '0x' 'symmetric'
 wrong $any stream_op shmemx_signal_op_on_stream 'sig_op' '\b99\b' 'SHMEM_SIGNAL_SET'
 wrong $any stream_odd shmemx_signal_op_on_stream 'sig_addr' '0x' 'align'
+wrong $any stream_wait_host shmemx_signal_wait_until_on_stream 'sig_addr 0x' 'memory of the host' 'shmemx_malloc'
 wrong $any stream_cmp shmemx_signal_wait_until_on_stream 'cmp' '\b99\b'
 
 wrong_end

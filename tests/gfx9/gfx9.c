@@ -8,8 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { TURN = 4000 /* instructions */, MAX_GROUPS = 2048, RECENT = 1 << 12 };
+enum { TURN = 4000 /* instructions */, MAX_GROUPS = 2048, RECENT = 1 << 12, LATE_NS = 20000000 };
 
 /* What a code object says of a kernel, 64 bytes. */
 struct descriptor {
@@ -42,6 +43,8 @@ struct gfx9_run {
     uint32_t registers, waves_each, threads_each;
     struct group *slots; /* room of them; waves NULL: free */
     const struct instruction **recent;
+    bool weak;         /* stores are late: gfx9_held.c */
+    uint64_t idle_ns;  /* since when nothing has gone on; 0: something has */
     char error[ERROR_BYTES];
 };
 
@@ -148,6 +151,9 @@ static void end_group(struct gfx9_run *run, struct group *group)
         free(group->waves[i].v);
         free(group->waves[i].scratch);
     }
+    if (group->held != NULL)
+        gfx9_held_all(group->held);
+    free(group->held);
     free(group->waves);
     free(group->shared);
     memset(group, 0, sizeof(*group));
@@ -160,7 +166,8 @@ static bool start_group(struct gfx9_run *run, struct group *group, uint32_t numb
     uint32_t shared_bytes = run->packet->group_segment_size, scratch_bytes = run->packet->private_segment_size;
     group->waves = calloc(run->waves_each, sizeof(*group->waves));
     group->shared = malloc(shared_bytes + 16);
-    bool ok = group->waves != NULL && group->shared != NULL;
+    group->held = run->weak ? gfx9_held_new() : NULL;
+    bool ok = group->waves != NULL && group->shared != NULL && (group->held != NULL || !run->weak);
     if (ok)
         memset(group->shared, 0xa5, shared_bytes + 16);
     group->n_waves = run->waves_each;
@@ -227,6 +234,7 @@ struct gfx9_run *gfx9_start(const struct gfx9_dispatch *dispatch)
     run->threads_each = (uint32_t)p->workgroup_size_x * p->workgroup_size_y * p->workgroup_size_z;
     run->waves_each = (run->threads_each + LANES - 1) / LANES;
     run->registers = registers_of(&run->kernel);
+    run->weak = getenv("GFX9_WEAK") != NULL && strcmp(getenv("GFX9_WEAK"), "1") == 0;
     run->room = run->n_groups < MAX_GROUPS ? run->n_groups : MAX_GROUPS;
     run->slots = calloc(run->room, sizeof(*run->slots));
     run->recent = calloc(RECENT, sizeof(*run->recent));
@@ -277,6 +285,19 @@ static bool run_group(struct gfx9_run *run, struct group *group)
     return worked;
 }
 
+/* Nothing has gone on in this round: what is late must not be so for ever. */
+static void stores_arrive(struct gfx9_run *run)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    if (run->idle_ns == 0)
+        run->idle_ns = now_ns;
+    for (uint32_t i = 0; now_ns - run->idle_ns > LATE_NS && i < run->room; i++)
+        if (run->slots[i].held != NULL)
+            gfx9_held_all(run->slots[i].held);
+}
+
 enum gfx9_progress gfx9_go_on(struct gfx9_run *run)
 {
     bool worked = false;
@@ -284,6 +305,10 @@ enum gfx9_progress gfx9_go_on(struct gfx9_run *run)
     for (uint32_t i = 0; i < run->room && run->error[0] == '\0'; i++)
         if (run->slots[i].waves != NULL)
             worked |= run_group(run, &run->slots[i]);
+    if (worked)
+        run->idle_ns = 0;
+    else if (run->weak)
+        stores_arrive(run);
     if (run->error[0] != '\0')
         return GFX9_FAILED;
     if (run->resident == 0 && run->next_group == run->n_groups)

@@ -341,6 +341,8 @@ static void x_s_swappc_b64(struct wave *w, const struct instruction *in)
 static void x_s_endpgm(struct wave *w, const struct instruction *in)
 {
     (void)in;
+    if (w->n_held != 0)
+        gfx9_held_wait(w, 0);
     w->state = WAVE_ENDED;
 }
 static void x_s_barrier(struct wave *w, const struct instruction *in)
@@ -355,7 +357,13 @@ static void x_s_sleep(struct wave *w, const struct instruction *in)
 }
 static void x_s_nop(struct wave *w, const struct instruction *in) { (void)w, (void)in; }
 static void x_v_nop(struct wave *w, const struct instruction *in) { (void)w, (void)in; }
-static void x_s_waitcnt(struct wave *w, const struct instruction *in) { (void)w, (void)in; } /* all is done at once */
+/* Loads and atomics are done at once, and so are stores, unless they are held. Bits 14, 15, 3 to 0: vmcnt. */
+static void x_s_waitcnt(struct wave *w, const struct instruction *in)
+{
+    uint32_t counts = (uint32_t)in->raw[0] & 0xffff;
+    if (w->n_held != 0)
+        gfx9_held_wait(w, (counts >> 14 & 3) << 4 | (counts & 15));
+}
 static void x_s_setreg_imm32_b32(struct wave *w, const struct instruction *in) { (void)w, (void)in; }
 static void x_s_trap(struct wave *w, const struct instruction *in) { gfx9_fail(w, in, "the kernel trapped"); }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Instructions that reach memory. Accesses of 4 and 8 aligned bytes are whole and relaxed, those of 16 are two; atomics
- * are sequentially consistent: stronger than hardware, so orders that are missing do not show here. */
+ * are sequentially consistent: stronger than hardware, unless gfx9_held.c makes stores late. */
 #include "gfx9_own.h"
 
 #include <stdlib.h>
@@ -108,6 +108,8 @@ static void load_lane(struct wave *w, const struct operand *dest, int lane, cons
     uint32_t bytes = rule->bits[0];
     uint64_t words[8] = {0};
     copy_piece(words, from, bytes);
+    if (w->group->held != NULL)
+        gfx9_held_look(w, from, words, bytes);
     uint32_t word0 = (uint32_t)words[0];
     if (rule->bits[1] == 'i')
         word0 = bytes == 1 ? (uint32_t)(int8_t)word0 : (uint32_t)(int16_t)word0;
@@ -125,8 +127,13 @@ static void load_lane(struct wave *w, const struct operand *dest, int lane, cons
         low[i * LANES + (uint32_t)lane] = (uint32_t)(words[i / 2] >> 32 * (i % 2));
 }
 
-static void store_lane(const struct wave *w, const struct operand *source, int lane, uint8_t *to,
-                       const struct rule *rule)
+static bool is_global(const struct wave *w, const uint8_t *at)
+{
+    return (at < w->group->shared || at >= w->group->shared + w->shared_bytes) &&
+           (at < w->scratch || at >= w->scratch + (size_t)w->scratch_bytes * LANES);
+}
+
+static void store_lane(struct wave *w, const struct operand *source, int lane, uint8_t *to, const struct rule *rule)
 {
     uint32_t bytes = rule->bits[0];
     const uint32_t *low = lanes_of(w, source->reg);
@@ -135,7 +142,10 @@ static void store_lane(const struct wave *w, const struct operand *source, int l
         words[i / 2] |= (uint64_t)low[i * LANES + (uint32_t)lane] << 32 * (i % 2);
     if (rule->bits[1] == 'h')
         words[0] >>= 16;
-    copy_piece(to, words, bytes);
+    if (w->group->held != NULL && is_global(w, to))
+        gfx9_hold(w, to, words, bytes);
+    else
+        copy_piece(to, words, bytes);
 }
 
 #define EACH_LANE(l)                                       \
@@ -144,6 +154,7 @@ static void store_lane(const struct wave *w, const struct operand *source, int l
 
 static void x_global_load(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     struct operand address = in->o[1]; /* the destination may be the address */
     uint8_t *at[LANES];
     EACH_LANE(l)
@@ -153,11 +164,13 @@ static void x_global_load(struct wave *w, const struct instruction *in)
 }
 static void x_global_store(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     EACH_LANE(l)
     store_lane(w, &in->o[1], l, global_at(w, in, &in->o[0], &in->o[2], l), in->rule);
 }
 static void x_flat_load(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     uint8_t *at[LANES];
     EACH_LANE(l)
     at[l] = flat_at(w, in, &in->o[1], l, in->rule->bits[0]);
@@ -166,6 +179,7 @@ static void x_flat_load(struct wave *w, const struct instruction *in)
 }
 static void x_flat_store(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     EACH_LANE(l)
     {
         uint8_t *to = flat_at(w, in, &in->o[0], l, in->rule->bits[0]);
@@ -175,6 +189,7 @@ static void x_flat_store(struct wave *w, const struct instruction *in)
 }
 static void x_scratch_load(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     uint8_t *at[LANES];
     EACH_LANE(l)
     at[l] = private_at(w, in, &in->o[1], &in->o[2], l, in->rule->bits[0]);
@@ -183,6 +198,7 @@ static void x_scratch_load(struct wave *w, const struct instruction *in)
 }
 static void x_scratch_store(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     EACH_LANE(l)
     {
         uint8_t *to = private_at(w, in, &in->o[0], &in->o[2], l, in->rule->bits[0]);
@@ -192,6 +208,7 @@ static void x_scratch_store(struct wave *w, const struct instruction *in)
 }
 static void x_buffer_load(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     uint8_t *at[LANES];
     EACH_LANE(l)
     at[l] = buffer_at(w, in, l, in->rule->bits[0]);
@@ -200,6 +217,7 @@ static void x_buffer_load(struct wave *w, const struct instruction *in)
 }
 static void x_buffer_store(struct wave *w, const struct instruction *in)
 {
+    w->n_memory++;
     EACH_LANE(l)
     {
         uint8_t *to = buffer_at(w, in, l, in->rule->bits[0]);
@@ -319,6 +337,7 @@ static void atomic(struct wave *w, const struct instruction *in, bool is_flat)
     int bytes = in->rule->bits[0], first = in->returns_old ? 1 : 0;
     const struct operand *data = &in->o[first + 1];
     uint64_t olds[LANES] = {0};
+    w->n_memory++;
     EACH_LANE(l)
     {
         uint8_t *at = is_flat ? flat_at(w, in, &in->o[first], l, (uint32_t)bytes)
@@ -328,6 +347,8 @@ static void atomic(struct wave *w, const struct instruction *in, bool is_flat)
         uint64_t a = bytes == 8 ? vector64(w, data, l) : lanes_of(w, data->reg)[l], expected = 0;
         if (in->rule->bits[1] == 'c')
             expected = bytes == 8 ? vector64(w, &second, l) : lanes_of(w, second.reg)[l];
+        if (at != NULL && w->group->held != NULL)
+            gfx9_held_word(w, at);
         if (at != NULL)
             olds[l] = change((char)in->rule->bits[1], at, a, expected, bytes);
     }

@@ -56,8 +56,10 @@ struct instruction {
 
 enum wave_state { WAVE_RUNS, WAVE_SLEEPS, WAVE_AT_BARRIER, WAVE_ENDED };
 
+struct held_stores;
 struct group {
     uint8_t *shared;
+    struct held_stores *held; /* NULL: stores are done at once */
     struct wave *waves;
     uint32_t n_waves, n_ended, n_at_barrier;
 };
@@ -71,6 +73,8 @@ struct wave {
     uint8_t *scratch; /* [lane][bytes] */
     uint32_t scratch_bytes, shared_bytes;
     struct group *group;
+    uint64_t n_memory; /* vector memory instructions so far */
+    uint32_t n_held;   /* words that it has stored, and not waited for */
     char *error; /* of the run; not empty: it failed */
 };
 enum { ERROR_BYTES = 256 };
@@ -85,6 +89,14 @@ bool gfx9_decode(const char *isa, uint64_t pc, struct instruction *in, char *why
 /* gfx9_alu.c, gfx9_memory.c: NULL: no such instruction here. */
 const struct rule *gfx9_alu_rule(const char *name);
 const struct rule *gfx9_memory_rule(const char *name);
+
+/* gfx9_held.c: stores that are late; for groups with held != NULL. */
+struct held_stores *gfx9_held_new(void);
+void gfx9_hold(struct wave *w, const void *to, const void *from, uint32_t bytes);
+void gfx9_held_look(const struct wave *w, const void *from, void *to, uint32_t bytes); /* what a load of w sees */
+void gfx9_held_word(const struct wave *w, const void *word);  /* before an atomic of w */
+void gfx9_held_wait(const struct wave *w, uint64_t left);     /* until so many of its instructions are under way */
+void gfx9_held_all(struct held_stores *held);                 /* all of them arrive */
 
 /* gfx9_alu.c: scalar operands. */
 uint64_t gfx9_scalar(const struct wave *w, const struct operand *o, int bits);

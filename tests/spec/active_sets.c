@@ -272,6 +272,39 @@ static void test_alternating(struct buffers *buffers)
     free_sync(&sync);
 }
 
+/* Two calls with one pSync: what is sent and where it must be. */
+static void use_sync(struct buffers *buffers, const struct set *set, long *sync, unsigned round)
+{
+    unsigned char *dest = buffers->dest + round % 8 * 16 * (size_t)shmem_n_pes();
+    check_fill(buffers->source, 16, set->me, 0, round);
+    if (round % 3 == 0) {
+        shmem_broadcast64(dest, buffers->source, 2, 0, set->start, set->log_stride, set->size, sync);
+        if (set->me != 0)
+            CHECK_FILLED(dest, 16, 0, 0, round);
+        shmem_barrier(set->start, set->log_stride, set->size, sync);
+        return;
+    }
+    shmem_fcollect64(dest, buffers->source, 2, set->start, set->log_stride, set->size, sync);
+    for (int pe = 0; pe < set->size; pe++)
+        CHECK_FILLED(dest + (size_t)pe * 16, 16, pe, 0, round);
+}
+
+/* More pSync arrays than a library has places for sequences of collectives, each on two sets in turn. */
+static void test_many_syncs(struct buffers *buffers)
+{
+    enum { MANY = 1300 };
+    const size_t words = SHMEM_BARRIER_SYNC_SIZE + SHMEM_BCAST_SYNC_SIZE + SHMEM_COLLECT_SYNC_SIZE;
+    struct sync sync = make_sync(MANY * words);
+    for (unsigned round = 0; round < 2 * MANY; round++) {
+        struct set set = sets_of((int)(round % SETS), shmem_n_pes());
+        if (set.me >= 0)
+            use_sync(buffers, &set, sync.words[0] + round % MANY * words, round);
+        if (round % 8 == 7)
+            shmem_barrier_all(); /* dest is used again */
+    }
+    free_sync(&sync);
+}
+
 /* ---- reductions: one row for each operator and type ---- */
 
 struct reduction {
@@ -395,6 +428,7 @@ static int test_main(void)
         }
     }
     test_alternating(&buffers);
+    test_many_syncs(&buffers);
     test_reductions(&buffers);
     check_free(buffers.dest);
     check_free(buffers.source);

@@ -7,6 +7,7 @@
 
 #include <shmem.h>
 #include <shmem_types.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum amo {
@@ -128,5 +129,56 @@ SHMEM_BIT_TYPES(AMO_BITWISE, )
 static const struct amo_row amo_table[] = {SHMEM_EXT_TYPES(AMO_EXT_ROW, ) SHMEM_STD_TYPES(AMO_STD_ROW, )
                                                SHMEM_BIT_TYPES(AMO_BIT_ROW, )};
 enum { AMO_ROWS = sizeof(amo_table) / sizeof(amo_table[0]) };
+
+static inline uint64_t amo_mask(size_t size) { return size == 8 ? UINT64_MAX : 0xffffffffu; }
+
+/* What the word holds after the operation. */
+static inline uint64_t amo_model(enum amo amo, uint64_t old, uint64_t compare, uint64_t value)
+{
+    switch (amo) {
+    case SET:
+    case SWAP:
+    case SWAP_NBI:
+        return value;
+    case CSWAP:
+    case CSWAP_NBI:
+        return old == compare ? value : old;
+    case FINC:
+    case INC:
+    case FINC_NBI:
+        return old + 1;
+    case FADD:
+    case ADD:
+    case FADD_NBI:
+        return old + value;
+    case FAND:
+    case AND:
+    case FAND_NBI:
+        return old & value;
+    case FOR:
+    case OR:
+    case FOR_NBI:
+        return old | value;
+    case FXOR:
+    case XOR:
+    case FXOR_NBI:
+        return old ^ value;
+    default:
+        return old;
+    }
+}
+
+static inline bool amo_fetches(enum amo amo)
+{
+    return amo != SET && amo != INC && amo != ADD && amo != AND && amo != OR && amo != XOR;
+}
+
+/* Floating-point words travel through registers of that type: keep clear of signalling NaNs. */
+static inline uint64_t amo_value(const struct amo_row *row, uint64_t random)
+{
+    bool real = strcmp(row->name, "float") == 0 || strcmp(row->name, "double") == 0;
+    uint64_t value = random & amo_mask(row->size);
+    return real ? value & (row->size == 8 ? 0xbfefffffffffffffu : 0xbf7fffffu) : value;
+}
 
 #endif

@@ -4,57 +4,6 @@
 #include "../check.h"
 #include "amo_table.h"
 
-static uint64_t mask_of(size_t size) { return size == 8 ? UINT64_MAX : 0xffffffffu; }
-
-/* What the word holds after the operation. */
-static uint64_t model(enum amo amo, uint64_t old, uint64_t compare, uint64_t value)
-{
-    switch (amo) {
-    case SET:
-    case SWAP:
-    case SWAP_NBI:
-        return value;
-    case CSWAP:
-    case CSWAP_NBI:
-        return old == compare ? value : old;
-    case FINC:
-    case INC:
-    case FINC_NBI:
-        return old + 1;
-    case FADD:
-    case ADD:
-    case FADD_NBI:
-        return old + value;
-    case FAND:
-    case AND:
-    case FAND_NBI:
-        return old & value;
-    case FOR:
-    case OR:
-    case FOR_NBI:
-        return old | value;
-    case FXOR:
-    case XOR:
-    case FXOR_NBI:
-        return old ^ value;
-    default:
-        return old;
-    }
-}
-
-static bool fetches(enum amo amo)
-{
-    return amo != SET && amo != INC && amo != ADD && amo != AND && amo != OR && amo != XOR;
-}
-
-/* Floating-point words travel through registers of that type: keep clear of signalling NaNs. */
-static uint64_t value_for(const struct amo_row *row, uint64_t random)
-{
-    bool real = strcmp(row->name, "float") == 0 || strcmp(row->name, "double") == 0;
-    uint64_t value = random & mask_of(row->size);
-    return real ? value & (row->size == 8 ? 0xbfefffffffffffffu : 0xbf7fffffu) : value;
-}
-
 /* Each PE has a word of its own on its right neighbour, between two words that must not change. */
 static void test_model(unsigned char *words, const shmem_ctx_t *ctx, const struct amo_row *row)
 {
@@ -71,12 +20,12 @@ static void test_model(unsigned char *words, const shmem_ctx_t *ctx, const struc
     shmem_barrier_all();
     for (int amo = (int)row->first; amo < (int)row->end; amo++) {
         for (int i = 0; i < TIMES; i++) {
-            uint64_t value = value_for(row, check_random_next(&random));
-            uint64_t compare = i % 2 ? value_for(row, check_random_next(&random)) : now;
+            uint64_t value = amo_value(row, check_random_next(&random));
+            uint64_t compare = i % 2 ? amo_value(row, check_random_next(&random)) : now;
             uint64_t old = row->call(ctx, (enum amo)amo, word, compare, value, right);
-            if (fetches((enum amo)amo))
+            if (amo_fetches((enum amo)amo))
                 CHECK_NAMED(old == now, row->name);
-            now = model((enum amo)amo, now, compare, value) & mask_of(row->size);
+            now = amo_model((enum amo)amo, now, compare, value) & amo_mask(row->size);
             memcpy(image, &now, sizeof(image));
             if (ctx != NULL)
                 shmem_ctx_quiet(*ctx);
@@ -104,7 +53,7 @@ static uint64_t together(unsigned char *word, const shmem_ctx_t *ctx, const stru
     shmem_barrier_all();
     for (int i = 0; i < times; i++) {
         uint64_t old = row->call(i % 2 ? ctx : NULL, amo, word, 0, value, target); /* both forms on one word */
-        if (fetches(amo)) {
+        if (amo_fetches(amo)) {
             CHECK_NAMED(i == 0 || amo == FXOR || amo == FXOR_NBI || old > last, row->name);
             last = old;
             sum_of_old += old;
@@ -166,8 +115,8 @@ static void test_bits(unsigned char *word, const shmem_ctx_t *ctx, const struct 
         (void)together(word, ctx, row, ors[k], 0, 1, bit);
         CHECK_EQ_NAMED(final_value(word, row), bits, row->name);
         shmem_barrier_all();
-        (void)together(word, ctx, row, ands[k], mask_of(row->size), 1, ~bit & mask_of(row->size));
-        CHECK_NAMED(final_value(word, row) == (mask_of(row->size) & ~bits), row->name);
+        (void)together(word, ctx, row, ands[k], amo_mask(row->size), 1, ~bit & amo_mask(row->size));
+        CHECK_NAMED(final_value(word, row) == (amo_mask(row->size) & ~bits), row->name);
         shmem_barrier_all();
         (void)together(word, ctx, row, xors[k], 0, 41, bit);
         CHECK_EQ_NAMED(final_value(word, row), bits, row->name);
@@ -209,8 +158,8 @@ static void test_whole_words(unsigned char *word, const shmem_ctx_t *ctx, const 
         uint64_t value;
         memset(bytes, 2 + me, sizeof(bytes));
         memcpy(&value, bytes, sizeof(value));
-        uint64_t old = row->call(i / 5 % 2 ? ctx : NULL, amo, word, 0, value & mask_of(row->size), target);
-        if (!fetches(amo))
+        uint64_t old = row->call(i / 5 % 2 ? ctx : NULL, amo, word, 0, value & amo_mask(row->size), target);
+        if (!amo_fetches(amo))
             continue;
         memcpy(bytes, &old, sizeof(bytes));
         CHECK_NAMED(check_all_bytes(bytes, bytes[0], row->size), row->name);

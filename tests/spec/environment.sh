@@ -54,6 +54,11 @@ for name in SHMEM_VERSION SHMEM_INFO SHMEM_SYMMETRIC_SIZE SHMEM_DEBUG; do
     must_print SHMEM_INFO=1 $name
     must_print SMA_INFO=1 $name
 done
+run SHMEM_INFO=1
+[ "$(grep -c '^  SHMEM_TIMEOUT = ' "$out")" -eq 1 ] || complain "SHMEM_INFO: expected each variable once"
+grep -q '^collective algorithms' "$out" && complain "SHMEM_INFO: more than variables"
+SHMEM_INFO=1 timeout 20 $LAUNCH 2 "$program" 2>/dev/null >"$out"
+grep -q SHMEM_DEBUG "$out" || complain "SHMEM_INFO: expected the variables on stdout"
 must_run SHMEM_DEBUG=1 100000 0
 must_run SMA_DEBUG=yes 100000 0
 

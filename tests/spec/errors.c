@@ -166,6 +166,58 @@ static void signal_unknown(void) { shmem_putmem_signal(heap, heap + 100, 8, heap
 static void stride_zero(void) { shmem_int_iput(heap_ints(), heap_ints() + 20, 0, 1, 4, 0); }
 static void stride_block(void) { shmem_int_ibput(heap_ints(), heap_ints() + 20, 2, 5, 3, 2, 0); }
 
+/* Nowhere to write the answer. */
+static void null_ctx(void) { shmem_ctx_create(0, NULL); }
+static void null_team_ctx(void) { shmem_team_create_ctx(SHMEM_TEAM_WORLD, 0, NULL); }
+static void null_no_team_ctx(void) { shmem_team_create_ctx(SHMEM_TEAM_INVALID, 0, NULL); }
+static void null_ctx_team(void) { shmem_ctx_get_team(SHMEM_CTX_DEFAULT, NULL); }
+static void null_config(void) { shmem_team_get_config(SHMEM_TEAM_WORLD, SHMEM_TEAM_NUM_CONTEXTS, NULL); }
+static void null_split(void) { shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 0, NULL); }
+static void null_split_x(void)
+{
+    shmem_team_t team;
+    shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, NULL, NULL, 0, &team);
+}
+static void null_split_y(void)
+{
+    shmem_team_t team;
+    shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, &team, NULL, 0, NULL);
+}
+static void null_thread(void) { shmem_query_thread(NULL); }
+static void null_initialized(void) { shmem_query_initialized(NULL); }
+static void null_major(void)
+{
+    int minor;
+    shmem_info_get_version(NULL, &minor);
+}
+static void null_minor(void)
+{
+    int major;
+    shmem_info_get_version(&major, NULL);
+}
+static void null_name(void) { shmem_info_get_name(NULL); }
+static void null_fetch(void) { shmem_long_atomic_fetch_add_nbi(NULL, heap_longs(), 1, 0); }
+static void null_indices(void) { shmem_long_test_some(heap_longs(), 4, NULL, NULL, SHMEM_CMP_EQ, 0); }
+static void null_pes(void) { shmem_pe_quiet(NULL, 2); }
+
+/* The end of the buffer wraps around to its begin, or before. */
+static void wrap_buffer(void) { shmemx_buffer_register(malloc(10), SIZE_MAX, NULL); }
+static void wrap_buffer_least(void)
+{
+    char *at = (char *)malloc(10);
+    shmemx_buffer_register(at, SIZE_MAX - (uintptr_t)at + 1, NULL);
+}
+static void wrap_lock(void) { shmem_set_lock((long *)(UINTPTR_MAX - 7)); }
+static void wrap_put(void) { shmem_putmem(heap + 8, heap, SIZE_MAX - 3, 0); }
+static void wrap_wait(void)
+{
+    shmem_long_wait_until_all(heap_longs(), SIZE_MAX / 8 + 2, NULL, SHMEM_CMP_EQ, 0);
+}
+static void wrap_alltoalls(void)
+{
+    shmem_long_alltoalls(SHMEM_TEAM_WORLD, heap_longs(), heap_longs() + 64, (ptrdiff_t)1 << 61, 1, 2);
+}
+
 /* PE 0 and the others disagree. */
 static bool other(void) { return shmem_my_pe() != 0; }
 static void mismatch_size(void)
@@ -198,6 +250,17 @@ static void mismatch_team(void)
 static void mismatch_dest(void)
 {
     shmem_int_fcollect(SHMEM_TEAM_WORLD, heap_ints() + (other() ? 8 : 0), heap_ints() + 50, 4);
+}
+static void mismatch_agreement(void) /* one of them is inside of what the library itself exchanges */
+{
+    if (other())
+        shmemx_device_init();
+    else
+        shmem_barrier_all();
+}
+static void overlap_fcollect(void)
+{
+    shmem_int_fcollect(SHMEM_TEAM_WORLD, heap_ints(), heap_ints() + 1, 4);
 }
 static void mismatch_finalize(void)
 {
@@ -274,12 +337,36 @@ static void address_const(void)
     X(signal_unknown, false, false)        \
     X(stride_zero, false, false)           \
     X(stride_block, false, false)          \
+    X(null_ctx, false, false)              \
+    X(null_team_ctx, false, false)         \
+    X(null_no_team_ctx, false, false)      \
+    X(null_ctx_team, false, false)         \
+    X(null_config, false, false)           \
+    X(null_split, true, false)             \
+    X(null_split_x, true, false)           \
+    X(null_split_y, true, false)           \
+    X(null_thread, false, false)           \
+    X(null_initialized, true, true)        \
+    X(null_major, true, true)              \
+    X(null_minor, false, false)            \
+    X(null_name, true, true)               \
+    X(null_fetch, false, false)            \
+    X(null_indices, false, false)          \
+    X(null_pes, false, false)              \
+    X(wrap_buffer, true, false)            \
+    X(wrap_buffer_least, true, false)      \
+    X(wrap_lock, false, false)             \
+    X(wrap_put, false, false)              \
+    X(wrap_wait, false, false)             \
+    X(wrap_alltoalls, true, false)         \
     X(mismatch_size, true, false)          \
     X(mismatch_root, true, false)          \
     X(mismatch_call, true, false)          \
     X(mismatch_operator, true, false)      \
     X(mismatch_team, true, false)          \
     X(mismatch_dest, true, false)          \
+    X(mismatch_agreement, true, false)     \
+    X(overlap_fcollect, true, false)       \
     X(mismatch_finalize, true, false)      \
     X(address_const, false, false)
 

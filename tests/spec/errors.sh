@@ -42,6 +42,19 @@ wrong $any compare_unknown shmem_int_wait_until cmp '\b99\b'
 wrong $any signal_unknown shmem_putmem_signal sig_op '\b99\b'
 wrong $any stride_zero shmem_int_iput dst '\b0\b'
 wrong $any stride_block shmem_int_ibput dst '\b2\b' '\b3\b'
+wrong $any null_ctx shmem_ctx_create 'ctx is a null pointer'
+wrong $any null_team_ctx shmem_team_create_ctx 'ctx is a null pointer'
+wrong $any null_no_team_ctx shmem_team_create_ctx 'ctx is a null pointer'
+wrong $any null_ctx_team shmem_ctx_get_team 'team is a null pointer'
+wrong $any null_config shmem_team_get_config 'config is a null pointer'
+wrong $any null_thread shmem_query_thread 'provided is a null pointer'
+wrong $any null_minor shmem_info_get_version 'minor is a null pointer'
+wrong $any null_fetch shmem_long_atomic_fetch_add_nbi 'fetch is null'
+wrong $any null_indices shmem_long_test_some 'indices is null'
+wrong $any null_pes shmem_pe_quiet 'target_pes is null'
+wrong $any wrap_lock shmem_set_lock lock 0xf 'symmetric'
+wrong $any wrap_put shmem_putmem dest 0x
+wrong $any wrap_wait shmem_long_wait_until_all ivars nelems
 
 # Everybody makes these, so any PE may be the one that says so.
 prefix='^\[pe [01]\]'
@@ -61,12 +74,20 @@ wrong $any sync_null shmem_barrier pSync
 wrong $any free_stack shmem_free ptr 0x
 wrong $any free_twice shmem_free ptr 0x
 wrong $any free_inside shmem_free ptr 0x
+wrong $any null_split shmem_team_split_strided 'new_team is a null pointer'
+wrong $any null_split_x shmem_team_split_2d 'xaxis_team is a null pointer'
+wrong $any null_split_y shmem_team_split_2d 'yaxis_team is a null pointer'
+wrong $any wrap_buffer shmemx_buffer_register addr 0x 'len_bytes 18446744073709551615 ends beyond the address space'
+wrong $any wrap_buffer_least shmemx_buffer_register addr 0x 'ends beyond the address space; at most [0-9]+ bytes fit'
+wrong $any wrap_alltoalls shmem_long_alltoalls dest nelems
 wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b(4|16 bytes)\b' '\b(5|20 bytes)\b' 'pe 0' 'pe 1'
 wrong SHMEM_DEBUG=1 mismatch_root 'shmem_int_broadcast' '\b0\b' '\b1\b'
-wrong SHMEM_DEBUG=1 mismatch_call 'shmem_int_(fcollect|alltoall)' '(fcollect.*alltoall|alltoall.*fcollect)'
+wrong SHMEM_DEBUG=1 mismatch_call 'shmem_int_(fcollect|alltoall)' '(fcollect.*alltoall|alltoall.*fcollect)' '16 bytes.*16 bytes'
 wrong SHMEM_DEBUG=1 mismatch_operator 'shmem_int_(max|min)_reduce' '(max.*min|min.*max)'
 wrong SHMEM_DEBUG=1 mismatch_team shmem_team_split_strided 'size is [12] on pe [01] and [12] on pe [01]'
 wrong SHMEM_DEBUG=1 mismatch_dest shmem_int_fcollect 'dest is not the same symmetric object'
+wrong SHMEM_DEBUG=1 mismatch_agreement 'shmem(_barrier_all|x_device_init)' 'calls shmemx_device_init' 'calls shmem_barrier_all'
+wrong SHMEM_DEBUG=1 overlap_fcollect shmem_int_fcollect 'dest 0x' 'source 0x' 'overlap'
 wrong SHMEM_DEBUG=1 mismatch_finalize 'shmem_(finalize|barrier_all)' 'shmem_finalize' 'shmem_barrier_all'
 
 # No PE number yet, or no more.
@@ -76,6 +97,9 @@ wrong $any before_init_malloc shmem_malloc 'init'
 wrong $any before_init_my_pe shmem_my_pe 'init'
 wrong $any before_init_finalize shmem_finalize 'init'
 wrong $any before_init_put shmem_int_p 'init'
+wrong $any null_initialized shmem_query_initialized 'initialized is a null pointer'
+wrong $any null_major shmem_info_get_version 'major is a null pointer'
+wrong $any null_name shmem_info_get_name 'name is a null pointer'
 wrong $any after_finalize_barrier shmem_barrier_all 'finalize'
 wrong $any after_finalize_put shmem_int_p 'finalize'
 wrong $any after_finalize_free shmem_free 'finalize'

@@ -247,8 +247,6 @@ static void FUNCTION(generic_waits)(const struct generic *g)
     shmem_wait_until(&words[1], SHMEM_CMP_EQ, (T)2);
     CHECK_EQ(shmem_test(&words[1], SHMEM_CMP_EQ, (T)2), 1);
 #endif
-#endif
-#if FAMILIES & STD
     const T wanted[3] = {(T)1, (T)2, (T)9};
     const int status[3] = {0, 0, 1};
     size_t indices[3];

@@ -10,7 +10,7 @@
 #define LOGIC 8    /* and, or, xor reductions */
 #define OLD_EXT 16 /* deprecated atomics */
 #define OLD_STD 32
-#define SHORTS 64   /* wait_until and test only */
+#define SHORTS 64   /* waits and tests only */
 #define COMPLEX 128 /* sums and products only */
 
 struct generic {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits and tests of every TYPENAME as rows of a table; values travel as int64_t. The two short types (deprecated) have
- * wait_until and test only. A row's `set` is how the type's objects are updated from elsewhere. */
+/* Waits and tests of every TYPENAME as rows of a table; values travel as int64_t. A row's `set` is how the type's
+ * objects are updated from elsewhere: the two short types (deprecated) have no atomics. */
 #ifndef P2P_TABLE_H
 #define P2P_TABLE_H
 
@@ -16,7 +16,6 @@ struct p2p {
     void (*store)(void *ivars, size_t i, int64_t value); /* a local element of an array */
     void (*wait_until)(void *, int, int64_t);
     int (*test)(void *, int, int64_t);
-    /* NULL for the short types */
     void (*wait_all)(void *, size_t, const int *, int, int64_t);
     size_t (*wait_any)(void *, size_t, const int *, int, int64_t);
     size_t (*wait_some)(void *, size_t, size_t *, const int *, int, int64_t);
@@ -64,25 +63,31 @@ struct p2p {
         return shmem_##NAME##_##OP##_vector((TYPE *)v, n, indices, status, cmp, (const TYPE *)values);             \
     }
 
-#define P2P_SHORT(NAME, TYPE, ...) P2P_SCALAR(NAME, TYPE, shmem_##NAME##_p)
-#define P2P_STANDARD(NAME, TYPE, ...)                     \
-    P2P_SCALAR(NAME, TYPE, shmem_##NAME##_atomic_set)     \
+#define P2P_ARRAYS(NAME, TYPE)                            \
     P2P_ARRAY(NAME, TYPE, void, , wait_until_all)         \
     P2P_ARRAY(NAME, TYPE, size_t, return, wait_until_any) \
     P2P_SOME(NAME, TYPE, wait_until_some)                 \
     P2P_ARRAY(NAME, TYPE, int, return, test_all)          \
     P2P_ARRAY(NAME, TYPE, size_t, return, test_any)       \
     P2P_SOME(NAME, TYPE, test_some)
+#define P2P_SHORT(NAME, TYPE, ...)           \
+    P2P_SCALAR(NAME, TYPE, shmem_##NAME##_p) \
+    P2P_ARRAYS(NAME, TYPE)
+#define P2P_STANDARD(NAME, TYPE, ...)                 \
+    P2P_SCALAR(NAME, TYPE, shmem_##NAME##_atomic_set) \
+    P2P_ARRAYS(NAME, TYPE)
 
 SHMEM_P2P_SHORT_TYPES(P2P_SHORT, )
 SHMEM_STD_TYPES(P2P_STANDARD, )
 
-#define P2P_ROW_SCALAR(NAME, TYPE) \
-#NAME, sizeof(TYPE), (TYPE)-1 < (TYPE)1, p2p_set_##NAME, p2p_store_##NAME, p2p_wait_until_##NAME, p2p_test_##NAME
-#define P2P_ROW_SHORT(NAME, TYPE, ...) \
-    {P2P_ROW_SCALAR(NAME, TYPE), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
 #define P2P_ROW(NAME, TYPE, ...)        \
-    {P2P_ROW_SCALAR(NAME, TYPE),        \
+    {#NAME,                             \
+     sizeof(TYPE),                      \
+     (TYPE)-1 < (TYPE)1,                \
+     p2p_set_##NAME,                    \
+     p2p_store_##NAME,                  \
+     p2p_wait_until_##NAME,             \
+     p2p_test_##NAME,                   \
      p2p_wait_until_all_##NAME,         \
      p2p_wait_until_any_##NAME,         \
      p2p_wait_until_some_##NAME,        \
@@ -96,7 +101,7 @@ SHMEM_STD_TYPES(P2P_STANDARD, )
      p2p_test_any_vector_##NAME,        \
      p2p_test_some_vector_##NAME},
 
-static const struct p2p p2p_table[] = {SHMEM_P2P_SHORT_TYPES(P2P_ROW_SHORT, ) SHMEM_STD_TYPES(P2P_ROW, )};
+static const struct p2p p2p_table[] = {SHMEM_P2P_TYPES(P2P_ROW, )};
 enum { P2P_ROWS = sizeof(p2p_table) / sizeof(p2p_table[0]) };
 
 #endif

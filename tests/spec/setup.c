@@ -47,6 +47,9 @@ static void test_info(void)
     CHECK(memchr(name, '\0', SHMEM_MAX_NAME_LEN) != NULL);
     CHECK(strcmp(name, SHMEM_VENDOR_STRING) == 0);
     CHECK(check_all_bytes(name + SHMEM_MAX_NAME_LEN, CHECK_POISON, 8));
+    int patch = -1;
+    CHECK(sscanf(ISOMER_VERSION_STRING, "%d.%d.%d", &major, &minor, &patch) == 3);
+    CHECK_EQ(ISOMER_VERSION, 10000 * major + 100 * minor + patch);
 }
 
 static void test_constants(void)

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-enum { THREADS = 4, TIMES = 300, GETS = 5000 };
+enum { THREADS = 4, TIMES = 300, GETS = 5000, SYNCS = 330 };
 
 struct worker {
     pthread_t thread;
@@ -18,6 +18,8 @@ struct worker {
     long *flags;    /* [THREADS] */
     unsigned char *slots;
     long *dest, *source; /* [THREADS] */
+    long *syncs;         /* [THREADS][SYNCS] pSync arrays */
+    long *lock, *locked; /* one lock, and what it protects */
 };
 
 enum { SLOT = 600 };
@@ -152,6 +154,73 @@ static void *collectives(void *argument)
     return NULL;
 }
 
+/* The same active set in all threads at the same time: pSync tells the calls apart, and there are more of these than
+ * there are places for sequences of collectives. PE 0 runs ahead of the others where it may. */
+static void *active_sets(void *argument)
+{
+    struct worker *worker = (struct worker *)argument;
+    check_self = worker->self;
+    check_self.failures = 0;
+    int me = shmem_my_pe(), npes = shmem_n_pes();
+    long *source = &worker->source[worker->index], *dest = &worker->dest[worker->index];
+    for (long i = 0; i < SYNCS; i++) {
+        long *sync = worker->syncs + (worker->index * SYNCS + i) * SHMEM_BCAST_SYNC_SIZE;
+        *source = 1000 * i + worker->index + me;
+        *dest = -1;
+        shmem_barrier(0, 0, npes, sync);
+        shmem_broadcast64(dest, source, 1, npes - 1, 0, 0, npes, sync);
+        CHECK_EQ(*dest, me != npes - 1 ? 1000 * i + worker->index + npes - 1 : -1);
+        shmem_barrier(0, 0, npes, sync);
+    }
+    worker->self = check_self;
+    return NULL;
+}
+
+/* A lock keeps the threads of one PE apart as it keeps PEs apart. */
+static void *one_lock(void *argument)
+{
+    struct worker *worker = (struct worker *)argument;
+    check_self = worker->self;
+    check_self.failures = 0;
+    for (int i = 0; i < TIMES / 10; i++) {
+        usleep((useconds_t)(10 * worker->index + 5 * i)); /* while another thread of this PE holds it */
+        if (i % 3 != 0)
+            shmem_set_lock(worker->lock);
+        else
+            while (shmem_test_lock(worker->lock) != 0)
+                check_pause();
+        long value = shmem_long_g(worker->locked, 0);
+        usleep(200); /* the others come, and have to wait */
+        shmem_long_p(worker->locked, value + 1, 0);
+        shmem_clear_lock(worker->lock);
+    }
+    worker->self = check_self;
+    return NULL;
+}
+
+static void test_active_sets_and_locks(struct worker *workers)
+{
+    long *syncs = (long *)check_alloc(THREADS * SYNCS * SHMEM_BCAST_SYNC_SIZE * sizeof(long));
+    long *lock = (long *)check_alloc(sizeof(long)), *locked = (long *)check_alloc(sizeof(long));
+    for (int i = 0; i < THREADS * SYNCS * SHMEM_BCAST_SYNC_SIZE; i++)
+        syncs[i] = SHMEM_SYNC_VALUE;
+    *lock = *locked = 0;
+    for (int i = 0; i < THREADS; i++) {
+        workers[i].syncs = syncs;
+        workers[i].lock = lock;
+        workers[i].locked = locked;
+    }
+    shmem_barrier_all();
+    run(workers, active_sets);
+    run(workers, one_lock);
+    shmem_barrier_all();
+    CHECK_EQ(shmem_long_g(locked, 0), (long)THREADS * (TIMES / 10) * shmem_n_pes());
+    shmem_barrier_all();
+    check_free(locked);
+    check_free(lock);
+    check_free(syncs);
+}
+
 static void test_multiple(void)
 {
     int me = shmem_my_pe();
@@ -201,6 +270,7 @@ static void test_multiple(void)
     shmem_barrier_all();
     run(workers, collectives);
     shmem_barrier_all();
+    test_active_sets_and_locks(workers);
     for (int i = 0; i < THREADS; i++)
         shmem_team_destroy(workers[i].team);
     shmem_ctx_destroy(ctx);

@@ -50,6 +50,7 @@ static const struct choice choices[] = {
      -EPROTO,
      NULL,
      "started 8 processes (SLURM_STEP_NUM_TASKS)"},
+    {"torchrun", {"RANK=0", "WORLD_SIZE=4"}, NULL, 0, "none", "each is PE 0 of 1"},
     {"a batch script", {"SLURM_NTASKS=8"}, NULL, 0, "none", NULL},
     {"a launcher of one", {"OMPI_COMM_WORLD_SIZE=1", "PMI_SIZE=1", "SLURM_STEP_NUM_TASKS=1"}, NULL, 0, "none", NULL},
     {"one-PE jobs on request", {"PMI_SIZE=4", "SHMEM_BOOT=single"}, NULL, 0, "none", NULL},

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # A kernel that calls put_signal and wait, for blocks of up to 1024 threads, keeps everything in registers on sm_90: no
 # spills, no stack. So do the kernels of collectives on streams, but for those named below. By the report of ptxas; no
-# device is needed. Ends 0, 1, or 77 where there is no nvcc.
+# device is needed. And the local end of a put or get may be a thread's stack: it is accessed by plain loads and stores.
+# Ends 0, 1, or 77 where there is no nvcc.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
@@ -43,6 +44,40 @@ if grep 'bytes stack frame' "$folder/report" | grep -qv ' 0 bytes stack frame, 0
     exit 1
 fi
 grep 'registers' "$folder/report"
+
+# PTX defines strong loads for global and shared memory. What peers write is global memory, and said to be: so a strong
+# load of a generic address is one of a local end. A get of bytes has strong loads of bytes, a put has plain ones only.
+cat >"$folder/local.cu" <<'END'
+#include <shmem_device.h>
+struct args { shmemd_t h; float *dest; char *bytes; size_t nelems; };
+SHMEMD_KERNEL(put_of_stack, struct args, a)
+{
+    float v[3] = {1, 2, (float)a.nelems};
+    shmemd_float_put(a.h, a.dest, v, 3, 1);
+}
+SHMEMD_KERNEL(get_to_stack, struct args, a)
+{
+    char v[13];
+    shmemd_getmem(a.h, v, a.bytes, a.nelems, 1);
+    a.bytes[0] = v[a.nelems - 1];
+}
+END
+"$nvcc" -x cu -std=c++17 -O3 -arch=sm_90 -I"$root/include" -ptx "$folder/local.cu" -o "$folder/local.ptx" \
+    >"$folder/report" 2>&1 || { cat "$folder/report"; exit 1; }
+lines_of() { sed -n "/entry $1(/,/^}/p;/^\.func.*$2_odd/,/^}/p" "$folder/local.ptx"; } # KERNEL, ITS COPY OF BYTES
+if grep -E '(ld|st)\.(relaxed|acquire|release|volatile)' "$folder/local.ptx" | grep -Ev '\.(global|shared)'; then
+    echo "strong accesses of memory that need not be global"
+    exit 1
+fi
+if ! lines_of get_to_stack prim_cuda_get | grep -q 'ld\.relaxed\.sys\.global\.u8'; then
+    echo "a get does not read its source strongly"
+    exit 1
+fi
+if lines_of put_of_stack prim_cuda_put | grep -E 'ld\.relaxed\.sys\.global\.u(8|16)' ||
+    ! lines_of put_of_stack prim_cuda_put | grep -q 'ld\.u8'; then
+    echo "a put does not read its source by plain loads"
+    exit 1
+fi
 
 # What a kernel may keep on the stack: those that have the ring and copies of all alignments in them, those that keep two
 # rounds of lines, sums in dests, those for all types and operators. 512 threads a block have 128 registers each.

@@ -229,7 +229,8 @@ static void test_strangers(void)
 {
     struct env_stranger stranger;
     CHECK(is_stranger("SHMEM_SYMETRIC_SIZE", "SHMEM_SYMMETRIC_SIZE", true));
-    CHECK(is_stranger("SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE", false));
+    CHECK(is_stranger("SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE", true));
+    CHECK(is_stranger("SHMEM_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE", true));
     CHECK(is_stranger("SHMEM_DEBUGG", "SHMEM_DEBUG", true));
     CHECK(is_stranger("SHMEM_HOME", "SHMEM_NODE", false));
     setenv("SHMEM_TEST_ANYTHING", "1", 1);

@@ -13,10 +13,14 @@
 static struct {
     int devices, wave, version;
     bool uncached, fine_grained, ipc, engine_copies, uncached_chunks;
+    bool coarse; /* fine-grained memory is not: HSA tells */
     bool fd_by_value;
-    bool capturing;
-    int fail_at;    /* number of the call that fails, 0: none */
-    uint32_t flush; /* the register that brings writes from the bus to memory */
+    bool capturing;      /* somebody else's stream */
+    int captures;        /* of streams that we have made */
+    bool stays_captured; /* a capture does not end */
+    bool hides_peers;    /* HIP 7, where the owner's number of its device is none of ours */
+    int fail_at;         /* number of the call that fails, 0: none */
+    uint32_t flush;      /* the register that brings writes from the bus to memory */
 
     int calls, live, current;
     int pageable, wild, engine, polled; /* copies of unpinned memory, numbers taken for addresses, ... */
@@ -28,7 +32,7 @@ static struct hip_range {
     size_t len;
     hipMemoryType type;
     int device;
-    bool is_chunk;
+    bool is_chunk, is_coarse;
     int opened; /* times by a key: then it is a peer's */
 } hip_ranges[HIP_RANGES];
 static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER; /* what copies by engines use of the above */
@@ -57,7 +61,7 @@ static void hip_note(void *at, size_t len, hipMemoryType type)
     hip_ranges[i].len = len;
     hip_ranges[i].type = type;
     hip_ranges[i].device = hip.current;
-    hip_ranges[i].is_chunk = false;
+    hip_ranges[i].is_chunk = hip_ranges[i].is_coarse = false;
     hip_ranges[i].opened = 0;
     hip.live++;
 }
@@ -90,6 +94,7 @@ const char *hipGetErrorString(hipError_t e) { return e == hipErrorOutOfMemory ? 
 hipError_t hipGetLastError(void) { return hipSuccess; }
 hipError_t hipGetDeviceCount(int *count)
 {
+    CHECK(getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP") != NULL); /* read by the first call */
     *count = hip.devices;
     return hip.devices > 0 ? hipSuccess : hipErrorNoDevice;
 }
@@ -184,24 +189,48 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
     *mode = before;
     return hipSuccess;
 }
+/* HIP 7 gives a capture up when the device is synchronised, or its own stream asked. */
 hipError_t hipDeviceSynchronize(void)
 {
     hip_waits_or_allocates();
+    CHECK_EQ(hip.captures, 0);
     return hip_fails() ? hipErrorLaunchFailure : hipSuccess;
 }
 hipError_t hipStreamQuery(hipStream_t stream)
 {
-    (void)stream;
     hip_waits_or_allocates();
+    CHECK(stream == NULL ? hip.captures == 0 : !hip_stream_of(stream)->captured);
     if (hip.polled > 0)
         return hip.polled--, hipErrorNotReady;
     return hip_fails() ? hipErrorLaunchFailure : hipSuccess;
 }
 hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus *status)
 {
-    bool captured = hip.capturing || hip_stream_of(stream)->captured;
+    bool captured = hip_stream_of(stream)->captured;
     *status = captured ? hipStreamCaptureStatusActive : hipStreamCaptureStatusNone;
     return hipSuccess;
+}
+/* What has been captured: nodes and, for each, how many come behind it. */
+static struct {
+    size_t n, behind[HIP_NODES];
+    hipGraphNode_t nodes[HIP_NODES];
+} hip_graph;
+hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t *nodes, size_t *n)
+{
+    CHECK((void *)graph == (void *)&hip_graph);
+    if (nodes == NULL)
+        *n = hip_graph.n;
+    for (size_t i = 0; nodes != NULL && i < *n; i++)
+        nodes[i] = hip_graph.nodes[i];
+    return hip_fails() ? hipErrorInvalidValue : hipSuccess;
+}
+hipError_t hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t *behind, size_t *n)
+{
+    CHECK(behind == NULL);
+    for (size_t i = 0; i < hip_graph.n; i++)
+        if (hip_graph.nodes[i] == node)
+            *n = hip_graph.behind[i];
+    return hip_fails() ? hipErrorInvalidValue : hipSuccess;
 }
 hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus *status, unsigned long long *id,
                                       hipGraph_t *graph, const hipGraphNode_t **nodes, size_t *n)
@@ -210,7 +239,7 @@ hipError_t hipStreamGetCaptureInfo_v2(hipStream_t stream, hipStreamCaptureStatus
         return hipErrorInvalidHandle;
     (void)hipStreamIsCapturing(stream, status);
     *id = 1;
-    *graph = NULL;
+    *graph = hip_graph.n > 0 ? (hipGraph_t)(void *)&hip_graph : NULL;
     *nodes = hip_stream_of(stream)->last;
     *n = hip_stream_of(stream)->n;
     return hipSuccess;
@@ -283,7 +312,10 @@ hipError_t hipExtMallocWithFlags(void **ptr, size_t len, unsigned flags)
 {
     if (flags == 3 ? !hip.uncached : flags == hipDeviceMallocFinegrained ? !hip.fine_grained : true)
         return hipErrorInvalidValue;
-    return hip_make(ptr, len, hipMemoryTypeDevice);
+    hipError_t e = hip_make(ptr, len, hipMemoryTypeDevice);
+    if (e == hipSuccess)
+        hip_find(*ptr)->is_coarse = flags == hipDeviceMallocFinegrained && hip.coarse;
+    return e;
 }
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *attributes, const void *ptr)
 {
@@ -344,7 +376,7 @@ hipError_t hipIpcGetMemHandle(hipIpcMemHandle_t *handle, void *ptr)
 hipError_t hipIpcOpenMemHandle(void **ptr, hipIpcMemHandle_t handle, unsigned flags)
 {
     (void)flags;
-    if (hip_fails())
+    if (hip_fails() || hip.hides_peers)
         return hipErrorInvalidValue;
     memcpy(ptr, &handle, sizeof(*ptr));
     hip_find(*ptr)->opened++;
@@ -480,12 +512,16 @@ hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode)
 {
     CHECK(stream != NULL && mode == hipStreamCaptureModeRelaxed);
     hip_stream_of(stream)->captured = true;
+    hip.captures++;
     return hipSuccess;
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t *graph)
 {
     void *made = NULL;
+    if (hip.stays_captured)
+        return hipErrorStreamCaptureUnjoined;
     hip_stream_of(stream)->captured = false;
+    hip.captures--;
     hipError_t e = hip_make(&made, 8, hipMemoryTypeHost);
     *graph = (hipGraph_t)made;
     return e;

@@ -33,6 +33,20 @@ static void refuses(const char *choice, const char *sentence)
     CHECK_EQ(hip.live, 0);
 }
 
+/* HIP reads it at its first call, which the double looks at too. */
+static void test_branches_run_side_by_side(void)
+{
+    static const char name[] = "DEBUG_HIP_GRAPH_MIN_OVERLAP";
+    machine();
+    unsetenv(name);
+    closed(opened());
+    CHECK(getenv(name) != NULL && strcmp(getenv(name), "0") == 0);
+    setenv(name, "3", 1);
+    closed(opened());
+    CHECK(strcmp(getenv(name), "3") == 0);
+    unsetenv(name);
+}
+
 static void test_open(void)
 {
     machine();
@@ -65,6 +79,11 @@ static void check_shared(struct gpu *gpu)
     ours[77] = 5;
     CHECK_EQ(theirs[77], 5);
     iso_gpu_shared_close(gpu, theirs, 8192);
+    hip.hides_peers = true;
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, 8192, &theirs), -EINVAL);
+    CHECK(theirs == NULL && strstr(iso_gpu_error(gpu), "is below 4, the number of devices here") != NULL);
+    CHECK(strstr(iso_gpu_error(gpu), "hipIpcOpenMemHandle: ") != NULL && strstr(iso_gpu_error(gpu), "all PEs") != NULL);
+    hip.hides_peers = false;
     iso_gpu_shared_destroy(gpu, ours, 8192);
 }
 
@@ -82,6 +101,16 @@ static void test_shared(void)
     CHECK_EQ(gpu->communication, hipDeviceMallocFinegrained);
     check_shared(gpu);
     closed(gpu);
+    hip.coarse = true; /* HIP 5 where there is no pool of the other kind; only HSA tells */
+    gpu = opened();
+    CHECK(!gpu->info.can_ipc && strstr(gpu->info.ipc_why, "gives coarse-grained memory") != NULL);
+    CHECK_EQ(iso_gpu_shared_create(gpu, 4096, GPU_COMMUNICATION, &base, &key), -ENOTSUP);
+    closed(gpu);
+    hsa.missing = "hsa_amd_pointer_info"; /* then nobody knows */
+    gpu = opened();
+    CHECK(gpu->info.can_ipc);
+    closed(gpu);
+    hsa.missing = NULL;
     hip.fine_grained = false;
     gpu = opened();
     CHECK(!gpu->info.can_ipc);
@@ -228,12 +257,12 @@ static void test_copies(void)
         hip.engine_copies = false;
     }
     CHECK_EQ(hip.pageable, 0);
-    hip.capturing = true;
+    hip_stream_of(gpu->stream)->captured = true;
     CHECK_EQ(iso_gpu_copy(gpu, memory[0][2], memory[1][0], 8, gpu->stream), -EINVAL);
     CHECK_EQ(iso_gpu_copy(gpu, memory[0][0], memory[1][1], 8, gpu->stream), -EINVAL);
     CHECK(strstr(iso_gpu_error(gpu), "pinned") != NULL);
     CHECK_EQ(iso_gpu_copy(gpu, memory[0][2], memory[1][2], 8, gpu->stream), 0);
-    hip.capturing = false;
+    hip_stream_of(gpu->stream)->captured = false;
     for (int i = 0; i < 2; i++) {
         free(memory[i][0]);
         iso_gpu_host_free(gpu, memory[i][1]);
@@ -258,6 +287,32 @@ static void test_while_captured(void)
     iso_gpu_free(gpu, memory);
     CHECK_EQ((int)hip_mode, (int)hipStreamCaptureModeGlobal);
     hip.capturing = false;
+    closed(gpu);
+}
+
+/* The double checks that no captured stream is asked how far it is, and the device not synchronised meanwhile. */
+static void test_captures_are_left_alone(void)
+{
+    gpu_stream one = NULL, two = NULL;
+    gpu_graph graph = NULL;
+    machine();
+    struct gpu *gpu = opened();
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &one), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &two), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    CHECK_EQ(iso_gpu_stream_wait(gpu, one), -EBUSY);
+    CHECK(strstr(iso_gpu_error(gpu), "is being captured") != NULL);
+    CHECK(iso_gpu_stream_is_idle(gpu, one));
+    hip.polled = 2;
+    CHECK_EQ(iso_gpu_wait_all(gpu), 0);
+    CHECK_EQ(hip.polled, 0); /* the other stream was waited for */
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), 0);
+    hip.polled = 2;
+    CHECK_EQ(iso_gpu_stream_wait(gpu, one), 0);
+    CHECK_EQ(iso_gpu_wait_all(gpu), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    iso_gpu_stream_destroy(gpu, one);
+    iso_gpu_stream_destroy(gpu, two);
     closed(gpu);
 }
 
@@ -317,6 +372,46 @@ static void check_joined(struct gpu *gpu, gpu_stream one, gpu_stream two)
         CHECK(first->joins == 0 && first->n == 2 && first->last[1] == node(2));
     }
     second->captured = false;
+}
+
+static void has_nodes(size_t n, size_t behind_first, size_t behind_second)
+{
+    hip_graph.n = n;
+    hip_graph.nodes[0] = node(1), hip_graph.behind[0] = behind_first;
+    hip_graph.nodes[1] = node(2), hip_graph.behind[1] = behind_second;
+}
+
+/* Node 2 is of a stream that the capture took along. HIP would end the capture for ever, so it is not asked to. */
+static void test_unjoined(void)
+{
+    gpu_stream one = NULL;
+    gpu_graph graph = NULL;
+    machine();
+    hip.version = 71500000;
+    struct gpu *gpu = opened();
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &one), 0);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    struct hip_stream *s = hip_stream_of((hipStream_t)one);
+    s->n = 1, s->last[0] = node(1);
+    has_nodes(2, 0, 0);
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), -EINVAL);
+    CHECK(strstr(iso_gpu_error(gpu), "has not joined; the capture goes on") != NULL);
+    CHECK(graph == NULL && s->captured);
+    s->n = 2, s->last[1] = node(2);
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    s->n = 1, s->last[0] = node(1);
+    has_nodes(2, 0, 1); /* another node comes behind the second */
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), 0);
+    iso_gpu_graph_destroy(gpu, graph);
+    CHECK_EQ(iso_gpu_graph_begin(gpu, one), 0);
+    hip.stays_captured = true;
+    CHECK_EQ(iso_gpu_graph_end(gpu, one, &graph), -EIO);
+    CHECK(strstr(iso_gpu_error(gpu), "leaves the stream in its capture") != NULL && graph == NULL);
+    has_nodes(0, 0, 0);
+    iso_gpu_stream_destroy(gpu, one);
+    closed(gpu);
 }
 
 static void test_captured_streams(int version)
@@ -413,6 +508,7 @@ static void test_failures(void)
 int main(void)
 {
     char text[200] = "";
+    test_branches_run_side_by_side();
     test_open();
     test_shared();
     test_chunks(true);
@@ -420,6 +516,8 @@ int main(void)
     test_network();
     test_copies();
     test_while_captured();
+    test_captures_are_left_alone();
+    test_unjoined();
     test_launch();
     test_captured_streams(50600000);
     test_captured_streams(50599999);

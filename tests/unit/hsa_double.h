@@ -113,6 +113,8 @@ static hsa_status_t double_hsa_amd_pointer_info(const void *ptr, hsa_amd_pointer
     info->agentOwner.handle = range->type != hipMemoryTypeDevice ? HSA_HOST
                               : range->opened > 0                ? HSA_GPU + (uint64_t)hsa.peer
                                                                  : HSA_GPU + (uint64_t)range->device;
+    info->global_flags = range->is_coarse ? HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED
+                                          : HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_FINE_GRAINED;
     return hsa_result("hsa_amd_pointer_info");
 }
 

@@ -88,6 +88,9 @@ rules() {
     rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "a flag follows a write-back" "$no_flush"
     rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "a flag follows the barrier" "$no_barrier"
     rule isa_put_signal ".* store_nt16.*$flushed barrier store_system8 end" "payload passes the caches by" "$no_nt"
+    rule isa_settle ".* store_nt16.* wait_vm barrier$flushed rmw_system8 end" \
+        "each wave waits before the barrier, one thread writes back behind it" '1,/s_barrier/{/vmcnt\(0\)/d;}'
+    rule isa_settle ".* store_nt16.* wait_vm barrier$flushed rmw_system8 end" "and does write back" "$no_flush"
     rule isa_put_signal_wave ".* store_nt16.*$flushed store_system8 end" "a wave writes back and waits" "$no_wait"
     rule isa_gather "${stored}4$flushed barrier store_system8 end" "many flags stand behind one gathering" "$no_barrier"
     rule isa_gather "${stored}4$flushed barrier store_system8 end" "each is of system scope" "$agent"
@@ -120,9 +123,17 @@ rules() {
     rule isa_line_load "(( load_system8){2} wait_vm)+${stored}8 end" "a line is two loads of system scope" "$agent" "$no_glc"
     rule isa_narrow " load_system1 wait_vm store_system1 load_system2 wait_vm store_system2 end" \
         "1 and 2 bytes are of system scope" "$agent" "$no_glc"
-    rule isa_fetch "(( wait_vm)? rmw_system8){6}( rmw_system4){3} wait_vm${stored}8 end" \
+    local fetched=' rmw_system8( rmw_system8 wait_vm){3}( rmw_system8){2}( rmw_system4){3} wait_vm'
+    rule isa_fetch "$fetched${stored}8 end" \
         "atomics are of system scope, one instruction each" "$narrow_atomic" '/_atomic_/d'
-    rule isa_update " rmw_system8 rmw_system4 end" "so are those whose old value nobody wants" "$narrow_atomic" '/_atomic_/d'
+    rule isa_fetch "$fetched${stored}8 end" "the old values of and, or, xor have come" '/ASMSTART/,/ASMEND/{/s_waitcnt/d;}'
+    rule isa_fetch_bits32 "( rmw_system4 wait_vm){3}${stored}8 end" "so those of 4 bytes" "$narrow_atomic" '/_atomic_/d'
+    rule isa_update " rmw_system8( rmw_system4){3}( rmw_system8){3} end" \
+        "so are those whose old value nobody wants, and none is waited for" "$narrow_atomic" '/_atomic_/d'
+    rule isa_lock " rmw_system8 wait_vm inv_system load_plain8 wait_vm${stored}8 end" \
+        "an acquire after an atomic drops stale data" "$no_inv"
+    rule isa_lock " rmw_system8 wait_vm inv_system load_plain8 wait_vm${stored}8 end" \
+        "in all caches, once the atomic has come back" "$agent_inv"
     rule isa_barrier ".* ds_write wait_lgkm barrier ds_read .*" "a barrier waits for shared memory" '/ds_write/,/s_barrier/{/s_waitcnt/d;}'
     rule isa_vote ".* ds_write wait_lgkm barrier( ds_read)+.* wait_lgkm barrier .*ds_write wait_lgkm barrier ds_read wait_lgkm barrier .*" \
         "votes and broadcasts are read before they are overwritten" "$no_barrier"
@@ -176,6 +187,10 @@ flows() {
     flow "$told|isod_stream_(exchange_push|exchange_staged|broadcast_staged)" unflushed \
         "a flag may overtake a write-back" isa_gather "$no_wait" -
     flow "$told" ungathered "a flag may overtake other waves' stores" isa_gather "$no_barrier" -
+    flow 'isa_one_(put|iput|get|wait|sync)' overtaken "the signal of one thread may overtake what other waves have put" \
+        isa_settle '1,/s_barrier/{/vmcnt\(0\)/d;}'
+    flow 'isa_one_(put|iput|get|wait|sync)' overtaken "or what this wave had still to wait for when it met them" \
+        isa_settle "$no_barrier"
     flow 'isod_stream_.*' call "a call hides what the rules are about" isa_gather 's/.*buffer_wbl2.*/\ts_swappc_b64 s[0:1], s[2:3]/'
 }
 
@@ -255,7 +270,7 @@ check() {
         : >"$out/all" >"$out/flow"
         for file in "$out/$arch".*.s; do
             words "$arch" <"$file" >>"$out/all"
-            flow_of '^isod_stream_' <"$file" >>"$out/flow"
+            flow_of '^(isod_stream|isa_one)_' <"$file" >>"$out/flow"
             while read -r line; do complain "$line"; done < <(stackless "$file")
         done
         shorten <"$out/all" >"$out/short"

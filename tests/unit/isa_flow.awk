@@ -4,12 +4,14 @@
 #   load_at_barrier   a load of 16 bytes (payload) has not come back when its wave reaches a barrier
 #   unflushed         a flag is stored while a store is not written back, or the write-back is not waited for
 #   ungathered        the same, or no barrier stands between that wait and the flag: other waves may not be so far
+#   overtaken         a signal (an addition to 8 bytes) is sent while payload (stores of 16 bytes or of one) may be under
+#                     way in another wave: since that store each wave has not waited for its own and then met the others
 #   call              a function is called, of which nothing is known
 # Flags are stores of 8 bytes and system scope at addresses without an offset (words of a lane have offsets); gfx942 only,
 # since gfx90a does not spell scopes. A path that the program never takes counts too. Used by isa.sh.
 
 # Before instruction i: stores[i], a set: 1 a store is in this wave's caches, 2 its write-back is under way, 4 it is
-# done. loads[i]: memory instructions since the last load, itself the first; they end in order; 0: it has come back.
+# done. 8 payload is on its way, 16 this wave has waited for it, and met no other since. loads[i]: memory instructions since the last load, itself the first; they end in order; 0: it has come back.
 function merge(i, set, count) {
     if (i > n || (i in stores && or_bits(stores[i], set) == stores[i] && (count == 0 || (loads[i] > 0 && loads[i] <= count))))
         return
@@ -19,7 +21,7 @@ function merge(i, set, count) {
 }
 function has(set, bit) { return int(set / bit) % 2 }
 function or_bits(a, b,  bit, sum) {
-    for (bit = 1; bit <= 4; bit *= 2)
+    for (bit = 1; bit <= 16; bit *= 2)
         sum += (has(a, bit) || has(b, bit)) * bit
     return sum
 }
@@ -30,13 +32,17 @@ function memory(i) {
         count++
     if (op[i] ~ /_load_dwordx4/)
         count = 1
+    if (op[i] ~ /_atomic_add_x2/)
+        found["overtaken"] = found["overtaken"] || has(set, 8) || has(set, 16)
     if (op[i] !~ /_store/)
         return
+    if (op[i] ~ /_store_(dwordx4|byte)/)
+        set = or_bits(set, 8)
     if (arg[i] !~ / sc0 sc1$/)
         set = or_bits(set, 1)
     else if (op[i] ~ /dwordx2/ && arg[i] !~ /offset/) {
         found["unflushed"] = found["unflushed"] || has(set, 1) || has(set, 2)
-        found["ungathered"] = found["ungathered"] || set > 0
+        found["ungathered"] = found["ungathered"] || set % 8 > 0
     }
 }
 function wait(i,  left) {
@@ -46,7 +52,7 @@ function wait(i,  left) {
     if (count > left)
         count = 0
     if (left == 0)
-        set = move_bit(set, 2, 4)
+        set = move_bit(move_bit(set, 2, 4), 8, 16)
 }
 # From i to the instructions that may follow.
 function step(i) {
@@ -60,7 +66,7 @@ function step(i) {
         wait(i)
     else if (op[i] == "s_barrier") {
         found["load_at_barrier"] = found["load_at_barrier"] || count > 0
-        set -= 4 * has(set, 4)
+        set -= 4 * has(set, 4) + 16 * has(set, 16)
     } else if (op[i] ~ /^s_swappc/)
         found["call"] = 1
     if (op[i] ~ /^s_c?branch/)

@@ -129,7 +129,25 @@ SHMEMD_KERNEL(isa_fetch, struct isa_args, a)
 SHMEMD_KERNEL(isa_update, struct isa_args, a)
 {
     (void)prim_fetch_add_u64(a.flag, a.value);
-    (void)prim_fetch_or_u32(a.word32, 1);
+    prim_or_u32(a.word32, 1);
+    prim_and_u32(a.word32 + 1, 2);
+    prim_xor_u32(a.word32 + 2, 3);
+    prim_or_u64(a.flag + 1, a.value);
+    prim_and_u64(a.flag + 2, a.value);
+    prim_xor_u64(a.flag + 3, a.value);
+}
+SHMEMD_KERNEL(isa_fetch_bits32, struct isa_args, a)
+{
+    a.word[0] = (uint64_t)prim_fetch_and_u32(a.word32, 1) + prim_fetch_or_u32(a.word32 + 1, 2) +
+                prim_fetch_xor_u32(a.word32 + 2, 3);
+}
+/* A lock is taken, then what it guards is read. */
+SHMEMD_KERNEL(isa_lock, struct isa_args, a)
+{
+    while (prim_cas_u64(a.flag, 0, 1) != 0)
+        ;
+    prim_acquire_after_atomic();
+    a.word[0] = *(uint64_t *)(void *)a.mine;
 }
 
 /* ---- the block ---- */
@@ -169,6 +187,58 @@ SHMEMD_KERNEL(isa_api_quiet, struct isa_args, a)
     shmemd_putmem_nbi_block(a.h, a.theirs, a.mine, a.bytes, 1);
     shmemd_quiet_block(a.h);
     shmemd_signal_op(a.h, a.flag, a.value, SHMEM_SIGNAL_ADD, 1);
+}
+
+
+/* ---- the data of a block, then the fence and the signal of one thread ---- */
+
+SHMEMD_FN void isa_signal_of_one(struct isa_args a)
+{
+    if (shmemd_thread_index() != 0)
+        return;
+    shmemd_fence(a.h);
+    shmemd_signal_op(a.h, a.flag, a.value, SHMEM_SIGNAL_ADD, 1);
+}
+SHMEMD_KERNEL(isa_one_put_kernel, struct isa_args, a)
+{
+    shmemd_putmem_block(a.h, a.theirs, a.mine, a.bytes, 1);
+    isa_signal_of_one(a);
+}
+SHMEMD_KERNEL(isa_one_iput_kernel, struct isa_args, a)
+{
+    shmemd_iput8_block(a.h, a.theirs, a.mine, 2, 1, a.bytes, 1);
+    isa_signal_of_one(a);
+}
+SHMEMD_KERNEL(isa_one_get_kernel, struct isa_args, a)
+{
+    shmemd_getmem_block(a.h, a.mine, a.theirs, a.bytes, 1);
+    isa_signal_of_one(a);
+}
+SHMEMD_KERNEL(isa_one_wait_kernel, struct isa_args, a)
+{
+    shmemd_putmem_nbi_block(a.h, a.theirs, a.mine, a.bytes, 1);
+    shmemd_uint64_wait_until_block(a.h, a.word, SHMEM_CMP_EQ, a.value);
+    isa_signal_of_one(a);
+}
+SHMEMD_KERNEL(isa_one_sync_kernel, struct isa_args, a)
+{
+    shmemd_putmem_nbi_wave(a.h, a.theirs, a.mine, a.bytes, 1);
+    shmemd_group_sync(shmemd_block());
+    if (shmemd_thread_index() != 0)
+        return;
+    shmemd_quiet(a.h);
+    shmemd_signal_op(a.h, a.flag, a.value, SHMEM_SIGNAL_ADD, 1);
+}
+/* Of prim.h alone, as a bare sync would leave it. */
+SHMEMD_KERNEL(isa_settle, struct isa_args, a)
+{
+    prim_copy_put(prim_group_block(), a.theirs, a.mine, a.bytes);
+    prim_settle_stores(prim_group_block());
+    prim_sync(prim_group_block());
+    if (prim_is_first(prim_group_block())) {
+        prim_fence_before_signal();
+        (void)prim_fetch_add_u64(a.flag, a.value);
+    }
 }
 
 /* ---- collectives: the rules for every kernel ---- */

@@ -36,7 +36,7 @@ struct far_part {
 
 struct ring_memory {
     struct isod_entry entries[ENTRIES];
-    uint64_t done, pad[7];
+    uint64_t done[2], pad[6];
     uint64_t results[ENTRIES], turns[ENTRIES], leases[ISOD_RING_STAGES];
     char stages[ISOD_RING_STAGES * STAGE_BYTES];
 };
@@ -139,7 +139,7 @@ static void execute(struct ring_memory *m, const struct isod_entry *e, uint64_t 
 static bool serve(unsigned ring)
 {
     struct ring_memory *m = &bench.memory[ring];
-    uint64_t ticket = m->done;
+    uint64_t ticket = m->done[0];
     struct isod_entry *e = &m->entries[ticket % ENTRIES];
     uint64_t seq = __atomic_load_n(&e->seq, __ATOMIC_ACQUIRE); /* pairs with isod_ring_write */
     if (seq != ticket + 1) {
@@ -148,7 +148,7 @@ static bool serve(unsigned ring)
     }
     execute(m, e, &m->results[ticket % ENTRIES]);
     __atomic_fetch_add(&bench.executed, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&m->done, ticket + 1, __ATOMIC_RELEASE); /* pairs with isod_ring_is_done */
+    __atomic_store_n(m->done, ticket + 1, __ATOMIC_RELEASE); /* pairs with isod_ring_is_done */
     return true;
 }
 
@@ -254,7 +254,7 @@ static void lay_out(void)
         struct isod_ring *r = &bench.rings[i];
         struct ring_memory *m = &bench.memory[i];
         r->entries = m->entries;
-        r->done = &m->done;
+        r->done = m->done;
         r->results = m->results;
         r->stages = m->stages;
         r->turns = m->turns;
@@ -356,7 +356,7 @@ static void run_abort(struct check_random *random)
     CHECK_EQ(bench.host.records[0].state, ISOD_RECORD_GAVE_UP);
     __atomic_store_n(&bench.asleep, 0, __ATOMIC_RELEASE);
     for (int i = 0; i < RINGS; i++)
-        while (__atomic_load_n(&bench.memory[i].done, __ATOMIC_ACQUIRE) < bench.rings[i].head)
+        while (__atomic_load_n(bench.memory[i].done, __ATOMIC_ACQUIRE) < bench.rings[i].head)
             usleep(100);
     bench.host.abort = bench.team.status = 0;
     free(olds);

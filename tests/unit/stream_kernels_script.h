@@ -9,7 +9,7 @@
 
 /* ---- the kernels ---- */
 
-#define DECLARE(name) void isod_stream_##name##_kernel(const void *args_of);
+#define DECLARE(name) size_t isod_stream_##name##_kernel(const void *args_of);
 #define DECLARE_MOVE(name, needs) DECLARE(name)
 #define DECLARE_SUM(representation, name) DECLARE(name##_sum_##representation)
 #define DECLARE_REDUCE_SUM(name) ISOD_STREAM_SUM_KERNELS_FOR(DECLARE_SUM, name)
@@ -181,6 +181,7 @@ static struct isod_stream_coll args_of(const struct pe_side *s, const struct cal
     a.call = ISOD_CALL_ON_STREAM_ALLREDUCE;
     a.op = c->what.op;
     a.kept = kept_of[c->what.repr];
+    a.by_pointer = a.h.direct != 0 && !l->in_buffer;
     if (l->algorithm->room == SPANS)
         a.bytes = a.source_stride = c->bytes / 16 / (size_t)a.h.n_pes * 16;
     isod_stream_shares(&a, l->blocks);

@@ -19,31 +19,25 @@ enum {
 
 /* ---- calls and tables as they would be ---- */
 
-struct fake {
-    shmemx_coll_t coll;
-    struct stream_call call;
-};
-
 static uint32_t packet_bytes(int pes) { return pes <= 8 ? 8192 : pes <= 32 ? 2048 : 512; }
 
 /* A call whose blocks have `one` bytes. */
-static const struct stream_call *fake(struct fake *f, int kind, size_t one, int pes, unsigned has)
+static const struct stream_facts *fake(struct stream_facts *f, int kind, size_t one, int pes, unsigned has)
 {
     bool blocks = kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL;
     bool data = kind != SHMEMX_ALLTOALLV && kind != SHMEMX_BARRIER && kind != SHMEMX_SYNC;
     memset(f, 0, sizeof *f);
-    f->coll.kind = kind;
-    f->call.coll = &f->coll;
-    f->call.args.h.n_pes = pes;
-    f->call.args.h.packet_bytes = packet_bytes(pes);
-    f->call.args.bytes = data ? one : 0;
-    f->call.bytes = !data ? 0 : blocks ? one * (size_t)pes : one;
-    f->call.op = SHMEMX_SUM;
-    f->call.type = SHMEMX_FLOAT;
-    f->call.has = f->call.near = has;
-    f->call.most_blocks = 64;
-    f->call.most_threads = ISOD_STREAM_THREADS;
-    return &f->call;
+    f->kind = kind;
+    f->n_pes = pes;
+    f->packet_bytes = packet_bytes(pes);
+    f->block = data ? one : 0;
+    f->bytes = !data ? 0 : blocks ? one * (size_t)pes : one;
+    f->op = SHMEMX_SUM;
+    f->type = SHMEMX_FLOAT;
+    f->has = f->near = has;
+    f->most_blocks = 64;
+    f->most_threads = ISOD_STREAM_THREADS;
+    return f;
 }
 
 static struct gpu_info device_named(const char *name)
@@ -110,23 +104,23 @@ static void check_sentence(const char *text, const char *one, const char *two)
 
 /* ---- every call gets what can do it ---- */
 
-static const char *name_of(const struct stream_call *c, const struct stream_choice *choice)
+static const char *name_of(const struct stream_facts *c, const struct stream_choice *choice)
 {
     static char text[512];
-    snprintf(text, sizeof text, "has %u, op %d, engines %d: ", c->has, c->op, c->coll->engines);
+    snprintf(text, sizeof text, "has %u, op %d, engines %d: ", c->has, c->op, c->engines);
     size_t used = strlen(text);
     iso_stream_choice_text(c, choice, text + used, sizeof text - used);
     return text;
 }
 
-static bool is_right(const struct stream_call *c, const struct stream_choice *choice)
+static bool is_right(const struct stream_facts *c, const struct stream_choice *choice)
 {
     const struct stream_algorithm *a = choice->algorithm;
     unsigned most = a->engines ? (unsigned)ISO_ENGINE_STREAMS : c->most_blocks;
     const unsigned pointers = ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES;
     if ((a->needs & pointers) != 0 && (a->needs & ~c->near & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE)) != 0)
         return false;
-    if (a->kind != c->coll->kind || (a->needs & ~c->has) != 0 || (c->coll->engines != 0 && !a->engines))
+    if (a->kind != c->kind || (a->needs & ~c->has) != 0 || (c->engines && !a->engines))
         return false;
     if (a->sums != NULL && a->any == NULL && (c->op != SHMEMX_SUM || a->sums[c->type] == NULL))
         return false;
@@ -136,12 +130,12 @@ static bool is_right(const struct stream_call *c, const struct stream_choice *ch
     return a->room == NULL || c->bytes <= a->room(c, choice->shape.grid);
 }
 
-static void check_call(const struct stream_table *table, const struct stream_call *c)
+static void check_call(const struct stream_table *table, const struct stream_facts *c)
 {
     const unsigned engines_need = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS;
     bool possible =
-        c->coll->engines == 0 || ((c->has & engines_need) == engines_need && (c->near & ISOD_NEEDS_DEST) != 0);
-    if (c->coll->kind == SHMEMX_ALLTOALLV && (c->has & ISOD_NEEDS_DEST) == 0)
+        !c->engines || ((c->has & engines_need) == engines_need && (c->near & ISOD_NEEDS_DEST) != 0);
+    if (c->kind == SHMEMX_ALLTOALLV && (c->has & ISOD_NEEDS_DEST) == 0)
         possible = false;
     struct stream_choice choice = iso_stream_choose(table, c);
     if (!CHECK_NAMED((choice.algorithm != NULL) == possible, name_of(c, &choice)) || !possible)
@@ -155,18 +149,18 @@ static void check_size(const struct stream_table *table, int kind, size_t one, i
     static const unsigned near[] = {ISOD_NEEDS_DEST, ISOD_NEEDS_SOURCE, ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE};
     bool reduces = kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER;
     bool engines = kind >= SHMEMX_FCOLLECT && kind <= SHMEMX_PERMUTE && kind != SHMEMX_ALLTOALLV;
-    struct fake f;
+    struct stream_facts f;
     for (unsigned has = 0; has <= (EVERYTHING | ISOD_NEEDS_NODES); has++)
         for (unsigned i = 0; i < 6; i++) {
             (void)fake(&f, kind, one, pes, has);
-            f.call.most_blocks = blocks[i % 3];
-            f.call.most_threads = threads[i % 2];
-            f.call.near = i < 3 ? has : has & ~near[i % 3];
-            check_call(table, &f.call);
-            f.call.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
-            f.call.type = i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* which has no kernels for sums */
-            f.coll.engines = engines;
-            check_call(table, &f.call);
+            f.most_blocks = blocks[i % 3];
+            f.most_threads = threads[i % 2];
+            f.near = i < 3 ? has : has & ~near[i % 3];
+            check_call(table, &f);
+            f.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
+            f.type = i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* which has no kernels for sums */
+            f.engines = engines;
+            check_call(table, &f);
         }
 }
 
@@ -200,7 +194,7 @@ static void test_every_algorithm_forced(void)
         const struct stream_algorithm *a = &iso_stream_algorithms[i];
         snprintf(forced, sizeof forced, "%s=%s%s", iso_stream_kind_name(a->kind), a->name, i % 2 ? ":1024x512" : "");
         struct stream_table *table = open_table("cpu", forced, "");
-        struct fake f;
+        struct stream_facts f;
         CHECK_NAMED(table != NULL, forced);
         unsigned has = EVERYTHING | (a->needs & ISOD_NEEDS_NODES); /* nodes are not everybody's */
         struct stream_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
@@ -213,7 +207,7 @@ static void test_every_algorithm_forced(void)
 
 /* ---- what is forced ---- */
 
-static struct stream_choice choice_of(const char *forced, const struct stream_call *c)
+static struct stream_choice choice_of(const char *forced, const struct stream_facts *c)
 {
     struct stream_table *table = open_table("cpu", forced, "");
     CHECK_NAMED(table != NULL, forced);
@@ -223,7 +217,7 @@ static struct stream_choice choice_of(const char *forced, const struct stream_ca
     return choice;
 }
 
-static void check_forced(const char *forced, const struct stream_call *c, const char *name, unsigned grid,
+static void check_forced(const char *forced, const struct stream_facts *c, const char *name, unsigned grid,
                          unsigned threads)
 {
     struct stream_choice choice = choice_of(forced, c);
@@ -233,15 +227,15 @@ static void check_forced(const char *forced, const struct stream_call *c, const 
 
 static void test_forced(void)
 {
-    struct fake f;
-    const struct stream_call *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
+    struct stream_facts f;
+    const struct stream_facts *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
     check_forced("allreduce=long:3x96", c, "long", 3, 96);
     check_forced("allreduce=long:3", c, "long", 3, 256);
     check_forced(",,allreduce=read2:64x512,", c, "read2", 64, 512);
     check_forced("allreduce=push2:1000x512", c, "push2", 64, 512); /* as many as may wait */
     check_forced("allreduce=lines", c, "lines", 1, 256);           /* as many as are worth it */
     check_forced("fcollect=push:7x7,allreduce=lines:2x8", c, "lines", 2, 8);
-    f.call.most_threads = 64;
+    f.most_threads = 64;
     check_forced("allreduce=long:3x96", c, "long", 3, 64);
     check_forced("barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
     check_forced("permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
@@ -250,19 +244,19 @@ static void test_forced(void)
 
 static void test_forced_in_order_and_impossible(void)
 {
-    struct fake f;
+    struct stream_facts f;
     struct stream_choice choice = choice_of("allreduce=read2,allreduce=long:2x64",
                                             fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.shape.grid == 2 && !choice.not_forced);
     choice = choice_of("allreduce=read2", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
     CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.not_forced);
     (void)fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING);
-    f.call.op = SHMEMX_MAX;
-    choice = choice_of("allreduce=push2", &f.call);
+    f.op = SHMEMX_MAX;
+    choice = choice_of("allreduce=push2", &f);
     CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
-    f.call.op = SHMEMX_SUM;
-    f.call.type = SHMEMX_UINT8;
-    choice = choice_of("allreduce=push2", &f.call);
+    f.op = SHMEMX_SUM;
+    f.type = SHMEMX_UINT8;
+    choice = choice_of("allreduce=push2", &f);
     CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
     choice = choice_of("allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced); /* in place */
@@ -336,14 +330,14 @@ static void write_file(const char *path, const char *text)
     }
 }
 
-static const char *algorithm_of(const struct stream_table *table, const struct stream_call *c)
+static const char *algorithm_of(const struct stream_table *table, const struct stream_facts *c)
 {
     return iso_stream_choose(table, c).algorithm->name;
 }
 
 static void test_thresholds(void)
 {
-    struct fake f;
+    struct stream_facts f;
     const char *path = path_in_folder("thresholds");
     write_file(path, "# made by hand\n\n  8 x NVIDIA H200   # of that machine\n"
                      "allreduce lines 1000 2 1 32\nallreduce\tread2\t 4k  any 5  "
@@ -365,7 +359,7 @@ static void test_thresholds(void)
 static void test_built_in_thresholds(void)
 {
     const size_t kib = 1024;
-    struct fake f;
+    struct stream_facts f;
     struct stream_table *table = open_table("NVIDIA H200", "", "");
     const unsigned torn = EVERYTHING & ~(unsigned)ISOD_NEEDS_WHOLE_LINES;
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, torn)), "lines") == 0);
@@ -497,7 +491,7 @@ static void test_written_file_reads_back(void)
  * with a warning when it is there. */
 static void test_cache(void)
 {
-    struct fake f;
+    struct stream_facts f;
     struct said said;
     struct gpu_info info = device_named("NVIDIA H200");
     char path[256];
@@ -568,9 +562,9 @@ static void test_text(void)
     CHECK_EQ(iso_stream_table_text(table, text, 10), len);
     CHECK_EQ(strlen(text), 9);
     free(text);
-    struct fake f;
+    struct stream_facts f;
     char line[512];
-    const struct stream_call *c = fake(&f, SHMEMX_FCOLLECT, 100, 3, 0);
+    const struct stream_facts *c = fake(&f, SHMEMX_FCOLLECT, 100, 3, 0);
     struct stream_choice choice = iso_stream_choose(table, c);
     len = iso_stream_choice_text(c, &choice, line, sizeof line);
     CHECK_EQ(len, strlen(line));
@@ -583,19 +577,20 @@ static void test_text(void)
 /* Once a row, by the first member of a team. */
 static void test_explanations(void)
 {
-    struct fake f;
+    struct stream_call call;
     struct said said;
     struct stream_table *table = open_table("cpu", "allreduce=read2", "");
-    const struct stream_call *c = fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT);
-    struct stream_choice choice = iso_stream_choose(table, c);
+    memset(&call, 0, sizeof call);
+    struct stream_choice choice =
+        iso_stream_choose(table, fake(&call.facts, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT));
     listen(&said);
-    iso_stream_table_explain(table, c, &choice);
+    iso_stream_table_explain(table, &call, &choice);
     ISO->env.coll_explain = true;
-    f.call.args.h.my_pe = 1;
-    iso_stream_table_explain(table, c, &choice);
-    f.call.args.h.my_pe = 0;
-    iso_stream_table_explain(table, c, &choice);
-    iso_stream_table_explain(table, c, &choice);
+    call.args.h.my_pe = 1;
+    iso_stream_table_explain(table, &call, &choice);
+    call.args.h.my_pe = 0;
+    iso_stream_table_explain(table, &call, &choice);
+    iso_stream_table_explain(table, &call, &choice);
     ISO->env.coll_explain = false;
     check_sentence(heard(&said), "lines, 1 block of 32 threads", "because the forced one cannot do this");
     iso_stream_table_close(table);

@@ -377,7 +377,8 @@ static void test_stranger_warnings(void)
 /* A hello that contradicts the job ends it on both ends, with the same sentence. */
 static void test_contradictions(void)
 {
-    static const struct {
+    char newer[96], other[96];
+    const struct {
         uint32_t rank, size, protocol;
         const char *version, *sentence;
     } cases[] = {{1, 3, ISO_PROTOCOL, ISO_VERSION, "two processes say that they are pe 1"},
@@ -385,8 +386,11 @@ static void test_contradictions(void)
                  {3, 3, ISO_PROTOCOL, ISO_VERSION, "pe 3, which is outside 0..2"},
                  {0xffffffffu, 3, ISO_PROTOCOL, ISO_VERSION, "outside 0..2"},
                  {2, 4, ISO_PROTOCOL, ISO_VERSION, "was told that the job has 4 PEs, pe 0 that it has 3"},
-                 {2, 3, ISO_PROTOCOL + 1, ISO_VERSION, "protocol 3, pe 0 version " ISO_VERSION " with protocol 2"},
-                 {2, 3, ISO_PROTOCOL, "77.1", "version 77.1 with protocol 2, pe 0 version " ISO_VERSION}};
+                 {2, 3, ISO_PROTOCOL + 1, ISO_VERSION, newer},
+                 {2, 3, ISO_PROTOCOL, "77.1", other}};
+    snprintf(newer, sizeof newer, "protocol %d, pe 0 version %s with protocol %d", ISO_PROTOCOL + 1, ISO_VERSION,
+             ISO_PROTOCOL);
+    snprintf(other, sizeof other, "version 77.1 with protocol %d, pe 0 version %s", ISO_PROTOCOL, ISO_VERSION);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct pe pes[2];
         unsigned char id[ISO_UID_BYTES];

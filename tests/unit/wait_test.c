@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the report of a wait that lasts says: the call, the comparison, and the values as the program has them, signed
- * ones too. A second thread ends each wait when it has seen the report. */
+ * ones too. A second thread ends each wait when it has seen the report. And which waits stay silent: a PE that died
+ * while it printed a report silences nobody. */
 #include "../check.h"
+
+#include "../../shmem/internal.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -54,8 +57,10 @@ static const struct wait_case cases[] = {
     {signal_equal, 3, -1, "shmem_signal_wait_until", "expected == 18446744073709551615, seen 3, for"},
 };
 
-static void check_report(const struct wait_case *c)
+/* Of one case; how long it took until the report was there. */
+static double check_report(const struct wait_case *c)
 {
+    double begun = (double)iso_wait_now_ns() / 1e9;
     char text[4096], line[256];
     pthread_t thread;
     int before = dup(STDERR_FILENO);
@@ -73,6 +78,30 @@ static void check_report(const struct wait_case *c)
     snprintf(line, sizeof(line), "pe 0 waits in %s for any PE: address %p, %s", c->name, (void *)job.word, c->values);
     if (!CHECK_NAMED(strstr(text, line) != NULL, line))
         fprintf(stderr, "seen: %s\n", text);
+    return (double)iso_wait_now_ns() / 1e9 - begun;
+}
+
+/* Another PE of the node has claimed the report and does not end it. */
+static void check_dead_claim(void)
+{
+    struct report_claim *claim = &ISO->control->claim;
+    __atomic_store_n(&claim->begun_ns, iso_wait_now_ns(), __ATOMIC_RELAXED);
+    CHECK_NAMED(check_report(&cases[0]) > 1.5, "the claim of a PE that may live is respected");
+    CHECK_NAMED(check_report(&cases[0]) < 1.5, "the next report comes at once");
+}
+
+/* A report that began after the wait had been published, by another PE, tells of it. */
+static void check_covered(void)
+{
+    struct wait wait = ISO_WAIT("covered", -1, job.word, 1);
+    struct report_claim *claim = &ISO->control->claim;
+    wait.since_ns = wait.shown_ns = iso_wait_now_ns();
+    uint64_t later = wait.shown_ns + 1;
+    __atomic_store_n(&claim->begun_ns, later, __ATOMIC_RELAXED);
+    __atomic_store_n(&claim->done_ns, later, __ATOMIC_RELAXED);
+    iso_report_wait(&wait, iso_wait_now_ns());
+    CHECK(wait.reported);
+    CHECK_EQ(__atomic_load_n(&claim->begun_ns, __ATOMIC_RELAXED), later);
 }
 
 int main(void)
@@ -85,7 +114,9 @@ int main(void)
     job.word = (long *)shmem_calloc(1, sizeof(*job.word));
     CHECK_OR_EXIT(job.word != NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        check_report(&cases[i]);
+        (void)check_report(&cases[i]);
+    check_dead_claim();
+    check_covered();
     shmem_finalize();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* SHMEM_DEBUG=1: do the members of a (team, slot) make the same calls of collectives on streams? Each member numbers
+ * its calls, leaves a note of each in the slot memory of every other member, behind what kernels use, and compares the
+ * notes that have come with those of its own calls. Nobody waits for a note: of two members, the one that comes later
+ * to a call finds the note of the other and ends the job. Each member has STREAM_NOTES places at each other member, so
+ * calls are compared as long as the members are no further apart. A call that is captured leaves its note at its
+ * capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
+ * Called by coll_stream.c and stream_slot.c. */
+#include "coll_stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char call[] = "shmemx_coll_on_stream";
+
+enum { STREAM_NOTES = ISO_HANDLE_NOTES, TEXT_BYTES = 320 }; /* a text is at most 250 long */
+
+struct note {
+    uint64_t number; /* of the call, from 1 on; stored last */
+    uint64_t sum;    /* of all below */
+    uint64_t nelems, chunk_bytes;
+    uint64_t dest, source; /* where they lie, when peers touch them, see place_of; else 0 */
+    int32_t kind, type, op, root;
+    int32_t to, from, engines;
+    int32_t flags; /* NOTE_ */
+    uint64_t spare[4];
+};
+_Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
+enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8 };
+
+struct stream_notes {
+    const struct team *team;
+    int slot, n, me;
+    uint64_t *offsets; /* [n] where the notes at that member begin, in its device heap */
+    uint64_t calls;    /* made so far */
+    uint64_t *looked;  /* [n] the last call of that member that needs no look any more */
+    struct note mine[STREAM_NOTES];
+};
+
+/* ---- life ---- */
+
+struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t handle)
+{
+    struct isod_team image;
+    size_t n = (size_t)handle.n_pes;
+    struct stream_notes *s = (struct stream_notes *)calloc(1, sizeof *s);
+    uint64_t *offsets = (uint64_t *)calloc(2 * n, sizeof *offsets);
+    if (s == NULL || offsets == NULL) {
+        free(s);
+        free(offsets);
+        return NULL;
+    }
+    *s = (struct stream_notes){.team = team, .slot = slot, .n = handle.n_pes, .me = handle.my_pe};
+    s->offsets = offsets;
+    s->looked = offsets + n;
+    iso_agent_copy(&image, handle.team, sizeof image);
+    iso_agent_copy(offsets, image.offsets, n * sizeof *offsets);
+    for (size_t m = 0; m < n; m++)
+        offsets[m] += isod_slot_bytes(handle.n_pes, handle.packet_bytes, handle.lanes);
+    return s;
+}
+
+void iso_notes_close(struct stream_notes *s)
+{
+    if (s == NULL)
+        return;
+    free(s->offsets);
+    free(s);
+}
+
+void iso_notes_reset(struct stream_notes *s)
+{
+    s->calls = 0;
+    memset(s->looked, 0, (size_t)s->n * sizeof *s->looked);
+}
+
+/* ---- what a note says ---- */
+
+/* The same on all members for the same place of the same symmetric object. Of registered buffers only the place within
+ * the buffer is compared. */
+static uint64_t place_of(const void *addr)
+{
+    const struct segment *s = iso_segment_of(addr, 1);
+    const char *base = s->base;
+    for (int i = SEGMENT_INDEX_FREE; s->kind == SEGMENT_BUFFER && i < ISO->n_segments; i++) {
+        const struct segment *first = &ISO->segments[i];
+        if ((size_t)((const char *)addr - first->base) < first->first_bytes)
+            base = first->base;
+    }
+    return ((uint64_t)s->kind + 1) << 56 | (uint64_t)((const char *)addr - base);
+}
+
+static uint64_t sum_of(const struct note *note)
+{
+    const uint64_t *words = (const uint64_t *)(const void *)note;
+    uint64_t sum = note->number;
+    for (size_t i = offsetof(struct note, nelems) / 8; i < sizeof *note / 8; i++)
+        sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
+    return sum;
+}
+
+static struct note note_of(const struct stream_call *c, uint64_t number)
+{
+    struct note note;
+    const shmemx_coll_t *coll = c->coll;
+    memset(&note, 0, sizeof note);
+    note.number = number;
+    note.kind = coll->kind;
+    note.engines = coll->engines;
+    note.chunk_bytes = coll->chunk_bytes;
+    bool has_data = coll->kind != SHMEMX_BARRIER && coll->kind != SHMEMX_SYNC;
+    if (has_data && coll->kind != SHMEMX_ALLTOALLV) {
+        note.nelems = coll->nelems;
+        note.type = coll->type;
+    }
+    if (coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_REDUCESCATTER)
+        note.op = coll->op;
+    if (coll->kind == SHMEMX_BROADCAST)
+        note.root = coll->root;
+    if (coll->kind == SHMEMX_PERMUTE) {
+        note.to = coll->to;
+        note.from = coll->from;
+    }
+    note.dest = (c->facts.has & ISOD_NEEDS_DEST) != 0 ? place_of(coll->dest) : 0;
+    note.source = (c->facts.has & ISOD_NEEDS_SOURCE) != 0 ? place_of(coll->source) : 0;
+    if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
+        coll->dest == coll->source)
+        note.flags |= NOTE_IN_PLACE;
+    bool by_engines = coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL ||
+                      coll->kind == SHMEMX_BROADCAST || coll->kind == SHMEMX_PERMUTE; /* asked for or not */
+    if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
+        note.flags |= NOTE_CAPTURED;
+    if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks->received != NULL)
+        note.flags |= NOTE_RECEIVED;
+    if (coll->signals != NULL)
+        note.flags |= NOTE_SIGNALS;
+    note.sum = sum_of(&note);
+    return note;
+}
+
+/* ", dest at 0x1000 of the device heap" */
+static int write_place(char *text, size_t bytes, const char *arg, uint64_t place)
+{
+    static const char *const names[] = {"heap", "globals", "device heap", "registered buffer"}; /* enum segment_kind */
+    if (place == 0)
+        return snprintf(text, bytes, ", %s not symmetric", arg);
+    return snprintf(text, bytes, ", %s at %#llx of the %s", arg,
+                    (unsigned long long)(place & (((uint64_t)1 << 56) - 1)), names[(place >> 56) - 1]);
+}
+
+/* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
+static const char *text_of(const struct note *note, char text[TEXT_BYTES])
+{
+    size_t room = TEXT_BYTES, n = (size_t)snprintf(text, room, "%s", iso_stream_kind(note->kind));
+    if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
+        return text;
+    if (note->kind == SHMEMX_ALLTOALLV)
+        n += (size_t)snprintf(text + n, room - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
+    else
+        n += (size_t)snprintf(text + n, room - n, "(%llu of %s", (unsigned long long)note->nelems,
+                              iso_stream_type(note->type));
+    if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER)
+        n += (size_t)snprintf(text + n, room - n, ", %s", iso_stream_op(note->op));
+    if (note->kind == SHMEMX_BROADCAST)
+        n += (size_t)snprintf(text + n, room - n, ", root %d", (int)note->root);
+    if (note->kind == SHMEMX_PERMUTE)
+        n += (size_t)snprintf(text + n, room - n, ", to %d, from %d", (int)note->to, (int)note->from);
+    n += (size_t)snprintf(text + n, room - n, "%s%s", note->engines != 0 ? ", engines" : "",
+                          (note->flags & NOTE_CAPTURED) != 0 ? ", captured" : "");
+    if ((note->flags & NOTE_SIGNALS) != 0)
+        n += (size_t)snprintf(text + n, room - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
+    if (note->kind != SHMEMX_REDUCESCATTER)
+        n += (size_t)write_place(text + n, room - n, "dest", note->dest);
+    if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST)
+        n += (size_t)write_place(text + n, room - n, "source", note->source);
+    snprintf(text + n, room - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
+    return text;
+}
+
+/* ---- comparing ---- */
+
+/* NULL: they fit. What differs first. */
+static const char *difference(const struct stream_notes *s, const struct note *mine, int m, const struct note *theirs)
+{
+    if (mine->kind != theirs->kind)
+        return "kind";
+    if (mine->nelems != theirs->nelems)
+        return "nelems";
+    if (mine->type != theirs->type)
+        return "type";
+    if (mine->op != theirs->op)
+        return "op";
+    if (mine->root != theirs->root)
+        return "root";
+    if (mine->engines != theirs->engines || mine->chunk_bytes != theirs->chunk_bytes)
+        return mine->engines != theirs->engines ? "engines" : "chunk_bytes";
+    if (mine->kind == SHMEMX_PERMUTE &&
+        ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
+        return "to and from";
+    if (mine->flags != theirs->flags)
+        return "dest == source, capture, received or signals";
+    if (mine->dest != theirs->dest)
+        return "the place of dest";
+    return mine->source != theirs->source ? "the place of source" : NULL;
+}
+
+static void compare(const struct stream_notes *s, int m, const struct note *theirs)
+{
+    const struct note *mine = &s->mine[theirs->number % STREAM_NOTES];
+    const char *what = mine->number == theirs->number ? difference(s, mine, m, theirs) : NULL;
+    char ours[TEXT_BYTES], other[TEXT_BYTES];
+    if (what != NULL)
+        iso_fatal(call, "collective mismatch of %s in call %llu of slot %d of this team: pe %d calls %s, pe %d calls %s",
+                  what, (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
+                  s->team->world_of[m], text_of(theirs, other));
+}
+
+static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t number)
+{
+    return s->offsets[at] + ((size_t)from * STREAM_NOTES + number % STREAM_NOTES) * sizeof(struct note);
+}
+
+/* The number is stored behind the rest (quiet), which pairs with the load in take. */
+static void leave(const struct stream_notes *s, int m, const struct note *note)
+{
+    struct segment *heap = &ISO->segments[SEGMENT_INDEX_DEVICE];
+    struct place to = {NULL, heap, offset_of(s, m, s->me, note->number), s->team->world_of[m]};
+    struct place rest = to;
+    size_t skip = sizeof note->number;
+    rest.offset += skip;
+    iso_far_put(&ISO->ctx_default, rest, heap->base + rest.offset, (const char *)note + skip, sizeof *note - skip, call);
+    iso_quiet(&ISO->ctx_default);
+    iso_far_store(&ISO->ctx_default, to, note->number, 8, call);
+}
+
+/* The number that stands in the place of that call; *note is whole only when it is the number asked for. */
+static uint64_t take(const struct stream_notes *s, int m, uint64_t number, struct note *note)
+{
+    const char *at = ISO->segments[SEGMENT_INDEX_DEVICE].base + offset_of(s, s->me, m, number);
+    uint64_t seen = iso_agent_load(at, sizeof seen);
+    if (seen == number)
+        iso_agent_copy(note, at, sizeof *note);
+    return seen;
+}
+
+/* All that has come of member m for calls that this member has made. */
+static void look(struct stream_notes *s, int m)
+{
+    while (s->looked[m] < s->calls) {
+        struct note note;
+        uint64_t number = s->looked[m] + 1, seen = take(s, m, number, &note);
+        if (seen < number)
+            return; /* m has not come to this call */
+        if (seen == number && note.number == number && note.sum == sum_of(&note))
+            compare(s, m, &note);
+        s->looked[m] = number; /* else m is so far ahead that it has written over the note */
+    }
+}
+
+/* The quiet between both halves is a full fence on each member: of two notes that are left at once, one is found. */
+void iso_notes_call(struct stream_notes *s, const struct stream_call *c)
+{
+    struct note note = note_of(c, ++s->calls);
+    s->mine[note.number % STREAM_NOTES] = note;
+    for (int i = 1; i < s->n; i++)
+        leave(s, (s->me + i) % s->n, &note);
+    iso_quiet(&ISO->ctx_default);
+    for (int i = 1; i < s->n; i++)
+        look(s, (s->me + i) % s->n);
+}

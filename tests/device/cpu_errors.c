@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/* Wrong uses that the CPU device alone notices, one a run, see wrong_use.h; cpu_errors.sh knows what each must say. */
+#include "wrong_use.h"
+
+enum { THREADS = 64 };
+
+static uint64_t *word; /* symmetric, 0 */
+
+struct poll_args {
+    shmemd_t h;
+    uint64_t *word;
+    int32_t way;
+};
+
+enum { POLL_TEST, POLL_TWO_WORDS, POLL_LOCK, POLL_PAUSE };
+
+/* For ever, as far as this PE's kernels are concerned. */
+SHMEMD_KERNEL(poll_in_vain, struct poll_args, a)
+{
+    if (shmemd_thread_index() != 3)
+        return;
+    if (a.way == POLL_TEST)
+        while (!shmemd_uint64_test(a.h, a.word, SHMEM_CMP_EQ, 1)) {
+        }
+    if (a.way == POLL_TWO_WORDS)
+        while (shmemd_signal_fetch(a.h, a.word) != 1 && shmemd_signal_fetch(a.h, a.word + 1) != 1) {
+        }
+    if (a.way == POLL_LOCK)
+        while (shmemd_uint64_atomic_compare_swap(a.h, a.word, 1, 1, shmemd_my_pe(a.h)) != 1) {
+        }
+    if (a.way == POLL_PAUSE)
+        while (prim_load_relaxed_u64(a.word) != 1)
+            shmemd_pause();
+}
+
+/* With SHMEM_TIMEOUT of less than it takes. */
+static int poll_by(int way)
+{
+    struct poll_args a;
+    memset(&a, 0, sizeof(a));
+    a.word = word;
+    a.way = way;
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+        return 0;
+    DEVICE_LAUNCH(poll_in_vain, 2, THREADS, a, NULL);
+    usleep(600000);
+    shmem_uint64_atomic_set(word, 1, shmem_my_pe());
+    return shmemx_stream_synchronize(NULL) == 0;
+}
+static int poll_test(void) { return poll_by(POLL_TEST); }
+static int poll_two_words(void) { return poll_by(POLL_TWO_WORDS); }
+static int poll_lock(void) { return poll_by(POLL_LOCK); }
+static int poll_pause(void) { return poll_by(POLL_PAUSE); }
+static int make_objects(void);
+static int poll_abort(void)
+{
+    setenv("SHMEM_TIMEOUT", "0.2", 1);
+    setenv("SHMEM_TIMEOUT_ABORT", "1", 1);
+    shmem_init();
+    if (shmemx_device_init() != 0 || make_objects() != 0)
+        return 0;
+    poll_by(POLL_TEST);
+    return 0;
+}
+
+struct lane_args {
+    shmemd_t h;
+    uint64_t *word;
+};
+
+/* Block 0 of PE 0 waits in its barrier for PE 1, which comes when block 1 of PE 0 is on its way to the same lane. */
+SHMEMD_KERNEL(meet_twice, struct lane_args, a)
+{
+    if (shmemd_my_pe(a.h) == 1)
+        shmemd_uint64_wait_until_block(a.h, a.word, SHMEM_CMP_EQ, 1);
+    else if (shmemd_block_index() == 1 && shmemd_thread_index() == 0)
+        shmemd_uint64_p(a.h, a.word, 1, 1);
+    (void)shmemd_barrier_block(shmemd_lane(a.h, 0));
+}
+static int lane_twice(void)
+{
+    struct lane_args a;
+    shmemx_device_error_t error;
+    memset(&a, 0, sizeof(a));
+    a.word = word;
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+        return 0;
+    DEVICE_LAUNCH(meet_twice, shmem_my_pe() == 0 ? 2 : 1, THREADS, a, NULL);
+    (void)shmemx_stream_synchronize(NULL); /* it says so too */
+    if (shmem_my_pe() != 0)
+        return 1;
+    for (int i = 0; i < 10000 && shmemx_device_error(&error) == 0; i++)
+        usleep(1000);
+    return error.gave_up == 2;
+}
+
+/* A PE number that the team has not, by thread 3 of block 1; of groups by all. */
+struct pe_args {
+    shmemd_t h;
+    uint64_t *word;
+    int32_t call, pe;
+};
+
+enum {
+    PE_PUT_BLOCK,
+    PE_GET,
+    PE_P,
+    PE_G,
+    PE_IPUT,
+    PE_PUT_SIGNAL,
+    PE_SIGNAL_OP,
+    PE_PACKET,
+    PE_ATOMIC_ADD,
+    PE_ATOMIC_SWAP,
+    PE_COMPARE_SWAP,
+    PE_PTR,
+    PE_QUIET
+};
+
+SHMEMD_KERNEL(name_wrong_pe, struct pe_args, a)
+{
+    uint64_t value = 1;
+    if (shmemd_block_index() != 1)
+        return;
+    if (a.call == PE_PUT_BLOCK)
+        shmemd_putmem_block(a.h, a.word, &value, 8, a.pe);
+    if (shmemd_thread_index() != 3)
+        return;
+    if (a.call == PE_GET)
+        shmemd_uint64_get(a.h, &value, a.word, 1, a.pe);
+    if (a.call == PE_P)
+        shmemd_uint64_p(a.h, a.word, 1, a.pe);
+    if (a.call == PE_G)
+        (void)shmemd_uint64_g(a.h, a.word, a.pe);
+    if (a.call == PE_IPUT)
+        shmemd_iput64(a.h, a.word, &value, 1, 1, 1, a.pe);
+    if (a.call == PE_PUT_SIGNAL)
+        shmemd_putmem_signal_nbi(a.h, a.word, &value, 8, a.word + 1, 1, SHMEM_SIGNAL_SET, a.pe);
+    if (a.call == PE_SIGNAL_OP)
+        shmemd_signal_op(a.h, a.word, 1, SHMEM_SIGNAL_SET, a.pe);
+    if (a.call == PE_PACKET)
+        shmemd_put_packet(a.h, a.word, &value, 8, 1, a.pe);
+    if (a.call == PE_ATOMIC_ADD)
+        shmemd_uint64_atomic_add(a.h, a.word, 1, a.pe);
+    if (a.call == PE_ATOMIC_SWAP)
+        (void)shmemd_uint64_atomic_swap(a.h, a.word, 1, a.pe);
+    if (a.call == PE_COMPARE_SWAP)
+        (void)shmemd_uint64_atomic_compare_swap(a.h, a.word, 0, 1, a.pe);
+    if (a.call == PE_PTR)
+        *a.word = shmemd_ptr(a.h, a.word, a.pe) != NULL;
+    if (a.call == PE_QUIET)
+        shmemd_pe_quiet(a.h, &a.pe, 1);
+}
+
+static int name_pe(int call, int pe)
+{
+    struct pe_args a;
+    memset(&a, 0, sizeof(a));
+    a.word = word;
+    a.call = call;
+    a.pe = pe;
+    if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
+        return 0;
+    DEVICE_LAUNCH(name_wrong_pe, 2, THREADS, a, NULL);
+    return shmemx_stream_synchronize(NULL) == 0 ? 0 : 1;
+}
+static int pe_put_block(void) { return name_pe(PE_PUT_BLOCK, shmem_n_pes()); }
+static int pe_get(void) { return name_pe(PE_GET, -1); }
+static int pe_p(void) { return name_pe(PE_P, 1 << 30); }
+static int pe_g(void) { return name_pe(PE_G, shmem_n_pes()); }
+static int pe_iput(void) { return name_pe(PE_IPUT, -1); }
+static int pe_put_signal(void) { return name_pe(PE_PUT_SIGNAL, 7); }
+static int pe_signal_op(void) { return name_pe(PE_SIGNAL_OP, 7); }
+static int pe_packet(void) { return name_pe(PE_PACKET, 7); }
+static int pe_atomic_add(void) { return name_pe(PE_ATOMIC_ADD, 7); }
+static int pe_atomic_swap(void) { return name_pe(PE_ATOMIC_SWAP, 7); }
+static int pe_compare_swap(void) { return name_pe(PE_COMPARE_SWAP, 7); }
+static int pe_ptr(void) { return name_pe(PE_PTR, -1); }
+static int pe_quiet(void) { return name_pe(PE_QUIET, 7); }
+
+/* The sizes of a kernel's struct and of what is launched with it. */
+static int launch_of(size_t bytes)
+{
+    static struct {
+        struct pe_args a;
+        char more[8];
+    } room;
+    return shmemx_launch(SHMEMX_KERNEL(name_wrong_pe), 1, THREADS, 0, &room, bytes, NULL);
+}
+static int launch_short(void) { return launch_of(sizeof(shmemd_t)); }
+static int launch_long(void) { return launch_of(sizeof(struct pe_args) + 8); }
+
+/* X(case, what has been called before, everybody) */
+#define CASES(X)                          \
+    X(poll_test, WITH_DEVICE, true)       \
+    X(poll_two_words, WITH_DEVICE, true)  \
+    X(poll_lock, WITH_DEVICE, true)       \
+    X(poll_pause, WITH_DEVICE, true)      \
+    X(poll_abort, BEFORE_INIT, true)      \
+    X(lane_twice, WITH_DEVICE, true)      \
+    X(pe_put_block, WITH_DEVICE, true)    \
+    X(pe_get, WITH_DEVICE, true)          \
+    X(pe_p, WITH_DEVICE, true)            \
+    X(pe_g, WITH_DEVICE, true)            \
+    X(pe_iput, WITH_DEVICE, true)         \
+    X(pe_put_signal, WITH_DEVICE, true)   \
+    X(pe_signal_op, WITH_DEVICE, true)    \
+    X(pe_packet, WITH_DEVICE, true)       \
+    X(pe_atomic_add, WITH_DEVICE, true)   \
+    X(pe_atomic_swap, WITH_DEVICE, true)  \
+    X(pe_compare_swap, WITH_DEVICE, true) \
+    X(pe_ptr, WITH_DEVICE, true)          \
+    X(pe_quiet, WITH_DEVICE, true)        \
+    X(launch_short, WITH_DEVICE, false)   \
+    X(launch_long, WITH_DEVICE, false)
+
+static const struct wrong cases[] = {CASES(WRONG_ROW){NULL, NULL, 0, false}};
+
+static int make_objects(void)
+{
+    word = (uint64_t *)shmemx_calloc(2, 8, SHMEMX_DEVICE);
+    return word == NULL;
+}
+
+int main(int argc, char **argv) { return wrong_main(argc, argv, cases, make_objects); }
