@@ -6,7 +6,7 @@
 #include "uid_job.h"
 
 #include "log.h"
-#include "wire.h"
+#include "net/wire.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
 #ifndef ISO_UID_H
 #define ISO_UID_H
 
-#include "auth.h"
+#include "net/auth.h"
 #include "boot.h"
 
 #include <stdbool.h>

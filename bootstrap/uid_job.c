@@ -3,7 +3,7 @@
 #include "uid_job.h"
 
 #include "log.h"
-#include "wire.h"
+#include "net/wire.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* Operations on streams as kernels: what a copy engine does not do better (small payloads, signals, waits), and what
  * goes by the ring. All state is in device memory, so a graph replays them without the host. A kernel's end makes its
  * stores visible to whatever comes later in the stream. They are launched early, so each begins by waiting for what is
- * before it. Launched by shmem/stream.c. Includes: include/. */
+ * before it. Launched by shmem/gpu/stream.c. Includes: include/. */
 #include "../include/shmem_device.h"
 
 PRIM_KERNEL(isod_put_kernel, struct isod_stream_move, a)

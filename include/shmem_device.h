@@ -54,13 +54,13 @@
 #ifndef SHMEM_DEVICE_H
 #define SHMEM_DEVICE_H
 
-#include "../device/state.h"
+#include "../device/api/state.h"
 
-#include "../device/half_device.h"
-#include "../device/order_device.h"
-#include "../device/p2p_device.h"
-#include "../device/rma_device.h"
-#include "../device/signal_device.h"
+#include "../device/api/half_device.h"
+#include "../device/api/order_device.h"
+#include "../device/api/p2p_device.h"
+#include "../device/api/rma_device.h"
+#include "../device/api/signal_device.h"
 #include "shmem_types.h"
 
 /* 16-bit floating point, as bits: compilers' own types differ. Conversions from float round to the nearest, ties to

@@ -23,9 +23,9 @@
 
 #include "shmem_device.h" /* whichever of the two is named first, it comes before what follows */
 
-#include "../coll/move_device.h"
-#include "../coll/reduce_device.h"
-#include "../coll/sync_device.h"
+#include "../coll/kernel/move_device.h"
+#include "../coll/kernel/reduce_device.h"
+#include "../coll/kernel/sync_device.h"
 
 /* ---- lanes ----
  * A lane is one sequence of block collectives of a handle. Block b uses lane b; of the handle that this returns the

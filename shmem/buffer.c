@@ -3,7 +3,7 @@
  * mapped by the peers; what is left at its ends shares pages with other data of the program and stays where it is: puts
  * and gets there are copied by the kernel ("staged"), atomics are refused with a sentence.
  * invariant: the pieces [0, lo) staged, [lo, hi) mapped, [hi, len) staged are the same offsets on all PEs. */
-#include "device.h"
+#include "gpu/device.h"
 #include "internal.h"
 #include "transport/transport.h"
 

@@ -7,7 +7,7 @@
 #include "internal.h"
 #include "alloc.h"
 #include "data_segment.h"
-#include "device.h"
+#include "gpu/device.h"
 #include "transport/transport.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
 /* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
  * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
 #include "data_segment.h"
-#include "device.h"
+#include "gpu/device.h"
 #include "internal.h"
-#include "transport/channel.h"
+#include "node/channel.h"
 
 #include <errno.h>
 #include <signal.h>

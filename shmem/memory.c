@@ -6,7 +6,7 @@
  * Called by users; iso_memory_start and _stop by init.c, iso_debug_object by segment.c. */
 #include "internal.h"
 #include "alloc.h"
-#include "device.h"
+#include "gpu/device.h"
 #include "transport/transport.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
 #include "internal.h"
 #include "data_segment.h"
-#include "node_file.h"
+#include "node/node_file.h"
 #include "transport/transport.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * of all members, then writes a grant {key, first step} into each member's directory; members watch their own. An index
  * is free again when all members have closed it: the last one clears the bits. Steps go on where the last user of the
  * index on any of the members stopped, so memory is reused as it is. Invariant: bit i of a PE is set <=> grant i of
- * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/active_set.c. */
+ * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/host/active_set.c. */
 #include "slot.h"
 
 #include <assert.h>

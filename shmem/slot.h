@@ -7,7 +7,7 @@
 #ifndef ISO_SLOT_H
 #define ISO_SLOT_H
 
-#include "../device/prim.h"
+#include "../device/api/prim.h"
 #include "internal.h"
 
 #define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Teams (section 9.4): ordered subsets of the PEs, each with a slot of its own for collectives. A PE holds only the
  * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
-#include "device.h"
+#include "gpu/device.h"
 #include "internal.h"
 
 #include <errno.h>

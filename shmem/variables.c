@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the doctor says about environment variables: values that are not allowed, by the functions that refuse them when
  * a program starts, and names that nobody reads. Called by info.c and, for names, by init.c. */
-#include "device.h"
+#include "gpu/device.h"
 #include "internal.h"
-#include "transport/interface.h"
+#include "../shmem/node/interface.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * each far operation to the right place: device memory of this node to the agent (device_agent.c), the rest to the
  * peer's transport. Ranges that span the pieces of one registered buffer are split here. */
 #include "transport.h"
-#include "../device.h"
-#include "../word.h"
+#include "../gpu/device.h"
+#include "../ops/word.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,9 @@
  * nobody, and a connection that breaks is a death that ends the job with a sentence. */
 #include "../check.h"
 
-#include "../../bootstrap/wire.h"
-#include "../../shmem/transport/channel_state.h"
-#include "../../shmem/transport/link.h"
+#include "../../bootstrap/net/wire.h"
+#include "../../shmem/node/channel_state.h"
+#include "../../shmem/node/link.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -5,7 +5,7 @@
 #ifndef COLL_DEVICE_MODEL_H
 #define COLL_DEVICE_MODEL_H
 
-#include "../../device/fiber.h"
+#include "../../device/cpu/fiber.h"
 #include "../check.h"
 
 #include <shmem_device.h>

@@ -95,7 +95,7 @@ too_much() {
     }
     END { if (kernels == 0) print "no kernels" }' "$folder/report"
 }
-for source in "$root"/coll/*_kernels.c; do
+for source in "$root"/coll/stream/*_kernels.c; do
     report "$source"
     too_much >"$folder/wrong"
     if [ -s "$folder/wrong" ]; then

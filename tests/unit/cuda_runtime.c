@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What NVIDIA's flavour says of errors of the CUDA runtime. Without a device: the runtime is not called but for words. */
-#include "../../device/gpu_cuda.h"
+#include "../../device/cuda/gpu_cuda.h"
 #include "../check.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* The device heap from inside: where the table says that peers' heaps are, few and geometrically growing chunks, the
  * agent between memory of any two kinds and on words of any size, buffers of the device's own allocator, and what is
  * refused. Runs on whatever device the build has. */
-#include "../../shmem/device.h"
+#include "../../shmem/gpu/device.h"
 #include "../../shmem/transport/transport.h"
 #include "../check.h"
 

@@ -6,7 +6,7 @@
 #ifndef DEVICE_MACHINE_H
 #define DEVICE_MACHINE_H
 
-#include "../../device/fiber.h"
+#include "../../device/cpu/fiber.h"
 #include "../check.h"
 
 #include <shmem_device.h>

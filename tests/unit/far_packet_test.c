@@ -4,7 +4,7 @@
  * longer or shorter, must not be taken for this one's. */
 #include "../check.h"
 
-#include "../../coll/coll.h"
+#include "../../coll/host/coll.h"
 
 enum { ROUNDS = 3 * (ISO_PACKET_BYTES + 1) };
 

@@ -5,8 +5,8 @@
  * found. */
 #include "../check.h"
 
-#include "../../device/fiber.h"
-#include "../../device/prim.h"
+#include "../../device/cpu/fiber.h"
+#include "../../device/api/prim.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* libFuzzer on a connection between two PEs: the input says what reaches one end of it, which is read as channel.c
  * reads: messages of an honest other end, whole, in pieces, changed, repeated, sent back, and noise. What is taken must
  * be what the other end meant, in its order, and nothing at all before both have proven themselves. */
-#include "../../shmem/transport/link.h"
+#include "../../shmem/node/link.h"
 
 #include <errno.h>
 #include <stdlib.h>

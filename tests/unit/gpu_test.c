@@ -5,7 +5,7 @@
 #include "../check.h"
 
 #include "../../device/gpu.h"
-#include "../../device/prim.h"
+#include "../../device/api/prim.h"
 
 #include <dirent.h>
 #include <errno.h>

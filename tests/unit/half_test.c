@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The 16-bit floating-point formats of kernels against their definition: all values there and back, and the float in
  * the middle of any two neighbours with the floats beside it. */
-#include "../../device/half_device.h"
+#include "../../device/api/half_device.h"
 #include "../check.h"
 
 #include <math.h>

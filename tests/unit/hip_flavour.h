@@ -10,9 +10,9 @@ static void *hsa_dlsym(void *library, const char *name);
 #define dlopen hsa_dlopen
 #define dlsym hsa_dlsym
 
-#include "../../device/gpu_hip.c"
-#include "../../device/gpu_hip_engine.c"
-#include "../../device/gpu_hip_memory.c"
+#include "../../device/hip/gpu_hip.c"
+#include "../../device/hip/gpu_hip_engine.c"
+#include "../../device/hip/gpu_hip_memory.c"
 
 #include "hip_double.h"
 #include "hsa_double.h"

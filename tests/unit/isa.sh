@@ -253,7 +253,7 @@ flow_of() { awk -v kernels="$1" -f "$root/tests/unit/isa_flow.awk"; }
 # For all architectures at once, since large files take half a minute each.
 compile_all() {
     local file name
-    for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/*_kernels.c; do
+    for file in "$root"/tests/unit/isa_kernels.c "$root"/device/*_kernels.c "$root"/coll/stream/*_kernels.c; do
         for arch in $archs; do
             name=$(basename "$file" .c)
             compile "$file" "$out/$arch.$name.s" &

@@ -4,8 +4,8 @@
  * memory of a PE that no pointer reaches. Wrap-around and want of credit all the time, order within a block, old values
  * of atomics, quiet; kernels that give up while the proxy sleeps leave nothing behind. ThreadSanitizer sees all of it.
  * SHMEM_TEST_SEED repeats a run, SHMEM_TEST_ROUNDS sets its length. */
-#include "../../device/fiber.h"
-#include "../../device/ring.h"
+#include "../../device/cpu/fiber.h"
+#include "../../device/api/ring.h"
 #include "../check.h"
 
 #include <shmem_device.h>

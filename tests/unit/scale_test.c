@@ -8,10 +8,10 @@
 #include "../check.h"
 
 #include "../../bootstrap/uid.h"
-#include "../../shmem/transport/channel.h"
-#include "../../shmem/transport/link.h"
+#include "../../shmem/node/channel.h"
+#include "../../shmem/node/link.h"
 #if __has_include(<infiniband/verbs.h>)
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/transport/verbs/verbs.h"
 #define HAS_VERBS
 #endif
 

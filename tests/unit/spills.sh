@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# device/hip_spills.sh finds what it is for, and nothing else: kernels that are one pattern of instructions each. Ends 0,
+# device/hip/hip_spills.sh finds what it is for, and nothing else: kernels that are one pattern of instructions each. Ends 0,
 # 1, or 77 where there is no clang for gfx942 with LLVM's tools.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -26,7 +26,7 @@ extern "C" __attribute__((global)) void pattern(void) { __asm__ volatile("$3\\n\
 END
     "$bin/clang" -x hip -std=c++17 -nogpulib -nogpuinc --offload-arch="$2" -O3 -c "$folder/one.c" -o "$folder/one.o"
     found=no
-    "$root/device/hip_spills.sh" "$bin" "$folder/one.o" 2>"$folder/said" || found=yes
+    "$root/device/hip/hip_spills.sh" "$bin" "$folder/one.o" 2>"$folder/said" || found=yes
     [ $found = no ] || grep -q "one.o: pattern ($2) would compute wrong results" "$folder/said" || found="no sentence"
     [ "$found" = "$1" ] && return
     echo "FAILED: expected $1, found $found: $2: $3"
@@ -44,5 +44,5 @@ expect no gfx942 "s_or_saveexec_b64 s[4:5], s[6:7]\\n\\tscratch_load_dword v12, 
 expect no gfx942 "${on}scratch_store_dword off, v12, off offset:136\\n\\t$off"
 echo "int host(void) { return 1; }" >"$folder/host.c"
 "$bin/clang" -c "$folder/host.c" -o "$folder/host.o"
-"$root/device/hip_spills.sh" "$bin" "$folder/host.o" || { echo "FAILED: an object without kernels"; failures=1; }
+"$root/device/hip/hip_spills.sh" "$bin" "$folder/host.o" || { echo "FAILED: an object without kernels"; failures=1; }
 [ $failures -eq 0 ] && echo "eight objects, two of them wrong: just these are found"

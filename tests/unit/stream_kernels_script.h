@@ -4,7 +4,7 @@
 #ifndef STREAM_KERNELS_SCRIPT_H
 #define STREAM_KERNELS_SCRIPT_H
 
-#include "../../coll/on_stream.h"
+#include "../../coll/stream/on_stream.h"
 #include "coll_device_serial.h"
 
 /* ---- the kernels ---- */

@@ -2,7 +2,7 @@
 /* Calls of the library to the device are counted while the first collective on a stream is made, which probes wide
  * lines, and while that of another slot is, which does not: streams are made, and memory is given back, by neither,
  * since on a GPU that may wait for kernels that run. The link replaces what is counted. */
-#include "../../shmem/device.h"
+#include "../../shmem/gpu/device.h"
 #include "../check.h"
 
 struct counts {

@@ -6,7 +6,7 @@
  * that names it; a written file reads back. */
 #include "../check.h"
 
-#include "../../coll/coll_stream.h"
+#include "../../coll/stream/coll_stream.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "../../bootstrap/boot.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/uid.h"
-#include "../../bootstrap/wire.h"
+#include "../../bootstrap/net/wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 
 #include "../check.h"
 
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/transport/verbs/verbs.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>

@@ -8,7 +8,7 @@ int main(void) { return CHECK_SKIP("no header infiniband/verbs.h on this machine
 #else
 
 #include "verbs_double.h"
-#include "../../shmem/transport/channel.h"
+#include "../../shmem/node/channel.h"
 
 /* ---- devices with one port each ---- */
 

@@ -6,7 +6,7 @@
  * Argument: a file that both nodes have. */
 #include "../check.h"
 
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/transport/verbs/verbs.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

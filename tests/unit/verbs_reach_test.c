@@ -8,7 +8,7 @@ int main(void) { return CHECK_SKIP("no header infiniband/verbs.h on this machine
 #else
 
 #include "../../device/gpu.h"
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/transport/verbs/verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,8 +7,8 @@
 #include "../check.h"
 
 #include "../../device/gpu.h"
-#include "../../shmem/device.h"
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/gpu/device.h"
+#include "../../shmem/transport/verbs/verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>

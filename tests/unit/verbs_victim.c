@@ -7,7 +7,7 @@
  * It knows the inside of the library, which it contains. Two PEs on two nodes. */
 #include "../check.h"
 
-#include "../../shmem/transport/verbs.h"
+#include "../../shmem/transport/verbs/verbs.h"
 
 #include <linux/capability.h>
 #include <sys/resource.h>

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+/* What a schedule is written over (the hooks), and what it is called with (struct coll_work).
+ * A schedule is a function `static void name(struct coll *c, const struct coll_work *w)` in a header of coll/, in the
+ * common subset of C11, C++17, HIP and CUDA; it knows ranks, steps and the hooks below, and nothing of how a member is
+ * reached. These are the host's hooks; a device target gives the same names in a header of its own.
+ * Invariant: every member goes through the same steps of the same kinds in the same order, also for zero lengths. */
+#ifndef ISO_COLL_H
+#define ISO_COLL_H
+
+#include "../../shmem/slot.h"
+
+#include <string.h>
+
+/* One symmetric argument: the same object on every member. */
+struct coll_mem {
+    char *base;              /* its address here */
+    struct segment *segment; /* NULL: it spans pieces of a registered buffer; only put, get and read work then */
+    size_t offset;           /* of base in the segment */
+};
+
+/* One call of a collective, on the stack of the caller. */
+struct coll {
+    struct slot *slot;
+    struct slot_view *views; /* slot->views; NULL when n == 1 */
+    struct prim_group group;
+    uint64_t step; /* the one in progress */
+    int me, n;     /* in the team */
+    const char *call;
+    struct team *team;
+};
+
+/* into[i] = left[i] op right[i]; into may be left or right, no other overlap. */
+typedef void coll_combine_fn(void *into, const void *left, const void *right, size_t nelems);
+
+/* What is to be done. Equal on all members but for the addresses behind dest and source, and `nelems` of collect. */
+struct coll_work {
+    struct coll_mem dest, source;
+    size_t nelems; /* per member block; reductions: of the whole array; collect: this member's */
+    size_t elem_bytes;
+    size_t bytes;             /* nelems * elem_bytes */
+    int root;                 /* broadcast */
+    bool root_dest;           /* broadcast: the root's own dest is written too (teams; active sets: not) */
+    bool exclusive;           /* scan */
+    ptrdiff_t dst, sst;       /* alltoalls: strides in elements */
+    coll_combine_fn *combine; /* reductions and scans */
+    bool exact;               /* these: the order of the members does not matter to the bits (integers) */
+};
+
+/* ---- steps ----
+ * A step is one number; flags and packets of the step carry it. Beginning one is local and costs nothing. In a plain
+ * step any member may flag any other, and nobody who is not flagged waits. */
+
+ISO_INLINE void coll_step(struct coll *c) { c->step = ++c->slot->seq; }
+
+/* A staged step may use packets, stages and the board. They have two banks, used in turn, which is enough only under
+ * this rule: in a staged step EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or
+ * all pass the board. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished reading k. */
+ISO_INLINE void coll_step_staged(struct coll *c)
+{
+    c->slot->staged++;
+    coll_step(c);
+}
+
+/* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
+ISO_INLINE int coll_other(const struct coll *c, int i) { return c->me + i < c->n ? c->me + i : c->me + i - c->n; }
+
+/* More members than cores: what need not be done now had better wait until others have run. */
+ISO_INLINE bool coll_shares_cores(void) { return ISO->oversubscribed; }
+
+/* All threads of the group have done what stands before. One thread on the host: nothing. */
+ISO_INLINE void coll_group_sync(struct coll *c) { prim_sync(c->group); }
+
+/* ---- flags ---- */
+
+/* Everything this member has written (also puts) is seen by `to` once it has waited for the flag; and what it has read
+ * was read before. */
+ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->step, c->call); }
+/* `from` has set its flag of this step, or already of a later one. */
+ISO_INLINE void coll_flag_wait(struct coll *c, int from) { iso_slot_flag_wait(c->slot, from, c->step, c->call); }
+
+ISO_INLINE void coll_flag_set_all(struct coll *c)
+{
+    for (int i = 1; i < c->n; i++)
+        coll_flag_set(c, coll_other(c, i));
+}
+ISO_INLINE void coll_flag_wait_all(struct coll *c)
+{
+    for (int i = 1; i < c->n; i++)
+        coll_flag_wait(c, coll_other(c, i));
+}
+
+/* ---- packets: at most ISO_PACKET_BYTES that arrive with their number in one cache line; staged steps only ---- */
+
+void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes);
+/* True: the packet of `from`, a far one, is complete in this memory, where it stands as a near one's from now on. One
+ * member takes it. */
+bool iso_coll_far_take(struct coll *c, char *memory, int from);
+void iso_coll_far_wait(struct coll *c, int from);
+
+ISO_INLINE struct slot_packet *coll_packet_at(struct coll *c, char *memory, int sender)
+{
+    return (struct slot_packet *)(void *)(memory + iso_slot_packet_offset(sender, c->slot->staged));
+}
+
+/* One packet to each other member and step; bytes may be 0. */
+ISO_INLINE void coll_packet_send(struct coll *c, int to, const void *data, size_t bytes)
+{
+    char *near = c->views[to].near;
+    if (ISO_LIKELY(near != NULL)) {
+        struct slot_packet *packet = coll_packet_at(c, near, c->me);
+        prim_copy(c->group, packet->payload, data, bytes);
+        prim_signal_u64(c->group, &packet->seq, c->step); /* pairs with coll_packet_wait */
+    } else {
+        iso_coll_far_packet(c, to, data, bytes);
+    }
+}
+
+/* The payload that `from` has sent in this step: in this PE's memory, at the begin of a line, valid until this member
+ * begins the next staged step but one. Bytes past the sent length are undefined. */
+ISO_INLINE const void *coll_packet_wait(struct coll *c, int from)
+{
+    struct slot_packet *packet = coll_packet_at(c, c->slot->memory, from);
+    if (prim_poll_u64(&packet->seq) >= c->step)
+        return packet->payload;
+    if (ISO_LIKELY(c->views[from].near != NULL))
+        iso_slot_wait(c->slot, &packet->seq, c->step, c->views[from].pe, c->call);
+    else
+        iso_coll_far_wait(c, from);
+    return packet->payload;
+}
+
+/* The same payload once more, in a later step than the one it came in. */
+ISO_INLINE const void *coll_packet_payload(struct coll *c, int from)
+{
+    return coll_packet_at(c, c->slot->memory, from)->payload;
+}
+
+ISO_INLINE void coll_packet_recv(struct coll *c, int from, void *into, size_t bytes)
+{
+    prim_copy(c->group, into, coll_packet_wait(c, from), bytes);
+}
+
+/* At the end of a packet step: fetches the lines that the next one stores into, which their receivers hold since they
+ * read them; a packet's store would wait for that. Everybody has read what stands there, having sent this step's. */
+ISO_INLINE void coll_packet_prepare(struct coll *c)
+{
+    for (int i = 1; i < c->n; i++) {
+        const char *near = c->views[coll_other(c, i)].near;
+        if (near != NULL)
+            prim_expect_store(near + iso_slot_packet_offset(c->me, c->slot->staged + 1));
+    }
+}
+
+/* ---- stages: ISO_STAGE_BYTES per sender and bank in the receiver's memory; staged steps only ---- */
+
+ISO_INLINE size_t coll_stage_offset(struct coll *c, int sender)
+{
+    return iso_slot_stage_offset(ISO) + ((size_t)sender * 2 + (size_t)(c->slot->staged & 1)) * ISO_STAGE_BYTES;
+}
+
+/* Writes into this member's stage at `to`; then coll_flag_set(c, to). offset + bytes <= ISO_STAGE_BYTES. */
+ISO_INLINE void coll_stage_put(struct coll *c, int to, size_t offset, const void *data, size_t bytes)
+{
+    char *near = c->views[to].near;
+    if (ISO_LIKELY(near != NULL))
+        prim_copy(c->group, near + coll_stage_offset(c, c->me) + offset, data, bytes);
+    else if (bytes > 0)
+        iso_slot_far_put(c->slot, coll_stage_offset(c, c->me) + offset, c->views[to].pe, data, bytes, c->call);
+}
+/* What `from` has staged here (after coll_flag_wait(c, from)); 64-byte aligned, valid as a packet is. */
+ISO_INLINE const char *coll_stage_from(struct coll *c, int from)
+{
+    return c->slot->memory + coll_stage_offset(c, from);
+}
+
+/* ---- the board: ISO_BOARD_BYTES in the leader's memory that all members write and read; direct teams only ----
+ * Where PEs outnumber cores it beats packets: each member touches few lines and is scheduled once.
+ *     coll_step_staged(c);  write own part of coll_board(c);  coll_board_pass(c);  read all parts */
+
+/* All members reach the leader by pointer: the same answer on all members. */
+ISO_INLINE bool coll_is_direct(const struct coll *c) { return c->slot->central != NULL; }
+ISO_INLINE char *coll_board(struct coll *c)
+{
+    return c->slot->central + iso_slot_board_offset(ISO) + (c->slot->staged & 1) * ISO_BOARD_BYTES;
+}
+/* All members have arrived, and what they wrote before (the board too) is seen: a barrier on the leader's counter. */
+ISO_INLINE void coll_board_pass(struct coll *c) { iso_slot_central_pass(c->slot, c->n, c->step, c->call); }
+
+/* ---- the user's memory: direct puts and reads ---- */
+
+void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                      int pe);
+void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe);
+
+/* The object of member `pe` (itself included) for loads and stores, or NULL: then only coll_put and coll_read reach. */
+ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe)
+{
+    if (pe == c->me)
+        return mem->base;
+    if (ISO_UNLIKELY(mem->segment == NULL))
+        return NULL;
+    int world_pe = c->views[pe].pe;
+    char *cpu = __atomic_load_n(&mem->segment->peers[world_pe].cpu_ptr, __ATOMIC_RELAXED);
+    if (ISO_UNLIKELY(cpu == NULL))
+        cpu = iso_segment_reach(mem->segment, world_pe);
+    return ISO_LIKELY(cpu != NULL) ? cpu + mem->offset : NULL;
+}
+
+/* Writes into `to` of member `pe`, `offset` bytes behind its begin; then coll_flag_set(c, pe). Legal in every
+ * collective whose dest must be ready on all PEs before any PE calls (broadcast, collect, alltoall, reductions). */
+ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                         int pe)
+{
+    char *near = coll_pointer(c, to, pe);
+    if (ISO_LIKELY(near != NULL))
+        prim_copy(c->group, near + offset, source, bytes);
+    else if (bytes > 0)
+        iso_coll_far_put(c, to, offset, source, bytes, pe);
+}
+
+void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
+                           int pe);
+void iso_coll_far_done(void);
+
+/* coll_put and coll_flag_set, together on the way to another node. The source is busy until coll_put_done. */
+ISO_INLINE void coll_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source,
+                              size_t bytes, int pe)
+{
+    char *near = coll_pointer(c, to, pe);
+    if (ISO_LIKELY(near != NULL)) {
+        prim_copy(c->group, near + offset, source, bytes);
+        coll_flag_set(c, pe);
+    } else {
+        iso_coll_far_put_flag(c, to, offset, source, bytes, pe);
+    }
+}
+ISO_INLINE void coll_put_done(struct coll *c)
+{
+    if (ISO_UNLIKELY(!coll_is_direct(c)))
+        iso_coll_far_done();
+}
+
+/* Is this member reached without pointers? Then what it gets should be on its way before near ones are served. */
+ISO_INLINE bool coll_is_far(const struct coll *c, int pe) { return c->views[pe].near == NULL; }
+
+/* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the
+ * reader's flag said that it is done. */
+ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
+{
+    const char *near = coll_pointer(c, from, pe);
+    if (ISO_LIKELY(near != NULL))
+        prim_copy(c->group, into, near + offset, bytes);
+    else if (bytes > 0)
+        iso_coll_far_read(c, into, from, offset, bytes, pe);
+}
+
+/* This member's own block; nothing where source and dest are the same. */
+ISO_INLINE void coll_copy_own(struct coll *c, void *into, const void *from, size_t bytes)
+{
+    if (into != from)
+        prim_copy(c->group, into, from, bytes);
+}
+
+/* ---- operations and algorithms (select.c) ---- */
+
+enum coll_op {
+    COLL_BARRIER,
+    COLL_BROADCAST,
+    COLL_COLLECT,
+    COLL_FCOLLECT,
+    COLL_ALLTOALL,
+    COLL_ALLTOALLS,
+    COLL_REDUCE,
+    COLL_SCAN,
+    COLL_OPS
+};
+
+enum coll_load { LOAD_ANY, LOAD_SPARE, LOAD_OVER }; /* LOAD_OVER: more PEs on the node than cores */
+
+/* What an algorithm needs to work at all, forced or not. The board also needs a direct team. */
+enum coll_room {
+    ROOM_ANY,
+    ROOM_PACKET,       /* bytes <= ISO_PACKET_BYTES */
+    ROOM_STAGE,        /* bytes <= ISO_STAGE_BYTES */
+    ROOM_BOARD,        /* n * bytes <= ISO_BOARD_BYTES */
+    ROOM_BOARD_ROWS,   /* n * n * bytes <= ISO_BOARD_BYTES */
+    ROOM_BOARD_PIECES, /* any length, through the board piece by piece */
+    ROOM_FAR,          /* not all members reach each other by pointer */
+    ROOM_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
+    ROOM_NODES,        /* several nodes, with several members on some */
+    ROOM_NODES_BOARD,  /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
+    ROOM_NODES_HEADS,  /* the same with ISO_PACKET_BYTES each, whatever is collected */
+    ROOM_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_BOARD_BYTES */
+    ROOM_PIPE,         /* several nodes */
+    ROOM_CHAIN,        /* several nodes; members are numbered node by node, or their order does not matter */
+    ROOM_CHAIN_SCAN    /* several nodes; members are numbered node by node; dest is not source */
+};
+
+typedef void coll_run_fn(struct coll *c, const struct coll_work *w);
+typedef void coll_barrier_fn(struct team *team, const char *call);
+
+/* An algorithm and where it is the choice: the first row of its operation that fits wins. A new algorithm is one header
+ * and one row. */
+struct coll_row {
+    enum coll_op op;
+    const char *name;
+    coll_run_fn *run;
+    coll_barrier_fn *barrier; /* of COLL_BARRIER, instead of run */
+    enum coll_room room;
+    enum coll_load load;
+    int max_pes;
+    size_t max_bytes; /* of w->bytes */
+    const char *why;
+};
+
+/* The row in force for this operation: by SHMEM_COLL, else the first that fits. The same on all members. `w` NULL: a
+ * barrier. */
+const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w);
+/* Runs it, after the comparison that SHMEM_DEBUG asks for (coll_host.c). Teams of one PE included. */
+void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call);
+
+/* ---- entry: checks of arguments (coll_host.c); every failure is a sentence and ends the job ---- */
+
+/* The team behind a handle, for a call that may be made now; NULL for SHMEM_TEAM_INVALID, upon which the call returns
+ * nonzero. `call` is __func__. */
+struct team *iso_coll_team(shmem_team_t handle, const char *call);
+/* The implicit team of an active set; checks that it lies inside the world, has this PE, and that pSync is symmetric.
+ */
+struct coll_set {
+    int start, log_stride, size;
+    const long *psync;
+    size_t psync_longs;
+};
+struct team *iso_coll_active_set(struct coll_set set, const char *call);
+/* After the collective: the team may be gone. */
+void iso_coll_active_set_end(struct team *team, const char *call);
+int iso_active_set_start(void);
+void iso_active_set_stop(void);
+/* [addr, addr + bytes) as a symmetric argument; bytes == 0: addr is not looked at. */
+struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, const char *call);
+/* a * b * c, or SIZE_MAX when that overflows (no object is that large: iso_coll_mem refuses it). */
+size_t iso_coll_bytes(size_t a, size_t b, size_t c);
+
+#endif

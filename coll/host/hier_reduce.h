@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* Reductions and scans of teams on several nodes. Elements are combined in member order, as by every other schedule, so
+ * results have the same bits: where members are numbered node by node a node goes on with the result of the nodes
+ * before it; other numberings do that for integers only, whose result no order changes. n members, K nodes, m of them
+ * on a node, arrays of N bytes; "out" is what a node sends. Includes: hier.h, reduce.h, scan.h. Included by select.c.
+ */
+#ifndef ISO_ACROSS_REDUCE_H
+#define ISO_ACROSS_REDUCE_H
+
+#include "hier.h"
+#include "reduce.h"
+#include "scan.h"
+
+/* ---- short arrays: every member's operand to every node. Out: K - 1 messages of m * N bytes. ---- */
+
+/* The last of the node to arrive reduces for all of it. */
+static void across_reduce(struct coll *c, const struct coll_work *w)
+{
+    const struct slot_nodes *nodes = c->slot->nodes;
+    const char *operands[ACROSS_MEMBERS];
+    size_t share = across_share(w);
+    coll_step_staged(c);
+    char *board = across_board(c), *sum = board + (size_t)nodes->n_near * share;
+    memcpy(board + (size_t)nodes->me_near * share, w->source.base, w->bytes);
+    if (iso_slot_node_arrive(nodes)) {
+        for (int k = 1; k < nodes->n; k++)
+            across_send(c, (nodes->mine + k) % nodes->n, board, (size_t)nodes->n_near * share);
+        across_operands(c, share, operands);
+        const char *left = operands[0];
+        for (int m = 1; m < c->n; m++) {
+            w->combine(sum, left, operands[m], w->nelems);
+            left = sum;
+        }
+        iso_slot_node_release(nodes, c->step);
+    } else {
+        iso_slot_node_await(c->slot, c->step, c->call);
+    }
+    memcpy(w->dest.base, sum, w->bytes);
+}
+
+/* Each member adds up what stands before it. */
+static void across_scan(struct coll *c, const struct coll_work *w)
+{
+    const char *operands[ACROSS_MEMBERS], *left = NULL;
+    int last = scan_last(w, c->me);
+    across_exchange(c, w->source.base, w->bytes, across_share(w), operands);
+    for (int m = 0; m <= last; m++) {
+        if (left != NULL)
+            w->combine(w->dest.base, left, operands[m], w->nelems);
+        left = left != NULL ? w->dest.base : operands[m];
+    }
+    if (last < 0)
+        memset(w->dest.base, 0, w->bytes);
+    else
+        coll_copy_own(c, w->dest.base, left, w->bytes);
+}
+
+/* ---- long arrays: a chain of nodes. Out: N bytes of what is reduced so far to the next node, and N of results to the
+ * one before; the last and the first node only one of them. (What must leave each node is 2 N (K - 1) / K.) Chunk i
+ * runs on rail i: in each node one member combines it, by pointer, with the operands of all of the node, and sends it
+ * on while it combines the next; the last node has the result, which runs back, and each node's rail hands it to all of
+ * the node. 2 (K - 1) hops, as many chunks under way as there are. A rail's result so far lies in its own dest: so it
+ * needs no memory besides, and goes on into the dest of the next rail. Where dest is the source too, the next rail
+ * reads it instead, since its operand stands there. ---- */
+
+#define CHAIN_UNIT_BYTES ((size_t)4096)
+#define CHAIN_MOST_BYTES ((size_t)65536)
+/* What a member keeps in its own part of the slot, where nobody else sends to: read from another node into it. */
+#define CHAIN_FETCH_BYTES ((size_t)2 * ISO_STAGE_BYTES)
+
+struct chain {
+    uint64_t base;     /* steps: base + 1 says "entered", base + 2 + i that chunk i is there, the last one is the end */
+    size_t chunks;     /* of the whole array */
+    size_t per_chunk;  /* elements */
+    size_t rails;      /* as many as the fullest node has members */
+    bool in_place;     /* dest is the source */
+    bool first, last;  /* node of the chain */
+    int before, after; /* nodes */
+};
+
+static struct chain chain_of(struct coll *c, const struct coll_work *w, size_t most_bytes)
+{
+    const struct slot_nodes *nodes = c->slot->nodes;
+    struct chain h = {c->slot->seq, 0, 0, (size_t)nodes->most_near, w->dest.base == w->source.base, false, false, 0, 0};
+    size_t some = w->bytes / (4 * h.rails), units = (some + CHAIN_UNIT_BYTES - 1) / CHAIN_UNIT_BYTES;
+    size_t bytes = ISO_MIN(ISO_MAX(units, (size_t)1) * CHAIN_UNIT_BYTES, most_bytes);
+    h.per_chunk = bytes / w->elem_bytes;
+    h.chunks = (w->nelems + h.per_chunk - 1) / h.per_chunk;
+    h.first = nodes->mine == 0;
+    h.last = nodes->mine == nodes->n - 1;
+    h.before = nodes->mine - 1;
+    h.after = nodes->mine + 1;
+    c->slot->seq += h.chunks + 2;
+    return h;
+}
+
+/* The first chunk from i on that this member has to do with. */
+static size_t chain_mine(struct coll *c, const struct chain *h, size_t i)
+{
+    while (i < h->chunks && across_rail(c->slot->nodes, i % h->rails, c->slot->nodes->mine) != c->me)
+        i++;
+    return i;
+}
+static int chain_rail(struct coll *c, const struct chain *h, size_t i, int node)
+{
+    return across_rail(c->slot->nodes, i % h->rails, node);
+}
+
+static struct reduce_part chain_part(const struct chain *h, const struct coll_work *w, size_t i)
+{
+    struct reduce_part part = {i * h->per_chunk, ISO_MIN(h->per_chunk, w->nelems - i * h->per_chunk)};
+    return part;
+}
+
+/* All of this node are here, then their rails say so to the rails before: from then on dest is the call's. */
+static void chain_enter(struct coll *c, const struct chain *h)
+{
+    c->step = h->base + 1;
+    across_meet(c, c->step);
+    for (size_t i = chain_mine(c, h, 0); !h->first && i < ISO_MIN(h->chunks, h->rails); i = chain_mine(c, h, i + 1))
+        coll_flag_set(c, chain_rail(c, h, i, h->before));
+}
+
+/* Block of chunk i to the rail in `node`, with its number. */
+static void chain_send(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i, int node)
+{
+    struct reduce_part part = chain_part(h, w, i);
+    size_t offset = part.first * w->elem_bytes;
+    c->step = h->base + 2 + i;
+    coll_put_flag(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes, chain_rail(c, h, i, node));
+}
+
+/* What the nodes before have made of a chunk; NULL: this is the first. */
+static const char *chain_left(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
+{
+    struct reduce_part part = chain_part(h, w, i);
+    size_t offset = part.first * w->elem_bytes;
+    if (h->first || !h->in_place)
+        return h->first ? NULL : w->dest.base + offset;
+    char *fetched = c->slot->memory + iso_slot_stage_offset(ISO) + (size_t)c->me * CHAIN_FETCH_BYTES;
+    coll_read(c, fetched, &w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, h->before));
+    return fetched;
+}
+
+/* One block of a chunk: `left`, then the operands of this node. Into dest of this member, or, on the last node, of all.
+ */
+static void chain_block(struct coll *c, const struct chain *h, const struct coll_work *w, struct reduce_part block,
+                        const char *left)
+{
+    _Alignas(16) char sum[REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
+    const struct slot_nodes *nodes = c->slot->nodes;
+    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
+    const int *near = nodes->members + nodes->begin[nodes->mine];
+    for (int i = 0; i < nodes->n_near; i++) {
+        const char *operand = reduce_operand(c, w, block, near[i], left == NULL ? sum : spare);
+        if (left != NULL)
+            w->combine(sum, left, operand, block.count);
+        left = left != NULL ? sum : operand;
+    }
+    coll_copy_own(c, w->dest.base + offset, left, bytes);
+    for (int i = 1; h->last && i < nodes->n_near; i++)
+        coll_put(c, &w->dest, offset, left, bytes, across_peer(nodes, i));
+}
+
+static void chain_forth(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
+{
+    struct reduce_part part = chain_part(h, w, i);
+    const char *left = chain_left(c, h, w, i);
+    for (size_t done = 0, count; done < part.count; done += count) {
+        count = ISO_MIN(part.count - done, REDUCE_BLOCK_BYTES / w->elem_bytes);
+        struct reduce_part block = {part.first + done, count};
+        chain_block(c, h, w, block, left == NULL ? NULL : left + done * w->elem_bytes);
+    }
+    if (h->last) {
+        chain_send(c, h, w, i, h->before);
+        return;
+    }
+    c->step = h->base + 1;
+    coll_flag_wait(c, chain_rail(c, h, i, h->after));
+    c->step = h->base + 2 + i;
+    if (h->in_place)
+        coll_flag_set(c, chain_rail(c, h, i, h->after));
+    else
+        chain_send(c, h, w, i, h->after);
+}
+
+/* The result of a chunk is in dest here. */
+static void chain_back(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
+{
+    struct reduce_part part = chain_part(h, w, i);
+    size_t offset = part.first * w->elem_bytes;
+    if (!h->first)
+        chain_send(c, h, w, i, h->before);
+    for (int k = 1; k < c->slot->nodes->n_near; k++)
+        coll_put(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes,
+                 across_peer(c->slot->nodes, k));
+}
+
+/* Has chunk i come from the rail in `node`? The first node's operands are here from the begin. */
+static bool chain_has(struct coll *c, const struct chain *h, size_t i, int node)
+{
+    return node < 0 || prim_poll_u64(across_flag(c, c->me, chain_rail(c, h, i, node))) >= h->base + 2 + i;
+}
+
+static void chain_pause(struct coll *c, const struct chain *h, struct wait *wait, size_t i, int node)
+{
+    int from = chain_rail(c, h, i, node);
+    wait->addr = across_flag(c, c->me, from);
+    wait->expected = h->base + 2 + i;
+    wait->peer = c->views[from].pe;
+    wait->slot = c->slot;
+    iso_wait_pause(wait, prim_poll_u64((const uint64_t *)wait->addr));
+}
+
+/* Results first: other nodes wait for them. */
+static void chain_run(struct coll *c, const struct chain *h, const struct coll_work *w)
+{
+    size_t forth = chain_mine(c, h, 0), back = h->last ? h->chunks : forth;
+    struct wait wait = ISO_WAIT(c->call, -1, NULL, 0);
+    while (forth < h->chunks || back < h->chunks) {
+        if (back < forth && chain_has(c, h, back, h->after)) {
+            chain_back(c, h, w, back);
+            back = chain_mine(c, h, back + 1);
+        } else if (forth < h->chunks && chain_has(c, h, forth, h->before)) {
+            chain_forth(c, h, w, forth);
+            forth = chain_mine(c, h, forth + 1);
+        } else {
+            chain_pause(c, h, &wait, forth < h->chunks ? forth : back, forth < h->chunks ? h->before : h->after);
+            continue;
+        }
+        iso_wait_end(&wait);
+        wait = (struct wait)ISO_WAIT(c->call, -1, NULL, 0);
+    }
+}
+
+static void across_reduce_chain(struct coll *c, const struct coll_work *w)
+{
+    bool in_place = w->dest.base == w->source.base;
+    struct chain h = chain_of(c, w, in_place ? CHAIN_FETCH_BYTES : CHAIN_MOST_BYTES);
+    chain_enter(c, &h);
+    chain_run(c, &h, w);
+    coll_put_done(c);
+    across_meet(c, c->slot->seq); /* all chunks of this node are there, and nobody reads on */
+}
+
+/* ---- scan: the same chain one way, dest not the source: a node's members get theirs, the next node the sum of all so
+ * far. Out: N bytes. ---- */
+
+/* The sum goes by copy (blocks are short enough for that), since dest gets this member's own result. */
+static void chain_scan_block(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
+{
+    _Alignas(16) char sums[2][REDUCE_BLOCK_BYTES], spare[REDUCE_BLOCK_BYTES];
+    const struct slot_nodes *nodes = c->slot->nodes;
+    struct reduce_part block = chain_part(h, w, i);
+    size_t offset = block.first * w->elem_bytes, bytes = block.count * w->elem_bytes;
+    char *before = sums[0], *after = sums[1];
+    if (h->first)
+        memset(before, 0, bytes);
+    else
+        memcpy(before, w->dest.base + offset, bytes);
+    for (int k = 0; k < nodes->n_near; k++) {
+        int m = nodes->members[nodes->begin[nodes->mine] + k];
+        const char *operand = reduce_operand(c, w, block, m, spare);
+        if (h->first && k == 0)
+            memcpy(after, operand, bytes);
+        else
+            w->combine(after, before, operand, block.count);
+        coll_put(c, &w->dest, offset, w->exclusive ? before : after, bytes, m);
+        char *swap = before;
+        before = after;
+        after = swap;
+    }
+    if (h->last)
+        return;
+    c->step = h->base + 1;
+    coll_flag_wait(c, chain_rail(c, h, i, h->after));
+    coll_put(c, &w->dest, offset, before, bytes, chain_rail(c, h, i, h->after));
+    c->step = h->base + 2 + i;
+    coll_flag_set(c, chain_rail(c, h, i, h->after));
+}
+
+static void across_scan_chain(struct coll *c, const struct coll_work *w)
+{
+    struct chain h = chain_of(c, w, REDUCE_BLOCK_BYTES);
+    chain_enter(c, &h);
+    for (size_t i = chain_mine(c, &h, 0); i < h.chunks; i = chain_mine(c, &h, i + 1)) {
+        if (!h.first)
+            across_flag_wait(c, c->me, chain_rail(c, &h, i, h.before), h.base + 2 + i);
+        chain_scan_block(c, &h, w, i);
+    }
+    across_meet(c, c->slot->seq);
+}
+
+#endif

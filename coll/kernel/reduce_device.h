@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* Reductions inside kernels: allreduce (OpenSHMEM's reduce) and reducescatter, for every operator and every way in
+ * which elements are kept in memory. The schedules are a template, reduce_elem.h; here is what they share, the
+ * operators, and the list of representations.
+ * Invariant: integers wrap; nothing here is undefined for any value. Includes: coll_device.h, move_device.h,
+ * half_device.h, shmem_types.h. Included by include/shmem_device_coll.h. */
+#ifndef ISO_REDUCE_DEVICE_H
+#define ISO_REDUCE_DEVICE_H
+
+#include "../../device/api/half_device.h"
+#include "../../include/shmem_types.h"
+#include "move_device.h"
+
+/* ISOD_OP_sum_reduce and so on. */
+enum isod_reduce_op {
+#define ISOD_ENUMERATOR(op, ...) ISOD_OP_##op,
+    SHMEM_REDUCE_OPS(ISOD_ENUMERATOR, )
+#undef ISOD_ENUMERATOR
+        ISOD_REDUCE_OPS
+};
+
+/* One call. Member m's result comes from source + m * stride of all members: stride 0 is allreduce. */
+struct isod_reduce {
+    char *dest;
+    const char *source;
+    uint64_t bytes, stride;
+    uint32_t call;
+};
+
+PRIM_FN struct isod_reduce isod_reduce_of(void *dest, const void *source, uint64_t bytes, uint64_t stride)
+{
+    struct isod_reduce w;
+    w.dest = (char *)dest;
+    w.source = (const char *)source;
+    w.bytes = bytes;
+    w.stride = stride;
+    w.call = stride == 0 ? ISOD_CALL_REDUCE : ISOD_CALL_REDUCESCATTER;
+    return w;
+}
+
+/* Units first .. last - 1 of an array of `bytes` that members hold at `source`, combined into `dest`. */
+enum isod_span_from { ISOD_SPAN_SOURCES, ISOD_SPAN_STAGES };
+enum isod_span_to { ISOD_SPAN_ALL, ISOD_SPAN_OWN };
+struct isod_span {
+    char *dest;
+    const char *source;
+    uint64_t first, last, bytes;
+    enum isod_span_from from;
+    enum isod_span_to to;
+};
+
+PRIM_FN struct isod_span isod_span_direct(const struct isod_coll *c, const struct isod_reduce *w)
+{
+    uint64_t units = isod_units(w->bytes), me = (uint64_t)c->h.my_pe, n = (uint64_t)c->h.n_pes;
+    bool all = w->stride == 0;
+    struct isod_span s;
+    s.dest = w->dest;
+    s.source = w->source + me * w->stride;
+    s.first = all ? units * me / n : 0;
+    s.last = all ? units * (me + 1) / n : units;
+    s.bytes = w->bytes;
+    s.from = ISOD_SPAN_SOURCES;
+    s.to = all ? ISOD_SPAN_ALL : ISOD_SPAN_OWN;
+    return s;
+}
+
+/* The piece at `at`, which fits a stage. */
+PRIM_FN struct isod_span isod_span_staged(const struct isod_coll *c, const struct isod_reduce *w, uint64_t at)
+{
+    struct isod_span s;
+    s.dest = w->dest + at;
+    s.source = w->source + (uint64_t)c->h.my_pe * w->stride + at;
+    s.bytes = w->bytes - at < c->packet_bytes ? w->bytes - at : c->packet_bytes;
+    s.first = 0;
+    s.last = isod_units(s.bytes);
+    s.from = ISOD_SPAN_STAGES;
+    s.to = ISOD_SPAN_OWN;
+    return s;
+}
+
+/* What member m has for the span. */
+PRIM_FN const char *isod_operand(const struct isod_coll *c, const struct isod_span *s, int32_t m)
+{
+    if (m == c->h.my_pe)
+        return s->source;
+    return s->from == ISOD_SPAN_STAGES ? c->here + isod_stage_at(c, m) : isod_near(c->h, s->source, m);
+}
+
+PRIM_FN void isod_result_store(const struct isod_coll *c, const struct isod_span *s, uint64_t u, struct prim_vec16 v)
+{
+    isod_unit_store(s->dest + u * 16, v, s->bytes - u * 16);
+    for (uint32_t i = 1; s->to == ISOD_SPAN_ALL && i <= isod_coll_others(c); i++)
+        isod_unit_store(isod_near(c->h, s->dest, isod_coll_other(c, i)) + u * 16, v, s->bytes - u * 16);
+}
+
+/* Pointers reach what members read and write of each other, and all of them know it of each other: of the heap only.
+ * dest of reducescatter is not asked: no other member touches it, so it may lie elsewhere on each. */
+PRIM_FN struct isod_facts isod_reduce_facts(shmemd_t h, const struct isod_reduce *w)
+{
+    struct isod_facts f = isod_facts_of(h, w->bytes);
+    uint64_t dest = (uint64_t)((uintptr_t)w->dest - (uintptr_t)h.heap);
+    uint64_t source = (uint64_t)((uintptr_t)w->source - (uintptr_t)h.heap);
+    f.in_heap = source < h.heap_bytes && (w->stride != 0 || dest < h.heap_bytes);
+    return f;
+}
+
+/* What this block of a grid reduces. */
+PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
+{
+    uint64_t from = 0, len = 0;
+    if (!isod_grid_part(h, w->bytes, &from, &len))
+        return false;
+    w->dest += from;
+    w->source += from;
+    w->bytes = len;
+    return true;
+}
+
+/* ---- operators ---- */
+
+#define ISOD_PASTE_(a, b) a##_##b
+#define ISOD_PASTE(a, b) ISOD_PASTE_(a, b)
+#define ISOD_NAMED(what) ISOD_PASTE(what, ISOD_NAME)
+#define ISOD_SAME(x) (x)
+
+/* Of integers: T wraps, since it is computed in W, the unsigned type of at least int's width. */
+#define ISOD_ONE_INTEGER(T, W, op, x, y)                       \
+    ((op) == ISOD_OP_and_reduce   ? (T)((W)(x) & (W)(y))       \
+     : (op) == ISOD_OP_or_reduce  ? (T)((W)(x) | (W)(y))       \
+     : (op) == ISOD_OP_xor_reduce ? (T)((W)(x) ^ (W)(y))       \
+     : (op) == ISOD_OP_max_reduce ? (T)((x) > (y) ? (x) : (y)) \
+     : (op) == ISOD_OP_min_reduce ? (T)((x) < (y) ? (x) : (y)) \
+     : (op) == ISOD_OP_sum_reduce ? (T)((W)(x) + (W)(y))       \
+                                  : (T)((W)(x) * (W)(y)))
+#define ISOD_ONE_REAL(op, x, y)                             \
+    ((op) == ISOD_OP_max_reduce   ? (x) > (y) ? (x) : (y)   \
+       : (op) == ISOD_OP_min_reduce ? (x) < (y) ? (x) : (y) \
+       : (op) == ISOD_OP_sum_reduce ? (x) + (y)             \
+                                  : (x) * (y))
+
+struct isod_c32 {
+    float re, im;
+};
+struct isod_c64 {
+    double re, im;
+};
+/* One copy of the product in a program: a compiler that fuses multiplication and addition does it alike for all. */
+#define ISOD_COMPLEX(S)                                                      \
+    PRIM_COLD_FN struct S S##_times(struct S x, struct S y)                  \
+    {                                                                        \
+        struct S z = {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re}; \
+        return z;                                                            \
+    }                                                                        \
+    PRIM_FN struct S S##_one(int op, struct S x, struct S y)                 \
+    {                                                                        \
+        struct S z = {x.re + y.re, x.im + y.im};                             \
+        return op == ISOD_OP_sum_reduce ? z : S##_times(x, y);               \
+    }
+ISOD_COMPLEX(isod_c32)
+ISOD_COMPLEX(isod_c64)
+#undef ISOD_COMPLEX
+
+/* ---- the representations ---- */
+
+#define ISOD_ONE_i8(op, x, y) ISOD_ONE_INTEGER(int8_t, uint32_t, op, x, y)
+#define ISOD_ONE_u8(op, x, y) ISOD_ONE_INTEGER(uint8_t, uint32_t, op, x, y)
+#define ISOD_ONE_i16(op, x, y) ISOD_ONE_INTEGER(int16_t, uint32_t, op, x, y)
+#define ISOD_ONE_u16(op, x, y) ISOD_ONE_INTEGER(uint16_t, uint32_t, op, x, y)
+#define ISOD_ONE_i32(op, x, y) ISOD_ONE_INTEGER(int32_t, uint32_t, op, x, y)
+#define ISOD_ONE_u32(op, x, y) ISOD_ONE_INTEGER(uint32_t, uint32_t, op, x, y)
+#define ISOD_ONE_i64(op, x, y) ISOD_ONE_INTEGER(int64_t, uint64_t, op, x, y)
+#define ISOD_ONE_u64(op, x, y) ISOD_ONE_INTEGER(uint64_t, uint64_t, op, x, y)
+
+#define ISOD_T int8_t
+#define ISOD_A int8_t
+#define ISOD_NAME i8
+#define ISOD_ONE ISOD_ONE_i8
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T uint8_t
+#define ISOD_A uint8_t
+#define ISOD_NAME u8
+#define ISOD_ONE ISOD_ONE_u8
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T int16_t
+#define ISOD_A int16_t
+#define ISOD_NAME i16
+#define ISOD_ONE ISOD_ONE_i16
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T uint16_t
+#define ISOD_A uint16_t
+#define ISOD_NAME u16
+#define ISOD_ONE ISOD_ONE_u16
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T int32_t
+#define ISOD_A int32_t
+#define ISOD_NAME i32
+#define ISOD_ONE ISOD_ONE_i32
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T uint32_t
+#define ISOD_A uint32_t
+#define ISOD_NAME u32
+#define ISOD_ONE ISOD_ONE_u32
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T int64_t
+#define ISOD_A int64_t
+#define ISOD_NAME i64
+#define ISOD_ONE ISOD_ONE_i64
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T uint64_t
+#define ISOD_A uint64_t
+#define ISOD_NAME u64
+#define ISOD_ONE ISOD_ONE_u64
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T float
+#define ISOD_A float
+#define ISOD_NAME f32
+#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T double
+#define ISOD_A double
+#define ISOD_NAME f64
+#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T uint16_t
+#define ISOD_A float
+#define ISOD_NAME f16
+#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_UP isod_half_to_float
+#define ISOD_DOWN isod_half_from_float
+#include "reduce_elem.h"
+#define ISOD_T uint16_t
+#define ISOD_A float
+#define ISOD_NAME bf16
+#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_UP isod_bfloat16_to_float
+#define ISOD_DOWN isod_bfloat16_from_float
+#include "reduce_elem.h"
+#define ISOD_T struct isod_c32
+#define ISOD_A struct isod_c32
+#define ISOD_NAME c32
+#define ISOD_ONE isod_c32_one
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+#define ISOD_T struct isod_c64
+#define ISOD_A struct isod_c64
+#define ISOD_NAME c64
+#define ISOD_ONE isod_c64_one
+#define ISOD_UP ISOD_SAME
+#define ISOD_DOWN ISOD_SAME
+#include "reduce_elem.h"
+
+#endif

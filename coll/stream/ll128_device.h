@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/* Wide lines: 120 bytes of data and the number of their step, in one store of 128 bytes, so of what is sent one part in
+ * 16 is flags and not every other byte. They are for teams whose members' stores of that size arrive whole
+ * (ISOD_NEEDS_WHOLE_LINES: tried out when a slot is made, ll128_kernels.c). The rules of banks and steps are those of
+ * lines; the flag is all of the step, so nothing is cleared when its low half wraps, and the memory is the lines' own:
+ * what is no flag there has never been one.
+ * Data is counted in words of 8 bytes, 15 a line. 8 threads handle a line, a piece of two words each, the last one of
+ * one; a wave goes through its lines in step, since its votes say what has come. So `failed` is alike in a wave.
+ * Includes: stream_device.h. Included by ll128_kernels.c and reduce_kernels.c. */
+#ifndef ISO_WIDE_DEVICE_H
+#define ISO_WIDE_DEVICE_H
+
+#include "stream_device.h"
+
+#define ISOD_WIDE_DATA 120u /* bytes of a line */
+#define ISOD_WIDE_LINE 128u
+#define ISOD_WIDE_PIECES 8u
+
+PRIM_FN uint32_t isod_wide_lines(uint64_t bytes) { return ((uint32_t)bytes + ISOD_WIDE_DATA - 1) / ISOD_WIDE_DATA; }
+
+/* ---- places ---- */
+
+/* This thread's: lines first + nth, + every .. are its, pieces piece, + lanes .. of them. `first` is the wave's, for
+ * loops that all its threads leave at once. */
+struct isod_wide {
+    uint32_t first, nth, every, piece, lanes;
+};
+PRIM_FN struct isod_wide isod_wide_of(const struct isod_coll *c)
+{
+    struct isod_wide w;
+    uint32_t in_wave = c->rank % prim_wave_size();
+    w.lanes = prim_wide_lanes();
+    w.piece = c->rank % w.lanes;
+    w.nth = in_wave / w.lanes;
+    w.first = (c->rank - in_wave) / w.lanes;
+    w.every = c->size / w.lanes;
+    return w;
+}
+
+/* Where in a lane `sender`'s lines of a staged step are. */
+PRIM_FN uint64_t isod_wide_box(const struct isod_coll *c, int32_t sender, uint64_t staged)
+{
+    uint32_t n = (uint32_t)c->h.n_pes, one = isod_wide_bytes(c->packet_bytes);
+    return isod_wide_at(c->h.n_pes, c->packet_bytes) + (uint64_t)(((uint32_t)staged & 1) * n + (uint32_t)sender) * one;
+}
+PRIM_FN char *isod_wide_there(const struct isod_coll *c, int32_t to, uint32_t line)
+{
+    return isod_coll_memory(c, to) + isod_wide_box(c, c->h.my_pe, c->staged) + (uint64_t)line * ISOD_WIDE_LINE;
+}
+
+/* ---- the user's memory: pieces of 16 bytes or 8, none beyond `bytes` ---- */
+
+typedef uint64_t __attribute__((__may_alias__)) isod_any64;
+
+/* What a block sends or receives in a round. odd: not of whole words at addresses of words. */
+struct isod_wide_data {
+    uint64_t bytes;
+    bool odd;
+};
+PRIM_FN struct isod_wide_data isod_wide_data_of(uint64_t addresses, uint64_t bytes)
+{
+    struct isod_wide_data d;
+    d.bytes = bytes;
+    d.odd = ((addresses | bytes) & 7) != 0;
+    return d;
+}
+PRIM_FN uint64_t isod_wide_left(const struct isod_wide_data *d, uint64_t at, uint32_t piece)
+{
+    uint64_t most = piece != ISOD_WIDE_PIECES - 1 ? 16 : 8, left = at < d->bytes ? d->bytes - at : 0;
+    return left < most ? left : most;
+}
+/* At `at` of p, what is not there is 0. */
+PRIM_FN struct prim_vec16 isod_wide_load(const struct isod_wide_data *d, const char *p, uint64_t at, uint32_t piece)
+{
+    struct prim_vec16 v = {{0, 0}};
+    uint64_t left = isod_wide_left(d, at, piece);
+    if (!d->odd) {
+        if (left >= 8)
+            v.word[0] = *(const isod_any64 *)(const void *)(p + at);
+        if (left >= 16)
+            v.word[1] = *(const isod_any64 *)(const void *)(p + at + 8);
+    } else if (left > 0) {
+        v = isod_unit_load_odd(p + at, left);
+    }
+    return v;
+}
+PRIM_FN void isod_wide_store(const struct isod_wide_data *d, char *p, uint64_t at, uint32_t piece, struct prim_vec16 v)
+{
+    uint64_t left = isod_wide_left(d, at, piece);
+    if (!d->odd) {
+        if (left >= 8)
+            *(isod_any64 *)(void *)(p + at) = v.word[0];
+        if (left >= 16)
+            *(isod_any64 *)(void *)(p + at + 8) = v.word[1];
+    } else if (left > 0) {
+        isod_unit_store_odd(p + at, v, left);
+    }
+}
+
+/* ---- send: source + m * stride to each other member m, in a staged step ---- */
+
+PRIM_FN struct prim_vec16 isod_wide_flagged(struct prim_vec16 v, uint32_t piece, uint64_t flag)
+{
+    if (piece == ISOD_WIDE_PIECES - 1)
+        v.word[1] = flag;
+    return v;
+}
+
+/* The same piece to all. */
+PRIM_FN void isod_wide_send_piece(const struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
+                                  bool yes)
+{
+    v = isod_wide_flagged(v, piece, c->step);
+    for (uint32_t i = 1; i <= isod_coll_others(c); i++)
+        prim_wide_store(isod_wide_there(c, isod_coll_other(c, i), line), piece, v, yes);
+}
+/* The same in the step after this one. */
+PRIM_FN void isod_wide_send_piece_ahead(struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
+                                        bool yes)
+{
+    c->step++;
+    c->staged++;
+    isod_wide_send_piece(c, line, piece, v, yes);
+    c->step--;
+    c->staged--;
+}
+PRIM_FN void isod_wide_send_all(const struct isod_coll *c, const char *source, uint64_t bytes)
+{
+    struct isod_wide w = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)source, bytes);
+    for (uint32_t first = w.first; first < isod_wide_lines(bytes); first += w.every) {
+        uint32_t line = first + w.nth;
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
+            isod_wide_send_piece(c, line, piece, isod_wide_load(&d, source, at, piece), line < isod_wide_lines(bytes));
+        }
+    }
+}
+PRIM_FN void isod_wide_send_each(const struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+{
+    struct isod_wide w = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)source | stride, bytes);
+    for (uint32_t first = w.first; first < isod_wide_lines(bytes); first += w.every) {
+        uint32_t line = first + w.nth;
+        bool yes = line < isod_wide_lines(bytes);
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
+            for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+                int32_t m = isod_coll_other(c, i);
+                struct prim_vec16 v = isod_wide_load(&d, source + (uint64_t)(uint32_t)m * stride, at, piece);
+                prim_wide_store(isod_wide_there(c, m, line), piece, isod_wide_flagged(v, piece, c->step), yes);
+            }
+        }
+    }
+}
+PRIM_FN void isod_wide_send(const struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+{
+    if (stride == 0)
+        isod_wide_send_all(c, source, bytes);
+    else
+        isod_wide_send_each(c, source, stride, bytes);
+}
+PRIM_FN void isod_wide_send_one(const struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
+{
+    struct isod_wide w = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)source, bytes);
+    for (uint32_t first = w.first; first < isod_wide_lines(bytes); first += w.every) {
+        uint32_t line = first + w.nth;
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
+            struct prim_vec16 v = isod_wide_flagged(isod_wide_load(&d, source, at, piece), piece, c->step);
+            prim_wide_store(isod_wide_there(c, to, line), piece, v, line < isod_wide_lines(bytes));
+        }
+    }
+}
+
+/* ---- receive ---- */
+
+/* Lines of members first, first + 1, .. of which a thread wants its piece. */
+struct isod_wide_wanted {
+    const char *from; /* the line of the first */
+    uint32_t sender;  /* bytes from one member's to the next */
+    int32_t first, count;
+    uint32_t piece;
+    bool yes; /* this thread wants any */
+};
+PRIM_FN bool isod_wide_wants(const struct isod_coll *c, const struct isod_wide_wanted *w, int32_t k)
+{
+    return w->yes && k < w->count && w->first + k < c->h.n_pes && w->first + k != c->h.my_pe;
+}
+/* One look at each, all under way at once. The last k whose line has not come, -1: all have. */
+PRIM_FN int32_t isod_wide_missing(const struct isod_coll *c, const struct isod_wide_wanted *w, struct prim_vec16 *v)
+{
+    int32_t missing = -1;
+    PRIM_UNROLL
+    for (int32_t k = 0; k < ISOD_BATCH; k++)
+        if (isod_wide_wants(c, w, k) &&
+            !prim_wide_look(w->from + (uint64_t)(uint32_t)k * w->sender, w->piece, c->step, &v[k]))
+            missing = k;
+    return missing;
+}
+PRIM_FN void isod_wide_late(struct isod_coll *c, struct isod_waiting *w, const struct isod_wide_wanted *of, int32_t k)
+{
+    isod_coll_look(c, w, of->first + k, of->from + (uint64_t)(uint32_t)k * of->sender, 0);
+}
+
+/* All of a wave look until a vote has found nothing missing. Whether a thread has failed before is asked behind the
+ * first look that found something missing. */
+PRIM_FN void isod_wide_wait_together(struct isod_coll *c, const struct isod_wide_wanted *of, struct prim_vec16 *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    uint32_t most = 1;
+    for (;;) {
+        int32_t missing = -1;
+        PRIM_WAIT_FOR_LINES
+        for (uint32_t polls = most; polls != 0; polls--) {
+            missing = isod_wide_missing(c, of, v);
+            if (!prim_wave_or(missing >= 0))
+                return;
+            prim_pause();
+        }
+        if (most != 1 && missing >= 0 && !c->failed)
+            isod_wide_late(c, &w, of, missing);
+        c->failed = prim_wave_or(c->failed);
+        if (c->failed)
+            return;
+        most = ISOD_POLLS_PER_LOOK;
+    }
+}
+/* Each looks until it misses nothing, then a vote. */
+PRIM_FN void isod_wide_wait_alone(struct isod_coll *c, const struct isod_wide_wanted *of, struct prim_vec16 *v)
+{
+    struct isod_waiting w = {0, 0, 0};
+    uint32_t polls = 0;
+    for (;;) {
+        int32_t missing = isod_wide_missing(c, of, v);
+        if (missing < 0 || c->failed)
+            break;
+        prim_pause();
+        if (++polls % ISOD_POLLS_PER_LOOK == 0)
+            isod_wide_late(c, &w, of, missing);
+    }
+    c->failed = prim_wave_or(c->failed);
+}
+
+/* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
+ * `yes`. By a whole wave, which waits for all that its threads wait for, and fails as one. */
+PRIM_FN void isod_wide_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
+                            struct prim_vec16 *v)
+{
+    struct isod_wide_wanted of;
+    of.from = c->here + isod_wide_box(c, first, c->staged) + (uint64_t)line * ISOD_WIDE_LINE;
+    of.sender = isod_wide_bytes(c->packet_bytes);
+    of.first = first;
+    of.count = count;
+    of.piece = piece;
+    of.yes = yes;
+    if (prim_votes_between_polls())
+        isod_wide_wait_together(c, &of, v);
+    else
+        isod_wide_wait_alone(c, &of, v);
+    PRIM_UNROLL
+    for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
+        if (isod_wide_wants(c, &of, k))
+            prim_wide_take(of.from + (uint64_t)(uint32_t)k * of.sender, piece, &v[k]);
+}
+
+/* What each other member m has sent goes to dest + m * stride. */
+PRIM_FN void isod_wide_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
+{
+    struct isod_wide w = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)dest | stride, bytes);
+    for (uint32_t first = w.first; first < isod_wide_lines(bytes); first += w.every) {
+        uint32_t line = first + w.nth;
+        bool yes = line < isod_wide_lines(bytes);
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
+            for (int32_t m = 0; m < c->h.n_pes && !c->failed; m += ISOD_BATCH) {
+                struct prim_vec16 v[ISOD_BATCH];
+                isod_wide_wait(c, m, ISOD_BATCH, line, piece, yes, v);
+                PRIM_UNROLL
+                for (int32_t k = 0; k < ISOD_BATCH && !c->failed; k++)
+                    if (yes && m + k < c->h.n_pes && m + k != c->h.my_pe)
+                        isod_wide_store(&d, dest + (uint64_t)(uint32_t)(m + k) * stride, at, piece, v[k]);
+            }
+        }
+    }
+}
+PRIM_FN void isod_wide_receive_one(struct isod_coll *c, int32_t from, char *dest, uint64_t bytes)
+{
+    struct isod_wide w = isod_wide_of(c);
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)dest, bytes);
+    for (uint32_t first = w.first; first < isod_wide_lines(bytes) && !c->failed; first += w.every) {
+        uint32_t line = first + w.nth;
+        bool yes = line < isod_wide_lines(bytes);
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes) {
+            struct prim_vec16 v[ISOD_BATCH];
+            isod_wide_wait(c, from, 1, line, piece, yes, v);
+            if (yes && !c->failed)
+                isod_wide_store(&d, dest, (uint64_t)line * ISOD_WIDE_DATA + piece * 16, piece, v[0]);
+        }
+    }
+}
+
+/* ---- lines of parts: `bytes` in parts of `each` lines, the first one is member `first`'s, the next one the next
+ * member's, around the team; the last ones may be short or empty. Threads are spread over the lines of all other parts
+ * ---- */
+
+struct isod_wide_parts {
+    struct isod_wide w;
+    uint64_t bytes;
+    int32_t first;
+    uint32_t each, count; /* count: lines to go over, short parts counted as full ones */
+};
+PRIM_FN struct isod_wide_parts isod_wide_parts_of(const struct isod_coll *c, uint64_t bytes, int32_t first,
+                                                  uint32_t each)
+{
+    struct isod_wide_parts p;
+    p.w = isod_wide_of(c);
+    p.bytes = bytes;
+    p.first = first;
+    p.each = each;
+    p.count = each * isod_coll_others(c);
+    return p;
+}
+PRIM_FN uint32_t isod_wide_part_at(const struct isod_coll *c, const struct isod_wide_parts *p, int32_t member)
+{
+    return (uint32_t)(member - p->first + (member < p->first ? c->h.n_pes : 0)) * p->each;
+}
+/* The i-th line that this member exchanges with others: whose part it is of, the number in it, where it is. */
+struct isod_wide_place {
+    int32_t member;
+    uint32_t line;
+    uint64_t at;
+    bool yes; /* there is such a line */
+};
+PRIM_FN struct isod_wide_place isod_wide_place_of(const struct isod_coll *c, const struct isod_wide_parts *p,
+                                                  uint32_t i)
+{
+    struct isod_wide_place l;
+    uint32_t other = i / p->each;
+    l.member = isod_coll_other(c, other + 1);
+    l.line = i - other * p->each;
+    l.at = (uint64_t)(isod_wide_part_at(c, p, l.member) + l.line) * ISOD_WIDE_DATA;
+    l.yes = i < p->count && l.at < p->bytes;
+    return l;
+}
+PRIM_FN void isod_wide_parts_send(const struct isod_coll *c, const struct isod_wide_parts *p, const char *source)
+{
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)source, p->bytes);
+    for (uint32_t first = p->w.first; first < p->count; first += p->w.every) {
+        struct isod_wide_place l = isod_wide_place_of(c, p, first + p->w.nth);
+        char *to = l.yes ? isod_wide_there(c, l.member, l.line) : c->here;
+        for (uint32_t piece = p->w.piece; piece < ISOD_WIDE_PIECES; piece += p->w.lanes) {
+            struct prim_vec16 v = {{0, 0}};
+            if (l.yes)
+                v = isod_wide_load(&d, source, l.at + piece * 16, piece);
+            prim_wide_store(to, piece, isod_wide_flagged(v, piece, c->step), l.yes);
+        }
+    }
+}
+PRIM_FN void isod_wide_parts_receive(struct isod_coll *c, const struct isod_wide_parts *p, char *dest)
+{
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)dest, p->bytes);
+    for (uint32_t first = p->w.first; first < p->count && !c->failed; first += p->w.every) {
+        struct isod_wide_place l = isod_wide_place_of(c, p, first + p->w.nth);
+        for (uint32_t piece = p->w.piece; piece < ISOD_WIDE_PIECES; piece += p->w.lanes) {
+            struct prim_vec16 v[ISOD_BATCH];
+            isod_wide_wait(c, l.member, 1, l.line, piece, l.yes, v);
+            if (l.yes && !c->failed)
+                isod_wide_store(&d, dest, l.at + piece * 16, piece, v[0]);
+        }
+    }
+}
+/* The own part, as it comes from member `from`, to dest and to all others but `from`, in the same step: there it is in
+ * boxes of another sender. */
+PRIM_FN void isod_wide_parts_forward(struct isod_coll *c, const struct isod_wide_parts *p, int32_t from, char *dest)
+{
+    struct isod_wide_data d = isod_wide_data_of((uintptr_t)dest, p->bytes);
+    uint32_t own = isod_wide_part_at(c, p, c->h.my_pe);
+    for (uint32_t first = p->w.first; first < p->each && !c->failed; first += p->w.every) {
+        uint32_t line = first + p->w.nth;
+        uint64_t at = (uint64_t)(own + line) * ISOD_WIDE_DATA;
+        bool yes = line < p->each && at < p->bytes;
+        for (uint32_t piece = p->w.piece; piece < ISOD_WIDE_PIECES; piece += p->w.lanes) {
+            struct prim_vec16 v[ISOD_BATCH];
+            isod_wide_wait(c, from, 1, line, piece, yes, v);
+            if (c->failed)
+                break;
+            v[0] = isod_wide_flagged(v[0], piece, c->step);
+            for (uint32_t i = 1; i <= isod_coll_others(c); i++)
+                if (isod_coll_other(c, i) != from)
+                    prim_wide_store(isod_wide_there(c, isod_coll_other(c, i), line), piece, v[0], yes);
+            if (yes)
+                isod_wide_store(&d, dest, at + piece * 16, piece, v[0]);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Kernels that move data on streams by wide lines: fcollect and alltoall (one schedule, "exchange"), broadcast,
+ * permute, as the rounds of lines in coll_kernels.c; and the one that finds out whether wide lines arrive whole.
+ * Launched by stream_algorithm.c and stream_probe.c. Includes: ll128_device.h. */
+#include "ll128_device.h"
+
+/* ---- a round, in a staged step that has begun behind a sync ---- */
+
+PRIM_FN void exchange_round(struct isod_coll *c, const struct isod_move *w)
+{
+    uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
+    isod_wide_send(c, w->source, w->source_stride, w->bytes);
+    isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
+    isod_wide_receive(c, w->dest, w->dest_stride, w->bytes);
+}
+
+/* The flags, here and below, are for the rule of staged steps. */
+PRIM_FN void broadcast_round(struct isod_coll *c, const struct isod_move *w)
+{
+    if (c->h.my_pe == w->from) {
+        isod_wide_send_all(c, w->source, w->bytes);
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    } else {
+        isod_flags_send_near(c);
+        isod_wide_receive_one(c, w->from, w->dest, w->bytes);
+    }
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+PRIM_FN void permute_round(struct isod_coll *c, const struct isod_move *w)
+{
+    if (w->to != c->h.my_pe)
+        isod_wide_send_one(c, w->to, w->source, w->bytes);
+    isod_flags_send_near(c);
+    if (w->from != c->h.my_pe)
+        isod_wide_receive_one(c, w->from, w->dest, w->bytes);
+    else
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
+}
+
+/* ---- all rounds ---- */
+
+enum schedule { EXCHANGE, BROADCAST, PERMUTE };
+
+PRIM_FN int move_rounds(const struct isod_stream_coll *a, enum schedule schedule)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    isod_stream_expect(a, &w);
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    prim_sync(prim_group_block());
+    do {
+        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
+        isod_coll_step_staged(&c);
+        if (schedule == EXCHANGE)
+            exchange_round(&c, &piece);
+        else if (schedule == BROADCAST)
+            broadcast_round(&c, &piece);
+        else
+            permute_round(&c, &piece);
+        at += c.packet_bytes;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* ---- broadcast in two hops ---- */
+
+/* The root sends a part to each other member, and that one to the others, line by line: in one step, since what comes
+ * from the root and what comes from a member lie apart. A part may be empty, hence flags of all to all. */
+PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+{
+    int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */
+    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, first, each);
+    if (c->h.my_pe == w->from) {
+        isod_wide_parts_send(c, &p, w->source);
+        isod_flags_send_near(c);
+        isod_coll_copy_own(w->dest, w->source, w->bytes);
+    } else {
+        isod_flags_send_near(c);
+        isod_wide_parts_forward(c, &p, w->from, w->dest);
+        isod_wide_parts_receive(c, &p, w->dest);
+    }
+    isod_flags_wait(c, -1, ISOD_ARRIVAL);
+}
+
+/* In as few rounds as packets allow, each about as long. */
+PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+    uint32_t parts = a->h.n_pes > 1 ? (uint32_t)a->h.n_pes - 1 : 1;
+    uint32_t span = isod_ceil_div(isod_wide_lines(a->share), parts);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_wide_lines(c.packet_bytes)));
+    prim_sync(prim_group_block());
+    do {
+        uint64_t most = (uint64_t)each * ISOD_WIDE_DATA * parts;
+        struct isod_move piece = isod_move_piece(&w, at, most);
+        isod_coll_step_staged(&c);
+        broadcast2_round(&c, &piece, each);
+        at += most;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* ---- do they arrive whole? ---- */
+
+/* Word i of a member's line in a step; of no other line, nor of another step. */
+PRIM_FN uint64_t probe_word(uint64_t step, int32_t sender, uint32_t line, uint32_t i)
+{
+    return step << 24 | (uint64_t)((uint32_t)sender & 0xff) << 16 | (line & 0xfff) << 4 | i;
+}
+PRIM_FN struct prim_vec16 probe_piece(const struct isod_coll *c, int32_t sender, uint32_t line, uint32_t piece)
+{
+    struct prim_vec16 v;
+    v.word[0] = probe_word(c->step, sender, line, 2 * piece);
+    v.word[1] = piece != ISOD_WIDE_PIECES - 1 ? probe_word(c->step, sender, line, 2 * piece + 1) : c->step;
+    return v;
+}
+/* Words that are not what the flag promises. */
+PRIM_FN uint64_t probe_look(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes)
+{
+    uint64_t wrong = 0;
+    for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        isod_wide_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        PRIM_UNROLL
+        for (int32_t k = 0; k < ISOD_BATCH; k++)
+            if (yes && !c->failed && first + k < c->h.n_pes && first + k != c->h.my_pe) {
+                struct prim_vec16 right = probe_piece(c, first + k, line, piece);
+                wrong += v[k].word[0] != right.word[0];
+                wrong += piece != ISOD_WIDE_PIECES - 1 && v[k].word[1] != right.word[1];
+            }
+    }
+    return wrong;
+}
+PRIM_FN uint64_t probe_round(struct isod_coll *c, uint32_t lines)
+{
+    struct isod_wide w = isod_wide_of(c);
+    uint64_t wrong = 0;
+    for (uint32_t first = w.first; first < lines; first += w.every)
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes)
+            isod_wide_send_piece(c, first + w.nth, piece, probe_piece(c, c->h.my_pe, first + w.nth, piece),
+                                 first + w.nth < lines);
+    for (uint32_t first = w.first; first < lines && !c->failed; first += w.every)
+        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes)
+            wrong += probe_look(c, first + w.nth, piece, first + w.nth < lines);
+    return wrong;
+}
+/* Nothing of the lane but its wide lines is used, so its steps stay as they are. */
+PRIM_FN int wide_probe(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    uint64_t wrong = 0;
+    isod_coll_read_team(&c, a->h, a->call);
+    c.step = a->share;
+    c.staged = 0;
+    uint32_t fit = isod_wide_lines(c.packet_bytes), lines = fit < ISOD_PROBE_LINES ? fit : ISOD_PROBE_LINES;
+    prim_sync(prim_group_block());
+    for (uint64_t round = 0; round < a->bytes; round++) {
+        isod_coll_step_staged(&c);
+        wrong += probe_round(&c, lines);
+        if (!isod_coll_goes_on(&c))
+            break;
+    }
+    if (c.failed || wrong != 0) /* what has not come has not arrived whole */
+        (void)prim_fetch_add_u64(a->v_received, wrong != 0 ? wrong : 1);
+    return c.failed ? 1 : 0;
+}
+
+/* ---- kernels ---- */
+
+ISOD_STREAM_KERNEL(exchange_wide, move_rounds(&a, EXCHANGE))
+ISOD_STREAM_KERNEL(broadcast_wide, move_rounds(&a, BROADCAST))
+ISOD_STREAM_KERNEL(broadcast_wide2, broadcast2_rounds(&a))
+ISOD_STREAM_KERNEL(permute_wide, move_rounds(&a, PERMUTE))
+ISOD_STREAM_KERNEL(wide_probe, wide_probe(&a))

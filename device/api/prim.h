@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* The portability contract of schedules and kernels: what a target (a CPU, an AMD or an NVIDIA GPU) must give, what is
+ * derived from it, and an #error for what is missing. Compiles as C11, C++17, HIP and CUDA.
+ * All atomics are of system scope: any PE of the node, on any processor, may be on the other side.
+ * Includes one target header and nothing else of ours. Used by shmem/, coll/ and kernels. */
+#ifndef ISO_PRIM_H
+#define ISO_PRIM_H
+
+#if defined(__CUDACC_RTC__) /* run-time compiled: no system headers */
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+#else
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#endif
+
+/* 16 bytes that travel as one load or store where the target has such. Aligned to 16 in prim_load16 and prim_store16.
+ */
+struct prim_vec16 {
+    uint64_t word[2];
+};
+
+/* 8 bytes of data with the number of their step twice: each 8-byte half says by itself whether it has arrived. */
+struct prim_line {
+    uint32_t data0, step0, data1, step1;
+};
+
+/* The threads that do something together. A value; every call over a group is made by all its threads, with equal
+ * arguments. A wave is what the hardware runs in step: a warp of 32 on NVIDIA, a wavefront of 64 on gfx9. */
+enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
+struct prim_group {
+    enum prim_group_kind kind;
+};
+
+#if defined(__HIP__) || defined(__HIPCC__)
+#include "prim_hip.h"
+#elif defined(__CUDACC__)
+#include "prim_cuda.h"
+#else
+#include "prim_cpu.h"
+#endif
+
+/* ---- what a target must give ----
+ *
+ * PRIM_FN, PRIM_COLD_FN                 qualifiers of a function of this header and of a schedule; the second is for
+ *                                       what is rarely called and must not cost registers where it is not
+ * PRIM_RESTRICT                         restrict in the target's spelling
+ * PRIM_KERNEL(name, TYPE, a)            begins a kernel that takes one struct by value; its body follows
+ * PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)   the same for blocks of at most so many threads, which may have more
+ *                                       registers then, or are held to what that many leave for each
+ * PRIM_SHARED(TYPE, name, count)        an array that the threads of a block share, uninitialised; use as name[i]
+ *
+ * prim_rank(g) prim_size(g)             place of the calling thread in the group, number of threads
+ * prim_sync(g)                          all threads of the group are here; their earlier stores are seen by the group
+ * prim_sync_or(g, p)                    the same; true when p was true for any of them
+ * prim_broadcast_u64(g, v)              the same; the first thread's v
+ * prim_block_index() prim_block_count() of the grid, counted in one dimension
+ * prim_wave_size()
+ *
+ * T is u32 or u64, naturally aligned:
+ * prim_load_relaxed_T(p)                never torn, never cached where a peer's store would be missed
+ * prim_load_acquire_T(p)                later accesses of this thread stay after it; pairs with store_release, signal
+ * prim_store_relaxed_T(p, v)            also for u8 and u16
+ * prim_store_release_T(p, v)            earlier accesses of this thread stay before it; pairs with load_acquire
+ * prim_fetch_add_T(p, v), _and, _or, _xor, prim_swap_T(p, v)      the old value
+ * prim_cas_T(p, expected, desired)      the old value, stored iff it was `expected`
+ *                                       All of them: acquire and release on the CPU, relaxed in kernels of GPUs, where
+ *                                       order comes from fences: prim_gather_stores or prim_fence_before_signal before
+ *                                       one; after one prim_acquire_after_atomic, or prim_peek of the same word and
+ *                                       prim_acquire_from_peer
+ *
+ * Flags behind data. The group calls prim_gather_stores(g); then any of its threads, each for itself, may call
+ * prim_fence_flag() and then prim_store_flag: who sees that flag sees all that the group stored before.
+ * prim_gather_stores(g)                 a sync of the group; where a thread's stores must be flushed by the thread that
+ *                                       made them (gfx9), it does that before the sync
+ * prim_fence_flag()                     by each thread that stores flags (NVIDIA: the system fence, cumulative over the
+ *                                       sync); where gather_stores did everything: nothing
+ * prim_store_flag_u64(p, v), _u32       a relaxed store of system scope; on the CPU a release store
+ * prim_peek_u64(p), _u32                one look at a flag (AMD: relaxed; CPU, NVIDIA: acquire); after it has said what
+ *                                       one waits for: prim_acquire_from_peer(), then a prim_sync of those who read
+ * prim_acquire_from_peer()              after a peek saw the flag, before the data is read. NVIDIA: nothing, the peek
+ *                                       is the acquire; so it counts behind a peek or poll only
+ * prim_acquire_after_atomic()           by the thread that made an atomic, or a relaxed load, and has its result: later
+ *                                       accesses stay behind it; then a prim_sync of those who read
+ * prim_fence_before_signal()            both halves for the calling thread alone: its earlier stores, and those that
+ *                                       others have settled before a sync with it, are seen by whoever sees its later
+ *                                       flag
+ * prim_settle_stores(g)                 by each thread before a sync of g: after that sync the fence of any thread of
+ *                                       g covers the stores of all. On gfx9 each wave waits for its own stores here,
+ *                                       since nothing else can; a bare sync shows them to the group only. NVIDIA:
+ *                                       nothing, fences are cumulative
+ * prim_fence_full()                     earlier stores are visible everywhere before later loads are done (quiet)
+ *
+ * prim_load16(p) prim_store16(p, v)     16 bytes, not atomic
+ * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; any alignment; not a synchronisation
+ * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
+ * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
+ * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
+ * prim_load_line(p)                     relaxed, each half whole
+ *
+ * Wide lines: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
+ * together, a piece each. They need no fence where the hardware keeps such a line whole on its way (coll/stream/ll128_device.h
+ * finds out). All threads of the wave call these at the same time, `yes` alike for all pieces of a line.
+ * prim_wide_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
+ *                                       blocks of whole eights
+ * prim_wide_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
+ *                                       the target can, else the flag behind the rest; system scope
+ * prim_wide_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
+ *                                       as this piece can tell. When all pieces of a line have said true, which
+ *                                       prim_wave_or tells, it has, and then
+ * prim_wide_take(line, piece, v)        by one thread alone: v is the piece
+ * prim_wave_or(p)                       true when p was true for any thread of the wave
+ * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
+ *                                       nothing missing; false: who misses something looks until it has come, and
+ *                                       votes then
+ * prim_stream_wait()                    by all threads, first in a kernel that is launched early (struct gpu_launch):
+ *                                       the kernels before it in the stream have ended, their stores are seen
+ * prim_stream_pass()                    last in it: this block waits for no peer any more, so the kernel behind it, if
+ *                                       launched early, may come. Not sooner: one that came and had to wait would hold
+ *                                       places that kernels of other streams need, for which peers may be waiting
+ * prim_load_const_u64(p), _u32          of what does not change while a kernel runs (tables): may be cached and hoisted
+ * prim_pause()                          between two polls; on the CPU device other threads of the block run meanwhile
+ * prim_clock_ns()                       monotone, for deadlines, comparable on one processor only
+ */
+#if !defined(PRIM_FN) || !defined(PRIM_COLD_FN) || !defined(PRIM_RESTRICT)
+#error "device/api/prim.h: the target gives no PRIM_FN, PRIM_COLD_FN or PRIM_RESTRICT"
+#endif
+#if !defined(PRIM_KERNEL) || !defined(PRIM_SHARED)
+#error "device/api/prim.h: the target gives no PRIM_KERNEL or PRIM_SHARED"
+#endif
+#ifndef PRIM_GIVES_GROUP
+#error "device/api/prim.h: the target gives no prim_rank, prim_size, prim_sync, prim_sync_or and places in the grid"
+#endif
+#ifndef PRIM_GIVES_ATOMICS
+#error "device/api/prim.h: the target gives no atomic loads, stores, fetch-ops and compare-swap"
+#endif
+#ifndef PRIM_GIVES_FENCES
+#error "device/api/prim.h: the target gives no gather_stores, settle_stores, fence_flag, store_flag, peek and fences"
+#endif
+#ifndef PRIM_GIVES_COPY
+#error "device/api/prim.h: the target gives no 16-byte accesses, copies and lines"
+#endif
+#ifndef PRIM_GIVES_TIME
+#error "device/api/prim.h: the target gives no prim_pause and prim_clock_ns"
+#endif
+
+/* ---- what is derived ---- */
+
+PRIM_FN struct prim_group prim_group_of(enum prim_group_kind kind)
+{
+    struct prim_group g;
+    g.kind = kind;
+    return g;
+}
+PRIM_FN struct prim_group prim_group_thread(void) { return prim_group_of(PRIM_THREAD); }
+PRIM_FN struct prim_group prim_group_wave(void) { return prim_group_of(PRIM_WAVE); }
+PRIM_FN struct prim_group prim_group_block(void) { return prim_group_of(PRIM_BLOCK); }
+
+/* A hint: this thread will store into the line at p soon; fetch it for writing now. Nothing where a target has no such
+ * instruction. */
+#ifndef PRIM_HAS_EXPECT_STORE
+PRIM_FN void prim_expect_store(const void *p) { (void)p; }
+#endif
+
+/* A hint: this thread will load from p soon; begin now. */
+#ifndef PRIM_HAS_EXPECT_LOAD
+PRIM_FN void prim_expect_load(const void *p) { (void)p; }
+#endif
+
+/* Where a vote without order among stores and loads is cheaper, a target has that. */
+#ifndef PRIM_HAS_WAVE_OR
+PRIM_FN bool prim_wave_or(bool p) { return prim_sync_or(prim_group_wave(), p); }
+#endif
+
+/* A word that is looked at often and changes hardly ever (an error status): may come from a cache of this processor
+ * that sees its own stores. Where the target has nothing cheaper: a relaxed load. */
+#ifndef PRIM_HAS_LOAD_LAZY
+PRIM_FN uint64_t prim_load_lazy_u64(const uint64_t *p) { return prim_load_relaxed_u64(p); }
+#endif
+
+/* Where nothing is launched early there is nothing to wait for. */
+#ifndef PRIM_HAS_STREAM_WAIT
+PRIM_FN void prim_stream_wait(void) {}
+PRIM_FN void prim_stream_pass(void) {}
+#endif
+
+/* Before a loop of few turns, of which nothing may be left: over an array that must be in registers. */
+#ifndef PRIM_UNROLL
+#define PRIM_UNROLL
+#endif
+
+/* Behind an array whose elements are set and read under the same conditions: a CPU's compiler may not see that they are
+ * the same, and warns; on a GPU zeroes would be instructions. */
+#ifndef PRIM_UNSET
+#define PRIM_UNSET
+#endif
+
+/* Before the loop of a wait: how many looks stand one behind the other in its code. A jump back between two looks is
+ * latency, and so is code that has to be fetched: some where a look is one word, one where it is many loads. */
+#ifndef PRIM_WAIT_FOR_WORD
+#define PRIM_WAIT_FOR_WORD
+#define PRIM_WAIT_FOR_LINES
+#endif
+
+/* A function that stays one where it is used many times, but is no rare path: a target may say it differently. */
+#ifndef PRIM_CALL_FN
+#define PRIM_CALL_FN PRIM_COLD_FN
+#endif
+
+/* Around all that a block does in one call of the library, made by all its threads with equal arguments:
+ *     if (prim_call_begin())
+ *         rc = ...;
+ *     return prim_call_end(rc);
+ * A target where a block's meetings cost more than its work may let one thread do that work for all: it is a block, and
+ * a wave, of one thread from begin to end, so places and sizes from outside do not count inside; begin is false for the
+ * others, which wait; and the rc is the same for all. Calls may be made within calls. Not a sync by itself. */
+#ifndef PRIM_HAS_CALL
+PRIM_FN bool prim_call_begin(void) { return true; }
+PRIM_FN int prim_call_end(int rc) { return rc; }
+#endif
+
+/* A PE number of the program's, first in the call that got it (__func__): outside of 0 .. n_pes - 1 it ends the process
+ * with a sentence, where the target checks; `arg` is the argument's name. Elsewhere the arguments are not evaluated. */
+#ifndef PRIM_CHECK_PE
+#define PRIM_CHECK_PE(arg, pe, n_pes) ((void)0)
+#endif
+
+/* Loops of the program's own. A thread that has looked at a word for the program, without waiting, says what it saw;
+ * one that may be in a loop around a call that looks at nothing says that it passes. Where threads run in turn (the CPU
+ * device) others then run from time to time, and a thread that sees the same for longer than SHMEM_TIMEOUT is reported.
+ *
+ * prim_look(call, addr, value)                  by the calling thread; `call` is the public name
+ * prim_look_at_bytes(call, addr, seen, bytes)   likewise; `seen` is a copy of what was looked at, of which some counts
+ * prim_pass()
+ * prim_pause_of_program()                       prim_pause in a loop that the library does not know */
+#ifndef PRIM_HAS_LOOK
+PRIM_FN void prim_look(const char *call, const void *addr, uint64_t value)
+{
+    (void)call;
+    (void)addr;
+    (void)value;
+}
+PRIM_FN void prim_look_at_bytes(const char *call, const void *addr, const void *seen, size_t bytes)
+{
+    (void)call;
+    (void)addr;
+    (void)seen;
+    (void)bytes;
+}
+PRIM_FN void prim_pass(void) {}
+PRIM_FN void prim_pause_of_program(void) { prim_pause(); }
+#endif
+
+/* prim_fetch_and, _or, _xor without the old value, where a target has cheaper ones. */
+#ifndef PRIM_HAS_BIT_UPDATES
+PRIM_FN void prim_and_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_and_u32(p, v); }
+PRIM_FN void prim_or_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_or_u32(p, v); }
+PRIM_FN void prim_xor_u32(uint32_t *p, uint32_t v) { (void)prim_fetch_xor_u32(p, v); }
+PRIM_FN void prim_and_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_and_u64(p, v); }
+PRIM_FN void prim_or_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_or_u64(p, v); }
+PRIM_FN void prim_xor_u64(uint64_t *p, uint64_t v) { (void)prim_fetch_xor_u64(p, v); }
+#endif
+
+/* The sync that a call of the user's ends with: what the group has stored may be released by any of its threads. */
+PRIM_FN void prim_sync_settled(struct prim_group g)
+{
+    prim_settle_stores(g);
+    prim_sync(g);
+}
+
+/* Keeps back what a put would store, until a fence covers it: false, the caller stores. True on the CPU device only,
+ * where a seed makes memory weak. */
+#ifndef PRIM_HAS_HOLD_PUT
+PRIM_FN bool prim_hold_put(void *dest, const void *source, size_t bytes)
+{
+    (void)dest;
+    (void)source;
+    (void)bytes;
+    return false;
+}
+#endif
+
+/* The first thread of a group does what must be done once. */
+PRIM_FN bool prim_is_first(struct prim_group g) { return prim_rank(g) == 0; }
+
+/* A flag behind data that the whole group has stored: seen by a peer only after the data. Where the target's fence and
+ * store are one instruction (PRIM_HAS_SIGNAL), that; pairs with prim_poll_u64, and with peek and acquire_from_peer. */
+#ifndef PRIM_HAS_SIGNAL
+PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value)
+{
+    prim_gather_stores(g);
+    if (prim_is_first(g)) {
+        prim_fence_flag();
+        prim_store_flag_u64(flag, value);
+    }
+}
+#endif
+
+/* One look at a flag. What was stored before its value was signalled may be read once the caller has seen that value.
+ */
+PRIM_FN uint64_t prim_poll_u64(const uint64_t *flag) { return prim_load_acquire_u64(flag); }
+
+PRIM_FN uint64_t prim_fetch_sub_u64(uint64_t *p, uint64_t v) { return prim_fetch_add_u64(p, (uint64_t)0 - v); }
+
+/* The larger of *p and v stays; the old value. */
+PRIM_FN uint64_t prim_fetch_max_u64(uint64_t *p, uint64_t v)
+{
+    uint64_t old = prim_load_relaxed_u64(p);
+    while (old < v) {
+        uint64_t seen = prim_cas_u64(p, old, v);
+        if (seen == old)
+            break;
+        old = seen;
+    }
+    return old;
+}
+
+#endif

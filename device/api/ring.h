@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/* How a kernel asks the host to do what no pointer of its reaches: rings of 64-byte entries in pinned host memory,
+ * which the proxy thread of the PE executes in order. Tickets are words of device memory (a GPU has no fast atomics on
+ * host memory), so the blocks and waves that share a ring need no other lock. A ticket is taken only when its entry is
+ * free, and its entry is written at once: threads of a wave that run in lockstep never wait for each other here.
+ * Invariants of a ring: done <= head <= done + entries; entry i is used by tickets t with t % entries == i, and by t
+ * only after `done` has passed t - entries and turn[i] == t. PE numbers are the world's; addresses are symmetric, as
+ * this PE names them. Includes: wait_device.h. Used by *_device.h; shmem/gpu/proxy.c executes what is posted here. */
+#ifndef ISO_RING_H
+#define ISO_RING_H
+
+#include "wait_device.h"
+
+/* What an entry asks for, and what its words are. */
+enum isod_ring_kind {
+    ISOD_RING_INLINE,     /* put: the data */
+    ISOD_RING_STAGED,     /* put: [0] number of the stage, [1] bytes */
+    ISOD_RING_DIRECT,     /* put: [0] source, symmetric memory of this PE, [1] bytes */
+    ISOD_RING_GET_STAGED, /* [0] number of the stage, [1] bytes */
+    ISOD_RING_GET_DIRECT, /* [0] dest, symmetric memory of this PE, [1] bytes */
+    ISOD_RING_AMO,        /* [0] operand, [1] compare, [2] 1: it fetches; op: enum isod_amo; old value: results[] */
+    ISOD_RING_GET_WORD,   /* of 1, 2, 4 or 8 bytes, aligned; the value: results[] */
+    ISOD_RING_SIGNAL      /* [0] value; op: as SHMEM_SIGNAL_; after all entries before it */
+};
+
+#define ISOD_RING_WORDS 4
+#define ISOD_RING_INLINE_BYTES 16
+#define ISOD_RING_ENTRIES 256u /* of a ring; a power of two */
+#define ISOD_RING_STAGES 8u
+#define ISOD_RING_STAGE_BYTES 4096u
+#define ISOD_RINGS 16u /* of a PE; a power of two */
+
+struct isod_entry {
+    uint32_t kind; /* enum isod_ring_kind */
+    int32_t pe;
+    uint32_t op;
+    uint32_t bytes; /* of an inline put, of the word of an atomic or a get */
+    uint64_t addr;  /* at that PE */
+    uint64_t word[ISOD_RING_WORDS];
+    uint64_t seq; /* ticket + 1; stored last, system scope; pairs with the acquire load of the proxy */
+};
+
+/* In device memory; the first two are written by kernels, the rest never. */
+struct isod_ring {
+    uint64_t head; /* atomic: tickets handed out */
+    uint64_t seen; /* atomic, only grows: the largest `done` that a kernel has read over the bus */
+    uint64_t pad[6];
+    struct isod_entry *entries; /* pinned */
+    uint64_t *done;    /* pinned [2]; [0] tickets executed and visible at their targets; the proxy's release store,
+                          which pairs with the peek in isod_ring_is_done; [1] 1 once a kernel has posted here */
+    uint64_t *results; /* pinned [entries]: old values of atomics, stored before `done` */
+    char *stages;      /* pinned [ISOD_RING_STAGES] of ISOD_RING_STAGE_BYTES */
+    uint64_t *turns;   /* device [entries]: the ticket that may use the entry next: its last user needs the result no
+                          longer */
+    uint64_t *leases;  /* device [ISOD_RING_STAGES]: 2 * n: free once n tickets are done; odd: somebody fills it */
+    uint32_t mask;     /* entries - 1 */
+    uint32_t spare[3];
+};
+
+/* ---- parts ---- */
+
+/* Does any kernel of this PE use the ring? Costs one load of device memory; issue it ahead of a fence. */
+PRIM_FN bool isod_ring_used(shmemd_t h) { return prim_load_relaxed_u64(&h.world->ring_used) != 0; }
+
+/* A block's operations go by one ring, so they are executed in their order. */
+PRIM_FN struct isod_ring *isod_ring_of(struct isod_world *world)
+{
+    return &world->rings[prim_block_index() & (world->n_rings - 1)];
+}
+
+/* What a kernel writes of an entry: scalars, so that it stays in registers on its way there; nothing here takes the
+ * address of a local, which would give every kernel that may use the ring a stack. */
+struct isod_post {
+    uint64_t kind_pe;  /* the first two members of an entry */
+    uint64_t op_bytes; /* the next two */
+    uint64_t addr, word0, word1;
+};
+PRIM_FN struct isod_post isod_ring_order(uint32_t kind, const void *addr, int32_t pe)
+{
+    struct isod_post e;
+    e.kind_pe = kind | (uint64_t)(uint32_t)pe << 32;
+    e.op_bytes = 0;
+    e.addr = (uint64_t)(uintptr_t)addr;
+    e.word0 = e.word1 = 0;
+    return e;
+}
+PRIM_FN int32_t isod_ring_pe(struct isod_post e) { return (int32_t)(uint32_t)(e.kind_pe >> 32); }
+PRIM_FN uint64_t isod_ring_op_bytes(uint32_t op, uint32_t bytes) { return op | (uint64_t)bytes << 32; }
+
+/* Have `count` tickets been executed? Answers from device memory where it can; else looks over the bus, and leaves what
+ * it saw for others, behind a fence: who peeks at `seen` then knows all that `done` stands for. Before what the proxy
+ * has written is read: prim_acquire_from_peer(). */
+PRIM_FN bool isod_ring_is_done(struct isod_ring *r, uint64_t count)
+{
+    if (prim_peek_u64(&r->seen) >= count)
+        return true;
+    uint64_t done = prim_peek_u64(r->done);
+    if (done < count)
+        return false;
+    prim_acquire_from_peer();
+    prim_fence_before_signal();
+    prim_fetch_max_u64(&r->seen, done);
+    return true;
+}
+
+/* The entry of ticket t belongs to ticket t + entries from here on. Release: the result was read before; pairs with the
+ * peek in isod_ring_try. */
+PRIM_FN void isod_ring_leave(struct isod_ring *r, uint64_t ticket)
+{
+    prim_store_release_u64(&r->turns[ticket & r->mask], ticket + r->mask + 1);
+}
+
+/* Relaxed stores of words, then the number behind a fence of system scope. That also covers what this thread stored
+ * elsewhere before: a signal by the ring may follow data by pointer. Pairs with the acquire load of the proxy. */
+PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fetches, uint64_t seq)
+{
+    uint64_t *words = (uint64_t *)(void *)to;
+    prim_store_relaxed_u64(&words[0], e.kind_pe);
+    prim_store_relaxed_u64(&words[1], e.op_bytes);
+    prim_store_relaxed_u64(&to->addr, e.addr);
+    prim_store_relaxed_u64(&to->word[0], e.word0);
+    prim_store_relaxed_u64(&to->word[1], e.word1);
+    prim_store_relaxed_u64(&to->word[2], fetches ? 1 : 0);
+    prim_fence_before_signal();
+    prim_store_flag_u64(&to->seq, seq);
+}
+
+/* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are in
+ * memory before any entry is. The host looks at them when the kernel has ended (iso_proxy_drain); kernels look at the
+ * world's word before a fence and a quiet. */
+PRIM_FN void isod_ring_tell_used(struct isod_world *world, struct isod_ring *r)
+{
+    prim_store_relaxed_u64(&r->done[1], 1);
+    prim_store_relaxed_u64(&world->host->ring_used, 1);
+    prim_store_relaxed_u64(&world->ring_used, 1);
+    prim_fence_before_signal();
+}
+
+/* One attempt to post: its ticket + 1, or 0. A ticket whose result is wanted keeps its entry until isod_ring_leave. */
+PRIM_FN uint64_t isod_ring_try(struct isod_world *world, struct isod_ring *r, struct isod_post e, bool fetches)
+{
+    uint64_t t = prim_load_relaxed_u64(&r->head), size = (uint64_t)r->mask + 1;
+    if (t >= size && !isod_ring_is_done(r, t - size + 1))
+        return 0; /* no credit */
+    if (prim_peek_u64(&r->turns[t & r->mask]) != t)
+        return 0; /* the last user of this entry still reads its result, or t has gone to somebody else */
+    if (t == 0)
+        isod_ring_tell_used(world, r);
+    if (prim_cas_u64(&r->head, t, t + 1) != t)
+        return 0;
+    if (!fetches)
+        isod_ring_leave(r, t);
+    isod_ring_write(&r->entries[t & r->mask], e, fetches, t + 1);
+    return t + 1;
+}
+
+/* How far isod_ring_run goes. */
+enum isod_ring_until { ISOD_RING_POSTED, ISOD_RING_DONE, ISOD_RING_RESULT };
+
+/* How far one has come: count is the ticket + 1, 0 before it is posted, with REACHED when nothing is left to do. */
+#define ISOD_RING_REACHED ((uint64_t)1 << 63)
+struct isod_ring_progress {
+    uint64_t count, old;
+};
+
+/* Some rounds of one loop that posts, waits, and reads the old value of an atomic: threads of a wave that run in
+ * lockstep must not wait in one part of it while others stand in another. No call is made inside, so nothing has to be
+ * kept over one. */
+PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, struct isod_post e,
+                                                   enum isod_ring_until until, uint64_t count)
+{
+    struct isod_ring *r = isod_ring_of(world);
+    struct isod_ring_progress p = {count, 0};
+    for (uint32_t i = 0; i < ISOD_POLLS_PER_LOOK && (p.count & ISOD_RING_REACHED) == 0; i++) {
+        if (p.count == 0)
+            p.count = isod_ring_try(world, r, e, until == ISOD_RING_RESULT);
+        bool reached = p.count != 0 && (until == ISOD_RING_POSTED || isod_ring_is_done(r, p.count));
+        if (reached && until == ISOD_RING_RESULT) {
+            prim_acquire_from_peer(); /* pairs with the release store of `done` */
+            p.old = prim_load_relaxed_u64(&r->results[(p.count - 1) & r->mask]);
+            isod_ring_leave(r, p.count - 1);
+        }
+        if (reached)
+            p.count |= ISOD_RING_REACHED;
+        else
+            prim_pause();
+    }
+    return p;
+}
+
+/* By the calling thread. The ticket + 1, or 0 when it was given up; for RESULT the old value of an atomic, or 0. */
+PRIM_FN uint64_t isod_ring_run(struct isod_home at, struct isod_post e, enum isod_ring_until until,
+                               struct isod_waiting *w)
+{
+    struct isod_ring_progress p = {0, 0};
+    bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;
+    while (goes_on && (p.count & ISOD_RING_REACHED) == 0) {
+        p = isod_ring_rounds(at.world, e, until, p.count);
+        if ((p.count & ISOD_RING_REACHED) == 0) {
+            *w = isod_wait_look(at, *w, isod_who(ISOD_CALL_RING, isod_ring_pe(e)), (const void *)(uintptr_t)e.addr, 0,
+                                0);
+            goes_on = w->reported != 2;
+        }
+    }
+    if (!goes_on && until == ISOD_RING_RESULT && p.count != 0)
+        isod_ring_leave(isod_ring_of(at.world), p.count - 1);
+    prim_acquire_from_peer();
+    if (until == ISOD_RING_RESULT)
+        return p.old;
+    return goes_on ? p.count & ~ISOD_RING_REACHED : 0;
+}
+PRIM_COLD_FN uint64_t isod_ring_do(struct isod_home at, struct isod_post e, enum isod_ring_until until)
+{
+    struct isod_waiting w = {0, 0, 0};
+    return isod_ring_run(at, e, until, &w);
+}
+
+/* ---- stages: pinned memory for data that the proxy cannot reach where it lies (shared memory, registers) ---- */
+
+/* A stage that nobody uses, or ISOD_RING_STAGES. Its last user's accesses came before its release store of the lease;
+ * ours depend on having seen it. */
+PRIM_FN uint32_t isod_ring_take_stage(struct isod_ring *r)
+{
+    for (uint32_t i = 0; i < ISOD_RING_STAGES; i++) {
+        uint64_t lease = prim_load_relaxed_u64(&r->leases[i]);
+        if ((lease & 1) == 0 && isod_ring_is_done(r, lease >> 1) &&
+            prim_cas_u64(&r->leases[i], lease, lease | 1) == lease) {
+            (void)prim_peek_u64(&r->leases[i]); /* acquire: pairs with the release in isod_ring_give_stage */
+            return i;
+        }
+    }
+    return ISOD_RING_STAGES;
+}
+PRIM_FN void isod_ring_give_stage(struct isod_ring *r, uint32_t i, uint64_t done)
+{
+    prim_store_release_u64(&r->leases[i], done << 1);
+}
+
+/* What the first thread of the group knows, on all of them: 0 .. 15. */
+PRIM_FN uint32_t isod_ring_tell(struct prim_group g, uint32_t number)
+{
+    uint32_t all = 0;
+    bool first = prim_is_first(g);
+    for (uint32_t bit = 1; bit < 16; bit <<= 1)
+        if (prim_sync_or(g, first && (number & bit) != 0))
+            all |= bit;
+    return all;
+}
+
+PRIM_FN bool isod_ring_is_symmetric(struct isod_world *world, const void *addr, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < world->n_segments; i++) {
+        const struct isod_segment *s = &world->segments[i];
+        uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
+        if (offset < s->len && bytes <= s->len - offset)
+            return true;
+    }
+    return false;
+}
+
+PRIM_FN bool isod_ring_is_dead(struct isod_home at, struct prim_group g)
+{
+    return prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0);
+}
+
+/* Between a stage and the local end: the bus is slower than any loop, so this one is short. Loads are atomic: what the
+ * proxy has put into a stage must not come out of a stale cache. */
+PRIM_FN void isod_ring_copy(struct prim_group g, char *staged, char *local, uint64_t bytes, bool gets)
+{
+    uint64_t step = prim_size(g), i = prim_rank(g);
+    if ((((uintptr_t)local | bytes) & 7) == 0) {
+        for (i *= 8; i < bytes; i += 8 * step) {
+            uint64_t *s = (uint64_t *)(void *)(staged + i), *l = (uint64_t *)(void *)(local + i);
+            if (gets)
+                *l = prim_load_relaxed_u64(s);
+            else
+                *s = *l;
+        }
+        return;
+    }
+    for (; i < bytes; i += step)
+        if (gets)
+            local[i] = (char)prim_load_relaxed_u8((const uint8_t *)staged + i);
+        else
+            staged[i] = local[i];
+}
+
+/* ---- put and get ---- */
+
+enum isod_ring_way { ISOD_RING_PUT, ISOD_RING_PUT_NBI, ISOD_RING_GET };
+struct isod_ring_span {
+    uint64_t addr; /* at the PE */
+    char *local;
+    uint64_t bytes;
+};
+
+/* One attempt by the whole group to move the span, at most a stage, through a stage. 1: moved; 0: no stage is free;
+ * -1: given up. The same on all threads. */
+PRIM_FN int isod_ring_stage(struct isod_home at, struct prim_group g, struct isod_ring_span s, struct isod_post e,
+                            struct isod_waiting *w)
+{
+    struct isod_ring *r = isod_ring_of(at.world);
+    bool gets = (uint32_t)e.kind_pe == ISOD_RING_GET_STAGED;
+    uint32_t stage = isod_ring_tell(g, prim_is_first(g) ? isod_ring_take_stage(r) : 0);
+    uint64_t count = 1;
+    if (stage >= ISOD_RING_STAGES)
+        return 0;
+    if (!gets)
+        isod_ring_copy(g, r->stages + (uint64_t)stage * ISOD_RING_STAGE_BYTES, s.local, s.bytes, false);
+    prim_gather_stores(g); /* the fence behind it is in isod_ring_write */
+    e.word0 = stage;
+    e.word1 = s.bytes;
+    if (prim_is_first(g))
+        count = isod_ring_run(at, e, gets ? ISOD_RING_DONE : ISOD_RING_POSTED, w);
+    bool lost = prim_sync_or(g, count == 0);
+    r = isod_ring_of(at.world);
+    if (gets && !lost)
+        isod_ring_copy(g, r->stages + (uint64_t)stage * ISOD_RING_STAGE_BYTES, s.local, s.bytes, true);
+    prim_sync(g);
+    if (prim_is_first(g)) /* a get that was given up: the proxy may still write there until all posted is done */
+        isod_ring_give_stage(r, stage, lost ? prim_load_relaxed_u64(&r->head) : gets ? 0 : count);
+    return lost ? -1 : 1;
+}
+
+/* What goes through a stage, piece by piece. */
+PRIM_FN void isod_ring_move_staged(struct isod_home at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+                                   bool gets)
+{
+    struct isod_waiting w = {0, 0, 0};
+    int moved = 1;
+    while (s.bytes > 0 && moved >= 0) {
+        struct isod_ring_span piece = s;
+        if (piece.bytes > ISOD_RING_STAGE_BYTES)
+            piece.bytes = ISOD_RING_STAGE_BYTES;
+        const void *addr = (const void *)(uintptr_t)s.addr;
+        moved = isod_ring_stage(at, g, piece, isod_ring_order(gets ? ISOD_RING_GET_STAGED : ISOD_RING_STAGED, addr, pe),
+                                &w);
+        if (moved > 0) {
+            s.addr += piece.bytes;
+            s.local += piece.bytes;
+            s.bytes -= piece.bytes;
+            w.since_ns = 0; /* the next piece waits anew */
+        } else if (moved == 0) {
+            bool stop = prim_is_first(g) && !isod_wait_pause_at(at, &w, isod_who(ISOD_CALL_RING, pe), addr, 0, 0);
+            moved = prim_sync_or(g, stop) ? -1 : 0;
+        }
+    }
+}
+
+/* Where the local end is symmetric memory the proxy reads or writes it in place, by one entry. */
+PRIM_COLD_FN void isod_ring_move(struct isod_home at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+                                 enum isod_ring_way way)
+{
+    prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
+    if (s.bytes == 0 || isod_ring_is_dead(at, g))
+        return;
+    if (s.bytes <= (way == ISOD_RING_PUT_NBI ? ISOD_RING_INLINE_BYTES : ISOD_RING_STAGE_BYTES) ||
+        !isod_ring_is_symmetric(at.world, s.local, s.bytes)) {
+        isod_ring_move_staged(at, g, s, pe, way == ISOD_RING_GET);
+        return;
+    }
+    if (prim_is_first(g)) {
+        struct isod_post e = isod_ring_order(way == ISOD_RING_GET ? ISOD_RING_GET_DIRECT : ISOD_RING_DIRECT,
+                                             (const void *)(uintptr_t)s.addr, pe);
+        e.word0 = (uint64_t)(uintptr_t)s.local;
+        e.word1 = s.bytes;
+        (void)isod_ring_do(at, e, way == ISOD_RING_PUT_NBI ? ISOD_RING_POSTED : ISOD_RING_DONE);
+    }
+    prim_sync(g);
+}
+PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *local, uint64_t bytes)
+{
+    struct isod_ring_span s = {(uint64_t)(uintptr_t)addr, (char *)(uintptr_t)local, bytes};
+    return s;
+}
+
+/* By all threads of g. The source may be reused on return; delivery by isod_ring_quiet, or ahead of a later signal of
+ * this block on the ring. */
+PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+{
+    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT);
+}
+/* The same, but a source in symmetric memory may be reused only after isod_ring_quiet. */
+PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes,
+                               int32_t pe)
+{
+    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT_NBI);
+}
+/* By all threads of g. Done on return. */
+PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
+{
+    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(source, dest, bytes), pe, ISOD_RING_GET);
+}
+
+/* ---- by one thread: small puts, atomics, signals, quiet ---- */
+
+/* 1 to 16 bytes, in the order that a copy of both words would have in memory. Words of 1, 2, 4 and 8 bytes that are
+ * aligned arrive whole. */
+#define ISOD_RING_HAS_PUT_WORDS
+PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_t word1, uint32_t bytes, int32_t pe)
+{
+    struct isod_post e = isod_ring_order(ISOD_RING_INLINE, dest, pe);
+    e.op_bytes = isod_ring_op_bytes(0, bytes);
+    e.word0 = word0;
+    e.word1 = word1;
+    (void)isod_ring_do(isod_home_of(h), e, ISOD_RING_POSTED);
+}
+
+/* The old value when it fetches, else 0 and it returns at once. */
+PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *addr, uint64_t operand, uint64_t compare,
+                               bool fetches, int32_t pe)
+{
+    struct isod_post e = isod_ring_order(ISOD_RING_AMO, addr, pe);
+    e.op_bytes = isod_ring_op_bytes(op, bytes);
+    e.word0 = operand;
+    e.word1 = compare;
+    uint64_t old = isod_ring_do(isod_home_of(h), e, fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
+    return fetches ? old : 0;
+}
+
+/* The word of 1, 2, 4 or 8 bytes, aligned. Done on return. */
+PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t bytes, int32_t pe)
+{
+    struct isod_post e = isod_ring_order(ISOD_RING_GET_WORD, source, pe);
+    e.op_bytes = isod_ring_op_bytes(0, bytes);
+    return isod_ring_do(isod_home_of(h), e, ISOD_RING_RESULT);
+}
+
+/* By the calling thread, which has synchronised with those whose data it follows (prim_gather_stores): after all
+ * earlier operations of this block on the ring. */
+PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
+{
+    struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);
+    e.op_bytes = isod_ring_op_bytes((uint32_t)op, 8);
+    e.word0 = value;
+    (void)isod_ring_do(isod_home_of(h), e, ISOD_RING_POSTED);
+}
+
+/* Until `count` tickets of the ring are done. false: given up. */
+PRIM_FN bool isod_ring_wait(struct isod_home at, struct isod_ring *r, uint64_t count, struct isod_whom who)
+{
+    struct isod_waiting w = {0, 0, 0};
+    bool goes_on = true;
+    while (goes_on && !isod_ring_is_done(r, count))
+        goes_on = isod_wait_pause_at(at, &w, who, r->done, count, prim_load_relaxed_u64(&r->seen));
+    return goes_on;
+}
+
+/* What this block has posted is visible at its targets. By one thread, which has posted it or has synchronised with
+ * those that did. false: given up, now or before. */
+PRIM_FN bool isod_ring_flush(struct isod_home at, uint32_t call)
+{
+    struct isod_ring *r = isod_ring_of(at.world);
+    bool done = isod_ring_wait(at, r, prim_load_relaxed_u64(&r->head), isod_who(call, -1));
+    prim_acquire_from_peer(); /* pairs with the release store of `done` */
+    return done && prim_load_relaxed_u64(&at.team->status) == 0;
+}
+
+/* Everything that this PE's kernels have posted so far is visible at its targets. */
+PRIM_COLD_FN void isod_ring_quiet_at(struct isod_home at)
+{
+    bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;
+    for (uint32_t i = 0; i < at.world->n_rings && goes_on; i++) {
+        struct isod_ring *r = &at.world->rings[i];
+        uint64_t head = prim_load_relaxed_u64(&r->head);
+        if (head > prim_peek_u64(&r->seen))
+            goes_on = isod_ring_wait(at, r, head, isod_who(ISOD_CALL_QUIET, -1));
+    }
+    prim_acquire_from_peer();
+}
+PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(isod_home_of(h)); }
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/* Tasks, events, workers and streams of the CPU device.
+ * A stream's lock guards its queue and its branch; no two locks are held at once.
+ * pending counts the tasks that have been put in and are not done: 0 is idle. */
+#include "cpu_stream.h"
+
+#include "../../bootstrap/log.h"
+#include "cpu_task.h"
+#include "fiber.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { YIELDS_BEFORE_SLEEP = 64, WORD_NAP_NS = 50000, ARGS_ALIGN = 64 };
+#define ARGS_AT ((sizeof(struct task) + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN)
+
+/* ---- tasks ---- */
+
+struct task *iso_cpu_task_new(enum task_kind kind, size_t args_bytes)
+{
+    size_t bytes = ARGS_AT + (args_bytes + ARGS_ALIGN - 1) / ARGS_ALIGN * ARGS_ALIGN;
+    struct task *task = (struct task *)aligned_alloc(ARGS_ALIGN, bytes);
+    if (task == NULL)
+        return NULL;
+    memset(task, 0, sizeof *task);
+    task->kind = kind;
+    return task;
+}
+
+static struct task *task_new_launch(const struct gpu_launch *launch)
+{
+    struct task *task = iso_cpu_task_new(TASK_LAUNCH, launch->args_bytes);
+    if (task == NULL)
+        return NULL;
+    char *args = (char *)task + ARGS_AT;
+    if (launch->args_bytes > 0)
+        memcpy(args, launch->args, launch->args_bytes);
+    task->u.launch = *launch;
+    task->u.launch.args = args;
+    return task;
+}
+
+static struct task *task_new_copy(enum task_kind kind, void *dest, const void *source, size_t len)
+{
+    struct task *task = iso_cpu_task_new(kind, 0);
+    if (task == NULL)
+        return NULL;
+    task->u.copy.dest = dest;
+    task->u.copy.source = source;
+    task->u.copy.len = len;
+    return task;
+}
+
+struct task *iso_cpu_task_clone(const struct task *task)
+{
+    if (task->kind == TASK_LAUNCH)
+        return task_new_launch(&task->u.launch);
+    struct task *clone = iso_cpu_task_new(task->kind, 0);
+    if (clone != NULL) {
+        *clone = *task;
+        clone->next = NULL;
+    }
+    return clone;
+}
+
+void iso_cpu_tasks_append(struct tasks *tasks, struct task *task)
+{
+    task->next = NULL;
+    if (tasks->last != NULL)
+        tasks->last->next = task;
+    else
+        tasks->first = task;
+    tasks->last = task;
+}
+
+struct task *iso_cpu_tasks_take(struct tasks *tasks)
+{
+    struct task *task = tasks->first;
+    if (task == NULL)
+        return NULL;
+    tasks->first = task->next;
+    if (tasks->first == NULL)
+        tasks->last = NULL;
+    return task;
+}
+
+void iso_cpu_tasks_free(struct tasks *tasks)
+{
+    for (struct task *task; (task = iso_cpu_tasks_take(tasks)) != NULL;)
+        free(task);
+}
+
+/* ---- events ---- */
+
+struct event *iso_cpu_event_new(unsigned users)
+{
+    struct event *event = (struct event *)calloc(1, sizeof *event);
+    if (event == NULL)
+        return NULL;
+    pthread_mutex_init(&event->lock, NULL);
+    pthread_cond_init(&event->changed, NULL);
+    event->users = users;
+    return event;
+}
+
+void iso_cpu_event_drop(struct event *event)
+{
+    if (__atomic_sub_fetch(&event->users, 1, __ATOMIC_ACQ_REL) > 0) /* the last comes after all others' uses */
+        return;
+    pthread_cond_destroy(&event->changed);
+    pthread_mutex_destroy(&event->lock);
+    free(event);
+}
+
+static void event_set(struct event *event)
+{
+    pthread_mutex_lock(&event->lock);
+    event->done = true;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static void event_wait(struct event *event)
+{
+    pthread_mutex_lock(&event->lock);
+    while (!event->done)
+        pthread_cond_wait(&event->changed, &event->lock);
+    pthread_mutex_unlock(&event->lock);
+}
+
+/* ---- the worker ---- */
+
+static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
+{
+    struct fiber_grid grid = {
+        (fiber_kernel)launch->kernel, launch->args, launch->grid, launch->block, s->order.wave, s->order.seed};
+    if (s->fibers == NULL) {
+        s->fibers = iso_fibers_create();
+        if (s->fibers != NULL)
+            iso_fibers_report_after(s->fibers, s->order.timeout_ns, s->order.gives_up);
+    }
+    int rc = s->fibers != NULL ? iso_fibers_run(s->fibers, &grid) : -ENOMEM;
+    if (rc == 0)
+        return;
+    log_error("a kernel of %u blocks of %u threads cannot run on the CPU device: %s", launch->grid, launch->block,
+              strerror(-rc));
+    abort(); /* the stream's order is broken: what comes later must not run */
+}
+
+/* An aligned word travels whole, after all that the stream has copied before: peers poll such words. Pairs with their
+ * peek, and with the stores of flags. */
+static void run_copy(void *dest, const void *source, size_t len)
+{
+    bool is_word = len == 8 && ((uintptr_t)dest | (uintptr_t)source) % 8 == 0;
+    if (is_word)
+        __atomic_store_n((uint64_t *)dest, __atomic_load_n((const uint64_t *)source, __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else
+        memmove(dest, source, len);
+}
+
+/* Release and acquire, which pair with each other and with the flags of kernels. The waiting worker leaves its core to
+ * those that it waits for. */
+static void run_word(const struct gpu_word *word)
+{
+    const struct timespec nap = {0, WORD_NAP_NS};
+    if (!word->waits) {
+        __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
+        return;
+    }
+    for (unsigned looks = 0; __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
+        if (looks < YIELDS_BEFORE_SLEEP)
+            (void)sched_yield();
+        else
+            (void)nanosleep(&nap, NULL);
+}
+
+static void run_task(struct cpu_stream *s, struct task *task)
+{
+    switch (task->kind) {
+    case TASK_LAUNCH:
+        run_kernel(s, &task->u.launch);
+        break;
+    case TASK_COPY:
+        run_copy(task->u.copy.dest, task->u.copy.source, task->u.copy.len);
+        break;
+    case TASK_FILL:
+        memset(task->u.copy.dest, task->byte, task->u.copy.len);
+        break;
+    case TASK_RECORD:
+        event_set(task->u.event);
+        iso_cpu_event_drop(task->u.event);
+        break;
+    case TASK_WAIT:
+        event_wait(task->u.event);
+        iso_cpu_event_drop(task->u.event);
+        break;
+    case TASK_WORD:
+        run_word(&task->u.word);
+        break;
+    }
+    free(task);
+}
+
+/* Looks at pending a little before somebody sleeps: a wake-up costs more than most tasks. */
+static void yield_while(const struct cpu_stream *s, bool idle)
+{
+    for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
+        if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* pairs with submit and task_done */
+            return;
+        (void)sched_yield();
+    }
+}
+
+/* NULL: the stream ends. */
+static struct task *next_task(struct cpu_stream *s)
+{
+    yield_while(s, true);
+    pthread_mutex_lock(&s->lock);
+    while (s->queue.first == NULL && !s->stop)
+        pthread_cond_wait(&s->changed, &s->lock);
+    struct task *task = iso_cpu_tasks_take(&s->queue);
+    pthread_mutex_unlock(&s->lock);
+    return task;
+}
+
+static void task_done(struct cpu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    if (__atomic_sub_fetch(&s->pending, 1, __ATOMIC_RELEASE) == 0) /* pairs with yield_while and is_idle */
+        pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
+}
+
+static void *worker_main(void *argument)
+{
+    struct cpu_stream *s = (struct cpu_stream *)argument;
+    iso_log_set_pe(s->pe);
+    for (struct task *task; (task = next_task(s)) != NULL;) {
+        run_task(s, task);
+        task_done(s);
+    }
+    return NULL;
+}
+
+/* Signals are for the program's own threads. Under the lock. */
+static int worker_start(struct cpu_stream *s)
+{
+    sigset_t all, before;
+    if (s->has_worker)
+        return 0;
+    s->pe = iso_log_pe();
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&s->worker, NULL, worker_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        return -rc;
+    (void)pthread_setname_np(s->worker, "isomer-stream");
+    s->has_worker = true;
+    return 0;
+}
+
+int iso_cpu_stream_start(struct cpu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int rc = worker_start(s);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+/* Under the lock. */
+static int enqueue(struct cpu_stream *s, struct task *task)
+{
+    int rc = worker_start(s);
+    if (rc != 0)
+        return rc;
+    iso_cpu_tasks_append(&s->queue, task);
+    (void)__atomic_fetch_add(s->order.busy, 1, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&s->pending, 1, __ATOMIC_RELEASE); /* pairs with yield_while of the worker */
+    pthread_cond_broadcast(&s->changed);
+    return 0;
+}
+
+int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
+{
+    int rc = 0;
+    pthread_mutex_lock(&s->lock);
+    if (s->branch == NULL)
+        rc = task != NULL ? enqueue(s, task) : -ENOMEM;
+    else if (task != NULL)
+        iso_cpu_graph_capture(s->branch, task);
+    else
+        rc = s->branch->graph->rc = -ENOMEM;
+    pthread_mutex_unlock(&s->lock);
+    if (rc != 0)
+        free(task);
+    return rc;
+}
+
+/* ---- streams ---- */
+
+struct branch *iso_cpu_stream_branch(struct cpu_stream *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct branch *branch = s->branch;
+    pthread_mutex_unlock(&s->lock);
+    return branch;
+}
+
+int iso_cpu_stream_create(struct cpu_order order, struct cpu_stream **stream)
+{
+    struct cpu_stream *s = (struct cpu_stream *)calloc(1, sizeof *s);
+    if (s == NULL)
+        return -ENOMEM;
+    s->order = order;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    *stream = s;
+    return 0;
+}
+
+void iso_cpu_stream_destroy(struct cpu_stream *s)
+{
+    if (s == NULL)
+        return;
+    iso_cpu_graph_leave(s);
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_worker)
+        pthread_join(s->worker, NULL);
+    iso_fibers_destroy(s->fibers);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+bool iso_cpu_stream_is_idle(struct cpu_stream *s)
+{
+    return __atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0; /* pairs with task_done */
+}
+
+bool iso_cpu_stream_is_capturing(struct cpu_stream *s) { return iso_cpu_stream_branch(s) != NULL; }
+
+int iso_cpu_stream_wait(struct cpu_stream *s)
+{
+    if (iso_cpu_stream_is_capturing(s))
+        return -EBUSY;
+    yield_while(s, false);
+    pthread_mutex_lock(&s->lock);
+    while (s->pending > 0)
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+static int submit_event(struct cpu_stream *s, enum task_kind kind, struct event *event)
+{
+    struct task *task = iso_cpu_task_new(kind, 0);
+    if (task != NULL)
+        task->u.event = event;
+    int rc = iso_cpu_stream_submit(s, task);
+    if (rc != 0)
+        iso_cpu_event_drop(event);
+    return rc;
+}
+
+int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier)
+{
+    struct branch *to = iso_cpu_stream_branch(later), *from = iso_cpu_stream_branch(earlier);
+    if (to != NULL || from != NULL)
+        return iso_cpu_graph_after(later, to, earlier, from);
+    if (later == earlier || iso_cpu_stream_is_idle(earlier))
+        return 0;
+    struct event *event = iso_cpu_event_new(2);
+    if (event == NULL)
+        return -ENOMEM;
+    int rc = submit_event(earlier, TASK_RECORD, event);
+    if (rc == 0)
+        return submit_event(later, TASK_WAIT, event);
+    iso_cpu_event_drop(event);
+    return rc;
+}
+
+int iso_cpu_stream_launch(struct cpu_stream *s, const struct gpu_launch *launch)
+{
+    return iso_cpu_stream_submit(s, task_new_launch(launch));
+}
+
+int iso_cpu_stream_copy(struct cpu_stream *s, void *dest, const void *source, size_t len)
+{
+    return len > 0 ? iso_cpu_stream_submit(s, task_new_copy(TASK_COPY, dest, source, len)) : 0;
+}
+
+int iso_cpu_stream_fill(struct cpu_stream *s, void *dest, int byte, size_t len)
+{
+    if (len == 0)
+        return 0;
+    struct task *task = task_new_copy(TASK_FILL, dest, NULL, len);
+    if (task != NULL)
+        task->byte = byte;
+    return iso_cpu_stream_submit(s, task);
+}
+
+int iso_cpu_stream_word(struct cpu_stream *s, const struct gpu_word *word)
+{
+    struct task *task = iso_cpu_task_new(TASK_WORD, 0);
+    if (task != NULL)
+        task->u.word = *word;
+    return iso_cpu_stream_submit(s, task);
+}

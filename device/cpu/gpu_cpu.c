@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT */
+/* The CPU as a device: what gpu.h asks for, by mmap, memfd_create and streams that are threads. Memory that peers map
+ * is a memfd: its descriptor is the key. Nothing here is mutable outside of struct gpu, so that several PEs of one
+ * process each have a device of their own. */
+#include "../gpu.h"
+
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "cpu_stream.h"
+#include "fiber.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define GRANULARITY ((size_t)2 << 20)
+enum { MOST_BLOCKS = 1024, ENGINES = 2 };
+enum area_kind { AREA_CHUNK, AREA_SHARED, AREA_IMPORTED, AREA_OWN, AREA_HOST };
+struct area {
+    struct area *next;
+    char *base;
+    size_t len;
+    enum area_kind kind;
+    int fd; /* AREA_OWN: what export_foreign hands out; else -1 */
+};
+
+/* A thread of its own, from the first copy on. */
+struct engine {
+    pthread_mutex_t lock; /* one copy at a time, so that waiting for the stream is waiting for it */
+    struct cpu_stream *stream;
+};
+
+struct gpu {
+    struct gpu_info info;
+    struct cpu_order order;
+    uint64_t busy; /* atomic: tasks that are not done */
+    struct cpu_stream *default_stream;
+    struct cpu_pool *pool; /* of graphs */
+    struct engine engines[ENGINES];
+    unsigned turn;        /* atomic: which engine is next */
+    pthread_mutex_t lock; /* areas, error */
+    struct area *areas;
+    char error[256];
+};
+
+static size_t whole_pages(size_t len)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (len + page - 1) / page * page;
+}
+
+/* Notes the sentence and returns rc. */
+static int failed(struct gpu *gpu, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int failed(struct gpu *gpu, int rc, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    pthread_mutex_lock(&gpu->lock);
+    vsnprintf(gpu->error, sizeof gpu->error, format, values);
+    pthread_mutex_unlock(&gpu->lock);
+    va_end(values);
+    return rc;
+}
+
+const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
+
+/* ---- the device ---- */
+
+static int64_t env_number(const char *name)
+{
+    const struct env_row *row = iso_env_rows;
+    while (strcmp(row->name, name) != 0)
+        row++;
+    return strtoll(iso_env_text(row), NULL, 10);
+}
+
+static int read_order(struct cpu_order *order, char *why, size_t why_bytes)
+{
+    int64_t wave = env_number("SHMEM_WAVE");
+    order->wave = (unsigned)wave;
+    order->seed = (uint64_t)env_number("SHMEM_SEED");
+    struct env env;
+    if (iso_env_read(&env, why, why_bytes) == 0) { /* else who opens the device has complained */
+        order->timeout_ns = (uint64_t)(env.timeout * 1e9);
+        order->gives_up = env.timeout_abort;
+    }
+    if (wave == 32 || wave == 64)
+        return 0;
+    snprintf(why, why_bytes, "SHMEM_WAVE is %" PRId64 ", allowed is 32 or 64", wave);
+    return -EINVAL;
+}
+
+static int read_choice(const char *choice, char *why, size_t why_bytes)
+{
+    char *end;
+    long number = strtol(choice, &end, 10);
+    if (*end == '\0' && number == 0)
+        return 0;
+    snprintf(why, why_bytes, "SHMEM_DEVICE is \"%.40s\", allowed is 0..0: this build's only device is the CPU", choice);
+    return -ENODEV;
+}
+
+static int cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static void describe(struct gpu *gpu)
+{
+    struct gpu_info *info = &gpu->info;
+    info->flavour = "cpu";
+    snprintf(info->name, sizeof info->name, "CPU");
+    snprintf(info->id, sizeof info->id, "cpu");
+    info->n_devices = 1;
+    info->multiprocessors = cores();
+    info->wave_size = (int)gpu->order.wave;
+    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    info->can_vmm = info->can_ipc = info->joins_captures = info->polls_foreign = true;
+    info->orders_writes = gpu->order.seed == 0; /* with a seed it promises as little as a device may */
+}
+
+static void destroy_streams(struct gpu *gpu)
+{
+    iso_cpu_stream_destroy(gpu->default_stream);
+    iso_cpu_pool_destroy(gpu->pool);
+    for (int i = 0; i < ENGINES; i++) {
+        if (gpu->engines[i].stream != NULL)
+            pthread_mutex_destroy(&gpu->engines[i].lock);
+        iso_cpu_stream_destroy(gpu->engines[i].stream);
+    }
+}
+
+static int create_streams(struct gpu *gpu, struct cpu_order order)
+{
+    int rc = iso_cpu_stream_create(order, &gpu->default_stream);
+    if (rc == 0)
+        rc = iso_cpu_pool_create(order, &gpu->pool);
+    for (int i = 0; rc == 0 && i < ENGINES; i++) {
+        rc = iso_cpu_stream_create(order, &gpu->engines[i].stream);
+        if (rc == 0)
+            pthread_mutex_init(&gpu->engines[i].lock, NULL);
+    }
+    if (rc != 0)
+        destroy_streams(gpu);
+    return rc;
+}
+
+int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
+{
+    (void)local_rank; /* all PEs of the node use the one CPU */
+    struct cpu_order order = {0};
+    int rc = read_choice(choice, why, why_bytes);
+    if (rc == 0)
+        rc = read_order(&order, why, why_bytes);
+    if (rc != 0)
+        return rc;
+    struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
+    order.busy = gpu != NULL ? &gpu->busy : NULL;
+    if (gpu != NULL && create_streams(gpu, order) == 0) {
+        gpu->order = order;
+        pthread_mutex_init(&gpu->lock, NULL);
+        describe(gpu);
+        *result = gpu;
+        return 0;
+    }
+    free(gpu);
+    snprintf(why, why_bytes, "no memory for the CPU device");
+    return -ENOMEM;
+}
+
+static void area_unmap(struct area *area)
+{
+    munmap(area->base, area->len);
+    if (area->fd >= 0)
+        close(area->fd);
+    free(area);
+}
+
+void iso_gpu_close(struct gpu *gpu)
+{
+    if (gpu == NULL)
+        return;
+    destroy_streams(gpu);
+    for (struct area *area; (area = gpu->areas) != NULL;) {
+        gpu->areas = area->next;
+        log_debug("the CPU device is closed with %zu bytes at %p still in use", area->len, (void *)area->base);
+        area_unmap(area);
+    }
+    pthread_mutex_destroy(&gpu->lock);
+    free(gpu);
+}
+
+const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
+
+bool iso_gpu_reaches(struct gpu *gpu, const char *id) { return strcmp(gpu->info.id, id) == 0; }
+
+void iso_gpu_survey(char *text, size_t bytes)
+{
+    snprintf(text, bytes, "the CPU is the device of this build: %d cores; GPUs are not looked for", cores());
+}
+
+/* ---- areas: the memory of this layer ---- */
+
+static int area_add(struct gpu *gpu, char *base, size_t len, enum area_kind kind, int fd)
+{
+    struct area *area = (struct area *)calloc(1, sizeof *area);
+    if (area == NULL)
+        return failed(gpu, -ENOMEM, "no memory for the CPU device's tables");
+    area->base = base;
+    area->len = len;
+    area->kind = kind;
+    area->fd = fd;
+    pthread_mutex_lock(&gpu->lock);
+    area->next = gpu->areas;
+    gpu->areas = area;
+    pthread_mutex_unlock(&gpu->lock);
+    return 0;
+}
+
+/* Takes the area that begins there off the list; NULL: none. */
+static struct area *area_take(struct gpu *gpu, const void *base)
+{
+    pthread_mutex_lock(&gpu->lock);
+    struct area **at = &gpu->areas;
+    while (*at != NULL && (*at)->base != base)
+        at = &(*at)->next;
+    struct area *area = *at;
+    if (area != NULL)
+        *at = area->next;
+    pthread_mutex_unlock(&gpu->lock);
+    return area;
+}
+
+static bool area_find(struct gpu *gpu, const void *ptr, struct area *copy)
+{
+    pthread_mutex_lock(&gpu->lock);
+    const struct area *area = gpu->areas;
+    while (area != NULL && (uintptr_t)ptr - (uintptr_t)area->base >= area->len)
+        area = area->next;
+    if (area != NULL)
+        *copy = *area;
+    pthread_mutex_unlock(&gpu->lock);
+    return area != NULL;
+}
+
+static void area_drop(struct gpu *gpu, const void *base)
+{
+    struct area *area = base != NULL ? area_take(gpu, base) : NULL;
+    if (area != NULL)
+        area_unmap(area);
+}
+
+enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)
+{
+    struct area area;
+    if (!area_find(gpu, ptr, &area))
+        return GPU_POINTER_HOST;
+    return area.kind == AREA_HOST ? GPU_POINTER_PINNED : GPU_POINTER_DEVICE;
+}
+
+/* Maps the descriptor at `at`, or anywhere when that is NULL; *base gets where. */
+static int map_fd(struct gpu *gpu, char *at, size_t len, int fd, char **base)
+{
+    void *mapped = mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
+    if (mapped == MAP_FAILED)
+        return failed(gpu, -errno, "mmap of %zu bytes of the CPU device's memory: %s", len, strerror(errno));
+    *base = (char *)mapped;
+    return 0;
+}
+
+static void unmap(char *base, size_t len, bool keeps_range)
+{
+    if (keeps_range)
+        (void)mmap(base, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    else
+        (void)munmap(base, len);
+}
+
+static int new_fd(struct gpu *gpu, size_t len)
+{
+    int fd = memfd_create("isomer-device", MFD_CLOEXEC);
+    if (fd < 0)
+        return failed(gpu, -errno, "memfd_create for the CPU device's memory: %s", strerror(errno));
+    if (ftruncate(fd, (off_t)len) == 0)
+        return fd;
+    int rc = failed(gpu, -errno, "ftruncate to %zu bytes of the CPU device's memory: %s", len, strerror(errno));
+    close(fd);
+    return rc;
+}
+
+/* New zeroed memory; its descriptor, or -errno. The area keeps it only for AREA_OWN. */
+static int new_memory(struct gpu *gpu, char *at, size_t len, enum area_kind kind, char **base)
+{
+    int fd = new_fd(gpu, len);
+    if (fd < 0)
+        return fd;
+    int rc = map_fd(gpu, at, len, fd, base);
+    if (rc == 0) {
+        rc = area_add(gpu, *base, len, kind, kind == AREA_OWN ? fd : -1);
+        if (rc == 0)
+            return fd;
+        unmap(*base, len, at != NULL);
+    }
+    close(fd);
+    return rc;
+}
+
+static void make_key(struct gpu_key *key, size_t len, int fd)
+{
+    uint64_t bytes = len;
+    memset(key, 0, sizeof *key);
+    memcpy(key->bytes, &bytes, sizeof bytes);
+    key->fd = fd;
+}
+
+/* Maps what the key says and closes its descriptor, whatever happens. */
+static int import_memory(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key, char **base)
+{
+    struct stat stat;
+    int rc = 0;
+    if (fstat(key->fd, &stat) != 0)
+        return failed(gpu, -errno, "a peer's key has no descriptor that can be used: %s", strerror(errno));
+    if (stat.st_size < 0 || (uint64_t)stat.st_size < len)
+        rc = failed(gpu, -EINVAL, "a peer's memory has %lld bytes, expected are %zu", (long long)stat.st_size, len);
+    if (rc == 0)
+        rc = map_fd(gpu, at, len, key->fd, base);
+    close(key->fd);
+    if (rc != 0)
+        return rc;
+    rc = area_add(gpu, *base, len, AREA_IMPORTED, -1);
+    if (rc != 0)
+        unmap(*base, len, at != NULL);
+    return rc;
+}
+
+/* ---- memory that peers map ---- */
+
+size_t iso_gpu_granularity(struct gpu *gpu)
+{
+    (void)gpu;
+    return GRANULARITY;
+}
+
+int iso_gpu_reserve(struct gpu *gpu, size_t len, char **base)
+{
+    void *range = mmap(NULL, len + GRANULARITY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED)
+        return failed(gpu, -errno, "no range of %zu bytes of address space: %s", len, strerror(errno));
+    size_t before = (GRANULARITY - (uintptr_t)range % GRANULARITY) % GRANULARITY;
+    if (before > 0)
+        munmap(range, before);
+    *base = (char *)range + before;
+    munmap(*base + len, GRANULARITY - before);
+    return 0;
+}
+
+void iso_gpu_unreserve(struct gpu *gpu, char *base, size_t len)
+{
+    (void)gpu;
+    if (base != NULL)
+        munmap(base, len);
+}
+
+int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory kind, struct gpu_key *key)
+{
+    (void)kind; /* a CPU keeps all of its memory coherent */
+    char *base;
+    int fd = new_memory(gpu, at, len, AREA_CHUNK, &base);
+    if (fd < 0)
+        return fd;
+    make_key(key, len, fd);
+    return 0;
+}
+
+int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
+{
+    char *base = NULL;
+    return import_memory(gpu, at, len, key, &base);
+}
+
+void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
+{
+    struct area *area = area_take(gpu, at);
+    if (area == NULL)
+        return;
+    unmap(at, len, true);
+    free(area);
+}
+
+int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, char **base, struct gpu_key *key)
+{
+    (void)kind;
+    int fd = new_memory(gpu, NULL, whole_pages(len), AREA_SHARED, base);
+    if (fd < 0)
+        return fd;
+    make_key(key, whole_pages(len), fd);
+    return 0;
+}
+
+int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
+{
+    return import_memory(gpu, NULL, whole_pages(len), key, base);
+}
+
+void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len)
+{
+    (void)len;
+    area_drop(gpu, base);
+}
+
+void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
+{
+    (void)len;
+    area_drop(gpu, base);
+}
+
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
+                           enum gpu_sharing *rung)
+{
+    struct area area;
+    if (!area_find(gpu, ptr, &area) || area.kind != AREA_OWN)
+        return failed(gpu, -ENOTSUP, "%p is not memory that the CPU device has allocated for the program", ptr);
+    int fd = fcntl(area.fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return failed(gpu, -errno, "the descriptor of the memory at %p: %s", ptr, strerror(errno));
+    *start = area.base;
+    *len = area.len;
+    *rung = GPU_SHARE_IPC;
+    make_key(key, area.len, fd);
+    return 0;
+}
+
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base)
+{
+    (void)rung;
+    return iso_gpu_shared_import(gpu, key, len, base);
+}
+
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung)
+{
+    (void)rung;
+    iso_gpu_shared_close(gpu, base, len);
+}
+
+/* ---- memory that network devices reach: they reach it as what it is, host memory ---- */
+
+int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
+{
+    (void)at;
+    (void)len;
+    *fd = -1;
+    *offset = 0;
+    return failed(gpu, -ENOTSUP, "memory of the CPU device is no dma-buf");
+}
+
+void iso_gpu_flush_writes(struct gpu *gpu) { (void)gpu; }
+
+/* ---- memory of this PE alone ---- */
+
+int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
+{
+    char *base;
+    int fd = new_memory(gpu, NULL, whole_pages(len), AREA_OWN, &base);
+    if (fd < 0)
+        return fd;
+    *ptr = base;
+    return 0;
+}
+
+void iso_gpu_free(struct gpu *gpu, void *ptr) { area_drop(gpu, ptr); }
+
+int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+{
+    len = whole_pages(len);
+    void *base = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return failed(gpu, -errno, "mmap of %zu bytes of host memory: %s", len, strerror(errno));
+    int rc = area_add(gpu, (char *)base, len, AREA_HOST, -1);
+    if (rc != 0) {
+        munmap(base, len);
+        return rc;
+    }
+    *host = *device = base;
+    return 0;
+}
+
+void iso_gpu_host_free(struct gpu *gpu, void *host) { area_drop(gpu, host); }
+
+/* ---- streams ---- */
+
+static struct cpu_stream *stream_of(struct gpu *gpu, gpu_stream stream)
+{
+    return stream != NULL ? (struct cpu_stream *)stream : gpu->default_stream;
+}
+
+/* The sentence of a call on a stream that returned rc. */
+static int streamed(struct gpu *gpu, int rc, const char *what)
+{
+    if (rc == -EBUSY)
+        return failed(gpu, rc, "%s is not possible: a stream of it is being captured into another graph", what);
+    return rc == 0 ? 0 : failed(gpu, rc, "%s: %s", what, strerror(-rc));
+}
+
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
+{
+    (void)high_priority; /* every stream has a thread of its own */
+    struct cpu_stream *s = NULL;
+    int rc = iso_cpu_stream_create(gpu->order, &s);
+    *stream = s;
+    return streamed(gpu, rc, "a new stream");
+}
+
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
+    (void)gpu;
+    iso_cpu_stream_destroy((struct cpu_stream *)stream);
+}
+
+int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
+{
+    int rc = iso_cpu_stream_wait(stream_of(gpu, stream));
+    return rc == 0 ? 0 : failed(gpu, rc, "waiting for a stream is not possible while it is being captured");
+}
+
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    const struct timespec nap = {0, 20000};
+    while (__atomic_load_n(&gpu->busy, __ATOMIC_ACQUIRE) != 0) /* pairs with task_done of cpu_stream.c */
+        (void)nanosleep(&nap, NULL);
+    return 0;
+}
+
+bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
+{
+    return iso_cpu_stream_is_idle(stream_of(gpu, stream));
+}
+
+int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
+{
+    return streamed(gpu, iso_cpu_stream_after(stream_of(gpu, later), stream_of(gpu, earlier)),
+                    "waiting for another stream");
+}
+
+bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
+{
+    return iso_cpu_stream_is_capturing(stream_of(gpu, stream));
+}
+
+int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
+{
+    return streamed(gpu, iso_cpu_stream_copy(stream_of(gpu, stream), dest, source, len), "a copy");
+}
+
+int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
+{
+    return streamed(gpu, iso_cpu_stream_fill(stream_of(gpu, stream), dest, byte, len), "a fill");
+}
+
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    return !iso_cpu_stream_is_capturing(stream_of(gpu, stream));
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = iso_cpu_stream_word(stream_of(gpu, stream), &words[i]);
+    return streamed(gpu, rc, "a word of a stream");
+}
+
+int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
+{
+    return streamed(gpu, iso_cpu_graph_begin(stream_of(gpu, stream)), "beginning a capture");
+}
+
+int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
+{
+    struct cpu_graph *g = NULL;
+    int rc = iso_cpu_graph_end(gpu->pool, stream_of(gpu, stream), &g);
+    *graph = g;
+    if (rc == -EINVAL)
+        return failed(gpu, rc, "ending a capture: this stream has not begun one");
+    if (rc == -ECHILD)
+        return failed(gpu, rc, "ending a capture: this stream does not wait for all that streams that joined it do");
+    return streamed(gpu, rc, "ending a capture");
+}
+
+int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
+{
+    return streamed(gpu, iso_cpu_graph_launch((struct cpu_graph *)graph, stream_of(gpu, stream)),
+                    "a launch of a graph");
+}
+
+void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+{
+    (void)gpu;
+    iso_cpu_graph_destroy((struct cpu_graph *)graph);
+}
+
+/* ---- copy engines ---- */
+
+int iso_gpu_engines(struct gpu *gpu)
+{
+    (void)gpu;
+    return ENGINES;
+}
+
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+{
+    unsigned number = engine >= 0 ? (unsigned)engine : __atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED);
+    struct engine *e = &gpu->engines[number % ENGINES];
+    pthread_mutex_lock(&e->lock);
+    int rc = iso_cpu_stream_copy(e->stream, dest, source, len);
+    if (rc == 0)
+        rc = iso_cpu_stream_wait(e->stream);
+    pthread_mutex_unlock(&e->lock);
+    return streamed(gpu, rc, "a copy by a copy engine");
+}
+
+/* ---- kernels ---- */
+
+static int check_block(struct gpu *gpu, unsigned block)
+{
+    if (block >= 1 && block <= FIBER_MOST_THREADS)
+        return 0;
+    return failed(gpu, -EINVAL, "a block of %u threads, allowed are 1..%d", block, FIBER_MOST_THREADS);
+}
+
+/* Dynamic shared memory is not reachable by prim.h: what a launch says of it has no meaning here. */
+int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
+{
+    int rc = check_block(gpu, launch->block);
+    if (rc != 0)
+        return rc;
+    if (launch->kernel == NULL)
+        return failed(gpu, -EINVAL, "a launch of no kernel");
+    if (launch->grid < 1 || launch->grid > FIBER_MOST_OF_GRID / launch->block)
+        return failed(gpu, -EINVAL, "a grid of %u blocks of %u threads, allowed are 1..%u blocks", launch->grid,
+                      launch->block, FIBER_MOST_OF_GRID / launch->block);
+    size_t struct_bytes = ((fiber_kernel)launch->kernel)(NULL);
+    if (launch->args_bytes != struct_bytes)
+        return failed(gpu, -EINVAL, "args_bytes is %zu, but the struct that the kernel takes has %zu bytes",
+                      launch->args_bytes, struct_bytes);
+    return streamed(gpu, iso_cpu_stream_launch(stream_of(gpu, stream), launch), "a launch");
+}
+
+int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
+{
+    return kernel != NULL ? 0 : failed(gpu, -EINVAL, "no kernel to load");
+}
+
+int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)
+{
+    (void)kernel;
+    (void)shared_bytes;
+    int rc = check_block(gpu, block);
+    if (rc != 0)
+        return rc;
+    int room = (int)(iso_fibers_most_waiting() / block);
+    *blocks = room < MOST_BLOCKS ? room : MOST_BLOCKS;
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the NVIDIA flavour share: the state of one PE's device, and calls that leave a sentence when they
+ * fail. Includes gpu.h. Used by gpu_cuda*.c only. */
+#ifndef ISO_GPU_CUDA_H
+#define ISO_GPU_CUDA_H
+
+#include "../gpu.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+/* Looked up at run time: nothing links libcuda. */
+#define ISO_CUDA_DRIVER_CALLS(X)              \
+    X(cuGetErrorString)                       \
+    X(cuDeviceGetAttribute)                   \
+    X(cuMemGetAddressRange)                   \
+    X(cuMemGetHandleForAddressRange)          \
+    X(cuFlushGPUDirectRDMAWrites)             \
+    X(cuMemGetAllocationGranularity)          \
+    X(cuMemAddressReserve)                    \
+    X(cuMemAddressFree)                       \
+    X(cuMemCreate)                            \
+    X(cuMemRelease)                           \
+    X(cuMemMap)                               \
+    X(cuMemUnmap)                             \
+    X(cuMemSetAccess)                         \
+    X(cuMemExportToShareableHandle)           \
+    X(cuMemImportFromShareableHandle)         \
+    X(cuMemRetainAllocationHandle)            \
+    X(cuMemGetAllocationPropertiesFromHandle) \
+    X(cuStreamBatchMemOp)
+
+struct driver {
+#define X(name) __typeof__(&name) name;
+    ISO_CUDA_DRIVER_CALLS(X)
+#undef X
+};
+
+/* Making a stream may wait for all kernels that run, under a lock that copies need as well: and the kernels may be
+ * waiting for these copies. So streams are made when the device is opened, and those that are destroyed serve again. */
+enum { ISO_CUDA_SPARE_STREAMS = 64 };
+
+struct gpu {
+    struct gpu_info info;
+    struct driver driver;
+    size_t granularity;                         /* of chunks */
+    cudaStream_t stream;                        /* for what this layer does to memory; non-blocking */
+    cudaStream_t spare[ISO_CUDA_SPARE_STREAMS]; /* of low priority, made ahead; guarded by lock */
+    unsigned n_spare;
+    bool has_words;       /* streams store words and wait for them */
+    int early;            /* kernels may be launched early: 1 yes, -1 no, 0 not known yet; atomic */
+    pthread_mutex_t lock; /* error, spare */
+    char error[256];
+};
+
+/* ---- gpu_cuda.c ---- */
+
+void iso_cuda_use(const struct gpu *gpu); /* makes the PE's device current; what goes wrong, the next call says */
+/* While a program captures a stream in the mode that is CUDA's default, waits and allocations of every thread are
+ * forbidden, and make the capture worthless: but not to a thread that relaxes its mode. Returns the mode to restore. */
+enum cudaStreamCaptureMode iso_cuda_relax(void);
+void iso_cuda_restore(enum cudaStreamCaptureMode mode);
+int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words); /* rc */
+/* 0, or -errno with the sentence that iso_gpu_error gives. */
+int iso_cuda_check(struct gpu *gpu, const char *what, cudaError_t e);
+int iso_cuda_check_driver(struct gpu *gpu, const char *what, CUresult e);
+
+/* RUNTIME(gpu, cudaFree, ptr): the call with this PE's device current; 0, or -errno with a sentence. */
+#define RUNTIME(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check(gpu, #call, call(__VA_ARGS__)))
+#define DRIVER(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check_driver(gpu, #call, (gpu)->driver.call(__VA_ARGS__)))
+
+/* ---- gpu_cuda_memory.c ---- */
+
+/* Finds out whether memory can be shared in chunks: fills gpu->info, gpu->granularity. */
+void iso_cuda_probe_memory(struct gpu *gpu);
+
+#endif

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD GPUs: copies between device memories by a copy engine (SDMA) of one's choice, through the HSA runtime under HIP,
+ * since HIP names no engine and, for what it takes for one device, may copy by compute units, which wait for kernels.
+ * Invariants: an engine of this PE's device makes every copy, because in this process nobody else's page tables have
+ * all that our kernels reach; so whose memory it is decides which engine is best, and never whether a copy is right.
+ * A call about engines that has failed is not made again. Includes gpu_hip.h. Called by shmem/, gpu_hip.c,
+ * gpu_hip_memory.c. */
+#include "gpu_hip.h"
+
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <hsa/hsa.h>
+#include <hsa/hsa_ext_amd.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_ENGINES = 32, MOST_WAYS = 64, POLLS_BEFORE_NAP = 200 };
+
+/* What every ROCm has, and (by types of our own, since older headers lack them) what came with ROCm 5.6 and later. */
+#define HSA_CALLS(X)             \
+    X(hsa_init)                  \
+    X(hsa_shut_down)             \
+    X(hsa_status_string)         \
+    X(hsa_iterate_agents)        \
+    X(hsa_agent_get_info)        \
+    X(hsa_signal_create)         \
+    X(hsa_signal_destroy)        \
+    X(hsa_signal_store_relaxed)  \
+    X(hsa_signal_load_scacquire) \
+    X(hsa_amd_pointer_info)      \
+    X(hsa_amd_memory_async_copy)
+typedef hsa_status_t (*engine_copy)(void *dest, hsa_agent_t to, const void *source, hsa_agent_t from, size_t len,
+                                    uint32_t n_before, const hsa_signal_t *before, hsa_signal_t done, unsigned engine,
+                                    bool never_compute_units);
+typedef hsa_status_t (*engine_mask)(hsa_agent_t to, hsa_agent_t from, uint32_t *mask);
+
+struct hsa {
+#define X(name) __typeof__(&name) name;
+    HSA_CALLS(X)
+#undef X
+    engine_copy copy_on_engine;
+    engine_mask free_engines;
+    engine_mask preferred_engines; /* NULL: missing, or has failed */
+};
+
+/* Our engines towards one agent: bits as in hsa_amd_sdma_engine_id_t. */
+struct way {
+    hsa_agent_t to;
+    uint32_t preferred; /* 0: all are alike */
+    uint32_t seen;      /* that were free when it was asked: others are not accepted */
+};
+
+/* A peer's memory that is mapped here. */
+struct peer_range {
+    struct peer_range *next;
+    char *at;
+    size_t len;
+    hsa_agent_t owner; /* handle 0: not known */
+};
+
+/* One for each engine, and one for copies of which the runtime chooses the engine: one copy at a time. */
+struct slot {
+    pthread_mutex_t lock;
+    hsa_signal_t signal; /* made by the first copy */
+    bool lost;           /* a copy may still write the signal */
+};
+
+struct engines {
+    struct hsa hsa;
+    hsa_agent_t ours, host;
+    uint64_t timeout_ns; /* SHMEM_TIMEOUT, 0: never */
+    bool gives_up;       /* SHMEM_TIMEOUT_ABORT */
+    unsigned n;
+    pthread_mutex_t lock; /* hsa.preferred_engines and what follows, but the slots */
+    bool names;           /* copy_on_engine and free_engines work */
+    bool leaves;          /* hsa_amd_memory_async_copy works */
+    unsigned last;        /* bit of the engine that was chosen last */
+    struct way ways[MOST_WAYS];
+    unsigned n_ways; /* the first is the host's, and the one inside of the device */
+    struct peer_range *peers;
+    struct slot slots[MOST_ENGINES + 1];
+};
+
+struct copy {
+    void *dest;
+    const void *source;
+    size_t len;
+    hsa_agent_t to;  /* the owner of dest, or ours */
+    uint32_t engine; /* one bit; 0: the runtime chooses */
+};
+
+/* ---- the runtime's calls ---- */
+
+/* Only the copy of the runtime that HIP has loaded, and keeps: another one would know nothing of HIP's memory. */
+static bool look_up(struct hsa *hsa)
+{
+    void *entry, *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == NULL)
+        return false;
+#define X(name)                    \
+    entry = dlsym(library, #name); \
+    if (entry == NULL)             \
+        return false;              \
+    memcpy(&hsa->name, &entry, sizeof(entry));
+    HSA_CALLS(X)
+#undef X
+    entry = dlsym(library, "hsa_amd_memory_async_copy_on_engine");
+    memcpy(&hsa->copy_on_engine, &entry, sizeof(entry));
+    entry = dlsym(library, "hsa_amd_memory_copy_engine_status");
+    memcpy(&hsa->free_engines, &entry, sizeof(entry));
+    entry = dlsym(library, "hsa_amd_memory_get_preferred_copy_engine");
+    memcpy(&hsa->preferred_engines, &entry, sizeof(entry));
+    return true;
+}
+
+static const char *words_of(const struct engines *e, hsa_status_t status)
+{
+    const char *words = NULL;
+    return e->hsa.hsa_status_string(status, &words) == HSA_STATUS_SUCCESS && words != NULL ? words : "unknown error";
+}
+
+/* ---- agents ---- */
+
+/* The owner of memory that HIP has allocated or opened by a key; handle 0: unknown. Never for chunks: the runtime
+ * crashes when it is asked for the owner of an imported one. */
+static hsa_agent_t owner_of(const struct engines *e, const void *ptr)
+{
+    const hsa_agent_t nobody = {0};
+    hsa_amd_pointer_info_t info;
+    memset(&info, 0, sizeof(info));
+    info.size = sizeof(info);
+    hsa_status_t status = e->hsa.hsa_amd_pointer_info(ptr, &info, NULL, NULL, NULL);
+    return status == HSA_STATUS_SUCCESS && info.type != HSA_EXT_POINTER_TYPE_UNKNOWN ? info.agentOwner : nobody;
+}
+
+static bool is_a(const struct engines *e, hsa_agent_t agent, hsa_device_type_t kind)
+{
+    hsa_device_type_t is;
+    return agent.handle != 0 && e->hsa.hsa_agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &is) == HSA_STATUS_SUCCESS &&
+           is == kind;
+}
+
+struct search {
+    const struct hsa *hsa;
+    unsigned domain, location; /* as the runtime packs bus, device and function */
+    hsa_agent_t found;
+};
+
+static hsa_status_t compare(hsa_agent_t agent, void *argument)
+{
+    struct search *search = (struct search *)argument;
+    uint32_t domain = 0, location = 0;
+    hsa_status_t status = search->hsa->hsa_agent_get_info(agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_BDFID, &location);
+    if (status == HSA_STATUS_SUCCESS)
+        status = search->hsa->hsa_agent_get_info(agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_DOMAIN, &domain);
+    if (status != HSA_STATUS_SUCCESS || domain != search->domain || location != search->location)
+        return HSA_STATUS_SUCCESS;
+    search->found = agent;
+    return HSA_STATUS_INFO_BREAK;
+}
+
+/* By a PCI address; handle 0: this process does not see that device. */
+static hsa_agent_t agent_at(const struct engines *e, const char *id)
+{
+    struct search search = {&e->hsa, 0, 0, {0}};
+    unsigned bus, device, function;
+    if (sscanf(id, "%x:%x:%x.%x", &search.domain, &bus, &device, &function) != 4)
+        return search.found;
+    search.location = bus << 8 | device << 3 | function;
+    (void)e->hsa.hsa_iterate_agents(compare, &search);
+    return search.found;
+}
+
+/* ---- memory of peers ---- */
+
+void iso_hip_meet_peer(struct gpu *gpu, char *at, size_t len, const char *id)
+{
+    struct engines *e = gpu->engines;
+    struct peer_range *peer = e != NULL ? (struct peer_range *)malloc(sizeof(*peer)) : NULL;
+    if (peer == NULL)
+        return;
+    peer->at = at;
+    peer->len = len;
+    peer->owner = id != NULL ? agent_at(e, id) : owner_of(e, at);
+    if (!is_a(e, peer->owner, HSA_DEVICE_TYPE_GPU))
+        peer->owner.handle = 0;
+    pthread_mutex_lock(&e->lock);
+    peer->next = e->peers;
+    e->peers = peer;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void iso_hip_forget_peer(struct gpu *gpu, const char *at)
+{
+    struct engines *e = gpu->engines;
+    if (e == NULL)
+        return;
+    pthread_mutex_lock(&e->lock);
+    struct peer_range **link = &e->peers;
+    while (*link != NULL && (*link)->at != at)
+        link = &(*link)->next;
+    struct peer_range *peer = *link;
+    if (peer != NULL)
+        *link = peer->next;
+    pthread_mutex_unlock(&e->lock);
+    free(peer);
+}
+
+/* Is it device memory that our engines reach, and whose? Of memory of other devices that the program has, only HIP
+ * knows whether we reach it. */
+static bool find_owner(struct gpu *gpu, const void *ptr, hsa_agent_t *owner)
+{
+    struct engines *e = gpu->engines;
+    *owner = e->ours;
+    pthread_mutex_lock(&e->lock);
+    const struct peer_range *peer = e->peers;
+    while (peer != NULL && (uintptr_t)ptr - (uintptr_t)peer->at >= peer->len)
+        peer = peer->next;
+    if (peer != NULL && peer->owner.handle != 0)
+        *owner = peer->owner;
+    pthread_mutex_unlock(&e->lock);
+    return peer != NULL || iso_hip_is_own_memory(gpu, ptr);
+}
+
+/* ---- the choice of an engine; under the lock ---- */
+
+static void name_no_more(struct engines *e, const char *call, hsa_status_t status)
+{
+    if (e->names)
+        log_info("%s: %s; from now on the HSA runtime chooses the engines of copies", call, words_of(e, status));
+    e->names = false;
+}
+
+static struct way *way_to(struct engines *e, hsa_agent_t agent)
+{
+    struct way *way = e->ways;
+    while (way < e->ways + e->n_ways && way->to.handle != agent.handle)
+        way++;
+    if (way == e->ways + MOST_WAYS)
+        return e->ways;
+    if (way < e->ways + e->n_ways)
+        return way;
+    e->n_ways++;
+    way->to = agent;
+    if (e->hsa.preferred_engines != NULL &&
+        e->hsa.preferred_engines(agent, e->ours, &way->preferred) != HSA_STATUS_SUCCESS) {
+        e->hsa.preferred_engines = NULL;
+        way->preferred = 0;
+    }
+    return way;
+}
+
+static uint32_t free_engines(struct engines *e, struct way *way)
+{
+    uint32_t mask = 0;
+    hsa_status_t status = e->hsa.free_engines(way->to, e->ours, &mask);
+    if (status == HSA_STATUS_ERROR_OUT_OF_RESOURCES)
+        return 0; /* all of them are busy */
+    if (status != HSA_STATUS_SUCCESS) {
+        name_no_more(e, "hsa_amd_memory_copy_engine_status", status);
+        return 0;
+    }
+    way->seen |= mask;
+    return mask;
+}
+
+static uint32_t lowest(uint32_t mask) { return mask & (~mask + 1); }
+
+/* The n-th engine of a mask that is not empty, round and round. */
+static uint32_t nth(uint32_t mask, unsigned n)
+{
+    for (n %= (unsigned)__builtin_popcount(mask); n > 0; n--)
+        mask &= mask - 1;
+    return lowest(mask);
+}
+
+static uint32_t next_of(struct engines *e, uint32_t mask)
+{
+    uint32_t later = mask & ~((2u << e->last) - 1);
+    uint32_t engine = lowest(later != 0 ? later : mask);
+    e->last = (unsigned)__builtin_ctz(engine);
+    return engine;
+}
+
+/* What comes from a peer goes by the engine of the link to it, or by any of ours. */
+static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t from, int number)
+{
+    hsa_agent_t peer = to.handle != e->ours.handle ? to : from;
+    struct way *way = peer.handle != e->ours.handle ? way_to(e, peer) : e->ways;
+    if (to.handle == e->ours.handle && way->preferred == 0)
+        way = e->ways;
+    uint32_t idle = free_engines(e, way);
+    uint32_t usable = way->preferred != 0 ? way->preferred : way->seen;
+    if (!e->names || usable == 0)
+        return 0;
+    if (number >= 0)
+        return nth(usable, (unsigned)number);
+    return next_of(e, (usable & idle) != 0 ? usable & idle : usable);
+}
+
+/* Fills what a copy needs beyond its addresses; false: only HIP can make it. */
+static bool plan(struct gpu *gpu, struct copy *copy, int number)
+{
+    struct engines *e = gpu->engines;
+    hsa_agent_t from;
+    if (!find_owner(gpu, copy->dest, &copy->to) || !find_owner(gpu, copy->source, &from))
+        return false;
+    if (from.handle != e->ours.handle)
+        copy->to = e->ours; /* given out for one inside of our device, or the peer's engines would make it */
+    pthread_mutex_lock(&e->lock);
+    copy->engine = e->names ? choose_engine(e, copy->to, from, number) : 0;
+    pthread_mutex_unlock(&e->lock);
+    return true;
+}
+
+/* ---- copies ---- */
+
+static int refuse(struct gpu *gpu, int error, const struct copy *copy, const char *why)
+{
+    char text[200];
+    snprintf(text, sizeof(text), "a copy of %zu bytes from %p to %p by a copy engine: %s", copy->len, copy->source,
+             copy->dest, why);
+    return iso_hip_refuse(gpu, error, text);
+}
+
+static bool begin_named(struct engines *e, const struct slot *slot, const struct copy *copy)
+{
+    hsa_status_t status = e->hsa.copy_on_engine(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL,
+                                                slot->signal, copy->engine, true);
+    if (status == HSA_STATUS_SUCCESS)
+        return true;
+    pthread_mutex_lock(&e->lock);
+    name_no_more(e, "hsa_amd_memory_async_copy_on_engine", status);
+    pthread_mutex_unlock(&e->lock);
+    return false;
+}
+
+/* Such a copy may have been cut in pieces of which some have begun, so that the signal is no longer ours. */
+static bool begin_unnamed(struct engines *e, struct slot *slot, const struct copy *copy)
+{
+    hsa_status_t status =
+        e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL, slot->signal);
+    if (status == HSA_STATUS_SUCCESS)
+        return true;
+    log_info("hsa_amd_memory_async_copy: %s; from now on HIP makes such copies", words_of(e, status));
+    slot->lost = true;
+    pthread_mutex_lock(&e->lock);
+    e->leaves = false;
+    pthread_mutex_unlock(&e->lock);
+    return false;
+}
+
+/* May the runtime choose? Inside of one device it takes compute units. */
+static bool may_leave(struct engines *e, const struct copy *copy)
+{
+    pthread_mutex_lock(&e->lock);
+    bool leaves = e->leaves;
+    pthread_mutex_unlock(&e->lock);
+    return leaves && copy->to.handle != e->ours.handle;
+}
+
+static bool begin_copy(struct engines *e, struct slot *slot, struct copy *copy)
+{
+    if (slot->lost)
+        return false;
+    if (slot->signal.handle == 0 && e->hsa.hsa_signal_create(1, 0, NULL, &slot->signal) != HSA_STATUS_SUCCESS) {
+        slot->signal.handle = 0;
+        return false;
+    }
+    e->hsa.hsa_signal_store_relaxed(slot->signal, 1); /* handing over the copy orders it */
+    if (copy->engine != 0 && begin_named(e, slot, copy))
+        return true;
+    copy->engine = 0;
+    return may_leave(e, copy) && begin_unnamed(e, slot, copy);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void report(const struct copy *copy, uint64_t waited_ns)
+{
+    char engine[40] = "of the HSA runtime's choice";
+    if (copy->engine != 0)
+        snprintf(engine, sizeof(engine), "%d", __builtin_ctz(copy->engine));
+    log_error(
+        "a copy of %zu bytes from %p to %p by copy engine %s is not done after %.1f s, longer than SHMEM_TIMEOUT: "
+        "its signal is 1, expected 0 (with HSA_ENABLE_PEER_SDMA=0 no engine is chosen here)",
+        copy->len, copy->source, copy->dest, engine, (double)waited_ns / 1e9);
+}
+
+/* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
+ * behind the data, which pairs with the acquiring load, or makes it negative. */
+static int64_t wait_for(const struct engines *e, const struct slot *slot, const struct copy *copy)
+{
+    const struct timespec nap = {0, 20000};
+    uint64_t since = now_ns(), timeout = e->timeout_ns;
+    int64_t value;
+    for (unsigned polls = 0; (value = e->hsa.hsa_signal_load_scacquire(slot->signal)) > 0; polls++) {
+        if (polls < POLLS_BEFORE_NAP) {
+            sched_yield();
+            continue;
+        }
+        nanosleep(&nap, NULL);
+        uint64_t waited = now_ns() - since;
+        if (timeout == 0 || waited < timeout)
+            continue;
+        report(copy, waited);
+        timeout = 0; /* once */
+        if (e->gives_up)
+            break;
+    }
+    return value;
+}
+
+/* Under the slot's lock. */
+static int run_copy(struct gpu *gpu, struct slot *slot, struct copy *copy)
+{
+    if (!begin_copy(gpu->engines, slot, copy))
+        return refuse(gpu, ENOTSUP, copy, "the HSA runtime does not take it");
+    int64_t value = wait_for(gpu->engines, slot, copy);
+    if (value == 0)
+        return 0;
+    slot->lost = true;
+    if (value > 0)
+        return refuse(gpu, ETIMEDOUT, copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
+    return refuse(gpu, EIO, copy, "the HSA runtime says that it failed");
+}
+
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+{
+    struct copy copy = {dest, source, len, {0}, 0};
+    if (len == 0)
+        return 0;
+    if (gpu->engines == NULL || !plan(gpu, &copy, engine))
+        return refuse(gpu, ENOTSUP, &copy, "none can be told to make it");
+    struct slot *slot = &gpu->engines->slots[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
+    pthread_mutex_lock(&slot->lock);
+    int status = run_copy(gpu, slot, &copy);
+    pthread_mutex_unlock(&slot->lock);
+    return status;
+}
+
+int iso_gpu_engines(struct gpu *gpu)
+{
+    struct engines *e = gpu->engines;
+    if (e == NULL)
+        return 0;
+    pthread_mutex_lock(&e->lock);
+    int n = e->names ? (int)e->n : 0;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+/* ---- start and stop ---- */
+
+/* By memory of which the owner is known: a PCI address does not tell the parts of a divided device from each other. */
+static bool find_agents(struct gpu *gpu, struct engines *e)
+{
+    void *piece = NULL;
+    iso_hip_use(gpu);
+    if (iso_hip_result(gpu, "hipMalloc", hipMalloc(&piece, 4096)) != 0)
+        return false;
+    e->ours = owner_of(e, piece);
+    e->host = owner_of(e, gpu->stage);
+    (void)hipFree(piece);
+    return is_a(e, e->ours, HSA_DEVICE_TYPE_GPU) && is_a(e, e->host, HSA_DEVICE_TYPE_CPU);
+}
+
+static void read_deadline(struct engines *e)
+{
+    struct env env;
+    char error[200];
+    if (iso_env_read(&env, error, sizeof(error)) != 0)
+        return; /* who opens the device has complained */
+    e->timeout_ns = (uint64_t)(env.timeout * 1e9);
+    e->gives_up = env.timeout_abort;
+}
+
+void iso_hip_open_engines(struct gpu *gpu)
+{
+    /* HSA's own variables: who switches its copy engines off means these too. */
+    if (iso_hip_is_off("HSA_ENABLE_SDMA") || iso_hip_is_off("HSA_ENABLE_PEER_SDMA"))
+        return;
+    struct engines *e = (struct engines *)calloc(1, sizeof(*e));
+    if (e == NULL || !look_up(&e->hsa) || e->hsa.hsa_init() != HSA_STATUS_SUCCESS) {
+        free(e);
+        return;
+    }
+    pthread_mutex_init(&e->lock, NULL);
+    for (int i = 0; i <= MOST_ENGINES; i++)
+        pthread_mutex_init(&e->slots[i].lock, NULL);
+    gpu->engines = e;
+    if (!find_agents(gpu, e)) {
+        iso_hip_close_engines(gpu);
+        return;
+    }
+    read_deadline(e);
+    e->leaves = true;
+    e->names = e->hsa.copy_on_engine != NULL && e->hsa.free_engines != NULL;
+    e->last = MOST_ENGINES - 1;
+    e->n_ways = 1;
+    e->ways[0].to = e->host;
+    if (e->names)
+        e->n = (unsigned)__builtin_popcount(free_engines(e, &e->ways[0]));
+}
+
+void iso_hip_close_engines(struct gpu *gpu)
+{
+    struct engines *e = gpu->engines;
+    if (e == NULL)
+        return;
+    gpu->engines = NULL;
+    for (int i = 0; i <= MOST_ENGINES; i++) {
+        if (e->slots[i].signal.handle != 0 && !e->slots[i].lost)
+            (void)e->hsa.hsa_signal_destroy(e->slots[i].signal);
+        pthread_mutex_destroy(&e->slots[i].lock);
+    }
+    for (struct peer_range *peer; (peer = e->peers) != NULL;) {
+        e->peers = peer->next;
+        free(peer);
+    }
+    pthread_mutex_destroy(&e->lock);
+    (void)e->hsa.hsa_shut_down();
+    free(e);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The host's part of the device: which one this PE uses, its heap and how peers map it, the agents by which the host
+ * copies device memory and acts on its words, the image of the tables that kernels read, handles, and the proxy.
+ * Everything hangs off ISO->device. Includes: internal.h, device/{gpu,state,ring}.h. Used by shmem/, coll/. */
+#ifndef ISO_DEVICE_H
+#define ISO_DEVICE_H
+
+#include "../../device/gpu.h"
+#include "../../device/api/state.h"
+#include "../alloc.h"
+#include "../internal.h"
+
+#include <stdio.h>
+
+struct handles; /* handle.c */
+struct proxy;   /* proxy.c */
+struct agent;   /* device_agent.c */
+
+/* VMM: physical memory at [at, at + len) of every PE's heap. */
+struct device_chunk {
+    size_t at, len;
+};
+#define ISO_DEVICE_CHUNKS 64 /* each doubles the heap, or nearly: never reached */
+
+struct device {
+    struct gpu *gpu;
+    const struct gpu_info *info;
+    enum gpu_sharing sharing;
+    char sharing_why[160]; /* the rung of the ladder and why, for isomer-info */
+    char *window;          /* address range that holds all local PEs' heaps; NULL: each is mapped where it fell */
+    size_t window_stride;  /* local PE i's heap is at window + i * stride */
+    size_t window_bytes;
+    size_t heap_bytes;   /* address range of one heap: cap */
+    size_t granularity;  /* of chunks and heaps, the largest of all PEs */
+    size_t backed_bytes; /* VMM: chunks cover [0, backed) on every PE; IPC: the whole heap */
+    struct device_chunk chunks[ISO_DEVICE_CHUNKS];
+    int n_chunks;
+    bool *reaches;         /* [n_local] this PE's device loads and stores memory of that PE's */
+    size_t control_bytes;  /* front of the heap: slot memory of handles; objects begin behind it */
+    struct alloc *alloc;   /* objects; offsets from control_bytes; alike on all PEs */
+    struct alloc *control; /* slot memory, offsets from 0; each PE's own */
+    int device_peers;      /* local PEs that use the same device, this one among them */
+    pthread_mutex_t lock;  /* control, handles */
+    struct agent *agent;
+    struct handles *handles;
+    struct proxy *proxy;
+    void *streams; /* coll: collectives on streams, atomic; NULL: none was called */
+    void *probe;   /* coll: what is known of wide lines (stream_probe.c) */
+    int captures;  /* atomic: streams between shmemx_graph_begin and _end */
+    bool running;  /* device_heap.c has brought everything up */
+};
+
+/* ---- device_heap.c ---- */
+
+/* Collective over the world, idempotent: device, heap, agent, handles, proxy. 0, or -errno after a sentence on every
+ * PE. All PEs get the same answer. */
+int iso_device_start(const char *call);
+void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
+/* Until what is in this PE's streams is done; where no device runs, at once. 0, or -errno after a sentence. */
+int iso_device_finish_streams(const char *call);
+/* The running device, or NULL after a sentence (`call` is collective over the world: starts it). */
+struct device *iso_device_need(const char *call);
+/* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */
+struct device *iso_device_running(const char *call);
+
+/* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
+ * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
+int iso_device_back(size_t bytes, const char *call);
+/* Physical memory around that offset of the heap: a chunk, or all of a fixed allocation. Any thread. */
+struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset);
+/* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
+bool iso_device_holds(const void *addr);
+
+/* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
+
+/* Device memory, to be registered here? Collective over the world: ends the job when only some PEs' buffers are. */
+bool iso_device_buffer_is(const void *addr, const char *call);
+/* Collective. 0, or -errno after a sentence, on all PEs alike; the segment is the last of the table. */
+int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *info);
+void iso_device_buffer_close(struct segment *segment); /* what was imported for it */
+/* A buffer of either kind was registered or unregistered while a device runs. */
+void iso_device_table_changed(void);
+/* The agreement of device_heap.c: rc, or an error when any PE has one; the lowest such PE says `sentence`. */
+int iso_device_agree(const char *call, int rc, const char *sentence);
+/* As iso_pe_exchange, and agreed upon; _new_offers: [n_local] without descriptors, _close_offers: NULL-tolerant. */
+int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
+struct pe_offer *iso_device_new_offers(void);
+void iso_device_close_offers(struct pe_offer *offers);
+
+/* ---- device_info.c ---- */
+
+void iso_device_write_info(FILE *out); /* starts nothing */
+/* The doctor's findings about devices; severity: 0 fine, 1 works but, 2 will not work. */
+void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor);
+
+/* ---- device_agent.c: the host's hands on device memory ---- */
+
+int iso_agent_start(struct device *device);
+void iso_agent_stop(struct device *device);
+/* Any of dest and source may be device memory of any local PE. Done when it returns. Any thread. */
+void iso_agent_copy(void *dest, const void *source, size_t len);
+void iso_agent_fill(void *dest, int byte, size_t len); /* of device memory; as iso_agent_copy */
+/* An atomic on a device word that this PE's GPU reaches, by a kernel of one thread. The old value. */
+uint64_t iso_agent_amo(void *word, struct amo op);
+uint64_t iso_agent_load(const void *word, unsigned bytes);        /* of a device word; as fresh as a poll */
+void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, after all earlier copies */
+
+/* ---- handle.c ---- */
+
+int iso_handles_start(struct device *device); /* the world's image */
+void iso_handles_stop(struct device *device);
+bool iso_handles_has_team(const struct team *team); /* kernels, or the library's own on streams, may use its memory */
+void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
+/* Collective over the team. 0 or -errno after a sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
+ * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
+#define ISO_SLOTS_OF_USERS 256
+enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
+/* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
+enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 112 };
+int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
+bool iso_handle_is_open(struct team *team, int slot);
+ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messages */
+{
+    return (int32_t)((uintptr_t)team->handle & 0xffff);
+}
+/* All PEs of the world, without slot memory: for what is not collective. */
+shmemd_t iso_handle_local(void);
+/* Where kernels of this PE load and store PE `pe`'s copy of the segment; NULL: by the ring. */
+char *iso_handle_near(const struct segment *segment, int pe);
+/* As a kernel that gives up: for what waits in a stream without one. */
+void iso_handle_give_up(shmemd_t handle);
+/* Has any handle of this PE given up? Then a sentence for `call` is logged. Asks the device only if so. */
+bool iso_handles_gave_up(struct device *device, const char *call);
+/* The segment table has changed: the kernels' image of it follows. Collective calls only. */
+void iso_handles_refresh(void);
+
+/* ---- proxy.c: the thread that serves rings, prints records, watches peers for kernels that wait ---- */
+
+int iso_proxy_start(struct device *device);
+void iso_proxy_stop(struct device *device);
+/* What the image of the world needs of it. */
+struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_kernels);
+struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings); /* device address */
+/* The abort word: all waits of this PE's kernels give up (no device: nothing); and back, for a reset. */
+void iso_proxy_give_up(void);
+void iso_proxy_resume(struct device *device);
+/* A record that no kernel has left: of a stream that waits by itself. By the proxy's thread. */
+void iso_proxy_report(struct device *device, const struct isod_record *record);
+
+#endif

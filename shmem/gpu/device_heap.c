@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: MIT */
+/* The device of this PE and its symmetric heap: opens the device, agrees with all PEs on how device memory is shared,
+ * maps the heaps of the node, brings up agent, proxy and handles, and takes all of it down again.
+ * VMM: one window of addresses, local PE i's heap at window + i * stride on every PE; physical memory in few chunks
+ * that each about double the heap, mapped by all before anybody goes on, and never unmapped before the end. IPC: one
+ * fixed allocation. PEs that are threads of one process use the owner's addresses. Invariant: every step is collective
+ * and ends in an agreement, so all PEs succeed or fail together. Called by memory.c, handle.c, launch.c, stream.c,
+ * init.c (stop) and users. */
+#include "device.h"
+#include "../transport/transport.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* ---- agreement ---- */
+
+/* The result of a step on this PE and what to say when it is not 0. When it failed anywhere, the lowest such PE speaks
+ * for all: one sentence in the whole job. All PEs get 0, or all get an error. */
+int iso_device_agree(const char *call, int rc, const char *sentence)
+{
+    uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_coll_all_min(&ISO->world, mine, call);
+    if (least == UINT64_MAX)
+        return 0;
+    if (least == (uint64_t)ISO->my_pe)
+        log_error("%s: pe %d %s", iso_call_name(call), ISO->my_pe, sentence);
+    else
+        log_info("%s: pe %d failed and says why", iso_call_name(call), (int)least);
+    return rc != 0 ? rc : -EIO;
+}
+
+static uint64_t smallest(uint64_t value, const char *call) { return iso_coll_all_min(&ISO->world, value, call); }
+static uint64_t largest(uint64_t value, const char *call) { return ~smallest(~value, call); }
+
+/* `name` has the same value on all PEs? */
+static int agree_equal(const char *call, const char *name, uint64_t value)
+{
+    char sentence[160];
+    uint64_t least = smallest(value, call), most = largest(value, call);
+    snprintf(sentence, sizeof sentence, "has %s %llu, others up to %llu; it must be equal on all PEs", name,
+             (unsigned long long)value, (unsigned long long)most);
+    return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
+}
+
+/* ---- the device and the rung of sharing ---- */
+
+static int open_device(struct device *d, const char *call)
+{
+    char why[256] = "", sentence[320];
+    int rc = iso_gpu_open(&d->gpu, ISO->my_local, ISO->env.device, why, sizeof why);
+    snprintf(sentence, sizeof sentence, "has no device: %s", why);
+    rc = iso_device_agree(call, rc, sentence);
+    if (rc == 0)
+        d->info = iso_gpu_describe(d->gpu);
+    return rc;
+}
+
+enum wish { WISH_NONE, WISH_VMM, WISH_IPC };
+
+/* Other words were refused when the variables were read. */
+static enum wish wish_of(const char *text)
+{
+    return strcmp(text, "vmm") == 0 ? WISH_VMM : strcmp(text, "ipc") == 0 ? WISH_IPC : WISH_NONE;
+}
+
+static int agree_on_wish(enum wish *wish, const char *call)
+{
+    char sentence[160];
+    *wish = wish_of(ISO->env.device_sharing);
+    uint64_t least = smallest(*wish, call), most = largest(*wish, call);
+    snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_SHARING \"%s\", another PE has not; it must be equal on all",
+             ISO->env.device_sharing);
+    return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
+}
+
+/* VMM unless a PE cannot, or the user wants it otherwise; what was forced and is not possible is an error. */
+static int choose_rung(struct device *d, const char *call)
+{
+    enum wish wish;
+    char sentence[512];
+    int rc = agree_on_wish(&wish, call);
+    if (rc != 0)
+        return rc;
+    bool vmm = smallest(d->info->can_vmm, call) != 0;
+    snprintf(sentence, sizeof sentence, "cannot share device memory by vmm, which SHMEM_DEVICE_SHARING asks for: %s",
+             d->info->vmm_why);
+    rc = wish == WISH_VMM ? iso_device_agree(call, d->info->can_vmm ? 0 : -ENOTSUP, sentence) : 0;
+    if (rc != 0)
+        return rc;
+    d->sharing = vmm && wish != WISH_IPC ? GPU_SHARE_VMM : GPU_SHARE_IPC;
+    snprintf(sentence, sizeof sentence, "cannot share device memory at all: no ipc on %s%s%s, and no vmm: %s",
+             d->info->name, d->info->ipc_why != NULL ? ": " : "", d->info->ipc_why != NULL ? d->info->ipc_why : "",
+             d->info->can_vmm ? "another PE has none" : d->info->vmm_why);
+    if (d->sharing == GPU_SHARE_IPC)
+        rc = iso_device_agree(call, d->info->can_ipc ? 0 : -ENOTSUP, sentence);
+    const char *why = wish != WISH_NONE          ? "SHMEM_DEVICE_SHARING"
+                      : vmm                      ? "the heap grows as it is used"
+                      : d->info->can_vmm         ? "another PE has no vmm"
+                      : d->info->vmm_why[0] != 0 ? d->info->vmm_why
+                                                 : "no vmm here";
+    snprintf(d->sharing_why, sizeof d->sharing_why, "%s", why);
+    return rc;
+}
+
+/* ---- who shares a device, who is reached ---- */
+
+int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
+{
+    int rc = iso_pe_exchange(mine, theirs, call);
+    return iso_device_agree(call, rc, "cannot send to the other PEs of its node");
+}
+
+struct pe_offer *iso_device_new_offers(void)
+{
+    struct pe_offer *offers = (struct pe_offer *)calloc((size_t)ISO->n_local, sizeof *offers);
+    for (int i = 0; offers != NULL && i < ISO->n_local; i++)
+        offers[i].fd = -1;
+    return offers;
+}
+
+/* The transport's word counts too: the test double hides peers' pointers. */
+static bool is_reached(struct device *d, int pe, const char *id)
+{
+    if (pe == ISO->my_pe)
+        return true;
+    if (!ISO->peers[pe].transport->by_pointer)
+        return false;
+    return strcmp(id, d->info->id) == 0 || iso_gpu_reaches(d->gpu, id);
+}
+
+static int meet(struct device *d, const char *call)
+{
+    struct state *self = ISO;
+    struct pe_offer mine = {0, 0, {0}, 0, -1}, *theirs = iso_device_new_offers();
+    _Static_assert(sizeof mine.key >= sizeof d->info->id, "the id of a device travels as a key");
+    d->reaches = (bool *)calloc((size_t)self->n_local, sizeof *d->reaches);
+    memcpy(mine.key, d->info->id, sizeof d->info->id);
+    int rc = iso_device_agree(call, theirs != NULL && d->reaches != NULL ? 0 : -ENOMEM, "has no memory left");
+    if (rc == 0)
+        rc = iso_device_exchange(&mine, theirs, call);
+    for (int i = 0; rc == 0 && i < self->n_local; i++) {
+        const char *id = (const char *)theirs[i].key;
+        d->device_peers += strcmp(id, d->info->id) == 0;
+        d->reaches[i] = is_reached(d, self->local_pes[i], id);
+    }
+    free(theirs);
+    return rc;
+}
+
+/* ---- sizes ---- */
+
+static bool has_threaded_peers(void)
+{
+    for (int i = 0; i < ISO->n_local; i++)
+        if (ISO->peers[ISO->local_pes[i]].threaded)
+            return true;
+    return false;
+}
+
+/* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
+static uint64_t default_cap(const struct device *d, const char *call)
+{
+    uint64_t memory = smallest(d->info->memory_bytes, call), sharers = largest((uint64_t)d->device_peers, call);
+    uint64_t space = (uint64_t)8 << 40;
+#ifdef __SANITIZE_THREAD__
+    space = (uint64_t)1 << 38;
+#endif
+    if (d->sharing == GPU_SHARE_VMM)
+        return ISO_MIN(memory, space / (unsigned)ISO->n_local);
+    if (strcmp(d->info->flavour, "cpu") == 0)
+        return 256 * MIB;
+    return ISO_MIN(GIB, memory / (4 * sharers));
+}
+
+/* Slot memory of handles: a share of small heaps, at most 64 MiB; of large ones a small share, at most 512 MiB, which
+ * is for about twenty handles of 8 PEs that all blocks may use. */
+static size_t control_for(size_t cap)
+{
+    const size_t unit = (size_t)64 << 10;
+    size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 256, 512 * MIB));
+    return ISO_MAX(share / unit * unit, unit);
+}
+
+static int choose_sizes(struct device *d, const char *call)
+{
+    uint64_t wish = ISO->env.device_heap_size;
+    int rc = agree_equal(call, "SHMEM_DEVICE_HEAP_SIZE", wish);
+    if (rc != 0)
+        return rc;
+    d->granularity = (size_t)largest(iso_gpu_granularity(d->gpu), call);
+    uint64_t cap = wish != 0 ? wish : default_cap(d, call), least = smallest(cap, call);
+    if (cap > ISO_ALLOC_MOST) {
+        char sentence[128];
+        snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_HEAP_SIZE %llu; at most 16 TiB are possible",
+                 (unsigned long long)cap);
+        return iso_device_agree(call, -EINVAL, sentence);
+    }
+    size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
+    d->control_bytes = control_for(objects);
+    d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
+    d->alloc = iso_alloc_create(objects, 0);
+    d->control = iso_alloc_create(d->control_bytes, 0);
+    return iso_device_agree(call, d->alloc != NULL && d->control != NULL ? 0 : -ENOMEM,
+                            "has no memory for a heap's bookkeeping");
+}
+
+/* ---- the heap's addresses ---- */
+
+static struct segment *segment(void) { return &ISO->segments[SEGMENT_INDEX_DEVICE]; }
+
+/* What to say when the device refused something. */
+static int agree_on_device(struct device *d, const char *call, int rc, const char *what)
+{
+    char sentence[384];
+    snprintf(sentence, sizeof sentence, "%s: %s (a heap may have %zu bytes, see SHMEM_DEVICE_HEAP_SIZE)", what,
+             rc != 0 ? iso_gpu_error(d->gpu) : "", d->heap_bytes);
+    return iso_device_agree(call, rc, sentence);
+}
+
+/* Only addresses; PEs of one process need no window, each has its own heap. */
+static int reserve(struct device *d, const char *call)
+{
+    struct state *self = ISO;
+    bool alone = has_threaded_peers();
+    char *base = NULL;
+    d->window_bytes = alone ? d->heap_bytes : d->heap_bytes * (size_t)self->n_local;
+    int rc = iso_gpu_reserve(d->gpu, d->window_bytes, &base);
+    if (rc != 0)
+        d->window_bytes = 0;
+    rc = agree_on_device(d, call, rc, "cannot reserve addresses for the device heaps of its node");
+    segment()->base = base; /* also the address to give back */
+    if (rc != 0 || alone)
+        return rc;
+    d->window = base;
+    d->window_stride = d->heap_bytes;
+    segment()->base = base + (size_t)self->my_local * d->window_stride;
+    return 0;
+}
+
+static int create_fixed(struct device *d, struct pe_offer *mine, const char *call)
+{
+    struct gpu_key key = {{0}, -1};
+    _Static_assert(sizeof key.bytes == sizeof mine->key, "keys travel whole");
+    char *base = NULL;
+    int rc = iso_gpu_shared_create(d->gpu, d->heap_bytes, GPU_COMMUNICATION, &base, &key);
+    segment()->base = rc == 0 ? base : NULL;
+    d->backed_bytes = rc == 0 ? d->heap_bytes : 0;
+    memcpy(mine->key, key.bytes, sizeof mine->key);
+    mine->fd = key.fd;
+    return agree_on_device(d, call, rc, "cannot allocate its device heap");
+}
+
+/* Local PE i's memory is mapped by an import of ours (not our own, not in this process). */
+static bool is_imported(const struct device *d, int i)
+{
+    int pe = ISO->local_pes[i];
+    return pe != ISO->my_pe && d->reaches[i] && !ISO->peers[pe].threaded;
+}
+
+/* Where this PE's device finds the heap of local PE i; NULL: it does not. */
+static int describe_peer(struct device *d, int i, struct pe_offer *offer)
+{
+    struct segment_peer *peer = &segment()->peers[ISO->local_pes[i]];
+    struct gpu_key key;
+    peer->base = (char *)(uintptr_t)offer->base;
+    if (!is_imported(d, i) || d->window != NULL) {
+        peer->gpu_ptr = !d->reaches[i]      ? NULL
+                        : d->window != NULL ? d->window + (size_t)i * d->window_stride
+                                            : peer->base;
+        return 0;
+    }
+    memcpy(key.bytes, offer->key, sizeof key.bytes);
+    key.fd = offer->fd;
+    offer->fd = -1; /* the import takes it */
+    return iso_gpu_shared_import(d->gpu, &key, d->heap_bytes, &peer->gpu_ptr);
+}
+
+void iso_device_close_offers(struct pe_offer *offers)
+{
+    for (int i = 0; offers != NULL && i < ISO->n_local; i++)
+        if (offers[i].fd >= 0)
+            close(offers[i].fd);
+    free(offers);
+}
+
+/* Own heap, then everybody's: the table's row. */
+static int make_heap(struct device *d, const char *call)
+{
+    struct pe_offer mine = {0, d->heap_bytes, {0}, 0, -1}, *theirs = iso_device_new_offers();
+    int rc = iso_device_agree(call, theirs != NULL ? 0 : -ENOMEM, "has no memory left");
+    if (rc == 0)
+        rc = d->sharing == GPU_SHARE_VMM ? reserve(d, call) : create_fixed(d, &mine, call);
+    mine.base = (uint64_t)(uintptr_t)segment()->base;
+    if (rc == 0)
+        rc = iso_device_exchange(&mine, theirs, call);
+    if (rc == 0) {
+        for (int i = 0; rc == 0 && i < ISO->n_local; i++)
+            rc = describe_peer(d, i, &theirs[i]);
+        rc = agree_on_device(d, call, rc, "cannot map the device heap of another PE");
+    }
+    if (rc == 0) {
+        segment()->len = d->heap_bytes;
+        rc = iso_segment_tell_nodes(segment()->base, d->heap_bytes, call);
+    }
+    if (mine.fd >= 0)
+        close(mine.fd);
+    iso_device_close_offers(theirs);
+    return rc;
+}
+
+/* ---- physical memory (VMM) ---- */
+
+static void release_chunk(struct device *d, struct device_chunk c, int mapped)
+{
+    struct segment *s = segment();
+    for (int i = 0; i < mapped; i++)
+        if (is_imported(d, i))
+            iso_gpu_chunk_release(d->gpu, s->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len);
+}
+
+static int import_chunk(struct device *d, struct device_chunk c, struct pe_offer *offers, int *mapped)
+{
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < ISO->n_local; i++) {
+        struct gpu_key key;
+        if (is_imported(d, i)) {
+            memcpy(key.bytes, offers[i].key, sizeof key.bytes);
+            key.fd = offers[i].fd;
+            offers[i].fd = -1;
+            rc = iso_gpu_chunk_import(d->gpu, segment()->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len, &key);
+        }
+        *mapped = rc == 0 ? i + 1 : i;
+    }
+    return rc;
+}
+
+/* After everybody has made its own: the peers' mappings. */
+static int share_chunk(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
+{
+    struct pe_offer mine = {c.at, c.len, {0}, 0, key->fd}, *theirs = iso_device_new_offers();
+    int mapped = 0, rc = iso_device_agree(call, theirs != NULL ? 0 : -ENOMEM, "has no memory left");
+    memcpy(mine.key, key->bytes, sizeof mine.key);
+    if (rc == 0)
+        rc = iso_device_exchange(&mine, theirs, call);
+    if (rc == 0)
+        rc = agree_on_device(d, call, import_chunk(d, c, theirs, &mapped), "cannot map a chunk of another PE's heap");
+    if (rc != 0)
+        release_chunk(d, c, mapped);
+    iso_device_close_offers(theirs);
+    return rc;
+}
+
+/* `quiet`: a failure to create is no news yet, a smaller chunk is tried next. */
+static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
+{
+    struct device_chunk c = {d->backed_bytes, len};
+    struct gpu_key key = {{0}, -1};
+    char what[128];
+    int rc = iso_gpu_chunk_create(d->gpu, segment()->base + c.at, c.len, GPU_COMMUNICATION, &key);
+    bool made = rc == 0;
+    snprintf(what, sizeof what, "has no device memory for its heap to grow by %zu to %zu bytes", len, c.at + len);
+    if (quiet)
+        rc = smallest(made, call) != 0 ? 0 : -ENOMEM;
+    else
+        rc = agree_on_device(d, call, rc, what);
+    if (rc == 0)
+        rc = share_chunk(d, c, &key, call);
+    if (key.fd >= 0)
+        close(key.fd);
+    if (rc == 0) {
+        d->chunks[d->n_chunks] = c;
+        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with iso_device_chunk_of */
+        d->backed_bytes += len;
+    } else if (made) {
+        iso_gpu_chunk_release(d->gpu, segment()->base + c.at, c.len);
+    }
+    return rc;
+}
+
+/* Twice what there is, where the device has that much left; else what is asked for. */
+int iso_device_back(size_t bytes, const char *call)
+{
+    struct device *d = ISO->device;
+    if (bytes <= d->backed_bytes)
+        return 0;
+    size_t least = round_up(bytes - d->backed_bytes, d->granularity), left = d->heap_bytes - d->backed_bytes;
+    size_t wanted = ISO_MIN(ISO_MAX(least, d->backed_bytes), left);
+    if (least > left || d->n_chunks == ISO_DEVICE_CHUNKS)
+        return -ENOSPC; /* the allocator's cap and the doubling prevent both */
+    if (wanted > least && add_chunk(d, wanted, true, call) == 0)
+        return 0;
+    return add_chunk(d, least, false, call);
+}
+
+static int back_first(struct device *d, const char *call)
+{
+    size_t first = round_up(d->control_bytes + 32 * MIB, d->granularity);
+    int rc = d->sharing == GPU_SHARE_VMM ? iso_device_back(ISO_MIN(first, d->heap_bytes), call) : 0;
+    if (rc == 0) {
+        segment()->len = d->heap_bytes;
+        segment()->limit = d->control_bytes;
+    }
+    return rc;
+}
+
+/* Chunks stay; acquire: pairs with the release of add_chunk, which has filled the row. */
+struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset)
+{
+    int n = __atomic_load_n(&d->n_chunks, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++)
+        if (offset - d->chunks[i].at < d->chunks[i].len)
+            return d->chunks[i];
+    return (struct device_chunk){0, d->heap_bytes};
+}
+
+/* ---- start and stop ---- */
+
+static int bring_up(struct device *d, const char *call)
+{
+    int (*const steps[])(struct device *, const char *) = {open_device,  choose_rung, meet,
+                                                           choose_sizes, make_heap,   back_first};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
+        rc = steps[i](d, call);
+    int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
+                                             iso_coll_streams_start};
+    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
+        rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");
+    return rc;
+}
+
+static void unmap_peers(struct device *d)
+{
+    struct segment *s = segment();
+    for (int c = d->n_chunks - 1; c >= 0; c--)
+        release_chunk(d, d->chunks[c], ISO->n_local);
+    for (int i = 0; i < ISO->n_local; i++) {
+        char *at = s->peers[ISO->local_pes[i]].gpu_ptr;
+        if (d->reaches != NULL && is_imported(d, i) && at != NULL && d->window == NULL)
+            iso_gpu_shared_close(d->gpu, at, d->heap_bytes);
+    }
+}
+
+static void free_own(struct device *d)
+{
+    char *base = segment()->base;
+    for (int c = d->n_chunks - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
+    if (d->window_bytes != 0)
+        iso_gpu_unreserve(d->gpu, d->window != NULL ? d->window : base, d->window_bytes);
+    else if (d->backed_bytes != 0)
+        iso_gpu_shared_destroy(d->gpu, base, d->heap_bytes);
+}
+
+static void clear_segment(void)
+{
+    struct segment *s = segment();
+    s->base = NULL;
+    s->limit = s->len = 0;
+    memset(s->peers, 0, (size_t)ISO->n_pes * sizeof *s->peers);
+}
+
+static void forget_buffers(void)
+{
+    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
+        if (ISO->segments[i].on_device)
+            iso_buffer_forget(&ISO->segments[i]);
+}
+
+/* Memory is given back when nobody maps it any more. */
+static void take_down(struct device *d)
+{
+    struct state *self = ISO;
+    d->running = false;
+    self->careful = self->env.debug;
+    iso_coll_streams_stop(d);
+    if (d->handles != NULL)
+        iso_handles_stop(d);
+    if (d->proxy != NULL)
+        iso_proxy_stop(d);
+    if (self->n_nodes > 1)
+        iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
+    iso_transport_forget(segment());
+    forget_buffers();
+    iso_agent_stop(d);
+    unmap_peers(d);
+    iso_barrier_sync(&self->world, "shmem_finalize");
+    free_own(d);
+    clear_segment();
+    iso_alloc_destroy(d->alloc);
+    iso_alloc_destroy(d->control);
+    if (d->gpu != NULL)
+        iso_gpu_close(d->gpu);
+    pthread_mutex_destroy(&d->lock);
+    free(d->reaches);
+    free(d);
+    self->device = NULL;
+}
+
+void iso_device_stop(void)
+{
+    if (ISO->device != NULL)
+        take_down(ISO->device);
+}
+
+int iso_device_start(const char *call)
+{
+    struct state *self = ISO;
+    iso_check_life(call);
+    if (self->device != NULL)
+        return 0;
+    struct device *d = (struct device *)calloc(1, sizeof *d);
+    int rc = iso_device_agree(call, d != NULL ? 0 : -ENOMEM, "has no memory left");
+    if (rc != 0) {
+        free(d);
+        return rc;
+    }
+    pthread_mutex_init(&d->lock, NULL);
+    self->device = d;
+    rc = bring_up(d, call);
+    if (rc != 0) {
+        take_down(d);
+        return rc;
+    }
+    d->running = true;
+    self->careful = true;
+    iso_transport_meet_device(segment());
+    log_debug("device %d (%s), heap %p of %zu bytes by %s: %s", d->info->device, d->info->name, (void *)segment()->base,
+              d->heap_bytes, d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc", d->sharing_why);
+    return 0;
+}
+
+struct device *iso_device_need(const char *call) { return iso_device_start(call) == 0 ? ISO->device : NULL; }
+
+struct device *iso_device_running(const char *call)
+{
+    struct device *d = ISO->device;
+    iso_check_life(call);
+    if (d != NULL && d->running)
+        return d;
+    log_error("%s: no device is in use; call shmemx_device_init first, on all PEs", iso_call_name(call));
+    return NULL;
+}
+
+bool iso_device_holds(const void *addr)
+{
+    const struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        if (s->on_device && (size_t)((const char *)addr - s->base) < s->limit)
+            return true;
+    }
+    return false;
+}
+
+/* ---- public ---- */
+
+SHMEM_API(shmemx_device_init, pshmemx_device_init);
+int pshmemx_device_init(void) { return iso_device_start(__func__) == 0 ? 0 : 1; }

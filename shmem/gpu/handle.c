@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: MIT */
+/* Handles: what the host lays out for kernels. One image of the world per PE (segments, peers, rings, host words) and
+ * one of each (team, slot): its tables, its lanes, and its slot memory at the front of the device heap, allocated by
+ * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
+ * where it is; lanes, steps and `direct` of a handle are equal on all its members. Called by users, stream.c,
+ * device_heap.c, team.c (when a team goes), buffer.c (when the segment table has changed). */
+#include "device.h"
+
+#include "../../device/api/ring.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOT_ALIGN 128   /* what flags of different PEs never share */
+#define RESET_MARGIN 16u /* steps that no flag, packet or block of before can have reached */
+
+#define DECLARE(name) extern void name(void);
+ISOD_STREAM_KERNELS(DECLARE)
+#undef DECLARE
+
+struct handle {
+    struct handle *next;
+    const struct team *team;
+    int slot;
+    shmemd_t value;
+    void *memory; /* device: struct isod_team and all it points to */
+    size_t bytes;
+    size_t offset; /* of its slot memory in the heap */
+    struct isod_team image;
+};
+
+struct handles {
+    struct isod_world *world; /* device */
+    struct isod_world *image; /* the host's copy; counters in it mean nothing */
+    char **peers;             /* host's copy of the peers' tables: [ISOD_SEGMENTS][n_pes] */
+    char **peers_on_device;
+    struct handle *local; /* no slot memory: for operations on streams that no collective makes */
+    struct handle *list;  /* device->lock */
+};
+
+/* ---- the image of the world ---- */
+
+/* A piece of a buffer whose ends share their pages: a range may begin in one piece and end in the next, which no single
+ * pointer reaches. */
+static bool has_staged_neighbour(const struct segment *s)
+{
+    const struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_FREE; i < self->n_segments; i++) {
+        const struct segment *other = &self->segments[i];
+        if (other->staged && (other->base + other->len == s->base || s->base + s->len == other->base))
+            return true;
+    }
+    return s->staged;
+}
+
+/* By SHMEM_VIRTUAL_NODES, which is right: a number for each PE, as often as needed from the begin. */
+static long virtual_node(int pe)
+{
+    const char *at = ISO->env.virtual_nodes;
+    int numbers = 1;
+    for (const char *c = at; *c != '\0'; c++)
+        numbers += *c == ',';
+    for (int skip = pe % numbers; skip > 0; skip--)
+        at = strchr(at, ',') + 1;
+    return strtol(at, NULL, 10);
+}
+
+static bool is_hidden(int pe)
+{
+    return pe != ISO->my_pe && (ISO->env.force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe));
+}
+
+/* The host's memory is a kernel's own memory on the CPU device only. */
+char *iso_handle_near(const struct segment *s, int pe)
+{
+    bool on_cpu = strcmp(ISO->device->info->flavour, "cpu") == 0;
+    if (is_hidden(pe))
+        return NULL;
+    if (s->on_device)
+        return s->peers[pe].gpu_ptr;
+    if (!on_cpu || (pe != ISO->my_pe && s->kind == SEGMENT_BUFFER && has_staged_neighbour(s)))
+        return NULL;
+    return iso_segment_reach(s, pe);
+}
+
+static size_t extent(const struct device *d, const struct segment *s)
+{
+    if (s->kind == SEGMENT_DEVICE)
+        return d->heap_bytes;
+    return s->kind == SEGMENT_HEAP ? s->len : s->limit; /* objects come and go; unusable segments have limit 0 */
+}
+
+static void add_segment(struct device *d, uint32_t *n, const struct segment *s)
+{
+    struct handles *t = d->handles;
+    size_t row = (size_t)*n * (size_t)ISO->n_pes, len = extent(d, s);
+    struct isod_segment *to = &t->image->segments[*n];
+    if (s->base == NULL || s->limit == 0)
+        return;
+    to->base = s->base;
+    to->len = len;
+    to->peers = t->peers_on_device + row;
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        t->peers[row + (size_t)pe] = iso_handle_near(s, pe);
+    ++*n;
+}
+
+static void fill_segments(struct device *d)
+{
+    struct state *self = ISO;
+    uint32_t n = 0;
+    add_segment(d, &n, &self->segments[SEGMENT_INDEX_DEVICE]); /* the first, as kernels expect */
+    for (int i = 0; i < self->n_segments; i++)
+        if (i != SEGMENT_INDEX_DEVICE)
+            add_segment(d, &n, &self->segments[i]);
+    d->handles->image->n_segments = n;
+}
+
+static size_t peers_bytes(void) { return (size_t)ISOD_SEGMENTS * (size_t)ISO->n_pes * sizeof(char *); }
+
+/* The counters of the image are the kernels': only what stands before and behind them is written. */
+static void write_segments(struct device *d)
+{
+    struct handles *t = d->handles;
+    size_t from = offsetof(struct isod_world, segments);
+    iso_agent_copy(t->peers_on_device, t->peers, peers_bytes());
+    iso_agent_copy((char *)t->world + from, (char *)t->image + from, sizeof *t->image - from);
+    iso_agent_copy(&t->world->n_segments, &t->image->n_segments, sizeof t->image->n_segments);
+}
+
+void iso_handles_refresh(void)
+{
+    struct device *d = ISO->device;
+    if (d == NULL || d->handles == NULL)
+        return;
+    fill_segments(d);
+    write_segments(d);
+}
+
+static int make_world(struct device *d)
+{
+    struct handles *t = d->handles;
+    void *world = NULL, *peers = NULL;
+    t->image = (struct isod_world *)calloc(1, sizeof *t->image);
+    t->peers = (char **)calloc(1, peers_bytes());
+    if (t->image == NULL || t->peers == NULL)
+        return -ENOMEM;
+    int rc = iso_gpu_alloc(d->gpu, sizeof *t->world, &world);
+    if (rc == 0)
+        rc = iso_gpu_alloc(d->gpu, peers_bytes(), &peers);
+    t->world = (struct isod_world *)world;
+    t->peers_on_device = (char **)peers;
+    if (rc != 0)
+        return rc;
+    t->image->my_pe = ISO->my_pe;
+    t->image->n_pes = ISO->n_pes;
+    t->image->deadline_ns = (uint64_t)(ISO->env.timeout * 1e9);
+    (void)iso_proxy_host(d, &t->image->host);
+    t->image->rings = iso_proxy_rings(d, &t->image->n_rings);
+    fill_segments(d);
+    iso_agent_copy(t->world, t->image, sizeof *t->image);
+    write_segments(d);
+    return 0;
+}
+
+/* ---- one handle: sizes and memory ---- */
+
+static uint32_t packet_bytes_of(int n_pes) { return n_pes <= 8 ? 8192 : n_pes <= 32 ? 2048 : 512; }
+
+/* The parts of handle->memory, in this order. */
+struct layout {
+    size_t world_of, heaps, memory, offsets, lane, grid, end;
+};
+
+static size_t after(size_t offset, size_t bytes) { return (offset + bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN; }
+
+static struct layout lay_out(int n_pes, int lanes)
+{
+    struct layout l;
+    size_t n = (size_t)n_pes;
+    l.lane = sizeof(struct isod_team); /* ISOD_LANES */
+    l.world_of = after(l.lane, (size_t)lanes * sizeof(struct isod_lane));
+    l.heaps = after(l.world_of, n * sizeof(int32_t));
+    l.memory = after(l.heaps, n * sizeof(char *));
+    l.offsets = after(l.memory, n * sizeof(char *));
+    l.grid = after(l.offsets, n * sizeof(uint64_t));
+    l.end = after(l.grid, sizeof(struct isod_grid));
+    return l;
+}
+
+static size_t slot_bytes(int n_pes, int lanes)
+{
+    size_t notes = ISO->env.debug ? (size_t)n_pes * ISO_HANDLE_NOTES * ISO_HANDLE_NOTE_BYTES : 0;
+    return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes) + notes;
+}
+
+/* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
+ * is something for the next ones. */
+static int take_slot_memory(struct device *d, struct handle *h, int lanes)
+{
+    size_t most = iso_alloc_stats(d->control).largest_free / 2;
+    int n = h->team->n_pes, fit = lanes;
+    while (fit > 1 && slot_bytes(n, fit) > most)
+        fit /= 2;
+    while (fit > 0 && iso_alloc_get(d->control, SLOT_ALIGN, slot_bytes(n, fit), &h->offset) != 0)
+        fit /= 2;
+    if (fit > 0 && fit < lanes)
+        log_info("the handle of slot %d has room for %d blocks that use collectives, not %d: handles use %zu of %zu "
+                 "bytes",
+                 h->slot, fit, lanes, iso_alloc_stats(d->control).used, d->control_bytes);
+    return fit;
+}
+
+/* Everything that can fail, and zeroes: before the members hear of it. -errno after a sentence. */
+static int take_memory(struct device *d, struct handle *h, int lanes, const char *call)
+{
+    pthread_mutex_lock(&d->lock);
+    h->image.lanes = take_slot_memory(d, h, lanes);
+    pthread_mutex_unlock(&d->lock);
+    if (h->image.lanes == 0) {
+        log_error("%s: no room for the slot memory of a team of %d: handles use %zu of %zu bytes; destroy teams, lower "
+                  "SHMEM_DEVICE_BLOCKS or raise SHMEM_DEVICE_HEAP_SIZE",
+                  iso_call_name(call), h->team->n_pes, iso_alloc_stats(d->control).used, d->control_bytes);
+        return -ENOSPC;
+    }
+    h->bytes = lay_out(h->team->n_pes, h->image.lanes).end;
+    int rc = iso_gpu_alloc(d->gpu, h->bytes, &h->memory);
+    if (rc != 0) {
+        log_error("%s: %zu bytes of device memory for a handle: %s", iso_call_name(call), h->bytes,
+                  iso_gpu_error(d->gpu));
+        return rc;
+    }
+    iso_agent_fill(ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset, 0, slot_bytes(h->team->n_pes, h->image.lanes));
+    return 0;
+}
+
+/* ---- one handle: what the members tell each other ---- */
+
+struct member {
+    uint64_t offset;
+    uint64_t lanes; /* 0: it failed */
+    uint64_t direct;
+};
+
+static bool reaches_all(const struct team *team)
+{
+    const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
+    for (int i = 0; i < team->n_pes; i++)
+        if (iso_handle_near(s, team->world_of[i]) == NULL)
+            return false;
+    return true;
+}
+
+/* Lanes and direct: the smallest of all. -EIO: a member failed, and has said why. */
+static int agree(struct device *d, struct handle *h, const struct member *members)
+{
+    uint64_t lanes = members[0].lanes, direct = 1;
+    for (int i = 0; i < h->team->n_pes; i++) {
+        lanes = ISO_MIN(lanes, members[i].lanes);
+        direct &= members[i].direct;
+    }
+    if (lanes == 0)
+        return -EIO;
+    if ((int)lanes < h->image.lanes) {
+        pthread_mutex_lock(&d->lock);
+        (void)iso_alloc_resize(d->control, h->offset, slot_bytes(h->team->n_pes, (int)lanes)); /* smaller: succeeds */
+        pthread_mutex_unlock(&d->lock);
+    }
+    h->image.lanes = (int32_t)lanes;
+    h->image.direct = (int32_t)direct;
+    return 0;
+}
+
+/* ---- one handle: its image ---- */
+
+/* Members whose heaps are equally spaced for our kernels are found by arithmetic, without a load. */
+static void find_flat(struct handle *h, char *const *heaps)
+{
+    int64_t stride = h->team->n_pes > 1 ? (int64_t)((uintptr_t)heaps[1] - (uintptr_t)heaps[0]) : 0;
+    for (int i = 0; i < h->team->n_pes; i++)
+        if (heaps[i] == NULL || (uintptr_t)heaps[i] != (uintptr_t)heaps[0] + (uintptr_t)(stride * i))
+            return;
+    h->value.flat = heaps[0];
+    h->value.flat_stride = stride;
+}
+
+static void fill_lanes(struct handle *h, struct isod_lane *lane, char *const *memory)
+{
+    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.packet_bytes);
+    for (int i = 0; i < h->image.lanes; i++) {
+        lane[i].step = (uint64_t)ISO->env.device_step;
+        for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
+            lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
+    }
+}
+
+/* `members` NULL: no slot memory. */
+static void fill_tables(struct handle *h, char *at, const struct member *members)
+{
+    const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
+    struct layout l = lay_out(h->team->n_pes, h->image.lanes);
+    int32_t *world_of = (int32_t *)(void *)(at + l.world_of);
+    char **heaps = (char **)(void *)(at + l.heaps), **memory = (char **)(void *)(at + l.memory);
+    uint64_t *offsets = (uint64_t *)(void *)(at + l.offsets);
+    for (int i = 0; i < h->team->n_pes; i++) {
+        world_of[i] = h->team->world_of[i];
+        heaps[i] = iso_handle_near(s, world_of[i]);
+        if (members == NULL)
+            continue;
+        offsets[i] = members[i].offset;
+        memory[i] = heaps[i] != NULL ? heaps[i] + offsets[i] : NULL;
+    }
+    find_flat(h, heaps);
+    fill_lanes(h, (struct isod_lane *)(void *)(at + l.lane), memory);
+}
+
+static void point_image(struct handle *h)
+{
+    struct layout l = lay_out(h->team->n_pes, h->image.lanes);
+    char *at = (char *)h->memory;
+    h->image.my_pe = h->team->my_pe;
+    h->image.n_pes = h->team->n_pes;
+    h->image.packet_bytes = packet_bytes_of(h->team->n_pes);
+    h->image.team = iso_handle_team_number(h->team);
+    h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
+    h->image.world_of = (int32_t *)(void *)(at + l.world_of);
+    h->image.heaps = (char **)(void *)(at + l.heaps);
+    h->image.memory = (char **)(void *)(at + l.memory);
+    h->image.offsets = (uint64_t *)(void *)(at + l.offsets);
+    h->image.grid = (struct isod_grid *)(void *)(at + l.grid);
+}
+
+static int write_image(struct device *d, struct handle *h, const struct member *members)
+{
+    char *copy = (char *)calloc(1, h->bytes);
+    if (copy == NULL)
+        return -ENOMEM;
+    point_image(h);
+    memcpy(copy, &h->image, sizeof h->image);
+    fill_tables(h, copy, members);
+    iso_agent_copy(h->memory, copy, h->bytes);
+    free(copy);
+    h->value.heap = ISO->segments[SEGMENT_INDEX_DEVICE].base;
+    h->value.heap_bytes = d->heap_bytes;
+    h->value.team = (struct isod_team *)h->memory;
+    h->value.world = d->handles->world;
+    h->value.my_pe = h->team->my_pe;
+    h->value.n_pes = h->team->n_pes;
+    h->value.lanes = (uint16_t)h->image.lanes;
+    h->value.direct = (uint16_t)h->image.direct;
+    h->value.packet_bytes = h->image.packet_bytes;
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+static void destroy(struct device *d, struct handle *h)
+{
+    if (h == NULL)
+        return;
+    pthread_mutex_lock(&d->lock);
+    if (h->image.lanes > 0)
+        (void)iso_alloc_free(d->control, h->offset);
+    pthread_mutex_unlock(&d->lock);
+    iso_gpu_free(d->gpu, h->memory);
+    free(h);
+}
+
+static struct handle *create(const struct team *team, int slot)
+{
+    struct handle *h = (struct handle *)calloc(1, sizeof *h);
+    if (h != NULL) {
+        h->team = team;
+        h->slot = slot;
+    }
+    return h;
+}
+
+static struct handle *find(struct device *d, const struct team *team, int slot)
+{
+    pthread_mutex_lock(&d->lock);
+    struct handle *h = d->handles->list;
+    while (h != NULL && (h->team != team || h->slot != slot))
+        h = h->next;
+    pthread_mutex_unlock(&d->lock);
+    return h;
+}
+
+/* A kernel of the program wants room beside it; collectives on streams take all of the device while they last, and
+ * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
+static int lanes_of(const struct device *d, int slot)
+{
+    int blocks = (int)ISO->env.device_blocks;
+    if (slot == ISO_SLOT_ON_STREAM)
+        return 1;
+    return slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks ? 2 * blocks : blocks;
+}
+
+/* Collective: everything that can fail comes before the exchange. */
+static int open_handle(struct device *d, struct team *team, struct handle *h, const char *call)
+{
+    struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    int lanes = lanes_of(d, h->slot);
+    if (all == NULL)
+        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
+    int rc = take_memory(d, h, lanes, call);
+    if (rc == 0) {
+        mine.offset = h->offset;
+        mine.lanes = (uint64_t)h->image.lanes;
+        mine.direct = reaches_all(team);
+    }
+    iso_coll_all_gather(team, &mine, sizeof mine, all, call);
+    int agreed = agree(d, h, all);
+    if (agreed != 0 && rc == 0)
+        log_info("%s: another member of the team failed and says why", iso_call_name(call));
+    if (agreed == 0 && write_image(d, h, all) != 0)
+        iso_fatal(call, "no memory for the image of a handle");
+    free(all);
+    return rc != 0 ? rc : agreed;
+}
+
+int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call)
+{
+    struct device *d = ISO->device;
+    struct handle *h = find(d, team, slot);
+    if (h == NULL) {
+        h = create(team, slot);
+        if (h == NULL)
+            iso_fatal(call, "no memory for a handle");
+        int rc = open_handle(d, team, h, call);
+        if (rc != 0) {
+            destroy(d, h);
+            return rc;
+        }
+        pthread_mutex_lock(&d->lock);
+        h->next = d->handles->list;
+        d->handles->list = h;
+        pthread_mutex_unlock(&d->lock);
+    }
+    *handle = h->value;
+    return 0;
+}
+
+bool iso_handle_is_open(struct team *team, int slot) { return find(ISO->device, team, slot) != NULL; }
+
+shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
+
+bool iso_handles_has_team(const struct team *team)
+{
+    struct device *d = ISO->device;
+    if (d == NULL || d->handles == NULL)
+        return false;
+    pthread_mutex_lock(&d->lock);
+    const struct handle *h = d->handles->list;
+    while (h != NULL && h->team != team)
+        h = h->next;
+    pthread_mutex_unlock(&d->lock);
+    return h != NULL;
+}
+
+void iso_handles_forget_team(struct team *team)
+{
+    struct device *d = ISO->device;
+    if (d == NULL || d->handles == NULL)
+        return;
+    struct handle *gone = NULL;
+    pthread_mutex_lock(&d->lock);
+    for (struct handle **at = &d->handles->list; *at != NULL;) {
+        struct handle *h = *at;
+        if (h->team == team) {
+            *at = h->next;
+            h->next = gone;
+            gone = h;
+        } else {
+            at = &h->next;
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+    while (gone != NULL) {
+        struct handle *next = gone->next;
+        destroy(d, gone);
+        gone = next;
+    }
+}
+
+/* ---- start and stop ---- */
+
+static int make_local(struct device *d)
+{
+    struct handle *h = create(&ISO->world, -1);
+    if (h == NULL)
+        return -ENOMEM;
+    d->handles->local = h;
+    h->bytes = lay_out(ISO->n_pes, 0).end;
+    int rc = iso_gpu_alloc(d->gpu, h->bytes, &h->memory);
+    return rc != 0 ? rc : write_image(d, h, NULL);
+}
+
+/* So that no first launch has to load code while another kernel waits. */
+static int preload(struct device *d)
+{
+    int rc = 0;
+#define PRELOAD(name) \
+    if (rc == 0)      \
+        rc = iso_gpu_preload(d->gpu, name);
+    ISOD_STREAM_KERNELS(PRELOAD)
+#undef PRELOAD
+    return rc;
+}
+
+int iso_handles_start(struct device *device)
+{
+    device->handles = (struct handles *)calloc(1, sizeof *device->handles);
+    if (device->handles == NULL)
+        return -ENOMEM;
+    int rc = make_world(device);
+    if (rc == 0)
+        rc = make_local(device);
+    if (rc == 0)
+        rc = preload(device);
+    if (rc != 0) {
+        log_error("the tables of kernels cannot be made: %s", rc == -ENOMEM ? "no memory" : iso_gpu_error(device->gpu));
+        iso_handles_stop(device);
+    }
+    return rc;
+}
+
+void iso_handles_stop(struct device *device)
+{
+    struct handles *t = device->handles;
+    if (t == NULL)
+        return;
+    while (t->list != NULL) {
+        struct handle *next = t->list->next;
+        destroy(device, t->list);
+        t->list = next;
+    }
+    destroy(device, t->local);
+    iso_gpu_free(device->gpu, t->peers_on_device);
+    iso_gpu_free(device->gpu, t->world);
+    free(t->peers);
+    free(t->image);
+    free(t);
+    device->handles = NULL;
+}
+
+/* ---- public ---- */
+
+static bool slot_is_valid(const char *call, int slot)
+{
+    if (slot >= 0 && slot < ISO_SLOTS_OF_USERS)
+        return true;
+    log_error("%s: slot is %d; allowed: 0..%d", iso_call_name(call), slot, ISO_SLOTS_OF_USERS - 1);
+    return false;
+}
+
+SHMEM_API(shmemx_device_handle, pshmemx_device_handle);
+int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *handle)
+{
+    struct team *team = iso_team(team_handle, __func__);
+    iso_check_out(__func__, "handle", handle);
+    if (!slot_is_valid(__func__, slot))
+        return 1;
+    struct device *d = team == &ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
+    if (d == NULL)
+        return 1;
+    if (d->captures > 0) {
+        log_error("shmemx_device_handle: a stream is being captured; make handles before shmemx_graph_begin");
+        return 1;
+    }
+    return iso_handle_open(team, slot, handle, __func__) == 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
+int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
+{
+    struct device *d = iso_device_running(__func__);
+    int blocks = 0;
+    if (d == NULL)
+        return -1;
+    if (kernel == NULL || block_threads < 1) {
+        log_error("shmemx_max_blocks: %s", kernel == NULL ? "kernel is a null pointer" : "block_threads is below 1");
+        return -1;
+    }
+    if (iso_gpu_max_blocks(d->gpu, kernel, (unsigned)block_threads, shared_bytes, &blocks) != 0) {
+        log_error("shmemx_max_blocks: blocks of %d threads with %zu shared bytes: %s", block_threads, shared_bytes,
+                  iso_gpu_error(d->gpu));
+        return -1;
+    }
+    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env.device_blocks);
+}
+
+/* ---- handles that have given up ---- */
+
+void iso_handle_give_up(shmemd_t handle)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(ISO->device, &for_kernels);
+    iso_agent_store(&handle.team->status, 1, sizeof handle.team->status);
+    __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE); /* pairs with iso_handles_gave_up */
+}
+
+static bool has_given_up(const struct handle *h)
+{
+    return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
+}
+
+/* NULL: none. device->lock is held. */
+static const struct handle *first_dead(struct device *d)
+{
+    if (has_given_up(d->handles->local))
+        return d->handles->local;
+    const struct handle *h = d->handles->list;
+    while (h != NULL && !has_given_up(h))
+        h = h->next;
+    return h;
+}
+
+static void say_dead(const char *call, const struct handle *h)
+{
+    char what[96];
+    if (h->slot < 0)
+        snprintf(what, sizeof what, "a put, get, signal, wait or quiet on a stream");
+    else if (h->slot == ISO_SLOT_ON_STREAM)
+        snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
+    else
+        snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
+    log_error("%s: %s gave up or was misused (shmemx_device_error says how), so its results are not there; this is "
+              "repeated until shmemx_device_reset",
+              iso_call_name(call), what);
+}
+
+bool iso_handles_gave_up(struct device *d, const char *call)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with who has set it */
+        return false;
+    pthread_mutex_lock(&d->lock);
+    const struct handle *h = first_dead(d);
+    if (h != NULL)
+        say_dead(call, h);
+    pthread_mutex_unlock(&d->lock);
+    return h != NULL;
+}
+
+/* Behind a reset. The word is cleared first: a kernel of another handle that gives up meanwhile sets its status before
+ * the word, so either the look finds its status, or the word is 1 again. */
+static void forget_give_up(struct device *d)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    if (__atomic_exchange_n(&host->gave_up, 0, __ATOMIC_ACQ_REL) == 0) /* pairs with isod_handle_give_up */
+        return;
+    pthread_mutex_lock(&d->lock);
+    if (first_dead(d) != NULL)
+        __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- reset ---- */
+
+/* The largest step that any lane of any member has reached: no flag or packet carries a larger one. */
+static uint64_t largest_step(struct handle *h, struct team *team, const struct isod_lane *lanes, const char *call)
+{
+    uint64_t largest = 0, inverted;
+    for (int i = 0; i < h->image.lanes; i++)
+        largest = ISO_MAX(largest, lanes[i].step);
+    inverted = iso_coll_all_min(team, ~largest, call);
+    return ~inverted;
+}
+
+static void renew(struct device *d, struct handle *h, struct team *team, const char *call)
+{
+    size_t bytes = (size_t)h->image.lanes * sizeof(struct isod_lane);
+    struct isod_lane *lanes = (struct isod_lane *)calloc(1, bytes);
+    if (lanes == NULL)
+        iso_fatal(call, "no memory for %d lanes", (int)h->image.lanes);
+    struct isod_lane *on_device = ISOD_LANES(h->value.team);
+    iso_agent_copy(lanes, on_device, bytes);
+    uint64_t step = largest_step(h, team, lanes, call) + RESET_MARGIN;
+    for (int i = 0; i < h->image.lanes; i++) {
+        lanes[i].step = step;
+        lanes[i].staged = lanes[i].dead = lanes[i].users = 0;
+    }
+    iso_agent_copy(on_device, lanes, bytes);
+    iso_agent_fill(h->image.grid, 0, sizeof *h->image.grid);
+    iso_agent_fill(ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset, 0, slot_bytes(team->n_pes, h->image.lanes));
+    iso_agent_fill(&h->value.team->status, 0, sizeof h->value.team->status);
+    iso_agent_fill(&d->handles->local->value.team->status, 0, sizeof h->value.team->status);
+    free(lanes);
+}
+
+/* What kernels have posted is delivered before slot memory is cleared, on all members; nothing begins before all have
+ * cleared theirs. */
+SHMEM_API(shmemx_device_reset, pshmemx_device_reset);
+int pshmemx_device_reset(shmem_team_t team_handle, int slot)
+{
+    struct team *team = iso_team(team_handle, __func__);
+    struct device *d = iso_device_running(__func__);
+    if (d == NULL || !slot_is_valid(__func__, slot))
+        return 1;
+    /* Each of them is there on all members, or on none: they were made collectively. */
+    struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
+                                find(d, team, ISO_SLOT_ON_STREAM)};
+    if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL) {
+        log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "
+                  "was a barrier or sync of this team",
+                  slot);
+        return 1;
+    }
+    iso_drain_rings(__func__);
+    iso_barrier_sync(team, __func__);
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+        if (handles[i] != NULL)
+            renew(d, handles[i], team, __func__);
+    iso_coll_streams_reset(team, slot);
+    forget_give_up(d);
+    iso_proxy_resume(d);
+    iso_barrier_sync(team, __func__);
+    return 0;
+}

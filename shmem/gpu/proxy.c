@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: MIT */
+/* The host thread behind the kernels of one PE: executes what they post to the rings (device/api/ring.h), in the order of
+ * each ring; collects and prints the records of waits that last too long; and watches the peers, since a program whose
+ * main thread waits for a stream does not. It spins only right after work, then yields, then sleeps: on few cores it
+ * must not be felt by programs that use no ring. Invariant: `done` of a ring is stored after what it counts is visible
+ * at its target. Started and stopped by device_heap.c; no kernel runs when it stops. */
+#include "device.h"
+#include "../ops/word.h"
+
+#include "../../device/api/ring.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define T word32
+#define DIRECT direct32
+#include "../ops/amo_direct.h"
+#define T word64
+#define DIRECT direct64
+#include "../ops/amo_direct.h"
+
+#define BATCH 64         /* entries of one ring before the next ring's turn */
+#define SPIN_NS 20000u   /* after the last entry: with a core of its own */
+#define YIELD_NS 300000u /* after the last entry */
+#define SLEEP_MIN_NS 50000u
+#define SLEEP_MAX_NS 1000000u
+#define WATCH_NS 50000000u           /* between two looks at the peers' sockets */
+#define WATCH_STREAMS_NS 1000000u    /* between two looks at streams that wait without a kernel */
+#define PRINTED_MOST 16              /* records of one episode: until the abort word is cleared */
+#define KEPT_MOST (2 * ISOD_RECORDS) /* for shmemx_device_error */
+
+/* One ring as the host sees it. */
+struct served {
+    struct isod_entry *entries;
+    uint64_t *done;
+    uint64_t *results;
+    char *stages;
+    uint64_t next; /* ticket to execute next; the proxy thread's own */
+};
+
+/* Pinned memory of one ring; `done`, as struct isod_ring describes it, has a line of its own. */
+struct pinned_ring {
+    _Alignas(ISO_LINE) uint64_t done[2];
+    _Alignas(ISO_LINE) struct isod_entry entries[ISOD_RING_ENTRIES];
+    uint64_t results[ISOD_RING_ENTRIES];
+    char stages[ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES];
+};
+
+/* Device memory of one ring, beside its struct isod_ring. */
+struct device_ring {
+    uint64_t turns[ISOD_RING_ENTRIES];
+    uint64_t leases[ISOD_RING_STAGES];
+};
+
+struct proxy {
+    struct state *state;
+    struct device *device;
+    struct ctx ctx; /* of its operations: no other thread's */
+    struct isod_host *host, *host_for_kernels;
+    struct pinned_ring *pinned;
+    void *memory; /* device: struct isod_ring [ISOD_RINGS], then struct device_ring [ISOD_RINGS] */
+    struct served served[ISOD_RINGS];
+    pthread_t thread;
+    bool started;
+    uint32_t stop; /* atomic */
+
+    pthread_mutex_t records_lock; /* all below */
+    struct isod_record kept[KEPT_MOST];
+    unsigned n_kept, printed;
+};
+
+/* ---- one entry ---- */
+
+static const char *call_of(const struct isod_entry *e)
+{
+    static const char *const names[] = {"shmemd_put", "shmemd_put",    "shmemd_put", "shmemd_get",
+                                        "shmemd_get", "shmemd_atomic", "shmemd_g",   "shmemd_signal_op"};
+    return e->kind < sizeof names / sizeof names[0] ? names[e->kind] : "the proxy";
+}
+
+/* Ends the job with a sentence when PE or address is wrong; that is what a kernel cannot do by itself. */
+static struct place place_of(const struct isod_entry *e, uint64_t bytes, const char *arg)
+{
+    if (e->pe < 0 || e->pe >= ISO->n_pes)
+        iso_fatal_pe(call_of(e), e->pe, ISO->n_pes);
+    return iso_place((const void *)(uintptr_t)e->addr, (size_t)bytes, e->pe, call_of(e), arg);
+}
+
+static bool is_word(const struct place *to, uint64_t bytes)
+{
+    const char *at = to->cpu != NULL ? to->cpu : (const char *)to->offset;
+    return bytes <= 8 && (bytes & (bytes - 1)) == 0 && ((uintptr_t)at & (bytes - 1)) == 0;
+}
+
+static uint64_t atomic_at(struct proxy *p, struct place at, struct amo op, const char *call)
+{
+    if (at.cpu == NULL)
+        return iso_far_amo(&p->ctx, at, op, call);
+    return op.bytes == 4 ? direct32((word32 *)(void *)at.cpu, op) : direct64((word64 *)(void *)at.cpu, op);
+}
+
+/* Of at most 8 bytes, aligned; far ones of 4 or 8. */
+static void put_word(struct proxy *p, struct place to, const void *source, uint64_t bytes, const char *call)
+{
+    uint64_t word = iso_word_of(source, bytes);
+    if (to.cpu != NULL)
+        iso_word_store(to.cpu, word, bytes);
+    else
+        iso_far_store(&p->ctx, to, word, (unsigned)bytes, call);
+}
+
+/* Words, and both halves of a packet's line, arrive whole, since somebody may poll them; what is longer has no such
+ * promise. */
+static void put(struct proxy *p, const struct isod_entry *e, const void *source, uint64_t bytes)
+{
+    struct place to = place_of(e, bytes, "dest");
+    bool line = e->kind == ISOD_RING_INLINE && bytes == 2 * sizeof(uint64_t);
+    bool word = to.segment != NULL && e->kind != ISOD_RING_DIRECT && is_word(&to, line ? 8 : bytes);
+    word = word && (to.cpu != NULL || (bytes >= 4 && to.segment->on_device));
+    if (word && line) {
+        struct place second = {to.cpu != NULL ? to.cpu + 8 : NULL, to.segment, to.offset + 8, to.pe};
+        put_word(p, to, source, 8, call_of(e));
+        put_word(p, second, (const char *)source + 8, 8, call_of(e));
+    } else if (word) {
+        put_word(p, to, source, bytes, call_of(e));
+    } else if (to.cpu != NULL && !(e->kind == ISOD_RING_DIRECT && iso_device_holds(source))) {
+        memcpy(to.cpu, source, bytes);
+    } else {
+        /* Entries, stages and sources stay as they are until `done` has passed: then quiet has. */
+        iso_far_put_nbi(&p->ctx, to, (void *)(uintptr_t)e->addr, source, bytes, call_of(e));
+    }
+}
+
+static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_t bytes)
+{
+    struct place from = place_of(e, bytes, "source");
+    if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_device_holds(dest)))
+        memcpy(dest, from.cpu, bytes);
+    else
+        /* Waited for: a signal behind it may say that the source was read, and would overtake the reading. */
+        iso_far_get(&p->ctx, dest, from, (const void *)(uintptr_t)e->addr, bytes, call_of(e));
+}
+
+static uint64_t amo(struct proxy *p, const struct isod_entry *e)
+{
+    struct place at = place_of(e, e->bytes, "dest");
+    iso_check_aligned(call_of(e), "dest", (const void *)(uintptr_t)e->addr, e->bytes);
+    struct amo op = {(enum amo_op)e->op, e->bytes, e->word[0], e->word[1], e->word[2] != 0};
+    return atomic_at(p, at, op, call_of(e));
+}
+
+/* Of 4 and 8 bytes as an atomic fetches it, which never sees a half of it; but there are none on staged bytes. */
+static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
+{
+    uint64_t word = 0;
+    struct place from = place_of(e, e->bytes, "source");
+    iso_check_aligned(call_of(e), "source", (const void *)(uintptr_t)e->addr, e->bytes);
+    struct amo fetch = {AMO_FETCH, e->bytes, 0, 0, true};
+    bool has_atomics = from.cpu != NULL || (from.segment != NULL && !from.segment->staged);
+    if (e->bytes >= 4 && has_atomics)
+        return atomic_at(p, from, fetch, call_of(e));
+    if (from.cpu != NULL)
+        return iso_word_load(from.cpu, e->bytes);
+    iso_far_get(&p->ctx, &word, from, (const void *)(uintptr_t)e->addr, e->bytes, call_of(e));
+    return word;
+}
+
+/* After all earlier puts of its ring: those by pointer are ordered by the release of the word, the others by quiet. */
+static void send_signal(struct proxy *p, const struct isod_entry *e)
+{
+    struct place at = place_of(e, 8, "sig_addr");
+    iso_check_aligned(call_of(e), "sig_addr", (const void *)(uintptr_t)e->addr, 8);
+    struct amo op = {e->op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, e->word[0], 0, false};
+    if (at.cpu != NULL && iso_ctx_is_dirty(&p->ctx))
+        iso_far_quiet(&p->ctx); /* else the signal overtakes a transport */
+    if (at.cpu != NULL)
+        (void)direct64((word64 *)(void *)at.cpu, op); /* release: pairs with the acquire of whoever waits for it */
+    else
+        iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
+}
+
+static void execute(struct proxy *p, struct served *s, const struct isod_entry *e, uint64_t *result)
+{
+    char *stage = s->stages + e->word[0] % ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES;
+    switch (e->kind) {
+    case ISOD_RING_INLINE:
+        put(p, e, e->word, ISO_MIN(e->bytes, (uint32_t)sizeof e->word));
+        break;
+    case ISOD_RING_STAGED:
+        put(p, e, stage, e->word[1]);
+        break;
+    case ISOD_RING_DIRECT:
+        put(p, e, (const void *)(uintptr_t)e->word[0], e->word[1]);
+        break;
+    case ISOD_RING_GET_STAGED:
+        get(p, e, stage, e->word[1]);
+        break;
+    case ISOD_RING_GET_DIRECT:
+        get(p, e, (void *)(uintptr_t)e->word[0], e->word[1]);
+        break;
+    case ISOD_RING_AMO:
+        /* Relaxed: ordered by the release store of `done`, which its reader has acquired. */
+        __atomic_store_n(result, amo(p, e), __ATOMIC_RELAXED);
+        break;
+    case ISOD_RING_GET_WORD:
+        __atomic_store_n(result, get_word(p, e), __ATOMIC_RELAXED); /* likewise */
+        break;
+    case ISOD_RING_SIGNAL:
+        send_signal(p, e);
+        break;
+    default:
+        iso_fatal("the proxy", "an entry of kind %u is not known; a kernel has written beyond its memory", e->kind);
+    }
+}
+
+/* ---- the rings ---- */
+
+/* All before is visible at its targets. Release: pairs with the peek in isod_ring_is_done, and orders results and data
+ * that a kernel has asked for before it. */
+static void publish(struct proxy *p, struct served *s)
+{
+    iso_quiet(&p->ctx);
+    __atomic_store_n(s->done, s->next, __ATOMIC_RELEASE);
+}
+
+/* Entries executed. A batch is published once where a transport is on the way, else each by itself. */
+static unsigned serve(struct proxy *p, struct served *s)
+{
+    unsigned n = 0;
+    for (; n < BATCH; n++) {
+        struct isod_entry *e = &s->entries[s->next % ISOD_RING_ENTRIES];
+        /* Acquire: pairs with the flag store in isod_ring_write; the entry, and data it names, were stored before. */
+        if (__atomic_load_n(&e->seq, __ATOMIC_ACQUIRE) != s->next + 1)
+            break;
+        execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
+        s->next++;
+        if (!iso_ctx_is_dirty(&p->ctx))
+            publish(p, s);
+    }
+    if (iso_ctx_is_dirty(&p->ctx))
+        publish(p, s);
+    return n;
+}
+
+static unsigned serve_all(struct proxy *p)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < ISOD_RINGS; i++)
+        n += serve(p, &p->served[i]);
+    return n;
+}
+
+/* ---- records of waits ---- */
+
+static const char *call_name(uint32_t call)
+{
+    static const char *const names[] = {
+#define NAME(id, name) name,
+        ISOD_CALLS(NAME)
+#undef NAME
+    };
+    return call < ISOD_CALL_COUNT ? names[call] : "a kernel";
+}
+
+static void print_misuse(const struct isod_record *r)
+{
+    char what[256] = "it was called wrongly";
+    unsigned long long expected = r->expected, seen = r->seen;
+    switch (r->waited_ns) {
+#define SENTENCE(id, sentence)                                 \
+    case ISOD_MISUSE_##id:                                     \
+        snprintf(what, sizeof what, sentence, expected, seen); \
+        break;
+        ISOD_MISUSES(SENTENCE)
+#undef SENTENCE
+    }
+    log_error("%s: block %u, thread %u: %s (slot %d of team %d)", call_name(r->call), r->block, r->thread, what,
+              r->slot, r->team);
+}
+
+static void print_record(const struct isod_record *r)
+{
+    char whom[32] = "any PE", who[48] = "its stream", how[96];
+    double seconds = (double)r->waited_ns / 1e9;
+    if (r->thread != ISOD_THREAD_OF_STREAM)
+        snprintf(who, sizeof who, "block %u, thread %u", r->block, r->thread);
+    if (r->pe >= 0)
+        snprintf(whom, sizeof whom, "pe %d", r->pe);
+    if (r->state == ISOD_RECORD_MISUSE) {
+        print_misuse(r);
+        return;
+    }
+    if (r->state == ISOD_RECORD_LATE)
+        snprintf(how, sizeof how, "waits for %s since %.1f s, longer than SHMEM_TIMEOUT", whom, seconds);
+    else
+        snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", whom, seconds);
+    log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
+              call_name(r->call), who, how, r->addr, r->expected, r->seen, r->slot, r->team);
+}
+
+/* records_lock is held. */
+static void keep(struct proxy *p, const struct isod_record *r)
+{
+    if (p->n_kept < KEPT_MOST)
+        p->kept[p->n_kept++] = *r;
+    if (r->state == ISOD_RECORD_LATE)
+        iso_wait_show_kernel(call_name(r->call), r->pe, r->addr, r->waited_ns);
+    if (p->printed++ < PRINTED_MOST)
+        print_record(r);
+    else if (p->printed == PRINTED_MOST + 1)
+        log_error("more waits of kernels were reported than are printed; shmemx_device_error tells them");
+}
+
+/* Takes what has come from the mailbox; records_lock is held. `*late`: a wait is past SHMEM_TIMEOUT. */
+static void take_records(struct proxy *p, bool *late)
+{
+    for (;;) {
+        uint64_t taken = p->host->taken;
+        struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];
+        /* Acquire: pairs with the flag store of isod_record_leave, which comes after the fields. */
+        uint64_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+        if (state == ISOD_RECORD_FREE)
+            return;
+        *late = *late || state == ISOD_RECORD_LATE;
+        keep(p, r);
+        __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
+        /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
+        __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void end_if(bool late)
+{
+    if (!late || !ISO->env.timeout_abort)
+        return;
+    iso_proxy_give_up();
+    iso_abort_job(1, "a kernel waited longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+}
+
+static void look_at_records(struct proxy *p)
+{
+    bool late = false;
+    pthread_mutex_lock(&p->records_lock);
+    take_records(p, &late);
+    pthread_mutex_unlock(&p->records_lock);
+    end_if(late);
+}
+
+void iso_proxy_report(struct device *device, const struct isod_record *record)
+{
+    struct proxy *p = device->proxy;
+    pthread_mutex_lock(&p->records_lock);
+    keep(p, record);
+    pthread_mutex_unlock(&p->records_lock);
+    end_if(record->state == ISOD_RECORD_LATE);
+}
+
+static void fill_error(shmemx_device_error_t *error, const struct isod_record *r)
+{
+    memset(error, 0, sizeof *error);
+    snprintf(error->call, sizeof error->call, "%s", call_name(r->call));
+    error->pe = r->pe;
+    error->team_slot = r->slot;
+    error->block = r->block;
+    error->thread = r->thread != ISOD_THREAD_OF_STREAM ? r->thread : 0;
+    error->addr = (const void *)(uintptr_t)r->addr;
+    error->expected = r->expected;
+    error->seen = r->seen;
+    error->waited_seconds = r->state == ISOD_RECORD_MISUSE ? 0 : (double)r->waited_ns / 1e9;
+    error->gave_up = r->state == ISOD_RECORD_LATE ? 0 : r->state == ISOD_RECORD_GAVE_UP ? 1 : 2;
+}
+
+SHMEM_API(shmemx_device_error, pshmemx_device_error);
+int pshmemx_device_error(shmemx_device_error_t *error)
+{
+    iso_check_life(__func__);
+    iso_check_out(__func__, "error", error);
+    struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
+    if (p == NULL)
+        return 0; /* no kernel of ours has run */
+    look_at_records(p);
+    pthread_mutex_lock(&p->records_lock);
+    int any = p->n_kept > 0;
+    if (any) {
+        fill_error(error, &p->kept[0]);
+        memmove(p->kept, p->kept + 1, --p->n_kept * sizeof p->kept[0]);
+    }
+    pthread_mutex_unlock(&p->records_lock);
+    return any;
+}
+
+/* ---- the abort word ---- */
+
+/* Relaxed, pairs with the relaxed look of isod_wait_look: it stands for itself. */
+void iso_proxy_give_up(void)
+{
+    struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
+    if (p != NULL && p->host != NULL)
+        __atomic_store_n(&p->host->abort, 1, __ATOMIC_RELAXED);
+}
+
+void iso_proxy_resume(struct device *device)
+{
+    struct proxy *p = device->proxy;
+    pthread_mutex_lock(&p->records_lock);
+    p->printed = 0;
+    pthread_mutex_unlock(&p->records_lock);
+    pthread_mutex_lock(&device->lock); /* a watch of streams that has seen the abort must not end a later call */
+    __atomic_store_n(&p->host->abort, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&device->lock);
+}
+
+SHMEM_API(shmemx_device_abort, pshmemx_device_abort);
+void pshmemx_device_abort(void)
+{
+    iso_check_life(__func__);
+    iso_proxy_give_up();
+}
+
+/* ---- the thread ---- */
+
+static void adopt(struct state *state)
+{
+#ifdef ISO_PES_AS_THREADS
+    enum log_level level = state->env.debug ? LOG_DEBUG : LOG_WARN;
+    iso_state_adopt(state);
+    iso_log_set_pe(state->my_pe);
+    iso_log_parse_level(state->env.log, &level);
+    iso_log_set_level(level);
+#else
+    (void)state;
+#endif
+}
+
+static void rest(const struct proxy *p, uint64_t idle_ns)
+{
+    if (idle_ns < SPIN_NS && p->state->spin > 0) {
+        iso_cpu_relax();
+    } else if (idle_ns < (p->state->soft_network ? SPIN_NS : YIELD_NS)) { /* such a network needs the core itself */
+        sched_yield();
+    } else {
+        uint64_t ns = ISO_MIN(ISO_MAX(idle_ns / 16, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
+        struct timespec t = {0, (long)ns};
+        nanosleep(&t, NULL);
+    }
+}
+
+static void *proxy_main(void *argument)
+{
+    struct proxy *p = (struct proxy *)argument;
+    adopt(p->state);
+    uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
+    while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
+        unsigned n = serve_all(p);
+        uint64_t now = iso_wait_now_ns();
+        look_at_records(p);
+        if (now - watched_streams > WATCH_STREAMS_NS) {
+            watched_streams = now;
+            iso_coll_streams_watch(&p->host->abort);
+        }
+        if (now - watched > WATCH_NS) {
+            watched = now;
+            iso_pe_poll(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */
+        }
+        if (n > 0)
+            worked = now;
+        else
+            rest(p, now - worked);
+    }
+    return NULL;
+}
+
+/* The tickets whose entries kernels have written so far. Entries lie in memory of the host and their numbers only grow,
+ * so the host finds the largest number without asking the device, which may be busy with a kernel that waits for this
+ * PE. All entries are looked at: the owner of an earlier ticket may still be writing its entry. */
+static uint64_t posted(const struct pinned_ring *ring)
+{
+    uint64_t last = 0;
+    if (__atomic_load_n(&ring->done[1], __ATOMIC_RELAXED) == 0)
+        return 0;
+    for (unsigned i = 0; i < ISOD_RING_ENTRIES; i++) { /* relaxed: the kernel's end made the numbers visible */
+        uint64_t seq = __atomic_load_n(&ring->entries[i].seq, __ATOMIC_RELAXED);
+        last = ISO_MAX(last, seq);
+    }
+    return last;
+}
+
+/* Kernels that go on may post more meanwhile; their entries are not waited for. */
+void iso_proxy_drain(const char *call)
+{
+    struct proxy *p = ISO->device->proxy;
+    for (unsigned i = 0; i < ISOD_RINGS; i++) {
+        uint64_t last = posted(&p->pinned[i]), done;
+        struct wait w = ISO_WAIT(call, -1, p->pinned[i].done, last);
+        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last) /* pairs with publish */
+            iso_wait_pause(&w, done);
+        iso_wait_end(&w);
+    }
+}
+
+/* ---- start and stop ---- */
+
+static size_t memory_bytes(void) { return ISOD_RINGS * (sizeof(struct isod_ring) + sizeof(struct device_ring)); }
+
+/* The rings as kernels see them. */
+static int write_rings(struct proxy *p, struct pinned_ring *for_kernels)
+{
+    char *image = (char *)calloc(1, memory_bytes());
+    if (image == NULL)
+        return -ENOMEM;
+    struct isod_ring *rings = (struct isod_ring *)(void *)image;
+    struct device_ring *parts = (struct device_ring *)(void *)(rings + ISOD_RINGS);
+    struct device_ring *at = (struct device_ring *)(void *)((struct isod_ring *)p->memory + ISOD_RINGS);
+    for (unsigned i = 0; i < ISOD_RINGS; i++) {
+        struct isod_ring *r = &rings[i];
+        r->entries = for_kernels[i].entries;
+        r->done = for_kernels[i].done;
+        r->results = for_kernels[i].results;
+        r->stages = for_kernels[i].stages;
+        r->turns = at[i].turns;
+        r->leases = at[i].leases;
+        r->mask = ISOD_RING_ENTRIES - 1;
+        for (unsigned t = 0; t < ISOD_RING_ENTRIES; t++)
+            parts[i].turns[t] = t;
+    }
+    iso_agent_copy(p->memory, image, memory_bytes());
+    free(image);
+    return 0;
+}
+
+static int make_memory(struct proxy *p)
+{
+    struct gpu *gpu = p->device->gpu;
+    void *host = NULL, *for_kernels = NULL;
+    int rc = iso_gpu_host_alloc(gpu, sizeof *p->host, &host, &for_kernels);
+    if (rc != 0)
+        return rc;
+    p->host = (struct isod_host *)host;
+    p->host_for_kernels = (struct isod_host *)for_kernels;
+    rc = iso_gpu_host_alloc(gpu, ISOD_RINGS * sizeof *p->pinned, &host, &for_kernels);
+    if (rc != 0)
+        return rc;
+    p->pinned = (struct pinned_ring *)host;
+    for (unsigned i = 0; i < ISOD_RINGS; i++) {
+        struct pinned_ring *ring = &p->pinned[i];
+        p->served[i] = (struct served){ring->entries, ring->done, ring->results, ring->stages, 0};
+    }
+    rc = iso_gpu_alloc(gpu, memory_bytes(), &p->memory);
+    return rc != 0 ? rc : write_rings(p, (struct pinned_ring *)for_kernels);
+}
+
+static int start_thread(struct proxy *p)
+{
+    int rc = iso_thread_start(&p->thread, proxy_main, p);
+    p->started = rc == 0;
+    return rc;
+}
+
+int iso_proxy_start(struct device *device)
+{
+    struct proxy *p = (struct proxy *)calloc(1, sizeof *p);
+    if (p == NULL)
+        return -ENOMEM;
+    p->state = ISO;
+    p->device = device;
+    p->ctx.options = SHMEM_CTX_PRIVATE;
+    p->ctx.of_proxy = true;
+    p->ctx.team = &ISO->world;
+    p->ctx.world_of = ISO->world.world_of;
+    p->ctx.n_pes = ISO->n_pes;
+    pthread_mutex_init(&p->records_lock, NULL);
+    device->proxy = p;
+    int rc = make_memory(p);
+    if (rc == 0)
+        __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */
+    if (rc != 0)
+        log_error("pinned memory of the proxy cannot be made: %s", iso_gpu_error(device->gpu));
+    else if ((rc = start_thread(p)) != 0)
+        log_error("the proxy's thread cannot be made: %s", strerror(-rc));
+    if (rc != 0)
+        iso_proxy_stop(device);
+    return rc;
+}
+
+void iso_proxy_stop(struct device *device)
+{
+    struct proxy *p = device->proxy;
+    if (p == NULL)
+        return;
+    __atomic_store_n(&p->stop, 1, __ATOMIC_RELEASE);
+    if (p->started)
+        pthread_join(p->thread, NULL);
+    device->proxy = NULL;
+    __atomic_store_n(&p->state->ring_used, NULL, __ATOMIC_RELAXED);
+    iso_gpu_free(device->gpu, p->memory);
+    if (p->pinned != NULL)
+        iso_gpu_host_free(device->gpu, p->pinned);
+    if (p->host != NULL)
+        iso_gpu_host_free(device->gpu, p->host);
+    pthread_mutex_destroy(&p->records_lock);
+    free(p);
+}
+
+struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_kernels)
+{
+    *for_kernels = device->proxy->host_for_kernels;
+    return device->proxy->host;
+}
+
+struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings)
+{
+    *n_rings = ISOD_RINGS;
+    return (struct isod_ring *)device->proxy->memory;
+}

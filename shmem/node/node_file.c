@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/* Life and death on one node. Each PE holds a robust lock in the file: the kernel marks it when the thread that holds
+ * it ends, however it ends, so a look into memory tells who died, without a socket to each PE. That thread may end
+ * before its process: then the process itself is asked. One PE of those that wait looks at all others, every 10 ms.
+ * Invariant: exit_begun is set before a PE that ends the job exits, so its end is not taken for a death. */
+#include "node_file.h"
+#include "../transport/transport.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define WATCH_NS 10000000u
+#define ASK_NS 1000000000u
+
+static size_t page_up(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) & ~(page - 1);
+}
+
+static size_t head_bytes(void)
+{
+    return page_up(sizeof(struct node_file) + (size_t)ISO->n_local * sizeof(struct node_member));
+}
+
+/* PEs that are threads of one process have theirs at the front of their heaps. */
+static size_t control_stride(void)
+{
+#ifdef ISO_PES_AS_THREADS
+    return 0;
+#else
+    return iso_memory_heap_start();
+#endif
+}
+
+static size_t control_offset(int local) { return head_bytes() + (size_t)local * control_stride(); }
+
+static int fail(const char *what)
+{
+    int error = errno;
+    log_error("shmem_init: %s of %zu bytes that the PEs of this node share cannot be %s: %m", "the memory",
+              control_offset(ISO->n_local), what);
+    return -error;
+}
+
+static int map_file(void)
+{
+    struct state *self = ISO;
+    size_t bytes = control_offset(self->n_local);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self->node_fd, 0);
+    if (at == MAP_FAILED)
+        return fail("mapped");
+    self->node = (struct node_file *)at;
+    self->node_bytes = bytes;
+    return 0;
+}
+
+/* Held from join to leave. Threads of one process do not die alone. */
+static int make_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t robust;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
+    int rc = pthread_mutex_init(lock, &robust);
+    pthread_mutexattr_destroy(&robust);
+#ifndef ISO_PES_AS_THREADS
+    if (rc == 0)
+        rc = pthread_mutex_lock(lock);
+#endif
+    return -rc;
+}
+
+int iso_node_make(void)
+{
+    struct state *self = ISO;
+    self->node_fd = memfd_create("isomer-node", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (self->node_fd < 0 || ftruncate(self->node_fd, (off_t)control_offset(self->n_local)) != 0)
+        return fail("made");
+    fcntl(self->node_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    return map_file();
+}
+
+int iso_node_take(int fd)
+{
+    ISO->node_fd = fd;
+    return map_file();
+}
+
+static struct node_memory describe(const struct segment *s)
+{
+    struct node_memory memory = {-1, 0, 0};
+    struct stat file;
+    if (s->limit == 0 || s->fd < 0 || fstat(s->fd, &file) != 0)
+        return memory;
+    memory.fd = s->fd;
+    memory.device = (uint64_t)file.st_dev;
+    memory.inode = (uint64_t)file.st_ino;
+    return memory;
+}
+
+static uint64_t my_pid_space(void)
+{
+    struct stat space;
+    return stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
+}
+
+static void add_cores(void)
+{
+    cpu_set_t mine;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return;
+    for (size_t i = 0; i < ISO_MIN(sizeof ISO->node->cores, sizeof mine); i++)
+        __atomic_fetch_or(&ISO->node->cores[i], ((const unsigned char *)&mine)[i], __ATOMIC_RELAXED);
+}
+
+int iso_node_join(void)
+{
+    struct state *self = ISO;
+    struct node_member *me = &self->node->members[self->my_local];
+    me->pid = (int32_t)getpid();
+    me->pid_space = my_pid_space();
+    for (int i = 0; i < SEGMENT_INDEX_DEVICE; i++)
+        me->memory[i] = describe(&self->segments[i]);
+    me->heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
+    me->data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
+    add_cores();
+    if (control_stride() != 0 &&
+        mmap(self->control, control_stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             self->node_fd, (off_t)control_offset(self->my_local)) != (void *)self->control)
+        return fail("mapped");
+    int rc = make_lock(&me->alive);
+    self->node_joined = rc == 0;
+    errno = -rc;
+    return rc == 0 ? 0 : fail("locked");
+}
+
+/* ---- the memory of the others ---- */
+
+/* Without a touch of the file before it is known to be the right one. */
+int iso_node_open(int local, int segment_index)
+{
+    const struct node_member *member = &ISO->node->members[local], *me = &ISO->node->members[ISO->my_local];
+    const struct node_memory *memory = &member->memory[segment_index];
+    char path[64];
+    struct stat file;
+    if (member->pid_space != me->pid_space) /* the number is another process here */
+        return -ESRCH;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)member->pid, (int)memory->fd);
+    int found = open(path, O_PATH | O_CLOEXEC);
+    if (found < 0)
+        return -errno;
+    int fd = -EBADF;
+    if (fstat(found, &file) == 0 && (uint64_t)file.st_dev == memory->device && (uint64_t)file.st_ino == memory->inode) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", found);
+        fd = open(path, O_RDWR | O_CLOEXEC);
+        fd = fd < 0 ? -errno : fd;
+    }
+    close(found);
+    return fd;
+}
+
+void iso_node_try(int local)
+{
+#ifndef ISO_PES_AS_THREADS
+    int fd = iso_node_open(local, SEGMENT_INDEX_HEAP);
+    if (fd < 0)
+        __atomic_store_n(&ISO->node->closed, 1, __ATOMIC_RELAXED); /* READY and GO carry it to all */
+    else
+        close(fd);
+#else
+    (void)local;
+#endif
+}
+
+void iso_node_learn(void)
+{
+    struct state *self = ISO;
+    const struct node_member *me = &self->node->members[self->my_local];
+    int n_cores = 0;
+    for (int i = 0; i < self->n_local; i++) {
+        const struct node_member *member = &self->node->members[i];
+        struct peer *peer = &self->peers[self->local_pes[i]];
+        bool named = member->pid_space == me->pid_space;
+        peer->pid = named ? (int)member->pid : 0;
+        peer->threaded = i != self->my_local && named && peer->pid == (int)getpid();
+        if (i == self->my_local)
+            continue;
+        iso_segment_set_peer(&self->segments[SEGMENT_INDEX_HEAP], peer->pe, (char *)(uintptr_t)member->heap_base);
+        iso_segment_set_peer(&self->segments[SEGMENT_INDEX_DATA], peer->pe, (char *)(uintptr_t)member->data_base);
+        if (peer->transport->by_pointer)
+            peer->control = control_stride() == 0 ? (char *)(uintptr_t)member->heap_base
+                                                  : (char *)self->node + control_offset(i);
+    }
+    for (size_t i = 0; i < sizeof self->node->cores; i++)
+        n_cores += __builtin_popcount(self->node->cores[i]);
+    self->oversubscribed = n_cores > 0 && self->n_local > n_cores;
+}
+
+/* ---- the death watch ---- */
+
+/* A process that is named in this namespace; a zombie has ended. Without a pidfd (no descriptor left, Linux before 5.3)
+ * a zombie is not told from a process that lives, so its end is noticed when its parent has waited for it. */
+static bool process_lives(int pid)
+{
+    int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    struct pollfd end = {fd, POLLIN, 0};
+    if (fd < 0)
+        return pid > 0 && errno != ESRCH && (kill(pid, 0) == 0 || errno == EPERM);
+    bool lives = poll(&end, 1, 0) <= 0; /* below 0: a signal of the program's came */
+    close(fd);
+    return lives;
+}
+
+bool iso_node_is_alive(int local)
+{
+    struct node_member *member = &ISO->node->members[local];
+    if (__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE))
+        return false;
+#ifdef ISO_PES_AS_THREADS
+    (void)process_lives;
+    return true;
+#else
+    int rc = pthread_mutex_trylock(&member->alive);
+    if (rc == EBUSY)
+        return true;
+    if (rc == EOWNERDEAD)
+        pthread_mutex_consistent(&member->alive);
+    if (rc == 0 || rc == EOWNERDEAD)
+        pthread_mutex_unlock(&member->alive);
+    return process_lives(ISO->peers[ISO->local_pes[local]].pid);
+#endif
+}
+
+_Noreturn static void report_death(const struct peer *peer, const struct wait *wait)
+{
+    char sentence[256];
+    if (wait == NULL)
+        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died; ending the job", peer->pe, peer->pid,
+                 peer->host);
+    else
+        snprintf(sentence, sizeof sentence, "%s: pe %d (pid %d on %s) died while this PE was waiting; ending the job",
+                 iso_call_name(wait->call), peer->pe, peer->pid, peer->host);
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
+static void hear_exit(void)
+{
+    if (__atomic_load_n(&ISO->node->exit_begun, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_exit */
+        iso_exit_quietly(ISO->node->exit_status);
+}
+
+static void hear_left(void)
+{
+    struct state *self = ISO;
+    uint32_t n_left = __atomic_load_n(&self->node->n_left, __ATOMIC_ACQUIRE);
+    if (n_left == self->node_left)
+        return;
+    self->node_left = n_left;
+    for (int i = 0; i < self->n_local; i++) {
+        const struct node_member *member = &self->node->members[i];
+        if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with tell_left */
+            iso_pe_take_left(self->local_pes[i], member->left_at);
+    }
+}
+
+/* `ask`: also the processes whose locks are held, since the kernel may lose a lock of a process that it ends for want of
+ * memory. */
+static void look(const struct wait *wait, bool ask)
+{
+    struct state *self = ISO;
+    hear_exit();
+    for (int i = 0; i < self->n_local; i++) {
+        const struct node_member *member = &self->node->members[i];
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        if (i == self->my_local || __atomic_load_n(&member->gone, __ATOMIC_ACQUIRE))
+            continue;
+        if (iso_node_is_alive(i) && (!ask || peer->threaded || peer->pid == 0 || process_lives(peer->pid)))
+            continue;
+        hear_exit(); /* it ended because another PE ends the job */
+        if (!__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE)) /* it left between the two looks */
+            report_death(peer, wait);
+    }
+}
+
+void iso_node_watch_now(const struct wait *wait) { look(wait, true); }
+
+void iso_node_watch(const struct wait *wait)
+{
+    struct node_file *node = ISO->node;
+    hear_exit();
+    hear_left();
+    uint64_t now = iso_wait_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
+    if (now - before > WATCH_NS && __atomic_compare_exchange_n(&node->watched_ns, &before, now, false, __ATOMIC_RELAXED,
+                                                               __ATOMIC_RELAXED)) /* it says nothing but the time */
+        look(wait, now / ASK_NS != before / ASK_NS);
+}
+
+/* ---- what this PE tells ---- */
+
+void iso_node_tell_exit(int status)
+{
+    struct node_file *node = ISO->node;
+    if (node == NULL)
+        return;
+    __atomic_store_n(&node->exit_status, status, __ATOMIC_RELAXED);
+    __atomic_store_n(&node->exit_begun, 1, __ATOMIC_RELEASE); /* pairs with hear_exit */
+}
+
+void iso_node_tell_left(uint32_t left_at)
+{
+    struct state *self = ISO;
+    if (!self->node_joined)
+        return;
+    struct node_member *me = &self->node->members[self->my_local];
+    if (me->left)
+        return;
+    me->left_at = left_at;
+    __atomic_store_n(&me->left, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with hear_left */
+}
+
+/* The lock belongs to the thread that made it: if that is another one, the file must stay where it is. */
+void iso_node_leave(void)
+{
+    struct state *self = ISO;
+    int held = 0;
+    if (self->node_joined) {
+        iso_node_tell_left(self->left_at);
+        struct node_member *me = &self->node->members[self->my_local];
+        __atomic_store_n(&me->gone, 1, __ATOMIC_RELEASE); /* pairs with iso_node_watch_now */
+#ifndef ISO_PES_AS_THREADS
+        held = pthread_mutex_unlock(&me->alive);
+#endif
+    }
+    if (self->node != NULL && held == 0)
+        munmap(self->node, self->node_bytes);
+    if (self->node_fd >= 0)
+        close(self->node_fd);
+    self->node = NULL;
+    self->node_bytes = 0;
+    self->node_fd = -1;
+    self->node_left = 0;
+    self->node_joined = false;
+}

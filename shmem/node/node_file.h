@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* One file of memory that all PEs of a node map: who they are, whether they live, who ends the job, and their control
+ * areas. So no PE needs a socket or a mapping for each other PE. The lowest PE of the node makes it; the others get its
+ * descriptor over a unix socket (rendezvous.c). Used by rendezvous.c, node_socket.c, pe.c and segment.c. */
+#ifndef ISO_NODE_FILE_H
+#define ISO_NODE_FILE_H
+
+#include "../internal.h"
+
+/* Where a PE's memory can be opened: /proc/PID/fd/NUMBER, and it is that file and no other. */
+struct node_memory {
+    int32_t fd; /* in the owner; -1: none */
+    uint64_t device, inode;
+};
+
+/* invariant: written by its PE before READY; then only left, left_at, gone. */
+struct node_member {
+    _Alignas(ISO_LINE) pthread_mutex_t alive; /* robust; held by its PE while it is in the job */
+    int32_t pid;                              /* in its own pid namespace */
+    uint64_t pid_space;                       /* inode of that namespace */
+    uint64_t heap_base, data_base;
+    struct node_memory memory[SEGMENT_INDEX_DEVICE]; /* heap, data */
+    uint32_t left;                                   /* is behind its last barrier; release, pairs with iso_node_watch */
+    uint32_t left_at;                                /* its last step of the world, before left */
+    uint32_t gone;                                   /* needs the file no more: its end is no death; release */
+};
+
+struct node_file {
+    uint32_t exit_begun; /* a PE ends the job: release after exit_status, acquire by all */
+    int32_t exit_status;
+    uint32_t closed; /* a PE cannot open another one's memory; atomic until GO */
+    uint32_t n_left; /* members that have left; grows behind their `left`, release */
+    _Alignas(ISO_LINE) uint64_t watched_ns; /* when a PE looked last whether all live: one look serves all */
+    unsigned char cores[128];               /* that any PE may use; atomic OR until GO */
+    struct node_member members[];           /* [n_local], by local number; then the control areas, at a page each */
+};
+
+/* The lowest PE of the node. 0, or -errno after a sentence. */
+int iso_node_make(void);
+/* The others: the file behind fd, which is taken. */
+int iso_node_take(int fd);
+/* Writes this PE's row and maps its control area. From here on its death is seen by all. */
+int iso_node_join(void);
+/* Before READY, after a look at another PE's row: whether its memory can be opened is noted for all. */
+void iso_node_try(int local);
+/* After GO: what this PE has to know of all others. */
+void iso_node_learn(void);
+/* A descriptor of this memory of the local PE, or -errno. */
+int iso_node_open(int local, int segment_index);
+/* Ends the job when another PE does, or has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
+ * the node in 10 ms, or by this one now. */
+void iso_node_watch(const struct wait *wait);
+void iso_node_watch_now(const struct wait *wait);
+void iso_node_tell_exit(int status);
+void iso_node_tell_left(uint32_t left_at);
+/* Is this local PE in the job and alive? */
+bool iso_node_is_alive(int local);
+void iso_node_leave(void);
+
+#endif

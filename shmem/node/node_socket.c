@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages between the PEs of one node, and exchanges of descriptors: all go through the lowest PE of the node, so
+ * that no PE but this one has more than one socket. */
+#include "node_socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+    } control;
+    struct iovec iov = {(void *)(uintptr_t)m, sizeof *m};
+    struct msghdr h;
+    memset(&h, 0, sizeof h);
+    memset(&control, 0, sizeof control);
+    h.msg_iov = &iov;
+    h.msg_iovlen = 1;
+    if (n_fds > 0) {
+        h.msg_control = control.bytes;
+        h.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&h);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+        memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)n_fds);
+    }
+    ssize_t n;
+    do
+        n = sendmsg(sock, &h, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)sizeof *m ? 0 : n < 0 ? -errno : -EIO;
+}
+
+static int take_fds(struct msghdr *h, int *fds)
+{
+    int n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c != NULL; c = CMSG_NXTHDR(h, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        n = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)n);
+    }
+    return n;
+}
+
+int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+    } control;
+    struct iovec iov = {m, sizeof *m};
+    struct msghdr h;
+    memset(&h, 0, sizeof h);
+    h.msg_iov = &iov;
+    h.msg_iovlen = 1;
+    h.msg_control = control.bytes;
+    h.msg_controllen = sizeof control.bytes;
+    *n_fds = 0;
+    ssize_t n;
+    do
+        n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == ECONNRESET) /* it closed with unread messages of ours; its own last words come first */
+        n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    *n_fds = take_fds(&h, fds);
+    bool cut = (h.msg_flags & MSG_CTRUNC) != 0; /* there is room for all that is ever sent: this PE may open no more */
+    if (n == (ssize_t)sizeof *m && !cut)
+        return 0;
+    iso_mesh_close_fds(fds, *n_fds);
+    *n_fds = 0;
+    return n == 0 ? -ECONNRESET : n != (ssize_t)sizeof *m ? -EPROTO : -EMFILE;
+}
+
+void iso_mesh_close_fds(const int *fds, int n_fds)
+{
+    for (int i = 0; i < n_fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static struct ucred credentials(int sock)
+{
+    struct ucred who = {-1, (uid_t)-1, (gid_t)-1};
+    socklen_t len = sizeof who;
+    getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
+    return who;
+}
+
+int iso_mesh_peer_pid(int sock) { return (int)credentials(sock).pid; }
+
+bool iso_mesh_peer_is_user(int sock) { return credentials(sock).uid == geteuid(); }
+
+/* ---- offers: a collective exchange of {base, len, descriptor} ---- */
+
+/* The message goes on without it: what it was for fails on this PE alone. */
+static void report_no_files(const struct peer *peer)
+{
+    log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
+              peer->pe, peer->pid, peer->host);
+}
+
+/* Descriptors that were sent and not yet received are counted for each user, and the kernel takes no more than the
+ * sender's limit of open files (root is exempt): then it tries again. */
+static int send_offer(const struct pe_offer *offer, int local, const struct peer *to, const char *call)
+{
+    struct mesh_message m;
+    memset(&m, 0, sizeof m);
+    m.type = MESH_OFFER;
+    m.local = local;
+    memcpy(m.body, offer, sizeof *offer);
+    struct wait w = ISO_WAIT(call, to->pe, NULL, 0);
+    int rc;
+    while ((rc = iso_mesh_send(to->sock, &m, &offer->fd, offer->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
+        iso_pe_poll(&w);
+        iso_wait_pause(&w, 0);
+    }
+    iso_wait_end(&w);
+    return rc;
+}
+
+/* Of any PE, from this one. A socket that has closed is a PE that has died or left: a program's wait ends with a
+ * sentence, and at start it is an error. */
+static int await_offer(const struct peer *from, struct pe_offer *theirs, const char *call)
+{
+    struct wait w = ISO_WAIT(call, from->pe, NULL, 0);
+    struct mesh_message m;
+    int fds[MESH_FDS_MAX], n_fds, rc;
+    while ((rc = iso_mesh_receive(from->sock, &m, fds, &n_fds)) != 0 && rc != -EMFILE) {
+        iso_pe_poll(&w);
+        if (rc != -EAGAIN && ISO->life != LIFE_RUNNING)
+            break;
+        iso_wait_pause(&w, 0);
+    }
+    iso_wait_end(&w);
+    if (rc == -EMFILE)
+        report_no_files(from);
+    else if (rc != 0) {
+        log_error("%s: pe %d has ended its start", iso_call_name(call), from->pe);
+        return rc;
+    }
+    if (m.type != MESH_OFFER || m.local < 0 || m.local >= ISO->n_local)
+        iso_fatal(call, "pe %d sent a message of type %u where an offer is due", from->pe, m.type);
+    struct pe_offer *offer = &theirs[m.local];
+    memcpy(offer, m.body, sizeof *offer);
+    offer->fd = n_fds > 0 ? fds[0] : -1;
+    return 0;
+}
+
+/* The lowest PE has all offers: each other one gets those that are not its own. */
+static int pass_offers(const struct pe_offer *offers, const char *call)
+{
+    struct state *self = ISO;
+    for (int of = 0; of < self->n_local; of++)
+        for (int to = 1; to < self->n_local; to++) {
+            int rc = of != to ? send_offer(&offers[of], of, &self->peers[self->local_pes[to]], call) : 0;
+            if (rc != 0)
+                return rc;
+        }
+    return 0;
+}
+
+int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
+{
+    struct state *self = ISO;
+    const struct peer *lowest = &self->peers[self->local_pes[0]];
+    int rc = 0;
+    theirs[self->my_local] = *mine;
+    if (self->my_local == 0) {
+        for (int i = 1; i < self->n_local && rc == 0; i++)
+            rc = await_offer(&self->peers[self->local_pes[i]], theirs, call);
+        if (rc == 0)
+            rc = pass_offers(theirs, call);
+    } else {
+        rc = send_offer(mine, self->my_local, lowest, call);
+        for (int i = 1; i < self->n_local && rc == 0; i++)
+            rc = await_offer(lowest, theirs, call);
+    }
+    theirs[self->my_local].fd = -1;
+    for (int i = 0; i < self->n_local; i++)
+        if (self->peers[self->local_pes[i]].threaded && theirs[i].fd >= 0) {
+            close(theirs[i].fd);
+            theirs[i].fd = -1;
+        }
+    return rc;
+}

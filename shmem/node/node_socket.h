@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The unix sockets between the lowest PE of a node and each other one: messages with descriptors, for the start and
+ * for exchanges (iso_pe_exchange). SOCK_SEQPACKET: one send is one message. Used by pe.c and rendezvous.c. */
+#ifndef ISO_MESH_H
+#define ISO_MESH_H
+
+#include "../internal.h"
+
+#define MESH_FDS_MAX 1
+#define MESH_BODY_BYTES 256
+
+/* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
+enum mesh_type { MESH_HELLO = 1, MESH_WELCOME, MESH_READY, MESH_GO, MESH_OFFER };
+
+struct mesh_message {
+    uint32_t type;
+    int32_t local; /* MESH_OFFER: whose it is */
+    char body[MESH_BODY_BYTES];
+};
+
+/* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
+struct row {
+    uint32_t magic, protocol;
+    char version[24];
+    char node[64], host[64];
+    unsigned char token[16];
+    char sock_name[8]; /* abstract unix address, made by the kernel */
+    uint64_t build_hash;
+    uint64_t data_bytes;
+    uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
+    uint64_t machine_bytes; /* memory of the machine */
+    int32_t sock_name_len;
+    int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */
+    uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
+};
+
+/* Meets the PEs of this node over ISO->listener: afterwards all have mapped the file of the node and know what it says.
+ * `rows` by PE. 0, or -errno after one sentence (rendezvous.c). */
+int iso_meeting_hold(const struct row *rows);
+
+/* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
+ * again. */
+int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds);
+/* n_fds: descriptors received, at most MESH_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
+ * -EMFILE: *m has come, its descriptors found no room here. */
+int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds);
+void iso_mesh_close_fds(const int *fds, int n_fds);
+int iso_mesh_peer_pid(int sock);
+bool iso_mesh_peer_is_user(int sock); /* the process at the other end belongs to our own user */
+
+#endif

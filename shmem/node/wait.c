@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/* The one place where a PE waits: spin, yield, then sleep; meanwhile notice dead peers, and have a wait that lasts too
+ * long reported (report.c). With more PEs than cores it does not spin at all. Plain stores of peers (a GPU's, a NIC's)
+ * cannot wake a futex, so the last stage is a timed sleep that stays below one per cent of what was waited already (6
+ * per cent where the network is software); messages and completions of another node end it. While they come, the
+ * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
+ * can read it. */
+#include "../slot.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define YIELDS_PER_LOOK 32              /* between two looks at the clock */
+#define SLEEP_AFTER_NS 20000000u        /* yield this long first */
+#define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
+#define SLEEP_SHARE 128                 /* of what was waited already: so much later may its end be seen */
+#define SLEEP_SHARE_SOFTWARE 16         /* each look takes time of a core that the network needs */
+#define SLEEP_MIN_NS 50000u
+#define SLEEP_MAX_NS 1000000u
+#define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
+
+uint64_t iso_wait_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void iso_wait_polled(void)
+{
+    iso_transport_progress();
+    if (ISO->spin == 0)
+        sched_yield();
+}
+
+/* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
+
+static void store_word(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
+
+static int take_record(struct state *self)
+{
+    unsigned used = __atomic_load_n(&self->wait_used, __ATOMIC_RELAXED);
+    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
+        if ((used & (1u << i)) == 0 &&
+            (__atomic_fetch_or(&self->wait_used, 1u << i, __ATOMIC_RELAXED) & (1u << i)) == 0)
+            return i;
+    return -1; /* more threads wait than can be shown */
+}
+
+static void store_call(struct wait_record *r, const char *call)
+{
+    uint64_t words[sizeof r->call / 8] = {0};
+    strncpy((char *)words, iso_call_name(call), sizeof r->call - 1);
+    for (size_t i = 0; i < sizeof words / 8; i++)
+        store_word(&r->call[i], words[i]);
+}
+
+static void store_team(struct wait_record *r, const struct slot *slot)
+{
+    int n = slot != NULL ? slot->n_pes : 0, first = n > 0 ? slot->views[0].pe : 0;
+    int stride = n > 1 ? slot->views[1].pe - first : 1;
+    for (int i = 2; i < n && stride != 0; i++)
+        if (slot->views[i].pe != first + i * stride)
+            stride = 0;
+    store_word(&r->first, (uint64_t)first);
+    store_word(&r->stride, (uint64_t)(int64_t)stride);
+    store_word(&r->size, (uint64_t)n);
+}
+
+static struct wait_record *begin_record(struct wait *wait)
+{
+    wait->record = take_record(ISO);
+    if (wait->record < 0)
+        return NULL;
+    struct wait_record *r = &ISO->control->waits[wait->record];
+    store_call(r, wait->call);
+    store_team(r, wait->slot);
+    store_word(&r->kind, wait->kind);
+    store_word(&r->cmp, (uint64_t)wait->cmp);
+    store_word(&r->is_signed, wait->is_signed);
+    return r;
+}
+
+static void publish(struct wait *wait, uint64_t seen, uint64_t now)
+{
+    struct state *self = ISO;
+    if (self->control == NULL)
+        return;
+    struct wait_record *r = wait->record < 0 ? begin_record(wait) : &self->control->waits[wait->record];
+    if (wait->shown_ns == 0)
+        wait->shown_ns = now;
+    if (r == NULL)
+        return;
+    store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
+    store_word(&r->expected, wait->expected);
+    store_word(&r->seen, seen);
+    __atomic_store_n(&r->peer, wait->peer, __ATOMIC_RELAXED);
+    store_word(&r->since_ns, wait->since_ns);
+}
+
+void iso_wait_show(struct wait *wait)
+{
+    wait->since_ns = iso_wait_now_ns();
+    publish(wait, 0, wait->since_ns);
+}
+
+void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t waited_ns)
+{
+    struct wait_record *r = ISO->control != NULL ? &ISO->control->waits[ISO_WAIT_OF_KERNEL] : NULL;
+    if (r == NULL || (call == NULL && __atomic_load_n(&r->since_ns, __ATOMIC_RELAXED) == 0))
+        return;
+    store_word(&r->since_ns, 0);
+    if (call == NULL)
+        return;
+    store_call(r, call);
+    store_word(&r->kind, WAIT_KERNEL);
+    store_word(&r->addr, addr);
+    __atomic_store_n(&r->peer, pe, __ATOMIC_RELAXED);
+    store_word(&r->since_ns, iso_wait_now_ns() - waited_ns);
+}
+
+void iso_wait_finish(struct wait *wait)
+{
+    struct state *self = ISO;
+    if (wait->record < 0)
+        return;
+    store_word(&self->control->waits[wait->record].since_ns, 0);
+    __atomic_fetch_and(&self->wait_used, ~(1u << wait->record), __ATOMIC_RELAXED);
+}
+
+/* ---- what ends a wait early ---- */
+
+/* A PE whose launcher was killed would wait for ever, for others that wait likewise. Nobody but PMIx's server stands
+ * between it and process 1, so a new parent means that the server is gone; scripts that start PEs by hand may end. */
+static void check_launcher(const struct wait *wait)
+{
+    const struct state *self = ISO;
+    if (self->parent_pid == 0 || getppid() == self->parent_pid)
+        return;
+    log_error("%s: the launcher (pid %d) is gone while this PE was waiting; ending it", iso_call_name(wait->call),
+              self->parent_pid);
+    iso_exit_quietly(1);
+}
+
+/* ---- PEs that have left ---- */
+
+static bool has_left(const struct state *self, int pe)
+{
+    return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_pe_take_left */
+}
+
+/* All had entered the world's last barrier before anybody left: who is still inside will get out, and is told from who
+ * is in a later call by the number of the step. Nobody is inside a call of another team then. */
+static bool is_needed(const struct state *self, const struct slot *slot, int pe)
+{
+    return slot->index != 0 || (int32_t)((uint32_t)slot->seq - self->peers[pe].left_at) > 0;
+}
+
+static int missing_member(const struct state *self, const struct slot *slot)
+{
+    for (int i = 0; i < slot->n_pes; i++) {
+        int pe = slot->views[i].pe;
+        if (pe != self->my_pe && has_left(self, pe) && is_needed(self, slot, pe))
+            return pe;
+    }
+    return -1;
+}
+
+/* A wait for any PE may be for a device or another thread of this one. */
+static bool is_left_alone(const struct state *self)
+{
+    if (self->n_pes == 1 || self->device != NULL || self->thread_level == SHMEM_THREAD_MULTIPLE)
+        return false;
+    for (int pe = 0; pe < self->n_pes; pe++)
+        if (pe != self->my_pe && !has_left(self, pe))
+            return false;
+    return true;
+}
+
+/* A PE that has left and without which this wait cannot end; n_pes: all others; -1: none. What a PE of this node wrote
+ * is seen once its good-bye is; of another node only collectives are judged. */
+static int missing_pe(const struct state *self, const struct wait *wait)
+{
+    if (self->life != LIFE_RUNNING)
+        return -1;
+    if (wait->peer >= 0 && self->peers[wait->peer].local && has_left(self, wait->peer))
+        return wait->peer;
+    if (wait->slot != NULL)
+        return missing_member(self, wait->slot);
+    return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
+}
+
+static bool have_exited(int pe)
+{
+    const struct state *self = ISO;
+    bool all = pe == self->n_pes;
+    for (int i = 0; i < self->n_pes && all; i++)
+        all = i == self->my_pe || iso_report_has_exited(i);
+    return all || (pe < self->n_pes && iso_report_has_exited(pe));
+}
+
+/* The second time that it finds the same: between the two, the wait has looked once more. */
+static void check_left(struct wait *wait)
+{
+    const struct state *self = ISO;
+    int pe = missing_pe(self, wait), before = wait->missing - 1;
+    char who[32] = "all other PEs have", sentence[256];
+    wait->missing = pe + 1;
+    if (pe < 0 || pe != before)
+        return;
+    if (pe < self->n_pes)
+        snprintf(who, sizeof who, "pe %d has", pe);
+    snprintf(sentence, sizeof sentence, "%s %s, while this PE waits in %s; ending it", who,
+             have_exited(pe) ? "returned from main, or called exit, without shmem_finalize"
+                             : "left the job, by shmem_finalize or a start that failed",
+             iso_call_name(wait->call));
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
+/* ---- the stages ---- */
+
+static void rest(uint64_t waited_ns)
+{
+    uint64_t share = waited_ns / (ISO->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
+    iso_transport_rest(ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS));
+}
+
+/* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
+ * that carries what is waited for where the network is software. So it sleeps soon there. */
+static bool should_sleep(const struct wait *wait, uint64_t now)
+{
+    return now - wait->busy_ns > (ISO->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
+}
+
+void iso_wait_slow(struct wait *wait, uint64_t seen)
+{
+    struct state *self = ISO;
+    if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
+        if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
+            wait->worked |= iso_transport_progress();
+        sched_yield();
+        return;
+    }
+    uint64_t now = iso_wait_now_ns();
+    if (wait->since_ns == 0)
+        wait->since_ns = wait->checked_ns = wait->busy_ns = now;
+    uint64_t waited = now - wait->since_ns;
+    if (iso_transport_progress() || wait->worked)
+        wait->busy_ns = now;
+    wait->worked = false;
+    if (now - wait->checked_ns > POLL_PEERS_NS) {
+        wait->checked_ns = now;
+        publish(wait, seen, now);
+        iso_pe_poll(wait);
+        check_left(wait);
+        check_launcher(wait);
+    }
+    if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
+        iso_report_wait(wait, now);
+    wait->sleeping = should_sleep(wait, now);
+    if (wait->sleeping)
+        rest(waited);
+    else
+        sched_yield();
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* Waits for and tests of words of this PE (section 9.11), the deprecated ones too.
+ * Values of all types become keys, unsigned 64-bit numbers in the same order, so that there is one comparison. A single
+ * word is looked at in the caller's line first; all that waits, and all that has several words, goes through one core
+ * over struct set. Words are read at the caller's own address, whatever kind of host memory it is; words of device
+ * memory by the agent. */
+#include "../internal.h"
+#include "target.h"
+#include "word.h"
+
+/* ---- keys ---- */
+
+struct kind {
+    unsigned bytes;
+    bool is_signed;
+};
+#define KIND(TYPE) \
+    (struct kind) { sizeof(TYPE), (TYPE)-1 < (TYPE)1 }
+
+/* Order-preserving: sign-extended with the sign bit turned over. */
+ISO_INLINE uint64_t key_of(uint64_t word, struct kind kind)
+{
+    unsigned shift = 64 - 8 * kind.bytes;
+    if (!kind.is_signed)
+        return word;
+    return (uint64_t)((int64_t)(word << shift) >> shift) ^ ((uint64_t)1 << 63);
+}
+
+/* Acquire: pairs with p, atomics and signals of any PE; see word.h. */
+ISO_INLINE uint64_t load_key(const void *at, struct kind kind) { return key_of(iso_word_load(at, kind.bytes), kind); }
+
+/* For people: the value as it is, sign-extended, for the report of a wait. */
+static uint64_t plain(uint64_t key, struct kind kind) { return kind.is_signed ? key ^ ((uint64_t)1 << 63) : key; }
+
+ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b)
+{
+    switch (cmp) {
+    case SHMEM_CMP_EQ:
+        return a == b;
+    case SHMEM_CMP_NE:
+        return a != b;
+    case SHMEM_CMP_LT:
+        return a < b;
+    case SHMEM_CMP_LE:
+        return a <= b;
+    case SHMEM_CMP_GT:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+/* ---- a set of words; one word is a set of one ---- */
+
+struct set {
+    const char *ivars;
+    size_t nelems;
+    const int *status;  /* NULL: all are in */
+    const char *values; /* to compare with, as the user has them */
+    size_t value_step;  /* bytes between them; 0: one for all */
+    int cmp;
+    struct kind kind;
+    const char *call;
+    bool on_device; /* the agent looks at the words; set by check_words */
+    struct place place;
+};
+
+ISO_INLINE void check_cmp(int cmp, const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY((unsigned)cmp - SHMEM_CMP_EQ > SHMEM_CMP_GE - SHMEM_CMP_EQ))
+        iso_fatal(call, "cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", cmp, SHMEM_CMP_EQ, SHMEM_CMP_GE);
+}
+
+/* Also finds out which memory it is. */
+static void check_words(struct set *s, const char *arg, size_t len)
+{
+    struct place at = iso_place(s->ivars, len, ISO->my_pe, s->call, arg);
+    iso_check_aligned(s->call, arg, s->ivars, s->kind.bytes);
+    s->on_device = iso_place_is_device(&at);
+    s->place = at;
+}
+
+static void check_set(struct set *s)
+{
+    check_cmp(s->cmp, s->call);
+    if (s->nelems == 0) {
+        iso_check_life(s->call);
+        return;
+    }
+    size_t len = s->nelems > SIZE_MAX / s->kind.bytes ? SIZE_MAX : s->nelems * s->kind.bytes;
+    check_words(s, "ivars", len);
+    if (ISO_CHECKS && s->values == NULL)
+        iso_fatal(s->call, "cmp_values is null");
+}
+
+static bool is_in(const struct set *s, size_t i) { return s->status == NULL || s->status[i] == 0; }
+
+static uint64_t value_key(const struct set *s, size_t i)
+{
+    return key_of(iso_word_of(s->values + i * s->value_step, s->kind.bytes), s->kind);
+}
+
+static ISO_COLD uint64_t load_device_key(const struct set *s, size_t i)
+{
+    struct place at = s->place;
+    at.offset += i * s->kind.bytes;
+    return key_of(iso_far_load(&ISO->ctx_default, at, s->kind.bytes, s->call), s->kind);
+}
+
+static uint64_t seen_key(const struct set *s, size_t i)
+{
+    if (ISO_UNLIKELY(s->on_device))
+        return load_device_key(s, i);
+    return load_key(s->ivars + i * s->kind.bytes, s->kind);
+}
+
+static bool holds(const struct set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
+
+static struct wait begin_wait(const struct set *s, size_t i)
+{
+    struct wait wait = ISO_WAIT(s->call, -1, s->ivars + i * s->kind.bytes, plain(value_key(s, i), s->kind));
+    wait.cmp = s->cmp;
+    wait.is_signed = s->kind.is_signed;
+    return wait;
+}
+
+static void pause_wait(struct wait *wait, const struct set *s, size_t i)
+{
+    iso_wait_pause(wait, plain(seen_key(s, i), s->kind));
+}
+
+/* Word i; the key that satisfied. */
+static uint64_t wait_one(const struct set *s, size_t i)
+{
+    uint64_t value = value_key(s, i), seen = seen_key(s, i);
+    if (compare(seen, s->cmp, value))
+        return seen;
+    struct wait wait = begin_wait(s, i);
+    while (!compare(seen = seen_key(s, i), s->cmp, value))
+        iso_wait_pause(&wait, plain(seen, s->kind));
+    iso_wait_end(&wait);
+    return seen;
+}
+
+/* ---- all, any, some ---- */
+
+static size_t failed(size_t result)
+{
+    iso_wait_polled();
+    return result;
+}
+
+static void wait_all(struct set *s)
+{
+    check_set(s);
+    for (size_t i = 0; i < s->nelems; i++)
+        if (is_in(s, i))
+            (void)wait_one(s, i);
+}
+
+static int test_all(struct set *s)
+{
+    check_set(s);
+    for (size_t i = 0; i < s->nelems; i++)
+        if (is_in(s, i) && !holds(s, i))
+            return (int)failed(0);
+    return 1;
+}
+
+/* Where a search begins: anywhere, so that no satisfied word waits behind others for ever. Not a counter, since calls
+ * on two sets in turn could keep it in step with both; the clock, mixed, and mapped to 0 .. nelems - 1 without a
+ * division. */
+static size_t anywhere(size_t nelems)
+{
+    uint64_t mixed = iso_wait_now_ns() * 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ (mixed >> 32)) * 0xd6e8feb86659fd93u;
+    return nelems >> 32 != 0 ? (size_t)(mixed % nelems) : (size_t)(((mixed >> 32) * nelems) >> 32);
+}
+
+enum { EMPTY = -1, NONE, FOUND };
+
+/* One round over the set from `start`: FOUND and *found; NONE: nothing holds; EMPTY: nothing is in the set. */
+static int find(const struct set *s, size_t start, size_t *found)
+{
+    int result = EMPTY;
+    for (size_t n = 0, i = start; n < s->nelems; n++, i = i + 1 == s->nelems ? 0 : i + 1) {
+        if (!is_in(s, i))
+            continue;
+        result = NONE;
+        *found = i;
+        if (holds(s, i))
+            return FOUND;
+    }
+    return result;
+}
+
+static size_t wait_any(struct set *s)
+{
+    check_set(s);
+    size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
+    int result = find(s, start, &i);
+    if (result == EMPTY)
+        return SIZE_MAX;
+    if (result == FOUND)
+        return i;
+    struct wait wait = begin_wait(s, i);
+    while (find(s, start, &i) != FOUND)
+        pause_wait(&wait, s, i);
+    iso_wait_end(&wait);
+    return i;
+}
+
+static size_t test_any(struct set *s)
+{
+    check_set(s);
+    size_t i = 0;
+    return find(s, s->nelems > 1 ? anywhere(s->nelems) : 0, &i) == FOUND ? i : failed(SIZE_MAX);
+}
+
+/* One round, all words: as fair as can be. *last: a word that is in the set, for the report. */
+static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool *empty)
+{
+    size_t n = 0;
+    *empty = true;
+    for (size_t i = 0; i < s->nelems; i++) {
+        if (!is_in(s, i))
+            continue;
+        *empty = false;
+        *last = i;
+        if (holds(s, i))
+            indices[n++] = i;
+    }
+    return n;
+}
+
+static void check_some(struct set *s, const size_t *indices)
+{
+    check_set(s);
+    if (ISO_CHECKS && s->nelems > 0 && indices == NULL)
+        iso_fatal(s->call, "indices is null");
+}
+
+static size_t wait_some(struct set *s, size_t *indices)
+{
+    check_some(s, indices);
+    size_t last = 0;
+    bool empty;
+    size_t n = find_all(s, indices, &last, &empty);
+    if (n > 0 || empty)
+        return n;
+    struct wait wait = begin_wait(s, last);
+    while ((n = find_all(s, indices, &last, &empty)) == 0)
+        pause_wait(&wait, s, last);
+    iso_wait_end(&wait);
+    return n;
+}
+
+static size_t test_some(struct set *s, size_t *indices)
+{
+    check_some(s, indices);
+    size_t last;
+    bool empty;
+    size_t n = find_all(s, indices, &last, &empty);
+    return n > 0 ? n : failed(0);
+}
+
+/* ---- the calls; a single word first ---- */
+
+static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
+{
+    uint64_t bits = 0;
+    iso_word_to(&bits, value, kind.bytes);
+    struct set s = {.ivars = (const char *)ivar,
+                    .nelems = 1,
+                    .values = (const char *)&bits,
+                    .cmp = cmp,
+                    .kind = kind,
+                    .call = call};
+    check_words(&s, "ivar", kind.bytes);
+    return wait_one(&s, 0);
+}
+
+static ISO_COLD int test_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
+{
+    struct set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
+    check_words(&s, "ivar", kind.bytes);
+    return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)failed(0);
+}
+
+/* The ordinary case, a word in the heap or the data segment, needs no call. */
+ISO_INLINE bool is_near(const void *ivar, struct kind kind, int cmp, const char *call)
+{
+    const struct target own = {&ISO->ctx_default, call, ISO->my_pe};
+    check_cmp(cmp, call);
+    return ISO_LIKELY(iso_target_near(&own, ivar, kind.bytes, kind.bytes) != NULL);
+}
+
+/* The key that satisfied; of an unsigned type it is the value. */
+ISO_INLINE uint64_t wait_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
+{
+    uint64_t word = iso_word_of(value, kind.bytes);
+    if (is_near(ivar, kind, cmp, call)) {
+        uint64_t seen = load_key(ivar, kind);
+        if (ISO_LIKELY(compare(seen, cmp, key_of(word, kind))))
+            return seen;
+    }
+    return wait_slow(ivar, kind, cmp, word, call);
+}
+
+ISO_INLINE int test_word(const void *ivar, struct kind kind, int cmp, const void *value, const char *call)
+{
+    uint64_t word = iso_word_of(value, kind.bytes);
+    if (!is_near(ivar, kind, cmp, call))
+        return test_slow(ivar, kind, cmp, word, call);
+    if (ISO_LIKELY(compare(load_key(ivar, kind), cmp, key_of(word, kind))))
+        return 1;
+    return (int)failed(0);
+}
+
+/* ---- stamps ---- */
+
+#define FUNCTION(R, name, args, ...)        \
+    SHMEM_API(shmem_##name, pshmem_##name); \
+    R pshmem_##name args { __VA_ARGS__ }
+
+#define WORD(NAME, TYPE, ...)                                                 \
+    FUNCTION(void, NAME##_wait_until, (TYPE * ivar, int cmp, TYPE cmp_value), \
+             wait_word(ivar, KIND(TYPE), cmp, &cmp_value, __func__);)         \
+    FUNCTION(int, NAME##_test, (TYPE * ivar, int cmp, TYPE cmp_value),        \
+             return test_word(ivar, KIND(TYPE), cmp, &cmp_value, __func__);)
+SHMEM_P2P_TYPES(WORD, )
+
+/* One value for all, or one for each. */
+#define SET(TYPE, values, step)                                                                              \
+    &(struct set)                                                                                            \
+    {                                                                                                        \
+        (const char *)ivars, nelems, status, (const char *)(values), step, cmp, KIND(TYPE), __func__, false, \
+        {                                                                                                    \
+            NULL, NULL, 0, 0                                                                                 \
+        }                                                                                                    \
+    }
+
+#define RETURN_void
+#define RETURN_int return
+#define RETURN_size_t return
+#define CORE_wait_until_all wait_all
+#define CORE_wait_until_any wait_any
+#define CORE_wait_until_some wait_some
+#define CORE_test_all test_all
+#define CORE_test_any test_any
+#define CORE_test_some test_some
+
+#define ARRAY(R, op, ...) SHMEM_P2P_TYPES(ARRAY_TYPE, R, op)
+#define ARRAY_TYPE(NAME, TYPE, R, op)                                                                   \
+    FUNCTION(R, NAME##_##op, (TYPE * ivars, size_t nelems, const int *status, int cmp, TYPE cmp_value), \
+             RETURN_##R CORE_##op(SET(TYPE, &cmp_value, 0));)                                           \
+    FUNCTION(R, NAME##_##op##_vector,                                                                   \
+             (TYPE * ivars, size_t nelems, const int *status, int cmp, const TYPE *cmp_values),         \
+             RETURN_##R CORE_##op(SET(TYPE, cmp_values, sizeof(TYPE)));)
+SHMEM_ARRAY_WAIT_OPS(ARRAY, )
+
+#define SOME(op, ...) SHMEM_P2P_TYPES(SOME_TYPE, op)
+#define SOME_TYPE(NAME, TYPE, op)                                                                                 \
+    FUNCTION(size_t, NAME##_##op,                                                                                 \
+             (TYPE * ivars, size_t nelems, size_t * indices, const int *status, int cmp, TYPE cmp_value),         \
+             return CORE_##op(SET(TYPE, &cmp_value, 0), indices);)                                                \
+    FUNCTION(size_t, NAME##_##op##_vector,                                                                        \
+             (TYPE * ivars, size_t nelems, size_t * indices, const int *status, int cmp, const TYPE *cmp_values), \
+             return CORE_##op(SET(TYPE, cmp_values, sizeof(TYPE)), indices);)
+SHMEM_ARRAY_SOME_OPS(SOME, )
+
+FUNCTION(uint64_t, signal_wait_until, (uint64_t * sig_addr, int cmp, uint64_t cmp_value),
+         return wait_word(sig_addr, KIND(uint64_t), cmp, &cmp_value, __func__);)
+
+/* Deprecated. */
+#define OLD_WAIT(NAME, TYPE, ...)                              \
+    FUNCTION(void, NAME##_wait, (TYPE * ivar, TYPE cmp_value), \
+             wait_word(ivar, KIND(TYPE), SHMEM_CMP_NE, &cmp_value, __func__);)
+SHMEM_OLD_WAIT_TYPES(OLD_WAIT, )
+FUNCTION(void, wait, (long *ivar, long cmp_value), wait_word(ivar, KIND(long), SHMEM_CMP_NE, &cmp_value, __func__);)
+FUNCTION(void, wait_until, (long *ivar, int cmp, long cmp_value),
+         wait_word(ivar, KIND(long), cmp, &cmp_value, __func__);)

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Put, get, p, g, strided and blocked-strided forms, non-blocking forms (section 9.6).
+ * One core per operation, stamped over types, sizes and contexts. Each core: one look-up in the segment table, then one
+ * `if`: the CPU has a pointer, or iso_far_ knows how (copy agent, transport). A put by pointer is complete at the
+ * target's memory when the copy ends, so there the non-blocking forms are the blocking ones. */
+#include "../internal.h"
+#include "target.h"
+#include "word.h"
+
+#include <string.h>
+
+/* ---- put and get ---- */
+
+/* Nothing to move: the call and its PE are checked all the same. */
+static void move_nothing(const struct target *t)
+{
+    iso_check_life(t->call);
+    (void)iso_world_pe(t->ctx, t->pe, t->call);
+}
+
+/* What carries the bytes where no pointer does; it also decides whether the call waits for them. */
+typedef void far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
+                     const char *call);
+typedef void far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+
+static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len, far_put *far)
+{
+    if (len == 0) {
+        move_nothing(&t);
+        return;
+    }
+    struct place to = iso_target_place(&t, dest, len, "dest");
+    iso_target_check_local(source, "source", t.call);
+    if (to.cpu != NULL && !iso_far_is_local(source))
+        memcpy(to.cpu, source, len);
+    else
+        far(t.ctx, to, dest, source, len, t.call);
+}
+
+static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len, far_get *far)
+{
+    if (len == 0) {
+        move_nothing(&t);
+        return;
+    }
+    struct place from = iso_target_place(&t, source, len, "source");
+    iso_target_check_local(dest, "dest", t.call);
+    if (from.cpu != NULL && !iso_far_is_local(dest))
+        memcpy(dest, from.cpu, len);
+    else
+        far(t.ctx, dest, from, source, len, t.call);
+}
+
+/* By pointer a put is complete when the copy ends: waiting costs nothing. */
+ISO_INLINE void put_by(const struct target *t, void *dest, const void *source, size_t len, far_put *far)
+{
+    char *to = iso_target_near_memory(t, dest, len, 1);
+    if (ISO_LIKELY(to != NULL) && ISO_LIKELY(source != NULL))
+        iso_target_copy(to, source, len);
+    else
+        put_slow(*t, dest, source, len, far);
+}
+
+ISO_INLINE void get_by(const struct target *t, void *dest, const void *source, size_t len, far_get *far)
+{
+    char *from = iso_target_near_memory(t, source, len, 1);
+    if (ISO_LIKELY(from != NULL) && ISO_LIKELY(dest != NULL))
+        iso_target_copy(dest, from, len);
+    else
+        get_slow(*t, dest, source, len, far);
+}
+
+/* ---- p and g: one store, one load; up to 8 bytes whole, so that a wait may look at the object ---- */
+
+static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, size_t bytes)
+{
+    struct place to = iso_target_place(&t, dest, bytes, "dest");
+    if (bytes <= 8)
+        iso_check_aligned(t.call, "dest", dest, bytes);
+    if (iso_place_is_device(&to) && bytes <= 8)
+        iso_far_store(t.ctx, to, iso_word_of(value, bytes), (unsigned)bytes, t.call);
+    else if (to.cpu == NULL)
+        iso_far_put(t.ctx, to, dest, value, bytes, t.call);
+    else if (bytes <= 8)
+        iso_word_store(to.cpu, iso_word_of(value, bytes), bytes); /* as in p */
+    else
+        memcpy(to.cpu, value, bytes);
+}
+
+static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source, size_t bytes)
+{
+    struct place from = iso_target_place(&t, source, bytes, "source");
+    if (bytes <= 8)
+        iso_check_aligned(t.call, "source", source, bytes);
+    if (iso_place_is_device(&from) && bytes <= 8)
+        iso_word_to(value, iso_far_load(t.ctx, from, (unsigned)bytes, t.call), bytes);
+    else if (from.cpu == NULL)
+        iso_far_get(t.ctx, value, from, source, bytes, t.call);
+    else if (bytes <= 8)
+        iso_word_to(value, iso_word_load(from.cpu, bytes), bytes); /* as in g */
+    else
+        memcpy(value, from.cpu, bytes);
+}
+
+ISO_INLINE void p(const struct target *t, void *dest, const void *value, size_t bytes)
+{
+    char *to = iso_target_near(t, dest, bytes, bytes <= 8 ? bytes : 1);
+    if (ISO_UNLIKELY(to == NULL))
+        p_slow(*t, dest, value, bytes);
+    else if (bytes <= 8)
+        iso_word_store(to, iso_word_of(value, bytes), bytes); /* release: pairs with wait, test, fetch there */
+    else
+        memcpy(to, value, bytes);
+}
+
+ISO_INLINE void g(const struct target *t, void *value, const void *source, size_t bytes)
+{
+    const char *from = iso_target_near(t, source, bytes, bytes <= 8 ? bytes : 1);
+    if (ISO_UNLIKELY(from == NULL))
+        g_slow(*t, value, source, bytes);
+    else if (bytes <= 8)
+        iso_word_to(value, iso_word_load(from, bytes), bytes); /* acquire: pairs with p and atomics of any PE */
+    else
+        memcpy(value, from, bytes);
+}
+
+/* ---- strided: nblocks blocks of bsize elements; iput and iget are blocks of one element ---- */
+
+struct strided {
+    void *dest;
+    const void *source;
+    ptrdiff_t dst, sst; /* elements between the beginnings of two blocks */
+    size_t bsize;       /* elements */
+    size_t nblocks;
+};
+
+/* The same in bytes. */
+struct blocks {
+    char *dest;
+    const char *source;
+    size_t dst, sst;
+    size_t len; /* of a block */
+    size_t n;
+};
+
+/* As iso_target_bytes: what does not fit becomes SIZE_MAX. */
+static size_t times(size_t a, size_t b)
+{
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
+static size_t plus(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
+
+static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, const char *call)
+{
+    if (ISO_CHECKS && (stride < 1 || (size_t)stride < bsize))
+        iso_fatal(call, "%s is %td elements, allowed: %zu or more", arg, stride, bsize);
+    return (size_t)stride;
+}
+
+static struct blocks blocks_of(const struct strided *s, size_t bytes, const char *call)
+{
+    return (struct blocks){.dest = (char *)s->dest,
+                           .source = (const char *)s->source,
+                           .dst = times(check_stride(s->dst, "dst", s->bsize, call), bytes),
+                           .sst = times(check_stride(s->sst, "sst", s->bsize, call), bytes),
+                           .len = times(s->bsize, bytes),
+                           .n = s->nblocks};
+}
+
+/* Bytes from the beginning of the first block to the end of the last. */
+static size_t span(const struct blocks *b, size_t stride) { return plus(times(b->n - 1, stride), b->len); }
+
+/* `len` is b->len, as a constant where it is the size of one element. */
+ISO_INLINE void copy_each(const struct blocks *b, size_t len)
+{
+    char *to = b->dest;
+    const char *from = b->source;
+    for (size_t i = 0; i < b->n; i++, to += b->dst, from += b->sst)
+        memcpy(to, from, len);
+}
+
+static void copy_blocks(const struct blocks *b)
+{
+    if (b->dst == b->len && b->sst == b->len) {
+        memcpy(b->dest, b->source, b->len * b->n);
+        return;
+    }
+    switch (b->len) {
+    case 1:
+        copy_each(b, 1);
+        break;
+    case 2:
+        copy_each(b, 2);
+        break;
+    case 4:
+        copy_each(b, 4);
+        break;
+    case 8:
+        copy_each(b, 8);
+        break;
+    case 16:
+        copy_each(b, 16);
+        break;
+    default:
+        copy_each(b, b->len);
+        break;
+    }
+}
+
+static void strided_put(const struct target *t, const struct strided *s, size_t bytes)
+{
+    if (s->nblocks == 0 || s->bsize == 0) {
+        move_nothing(t);
+        return;
+    }
+    iso_target_check_local(s->source, "source", t->call);
+    struct blocks b = blocks_of(s, bytes, t->call);
+    struct place to = iso_target_place(t, s->dest, span(&b, b.dst), "dest");
+    if (ISO_LIKELY(to.cpu != NULL) && !iso_far_is_local(b.source)) {
+        b.dest = to.cpu;
+        copy_blocks(&b);
+        return;
+    }
+    for (size_t i = 0; i < b.n; i++)
+        put_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_put_nbi);
+    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call)); /* the source is the caller's again */
+}
+
+static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
+{
+    if (s->nblocks == 0 || s->bsize == 0) {
+        move_nothing(t);
+        return;
+    }
+    iso_target_check_local(s->dest, "dest", t->call);
+    struct blocks b = blocks_of(s, bytes, t->call);
+    struct place from = iso_target_place(t, s->source, span(&b, b.sst), "source");
+    if (ISO_LIKELY(from.cpu != NULL) && !iso_far_is_local(b.dest)) {
+        b.source = from.cpu;
+        copy_blocks(&b);
+        return;
+    }
+    for (size_t i = 0; i < b.n; i++)
+        get_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_get_nbi);
+    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call));
+}
+
+/* ---- stamps ---- */
+
+#define COPY(name, T, bytes, core, far)                                              \
+    ISO_TARGET_FORMS(void, name, (T * dest, const T *source, size_t nelems, int pe), \
+                     core(&target, dest, source, iso_target_bytes(nelems, bytes), far);)
+#define STRIDED(name, T, bytes, core)                                                                              \
+    ISO_TARGET_FORMS(void, name, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
+                     core(&target, &(struct strided){dest, source, dst, sst, 1, nelems}, bytes);)
+#define BLOCKS(name, T, bytes, core)                                                                                  \
+    ISO_TARGET_FORMS(void, name,                                                                                      \
+                     (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t bsize, size_t nblocks, int pe), \
+                     core(&target, &(struct strided){dest, source, dst, sst, bsize, nblocks}, bytes);)
+
+#define TYPED(NAME, TYPE, ...)                                                                                   \
+    COPY(NAME##_put, TYPE, sizeof(TYPE), put_by, iso_far_put)                                                    \
+    COPY(NAME##_get, TYPE, sizeof(TYPE), get_by, iso_far_get)                                                    \
+    COPY(NAME##_put_nbi, TYPE, sizeof(TYPE), put_by, iso_far_put_nbi)                                            \
+    COPY(NAME##_get_nbi, TYPE, sizeof(TYPE), get_by, iso_far_get_nbi)                                            \
+    ISO_TARGET_FORMS(void, NAME##_p, (TYPE * dest, TYPE value, int pe), p(&target, dest, &value, sizeof value);) \
+    ISO_TARGET_FORMS(TYPE, NAME##_g, (const TYPE *source, int pe), TYPE value;                                   \
+                     g(&target, &value, source, sizeof value); return value;)                                    \
+    STRIDED(NAME##_iput, TYPE, sizeof(TYPE), strided_put)                                                        \
+    STRIDED(NAME##_iget, TYPE, sizeof(TYPE), strided_get)                                                        \
+    BLOCKS(NAME##_ibput, TYPE, sizeof(TYPE), strided_put)                                                        \
+    BLOCKS(NAME##_ibget, TYPE, sizeof(TYPE), strided_get)
+SHMEM_RMA_TYPES(TYPED, )
+
+#define SIZED_COPY(BITS, BYTES, ...)                            \
+    COPY(put##BITS, void, BYTES, put_by, iso_far_put)           \
+    COPY(get##BITS, void, BYTES, get_by, iso_far_get)           \
+    COPY(put##BITS##_nbi, void, BYTES, put_by, iso_far_put_nbi) \
+    COPY(get##BITS##_nbi, void, BYTES, get_by, iso_far_get_nbi)
+SHMEM_SIZES(SIZED_COPY, )
+SIZED_COPY(mem, 1, )
+
+#define SIZED_STRIDED(BITS, BYTES, ...)           \
+    STRIDED(iput##BITS, void, BYTES, strided_put) \
+    STRIDED(iget##BITS, void, BYTES, strided_get) \
+    BLOCKS(ibput##BITS, void, BYTES, strided_put) \
+    BLOCKS(ibget##BITS, void, BYTES, strided_get)
+SHMEM_SIZES(SIZED_STRIDED, )

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* What every one-sided call begins with, and the stamp that makes its two public forms, on the default context and on a
+ * given one. Included by rma.c, amo.c, signal.c and p2p.c. */
+#ifndef ISO_TARGET_H
+#define ISO_TARGET_H
+
+#include "../internal.h"
+
+#include <string.h>
+
+struct target {
+    struct ctx *ctx;
+    const char *call; /* for messages */
+    int pe;           /* as the user gave it: in the context's team, unchecked */
+};
+
+/* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target, or NULL when anything
+ * is out of the ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running, or
+ * `*odd`). Then the caller's slow half finds out what it is. Calls nothing, so that the callers are leaves. */
+ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t, const void *addr, size_t len,
+                                        size_t align)
+{
+    const struct state *self = ISO;
+    const struct segment *s = self->segments;
+    if (ISO_UNLIKELY((unsigned)t->pe >= (unsigned)t->ctx->n_pes) ||
+        ISO_UNLIKELY((self->life != LIFE_RUNNING) | *odd | (((uintptr_t)addr & (align - 1)) != 0)))
+        return NULL;
+    s += (size_t)((const char *)addr - s[SEGMENT_INDEX_DATA].base) < s[SEGMENT_INDEX_DATA].limit;
+    size_t offset = (size_t)((const char *)addr - s->base);
+    if (ISO_UNLIKELY(offset >= s->limit) || ISO_UNLIKELY(len > s->limit - offset))
+        return NULL;
+    int pe = t->ctx == &ISO->ctx_default ? t->pe : t->ctx->world_of[t->pe];
+    char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
+    return ISO_LIKELY(cpu != NULL) ? cpu + offset : NULL;
+}
+
+/* For calls whose other side is a value. */
+ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
+{
+    return iso_target_near_unless(&ISO->env.debug, t, addr, len, align);
+}
+
+/* For calls whose other side is local memory: while a device runs that may be memory which the CPU cannot load. */
+ISO_INLINE char *iso_target_near_memory(const struct target *t, const void *addr, size_t len, size_t align)
+{
+    return iso_target_near_unless(&ISO->careful, t, addr, len, align);
+}
+
+/* Bytes of n elements; what does not fit becomes SIZE_MAX, which no segment holds. */
+ISO_INLINE size_t iso_target_bytes(size_t n, size_t bytes)
+{
+    return ISO_UNLIKELY(n > SIZE_MAX / bytes) ? SIZE_MAX : n * bytes;
+}
+
+/* One word is the case that latency is measured by; memcpy would spend its time on finding that out. */
+ISO_INLINE void iso_target_copy(void *to, const void *from, size_t len)
+{
+    if (len == 8)
+        memcpy(to, from, 8);
+    else
+        memcpy(to, from, len);
+}
+
+#define ISO_NOINLINE __attribute__((noinline))
+
+/* The slow half: all checks, all segments. place.cpu may be NULL: iso_far_ then. */
+ISO_INLINE struct place iso_target_place(const struct target *t, const void *addr, size_t len, const char *arg)
+{
+    return iso_place(addr, len, iso_world_pe(t->ctx, t->pe, t->call), t->call, arg);
+}
+
+/* Local memory that a call reads or writes. */
+ISO_INLINE void iso_target_check_local(const void *addr, const char *arg, const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY(addr == NULL))
+        iso_fatal(call, "%s is null", arg);
+}
+
+/* Local memory that the CPU itself writes, as the word that an atomic fetches. */
+ISO_INLINE void iso_target_check_host(const void *addr, const char *arg, const char *call)
+{
+    iso_target_check_local(addr, arg, call);
+    if (ISO_CHECKS && ISO_UNLIKELY(iso_far_is_local(addr)))
+        iso_fatal(call, "%s %p is device memory; it must be memory of the host", arg, addr);
+}
+
+/* Defines shmem_name(args) and shmem_ctx_name(ctx, args), R their result; args stand in parentheses and contain `pe`.
+ * The rest is the body, one line that uses `target` and args. _DEFAULT: the first form alone. */
+#define ISO_TARGET_STRIP(...) __VA_ARGS__
+#define ISO_TARGET_DEFAULT(R, name, args, ...)                          \
+    SHMEM_API(shmem_##name, pshmem_##name);                             \
+    R pshmem_##name(ISO_TARGET_STRIP args)                              \
+    {                                                                   \
+        const struct target target = {&ISO->ctx_default, __func__, pe}; \
+        __VA_ARGS__                                                     \
+    }
+#define ISO_TARGET_FORMS(R, name, args, ...)                                 \
+    ISO_TARGET_DEFAULT(R, name, args, __VA_ARGS__)                           \
+    SHMEM_API(shmem_ctx_##name, pshmem_ctx_##name);                          \
+    R pshmem_ctx_##name(shmem_ctx_t ctx, ISO_TARGET_STRIP args)              \
+    {                                                                        \
+        const struct target target = {iso_ctx(ctx, __func__), __func__, pe}; \
+        __VA_ARGS__                                                          \
+    }
+
+#endif

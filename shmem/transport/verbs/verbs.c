@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* RDMA between nodes: its start and end, what it says about itself, and its row in transport.c. The state is described
+ * in verbs.h. */
+#include "verbs.h"
+#include "../../node/channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+static bool reaches(const struct peer *peer, const char **why)
+{
+    *why = peer->local ? "same node: by pointer" : "another node: by RDMA (libibverbs)";
+    return !peer->local;
+}
+
+/* ---- start ---- */
+
+static int make_queues(struct verbs *v)
+{
+    v->events = v->lib.create_comp_channel(v->device);
+    if (v->events != NULL) {
+        v->sent = v->lib.create_cq(v->device, VERBS_COMPLETIONS, NULL, v->events, 0);
+        v->received = v->lib.create_cq(v->device, VERBS_RECEIVES, NULL, v->events, 0);
+    }
+    if (v->sent == NULL || v->received == NULL) {
+        log_error("shmem_init: the RDMA device %s of host %s gives no completion queues of %d and %d entries: %m",
+                  v->port.device, ISO->boot.host, VERBS_COMPLETIONS, VERBS_RECEIVES);
+        return -EIO;
+    }
+    /* Who takes an event must never sleep in the read: another thread may have been faster. */
+    fcntl(v->events->fd, F_SETFL, fcntl(v->events->fd, F_GETFL) | O_NONBLOCK);
+    fcntl(v->device->async_fd, F_SETFL, fcntl(v->device->async_fd, F_GETFL) | O_NONBLOCK);
+    return 0;
+}
+
+static int open_verbs(void)
+{
+    struct verbs *v = (struct verbs *)calloc(1, sizeof *v);
+    if (v == NULL)
+        return -ENOMEM;
+    ISO->verbs = v;
+    pthread_mutex_init(&v->lock, NULL);
+    v->wake = -1;
+    v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
+    int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
+    if (rc == 0)
+        rc = iso_verbs_library_open(&v->lib);
+    if (rc == 0)
+        rc = iso_verbs_device_open(v);
+    if (rc == 0)
+        rc = make_queues(v);
+    return rc;
+}
+
+static int start(void)
+{
+    struct verbs *v = ISO->verbs;
+    int rc = iso_verbs_memory_start(v);
+    if (rc == 0)
+        rc = iso_verbs_message_start(v);
+    if (rc != 0)
+        return rc;
+    if (v->port.software) { /* polls that do not yield would keep the network from the cores */
+        ISO->oversubscribed = ISO->soft_network = true;
+        prctl(PR_SET_TIMERSLACK, 1000ul); /* sleeps of this thread: 1 us late instead of 50 */
+    }
+    iso_channel_set_handler(iso_verbs_answer);
+    log_debug("verbs: %s port %d, GID %d%s", v->port.device, v->port.number, v->port.gid_index,
+              v->port.software ? ", made of software" : "");
+    return iso_verbs_thread_start(v);
+}
+
+/* ---- end ---- */
+
+static void destroy(struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        v->lib.destroy_qp(v->queues[i]->qp);
+        free(v->queues[i]);
+    }
+    free(v->queues);
+    if (v->srq != NULL)
+        v->lib.destroy_srq(v->srq);
+    if (v->received != NULL)
+        v->lib.destroy_cq(v->received);
+    if (v->sent != NULL)
+        v->lib.destroy_cq(v->sent);
+    if (v->events != NULL)
+        v->lib.destroy_comp_channel(v->events);
+    iso_verbs_memory_stop(v);
+    if (v->pd != NULL)
+        v->lib.dealloc_pd(v->pd);
+    if (v->device != NULL)
+        v->lib.close_device(v->device);
+    iso_verbs_library_close(&v->lib);
+    pthread_mutex_destroy(&v->lock);
+    free(v->peers);
+    free(v);
+}
+
+/* Everything of this PE is complete, and its answers are with their askers, once all PEs have come to the barrier: then
+ * no queue pair is needed any more, and what a device still reports about one whose other end is gone means nothing. */
+static void meet(struct verbs *v)
+{
+    iso_verbs_enter(v);
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        iso_verbs_post(v, v->queues[i]);
+        iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
+    }
+    iso_verbs_leave(v);
+    iso_boot_barrier(&ISO->boot);
+    __atomic_store_n(&v->ended, true, __ATOMIC_RELAXED);
+}
+
+static size_t text(char *at, size_t bytes)
+{
+    const struct verbs *v = ISO->verbs;
+    size_t n;
+    if (v == NULL)
+        return 0;
+    n = (size_t)snprintf(at, bytes, "%s port %d gid %d: ", v->port.device, v->port.number, v->port.gid_index);
+#define X(name)                                                                                     \
+    n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #name, \
+                          (unsigned long long)v->counts.name);
+    VERBS_COUNTS(X)
+#undef X
+    return n + iso_verbs_reach_text(v, n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0);
+}
+
+static void stop(void)
+{
+    struct verbs *v = ISO->verbs;
+    char line[1280];
+    if (v == NULL)
+        return;
+    if (ISO->life == LIFE_ENDING)
+        meet(v);
+    iso_verbs_thread_stop(v);
+    if (iso_log_shows(LOG_DEBUG)) {
+        text(line, sizeof line);
+        log_debug("verbs: %s", line);
+    }
+    iso_channel_set_handler(NULL);
+    ISO->verbs = NULL;
+    ISO->soft_network = false;
+    destroy(v);
+}
+
+const struct transport_ops iso_transport_verbs = {
+    .name = "verbs",
+    .open = open_verbs,
+    .start = start,
+    .stop = stop,
+    .forget = iso_verbs_forget,
+    .hold = iso_verbs_hold,
+    .release = iso_verbs_release,
+    .meet_device = iso_verbs_meet_device,
+    .moves_device = iso_verbs_moves_device,
+    .text = text,
+    .reaches = reaches,
+    .put = iso_verbs_put,
+    .get = iso_verbs_get,
+    .put_nbi = iso_verbs_put_nbi,
+    .get_nbi = iso_verbs_get_nbi,
+    .amo = iso_verbs_amo,
+    .amo_nbi = iso_verbs_amo_nbi,
+    .signal = iso_verbs_signal,
+    .put_signal = iso_verbs_put_signal,
+    .put_words = iso_verbs_put_words,
+    .fence = iso_verbs_fence,
+    .quiet = iso_verbs_quiet,
+    .pe_quiet = iso_verbs_pe_quiet,
+    .progress = iso_verbs_progress,
+    .rest = iso_verbs_rest,
+};

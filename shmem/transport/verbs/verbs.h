@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/* RDMA between nodes by libibverbs: the state of one PE, hanging off ISO->verbs, which exists only in a job with PEs on
+ * other nodes. A reliable-connected queue pair belongs to the PE that asked for it: (initiator, target, context group);
+ * its partner at the target carries nothing but answers. Puts, gets and signal stores are one-sided; atomics and signal
+ * additions are messages, applied by the target's CPU in the order of their queue pair.
+ * Order on a queue pair: as posted, so a store after data is seen after it, and a message is read after it.
+ * Invariant: everything here is guarded by verbs.lock. Locks are taken in the order channel, verbs: nothing of
+ * channel.h is called with verbs.lock held. Included by verbs*.c only. */
+#ifndef ISO_VERBS_H
+#define ISO_VERBS_H
+
+#include "../transport.h"
+#include "verbs_library.h"
+
+struct gpu; /* device/gpu.h */
+
+enum {
+    VERBS_GROUPS = 4,        /* queue pairs to one peer: contexts take turns, see iso_verbs_group */
+    VERBS_DEPTH = 128,       /* work requests of one queue pair, power of 2 */
+    VERBS_BATCH = 32,        /* requests that one post may carry */
+    VERBS_CREDITS = 64,      /* unanswered messages of one queue pair, power of 2 */
+    VERBS_INLINE = 128,      /* asked of the device; data that goes within the request */
+    VERBS_SLOT_BYTES = 8192, /* of the ring of copies */
+    VERBS_SLOTS = 64,
+    VERBS_COPY_MAX = VERBS_SLOT_BYTES, /* a blocking put up to here is copied, and returns */
+    VERBS_REGISTER_MIN = 65536,        /* from here on memory that is no segment is registered for the operation */
+    VERBS_SOFTWARE_READ = 65536,       /* of a device made of software: several reads under way are faster than one */
+    VERBS_RECEIVES = 512,              /* messages that may wait to be read */
+    VERBS_RECEIVE_BYTES = 512,         /* several messages may travel as one */
+    VERBS_STAGE_BYTES = 262144,        /* host memory through which a peer reaches device memory of this PE */
+    VERBS_COMPLETIONS = 2048,
+    VERBS_ENDS_BYTES = 384
+};
+
+/* Our own calls, not the provider's; printed by verbs.c. */
+#define VERBS_COUNTS(X) \
+    X(requests)         \
+    X(joined)           \
+    X(posts)            \
+    X(completions)      \
+    X(messages)         \
+    X(answers)          \
+    X(copies)           \
+    X(system_calls)     \
+    X(events)           \
+    X(sleeps)           \
+    X(registrations)    \
+    X(queue_pairs)      \
+    X(keys)
+struct verbs_counts {
+#define X(name) uint64_t name;
+    VERBS_COUNTS(X)
+#undef X
+};
+
+/* What a peer has told about a range of its memory, by its own addresses. */
+struct verbs_key {
+    uint64_t start, end;
+    uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
+    uint32_t rkey;
+    uint32_t
+        flushes; /* device memory that keeps no order of writes: a read goes before what is to be seen after them */
+};
+
+/* Own memory that the device may touch: a piece of a segment. */
+struct verbs_region {
+    uint64_t start, end;
+    struct ibv_mr *mr; /* NULL: device memory that is staged */
+};
+
+/* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a module of the
+ * kernel that knows both devices (the CPU device needs none); not at all, so that the host copies. */
+#define VERBS_RUNGS(X)                      \
+    X(VERBS_DMABUF, "dmabuf", "by dma-buf") \
+    X(VERBS_PEER, "peer", "by peer memory") \
+    X(VERBS_STAGED, "staged", "staged by the host")
+enum verbs_rung {
+#define X(id, wish, text) id,
+    VERBS_RUNGS(X)
+#undef X
+        VERBS_ANY_RUNG
+};
+
+/* The choice for all device memory of this PE, made when the first piece of it is registered. */
+struct verbs_reach {
+    enum verbs_rung wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_RUNG: the first that works */
+    enum verbs_rung rung; /* VERBS_ANY_RUNG: not chosen yet */
+    bool flushes;         /* keys say so: kernels may see a signal before the data that was written before it */
+    char why[384];        /* what the better ones said */
+};
+
+/* VERBS_AMO: nobody wants the old value. */
+enum verbs_type { VERBS_AMO = 1, VERBS_FETCH, VERBS_TO_DEVICE, VERBS_FROM_DEVICE, VERBS_ANSWER };
+
+/* Sent by the initiator, answered in order: with the old value where it is wanted; else several may have one answer,
+ * that of the last, which `serial` names. */
+struct verbs_message {
+    uint8_t type, op, bytes, group;
+    int32_t pe; /* the sender */
+    uint64_t serial;
+    uint64_t addr;    /* at the receiver; answer: 0, or 1: refused */
+    uint64_t operand; /* answer: the old value */
+    uint64_t compare; /* or length; answer: `addr` of the message */
+};
+
+/* What remains to be done when a request is complete, and what to say when it fails. */
+struct verbs_request {
+    struct ibv_mr *mr; /* registered for this operation only */
+    void *dest;        /* a get by a slot: where its bytes go */
+    uint64_t remote;
+    uint32_t len;
+    int16_t slot; /* -1: none */
+    uint8_t opcode;
+};
+
+struct verbs_ask {
+    void *fetch; /* NULL: the value is not wanted */
+    unsigned bytes;
+};
+
+/* invariant: done + VERBS_DEPTH >= made; the last n_batch of the made are not posted yet; answered + VERBS_CREDITS >=
+ * asked; late_done + VERBS_CREDITS >= late_made, since the peer keeps to its credits. Completions come in order, and
+ * only the last request of a post has one. */
+struct verbs_queue {
+    struct ibv_qp *qp;
+    int pe, group;
+    bool incoming; /* made for the peer's requests: posts answers only */
+    bool ready;
+    bool on_batched;
+    uint32_t index; /* in verbs.queues */
+    uint32_t inline_bytes;
+    char peer_port[96]; /* for sentences: device and address of the other end */
+    uint64_t made, done;
+    uint64_t asked, answered;
+    uint64_t asked_posted; /* of asked, what is posted */
+    uint64_t fenced;       /* requests made by the last fence: what comes later must not join them */
+    uint64_t unflushed;    /* address of the last write to device memory since the last flush, 0: none */
+    uint32_t unflushed_key;
+    bool reads_first;  /* the next request waits for the reads before it */
+    bool fills_device; /* gets into device memory of this PE are under way, or not flushed yet */
+    uint64_t owed;     /* incoming: serial of the last message that has no answer yet */
+    bool owes;
+    uint64_t watched; /* done, when last looked at */
+    unsigned stuck;   /* looks in turn that found it so, with requests under way */
+    unsigned n_batch;
+    struct verbs_queue *next_batched;
+    struct verbs_queue *next_in_group;
+    struct ibv_send_wr batch[VERBS_BATCH];
+    struct ibv_sge sges[VERBS_BATCH];
+    struct verbs_message small[VERBS_BATCH]; /* inline data of ours, until posted */
+    struct verbs_request requests[VERBS_DEPTH];
+    uint64_t late_made, late_done; /* incoming: answers that had to wait for room, those of them that were added */
+    struct verbs_queue *next_late;
+    union {
+        struct verbs_ask asks[VERBS_CREDITS];
+        struct verbs_message late[VERBS_CREDITS]; /* incoming */
+    };
+};
+
+struct verbs_peer {
+    struct verbs_key *keys;
+    int n_keys, last_key;
+    bool connecting; /* a thread is in iso_verbs_queue_to */
+    bool staging;    /* a thread uses the stage at the peer */
+    struct verbs_queue *out[VERBS_GROUPS], *in[VERBS_GROUPS];
+    struct ibv_mr *stage_mr; /* for the peer's access to device memory of this PE */
+    char *stage;
+};
+
+/* The address by which the peer knows the place. */
+ISO_INLINE uint64_t iso_verbs_remote(struct place at)
+{
+    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + at.offset;
+}
+
+/* wr_id: index of the queue and the number of requests made by then. */
+#define VERBS_ID_BITS 48
+#define VERBS_QUEUES_MAX ((uint32_t)1 << (64 - VERBS_ID_BITS))
+#define VERBS_ID_MASK (((uint64_t)1 << VERBS_ID_BITS) - 1)
+
+/* The one port that this PE uses, and how it is named. */
+struct verbs_port {
+    char device[64];
+    uint8_t number;
+    uint8_t gid_index;
+    bool ethernet;
+    bool global;   /* addresses of packets have a GID always */
+    bool software; /* no bus behind it: the network takes CPU time of this host */
+    uint8_t mtu;   /* enum ibv_mtu */
+    uint16_t lid;
+    uint32_t max_message, max_read; /* bytes of one request */
+    uint8_t read_depth;             /* reads under way, as initiator and as target */
+    union ibv_gid gid;
+};
+
+struct verbs {
+    pthread_mutex_t lock;
+    struct verbs_library lib;
+    struct verbs_port port;
+    struct ibv_context *device;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *events;
+    struct ibv_cq *sent, *received; /* ours are done; others' have come */
+    struct ibv_srq *srq;
+    struct verbs_peer *peers; /* [n_pes] */
+    struct verbs_queue **queues;
+    uint32_t n_queues, max_queues;
+    struct verbs_queue *groups[VERBS_GROUPS]; /* outgoing, ready */
+    struct verbs_queue *batched;              /* with requests that are not posted yet */
+    struct verbs_queue *late;                 /* with answers that wait for room */
+    unsigned in_flight;                       /* completions to come, also of what is not posted yet */
+
+    char *memory; /* receive buffers and slots, one registration */
+    size_t memory_bytes;
+    struct ibv_mr *memory_mr;
+    char *slots;   /* in memory */
+    char *scratch; /* likewise: 8 bytes that nobody looks at */
+    int16_t free_slots[VERBS_SLOTS];
+    int n_free_slots;
+
+    struct verbs_region *regions;
+    int n_regions, last_region;
+    struct verbs_reach reach;
+
+    /* the progress thread */
+    pthread_t thread;
+    bool has_thread;
+    bool stopping;       /* atomic */
+    bool ended;          /* atomic: all PEs have nothing under way any more, errors are of no interest */
+    bool failed;         /* atomic: the job is ending by an error, nothing is posted any more */
+    bool armed;          /* an event will come for the next message */
+    bool armed_sent;     /* and for the next completion */
+    unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
+    bool news;           /* something has come, whoever read it, since a wait was told */
+    unsigned polls;      /* by waits, since the thread looked */
+    unsigned busy_looks; /* of the thread, in turn, at which waits did its work */
+    uint64_t looked_ns;  /* when the last was */
+    uint64_t watched_ns; /* when it last looked for queues that are stuck */
+    int wake;            /* eventfd, -1: none */
+    struct verbs_counts counts;
+};
+
+/* ---- verbs_device.c ---- */
+
+int iso_verbs_device_open(struct verbs *v); /* chooses and opens the port; 0 or -errno after a sentence */
+
+/* ---- verbs_memory.c ---- */
+
+int iso_verbs_memory_start(struct verbs *v); /* receive buffers, ring of copies */
+void iso_verbs_memory_stop(struct verbs *v);
+/* The registered piece of this PE's segments that holds addr, made now if need be; NULL: no segment, staged device
+ * memory, or it failed (*error says -errno then). */
+struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error);
+/* The key of the peer's piece that holds addr; asks the peer when it is not known. Ends the job where it cannot be.
+ * Gives up the lock meanwhile. */
+struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr);
+/* Memory that is no segment, for one operation; NULL: not possible. */
+struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written);
+void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr);
+void iso_verbs_forget(const struct segment *segment);
+bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len); /* true: with the lock */
+void iso_verbs_release(void);
+
+/* ---- verbs_reach.c: device memory ---- */
+
+int iso_verbs_reach_start(struct verbs *v); /* reads SHMEM_DEVICE_RDMA; 0, or -errno after a sentence */
+struct verbs_piece {
+    uint64_t start, len;
+    int access; /* as in ibv_reg_mr */
+};
+/* By the best rung; NULL: this piece is staged. Ends the job where it may not be. */
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece);
+size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
+/* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
+bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
+/* The first segment of device memory is there: chooses the rung. */
+void iso_verbs_meet_device(const struct segment *segment);
+/* A request that reads back from device memory what the queue has written to it, if it has; what is added next waits
+ * for it. Gives up the lock meanwhile. */
+void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
+/* Behind gets into device memory of this PE, for those that are complete. */
+void iso_verbs_flush_own(struct verbs_queue *q);
+
+/* ---- verbs_connect.c ---- */
+
+/* What goes through the channel: at most CHANNEL_BODY_BYTES. */
+enum verbs_request_type { VERBS_CONNECT = 1, VERBS_KEY };
+struct verbs_hello {
+    uint32_t type;
+    int32_t error; /* answer: -errno, 0 */
+    uint32_t qpn, psn, group;
+    uint16_t lid;
+    uint8_t mtu, read_depth, ethernet, port, global;
+    uint8_t gid[16];
+    char device[32];
+};
+struct verbs_key_row {
+    uint32_t type;
+    int32_t error;        /* answer: -errno; -EFAULT: no segment; 0 */
+    uint64_t addr, limit; /* limit: of locked memory, in bytes */
+    struct verbs_key key;
+};
+/* The queue pair for the context's operations on pe, connected; gives up the lock meanwhile. */
+struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe);
+int iso_verbs_group(const struct ctx *ctx);
+double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
+void iso_verbs_answer(int pe, const void *request, void *answer); /* the channel's handler */
+void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row);
+
+/* ---- verbs_queue.c ---- */
+
+/* The next request of the queue: room is there. `request` is what completion has to know. */
+struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const struct verbs_request *request);
+/* Data of at most sizeof(struct verbs_message), copied: within the request where the device can, else by a slot. */
+void iso_verbs_attach_small(struct verbs *v, struct verbs_queue *q, struct ibv_send_wr *wr, const void *data,
+                            size_t len);
+void iso_verbs_post(struct verbs *v, struct verbs_queue *q); /* all that is added */
+void iso_verbs_post_all(struct verbs *v);
+/* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
+void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots);
+/* Answers have completions that requests leave to them. */
+bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q);
+bool iso_verbs_small_needs_slot(const struct verbs_queue *q);
+char *iso_verbs_slot(const struct verbs *v, int16_t slot);
+int16_t iso_verbs_take_slot(struct verbs *v);
+/* Until the first `made` requests, and `asked` messages, of the queue are done; gives up the lock meanwhile. */
+void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what);
+bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
+/* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
+const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
+/* Ends the job: gives up the lock, lets the news of a death overtake it. */
+_Noreturn ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, for a request of the queue: what, between which ends, and why. */
+_Noreturn ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q,
+                                               const struct verbs_request *request, const char *why);
+/* As pthread_mutex_lock; a thread that comes after a failure stays there. */
+void iso_verbs_enter(struct verbs *v);
+ISO_INLINE void iso_verbs_leave(struct verbs *v) { pthread_mutex_unlock(&v->lock); }
+
+/* ---- verbs_message.c ---- */
+
+int iso_verbs_message_start(struct verbs *v); /* the shared receive queue, filled */
+/* Posts it with what is added before; the answer's value goes to `fetch` (bytes wide), NULL: not wanted. */
+void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
+/* The same, but while an earlier message has no answer yet this one waits for it, so that those that follow can travel
+ * with it; iso_verbs_wait and iso_verbs_post end that. */
+void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
+/* Messages that have come: applies and answers, or takes the answer. True: there were some. Never waits: an answer for
+ * which there is no room is kept. */
+bool iso_verbs_read(struct verbs *v);
+void iso_verbs_answer_late(struct verbs *v); /* what was kept, as far as there is room */
+
+/* ---- verbs_ops.c, verbs_staged.c ---- */
+
+void iso_verbs_put(struct ctx *ctx, struct place to, const void *source, size_t len);
+void iso_verbs_get(struct ctx *ctx, void *dest, struct place from, size_t len);
+void iso_verbs_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len);
+void iso_verbs_get_nbi(struct ctx *ctx, void *dest, struct place from, size_t len);
+uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op);
+void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch);
+void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
+void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message);
+void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
+void iso_verbs_fence(struct ctx *ctx);
+void iso_verbs_quiet(struct ctx *ctx);
+void iso_verbs_pe_quiet(struct ctx *ctx, int pe);
+/* Bytes of device memory of the peer, through its stage: complete on return. `source` and `dest` are host memory. */
+void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len);
+void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len);
+
+/* ---- verbs_thread.c ---- */
+
+int iso_verbs_thread_start(struct verbs *v);
+void iso_verbs_thread_stop(struct verbs *v);
+bool iso_verbs_progress(void);
+bool iso_verbs_rest(uint64_t ns);
+
+#endif

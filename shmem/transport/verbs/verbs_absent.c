@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* The row of verbs.c in a build without libibverbs: other nodes are not reached, and why. */
+#include "../transport.h"
+
+static bool reaches(const struct peer *peer, const char **why)
+{
+    if (!peer->local)
+        *why = "this build has no RDMA: install libibverbs-dev (rdma-core) and build again";
+    return false;
+}
+
+const struct transport_ops iso_transport_verbs = {.name = "verbs", .reaches = reaches};

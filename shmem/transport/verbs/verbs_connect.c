@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/* Queue pairs, made by the first operation of a context group on a peer: the initiator makes its end, asks the peer
+ * through the channel, and the peer makes the partner. Each direction has its own, so two PEs that connect to each
+ * other at once do not meet. Numbers travel over the authenticated channel only. What the device repeats by itself:
+ * unanswered requests, after SHMEM_NIC_TIMEOUT or more; a receiver that has no buffer ready, for ever, since whether it
+ * lives is the channel's business. Soft-RoCE counts a packet that came out of order as a retry too, and an answer that
+ * a busy host gives late: it repeats for ever (seven means that to it), and verbs_thread.c decides when that was long.
+ */
+#include "verbs.h"
+#include "../../node/channel.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { RETRIES = 6, RETRIES_SOFTWARE = 7, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 12, HOPS = 64 };
+#define DEFAULT_TIMEOUT_S 0.25
+
+int iso_verbs_group(const struct ctx *ctx)
+{
+    if (ISO_LIKELY(ctx == &ISO->ctx_default))
+        return 0;
+    return (int)(((uintptr_t)ctx->handle + VERBS_GROUPS - 1) % VERBS_GROUPS);
+}
+
+/* ---- one end ---- */
+
+static struct ibv_qp *make_pair(const struct verbs *v, uint32_t inline_bytes, uint32_t *got)
+{
+    struct ibv_qp_init_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.send_cq = v->sent;
+    attr.recv_cq = v->received;
+    attr.srq = v->srq;
+    attr.qp_type = IBV_QPT_RC;
+    attr.cap.max_send_wr = VERBS_DEPTH;
+    attr.cap.max_send_sge = 1;
+    attr.cap.max_inline_data = inline_bytes;
+    struct ibv_qp *qp = v->lib.create_qp(v->pd, &attr);
+    *got = attr.cap.max_inline_data;
+    return qp;
+}
+
+/* A message is sent as fast as a small put where it fits inline. */
+static struct ibv_qp *make_widest_pair(const struct verbs *v, uint32_t *inline_bytes)
+{
+    static const uint32_t widths[] = {VERBS_INLINE, 96, 64, 48, 0};
+    struct ibv_qp *qp = NULL;
+    _Static_assert(sizeof(struct verbs_message) <= 48, "the least width but none has room for a message");
+    for (size_t i = 0; qp == NULL && i < sizeof widths / sizeof widths[0]; i++)
+        qp = make_pair(v, widths[i], inline_bytes);
+    return qp;
+}
+
+/* 0 or -errno. */
+static int make_number(struct verbs *v, struct verbs_queue *q)
+{
+    if (v->n_queues == v->max_queues) {
+        uint32_t max = ISO_MAX(2 * v->max_queues, 16u);
+        if (max > VERBS_QUEUES_MAX)
+            return -ENOSPC;
+        struct verbs_queue **grown = (struct verbs_queue **)realloc(v->queues, sizeof *grown * max);
+        if (grown == NULL)
+            return -ENOMEM;
+        v->queues = grown;
+        v->max_queues = max;
+    }
+    q->index = v->n_queues;
+    v->queues[v->n_queues++] = q;
+    return 0;
+}
+
+/* NULL: errno says why. */
+static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool incoming)
+{
+    struct verbs_queue *q = (struct verbs_queue *)calloc(1, sizeof *q);
+    if (q == NULL)
+        return NULL;
+    q->pe = pe;
+    q->group = group;
+    q->incoming = incoming;
+    q->qp = make_widest_pair(v, &q->inline_bytes);
+    v->counts.queue_pairs++;
+    int error = q->qp == NULL ? errno : -make_number(v, q);
+    if (q->qp != NULL && error == 0)
+        return q;
+    if (q->qp != NULL)
+        v->lib.destroy_qp(q->qp);
+    free(q);
+    errno = error != 0 ? error : ENOMEM;
+    return NULL;
+}
+
+static void describe_port(const struct verbs *v, struct verbs_hello *hello)
+{
+    hello->lid = v->port.lid;
+    hello->mtu = v->port.mtu;
+    hello->read_depth = v->port.read_depth;
+    hello->ethernet = v->port.ethernet;
+    hello->global = v->port.global;
+    hello->port = v->port.number;
+    memcpy(hello->gid, v->port.gid.raw, sizeof hello->gid);
+    snprintf(hello->device, sizeof hello->device, "%.31s", v->port.device);
+}
+
+static void describe(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, struct verbs_hello *hello)
+{
+    hello->qpn = q->qp->qp_num;
+    hello->psn = psn;
+    hello->group = (uint32_t)q->group;
+    describe_port(v, hello);
+}
+
+static int to_init(const struct verbs *v, const struct verbs_queue *q)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = v->port.number;
+    attr.qp_access_flags = q->incoming ? (unsigned)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) : 0;
+    return v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+/* Do packets need the GID? Between subnets of InfiniBand too, which begin their GIDs differently. */
+static bool is_global(const struct verbs_port *port, const struct verbs_hello *other)
+{
+    static const uint8_t none[16] = {0};
+    bool known = memcmp(port->gid.raw, none, sizeof none) != 0 && memcmp(other->gid, none, sizeof none) != 0;
+    return port->ethernet || port->global || other->global || (known && memcmp(port->gid.raw, other->gid, 8) != 0);
+}
+
+static int to_receive(const struct verbs *v, const struct verbs_queue *q, const struct verbs_hello *other)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = (enum ibv_mtu)ISO_MIN(v->port.mtu, other->mtu);
+    attr.dest_qp_num = other->qpn;
+    attr.rq_psn = other->psn;
+    attr.max_dest_rd_atomic = v->port.read_depth;
+    attr.min_rnr_timer = RNR_TIMER;
+    attr.ah_attr.port_num = v->port.number;
+    attr.ah_attr.dlid = other->lid;
+    if (is_global(&v->port, other)) {
+        attr.ah_attr.is_global = 1;
+        memcpy(attr.ah_attr.grh.dgid.raw, other->gid, sizeof other->gid);
+        attr.ah_attr.grh.sgid_index = v->port.gid_index;
+        attr.ah_attr.grh.hop_limit = HOPS;
+    }
+    return v->lib.modify_qp(q->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+double iso_verbs_timeout_s(void) { return ISO->env.nic_timeout > 0 ? ISO->env.nic_timeout : DEFAULT_TIMEOUT_S; }
+
+/* The device counts in powers of 2 of 4.096 us. */
+static uint8_t ack_timeout(void)
+{
+    double us = 4.096;
+    uint8_t code = 0;
+    for (; us < iso_verbs_timeout_s() * 1e6 && code < 31; us *= 2)
+        code++;
+    return code;
+}
+
+static int to_send(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_RTS;
+    attr.timeout = ack_timeout();
+    attr.retry_cnt = v->port.software ? RETRIES_SOFTWARE : RETRIES;
+    attr.rnr_retry = RNR_RETRIES_FOR_EVER;
+    attr.sq_psn = psn;
+    attr.max_rd_atomic = ISO_MIN(v->port.read_depth, other->read_depth);
+    return v->lib.modify_qp(q->qp, &attr,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* 0 or an errno. Both ends receive before either sends: the initiator, whose partner was ready before it answered. */
+static int connect_queue(struct verbs *v, struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
+{
+    char address[INET6_ADDRSTRLEN];
+    inet_ntop(AF_INET6, other->gid, address, sizeof address);
+    snprintf(q->peer_port, sizeof q->peer_port, "%.31s port %d, %s", other->device, other->port, address);
+    int rc = to_receive(v, q, other);
+    v->counts.system_calls += 2;
+    if (rc == 0)
+        rc = to_send(v, q, psn, other);
+    q->ready = rc == 0;
+    return rc;
+}
+
+static uint32_t make_psn(void)
+{
+    uint32_t psn = 0;
+    if (getrandom(&psn, sizeof psn, 0) != sizeof psn)
+        psn = (uint32_t)iso_wait_now_ns();
+    return psn & 0xffffff;
+}
+
+/* ---- the target's side ---- */
+
+static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hello, struct verbs_hello *mine)
+{
+    uint32_t psn = make_psn();
+    if (hello->group >= VERBS_GROUPS)
+        return -EINVAL;
+    if (hello->ethernet != v->port.ethernet) {
+        describe_port(v, mine);
+        return -EPROTO;
+    }
+    if (v->peers[pe].in[hello->group] != NULL)
+        return -EALREADY;
+    struct verbs_queue *q = make_queue(v, pe, (int)hello->group, true);
+    if (q == NULL)
+        return -errno;
+    v->peers[pe].in[hello->group] = q;
+    describe(v, q, psn, mine);
+    int rc = to_init(v, q);
+    return -(rc != 0 ? rc : connect_queue(v, q, psn, hello));
+}
+
+void iso_verbs_answer(int pe, const void *request, void *answer)
+{
+    struct verbs *v = ISO->verbs;
+    struct verbs_hello hello, mine = {0};
+    struct verbs_key_row row;
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof row <= CHANNEL_BODY_BYTES,
+                   "one message of the channel");
+    memcpy(&hello, request, sizeof hello);
+    memcpy(&row, request, sizeof row);
+    mine.error = -EPROTO;
+    if (v != NULL && !__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)) {
+        iso_verbs_enter(v);
+        if (hello.type == VERBS_CONNECT)
+            mine.error = answer_connect(v, pe, &hello, &mine);
+        else if (hello.type == VERBS_KEY)
+            iso_verbs_answer_key(v, pe, &row);
+        iso_verbs_leave(v);
+    }
+    if (hello.type == VERBS_KEY)
+        memcpy(answer, &row, sizeof row);
+    else
+        memcpy(answer, &mine, sizeof mine);
+}
+
+/* ---- the initiator's side ---- */
+
+_Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char *where, int error)
+{
+    errno = error < 0 ? -error : error;
+    __extension__ iso_verbs_fail(
+        v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
+        ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
+}
+
+static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
+
+_Noreturn ISO_COLD static void fail_layers(struct verbs *v, int pe, const struct verbs_hello *other)
+{
+    iso_verbs_fail(v,
+                   "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is %s: "
+                   "they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
+                   ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
+                   ISO->peers[pe].host, other->device, other->port, layer_of(other->ethernet != 0));
+}
+
+static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct verbs_hello mine = {.type = VERBS_CONNECT}, other;
+    uint32_t psn = make_psn();
+    struct verbs_queue *q = make_queue(v, pe, group, false);
+    int rc = q != NULL ? to_init(v, q) : errno;
+    if (rc != 0)
+        fail_connect(v, pe, "here", rc);
+    describe(v, q, psn, &mine);
+    memcpy(request, &mine, sizeof mine);
+    iso_verbs_leave(v);
+    rc = iso_channel_ask(pe, request, answer);
+    iso_verbs_enter(v);
+    memcpy(&other, answer, sizeof other);
+    if (rc == 0 && other.error == -EPROTO && other.port != 0)
+        fail_layers(v, pe, &other);
+    if (rc != 0 || other.error != 0)
+        fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
+    rc = connect_queue(v, q, psn, &other);
+    if (rc != 0)
+        fail_connect(v, pe, "here", rc);
+    log_debug("verbs: connected to pe %d (host %s, %s), group %d", pe, ISO->peers[pe].host, q->peer_port, group);
+    return q;
+}
+
+struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
+{
+    struct verbs_peer *peer = &v->peers[pe];
+    int group = iso_verbs_group(ctx);
+    if (ISO_LIKELY(peer->out[group] != NULL))
+        return peer->out[group];
+    struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
+    while (peer->connecting) { /* another thread is at it */
+        iso_verbs_leave(v);
+        iso_wait_pause(&wait, 0);
+        iso_verbs_enter(v);
+    }
+    iso_wait_end(&wait);
+    if (peer->out[group] != NULL)
+        return peer->out[group];
+    peer->connecting = true;
+    struct verbs_queue *q = connect_to(v, pe, group);
+    peer->connecting = false;
+    peer->out[group] = q;
+    q->next_in_group = v->groups[group];
+    v->groups[group] = q;
+    return q;
+}

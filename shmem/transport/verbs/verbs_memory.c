@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that the device may touch. Own segments are registered piece by piece, when an operation of this PE or of a
+ * peer first needs a byte of them: a sparse heap, or large arrays among the globals, are never pinned whole. One
+ * registration serves as local and as remote key; it stays until the end or until `forget`. Peers' keys are asked for
+ * through the channel, once per piece. Ranges: [start, end) of the owner's addresses; no two regions of this PE
+ * overlap. */
+#include "verbs.h"
+#include "../../gpu/device.h"
+#include "../../node/channel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#define MIB ((size_t)1 << 20)
+#define FIRST_PIECE (4 * MIB)
+#define LAST_PIECE (1024 * MIB)
+enum { EXPOSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+/* ---- the transport's own memory: shared with nobody, but mapped so that a fork leaves its pages alone ---- */
+
+static char *map_shared(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return at != MAP_FAILED ? (char *)at : NULL;
+}
+
+static uint64_t locked_limit(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : UINT64_MAX;
+}
+
+int iso_verbs_memory_start(struct verbs *v)
+{
+    size_t receives = (size_t)VERBS_RECEIVES * VERBS_RECEIVE_BYTES;
+    size_t slots = (size_t)VERBS_SLOTS * VERBS_SLOT_BYTES;
+    v->memory_bytes = receives + slots + ISO_LINE;
+    v->memory = map_shared(v->memory_bytes);
+    if (v->memory == NULL)
+        return -ENOMEM;
+    v->memory_mr = v->lib.reg_mr(v->pd, v->memory, v->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (v->memory_mr == NULL) {
+        log_error("shmem_init: registering %zu bytes with the RDMA device %s failed: %m; the limit of locked memory is "
+                  "%llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service that starts the job)",
+                  v->memory_bytes, v->port.device, (unsigned long long)locked_limit() >> 10);
+        return -ENOMEM;
+    }
+    v->slots = v->memory + receives;
+    v->scratch = v->slots + slots;
+    for (int i = 0; i < VERBS_SLOTS; i++)
+        v->free_slots[v->n_free_slots++] = (int16_t)(VERBS_SLOTS - 1 - i);
+    return 0;
+}
+
+static void drop_stage(struct verbs *v, struct verbs_peer *peer)
+{
+    if (peer->stage_mr != NULL)
+        v->lib.dereg_mr(peer->stage_mr);
+    if (peer->stage != NULL)
+        munmap(peer->stage, VERBS_STAGE_BYTES);
+    peer->stage_mr = NULL;
+    peer->stage = NULL;
+}
+
+void iso_verbs_memory_stop(struct verbs *v)
+{
+    for (int i = 0; i < v->n_regions; i++)
+        if (v->regions[i].mr != NULL)
+            v->lib.dereg_mr(v->regions[i].mr);
+    free(v->regions);
+    v->regions = NULL;
+    v->n_regions = 0;
+    for (int pe = 0; v->peers != NULL && pe < ISO->n_pes; pe++) {
+        drop_stage(v, &v->peers[pe]);
+        free(v->peers[pe].keys);
+    }
+    if (v->memory_mr != NULL)
+        v->lib.dereg_mr(v->memory_mr);
+    if (v->memory != NULL)
+        munmap(v->memory, v->memory_bytes);
+}
+
+/* ---- pieces of own segments ---- */
+
+struct range {
+    uint64_t start, end;
+};
+
+/* Doubling pieces behind `front` bytes of control area, so that few registrations cover a large heap and a small one
+ * costs little. */
+static struct range heap_piece(size_t offset, size_t front)
+{
+    size_t first = FIRST_PIECE;
+    if (offset < front) {
+        size_t start = offset & ~(first - 1);
+        return (struct range){start, ISO_MIN(start + first, front)};
+    }
+    size_t at = offset - front, start = 0, len = first;
+    while (at >= start + len) {
+        start += len;
+        len = ISO_MIN(start, LAST_PIECE);
+    }
+    return (struct range){front + start, front + start + len};
+}
+
+/* By address. A little beyond the limit, so that many small objects do not become as many registrations; of a device
+ * heap nothing beyond the physical memory that it has there. */
+static struct range piece_of(const struct segment *s, const void *addr)
+{
+    uint64_t base = (uint64_t)(uintptr_t)s->base;
+    size_t offset = (size_t)((const char *)addr - s->base);
+    struct range r = {0, s->len};
+    if (s->kind == SEGMENT_DATA) {
+        r = heap_piece(offset, 0);
+        r.end = ISO_MIN(r.end, s->len);
+    }
+    if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
+        size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
+        r = heap_piece(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
+        limit = (limit + MIB - 1) & ~(MIB - 1);
+        r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
+    }
+    if (s->kind == SEGMENT_DEVICE) {
+        struct device_chunk c = iso_device_chunk_of(ISO->device, offset);
+        r = (struct range){ISO_MAX(r.start, c.at), ISO_MIN(r.end, c.at + c.len)};
+    }
+    return (struct range){base + r.start, base + r.end};
+}
+
+/* What of the range around addr is not registered yet. */
+static void clip(const struct verbs *v, uint64_t addr, struct range *r)
+{
+    for (int i = 0; i < v->n_regions; i++) {
+        const struct verbs_region *other = &v->regions[i];
+        if (other->end <= addr)
+            r->start = ISO_MAX(r->start, other->end);
+        else if (other->start > addr)
+            r->end = ISO_MIN(r->end, other->start);
+    }
+}
+
+static bool holds(const struct verbs_region *r, uint64_t addr) { return addr - r->start < r->end - r->start; }
+
+static struct verbs_region *find_region(struct verbs *v, uint64_t addr)
+{
+    if (v->last_region < v->n_regions && holds(&v->regions[v->last_region], addr))
+        return &v->regions[v->last_region];
+    for (int i = 0; i < v->n_regions; i++) {
+        if (!holds(&v->regions[i], addr))
+            continue;
+        v->last_region = i;
+        return &v->regions[i];
+    }
+    return NULL;
+}
+
+static struct ibv_mr *register_piece(struct verbs *v, struct range r, bool on_device)
+{
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    if (on_device)
+        return iso_verbs_register_device(v, ISO->device->gpu, (struct verbs_piece){r.start, r.end - r.start, EXPOSED});
+    return v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
+}
+
+static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_device, int *error)
+{
+    size_t bytes = sizeof *v->regions * (size_t)(v->n_regions + 1);
+    struct verbs_region *grown = (struct verbs_region *)realloc(v->regions, bytes);
+    if (grown == NULL) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    v->regions = grown;
+    struct ibv_mr *mr = register_piece(v, r, on_device);
+    if (mr == NULL && !on_device) {
+        *error = errno != 0 ? -errno : -ENOMEM;
+        return NULL;
+    }
+    log_debug("verbs: %s %llu KiB at %#llx", mr != NULL ? "registered" : "stages",
+              (unsigned long long)(r.end - r.start) >> 10, (unsigned long long)r.start);
+    v->last_region = v->n_regions++;
+    grown[v->last_region] = (struct verbs_region){r.start, r.end, mr};
+    return &grown[v->last_region];
+}
+
+/* The piece of segment s around addr, whether it is registered or staged; NULL: it failed. */
+static struct verbs_region *piece_at(struct verbs *v, const struct segment *s, const void *addr, int *error)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    struct verbs_region *region = find_region(v, at);
+    *error = 0;
+    if (region != NULL)
+        return region;
+    struct range r = piece_of(s, addr);
+    clip(v, at, &r);
+    return add_region(v, r, s->on_device, error);
+}
+
+struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error)
+{
+    struct verbs_region *region = find_region(v, (uint64_t)(uintptr_t)addr);
+    *error = 0;
+    if (region == NULL) {
+        const struct segment *s = iso_segment_of(addr, 1);
+        region = s != NULL ? piece_at(v, s, addr, error) : NULL;
+    }
+    return region != NULL && region->mr != NULL ? region : NULL;
+}
+
+struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written)
+{
+    struct ibv_mr *mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)addr, len, written ? (int)IBV_ACCESS_LOCAL_WRITE : 0);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    return mr;
+}
+
+void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
+{
+    v->counts.system_calls++;
+    v->lib.dereg_mr(mr);
+}
+
+/* ---- keys of peers ---- */
+
+static const struct verbs_key *find_key(struct verbs_peer *peer, uint64_t addr)
+{
+    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
+        const struct verbs_key *k = &peer->keys[i];
+        if (addr - k->start >= k->end - k->start)
+            continue;
+        peer->last_key = i;
+        return k;
+    }
+    return NULL;
+}
+
+/* A key that overlaps is older: its piece was shorter, or is gone. */
+static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
+{
+    for (int i = 0; i < peer->n_keys; i++)
+        if (peer->keys[i].start == key->start) {
+            peer->keys[i] = *key;
+            return 0;
+        }
+    size_t bytes = sizeof *key * (size_t)(peer->n_keys + 1);
+    struct verbs_key *grown = (struct verbs_key *)realloc(peer->keys, bytes);
+    if (grown == NULL)
+        return -ENOMEM;
+    peer->keys = grown;
+    peer->last_key = peer->n_keys++;
+    grown[peer->last_key] = *key;
+    return 0;
+}
+
+_Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_row *row)
+{
+    const char *host = ISO->peers[pe].host;
+    if (row->error == -EFAULT)
+        iso_verbs_fail(v, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+                       host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
+    errno = -row->error;
+    __extension__ iso_verbs_fail(
+        v,
+        "pe %d (host %s) cannot register memory at address %#llx with its RDMA device for pe %d (host %s): %m; the "
+        "limit of locked memory there is %llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service that "
+        "starts the job)",
+        pe, host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host, (unsigned long long)row->limit >> 10);
+}
+
+struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
+{
+    const struct verbs_key *known = find_key(&v->peers[pe], addr);
+    if (ISO_LIKELY(known != NULL))
+        return *known;
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct verbs_key_row row = {.type = VERBS_KEY, .addr = addr};
+    memcpy(request, &row, sizeof row);
+    iso_verbs_leave(v);
+    int rc = iso_channel_ask(pe, request, answer);
+    iso_verbs_enter(v);
+    if (rc != 0)
+        iso_verbs_fail(v, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+                       ISO->boot.host, pe, ISO->peers[pe].host);
+    memcpy(&row, answer, sizeof row);
+    if (row.error != 0 || addr - row.key.start >= row.key.end - row.key.start)
+        fail_key(v, pe, addr, &row);
+    v->counts.keys++;
+    if (add_key(&v->peers[pe], &row.key) != 0)
+        iso_verbs_fail(v, "no memory for the keys of pe %d", pe);
+    return row.key;
+}
+
+static int make_stage(struct verbs *v, struct verbs_peer *peer)
+{
+    if (peer->stage_mr != NULL)
+        return 0;
+    if (peer->stage == NULL)
+        peer->stage = map_shared(VERBS_STAGE_BYTES);
+    if (peer->stage == NULL)
+        return -ENOMEM;
+    peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, EXPOSED);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    return peer->stage_mr != NULL ? 0 : -ENOMEM;
+}
+
+static int key_of_stage(struct verbs *v, int pe, struct verbs_key *key)
+{
+    struct verbs_peer *peer = &v->peers[pe];
+    int rc = make_stage(v, peer);
+    if (rc != 0)
+        return rc;
+    key->stage = (uint64_t)(uintptr_t)peer->stage;
+    key->rkey = peer->stage_mr->rkey;
+    return 0;
+}
+
+void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row)
+{
+    const void *addr = (const void *)(uintptr_t)row->addr;
+    const struct segment *s = iso_segment_of(addr, 1);
+    row->limit = locked_limit();
+    row->error = s == NULL ? -EFAULT : 0;
+    const struct verbs_region *r = s != NULL ? piece_at(v, s, addr, &row->error) : NULL;
+    if (r == NULL)
+        return;
+    row->key = (struct verbs_key){.start = r->start, .end = r->end, .flushes = s->on_device && v->reach.flushes};
+    if (r->mr != NULL)
+        row->key.rkey = r->mr->rkey;
+    else
+        row->error = key_of_stage(v, pe, &row->key);
+}
+
+/* ---- the end of a segment ---- */
+
+static bool touches(uint64_t start, uint64_t end, uint64_t base, uint64_t len)
+{
+    return start < base + len && base < end;
+}
+
+static void forget_keys(struct verbs_peer *peer, uint64_t base, uint64_t len)
+{
+    int kept = 0;
+    for (int i = 0; i < peer->n_keys; i++)
+        if (!touches(peer->keys[i].start, peer->keys[i].end, base, len))
+            peer->keys[kept++] = peer->keys[i];
+    peer->n_keys = kept;
+    peer->last_key = 0;
+}
+
+static void forget_regions(struct verbs *v, uint64_t base, uint64_t len)
+{
+    int kept = 0;
+    for (int i = 0; i < v->n_regions; i++) {
+        if (!touches(v->regions[i].start, v->regions[i].end, base, len))
+            v->regions[kept++] = v->regions[i];
+        else if (v->regions[i].mr != NULL)
+            iso_verbs_unregister(v, v->regions[i].mr);
+    }
+    v->n_regions = kept;
+    v->last_region = 0;
+}
+
+void iso_verbs_forget(const struct segment *segment)
+{
+    struct verbs *v = ISO->verbs;
+    if (v == NULL)
+        return;
+    iso_verbs_enter(v);
+    forget_regions(v, (uint64_t)(uintptr_t)segment->base, segment->len);
+    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
+        forget_keys(&v->peers[pe], (uint64_t)(uintptr_t)segment->peers[pe].base, segment->len);
+    iso_verbs_leave(v);
+}
+
+static bool is_pinned(const struct verbs *v, uint64_t start, size_t len)
+{
+    for (int i = 0; i < v->n_regions; i++)
+        if (touches(v->regions[i].start, v->regions[i].end, start, len))
+            return true;
+    return false;
+}
+
+/* Keeps the lock: a key that a peer asks for is a registration of the whole piece around it, at any moment. */
+bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len)
+{
+    struct verbs *v = ISO->verbs;
+    if (v == NULL)
+        return true;
+    iso_verbs_enter(v);
+    if (!is_pinned(v, (uint64_t)(uintptr_t)segment->base + offset, len))
+        return true;
+    iso_verbs_leave(v);
+    return false;
+}
+
+void iso_verbs_release(void)
+{
+    if (ISO->verbs != NULL)
+        iso_verbs_leave(ISO->verbs);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages: what the target's CPU must do. One shared receive queue takes them from all peers; they are applied in the
+ * order in which they come, which is the order of each queue pair, and each is answered once. A word belongs to the
+ * processor of its memory: host words get CPU atomics here, as local PEs do; device words go to the agent.
+ * Called with verbs.lock held, by waits and by the progress thread. */
+#include "verbs.h"
+#include "../../gpu/device.h"
+#include "../../ops/word.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define T word32
+#define DIRECT direct32
+#include "../../ops/amo_direct.h"
+#define T word64
+#define DIRECT direct64
+#include "../../ops/amo_direct.h"
+
+enum { READ_MAX = 16, REFUSED = 1 };
+
+/* ---- the receive queue ---- */
+
+static char *receive_at(const struct verbs *v, uint64_t i) { return v->memory + i * VERBS_RECEIVE_BYTES; }
+
+/* Buffers that may be written again. */
+static void post_receives(struct verbs *v, const uint64_t *numbers, int n)
+{
+    struct ibv_recv_wr wrs[READ_MAX], *bad;
+    struct ibv_sge sges[READ_MAX];
+    for (int i = 0; i < n; i++) {
+        sges[i] =
+            (struct ibv_sge){(uint64_t)(uintptr_t)receive_at(v, numbers[i]), VERBS_RECEIVE_BYTES, v->memory_mr->lkey};
+        memset(&wrs[i], 0, sizeof wrs[i]);
+        wrs[i].wr_id = numbers[i];
+        wrs[i].sg_list = &sges[i];
+        wrs[i].num_sge = 1;
+        wrs[i].next = i + 1 < n ? &wrs[i + 1] : NULL;
+    }
+    int rc = n > 0 ? ibv_post_srq_recv(v->srq, wrs, &bad) : 0;
+    if (rc != 0) {
+        errno = rc;
+        __extension__ iso_verbs_fail(v, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
+                                     v->port.device, v->port.number, ISO->boot.host);
+    }
+}
+
+int iso_verbs_message_start(struct verbs *v)
+{
+    struct ibv_srq_init_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.attr.max_wr = VERBS_RECEIVES;
+    attr.attr.max_sge = 1;
+    v->srq = v->lib.create_srq(v->pd, &attr);
+    if (v->srq == NULL) {
+        log_error("shmem_init: the RDMA device %s of host %s gives no shared receive queue of %d entries: %m",
+                  v->port.device, ISO->boot.host, VERBS_RECEIVES);
+        return -EIO;
+    }
+    pthread_mutex_lock(&v->lock);
+    for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
+        post_receives(v, &i, 1);
+    pthread_mutex_unlock(&v->lock);
+    return 0;
+}
+
+/* ---- sending ---- */
+
+static bool has_credit(const struct verbs_queue *q) { return q->asked - q->answered < VERBS_CREDITS; }
+
+/* After it there is room, and the message may be added. */
+static void ask(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+{
+    do {
+        if (!has_credit(q))
+            iso_verbs_wait(v, q, 0, q->asked - VERBS_CREDITS + 1, "an answer to an atomic operation");
+        iso_verbs_make_room(v, q, 1, iso_verbs_small_needs_slot(q));
+    } while (!has_credit(q)); /* both give up the lock: another thread may have been faster */
+    message->group = (uint8_t)q->group;
+    message->pe = ISO->my_pe;
+    message->serial = q->asked;
+    if (message->type == VERBS_AMO && fetch != NULL)
+        message->type = VERBS_FETCH;
+    q->asks[q->asked++ & (VERBS_CREDITS - 1)] = (struct verbs_ask){fetch, message->bytes};
+    v->counts.messages++;
+}
+
+static void add_alone(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    const struct verbs_request request = {
+        .remote = message->addr, .len = message->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), message, sizeof *message);
+}
+
+void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+{
+    ask(v, q, message, fetch);
+    add_alone(v, q, message);
+    iso_verbs_post(v, q);
+}
+
+/* The first of some that will travel together. */
+static void add_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    const struct verbs_request request = {
+        .remote = message->addr, .len = message->bytes, .slot = iso_verbs_take_slot(v), .opcode = (uint8_t)IBV_WR_SEND};
+    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+    char *slot = iso_verbs_slot(v, request.slot);
+    memcpy(slot, message, sizeof *message);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, sizeof *message, v->memory_mr->lkey};
+}
+
+/* Into the request that was added last, if that is one of messages, and has room. */
+static bool join_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
+{
+    if (q->n_batch == 0)
+        return false;
+    const struct ibv_send_wr *wr = &q->batch[q->n_batch - 1];
+    struct ibv_sge *s = wr->sg_list;
+    if (wr->opcode != IBV_WR_SEND || (wr->send_flags & IBV_SEND_INLINE) != 0 ||
+        s->length + sizeof *message > VERBS_RECEIVE_BYTES)
+        return false;
+    memcpy((char *)(uintptr_t)s->addr + s->length, message, sizeof *message);
+    s->length += (uint32_t)sizeof *message;
+    v->counts.joined++;
+    return true;
+}
+
+void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch)
+{
+    ask(v, q, message, fetch);
+    bool later = q->asked_posted > q->answered; /* that answer posts it, see take_answer */
+    if (later && join_pack(v, q, message))
+        return;
+    if (later && v->n_free_slots > 0) {
+        add_pack(v, q, message);
+        return;
+    }
+    add_alone(v, q, message);
+    iso_verbs_post(v, q);
+}
+
+/* ---- answers: whoever reads must not wait for room, since what makes room may be that the peers read, too ---- */
+
+static void add_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
+{
+    const struct verbs_request request = {
+        .remote = back->compare, .len = back->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), back, sizeof *back);
+    v->counts.answers++;
+}
+
+static void keep_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
+{
+    char ends[VERBS_ENDS_BYTES];
+    if (q->late_made - q->late_done == VERBS_CREDITS)
+        iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
+                       iso_verbs_ends(v, q, ends, sizeof ends));
+    if (q->late_made == q->late_done) {
+        q->next_late = v->late;
+        v->late = q;
+    }
+    q->late[q->late_made++ & (VERBS_CREDITS - 1)] = *back;
+}
+
+static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
+{
+    const struct verbs_message back = {.type = VERBS_ANSWER,
+                                       .bytes = m->bytes,
+                                       .group = m->group,
+                                       .pe = ISO->my_pe,
+                                       .serial = m->serial,
+                                       .addr = refused ? REFUSED : 0,
+                                       .operand = before,
+                                       .compare = m->addr};
+    if (q->late_made == q->late_done && iso_verbs_has_answer_room(v, q))
+        add_answer(v, q, &back);
+    else
+        keep_answer(v, q, &back);
+}
+
+static void add_late(struct verbs *v, struct verbs_queue *q)
+{
+    while (q->late_done < q->late_made && iso_verbs_has_answer_room(v, q))
+        add_answer(v, q, &q->late[q->late_done++ & (VERBS_CREDITS - 1)]);
+    iso_verbs_post(v, q);
+}
+
+void iso_verbs_answer_late(struct verbs *v)
+{
+    struct verbs_queue **at = &v->late;
+    iso_verbs_post_all(v); /* slots come back from what is posted only */
+    while (*at != NULL) {
+        struct verbs_queue *q = *at;
+        add_late(v, q);
+        if (q->late_done == q->late_made)
+            *at = q->next_late;
+        else
+            at = &q->next_late;
+    }
+}
+
+/* ---- reading ---- */
+
+/* False: it is no word of a segment. */
+static bool apply_amo(const struct verbs_message *m, uint64_t *before)
+{
+    char *word = (char *)(uintptr_t)m->addr;
+    const struct amo op = {(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
+    const struct segment *s = iso_segment_of(word, m->bytes);
+    if (s == NULL || (m->bytes != 4 && m->bytes != 8) || (m->addr & (m->bytes - 1u)) != 0)
+        return false;
+    if (s->on_device)
+        *before = iso_agent_amo(word, op);
+    else
+        *before = m->bytes == 4 ? direct32((word32 *)(void *)word, op) : direct64((word64 *)(void *)word, op);
+    return true;
+}
+
+static bool apply_copy(struct verbs *v, const struct verbs_message *m)
+{
+    char *device = (char *)(uintptr_t)m->addr, *stage = v->peers[m->pe].stage;
+    const struct segment *s = iso_segment_of(device, m->compare);
+    if (s == NULL || !s->on_device || stage == NULL || m->compare > VERBS_STAGE_BYTES)
+        return false;
+    if (m->type == VERBS_TO_DEVICE)
+        iso_agent_copy(device, stage, m->compare);
+    else
+        iso_agent_copy(stage, device, m->compare);
+    return true;
+}
+
+/* One answer for all messages of a round that want no value. */
+static void answer_owed(struct verbs *v, struct verbs_queue *q)
+{
+    if (q->owes)
+        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->owed}, false, 0);
+    q->owes = false;
+}
+
+static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
+{
+    struct verbs_queue *q = v->peers[m->pe].in[m->group];
+    uint64_t before = 0;
+    bool is_amo = m->type == VERBS_AMO || m->type == VERBS_FETCH;
+    bool good = is_amo ? apply_amo(m, &before) : apply_copy(v, m);
+    q->owes = good && m->type == VERBS_AMO;
+    q->owed = m->serial;
+    if (!q->owes)
+        answer(v, q, m, !good, before);
+    return q;
+}
+
+/* The first unanswered message whose value is wanted must not be passed over. */
+static bool is_next_answer(const struct verbs_queue *q, uint64_t serial)
+{
+    uint64_t first = q->answered;
+    while (first < serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
+        first++;
+    return first == serial && serial < q->asked;
+}
+
+static void take_answer(struct verbs *v, const struct verbs_message *m)
+{
+    struct verbs_queue *q = v->peers[m->pe].out[m->group];
+    const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
+    char ends[VERBS_ENDS_BYTES];
+    if (!is_next_answer(q, m->serial))
+        iso_verbs_fail(v, "answer %llu to a message from %s came after answer %llu of %llu",
+                       (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
+                       (unsigned long long)q->answered, (unsigned long long)q->asked);
+    if (m->addr == REFUSED)
+        iso_verbs_fail(v, "an atomic operation or copy from %s was refused: there is no segment at that address",
+                       iso_verbs_ends(v, q, ends, sizeof ends));
+    if (ask->fetch != NULL)
+        iso_word_to(ask->fetch, m->operand, ask->bytes);
+    q->answered = m->serial + 1;
+    iso_verbs_post(v, q); /* what waited for it */
+}
+
+/* The sender, as the message has it, must be the one whose queue pair it came by. */
+static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
+{
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= VERBS_GROUPS)
+        return false;
+    const struct verbs_peer *peer = &v->peers[m->pe];
+    const struct verbs_queue *q = m->type == VERBS_ANSWER ? peer->out[m->group] : peer->in[m->group];
+    return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
+}
+
+/* All have one sender. The queue with an answer to post, or NULL. */
+static struct verbs_queue *read_pack(struct verbs *v, const struct ibv_wc *wc)
+{
+    struct verbs_message m;
+    struct verbs_queue *q = NULL;
+    const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
+    for (; at < end; at += sizeof m) {
+        memcpy(&m, at, sizeof m);
+        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc))
+            iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) is none of this library's",
+                           wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+        if (m.type == VERBS_ANSWER)
+            take_answer(v, &m);
+        else
+            q = apply(v, &m);
+    }
+    return q;
+}
+
+static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
+{
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+            return NULL;
+        iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
+                       v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
+    }
+    return read_pack(v, wc);
+}
+
+static void post_answers(struct verbs *v, struct verbs_queue *q)
+{
+    answer_owed(v, q);
+    iso_verbs_post(v, q);
+}
+
+/* Answers of one round go out together, at most one post for each peer in turn. */
+static int read_some(struct verbs *v)
+{
+    struct ibv_wc wc[READ_MAX];
+    uint64_t numbers[READ_MAX];
+    struct verbs_queue *last = NULL;
+    int n = ibv_poll_cq(v->received, READ_MAX, wc);
+    if (n < 0)
+        iso_verbs_fail(v, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
+                       v->port.device, v->port.number, ISO->boot.host, n);
+    for (int i = 0; i < n; i++) {
+        struct verbs_queue *q = read_one(v, &wc[i]);
+        numbers[i] = wc[i].wr_id;
+        if (q == NULL || q == last)
+            continue;
+        if (last != NULL)
+            post_answers(v, last);
+        last = q;
+    }
+    if (last != NULL)
+        post_answers(v, last);
+    post_receives(v, numbers, n);
+    return n;
+}
+
+bool iso_verbs_read(struct verbs *v)
+{
+    int n = read_some(v);
+    bool any = n > 0;
+    while (n == READ_MAX)
+        n = read_some(v);
+    return any;
+}

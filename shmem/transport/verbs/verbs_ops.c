@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/* The operations. A range is split at the pieces of the peer's memory, at the pieces of ours where it is read from or
+ * written to in place, and at the longest message of the device. Local bytes go, in this order: within the request;
+ * copied into a slot (a blocking put, which returns at once then); in place, where they lie in a segment; in place by a
+ * registration for this operation only; copied into slots. Device memory goes in place only: transport.c has asked
+ * iso_verbs_moves_device. */
+#include "verbs.h"
+#include "../../gpu/device.h"
+
+#include <string.h>
+
+struct move {
+    struct verbs *v;
+    struct verbs_queue *q;
+    uint64_t remote;
+    char *local;
+    size_t len;        /* still to go */
+    struct ibv_mr *mr; /* of local memory, for this operation only */
+    uint64_t mr_made;  /* the queue's `made` behind the last request that needs it */
+    uint8_t opcode;
+    bool nbi;
+    bool on_device; /* local memory */
+    bool once_failed;
+    bool busy; /* local memory is in use until completion */
+};
+
+static void set_remote(struct ibv_send_wr *wr, uint64_t remote, uint32_t rkey)
+{
+    wr->wr.rdma.remote_addr = remote;
+    wr->wr.rdma.rkey = rkey;
+}
+
+static struct verbs_request request_of(const struct move *m, size_t n)
+{
+    return (struct verbs_request){.remote = m->remote, .len = (uint32_t)n, .slot = -1, .opcode = m->opcode};
+}
+
+/* ---- the ways of the local bytes: each adds one request for at most n bytes and says how many it took ---- */
+
+static size_t add_inline(struct move *m, uint32_t rkey, size_t n)
+{
+    struct verbs_request request = request_of(m, n);
+    struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
+    wr->send_flags |= IBV_SEND_INLINE;
+    wr->sg_list->addr = (uint64_t)(uintptr_t)m->local;
+    wr->sg_list->length = (uint32_t)n;
+    set_remote(wr, m->remote, rkey);
+    return n;
+}
+
+/* A small put that continues the one before, here and there, which still waits to be posted, becomes part of it. */
+static bool join_inline(struct move *m, uint32_t rkey, size_t n)
+{
+    struct verbs_queue *q = m->q;
+    if (!m->nbi || q->n_batch == 0 || q->fenced == q->made)
+        return false;
+    struct ibv_send_wr *wr = &q->batch[q->n_batch - 1];
+    struct ibv_sge *s = wr->sg_list;
+    const char *own = (const char *)q->small, *at = (const char *)(uintptr_t)s->addr;
+    bool user = at < own || at >= own + sizeof q->small;
+    if (wr->opcode != IBV_WR_RDMA_WRITE || (wr->send_flags & IBV_SEND_INLINE) == 0 || !user ||
+        wr->wr.rdma.rkey != rkey || at + s->length != m->local || wr->wr.rdma.remote_addr + s->length != m->remote ||
+        s->length + n > q->inline_bytes)
+        return false;
+    s->length += (uint32_t)n;
+    q->requests[(q->made - 1) & (VERBS_DEPTH - 1)].len = s->length;
+    m->v->counts.joined++;
+    return true;
+}
+
+static size_t add_slot(struct move *m, uint32_t rkey, size_t n)
+{
+    struct verbs *v = m->v;
+    n = ISO_MIN(n, (size_t)VERBS_SLOT_BYTES);
+    struct verbs_request request = request_of(m, n);
+    request.slot = iso_verbs_take_slot(v);
+    char *slot = iso_verbs_slot(v, request.slot);
+    if (m->opcode == IBV_WR_RDMA_READ) {
+        request.dest = m->local;
+        m->busy = true;
+    } else {
+        memcpy(slot, m->local, n);
+        v->counts.copies++;
+    }
+    struct ibv_send_wr *wr = iso_verbs_add(v, m->q, &request);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, (uint32_t)n, v->memory_mr->lkey};
+    set_remote(wr, m->remote, rkey);
+    return n;
+}
+
+static size_t add_in_place(struct move *m, uint32_t rkey, uint32_t lkey, size_t n)
+{
+    const struct verbs_request request = request_of(m, n);
+    struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)m->local, (uint32_t)n, lkey};
+    set_remote(wr, m->remote, rkey);
+    m->busy = true;
+    return n;
+}
+
+static bool register_once(struct move *m)
+{
+    if (m->mr == NULL && !m->once_failed && m->len >= VERBS_REGISTER_MIN)
+        m->mr = iso_verbs_register_once(m->v, m->local, m->len, m->opcode == IBV_WR_RDMA_READ);
+    m->once_failed = m->mr == NULL;
+    return m->mr != NULL;
+}
+
+static size_t add_registered(struct move *m, uint32_t rkey, size_t n)
+{
+    n = add_in_place(m, rkey, m->mr->lkey, n);
+    m->mr_made = m->q->made;
+    return n;
+}
+
+/* The last request that needs it does it, which may be complete already. */
+static void unregister_once(struct move *m)
+{
+    struct verbs_queue *q = m->q;
+    if (m->mr == NULL)
+        return;
+    if (q->done >= m->mr_made)
+        iso_verbs_unregister(m->v, m->mr);
+    else
+        q->requests[(m->mr_made - 1) & (VERBS_DEPTH - 1)].mr = m->mr;
+}
+
+/* Of n bytes as many as are in one piece. */
+static size_t add_own(struct move *m, const struct verbs_region *r, uint32_t rkey, size_t n)
+{
+    return add_in_place(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
+}
+
+static size_t add_device(struct move *m, uint32_t rkey, size_t n)
+{
+    int error;
+    const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
+    if (r == NULL)
+        iso_verbs_fail(m->v, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
+                       ISO->boot.host);
+    m->q->fills_device |= m->opcode == IBV_WR_RDMA_READ;
+    return add_own(m, r, rkey, n);
+}
+
+static size_t add_any(struct move *m, uint32_t rkey, size_t n)
+{
+    int error;
+    bool put = m->opcode == IBV_WR_RDMA_WRITE;
+    if (ISO_UNLIKELY(m->on_device))
+        return add_device(m, rkey, n);
+    if (put && n <= m->q->inline_bytes)
+        return join_inline(m, rkey, n) ? n : add_inline(m, rkey, n);
+    if (!put || m->nbi || n > VERBS_COPY_MAX) {
+        const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
+        if (r != NULL)
+            return add_own(m, r, rkey, n);
+        if (register_once(m))
+            return add_registered(m, rkey, n);
+    }
+    iso_verbs_make_room(m->v, m->q, 1, 1);
+    return add_slot(m, rkey, n);
+}
+
+/* The flush will read there. */
+static void note_write(struct verbs_queue *q, uint64_t remote, const struct verbs_key *key)
+{
+    if (ISO_LIKELY(key->flushes == 0))
+        return;
+    q->unflushed = remote;
+    q->unflushed_key = key->rkey;
+}
+
+/* Adds the requests for all bytes; posts what is many or large already. */
+static void add_all(struct move *m)
+{
+    size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
+    while (m->len > 0) {
+        struct verbs_key key = iso_verbs_key_of(m->v, m->q->pe, m->remote);
+        size_t n = ISO_MIN(ISO_MIN(m->len, key.end - m->remote), longest);
+        if (key.stage != 0) {
+            if (m->opcode == IBV_WR_RDMA_WRITE)
+                iso_verbs_staged_put(m->v, m->q, m->remote, m->local, n);
+            else
+                iso_verbs_staged_get(m->v, m->q, m->remote, m->local, n);
+        } else {
+            iso_verbs_make_room(m->v, m->q, 1, 0);
+            n = add_any(m, key.rkey, n);
+            if (m->opcode == IBV_WR_RDMA_WRITE)
+                note_write(m->q, m->remote, &key);
+        }
+        m->remote += n;
+        m->local += n;
+        m->len -= n;
+        if (m->q->n_batch == VERBS_BATCH || n > VERBS_SLOT_BYTES)
+            iso_verbs_post(m->v, m->q);
+    }
+    unregister_once(m);
+}
+
+static bool is_on_device(const void *local) { return ISO->device != NULL && iso_device_holds(local); }
+
+enum { MOVE_NBI = 1, MOVE_ORDERED = 2 }; /* ordered: after all earlier puts of the queue */
+
+static void move(struct ctx *ctx, struct place at, char *local, size_t len, enum ibv_wr_opcode opcode, unsigned how)
+{
+    struct verbs *v = ISO->verbs;
+    iso_verbs_enter(v);
+    struct move m = {.v = v,
+                     .q = iso_verbs_queue_to(v, ctx, at.pe),
+                     .remote = iso_verbs_remote(at),
+                     .local = local,
+                     .len = len,
+                     .opcode = (uint8_t)opcode,
+                     .nbi = (how & MOVE_NBI) != 0,
+                     .on_device = is_on_device(local)};
+    if ((how & MOVE_ORDERED) != 0)
+        iso_verbs_flush(v, m.q);
+    add_all(&m);
+    if (!m.nbi) {
+        iso_verbs_post(v, m.q);
+        if (m.busy) {
+            iso_verbs_wait(v, m.q, m.q->made, 0, opcode == IBV_WR_RDMA_WRITE ? "put" : "get");
+            iso_verbs_flush_own(m.q);
+        }
+    }
+    iso_verbs_leave(v);
+}
+
+void iso_verbs_put(struct ctx *ctx, struct place to, const void *source, size_t len)
+{
+    move(ctx, to, (char *)(uintptr_t)source, len, IBV_WR_RDMA_WRITE, 0);
+}
+
+void iso_verbs_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len)
+{
+    move(ctx, to, (char *)(uintptr_t)source, len, IBV_WR_RDMA_WRITE, MOVE_NBI);
+}
+
+/* Inline or copied, and aligned words are written whole, as that of a signal is. */
+void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
+{
+    move(ctx, to, (char *)(uintptr_t)words, len, IBV_WR_RDMA_WRITE, MOVE_ORDERED);
+}
+
+void iso_verbs_get(struct ctx *ctx, void *dest, struct place from, size_t len)
+{
+    move(ctx, from, (char *)dest, len, IBV_WR_RDMA_READ, 0);
+}
+
+void iso_verbs_get_nbi(struct ctx *ctx, void *dest, struct place from, size_t len)
+{
+    move(ctx, from, (char *)dest, len, IBV_WR_RDMA_READ, MOVE_NBI);
+}
+
+/* ---- atomics and signals ---- */
+
+static struct verbs_message amo_message(uint64_t remote, struct amo op)
+{
+    return (struct verbs_message){.type = VERBS_AMO,
+                                  .op = (uint8_t)op.op,
+                                  .bytes = (uint8_t)op.bytes,
+                                  .addr = remote,
+                                  .operand = op.operand,
+                                  .compare = op.compare};
+}
+
+uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
+{
+    struct verbs *v = ISO->verbs;
+    struct verbs_message message = amo_message(iso_verbs_remote(at), op);
+    uint64_t before = 0;
+    iso_verbs_enter(v);
+    struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
+    if (op.fetches) {
+        iso_verbs_send(v, q, &message, &before);
+        iso_verbs_wait(v, q, 0, message.serial + 1, "an atomic operation");
+    } else {
+        iso_verbs_send_later(v, q, &message, NULL);
+    }
+    iso_verbs_leave(v);
+    return op.bytes == 4 ? (uint32_t)before : before;
+}
+
+void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch)
+{
+    struct verbs *v = ISO->verbs;
+    struct verbs_message message = amo_message(iso_verbs_remote(at), op);
+    iso_verbs_enter(v);
+    iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
+    iso_verbs_leave(v);
+}
+
+/* Behind what the queue holds already, and posted with it. A word of staged device memory takes the way of the data. */
+static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_op)
+{
+    struct verbs *v = m->v;
+    const struct amo add = {AMO_ADD, 8, value, 0, false};
+    iso_verbs_flush(v, m->q);
+    if (sig_op == SHMEM_SIGNAL_ADD) {
+        struct verbs_message message = amo_message(remote, add);
+        iso_verbs_send(v, m->q, &message, NULL);
+        return;
+    }
+    struct verbs_key key = iso_verbs_key_of(v, m->q->pe, remote);
+    if (key.stage != 0) {
+        iso_verbs_staged_put(v, m->q, remote, (const char *)&value, sizeof value);
+        return;
+    }
+    const struct verbs_request request = {
+        .remote = remote, .len = sizeof value, .slot = -1, .opcode = (uint8_t)IBV_WR_RDMA_WRITE};
+    iso_verbs_make_room(v, m->q, 1, iso_verbs_small_needs_slot(m->q));
+    struct ibv_send_wr *wr = iso_verbs_add(v, m->q, &request);
+    iso_verbs_attach_small(v, m->q, wr, &value, sizeof value);
+    set_remote(wr, remote, key.rkey);
+    note_write(m->q, remote, &key);
+    iso_verbs_post(v, m->q);
+}
+
+void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
+{
+    struct move m = {.v = ISO->verbs};
+    iso_verbs_enter(m.v);
+    m.q = iso_verbs_queue_to(m.v, ctx, at.pe);
+    add_signal(&m, iso_verbs_remote(at), value, sig_op);
+    iso_verbs_leave(m.v);
+}
+
+void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message)
+{
+    struct move m = {.v = ISO->verbs,
+                     .remote = iso_verbs_remote(message->to),
+                     .local = (char *)(uintptr_t)message->source,
+                     .len = message->len,
+                     .opcode = (uint8_t)IBV_WR_RDMA_WRITE,
+                     .nbi = message->nbi,
+                     .on_device = is_on_device(message->source)};
+    iso_verbs_enter(m.v);
+    m.q = iso_verbs_queue_to(m.v, ctx, message->to.pe);
+    add_all(&m);
+    uint64_t made = m.q->made;
+    add_signal(&m, iso_verbs_remote(message->at), message->signal, message->sig_op);
+    if (m.busy && !m.nbi)
+        iso_verbs_wait(m.v, m.q, made, 0, "put_signal");
+    iso_verbs_leave(m.v);
+}
+
+/* ---- order and completion ---- */
+
+/* Stores of one queue pair arrive in order, but for those to GPUs; messages, which the target's CPU applies, may be
+ * overtaken. */
+void iso_verbs_fence(struct ctx *ctx)
+{
+    struct verbs *v = ISO->verbs;
+    if (v == NULL)
+        return;
+    iso_verbs_enter(v);
+    for (struct verbs_queue *q = v->groups[iso_verbs_group(ctx)]; q != NULL; q = q->next_in_group) {
+        iso_verbs_flush(v, q);
+        q->fenced = q->made;
+        iso_verbs_wait(v, q, 0, q->asked, "fence");
+    }
+    iso_verbs_leave(v);
+}
+
+static void complete(struct verbs *v, struct verbs_queue *q)
+{
+    iso_verbs_flush(v, q);
+    iso_verbs_post(v, q);
+    iso_verbs_wait(v, q, q->made, q->asked, "quiet");
+    iso_verbs_flush_own(q);
+}
+
+void iso_verbs_quiet(struct ctx *ctx)
+{
+    struct verbs *v = ISO->verbs;
+    if (v == NULL)
+        return;
+    iso_verbs_enter(v);
+    struct verbs_queue *first = v->groups[iso_verbs_group(ctx)];
+    for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group) {
+        iso_verbs_flush(v, q);
+        iso_verbs_post(v, q);
+    }
+    for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group)
+        complete(v, q);
+    iso_verbs_leave(v);
+}
+
+void iso_verbs_pe_quiet(struct ctx *ctx, int pe)
+{
+    struct verbs *v = ISO->verbs;
+    iso_verbs_enter(v);
+    struct verbs_queue *q = v->peers[pe].out[iso_verbs_group(ctx)];
+    if (q != NULL)
+        complete(v, q);
+    iso_verbs_leave(v);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* Work requests: collected, posted together, completed in order. Only the last request of a post asks for a completion;
+ * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
+ * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more.
+ * Called by the other verbs files, with verbs.lock held. */
+#include "verbs.h"
+#include "../../node/channel.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { POLL_MAX = 16, NEWS_ROUNDS = 30, NEWS_NS = 10000000 };
+
+/* ---- failure ---- */
+
+const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "pe %d (host %.63s, %s port %d) to pe %d (host %s, %s)", ISO->my_pe, ISO->boot.host,
+             v->port.device, v->port.number, q->pe, ISO->peers[q->pe].host, q->peer_port);
+    return text;
+}
+
+/* The death of a peer, or the end of the job by another, explains more than what the device saw of it. */
+static void listen_for_news(void)
+{
+    const struct timespec t = {0, NEWS_NS};
+    for (int i = 0; i < NEWS_ROUNDS; i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
+}
+
+void iso_verbs_fail(struct verbs *v, const char *format, ...)
+{
+    char text[768];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_enter, iso_verbs_progress */
+    iso_verbs_leave(v);
+    listen_for_news();
+    log_error("%s", text);
+    iso_abort_job(1, text);
+}
+
+void iso_verbs_enter(struct verbs *v)
+{
+    pthread_mutex_lock(&v->lock);
+    if (ISO_LIKELY(!__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)))
+        return;
+    pthread_mutex_unlock(&v->lock);
+    for (;;)
+        pause(); /* another thread is ending the process */
+}
+
+static const char *cause_of(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+        return "no answer: the link or the node is down, or the process there is gone";
+    case IBV_WC_LOC_QP_OP_ERR:
+        return "the device here refused it: its link may be down";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+        return "the process there does not take messages";
+    case IBV_WC_REM_ACCESS_ERR:
+        return "the key does not fit the memory there";
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+        return "the local memory is not registered, or was unmapped during the operation";
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+        return "the other end refused it";
+    default:
+        return "the connection is broken";
+    }
+}
+
+void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *r,
+                            const char *why)
+{
+    static const char *const names[] = {
+        [IBV_WR_RDMA_WRITE] = "put", [IBV_WR_SEND] = "message", [IBV_WR_RDMA_READ] = "get"};
+    char ends[VERBS_ENDS_BYTES];
+    iso_verbs_fail(v, "a %s%s of %u bytes at address %#llx from %s failed: %s", q->incoming ? "answer by " : "",
+                   names[r->opcode], r->len, (unsigned long long)r->remote, iso_verbs_ends(v, q, ends, sizeof ends),
+                   why);
+}
+
+_Noreturn ISO_COLD static void fail_completion(struct verbs *v, const struct verbs_queue *q, const struct ibv_wc *wc)
+{
+    uint64_t made = wc->wr_id & VERBS_ID_MASK;
+    char why[192];
+    snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
+             cause_of(wc->status));
+    iso_verbs_fail_request(v, q, &q->requests[(made - 1) & (VERBS_DEPTH - 1)], why);
+}
+
+/* ---- slots of the ring of copies ---- */
+
+char *iso_verbs_slot(const struct verbs *v, int16_t slot) { return v->slots + (size_t)slot * VERBS_SLOT_BYTES; }
+
+int16_t iso_verbs_take_slot(struct verbs *v) { return v->free_slots[--v->n_free_slots]; }
+
+static void give_slot(struct verbs *v, int16_t slot) { v->free_slots[v->n_free_slots++] = slot; }
+
+/* ---- posting ---- */
+
+static struct verbs_request *request_at(struct verbs_queue *q, uint64_t n)
+{
+    return &q->requests[n & (VERBS_DEPTH - 1)];
+}
+
+struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const struct verbs_request *request)
+{
+    if (q->n_batch == VERBS_BATCH)
+        iso_verbs_post(v, q);
+    unsigned i = q->n_batch++;
+    struct ibv_send_wr *wr = &q->batch[i];
+    *request_at(q, q->made++) = *request;
+    memset(wr, 0, sizeof *wr);
+    wr->wr_id = (uint64_t)q->index << VERBS_ID_BITS | (q->made & VERBS_ID_MASK);
+    wr->next = NULL;
+    wr->opcode = (enum ibv_wr_opcode)request->opcode;
+    wr->sg_list = &q->sges[i];
+    wr->num_sge = 1;
+    wr->send_flags = q->reads_first ? IBV_SEND_FENCE : 0;
+    q->reads_first = false;
+    if (i > 0)
+        wr[-1].next = wr;
+    else
+        v->in_flight++; /* the batch's; counted now, since all batches may be posted at once */
+    if (!q->on_batched) {
+        q->on_batched = true;
+        q->next_batched = v->batched;
+        v->batched = q;
+    }
+    v->counts.requests++;
+    return wr;
+}
+
+bool iso_verbs_small_needs_slot(const struct verbs_queue *q) { return q->inline_bytes < sizeof(struct verbs_message); }
+
+void iso_verbs_attach_small(struct verbs *v, struct verbs_queue *q, struct ibv_send_wr *wr, const void *data,
+                            size_t len)
+{
+    char *at = (char *)&q->small[wr - q->batch];
+    if (iso_verbs_small_needs_slot(q)) {
+        struct verbs_request *r = request_at(q, q->made - 1);
+        r->slot = iso_verbs_take_slot(v);
+        at = iso_verbs_slot(v, r->slot);
+        wr->sg_list->lkey = v->memory_mr->lkey;
+    } else {
+        wr->send_flags |= IBV_SEND_INLINE;
+    }
+    memcpy(at, data, len);
+    wr->sg_list->addr = (uint64_t)(uintptr_t)at;
+    wr->sg_list->length = (uint32_t)len;
+}
+
+void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
+{
+    struct ibv_send_wr *bad;
+    char ends[VERBS_ENDS_BYTES];
+    if (q->n_batch == 0)
+        return;
+    q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
+    int rc = ibv_post_send(q->qp, q->batch, &bad);
+    q->n_batch = 0;
+    q->asked_posted = q->asked;
+    v->counts.posts++;
+    if (ISO_UNLIKELY(rc != 0)) {
+        errno = rc;
+        __extension__ iso_verbs_fail(v, "posting %llu requests from %s failed: %m",
+                                     (unsigned long long)(q->made - q->done), iso_verbs_ends(v, q, ends, sizeof ends));
+    }
+}
+
+void iso_verbs_post_all(struct verbs *v)
+{
+    while (v->batched != NULL) {
+        struct verbs_queue *q = v->batched;
+        v->batched = q->next_batched;
+        q->on_batched = false;
+        iso_verbs_post(v, q);
+    }
+}
+
+/* ---- completions ---- */
+
+static void finish(struct verbs *v, const struct verbs_request *r)
+{
+    if (r->slot >= 0) {
+        if (r->dest != NULL) {
+            memcpy(r->dest, iso_verbs_slot(v, r->slot), r->len);
+            v->counts.copies++;
+        }
+        give_slot(v, r->slot);
+    }
+    if (r->mr != NULL)
+        iso_verbs_unregister(v, r->mr);
+}
+
+static void complete(struct verbs *v, const struct ibv_wc *wc)
+{
+    struct verbs_queue *q = v->queues[wc->wr_id >> VERBS_ID_BITS];
+    uint64_t made = wc->wr_id & VERBS_ID_MASK;
+    v->in_flight--;
+    v->counts.completions++;
+    if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+        fail_completion(v, q, wc);
+    while (q->done < made) {
+        finish(v, request_at(q, q->done));
+        q->done++;
+    }
+}
+
+static int reap(struct verbs *v)
+{
+    struct ibv_wc wc[POLL_MAX];
+    if (v->in_flight == 0)
+        return 0;
+    int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
+    if (ISO_UNLIKELY(n < 0))
+        iso_verbs_fail(v, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
+                       v->port.device, v->port.number, ISO->boot.host, n);
+    for (int i = 0; i < n; i++)
+        complete(v, &wc[i]);
+    return n;
+}
+
+bool iso_verbs_poll(struct verbs *v)
+{
+    int n = reap(v);
+    bool any = n > 0;
+    while (n == POLL_MAX)
+        n = reap(v);
+    if (ISO_UNLIKELY(v->late != NULL))
+        iso_verbs_answer_late(v);
+    any |= iso_verbs_read(v);
+    v->news |= any;
+    return any;
+}
+
+/* ---- waiting ---- */
+
+/* Between two looks. */
+static void step(struct verbs *v, struct wait *wait, uint64_t seen)
+{
+    iso_verbs_leave(v);
+    iso_wait_pause(wait, seen);
+    iso_verbs_enter(v);
+    v->polls++;
+    wait->worked |= iso_verbs_poll(v);
+}
+
+static bool has_room(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
+{
+    return q->made + requests - q->done <= VERBS_DEPTH && v->n_free_slots >= slots &&
+           v->in_flight + requests < VERBS_COMPLETIONS - VERBS_DEPTH;
+}
+
+void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots)
+{
+    if (ISO_LIKELY(has_room(v, q, requests, slots)))
+        return;
+    struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
+    iso_verbs_post_all(v);
+    iso_verbs_poll(v);
+    while (!has_room(v, q, requests, slots))
+        step(v, &wait, q->done);
+    iso_wait_end(&wait);
+}
+
+bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
+{
+    return q->made - q->done < VERBS_DEPTH && v->n_free_slots >= iso_verbs_small_needs_slot(q) &&
+           v->in_flight < VERBS_COMPLETIONS;
+}
+
+static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
+{
+    return q->done >= made && q->answered >= asked;
+}
+
+void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
+{
+    if (is_done(q, made, asked))
+        return;
+    struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
+    iso_verbs_post(v, q);
+    iso_verbs_poll(v);
+    while (!is_done(q, made, asked))
+        step(v, &wait, made > q->done ? q->done : q->answered);
+    iso_wait_end(&wait);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* Device memory and the RDMA device: how the one reaches the other (the rung, chosen when the first piece is registered
+ * and kept), and what makes its writes visible. A completion says that bytes are on their way to a GPU over the bus,
+ * not that a kernel sees them; where the GPU does not keep writes in order, a read of the same memory by the same RDMA
+ * device goes between them and what follows. Called by the other verbs files and transport.c. */
+#include "verbs.h"
+#include "../../gpu/device.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const wishes[] = {
+#define X(id, wish, text) wish,
+    VERBS_RUNGS(X)
+#undef X
+};
+static const char *const texts[] = {
+#define X(id, wish, text) text,
+    VERBS_RUNGS(X)
+#undef X
+        "not in use",
+};
+
+int iso_verbs_reach_start(struct verbs *v)
+{
+    int wish = 0;
+    while (wish < VERBS_ANY_RUNG && strcmp(ISO->env.device_rdma, wishes[wish]) != 0)
+        wish++;
+    v->reach.wish = (enum verbs_rung)wish;
+    v->reach.rung = VERBS_ANY_RUNG;
+    if (wish < VERBS_ANY_RUNG || ISO->env.device_rdma[0] == '\0')
+        return 0;
+    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env.device_rdma);
+    return -EINVAL;
+}
+
+/* ---- the rungs ---- */
+
+static void note(struct verbs_reach *reach, enum verbs_rung rung, const char *call, const char *why)
+{
+    size_t n = strlen(reach->why);
+    snprintf(reach->why + n, sizeof reach->why - n, "%s%s: %s%s%s", n > 0 ? "; " : "", wishes[rung], call,
+             call[0] != '\0' ? ": " : "", why);
+}
+
+/* The registration keeps the memory: the descriptor is not needed any more. */
+static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct verbs_piece *piece)
+{
+    uint64_t offset = 0;
+    int fd = -1;
+    if (v->lib.reg_dmabuf_mr == NULL) {
+        note(&v->reach, VERBS_DMABUF, "", "libibverbs has no ibv_reg_dmabuf_mr: it is older than 34");
+        return NULL;
+    }
+    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)piece->start, piece->len, &fd, &offset) != 0) {
+        note(&v->reach, VERBS_DMABUF, "", iso_gpu_error(gpu));
+        return NULL;
+    }
+    errno = 0;
+    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, piece->len, piece->start, fd, piece->access);
+    if (mr == NULL)
+        note(&v->reach, VERBS_DMABUF, "ibv_reg_dmabuf_mr", strerror(errno));
+    close(fd);
+    return mr;
+}
+
+static struct ibv_mr *register_by_address(struct verbs *v, const struct verbs_piece *piece)
+{
+    errno = 0;
+    struct ibv_mr *mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)piece->start, piece->len, piece->access);
+    if (mr == NULL)
+        note(&v->reach, VERBS_PEER, "ibv_reg_mr", strerror(errno));
+    return mr;
+}
+
+/* From the rung that was chosen, or wished, or the best one, down to `*rung`. */
+static struct ibv_mr *climb_down(struct verbs *v, struct gpu *gpu, const struct verbs_piece *piece,
+                                 enum verbs_rung *rung)
+{
+    const struct verbs_reach *reach = &v->reach;
+    enum verbs_rung only = reach->rung != VERBS_ANY_RUNG ? reach->rung : reach->wish;
+    struct ibv_mr *mr = NULL;
+    *rung = only != VERBS_ANY_RUNG ? only : VERBS_DMABUF;
+    if (*rung == VERBS_DMABUF) {
+        mr = register_dmabuf(v, gpu, piece);
+        if (mr == NULL && only == VERBS_ANY_RUNG)
+            *rung = VERBS_PEER;
+    }
+    if (*rung == VERBS_PEER) {
+        mr = register_by_address(v, piece);
+        if (mr == NULL && only == VERBS_ANY_RUNG)
+            *rung = VERBS_STAGED;
+    }
+    return mr;
+}
+
+/* All that a wish for this rung cannot have. */
+_Noreturn ISO_COLD static void refuse(struct verbs *v, const struct verbs_piece *piece)
+{
+    iso_verbs_fail(v,
+                   "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of device memory at "
+                   "%#llx so: %s",
+                   wishes[v->reach.wish], v->port.device, ISO->my_pe, ISO->boot.host,
+                   (unsigned long long)piece->len >> 10, (unsigned long long)piece->start, v->reach.why);
+}
+
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece)
+{
+    struct verbs_reach *reach = &v->reach;
+    enum verbs_rung rung;
+    bool first = reach->rung == VERBS_ANY_RUNG;
+    char before[sizeof reach->why];
+    memcpy(before, reach->why, sizeof before);
+    reach->why[0] = '\0';
+    struct ibv_mr *mr = climb_down(v, gpu, &piece, &rung);
+    if (mr == NULL && rung != VERBS_STAGED && reach->wish != VERBS_ANY_RUNG)
+        refuse(v, &piece);
+    if (first) {
+        reach->rung = rung;
+        reach->flushes |= !iso_gpu_describe(gpu)->orders_writes;
+        log_debug("verbs: device memory %s%s%s", texts[rung], reach->why[0] != '\0' ? ": no " : "", reach->why);
+        return mr;
+    }
+    if (mr == NULL && rung != VERBS_STAGED)
+        log_info("verbs: %llu KiB of device memory at %#llx are staged by the host, all else %s: %s",
+                 (unsigned long long)piece.len >> 10, (unsigned long long)piece.start, texts[rung], reach->why);
+    memcpy(reach->why, before, sizeof before);
+    return mr;
+}
+
+size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes)
+{
+    const struct verbs_reach *reach = &v->reach;
+    bool wished = reach->wish != VERBS_ANY_RUNG;
+    return (size_t)snprintf(text, bytes, "device memory %s%s%s%s", texts[reach->rung],
+                            reach->why[0] != '\0' ? " (no " : "", reach->why,
+                            reach->why[0] != '\0' ? ")"
+                            : wished              ? " (SHMEM_DEVICE_RDMA)"
+                                                  : "");
+}
+
+void iso_verbs_meet_device(const struct segment *segment)
+{
+    struct verbs *v = ISO->verbs;
+    int error;
+    iso_verbs_enter(v);
+    (void)iso_verbs_region_of(v, segment->base, &error);
+    iso_verbs_leave(v);
+}
+
+/* ---- both ends of an operation ---- */
+
+bool iso_verbs_moves_device(struct place at, const void *local, size_t len)
+{
+    struct verbs *v = ISO->verbs;
+    uint64_t remote = iso_verbs_remote(at), here = (uint64_t)(uintptr_t)local, end = here + len;
+    int error;
+    iso_verbs_enter(v);
+    while (here < end) {
+        const struct verbs_region *r = iso_verbs_region_of(v, (const void *)(uintptr_t)here, &error);
+        uint64_t n = r != NULL ? ISO_MIN(end, r->end) - here : 0;
+        struct verbs_key key = r != NULL ? iso_verbs_key_of(v, at.pe, remote) : (struct verbs_key){.stage = 1};
+        if (key.stage != 0)
+            break;
+        n = ISO_MIN(n, key.end - remote);
+        here += n;
+        remote += n;
+    }
+    iso_verbs_leave(v);
+    return here == end;
+}
+
+/* ---- what was written is seen ---- */
+
+void iso_verbs_flush(struct verbs *v, struct verbs_queue *q)
+{
+    if (ISO_LIKELY(q->unflushed == 0))
+        return;
+    iso_verbs_make_room(v, q, 1, 0);
+    const struct verbs_request request = {
+        .remote = q->unflushed, .len = 1, .slot = -1, .opcode = (uint8_t)IBV_WR_RDMA_READ};
+    if (q->unflushed == 0) /* another thread was faster */
+        return;
+    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)v->scratch, 1, v->memory_mr->lkey};
+    wr->wr.rdma.remote_addr = q->unflushed;
+    wr->wr.rdma.rkey = q->unflushed_key;
+    q->unflushed = 0;
+    q->reads_first = true;
+}
+
+void iso_verbs_flush_own(struct verbs_queue *q)
+{
+    if (ISO_LIKELY(!q->fills_device))
+        return;
+    q->fills_device = q->done < q->made; /* another thread's may still be under way: it will wait, too */
+    iso_gpu_flush_writes(ISO->device->gpu);
+}
