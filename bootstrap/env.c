@@ -23,10 +23,13 @@ struct decimal {
 };
 
 const struct env_row iso_env_rows[] = {
-#define X(field, name, kind, def, allowed, help) {"SHMEM_" #name, #kind, def, help},
-    ISO_ENV_TABLE(X)
+#define X(field, name, kind, def, allowed, help) {"SHMEM_" #name, #kind, def, help, false},
+    ISO_ENV_USER_TABLE(X)
 #undef X
-        {NULL, NULL, NULL, NULL},
+#define X(field, name, kind, def, allowed, help) {"SHMEM_" #name, #kind, def, help, true},
+        ISO_ENV_TEST_TABLE(X)
+#undef X
+            {NULL, NULL, NULL, NULL, false},
 };
 
 /* OpenSHMEM 1.6 section 8 has four variables: these have an SMA_ name too, and their flags take any value as "on". */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of environment variables: a new one is one line here.
- * X(field, NAME, kind, default, allowed, help): read from SHMEM_NAME, else (four old names only) from SMA_NAME; an
- * empty one counts as unset. Kinds: size (bytes, float + k m g t suffix; OpenSHMEM 1.6 section 8), flag ("1" "yes"
- * "on" "true" or "0" "no" "off" "false"; SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG are "any value" in the
- * specification: of these only "0" means off), number (int64), seconds (double >= 0), text (const char *, never NULL).
- * Defaults are spelled as the user would. Allowed, of what the kind allows: "" all; "vmm|ipc" these words; "1..1024" or
- * "-1.." such a number; "0..9,..." such numbers with commas between. What depends on more than the value is checked
- * where it is used, see variables.c.
+/* The tables of environment variables. A new variable is one line here: X(field, NAME, kind, default, allowed, help).
+ * The value comes from SHMEM_NAME, else (the specification's four variables only) from SMA_NAME. An empty value counts
+ * as unset. Kinds: size (bytes, a number with a suffix k, m, g or t; OpenSHMEM 1.6 section 8), flag ("1" "yes" "on"
+ * "true" or "0" "no" "off" "false"; for SHMEM_INFO, SHMEM_VERSION and SHMEM_DEBUG the specification says "any value",
+ * so only "0" means off), number (int64), seconds (double >= 0), text (const char *, never NULL).
+ * The default is spelled as the user would spell it. Allowed narrows the kind: "" all; "vmm|ipc" these words; "1..1024"
+ * or "-1.." such a number; "0..9,..." such numbers with commas between. A rule that depends on more than the value is
+ * checked where the value is used, see shmem/variables.c.
+ * ISO_ENV_TEST_TABLE has the variables that only tests of the library set. isomer-info hides them, and
+ * "isomer-info --variables all" prints them. Variables named SHMEM_TEST_* are read by single test programs: no row.
  */
 #ifndef ISO_ENV_H
 #define ISO_ENV_H
@@ -15,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ISO_ENV_TABLE(X)                                                                                              \
+#define ISO_ENV_USER_TABLE(X)                                                                                         \
     X(version, VERSION, flag, "0", "", "print the library version at start")                                          \
     X(info, INFO, flag, "0", "", "print the version and all environment variables to stdout at start")                \
     X(debug, DEBUG, flag, "0", "", "check objects, freed buffers and that collectives match across PEs")              \
@@ -24,9 +26,9 @@
     X(node, NODE, text, "", "", "PEs with equal values share pointers; empty: by host name")                          \
     X(network, NETWORK, text, "", "",                                                                                 \
       "interface or address by which nodes connect to each other; empty: all of this host")                           \
-    X(node_timeout, NODE_TIMEOUT, seconds, "10", "", "a node that does not answer for so long is taken for dead")     \
+    X(node_timeout, NODE_TIMEOUT, seconds, "10", "", "a node that has not answered for this time counts as dead")     \
     X(nic, NIC, text, "", "",                                                                                         \
-      "RDMA port to other nodes: device[:port[:gid]], with commas for several PEs; empty: a near one")                \
+      "RDMA port to other nodes: device[:port[:gid]], comma-separated for several PEs; empty: a near one")           \
     X(nic_timeout, NIC_TIMEOUT, seconds, "0", "",                                                                     \
       "RDMA requests are repeated after this time, a few times (software: for 40 times as long); 0: 0.25")            \
     X(timeout, TIMEOUT, seconds, "600", "", "report a wait that lasts longer; 0: never")                              \
@@ -56,16 +58,19 @@
       "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                                 \
     X(coll_table, COLL_TABLE, text, "", "",                                                                           \
       "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")                 \
-    X(device_step, DEVICE_STEP, number, "0", "0..",                                                                   \
-      "number of the first step of a new handle; for tests of wrap-around")                                           \
-    X(force_proxy, FORCE_PROXY, flag, "0", "", "kernels reach all other PEs through the proxy")                       \
-    X(virtual_nodes, VIRTUAL_NODES, text, "", "0..999999999,...",                                                     \
-      "for tests: the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")      \
     X(wide_lines, WIDE_LINES, number, "-1", "-1..1",                                                                  \
       "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, "   \
       "but not on AMD")                                                                                               \
-    X(seed, SEED, number, "0", "0..", "random order of the CPU device's threads, puts kept back; 0: round robin")     \
-    X(wave, WAVE, number, "32", "32|64", "threads of a wave on the CPU device: 32 or 64")
+    X(seed, SEED, number, "0", "0..", "CPU device: random order of threads, and puts are delayed; 0: round robin")    \
+    X(wave, WAVE, number, "32", "32|64", "CPU device: threads of a wave, 32 or 64")
+
+#define ISO_ENV_TEST_TABLE(X)                                                                                         \
+    X(device_step, DEVICE_STEP, number, "0", "0..", "first epoch of a new handle, to reach the wrap-around")          \
+    X(force_proxy, FORCE_PROXY, flag, "0", "", "kernels reach all other PEs through the proxy")                       \
+    X(virtual_nodes, VIRTUAL_NODES, text, "", "0..999999999,...",                                                     \
+      "the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")
+
+#define ISO_ENV_TABLE(X) ISO_ENV_USER_TABLE(X) ISO_ENV_TEST_TABLE(X)
 
 #define ISO_ENV_FIELD_size size_t
 #define ISO_ENV_FIELD_flag bool
@@ -84,6 +89,7 @@ struct env_row {
     const char *kind;     /* "size", "flag", ... */
     const char *fallback; /* the default, as the user would spell it */
     const char *help;
+    bool for_tests;       /* only tests of the library set it */
 };
 extern const struct env_row iso_env_rows[]; /* ends with name == NULL */
 

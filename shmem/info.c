@@ -275,8 +275,8 @@ static void write_variables(FILE *out)
         const char *value = iso_env_text(row);
         if (strcmp(row->name, "SHMEM_UID") == 0 && value[0] != '\0')
             value = "(set; not shown, it holds a secret)";
-        fprintf(out, "  %s = %s (%s, %s)\n      %s\n", row->name, value, row->kind,
-                row->fallback[0] != '\0' ? row->fallback : "empty", row->help);
+        fprintf(out, "  %s = %s (%s, %s%s)\n      %s\n", row->name, value, row->kind,
+                row->fallback[0] != '\0' ? row->fallback : "empty", row->for_tests ? ", for tests" : "", row->help);
     }
 }
 

@@ -15,13 +15,14 @@
 /* How the last two parts of the library's text start: every variable has two lines there. */
 #define VARIABLES "\nenvironment variables ("
 #define TABLES "\ncollective algorithms:"
+#define FOR_TESTS ", for tests)\n" /* how the first line of a variable ends that users do not set */
 
 static const char help[] =
-    "usage: [launcher] isomer-info [NAME | --variables | --table | --device | --doctor | --version |\n"
+    "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
     "  (nothing)   version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
     "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind and default, what it is for\n"
-    "  --variables all of them\n"
+    "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
     "  --table     which algorithm the collectives choose, on the host and on streams\n"
     "  --device    as nothing, with the devices started: how their memory is shared, and reached by the network\n"
     "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
@@ -114,7 +115,17 @@ static int print_one(const char *entry, const char *end, const char *wanted)
     return 2;
 }
 
-enum part { SUMMARY, ONE_VARIABLE, ALL_VARIABLES, ALL_TABLES };
+static void print_those_for_users(const char *entry, const char *end)
+{
+    for (const char *next; entry < end; entry = next) {
+        const char *first_end = strchr(entry, '\n') + 1;
+        next = end_of_variable(entry);
+        if (strncmp(first_end - strlen(FOR_TESTS), FOR_TESTS, strlen(FOR_TESTS)) != 0)
+            print_range(entry, next);
+    }
+}
+
+enum part { SUMMARY, ONE_VARIABLE, USER_VARIABLES, ALL_VARIABLES, ALL_TABLES };
 
 static int print_part(const char *text, enum part part, const char *name)
 {
@@ -127,6 +138,9 @@ static int print_part(const char *text, enum part part, const char *name)
         fputs("more: isomer-info --variables, isomer-info SHMEM_TIMEOUT, --table, --device, --doctor, --help\n", stdout);
     } else if (part == ONE_VARIABLE) {
         status = print_one(first, tables, name);
+    } else if (part == USER_VARIABLES) {
+        print_range(variables, first);
+        print_those_for_users(first, tables);
     } else {
         print_range(part == ALL_TABLES ? tables : variables, part == ALL_TABLES ? text + strlen(text) : tables);
     }
@@ -204,6 +218,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--device") == 0)
         return print_info(true, SUMMARY, NULL);
     if (argc == 2 && strcmp(argv[1], "--variables") == 0)
+        return print_info(false, USER_VARIABLES, NULL);
+    if (argc == 3 && strcmp(argv[1], "--variables") == 0 && strcmp(argv[2], "all") == 0)
         return print_info(false, ALL_VARIABLES, NULL);
     if (argc == 2 && strcmp(argv[1], "--table") == 0)
         return print_info(false, ALL_TABLES, NULL);

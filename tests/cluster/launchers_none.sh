@@ -51,6 +51,18 @@ job 10 "$info" --variables
 expect_status 0 "isomer-info --variables"
 expect_lines 1 '^  SHMEM_SYMMETRIC_SIZE = ' "isomer-info --variables"
 expect_lines 0 '^job: |^collective algorithms' "isomer-info --variables"
+expect_lines 0 '^  SHMEM_(FORCE_PROXY|VIRTUAL_NODES) = |for tests' "isomer-info --variables"
+users=$(grep -c '^  SHMEM_' "$work/out")
+job 10 env SHMEM_VIRTUAL_NODES=0,1 "$info" --variables all
+expect_status 0 "isomer-info --variables all"
+expect_lines 1 '^  SHMEM_VIRTUAL_NODES = 0,1 \(text, empty, for tests\)$' "isomer-info --variables all"
+expect_lines 1 '^  SHMEM_FORCE_PROXY = 0 \(flag, 0, for tests\)$' "isomer-info --variables all"
+[ "$(grep -c '^  SHMEM_' "$work/out")" -eq $((users + $(grep -c 'for tests)$' "$work/out"))) ] ||
+    fail "isomer-info --variables: must be all but those for tests"
+job 10 "$info" --variables some
+expect_status 2 "isomer-info --variables some"
+job 10 env SHMEM_FORCE_PROXY=1 "$info"
+expect_lines 1 '^  SHMEM_FORCE_PROXY = 1 ' "isomer-info with a variable for tests"
 job 10 "$info" --table
 expect_lines 1 '^collective algorithms:$' "isomer-info --table"
 expect_lines 1 '^collective algorithms on streams:$' "isomer-info --table"

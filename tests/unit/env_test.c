@@ -109,6 +109,21 @@ static void test_fallbacks(void)
     }
 }
 
+/* Those that hide the way of data or where counting starts are for tests; what users tune is not. */
+static void test_rows_for_tests(void)
+{
+    static const char *const for_tests[] = {"SHMEM_DEVICE_STEP", "SHMEM_FORCE_PROXY", "SHMEM_VIRTUAL_NODES"};
+    size_t n = 0;
+    for (const struct env_row *row = iso_env_rows; row->name; row++) {
+        bool listed = false;
+        for (size_t i = 0; i < sizeof for_tests / sizeof for_tests[0]; i++)
+            listed = listed || strcmp(row->name, for_tests[i]) == 0;
+        CHECK_NAMED(row->for_tests == listed, row->name);
+        n += listed;
+    }
+    CHECK(n == sizeof for_tests / sizeof for_tests[0]);
+}
+
 static bool read_with(const char *name, const char *value, struct env *env)
 {
     char error[256] = "";
@@ -340,6 +355,7 @@ int main(void)
     test_wrong_sizes();
     test_sizes_at_random();
     test_fallbacks();
+    test_rows_for_tests();
     test_flags();
     test_numbers();
     test_empty();
