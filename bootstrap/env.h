@@ -58,14 +58,14 @@
       "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                                 \
     X(coll_table, COLL_TABLE, text, "", "",                                                                           \
       "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")                 \
-    X(wide_lines, WIDE_LINES, number, "-1", "-1..1",                                                                  \
-      "lines of 128 bytes in collectives on streams: 1: where they are found to arrive whole, 0: never, -1: as 1, "   \
+    X(ll128, LL128, number, "-1", "-1..1",                                                                            \
+      "LL128 in collectives on streams: 1: where stores of 128 bytes are found to arrive whole, 0: never, -1: as 1, " \
       "but not on AMD")                                                                                               \
     X(seed, SEED, number, "0", "0..", "CPU device: random order of threads, and puts are delayed; 0: round robin")    \
     X(wave, WAVE, number, "32", "32|64", "CPU device: threads of a wave, 32 or 64")
 
 #define ISO_ENV_TEST_TABLE(X)                                                                                         \
-    X(device_step, DEVICE_STEP, number, "0", "0..", "first epoch of a new handle, to reach the wrap-around")          \
+    X(device_epoch, DEVICE_EPOCH, number, "0", "0..", "first epoch of a new handle, to reach the wrap-around")        \
     X(force_proxy, FORCE_PROXY, flag, "0", "", "kernels reach all other PEs through the proxy")                       \
     X(virtual_nodes, VIRTUAL_NODES, text, "", "0..999999999,...",                                                     \
       "the node of each PE, e.g. 0,0,1 (repeated); kernels reach other nodes through the proxy only")

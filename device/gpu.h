@@ -64,7 +64,7 @@ void iso_gpu_survey(char *text, size_t bytes);
 /* ---- memory that peers map ---- */
 
 size_t iso_gpu_granularity(struct gpu *gpu); /* chunks and reservations are multiples of it */
-/* Address space only (VMM rung); aligned to the granularity. */
+/* Address space only (VMM method); aligned to the granularity. */
 int iso_gpu_reserve(struct gpu *gpu, size_t len, char **base);
 void iso_gpu_unreserve(struct gpu *gpu, char *base, size_t len); /* everything in it unmapped before */
 /* Physical memory at [at, at + len) of a reservation, readable and writable by this device, zeroed; key->fd exports it.
@@ -72,17 +72,17 @@ void iso_gpu_unreserve(struct gpu *gpu, char *base, size_t len); /* everything i
 int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory kind, struct gpu_key *key);
 int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key); /* takes key->fd */
 void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len); /* of either kind: unmaps, frees when last */
-/* One fixed allocation (IPC rung), zeroed. */
+/* One fixed allocation (IPC method), zeroed. */
 int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, char **base, struct gpu_key *key);
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base);
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len);   /* an imported one */
 void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len); /* our own */
 /* For memory that the program has allocated by the vendor's calls: `*start`, `*len` get the whole allocation around
- * `ptr`; `key` exports it by the first way that works, *rung its name ("vmm", "ipc"). -ENOTSUP: none does. */
+ * `ptr`; `key` exports it by the first way that works, *method its name ("vmm", "ipc"). -ENOTSUP: none does. */
 int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *rung);
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base);
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung);
+                           enum gpu_sharing *method);
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base);
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method);
 
 /* ---- memory that network devices reach ---- */
 

@@ -47,21 +47,21 @@ PRIM_KERNEL(isod_wait_kernel, struct isod_stream_wait, a)
 }
 
 /* One thread. */
-PRIM_KERNEL(isod_quiet_kernel, struct isod_stream_meet, a)
+PRIM_KERNEL(isod_quiet_kernel, struct isod_stream_sync, a)
 {
     prim_stream_wait();
     isod_quiet(a.h, prim_group_thread());
     prim_stream_pass();
 }
 
-PRIM_KERNEL(isod_barrier_kernel, struct isod_stream_meet, a)
+PRIM_KERNEL(isod_barrier_kernel, struct isod_stream_sync, a)
 {
     prim_stream_wait();
     (void)isod_barrier_block(a.h);
     prim_stream_pass();
 }
 
-PRIM_KERNEL(isod_sync_kernel, struct isod_stream_meet, a)
+PRIM_KERNEL(isod_sync_kernel, struct isod_stream_sync, a)
 {
     prim_stream_wait();
     (void)isod_sync_block(a.h);

@@ -452,7 +452,7 @@ SHMEM_REDUCE_OPS(SHMEM_DECLARE_SET_REDUCE, )
  * a test succeeds. status[i] != 0 leaves element i out, status may be NULL. _vector: element i is compared with
  * cmp_values[i]. The empty set: all is satisfied at once, any gives SIZE_MAX, some gives 0. any and some find every
  * element that stays satisfied within finitely many calls. A wait past SHMEM_TIMEOUT goes on; one report for the
- * PEs of a node says which of them wait, in which call, and for whom. */
+ * PEs of a node says which of them wait, in which call, and for waited. */
 
 /* Standard AMO types; short and unsigned short too (deprecated, and of arrays an extension). */
 #define SHMEM_DECLARE_P2P(NAME, TYPE, ...)                               \

@@ -381,7 +381,7 @@ SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
  * On symmetric words of this PE that others change by p, atomics or signals; the standard AMO types. `cmp` is a
  * SHMEM_CMP_ constant. What the changing PE ordered before its change (fence, quiet, put_signal) may be read when a
  * wait returns or a test succeeds: by the calling thread, of wait_until_wave and _block by all threads of the group, of
- * whom one polls. test: 1 or 0. */
+ * waited one polls. test: 1 or 0. */
 #define SHMEMD_WAIT(NAME, TYPE, ...)                                                         \
     SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),       \
                  isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);) \

@@ -4,7 +4,7 @@
  * Who calls: _block: all threads of a block; block b works with the blocks b of the other members, which make the same
  * calls in the same order, with equal sizes; blocks do not wait for other blocks of their PE. _grid: all threads of
  * all blocks of the kernel, in grids of as many blocks on every member; all blocks must be able to run at once
- * (shmemx_max_blocks). Where the numbers of the blocks differ between members, shmemd_lane says who meets whom. One
+ * (shmemx_max_blocks). Where the numbers of the blocks differ between members, shmemd_lane says who meets waited. One
  * handle, that is one (team, slot), is used by one kernel at a time; kernels that run at the same time use different
  * slots.
  *

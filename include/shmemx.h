@@ -39,14 +39,14 @@ typedef struct {
     size_t mapped_bytes; /* whole pages, reached by loads and stores of local peers */
     size_t staged_bytes; /* the partial pages at the ends: puts and gets only, no atomics and no signals */
     int is_device;       /* 1: the buffer is device memory; all of it is mapped or nothing */
-    char rung[24];       /* how it is shared: "pages", "vmm", "ipc", "staged" */
+    char method[24];       /* how it is shared: "pages", "vmm", "ipc", "staged" */
 } shmemx_buffer_info_t;
 
 /* Collective over the world, equal len_bytes, one buffer of each PE; addresses may differ. From its return to the
  * unregister, [addr, addr + len_bytes) is a symmetric address range in every call. Contents are kept. Whole pages are
  * remapped in place. The memory is ordinary private memory (malloc, mmap), is not freed before it is unregistered, and
  * is not touched by other threads during the call. Or it is device memory, of shmemx_device_init's device, from the
- * vendor's own allocator: shared by the first way that works (info->rung says which). On all PEs the same kind.
+ * vendor's own allocator: shared by the first way that works (info->method says which). On all PEs the same kind.
  * AMD: what its allocators give is for data that kernels read which begin later; signals, polls, atomics, and data for
  * kernels that run already, need memory of shmemx_malloc. info may be NULL. Whole pages are shared with children that
  * are forked meanwhile, as the symmetric heap is. 0, or nonzero on all PEs, with a sentence on stderr of one at least:

@@ -39,7 +39,7 @@
  * the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, replays of graphs
  * neither.
  *
- * What goes wrong when it runs: past SHMEM_TIMEOUT, shmemx_device_error tells who waits for whom, and the call goes on
+ * What goes wrong when it runs: past SHMEM_TIMEOUT, shmemx_device_error tells who waits for waited, and the call goes on
  * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends; its dest holds anything then,
  * and calls of this slot on this PE do nothing until shmemx_device_reset. Until then shmemx_stream_synchronize and
  * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to

@@ -19,26 +19,26 @@ void iso_barrier_flags(struct team *team, const char *call)
 {
     struct slot *slot = &team->slot;
     int me = team->my_pe, n = team->n_pes;
-    uint64_t step = ++slot->seq;
+    uint64_t epoch = ++slot->seq;
     for (int to = me + 1; to < n; to++)
-        iso_slot_flag_set(slot, me, to, step, call);
+        iso_slot_flag_set(slot, me, to, epoch, call);
     for (int to = 0; to < me; to++)
-        iso_slot_flag_set(slot, me, to, step, call);
+        iso_slot_flag_set(slot, me, to, epoch, call);
     for (int from = 0; from < n; from++)
         if (from != me)
-            iso_slot_flag_wait(slot, from, step, call);
+            iso_slot_flag_wait(slot, from, epoch, call);
 }
 
-/* After round k a member knows of the 2^(k+1) members behind it. Each round is a step, so a flag of a later round does
+/* After round k a member knows of the 2^(k+1) members behind it. Each round is an epoch, so a flag of a later round does
  * as well as the one that is waited for: its sender has been through the earlier rounds. */
 void iso_barrier_dissemination(struct team *team, const char *call)
 {
     struct slot *slot = &team->slot;
     int me = team->my_pe, n = team->n_pes;
     for (int distance = 1; distance < n; distance *= 2) {
-        uint64_t step = ++slot->seq;
-        iso_slot_flag_set(slot, me, (me + distance) % n, step, call);
-        iso_slot_flag_wait(slot, (me - distance + n) % n, step, call);
+        uint64_t epoch = ++slot->seq;
+        iso_slot_flag_set(slot, me, (me + distance) % n, epoch, call);
+        iso_slot_flag_wait(slot, (me - distance + n) % n, epoch, call);
     }
 }
 
@@ -46,39 +46,39 @@ void iso_barrier_dissemination(struct team *team, const char *call)
 void iso_barrier_central(struct team *team, const char *call)
 {
     struct slot *slot = &team->slot;
-    uint64_t step = ++slot->seq;
-    iso_slot_central_pass(slot, team->n_pes, step, call);
+    uint64_t epoch = ++slot->seq;
+    iso_slot_central_pass(slot, team->n_pes, epoch, call);
 }
 
 /* ---- several nodes ---- */
 
-/* A later step does as well: then the node has been through this one. Each word has one writer, so words of members
+/* A later epoch does as well: then the node has been through this one. Each word has one writer, so words of members
  * that spoke for the node in turn, over connections of their own, cannot overwrite each other out of order. */
-static bool node_has_said(const struct slot *slot, int node, uint64_t step)
+static bool node_has_said(const struct slot *slot, int node, uint64_t epoch)
 {
     const struct slot_nodes *nodes = slot->nodes;
     for (int i = nodes->begin[node]; i < nodes->begin[node + 1]; i++) {
         const char *flag = nodes->central + iso_slot_flag_offset(nodes->members[i]);
-        if (prim_poll_u64((const uint64_t *)(const void *)flag) >= step)
+        if (prim_poll_u64((const uint64_t *)(const void *)flag) >= epoch)
             return true;
     }
     return false;
 }
 
-static void await_node(const struct slot *slot, int node, uint64_t step, const char *call)
+static void await_node(const struct slot *slot, int node, uint64_t epoch, const char *call)
 {
     int leader = iso_slot_node_leader(slot->nodes, node);
     const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
-    struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, step);
+    struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, epoch);
     wait.slot = slot;
-    while (!node_has_said(slot, node, step))
+    while (!node_has_said(slot, node, epoch))
         iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag));
     iso_wait_end(&wait);
 }
 
-/* Whoever arrives last on its node runs already, and speaks for it: dissemination among the nodes, a step for each
+/* Whoever arrives last on its node runs already, and speaks for it: dissemination among the nodes, an epoch for each
  * round. The others look at one word of their node. */
-void iso_barrier_nodes(struct team *team, const char *call)
+void iso_barrier_hier(struct team *team, const char *call)
 {
     struct slot *slot = &team->slot;
     const struct slot_nodes *nodes = slot->nodes;

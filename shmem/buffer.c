@@ -254,9 +254,9 @@ static void describe_buffer(shmemx_buffer_info_t *info, size_t len, struct split
     memset(info, 0, sizeof *info);
     info->mapped_bytes = split.hi - split.lo;
     info->staged_bytes = len - info->mapped_bytes;
-    memcpy(info->rung, "pages", sizeof "pages");
+    memcpy(info->method, "pages", sizeof "pages");
     if (info->mapped_bytes == 0)
-        memcpy(info->rung, "staged", sizeof "staged");
+        memcpy(info->method, "staged", sizeof "staged");
 }
 
 /* Collective over the node, also for a PE that could not share its pages: its `status` tells the others. */

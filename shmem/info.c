@@ -258,7 +258,7 @@ static void write_table(FILE *out, size_t (*write_text)(char *text, size_t bytes
     free(table);
 }
 
-/* What the transports to other nodes say of themselves: device, rung, counters. */
+/* What the transports to other nodes say of themselves: device, method, counters. */
 static void write_network(FILE *out)
 {
     if (ISO->n_nodes == 1)

@@ -468,7 +468,7 @@ ISO_INLINE bool iso_ctx_is_dirty(const struct ctx *ctx)
 {
     return __atomic_load_n(&ctx->remote_dirty, __ATOMIC_RELAXED);
 }
-ISO_INLINE void iso_ctx_soil(struct ctx *ctx)
+ISO_INLINE void iso_ctx_mark_dirty(struct ctx *ctx)
 {
     if (!iso_ctx_is_dirty(ctx))
         __atomic_store_n(&ctx->remote_dirty, true, __ATOMIC_RELAXED);

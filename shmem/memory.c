@@ -182,7 +182,7 @@ static char *allocate(const struct request *r)
     return objects_of(h) + offset;
 }
 
-static void *allocate_and_meet(const struct request *r)
+static void *allocate_and_exchange(const struct request *r)
 {
     match(r->call, "size", r->size);
     void *object = allocate(r);
@@ -253,7 +253,7 @@ static struct alloc_object object_at(const struct heap *h, const char *call, con
 static void *get(const struct heap *h, const char *call, size_t size)
 {
     struct request r = {h, call, ISO_LINE, size};
-    return size == 0 ? NULL : allocate_and_meet(&r);
+    return size == 0 ? NULL : allocate_and_exchange(&r);
 }
 
 static void *get_aligned(const struct heap *h, const char *call, size_t alignment, size_t size)
@@ -272,7 +272,7 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
         return NULL;
     }
     struct request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
-    return allocate_and_meet(&r);
+    return allocate_and_exchange(&r);
 }
 
 /* Only what was handed out before needs zeroing: what lies above the top is zero still. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the members of a team agree on a slot, without a message: the leader (member 0) claims one index in the bitmaps
- * of all members, then writes a grant {key, first step} into each member's directory; members watch their own. An index
- * is free again when all members have closed it: the last one clears the bits. Steps go on where the last user of the
+ * of all members, then writes a grant {key, first epoch} into each member's directory; members watch their own. An index
+ * is free again when all members have closed it: the last one clears the bits. Epochs go on where the last user of the
  * index on any of the members stopped, so memory is reused as it is. Invariant: bit i of a PE is set <=> grant i of
  * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/host/active_set.c. */
 #include "slot.h"
@@ -24,9 +24,9 @@ enum { GRANT_NONE, GRANT_NEW, GRANT_TAKEN };
 /* invariant: key, first are written by the leader before state; last, state = NONE by the owner before `closed`. */
 struct grant {
     _Alignas(ISO_LINE) struct slot_key key;
-    uint64_t first;  /* steps begin behind this number */
+    uint64_t first;  /* epochs begin behind this number */
     uint64_t state;  /* pairs: signal of the leader, acquire of the owner */
-    uint64_t last;   /* the owner's step when it closed the slot */
+    uint64_t last;   /* the owner's epoch when it closed the slot */
     uint64_t closed; /* the leader's is used: members that have closed */
 };
 
@@ -183,9 +183,9 @@ static uint64_t last_step(const struct members *m, int index)
 {
     uint64_t last = 0;
     for (int i = 0; i < m->n; i++) {
-        uint64_t step =
+        uint64_t epoch =
             control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0, m->call);
-        last = ISO_MAX(last, step);
+        last = ISO_MAX(last, epoch);
     }
     return last;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of a slot, and what is done with it: steps, flags, packets, staging, the board of the leader.
- * A flag or packet lies in the receiver's memory and has one writer. Its number is the step, which only grows, from one
+/* The memory of a slot, and what is done with it: epochs, flags, packets, staging, the board of the leader.
+ * A flag or packet lies in the receiver's memory and has one writer. Its number is the epoch, which only grows, from one
  * user of the slot to the next as well, so nothing is ever reset and old contents are never mistaken for new ones.
  * Invariant: slot->seq is equal on all members whenever none of them is inside a collective.
  * Used by shmem/slot.c, shmem/barrier.c and coll/. */
@@ -18,7 +18,7 @@
  *   [64]     its release word                    (the leader's is used)
  *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line, the words of a far
  *            packet of bank 0 and of bank 1, two lines each
- *   [board]  2 banks of ISO_BOARD_BYTES          (the leader's is used)
+ *   [board]  2 banks of ISO_SCRATCH_BYTES          (the leader's is used)
  *   [stage]  per sender: 2 banks of ISO_STAGE_BYTES
  * board and stage begin at a page; pages that nobody uses have no memory behind them. */
 enum {
@@ -30,23 +30,23 @@ enum {
     SLOT_FAR_PACKET_BYTES = 2 * ISO_LINE,
     SLOT_PAGE = 4096
 };
-#define ISO_PACKET_BYTES 56  /* payload; the step number is the rest of the line */
-#define ISO_BOARD_BYTES 4096 /* of one bank */
+#define ISO_INBOX_BYTES 56  /* payload; the epoch number is the rest of the line */
+#define ISO_SCRATCH_BYTES 4096 /* of one bank */
 #define ISO_STAGE_BYTES 8192 /* of one sender and bank */
 
 /* A packet is one line: it arrives in one hop, payload and number together. */
-struct slot_packet {
-    unsigned char payload[ISO_PACKET_BYTES];
+struct slot_inbox {
+    unsigned char payload[ISO_INBOX_BYTES];
     uint64_t seq; /* stored last, release; pairs with the acquire load of its receiver */
 };
 
 /* From a sender that no pointer reaches: words of which each carries the number beside four bytes, since nothing else
  * is said of the order in which the bytes of one put arrive. The first one has the length of the payload. Zero before
- * they come, and again when the receiver has made a struct slot_packet of them. */
-#define ISO_FAR_WORDS (1 + ISO_PACKET_BYTES / 4)
-ISO_INLINE uint64_t iso_slot_far_word(uint64_t step, uint32_t data)
+ * they come, and again when the receiver has made a struct slot_inbox of them. */
+#define ISO_FAR_WORDS (1 + ISO_INBOX_BYTES / 4)
+ISO_INLINE uint64_t iso_slot_far_word(uint64_t epoch, uint32_t data)
 {
-    return (uint64_t)(uint32_t)(step << 1 | 1) << 32 | data; /* never 0 */
+    return (uint64_t)(uint32_t)(epoch << 1 | 1) << 32 | data; /* never 0 */
 }
 
 /* Member i of the team as this PE sees it. */
@@ -72,23 +72,23 @@ ISO_INLINE int iso_slot_node_leader(const struct slot_nodes *nodes, int node)
     return nodes->members[nodes->begin[node]];
 }
 
-ISO_INLINE size_t iso_slot_board_offset(const struct state *self)
+ISO_INLINE size_t iso_slot_scratch_offset(const struct state *self)
 {
     size_t senders = SLOT_SENDERS + (size_t)self->n_pes * SLOT_SENDER_BYTES;
     return (senders + SLOT_PAGE - 1) & ~(size_t)(SLOT_PAGE - 1);
 }
 ISO_INLINE size_t iso_slot_stage_offset(const struct state *self)
 {
-    return iso_slot_board_offset(self) + 2 * (size_t)ISO_BOARD_BYTES;
+    return iso_slot_scratch_offset(self) + 2 * (size_t)ISO_SCRATCH_BYTES;
 }
 
 ISO_INLINE size_t iso_slot_flag_offset(int sender) { return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES; }
-ISO_INLINE size_t iso_slot_packet_offset(int sender, uint64_t staged)
+ISO_INLINE size_t iso_slot_inbox_offset(int sender, uint64_t staged)
 {
     return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + (1 + (size_t)(staged & 1)) * ISO_LINE;
 }
 
-ISO_INLINE size_t iso_slot_far_packet_offset(int sender, uint64_t staged)
+ISO_INLINE size_t iso_slot_far_inbox_offset(int sender, uint64_t staged)
 {
     return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + SLOT_FAR_PACKETS + (staged & 1) * SLOT_FAR_PACKET_BYTES;
 }
@@ -106,43 +106,43 @@ void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
 /* Until *word >= expected. */
 void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call);
 
-/* Says to member `to` that this member has done step `step`, and all its earlier stores with it.
+/* Says to member `to` that this member has done epoch `epoch`, and all its earlier stores with it.
  * Pairs with the acquire load in iso_slot_flag_wait. */
-ISO_INLINE void iso_slot_flag_set(const struct slot *slot, int me, int to, uint64_t step, const char *call)
+ISO_INLINE void iso_slot_flag_set(const struct slot *slot, int me, int to, uint64_t epoch, const char *call)
 {
     const struct slot_view *view = &slot->views[to];
     if (ISO_LIKELY(view->near != NULL))
-        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(view->near + iso_slot_flag_offset(me)), step);
+        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(view->near + iso_slot_flag_offset(me)), epoch);
     else
-        iso_slot_far_signal(slot, iso_slot_flag_offset(me), view->pe, step, call);
+        iso_slot_far_signal(slot, iso_slot_flag_offset(me), view->pe, epoch, call);
 }
 
-/* Until member `from` has said `step` or a later one. */
-ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t step, const char *call)
+/* Until member `from` has said `epoch` or a later one. */
+ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t epoch, const char *call)
 {
     const uint64_t *flag = (const uint64_t *)(void *)(slot->memory + iso_slot_flag_offset(from));
-    if (prim_poll_u64(flag) < step)
-        iso_slot_wait(slot, flag, step, slot->views[from].pe, call);
+    if (prim_poll_u64(flag) < epoch)
+        iso_slot_wait(slot, flag, epoch, slot->views[from].pe, call);
 }
 
-/* All n members have called it with this step: arrival on the leader's counter, then its release word. Only where
+/* All n members have called it with this epoch: arrival on the leader's counter, then its release word. Only where
  * slot->central is set. The last one to arrive resets the counter before it releases, so that the counter is zero
  * between barriers. Release and acquire pair up along counter (all before) and release word (all after). */
-ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t step, const char *call)
+ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t epoch, const char *call)
 {
     uint64_t *counter = (uint64_t *)(void *)(slot->central + SLOT_COUNTER);
     uint64_t *release = (uint64_t *)(void *)(slot->central + SLOT_RELEASE);
     if (prim_fetch_add_u64(counter, 1) == (uint64_t)n - 1) {
         prim_store_relaxed_u64(counter, 0);
-        prim_signal_u64(prim_group_thread(), release, step);
-    } else if (prim_poll_u64(release) < step) {
-        iso_slot_wait(slot, release, step, -1, call);
+        prim_signal_u64(prim_group_thread(), release, epoch);
+    } else if (prim_poll_u64(release) < epoch) {
+        iso_slot_wait(slot, release, epoch, -1, call);
     }
 }
 
 /* The members of this node, in two halves. arrive: true for the last one only, who speaks for the node and then calls
  * release; the others have to await it. Between them, that one may read what all have stored, and all that come behind
- * read what it has stored. `step`: of the release; it grows. */
+ * read what it has stored. `epoch`: of the release; it grows. */
 ISO_INLINE bool iso_slot_node_arrive(const struct slot_nodes *nodes)
 {
     uint64_t *counter = (uint64_t *)(void *)(nodes->central + SLOT_COUNTER);
@@ -151,15 +151,15 @@ ISO_INLINE bool iso_slot_node_arrive(const struct slot_nodes *nodes)
     prim_store_relaxed_u64(counter, 0);
     return true;
 }
-ISO_INLINE void iso_slot_node_release(const struct slot_nodes *nodes, uint64_t step)
+ISO_INLINE void iso_slot_node_release(const struct slot_nodes *nodes, uint64_t epoch)
 {
-    prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(nodes->central + SLOT_RELEASE), step);
+    prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)(nodes->central + SLOT_RELEASE), epoch);
 }
-ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t step, const char *call)
+ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t epoch, const char *call)
 {
     const uint64_t *release = (const uint64_t *)(const void *)(slot->nodes->central + SLOT_RELEASE);
-    if (prim_poll_u64(release) < step)
-        iso_slot_wait(slot, release, step, -1, call);
+    if (prim_poll_u64(release) < epoch)
+        iso_slot_wait(slot, release, epoch, -1, call);
 }
 
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */
@@ -167,6 +167,6 @@ ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t step, cons
 void iso_barrier_flags(struct team *team, const char *call);         /* everybody flags everybody: one hop */
 void iso_barrier_dissemination(struct team *team, const char *call); /* log2 n hops of one flag each */
 void iso_barrier_central(struct team *team, const char *call);       /* the leader's counter; slot->central != NULL */
-void iso_barrier_nodes(struct team *team, const char *call); /* one message a node and hop; slot->nodes != NULL */
+void iso_barrier_hier(struct team *team, const char *call); /* one message a node and hop; slot->nodes != NULL */
 
 #endif

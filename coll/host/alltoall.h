@@ -12,26 +12,26 @@ static char *alltoall_in(const struct coll_work *w, int member) { return w->dest
 
 /* ---- alltoall ---- */
 
-/* At most ISO_PACKET_BYTES for each pair: the block travels in the line of its flag. One hop. */
-static void alltoall_packet(struct coll *c, const struct coll_work *w)
+/* At most ISO_INBOX_BYTES for each pair: the block travels in the line of its flag. One hop. */
+static void alltoall_inbox(struct coll *c, const struct coll_work *w)
 {
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), alltoall_out(w, coll_other(c, i)), w->bytes);
+        coll_inbox_send(c, coll_other(c, i), alltoall_out(w, coll_other(c, i)), w->bytes);
     coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     for (int i = 1; i < c->n; i++)
-        coll_packet_recv(c, coll_other(c, i), alltoall_in(w, coll_other(c, i)), w->bytes);
-    coll_packet_prepare(c);
+        coll_inbox_recv(c, coll_other(c, i), alltoall_in(w, coll_other(c, i)), w->bytes);
+    coll_inbox_prepare(c);
 }
 
 /* All sources side by side on the board: each member writes a row, and reads a column. */
-static void alltoall_board(struct coll *c, const struct coll_work *w)
+static void alltoall_scratch(struct coll *c, const struct coll_work *w)
 {
     size_t row = (size_t)c->n * w->bytes;
-    coll_step_staged(c);
-    const char *board = coll_board(c);
-    prim_copy(c->group, coll_board(c) + (size_t)c->me * row, w->source.base, row);
-    coll_board_pass(c);
+    coll_begin_staged_epoch(c);
+    const char *board = coll_scratch(c);
+    prim_copy(c->group, coll_scratch(c) + (size_t)c->me * row, w->source.base, row);
+    coll_scratch_pass(c);
     for (int m = 0; m < c->n; m++)
         prim_copy(c->group, alltoall_in(w, m), board + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
 }
@@ -49,7 +49,7 @@ static void alltoall_push_to(struct coll *c, const struct coll_work *w, bool far
 /* Blocks for other nodes are on their way while those for this one are copied. */
 static void alltoall_push(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     if (!coll_is_direct(c))
         alltoall_push_to(c, w, true);
     alltoall_push_to(c, w, false);
@@ -58,11 +58,11 @@ static void alltoall_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Everybody reads its blocks out of the sources, once each; the second step keeps them unchanged until they are read.
+/* Everybody reads its blocks out of the sources, once each; the second epoch keeps them unchanged until they are read.
  */
 static void alltoall_pull(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     coll_flag_set_all(c);
     coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     for (int i = 1; i < c->n; i++) {
@@ -70,7 +70,7 @@ static void alltoall_pull(struct coll *c, const struct coll_work *w)
         coll_flag_wait(c, from);
         coll_read(c, alltoall_in(w, from), &w->source, (size_t)c->me * w->bytes, w->bytes, from);
     }
-    coll_step(c);
+    coll_begin_epoch(c);
     coll_flag_set_all(c);
     coll_flag_wait_all(c);
 }
@@ -113,13 +113,13 @@ static size_t alltoalls_offset(const struct coll_work *w, int member, ptrdiff_t 
     return (size_t)member * w->nelems * (size_t)stride * w->elem_bytes;
 }
 
-static void alltoalls_from_packet(const struct coll_work *w, int from, const void *packet)
+static void alltoalls_from_inbox(const struct coll_work *w, int from, const void *packet)
 {
     struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), (const char *)packet,
                               (size_t)w->dst * w->elem_bytes, w->elem_bytes};
     alltoalls_copy(r, w->nelems, w->elem_bytes);
 }
-static void alltoalls_to_packet(const struct coll_work *w, int to, void *packet)
+static void alltoalls_to_inbox(const struct coll_work *w, int to, void *packet)
 {
     struct alltoalls_run r = {(char *)packet, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
                               (size_t)w->sst * w->elem_bytes};
@@ -142,18 +142,18 @@ static void alltoalls_put(struct coll *c, const struct coll_work *w, int to)
         coll_put(c, &w->dest, offset + e * to_step, from + e * from_step, w->elem_bytes, to);
 }
 
-/* A block of at most ISO_PACKET_BYTES is gathered into the packet and scattered by its receiver. */
-static void alltoalls_packet(struct coll *c, const struct coll_work *w)
+/* A block of at most ISO_INBOX_BYTES is gathered into the packet and scattered by its receiver. */
+static void alltoalls_inbox(struct coll *c, const struct coll_work *w)
 {
-    unsigned char packet[ISO_PACKET_BYTES];
-    coll_step_staged(c);
+    unsigned char packet[ISO_INBOX_BYTES];
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++) {
-        alltoalls_to_packet(w, coll_other(c, i), packet);
-        coll_packet_send(c, coll_other(c, i), packet, w->bytes);
+        alltoalls_to_inbox(w, coll_other(c, i), packet);
+        coll_inbox_send(c, coll_other(c, i), packet, w->bytes);
     }
     alltoalls_put(c, w, c->me);
     for (int i = 1; i < c->n; i++)
-        alltoalls_from_packet(w, coll_other(c, i), coll_packet_wait(c, coll_other(c, i)));
+        alltoalls_from_inbox(w, coll_other(c, i), coll_inbox_wait(c, coll_other(c, i)));
 }
 
 /* Elements `first` to `first + count - 1` of a block, between its places and a dense piece. */
@@ -176,7 +176,7 @@ static void alltoalls_unpack(const struct coll_work *w, int from, size_t first, 
 static void alltoalls_piece(struct coll *c, const struct coll_work *w, size_t first, size_t count)
 {
     char piece[ISO_STAGE_BYTES];
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++) {
         int to = coll_other(c, i);
         if (coll_is_far(c, to)) {
@@ -209,7 +209,7 @@ static void alltoalls_staged(struct coll *c, const struct coll_work *w)
 
 static void alltoalls_push(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     for (int i = 1; i < c->n; i++) {
         alltoalls_put(c, w, coll_other(c, i));
         coll_flag_set(c, coll_other(c, i));

@@ -16,7 +16,7 @@ static void bcast_own(struct coll *c, const struct coll_work *w)
  * are ready before anybody calls, and a later flag does for an earlier one. */
 static void bcast_push(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     if (c->me != w->root) {
         coll_flag_wait(c, w->root);
         return;
@@ -31,7 +31,7 @@ static void bcast_push(struct coll *c, const struct coll_work *w)
  * crosses once, where a push makes it cross twice (to be written, and to be read by its owner). */
 static void bcast_pull(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     if (c->me == w->root) {
         coll_flag_set_all(c);
         if (coll_shares_cores()) /* its own copy would stand in front of a receiver's */
@@ -51,7 +51,7 @@ static void bcast_tree(struct coll *c, const struct coll_work *w)
 {
     int rank = (c->me - w->root + c->n) % c->n, top = 1;
     const char *from = rank == 0 ? w->source.base : w->dest.base;
-    coll_step(c);
+    coll_begin_epoch(c);
     while (top < c->n && (rank & top) == 0)
         top *= 2;
     if (rank != 0)

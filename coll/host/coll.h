@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What a schedule is written over (the hooks), and what it is called with (struct coll_work).
  * A schedule is a function `static void name(struct coll *c, const struct coll_work *w)` in a header of coll/, in the
- * common subset of C11, C++17, HIP and CUDA; it knows ranks, steps and the hooks below, and nothing of how a member is
+ * common subset of C11, C++17, HIP and CUDA; it knows ranks, epochs and the hooks below, and nothing of how a member is
  * reached. These are the host's hooks; a device target gives the same names in a header of its own.
- * Invariant: every member goes through the same steps of the same kinds in the same order, also for zero lengths. */
+ * Invariant: every member goes through the same epochs of the same kinds in the same order, also for zero lengths. */
 #ifndef ISO_COLL_H
 #define ISO_COLL_H
 
@@ -23,7 +23,7 @@ struct coll {
     struct slot *slot;
     struct slot_view *views; /* slot->views; NULL when n == 1 */
     struct prim_group group;
-    uint64_t step; /* the one in progress */
+    uint64_t epoch; /* the one in progress */
     int me, n;     /* in the team */
     const char *call;
     struct team *team;
@@ -46,19 +46,19 @@ struct coll_work {
     bool exact;               /* these: the order of the members does not matter to the bits (integers) */
 };
 
-/* ---- steps ----
- * A step is one number; flags and packets of the step carry it. Beginning one is local and costs nothing. In a plain
- * step any member may flag any other, and nobody who is not flagged waits. */
+/* ---- epochs ----
+ * A epoch is one number; flags and packets of the epoch carry it. Beginning one is local and costs nothing. In a plain
+ * epoch any member may flag any other, and nobody who is not flagged waits. */
 
-ISO_INLINE void coll_step(struct coll *c) { c->step = ++c->slot->seq; }
+ISO_INLINE void coll_begin_epoch(struct coll *c) { c->epoch = ++c->slot->seq; }
 
-/* A staged step may use packets, stages and the board. They have two banks, used in turn, which is enough only under
- * this rule: in a staged step EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or
- * all pass the board. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished reading k. */
-ISO_INLINE void coll_step_staged(struct coll *c)
+/* A staged epoch may use packets, stages and the board. They have two banks, used in turn, which is enough only under
+ * this rule: in a staged epoch EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or
+ * all pass the board. Then whoever begins staged epoch k + 2 has finished k + 1, so everybody has finished reading k. */
+ISO_INLINE void coll_begin_staged_epoch(struct coll *c)
 {
     c->slot->staged++;
-    coll_step(c);
+    coll_begin_epoch(c);
 }
 
 /* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
@@ -74,9 +74,9 @@ ISO_INLINE void coll_group_sync(struct coll *c) { prim_sync(c->group); }
 
 /* Everything this member has written (also puts) is seen by `to` once it has waited for the flag; and what it has read
  * was read before. */
-ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->step, c->call); }
-/* `from` has set its flag of this step, or already of a later one. */
-ISO_INLINE void coll_flag_wait(struct coll *c, int from) { iso_slot_flag_wait(c->slot, from, c->step, c->call); }
+ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->epoch, c->call); }
+/* `from` has set its flag of this epoch, or already of a later one. */
+ISO_INLINE void coll_flag_wait(struct coll *c, int from) { iso_slot_flag_wait(c->slot, from, c->epoch, c->call); }
 
 ISO_INLINE void coll_flag_set_all(struct coll *c)
 {
@@ -89,69 +89,69 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
         coll_flag_wait(c, coll_other(c, i));
 }
 
-/* ---- packets: at most ISO_PACKET_BYTES that arrive with their number in one cache line; staged steps only ---- */
+/* ---- packets: at most ISO_INBOX_BYTES that arrive with their number in one cache line; staged epochs only ---- */
 
-void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes);
+void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes);
 /* True: the packet of `from`, a far one, is complete in this memory, where it stands as a near one's from now on. One
  * member takes it. */
 bool iso_coll_far_take(struct coll *c, char *memory, int from);
 void iso_coll_far_wait(struct coll *c, int from);
 
-ISO_INLINE struct slot_packet *coll_packet_at(struct coll *c, char *memory, int sender)
+ISO_INLINE struct slot_inbox *coll_inbox_at(struct coll *c, char *memory, int sender)
 {
-    return (struct slot_packet *)(void *)(memory + iso_slot_packet_offset(sender, c->slot->staged));
+    return (struct slot_inbox *)(void *)(memory + iso_slot_inbox_offset(sender, c->slot->staged));
 }
 
-/* One packet to each other member and step; bytes may be 0. */
-ISO_INLINE void coll_packet_send(struct coll *c, int to, const void *data, size_t bytes)
+/* One packet to each other member and epoch; bytes may be 0. */
+ISO_INLINE void coll_inbox_send(struct coll *c, int to, const void *data, size_t bytes)
 {
     char *near = c->views[to].near;
     if (ISO_LIKELY(near != NULL)) {
-        struct slot_packet *packet = coll_packet_at(c, near, c->me);
+        struct slot_inbox *packet = coll_inbox_at(c, near, c->me);
         prim_copy(c->group, packet->payload, data, bytes);
-        prim_signal_u64(c->group, &packet->seq, c->step); /* pairs with coll_packet_wait */
+        prim_signal_u64(c->group, &packet->seq, c->epoch); /* pairs with coll_inbox_wait */
     } else {
-        iso_coll_far_packet(c, to, data, bytes);
+        iso_coll_far_inbox(c, to, data, bytes);
     }
 }
 
-/* The payload that `from` has sent in this step: in this PE's memory, at the begin of a line, valid until this member
- * begins the next staged step but one. Bytes past the sent length are undefined. */
-ISO_INLINE const void *coll_packet_wait(struct coll *c, int from)
+/* The payload that `from` has sent in this epoch: in this PE's memory, at the begin of a line, valid until this member
+ * begins the next staged epoch but one. Bytes past the sent length are undefined. */
+ISO_INLINE const void *coll_inbox_wait(struct coll *c, int from)
 {
-    struct slot_packet *packet = coll_packet_at(c, c->slot->memory, from);
-    if (prim_poll_u64(&packet->seq) >= c->step)
+    struct slot_inbox *packet = coll_inbox_at(c, c->slot->memory, from);
+    if (prim_poll_u64(&packet->seq) >= c->epoch)
         return packet->payload;
     if (ISO_LIKELY(c->views[from].near != NULL))
-        iso_slot_wait(c->slot, &packet->seq, c->step, c->views[from].pe, c->call);
+        iso_slot_wait(c->slot, &packet->seq, c->epoch, c->views[from].pe, c->call);
     else
         iso_coll_far_wait(c, from);
     return packet->payload;
 }
 
-/* The same payload once more, in a later step than the one it came in. */
-ISO_INLINE const void *coll_packet_payload(struct coll *c, int from)
+/* The same payload once more, in a later epoch than the one it came in. */
+ISO_INLINE const void *coll_inbox_payload(struct coll *c, int from)
 {
-    return coll_packet_at(c, c->slot->memory, from)->payload;
+    return coll_inbox_at(c, c->slot->memory, from)->payload;
 }
 
-ISO_INLINE void coll_packet_recv(struct coll *c, int from, void *into, size_t bytes)
+ISO_INLINE void coll_inbox_recv(struct coll *c, int from, void *into, size_t bytes)
 {
-    prim_copy(c->group, into, coll_packet_wait(c, from), bytes);
+    prim_copy(c->group, into, coll_inbox_wait(c, from), bytes);
 }
 
-/* At the end of a packet step: fetches the lines that the next one stores into, which their receivers hold since they
- * read them; a packet's store would wait for that. Everybody has read what stands there, having sent this step's. */
-ISO_INLINE void coll_packet_prepare(struct coll *c)
+/* At the end of a packet epoch: fetches the lines that the next one stores into, which their receivers hold since they
+ * read them; a packet's store would wait for that. Everybody has read what stands there, having sent this epoch's. */
+ISO_INLINE void coll_inbox_prepare(struct coll *c)
 {
     for (int i = 1; i < c->n; i++) {
         const char *near = c->views[coll_other(c, i)].near;
         if (near != NULL)
-            prim_expect_store(near + iso_slot_packet_offset(c->me, c->slot->staged + 1));
+            prim_expect_store(near + iso_slot_inbox_offset(c->me, c->slot->staged + 1));
     }
 }
 
-/* ---- stages: ISO_STAGE_BYTES per sender and bank in the receiver's memory; staged steps only ---- */
+/* ---- stages: ISO_STAGE_BYTES per sender and bank in the receiver's memory; staged epochs only ---- */
 
 ISO_INLINE size_t coll_stage_offset(struct coll *c, int sender)
 {
@@ -173,18 +173,18 @@ ISO_INLINE const char *coll_stage_from(struct coll *c, int from)
     return c->slot->memory + coll_stage_offset(c, from);
 }
 
-/* ---- the board: ISO_BOARD_BYTES in the leader's memory that all members write and read; direct teams only ----
+/* ---- the board: ISO_SCRATCH_BYTES in the leader's memory that all members write and read; direct teams only ----
  * Where PEs outnumber cores it beats packets: each member touches few lines and is scheduled once.
- *     coll_step_staged(c);  write own part of coll_board(c);  coll_board_pass(c);  read all parts */
+ *     coll_begin_staged_epoch(c);  write own part of coll_scratch(c);  coll_scratch_pass(c);  read all parts */
 
 /* All members reach the leader by pointer: the same answer on all members. */
 ISO_INLINE bool coll_is_direct(const struct coll *c) { return c->slot->central != NULL; }
-ISO_INLINE char *coll_board(struct coll *c)
+ISO_INLINE char *coll_scratch(struct coll *c)
 {
-    return c->slot->central + iso_slot_board_offset(ISO) + (c->slot->staged & 1) * ISO_BOARD_BYTES;
+    return c->slot->central + iso_slot_scratch_offset(ISO) + (c->slot->staged & 1) * ISO_SCRATCH_BYTES;
 }
 /* All members have arrived, and what they wrote before (the board too) is seen: a barrier on the leader's counter. */
-ISO_INLINE void coll_board_pass(struct coll *c) { iso_slot_central_pass(c->slot, c->n, c->step, c->call); }
+ISO_INLINE void coll_scratch_pass(struct coll *c) { iso_slot_central_pass(c->slot, c->n, c->epoch, c->call); }
 
 /* ---- the user's memory: direct puts and reads ---- */
 
@@ -278,22 +278,22 @@ enum coll_op {
 enum coll_load { LOAD_ANY, LOAD_SPARE, LOAD_OVER }; /* LOAD_OVER: more PEs on the node than cores */
 
 /* What an algorithm needs to work at all, forced or not. The board also needs a direct team. */
-enum coll_room {
-    ROOM_ANY,
-    ROOM_PACKET,       /* bytes <= ISO_PACKET_BYTES */
-    ROOM_STAGE,        /* bytes <= ISO_STAGE_BYTES */
-    ROOM_BOARD,        /* n * bytes <= ISO_BOARD_BYTES */
-    ROOM_BOARD_ROWS,   /* n * n * bytes <= ISO_BOARD_BYTES */
-    ROOM_BOARD_PIECES, /* any length, through the board piece by piece */
-    ROOM_FAR,          /* not all members reach each other by pointer */
-    ROOM_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
-    ROOM_NODES,        /* several nodes, with several members on some */
-    ROOM_NODES_BOARD,  /* and (n + 1) * bytes, rounded up, <= ISO_BOARD_BYTES */
-    ROOM_NODES_HEADS,  /* the same with ISO_PACKET_BYTES each, whatever is collected */
-    ROOM_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_BOARD_BYTES */
-    ROOM_PIPE,         /* several nodes */
-    ROOM_CHAIN,        /* several nodes; members are numbered node by node, or their order does not matter */
-    ROOM_CHAIN_SCAN    /* several nodes; members are numbered node by node; dest is not source */
+enum coll_needs {
+    NEEDS_ANY,
+    NEEDS_INBOX,       /* bytes <= ISO_INBOX_BYTES */
+    NEEDS_STAGE,        /* bytes <= ISO_STAGE_BYTES */
+    NEEDS_SCRATCH,        /* n * bytes <= ISO_SCRATCH_BYTES */
+    NEEDS_SCRATCH_ROWS,   /* n * n * bytes <= ISO_SCRATCH_BYTES */
+    NEEDS_SCRATCH_PIECES, /* any length, through the board piece by piece */
+    NEEDS_FAR,          /* not all members reach each other by pointer */
+    NEEDS_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
+    NEEDS_NODES,        /* several nodes, with several members on some */
+    NEEDS_NODES_SCRATCH,  /* and (n + 1) * bytes, rounded up, <= ISO_SCRATCH_BYTES */
+    NEEDS_NODES_HEADS,  /* the same with ISO_INBOX_BYTES each, whatever is collected */
+    NEEDS_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_SCRATCH_BYTES */
+    NEEDS_PIPE,         /* several nodes */
+    NEEDS_CHAIN,        /* several nodes; members are numbered node by node, or their order does not matter */
+    NEEDS_CHAIN_SCAN    /* several nodes; members are numbered node by node; dest is not source */
 };
 
 typedef void coll_run_fn(struct coll *c, const struct coll_work *w);
@@ -306,7 +306,7 @@ struct coll_row {
     const char *name;
     coll_run_fn *run;
     coll_barrier_fn *barrier; /* of COLL_BARRIER, instead of run */
-    enum coll_room room;
+    enum coll_needs needs;
     enum coll_load load;
     int max_pes;
     size_t max_bytes; /* of w->bytes */

@@ -97,7 +97,7 @@ void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t off
                                   to->base + offset,
                                   source,
                                   bytes,
-                                  c->step,
+                                  c->epoch,
                                   SHMEM_SIGNAL_SET,
                                   true,
                                   c->call};
@@ -110,37 +110,37 @@ void iso_coll_far_done(void)
         iso_far_quiet(&ISO->ctx_default);
 }
 
-/* One put: each word says itself to which step it belongs. */
-void iso_coll_far_packet(struct coll *c, int to, const void *data, size_t bytes)
+/* One put: each word says itself to which epoch it belongs. */
+void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes)
 {
     uint64_t words[ISO_FAR_WORDS];
-    uint32_t parts[ISO_PACKET_BYTES / 4] = {0};
+    uint32_t parts[ISO_INBOX_BYTES / 4] = {0};
     size_t n = 1 + (bytes + 3) / 4;
     if (bytes > 0)
         memcpy(parts, data, bytes);
-    words[0] = iso_slot_far_word(c->step, (uint32_t)bytes);
+    words[0] = iso_slot_far_word(c->epoch, (uint32_t)bytes);
     for (size_t i = 1; i < n; i++)
-        words[i] = iso_slot_far_word(c->step, parts[i - 1]);
-    struct place place = iso_slot_place(c->slot, iso_slot_far_packet_offset(c->me, c->slot->staged), c->views[to].pe);
+        words[i] = iso_slot_far_word(c->epoch, parts[i - 1]);
+    struct place place = iso_slot_place(c->slot, iso_slot_far_inbox_offset(c->me, c->slot->staged), c->views[to].pe);
     iso_far_put_words(&ISO->ctx_default, place, words, n, c->call);
 }
 
-/* A word of this step is here. Acquire: pairs with its arrival (transport's put_words); what its sender has put before,
+/* A word of this epoch is here. Acquire: pairs with its arrival (transport's put_words); what its sender has put before,
  * a stage, is there too. */
-static bool has_come(const uint64_t *word, uint64_t step)
+static bool has_come(const uint64_t *word, uint64_t epoch)
 {
-    return prim_poll_u64(word) >> 32 == iso_slot_far_word(step, 0) >> 32;
+    return prim_poll_u64(word) >> 32 == iso_slot_far_word(epoch, 0) >> 32;
 }
 
 bool iso_coll_far_take(struct coll *c, char *memory, int from)
 {
-    uint64_t *words = (uint64_t *)(void *)(memory + iso_slot_far_packet_offset(from, c->slot->staged));
-    struct slot_packet *packet = coll_packet_at(c, memory, from);
-    if (!has_come(words, c->step))
+    uint64_t *words = (uint64_t *)(void *)(memory + iso_slot_far_inbox_offset(from, c->slot->staged));
+    struct slot_inbox *packet = coll_inbox_at(c, memory, from);
+    if (!has_come(words, c->epoch))
         return false;
     size_t n = 1 + ((uint32_t)prim_poll_u64(words) + 3) / 4;
     for (size_t i = 1; i < n; i++)
-        if (!has_come(words + i, c->step))
+        if (!has_come(words + i, c->epoch))
             return false;
     for (size_t i = 0; i < n; i++) {
         uint32_t part = (uint32_t)prim_poll_u64(words + i);
@@ -148,15 +148,15 @@ bool iso_coll_far_take(struct coll *c, char *memory, int from)
         if (i > 0)
             memcpy(packet->payload + 4 * (i - 1), &part, sizeof(part));
     }
-    prim_signal_u64(prim_group_thread(), &packet->seq, c->step); /* pairs with across_speaker of this node */
+    prim_signal_u64(prim_group_thread(), &packet->seq, c->epoch); /* pairs with hier_speaker of this node */
     return true;
 }
 
 void iso_coll_far_wait(struct coll *c, int from)
 {
     const uint64_t *word =
-        (const uint64_t *)(const void *)(c->slot->memory + iso_slot_far_packet_offset(from, c->slot->staged));
-    struct wait wait = ISO_WAIT(c->call, c->views[from].pe, word, iso_slot_far_word(c->step, 0));
+        (const uint64_t *)(const void *)(c->slot->memory + iso_slot_far_inbox_offset(from, c->slot->staged));
+    struct wait wait = ISO_WAIT(c->call, c->views[from].pe, word, iso_slot_far_word(c->epoch, 0));
     wait.slot = c->slot;
     while (!iso_coll_far_take(c, c->slot->memory, from))
         iso_wait_pause(&wait, prim_poll_u64(word));
@@ -178,7 +178,7 @@ struct match {
     int32_t root;
     uint32_t dest; /* 1 + its offset, modulo 2^32; 0: none */
 };
-_Static_assert(sizeof(struct match) <= ISO_PACKET_BYTES, "it fits a packet");
+_Static_assert(sizeof(struct match) <= ISO_INBOX_BYTES, "it fits a packet");
 
 static struct match match_of(const char *call, uint64_t value, int root)
 {
@@ -204,7 +204,7 @@ static const char *text_of(const struct match *m, const char *what, char *text, 
 
 static ISO_COLD void compare(struct coll *c, const struct match *mine, int from, const char *what)
 {
-    const struct match *theirs = (const struct match *)coll_packet_wait(c, from);
+    const struct match *theirs = (const struct match *)coll_inbox_wait(c, from);
     int pe = c->views[from].pe;
     char ours[96], other[96];
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
@@ -228,9 +228,9 @@ static ISO_COLD void compare(struct coll *c, const struct match *mine, int from,
 static void match_all(struct team *team, const struct match *mine, const char *call, const char *what)
 {
     struct coll c = begin(team, call);
-    coll_step_staged(&c);
+    coll_begin_staged_epoch(&c);
     for (int i = 1; i < c.n; i++)
-        coll_packet_send(&c, coll_other(&c, i), mine, sizeof(*mine));
+        coll_inbox_send(&c, coll_other(&c, i), mine, sizeof(*mine));
     for (int i = 1; i < c.n; i++)
         compare(&c, mine, coll_other(&c, i), what);
 }
@@ -276,11 +276,11 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
     struct coll c = begin(team, call);
     uint64_t least = mine;
     match_call(team, call);
-    coll_step_staged(&c);
+    coll_begin_staged_epoch(&c);
     for (int i = 1; i < c.n; i++)
-        coll_packet_send(&c, coll_other(&c, i), &mine, sizeof(mine));
+        coll_inbox_send(&c, coll_other(&c, i), &mine, sizeof(mine));
     for (int i = 1; i < c.n; i++) {
-        uint64_t theirs = *(const uint64_t *)coll_packet_wait(&c, coll_other(&c, i));
+        uint64_t theirs = *(const uint64_t *)coll_inbox_wait(&c, coll_other(&c, i));
         least = ISO_MIN(least, theirs);
     }
     return least;
@@ -289,14 +289,14 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
 void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
 {
     struct coll c = begin(team, call);
-    assert(bytes <= ISO_PACKET_BYTES);
+    assert(bytes <= ISO_INBOX_BYTES);
     match_call(team, call);
-    coll_step_staged(&c);
+    coll_begin_staged_epoch(&c);
     for (int i = 1; i < c.n; i++)
-        coll_packet_send(&c, coll_other(&c, i), mine, bytes);
+        coll_inbox_send(&c, coll_other(&c, i), mine, bytes);
     memcpy((char *)all + (size_t)c.me * bytes, mine, bytes);
     for (int i = 1; i < c.n; i++) {
         int from = coll_other(&c, i);
-        coll_packet_recv(&c, from, (char *)all + (size_t)from * bytes, bytes);
+        coll_inbox_recv(&c, from, (char *)all + (size_t)from * bytes, bytes);
     }
 }

@@ -84,8 +84,8 @@ static size_t extent(size_t nelems, ptrdiff_t stride, size_t elem_bytes)
 {
     if (nelems == 0)
         return 0;
-    size_t steps = iso_coll_bytes(nelems - 1, (size_t)stride, elem_bytes);
-    return steps > SIZE_MAX - elem_bytes ? SIZE_MAX : steps + elem_bytes;
+    size_t epochs = iso_coll_bytes(nelems - 1, (size_t)stride, elem_bytes);
+    return epochs > SIZE_MAX - elem_bytes ? SIZE_MAX : epochs + elem_bytes;
 }
 
 static void alltoalls(struct team *team, const struct move *m)

@@ -10,31 +10,31 @@ static char *collect_place(const struct coll_work *w, int member) { return w->de
 
 /* ---- fcollect ---- */
 
-/* At most ISO_PACKET_BYTES each: the block travels in the line of its flag. One hop. */
-static void fcollect_packet(struct coll *c, const struct coll_work *w)
+/* At most ISO_INBOX_BYTES each: the block travels in the line of its flag. One hop. */
+static void fcollect_inbox(struct coll *c, const struct coll_work *w)
 {
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
+        coll_inbox_send(c, coll_other(c, i), w->source.base, w->bytes);
     coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
     for (int i = 1; i < c->n; i++)
-        coll_packet_recv(c, coll_other(c, i), collect_place(w, coll_other(c, i)), w->bytes);
-    coll_packet_prepare(c);
+        coll_inbox_recv(c, coll_other(c, i), collect_place(w, coll_other(c, i)), w->bytes);
+    coll_inbox_prepare(c);
 }
 
 /* All blocks side by side on the board: each member writes one, all read all. */
-static void fcollect_board(struct coll *c, const struct coll_work *w)
+static void fcollect_scratch(struct coll *c, const struct coll_work *w)
 {
-    coll_step_staged(c);
-    prim_copy(c->group, coll_board(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
-    coll_board_pass(c);
-    prim_copy(c->group, w->dest.base, coll_board(c), (size_t)c->n * w->bytes);
+    coll_begin_staged_epoch(c);
+    prim_copy(c->group, coll_scratch(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
+    coll_scratch_pass(c);
+    prim_copy(c->group, w->dest.base, coll_scratch(c), (size_t)c->n * w->bytes);
 }
 
 /* Everybody writes its block into all dests, which are ready before anybody calls. One hop. */
 static void fcollect_push(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     for (int i = 1; i < c->n; i++)
         coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, coll_other(c, i));
     coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
@@ -42,11 +42,11 @@ static void fcollect_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Everybody reads all sources, once each, into memory of its own. The second step keeps each source unchanged until its
+/* Everybody reads all sources, once each, into memory of its own. The second epoch keeps each source unchanged until its
  * last reader is done. */
 static void fcollect_pull(struct coll *c, const struct coll_work *w)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     coll_flag_set_all(c);
     coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
     for (int i = 1; i < c->n; i++) {
@@ -54,14 +54,14 @@ static void fcollect_pull(struct coll *c, const struct coll_work *w)
         coll_flag_wait(c, from);
         coll_read(c, collect_place(w, from), &w->source, 0, w->bytes, from);
     }
-    coll_step(c);
+    coll_begin_epoch(c);
     coll_flag_set_all(c);
     coll_flag_wait_all(c);
 }
 
 /* ---- collect ---- */
 
-#define COLLECT_INLINE_BYTES (ISO_PACKET_BYTES - 8)
+#define COLLECT_INLINE_BYTES (ISO_INBOX_BYTES - 8)
 
 struct collect_head {
     uint64_t bytes;
@@ -70,7 +70,7 @@ struct collect_head {
 
 static const struct collect_head *collect_head_of(struct coll *c, const struct collect_head *mine, int member)
 {
-    return member == c->me ? mine : (const struct collect_head *)coll_packet_wait(c, member);
+    return member == c->me ? mine : (const struct collect_head *)coll_inbox_wait(c, member);
 }
 
 /* Where this member's block begins, how long all blocks are together, and the longest of them. */
@@ -99,9 +99,9 @@ static void collect_send_heads(struct coll *c, const struct coll_work *w, struct
     size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
     mine->bytes = w->bytes;
     prim_copy(c->group, mine->block, w->source.base, inlined);
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), mine, sizeof(mine->bytes) + inlined);
+        coll_inbox_send(c, coll_other(c, i), mine, sizeof(mine->bytes) + inlined);
 }
 
 /* Short blocks out of the packets to their places. */
@@ -116,7 +116,7 @@ static void collect_place_short(struct coll *c, const struct collect_head *mine,
     }
 }
 
-/* Members with long blocks write them to all dests, and flag that in the same step. The others wait for the long ones,
+/* Members with long blocks write them to all dests, and flag that in the same epoch. The others wait for the long ones,
  * of which all know from the packets. */
 static void collect_push(struct coll *c, const struct coll_work *w)
 {
@@ -135,7 +135,7 @@ static void collect_push(struct coll *c, const struct coll_work *w)
 }
 
 /* Everybody reads the long blocks, once each; the packet has said that they are ready. Their owners stay until all
- * others have flagged, in the same step, that they are done. */
+ * others have flagged, in the same epoch, that they are done. */
 static void collect_pull(struct coll *c, const struct coll_work *w)
 {
     struct collect_head mine;

@@ -14,8 +14,8 @@
 /* One flag each. */
 #define ACROSS_CHUNK_BYTES ((size_t)65536)
 
-static size_t across_chunks(size_t bytes) { return bytes / ACROSS_CHUNK_BYTES + (bytes % ACROSS_CHUNK_BYTES != 0); }
-static size_t across_chunk_bytes(size_t bytes, size_t i)
+static size_t hier_chunks(size_t bytes) { return bytes / ACROSS_CHUNK_BYTES + (bytes % ACROSS_CHUNK_BYTES != 0); }
+static size_t hier_chunk_bytes(size_t bytes, size_t i)
 {
     return ISO_MIN(bytes - i * ACROSS_CHUNK_BYTES, ACROSS_CHUNK_BYTES);
 }
@@ -24,24 +24,24 @@ static size_t across_chunk_bytes(size_t bytes, size_t i)
  * ----
  */
 
-static void across_hand_on(struct coll *c, const struct coll_work *w, const char *from)
+static void hier_hand_on(struct coll *c, const struct coll_work *w, const char *from)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int i = 1; i < nodes->n_near; i++) {
-        coll_put(c, &w->dest, 0, from, w->bytes, across_peer(nodes, i));
-        coll_flag_set(c, across_peer(nodes, i));
+        coll_put(c, &w->dest, 0, from, w->bytes, hier_peer(nodes, i));
+        coll_flag_set(c, hier_peer(nodes, i));
     }
 }
 
-static void across_bcast(struct coll *c, const struct coll_work *w)
+static void hier_bcast(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int home = across_node_of(nodes, w->root), leader = iso_slot_node_leader(nodes, nodes->mine);
-    coll_step(c);
+    int home = hier_node_of(nodes, w->root), leader = iso_slot_node_leader(nodes, nodes->mine);
+    coll_begin_epoch(c);
     if (c->me == w->root) {
         for (int k = 1; k < nodes->n; k++)
             coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, iso_slot_node_leader(nodes, (home + k) % nodes->n));
-        across_hand_on(c, w, w->source.base);
+        hier_hand_on(c, w, w->source.base);
         bcast_own(c, w);
         coll_put_done(c);
         return;
@@ -49,24 +49,24 @@ static void across_bcast(struct coll *c, const struct coll_work *w)
     bool hands_on = nodes->mine != home && c->me == leader;
     coll_flag_wait(c, nodes->mine == home || hands_on ? w->root : leader);
     if (hands_on)
-        across_hand_on(c, w, w->dest.base);
+        hier_hand_on(c, w, w->dest.base);
 }
 
 /* ---- broadcast: long ones from node to node in chunks. Out: b by every node but the last, in chunks; the first bytes
  * are everywhere after K - 1 hops of a chunk. A chunk arrives with one member of the node, by turns, who sends it on;
  * the others copy it out of that one's dest. ---- */
 
-struct across_pipe {
+struct hier_pipe {
     uint64_t base;
     size_t chunks;
     int before, next; /* nodes; -1: the root is before; this one is the last */
 };
 
-static struct across_pipe across_pipe_of(struct coll *c, const struct coll_work *w)
+static struct hier_pipe hier_pipe_of(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int n = nodes->n, home = across_node_of(nodes, w->root), hops = (nodes->mine - home + n) % n;
-    struct across_pipe p = {c->slot->seq, across_chunks(w->bytes), -1, -1};
+    int n = nodes->n, home = hier_node_of(nodes, w->root), hops = (nodes->mine - home + n) % n;
+    struct hier_pipe p = {c->slot->seq, hier_chunks(w->bytes), -1, -1};
     if (hops > 1)
         p.before = (nodes->mine + n - 1) % n;
     if (hops < n - 1)
@@ -75,60 +75,60 @@ static struct across_pipe across_pipe_of(struct coll *c, const struct coll_work 
     return p;
 }
 
-static void across_pipe_send(struct coll *c, const struct coll_work *w, const struct across_pipe *p, const char *from,
+static void hier_pipe_send(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, const char *from,
                              size_t i)
 {
     if (p->next < 0)
         return;
-    c->step = p->base + 1 + i;
-    coll_put_flag(c, &w->dest, i * ACROSS_CHUNK_BYTES, from + i * ACROSS_CHUNK_BYTES, across_chunk_bytes(w->bytes, i),
-                  across_rail(c->slot->nodes, i, p->next));
+    c->epoch = p->base + 1 + i;
+    coll_put_flag(c, &w->dest, i * ACROSS_CHUNK_BYTES, from + i * ACROSS_CHUNK_BYTES, hier_chunk_bytes(w->bytes, i),
+                  hier_rail(c->slot->nodes, i, p->next));
 }
 
-static void across_pipe_root(struct coll *c, const struct coll_work *w, const struct across_pipe *p)
+static void hier_pipe_root(struct coll *c, const struct coll_work *w, const struct hier_pipe *p)
 {
-    c->step = p->base + 1;
+    c->epoch = p->base + 1;
     for (int i = 1; i < c->slot->nodes->n_near; i++)
-        coll_flag_set(c, across_peer(c->slot->nodes, i));
+        coll_flag_set(c, hier_peer(c->slot->nodes, i));
     for (size_t i = 0; i < p->chunks; i++)
-        across_pipe_send(c, w, p, w->source.base, i);
+        hier_pipe_send(c, w, p, w->source.base, i);
     bcast_own(c, w);
 }
 
-static void across_pipe_chunk(struct coll *c, const struct coll_work *w, const struct across_pipe *p, size_t i)
+static void hier_pipe_chunk(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, size_t i)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int rail = across_rail(nodes, i, nodes->mine), from = p->before < 0 ? w->root : across_rail(nodes, i, p->before);
+    int rail = hier_rail(nodes, i, nodes->mine), from = p->before < 0 ? w->root : hier_rail(nodes, i, p->before);
     size_t at = i * ACROSS_CHUNK_BYTES;
-    across_flag_wait(c, rail, from, p->base + 1 + i);
+    hier_flag_wait(c, rail, from, p->base + 1 + i);
     if (rail == c->me)
-        across_pipe_send(c, w, p, w->dest.base, i);
+        hier_pipe_send(c, w, p, w->dest.base, i);
     else
-        coll_read(c, w->dest.base + at, &w->dest, at, across_chunk_bytes(w->bytes, i), rail);
+        coll_read(c, w->dest.base + at, &w->dest, at, hier_chunk_bytes(w->bytes, i), rail);
 }
 
-static void across_bcast_pipe(struct coll *c, const struct coll_work *w)
+static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    struct across_pipe p = across_pipe_of(c, w);
+    struct hier_pipe p = hier_pipe_of(c, w);
     if (c->me == w->root) {
-        across_pipe_root(c, w, &p);
-    } else if (across_node_of(nodes, w->root) == nodes->mine) {
-        across_flag_wait(c, c->me, w->root, p.base + 1);
+        hier_pipe_root(c, w, &p);
+    } else if (hier_node_of(nodes, w->root) == nodes->mine) {
+        hier_flag_wait(c, c->me, w->root, p.base + 1);
         coll_read(c, w->dest.base, &w->source, 0, w->bytes, w->root);
     } else {
         for (size_t i = 0; i < p.chunks; i++)
-            across_pipe_chunk(c, w, &p, i);
+            hier_pipe_chunk(c, w, &p, i);
     }
     coll_put_done(c);
-    across_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
+    hier_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
 }
 
 /* ---- fcollect and collect: long blocks. Out: K - 1 messages for each member and chunk, m * b bytes to each other
  * node. A member's block goes to its rail in each other node, straight into dest, where the others of that node read
  * it. ---- */
 
-struct across_gather {
+struct hier_gather {
     struct coll_mem dest, source;
     size_t bytes;        /* of each block, or ... */
     const size_t *begin; /* ... [n + 1] where each begins */
@@ -136,84 +136,84 @@ struct across_gather {
     uint64_t base;
 };
 
-static size_t across_gather_at(const struct across_gather *g, int member)
+static size_t hier_gather_at(const struct hier_gather *g, int member)
 {
     return g->begin != NULL ? g->begin[member] : (size_t)member * g->bytes;
 }
-static size_t across_gather_bytes(const struct across_gather *g, int member)
+static size_t hier_gather_bytes(const struct hier_gather *g, int member)
 {
     return g->begin != NULL ? g->begin[member + 1] - g->begin[member] : g->bytes;
 }
 
-static void across_gather_send(struct coll *c, const struct across_gather *g)
+static void hier_gather_send(struct coll *c, const struct hier_gather *g)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    size_t bytes = across_gather_bytes(g, c->me), place = across_gather_at(g, c->me);
-    for (size_t i = 0; i < across_chunks(bytes); i++) {
+    size_t bytes = hier_gather_bytes(g, c->me), place = hier_gather_at(g, c->me);
+    for (size_t i = 0; i < hier_chunks(bytes); i++) {
         size_t at = i * ACROSS_CHUNK_BYTES;
-        c->step = g->base + 1 + i;
+        c->epoch = g->base + 1 + i;
         for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &g->dest, place + at, g->source.base + at, across_chunk_bytes(bytes, i),
-                          across_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n));
+            coll_put_flag(c, &g->dest, place + at, g->source.base + at, hier_chunk_bytes(bytes, i),
+                          hier_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n));
     }
 }
 
-static void across_gather_near(struct coll *c, const struct across_gather *g)
+static void hier_gather_near(struct coll *c, const struct hier_gather *g)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    coll_copy_own(c, g->dest.base + across_gather_at(g, c->me), g->source.base, across_gather_bytes(g, c->me));
+    coll_copy_own(c, g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
     for (int i = 1; i < nodes->n_near; i++) {
-        int from = across_peer(nodes, i);
-        coll_read(c, g->dest.base + across_gather_at(g, from), &g->source, 0, across_gather_bytes(g, from), from);
+        int from = hier_peer(nodes, i);
+        coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);
     }
 }
 
 /* Chunk i of the member at `place` in `node`. */
-static void across_gather_far(struct coll *c, const struct across_gather *g, int node, int place, size_t i)
+static void hier_gather_far(struct coll *c, const struct hier_gather *g, int node, int place, size_t i)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int from = nodes->members[nodes->begin[node] + place], rail = across_rail(nodes, (size_t)place, nodes->mine);
-    size_t bytes = across_gather_bytes(g, from), at = across_gather_at(g, from) + i * ACROSS_CHUNK_BYTES;
-    if (i >= across_chunks(bytes))
+    int from = nodes->members[nodes->begin[node] + place], rail = hier_rail(nodes, (size_t)place, nodes->mine);
+    size_t bytes = hier_gather_bytes(g, from), at = hier_gather_at(g, from) + i * ACROSS_CHUNK_BYTES;
+    if (i >= hier_chunks(bytes))
         return;
-    across_flag_wait(c, rail, from, g->base + 1 + i);
+    hier_flag_wait(c, rail, from, g->base + 1 + i);
     if (rail != c->me)
-        coll_read(c, g->dest.base + at, &g->dest, at, across_chunk_bytes(bytes, i), rail);
+        coll_read(c, g->dest.base + at, &g->dest, at, hier_chunk_bytes(bytes, i), rail);
 }
 
-static void across_gather(struct coll *c, struct across_gather *g)
+static void hier_gather(struct coll *c, struct hier_gather *g)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     g->base = c->slot->seq;
     c->slot->seq += g->chunks + 2;
-    across_gather_send(c, g);
-    across_meet(c, c->slot->seq - 1); /* sources of this node are ready */
-    across_gather_near(c, g);
+    hier_gather_send(c, g);
+    hier_meet(c, c->slot->seq - 1); /* sources of this node are ready */
+    hier_gather_near(c, g);
     for (size_t i = 0; i < g->chunks; i++)
         for (int k = 1; k < nodes->n; k++)
-            for (int place = 0; place < across_size(nodes, (nodes->mine + k) % nodes->n); place++)
-                across_gather_far(c, g, (nodes->mine + k) % nodes->n, place, i);
+            for (int place = 0; place < hier_size(nodes, (nodes->mine + k) % nodes->n); place++)
+                hier_gather_far(c, g, (nodes->mine + k) % nodes->n, place, i);
     coll_put_done(c);
-    across_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
+    hier_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
 }
 
-static void across_fcollect_rails(struct coll *c, const struct coll_work *w)
+static void hier_fcollect_rails(struct coll *c, const struct coll_work *w)
 {
-    struct across_gather g = {w->dest, w->source, w->bytes, NULL, across_chunks(w->bytes), 0};
-    across_gather(c, &g);
+    struct hier_gather g = {w->dest, w->source, w->bytes, NULL, hier_chunks(w->bytes), 0};
+    hier_gather(c, &g);
 }
 
 /* Short blocks. Out: K - 1 messages of m * b bytes. */
-static void across_fcollect(struct coll *c, const struct coll_work *w)
+static void hier_fcollect(struct coll *c, const struct coll_work *w)
 {
     const char *blocks[ACROSS_MEMBERS];
-    across_exchange(c, w->source.base, w->bytes, across_share(w), blocks);
+    hier_exchange(c, w->source.base, w->bytes, hier_share(w), blocks);
     for (int m = 0; m < c->n; m++)
         memcpy(collect_place(w, m), blocks[m], w->bytes);
 }
 
 /* Lengths and short blocks as short blocks of fcollect, then long ones as long ones; none: nothing more. */
-static void across_collect(struct coll *c, const struct coll_work *w)
+static void hier_collect(struct coll *c, const struct coll_work *w)
 {
     const char *heads[ACROSS_MEMBERS];
     size_t begin[ACROSS_MEMBERS + 1] = {0};
@@ -221,7 +221,7 @@ static void across_collect(struct coll *c, const struct coll_work *w)
     size_t longest = 0;
     mine.bytes = w->bytes;
     memcpy(mine.block, w->source.base, w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0);
-    across_exchange(c, &mine, sizeof(mine), sizeof(mine), heads);
+    hier_exchange(c, &mine, sizeof(mine), sizeof(mine), heads);
     for (int m = 0; m < c->n; m++) {
         uint64_t bytes = ((const struct collect_head *)(const void *)heads[m])->bytes;
         if (__builtin_add_overflow(begin[m], bytes, &begin[m + 1]))
@@ -230,9 +230,9 @@ static void across_collect(struct coll *c, const struct coll_work *w)
     }
     struct coll_mem dest = iso_coll_mem(w->dest.base, begin[c->n], "dest", c->call);
     if (longest > COLLECT_INLINE_BYTES) {
-        struct across_gather g = {dest, iso_coll_mem(w->source.base, longest, "source", c->call), 0, begin, 0, 0};
-        g.chunks = across_chunks(longest);
-        across_gather(c, &g);
+        struct hier_gather g = {dest, iso_coll_mem(w->source.base, longest, "source", c->call), 0, begin, 0, 0};
+        g.chunks = hier_chunks(longest);
+        hier_gather(c, &g);
         return;
     }
     for (int m = 0; m < c->n; m++)
@@ -244,55 +244,55 @@ static void across_collect(struct coll *c, const struct coll_work *w)
  * together on its board: for each member here its blocks for the members there. Long blocks have no better way than
  * straight to their member (alltoall_push, which sends them first and copies meanwhile): all bytes differ. ---- */
 
-static size_t across_rows_at(struct coll *c, int node, size_t bytes)
+static size_t hier_rows_at(struct coll *c, int node, size_t bytes)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     return (size_t)nodes->n_near * (size_t)nodes->begin[node] * bytes;
 }
 
-static void across_alltoall_fill(struct coll *c, const struct coll_work *w, char *board)
+static void hier_alltoall_fill(struct coll *c, const struct coll_work *w, char *board)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int k = 0; k < nodes->n; k++) {
-        int size = across_size(nodes, k);
-        char *row = board + across_rows_at(c, k, w->bytes) + (size_t)nodes->me_near * (size_t)size * w->bytes;
+        int size = hier_size(nodes, k);
+        char *row = board + hier_rows_at(c, k, w->bytes) + (size_t)nodes->me_near * (size_t)size * w->bytes;
         for (int i = 0; i < size; i++)
             memcpy(row + (size_t)i * w->bytes, alltoall_out(w, nodes->members[nodes->begin[k] + i]), w->bytes);
     }
 }
 
 /* All blocks of other nodes are here; this member's are one of each row. */
-static void across_alltoall_take(struct coll *c, const struct coll_work *w)
+static void hier_alltoall_take(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     size_t row = (size_t)nodes->n_near * w->bytes;
     for (int k = 0; k < nodes->n; k++) {
-        int size = across_size(nodes, k);
-        const char *rows = k == nodes->mine ? across_board(c) + across_rows_at(c, k, w->bytes)
-                                            : across_block(c, k, (size_t)size * row);
+        int size = hier_size(nodes, k);
+        const char *rows = k == nodes->mine ? hier_board(c) + hier_rows_at(c, k, w->bytes)
+                                            : hier_block(c, k, (size_t)size * row);
         for (int i = 0; i < size; i++)
             memcpy(alltoall_in(w, nodes->members[nodes->begin[k] + i]),
                    rows + (size_t)i * row + (size_t)nodes->me_near * w->bytes, w->bytes);
     }
 }
 
-static void across_alltoall(struct coll *c, const struct coll_work *w)
+static void hier_alltoall(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    coll_step_staged(c);
-    across_alltoall_fill(c, w, across_board(c));
+    coll_begin_staged_epoch(c);
+    hier_alltoall_fill(c, w, hier_board(c));
     if (!iso_slot_node_arrive(nodes)) {
-        iso_slot_node_await(c->slot, c->step, c->call);
-        across_alltoall_take(c, w);
+        iso_slot_node_await(c->slot, c->epoch, c->call);
+        hier_alltoall_take(c, w);
         return;
     }
     for (int i = 1; i < nodes->n; i++) {
         int k = (nodes->mine + i) % nodes->n;
-        across_send(c, k, across_board(c) + across_rows_at(c, k, w->bytes),
-                    (size_t)nodes->n_near * (size_t)across_size(nodes, k) * w->bytes);
+        hier_send(c, k, hier_board(c) + hier_rows_at(c, k, w->bytes),
+                    (size_t)nodes->n_near * (size_t)hier_size(nodes, k) * w->bytes);
     }
-    across_alltoall_take(c, w);
-    iso_slot_node_release(nodes, c->step);
+    hier_alltoall_take(c, w);
+    iso_slot_node_release(nodes, c->epoch);
 }
 
 #endif

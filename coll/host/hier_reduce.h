@@ -14,36 +14,36 @@
 /* ---- short arrays: every member's operand to every node. Out: K - 1 messages of m * N bytes. ---- */
 
 /* The last of the node to arrive reduces for all of it. */
-static void across_reduce(struct coll *c, const struct coll_work *w)
+static void hier_reduce(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     const char *operands[ACROSS_MEMBERS];
-    size_t share = across_share(w);
-    coll_step_staged(c);
-    char *board = across_board(c), *sum = board + (size_t)nodes->n_near * share;
+    size_t share = hier_share(w);
+    coll_begin_staged_epoch(c);
+    char *board = hier_board(c), *sum = board + (size_t)nodes->n_near * share;
     memcpy(board + (size_t)nodes->me_near * share, w->source.base, w->bytes);
     if (iso_slot_node_arrive(nodes)) {
         for (int k = 1; k < nodes->n; k++)
-            across_send(c, (nodes->mine + k) % nodes->n, board, (size_t)nodes->n_near * share);
-        across_operands(c, share, operands);
+            hier_send(c, (nodes->mine + k) % nodes->n, board, (size_t)nodes->n_near * share);
+        hier_operands(c, share, operands);
         const char *left = operands[0];
         for (int m = 1; m < c->n; m++) {
             w->combine(sum, left, operands[m], w->nelems);
             left = sum;
         }
-        iso_slot_node_release(nodes, c->step);
+        iso_slot_node_release(nodes, c->epoch);
     } else {
-        iso_slot_node_await(c->slot, c->step, c->call);
+        iso_slot_node_await(c->slot, c->epoch, c->call);
     }
     memcpy(w->dest.base, sum, w->bytes);
 }
 
 /* Each member adds up what stands before it. */
-static void across_scan(struct coll *c, const struct coll_work *w)
+static void hier_scan(struct coll *c, const struct coll_work *w)
 {
     const char *operands[ACROSS_MEMBERS], *left = NULL;
     int last = scan_last(w, c->me);
-    across_exchange(c, w->source.base, w->bytes, across_share(w), operands);
+    hier_exchange(c, w->source.base, w->bytes, hier_share(w), operands);
     for (int m = 0; m <= last; m++) {
         if (left != NULL)
             w->combine(w->dest.base, left, operands[m], w->nelems);
@@ -69,7 +69,7 @@ static void across_scan(struct coll *c, const struct coll_work *w)
 #define CHAIN_FETCH_BYTES ((size_t)2 * ISO_STAGE_BYTES)
 
 struct chain {
-    uint64_t base;     /* steps: base + 1 says "entered", base + 2 + i that chunk i is there, the last one is the end */
+    uint64_t base;     /* epochs: base + 1 says "entered", base + 2 + i that chunk i is there, the last one is the end */
     size_t chunks;     /* of the whole array */
     size_t per_chunk;  /* elements */
     size_t rails;      /* as many as the fullest node has members */
@@ -97,13 +97,13 @@ static struct chain chain_of(struct coll *c, const struct coll_work *w, size_t m
 /* The first chunk from i on that this member has to do with. */
 static size_t chain_mine(struct coll *c, const struct chain *h, size_t i)
 {
-    while (i < h->chunks && across_rail(c->slot->nodes, i % h->rails, c->slot->nodes->mine) != c->me)
+    while (i < h->chunks && hier_rail(c->slot->nodes, i % h->rails, c->slot->nodes->mine) != c->me)
         i++;
     return i;
 }
 static int chain_rail(struct coll *c, const struct chain *h, size_t i, int node)
 {
-    return across_rail(c->slot->nodes, i % h->rails, node);
+    return hier_rail(c->slot->nodes, i % h->rails, node);
 }
 
 static struct reduce_part chain_part(const struct chain *h, const struct coll_work *w, size_t i)
@@ -115,8 +115,8 @@ static struct reduce_part chain_part(const struct chain *h, const struct coll_wo
 /* All of this node are here, then their rails say so to the rails before: from then on dest is the call's. */
 static void chain_enter(struct coll *c, const struct chain *h)
 {
-    c->step = h->base + 1;
-    across_meet(c, c->step);
+    c->epoch = h->base + 1;
+    hier_meet(c, c->epoch);
     for (size_t i = chain_mine(c, h, 0); !h->first && i < ISO_MIN(h->chunks, h->rails); i = chain_mine(c, h, i + 1))
         coll_flag_set(c, chain_rail(c, h, i, h->before));
 }
@@ -126,7 +126,7 @@ static void chain_send(struct coll *c, const struct chain *h, const struct coll_
 {
     struct reduce_part part = chain_part(h, w, i);
     size_t offset = part.first * w->elem_bytes;
-    c->step = h->base + 2 + i;
+    c->epoch = h->base + 2 + i;
     coll_put_flag(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes, chain_rail(c, h, i, node));
 }
 
@@ -159,7 +159,7 @@ static void chain_block(struct coll *c, const struct chain *h, const struct coll
     }
     coll_copy_own(c, w->dest.base + offset, left, bytes);
     for (int i = 1; h->last && i < nodes->n_near; i++)
-        coll_put(c, &w->dest, offset, left, bytes, across_peer(nodes, i));
+        coll_put(c, &w->dest, offset, left, bytes, hier_peer(nodes, i));
 }
 
 static void chain_forth(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
@@ -175,9 +175,9 @@ static void chain_forth(struct coll *c, const struct chain *h, const struct coll
         chain_send(c, h, w, i, h->before);
         return;
     }
-    c->step = h->base + 1;
+    c->epoch = h->base + 1;
     coll_flag_wait(c, chain_rail(c, h, i, h->after));
-    c->step = h->base + 2 + i;
+    c->epoch = h->base + 2 + i;
     if (h->in_place)
         coll_flag_set(c, chain_rail(c, h, i, h->after));
     else
@@ -193,19 +193,19 @@ static void chain_back(struct coll *c, const struct chain *h, const struct coll_
         chain_send(c, h, w, i, h->before);
     for (int k = 1; k < c->slot->nodes->n_near; k++)
         coll_put(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes,
-                 across_peer(c->slot->nodes, k));
+                 hier_peer(c->slot->nodes, k));
 }
 
 /* Has chunk i come from the rail in `node`? The first node's operands are here from the begin. */
 static bool chain_has(struct coll *c, const struct chain *h, size_t i, int node)
 {
-    return node < 0 || prim_poll_u64(across_flag(c, c->me, chain_rail(c, h, i, node))) >= h->base + 2 + i;
+    return node < 0 || prim_poll_u64(hier_flag(c, c->me, chain_rail(c, h, i, node))) >= h->base + 2 + i;
 }
 
 static void chain_pause(struct coll *c, const struct chain *h, struct wait *wait, size_t i, int node)
 {
     int from = chain_rail(c, h, i, node);
-    wait->addr = across_flag(c, c->me, from);
+    wait->addr = hier_flag(c, c->me, from);
     wait->expected = h->base + 2 + i;
     wait->peer = c->views[from].pe;
     wait->slot = c->slot;
@@ -233,14 +233,14 @@ static void chain_run(struct coll *c, const struct chain *h, const struct coll_w
     }
 }
 
-static void across_reduce_chain(struct coll *c, const struct coll_work *w)
+static void hier_reduce_chain(struct coll *c, const struct coll_work *w)
 {
     bool in_place = w->dest.base == w->source.base;
     struct chain h = chain_of(c, w, in_place ? CHAIN_FETCH_BYTES : CHAIN_MOST_BYTES);
     chain_enter(c, &h);
     chain_run(c, &h, w);
     coll_put_done(c);
-    across_meet(c, c->slot->seq); /* all chunks of this node are there, and nobody reads on */
+    hier_meet(c, c->slot->seq); /* all chunks of this node are there, and nobody reads on */
 }
 
 /* ---- scan: the same chain one way, dest not the source: a node's members get theirs, the next node the sum of all so
@@ -272,23 +272,23 @@ static void chain_scan_block(struct coll *c, const struct chain *h, const struct
     }
     if (h->last)
         return;
-    c->step = h->base + 1;
+    c->epoch = h->base + 1;
     coll_flag_wait(c, chain_rail(c, h, i, h->after));
     coll_put(c, &w->dest, offset, before, bytes, chain_rail(c, h, i, h->after));
-    c->step = h->base + 2 + i;
+    c->epoch = h->base + 2 + i;
     coll_flag_set(c, chain_rail(c, h, i, h->after));
 }
 
-static void across_scan_chain(struct coll *c, const struct coll_work *w)
+static void hier_scan_chain(struct coll *c, const struct coll_work *w)
 {
     struct chain h = chain_of(c, w, REDUCE_BLOCK_BYTES);
     chain_enter(c, &h);
     for (size_t i = chain_mine(c, &h, 0); i < h.chunks; i = chain_mine(c, &h, i + 1)) {
         if (!h.first)
-            across_flag_wait(c, c->me, chain_rail(c, &h, i, h.before), h.base + 2 + i);
+            hier_flag_wait(c, c->me, chain_rail(c, &h, i, h.before), h.base + 2 + i);
         chain_scan_block(c, &h, w, i);
     }
-    across_meet(c, c->slot->seq);
+    hier_meet(c, c->slot->seq);
 }
 
 #endif

@@ -12,26 +12,26 @@
 
 /* ---- one hop: everybody gets everything, and reduces for itself ---- */
 
-static void reduce_packet(struct coll *c, const struct coll_work *w)
+static void reduce_inbox(struct coll *c, const struct coll_work *w)
 {
-    _Alignas(16) char sum[ISO_PACKET_BYTES];
-    coll_step_staged(c);
+    _Alignas(16) char sum[ISO_INBOX_BYTES];
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
-    const void *left = c->me == 0 ? w->source.base : coll_packet_wait(c, 0);
+        coll_inbox_send(c, coll_other(c, i), w->source.base, w->bytes);
+    const void *left = c->me == 0 ? w->source.base : coll_inbox_wait(c, 0);
     for (int m = 1; m < c->n; m++) {
-        w->combine(sum, left, m == c->me ? w->source.base : coll_packet_wait(c, m), w->nelems);
+        w->combine(sum, left, m == c->me ? w->source.base : coll_inbox_wait(c, m), w->nelems);
         left = sum;
     }
     memcpy(w->dest.base, left, w->bytes);
-    coll_packet_prepare(c);
+    coll_inbox_prepare(c);
 }
 
 static void reduce_staged(struct coll *c, const struct coll_work *w)
 {
     _Alignas(16) char sum[ISO_STAGE_BYTES];
     char *into = w->dest.base == w->source.base ? sum : w->dest.base; /* own operand may be needed after the first */
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++) {
         coll_stage_put(c, coll_other(c, i), 0, w->source.base, w->bytes);
         coll_flag_set(c, coll_other(c, i));
@@ -45,7 +45,7 @@ static void reduce_staged(struct coll *c, const struct coll_work *w)
     coll_copy_own(c, w->dest.base, left, w->bytes);
 }
 
-/* ---- two steps: member i reduces part i for everybody ---- */
+/* ---- two epochs: member i reduces part i for everybody ---- */
 
 /* Elements first .. first + count - 1. */
 struct reduce_part {
@@ -109,58 +109,58 @@ static void reduce_own_part(struct coll *c, const struct coll_work *w, reduce_bl
 }
 
 /* All members are here, and what they have written and read is done: by flags between all pairs, ... */
-static void reduce_meet(struct coll *c)
+static void reduce_sync(struct coll *c)
 {
-    coll_step(c);
+    coll_begin_epoch(c);
     coll_flag_set_all(c);
     coll_flag_wait_all(c);
 }
 
 /* ... or by the leader's counter. */
-static void reduce_meet_central(struct coll *c)
+static void reduce_sync_central(struct coll *c)
 {
-    coll_step_staged(c);
-    coll_board_pass(c);
+    coll_begin_staged_epoch(c);
+    coll_scratch_pass(c);
 }
 
 /* The first meeting: all sources may be read and all dests written. The second: all parts are there, nobody reads on.
  */
 static void reduce_twoshot(struct coll *c, const struct coll_work *w)
 {
-    reduce_meet(c);
+    reduce_sync(c);
     reduce_own_part(c, w, reduce_block);
-    reduce_meet(c);
+    reduce_sync(c);
 }
 
 static void reduce_twoshot_central(struct coll *c, const struct coll_work *w)
 {
-    reduce_meet_central(c);
+    reduce_sync_central(c);
     reduce_own_part(c, w, reduce_block);
-    reduce_meet_central(c);
+    reduce_sync_central(c);
 }
 
 /* ---- the board: one meeting for members that share cores; in pieces, when they are many or the array is long ---- */
 
 /* Bytes of the board that each of n members has; 0: there are too many. */
-static size_t reduce_board_share(int n)
+static size_t reduce_scratch_share(int n)
 {
-    size_t share = ISO_BOARD_BYTES / (size_t)n;
+    size_t share = ISO_SCRATCH_BYTES / (size_t)n;
     return share >= ISO_LINE ? share & ~(size_t)(ISO_LINE - 1) : share & ~(size_t)15;
 }
 
 /* All operands of a piece at its places on the board, `share` bytes apart. */
-static const char *reduce_board_fill(struct coll *c, const struct coll_work *w, struct reduce_part piece, size_t share)
+static const char *reduce_scratch_fill(struct coll *c, const struct coll_work *w, struct reduce_part piece, size_t share)
 {
-    coll_step_staged(c);
-    char *board = coll_board(c);
+    coll_begin_staged_epoch(c);
+    char *board = coll_scratch(c);
     memcpy(board + (size_t)c->me * share, w->source.base + piece.first * w->elem_bytes, piece.count * w->elem_bytes);
-    coll_board_pass(c);
+    coll_scratch_pass(c);
     return board;
 }
 
-static void reduce_board(struct coll *c, const struct coll_work *w)
+static void reduce_scratch(struct coll *c, const struct coll_work *w)
 {
-    size_t share = reduce_board_share(c->n), most = share / w->elem_bytes;
+    size_t share = reduce_scratch_share(c->n), most = share / w->elem_bytes;
     if (share == 0) {
         reduce_twoshot_central(c, w);
         return;
@@ -168,7 +168,7 @@ static void reduce_board(struct coll *c, const struct coll_work *w)
     struct reduce_part piece = {0, 0};
     do {
         piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
-        const char *left = reduce_board_fill(c, w, piece, share), *board = left;
+        const char *left = reduce_scratch_fill(c, w, piece, share), *board = left;
         char *into = w->dest.base + piece.first * w->elem_bytes;
         for (int m = 1; m < c->n; m++) {
             w->combine(into, left, board + (size_t)m * share, piece.count);

@@ -30,7 +30,7 @@ struct reduce_kernels {
 #define REDUCE_PASTE(a, b) REDUCE_PASTE_(a, b)
 #define REDUCE_NAMED(what) REDUCE_PASTE(what, REDUCE_NAME)
 
-/* Elements that one step of a kernel handles: a constant, so that the inner loop becomes vector code also at -O2. */
+/* Elements that one epoch of a kernel handles: a constant, so that the inner loop becomes vector code also at -O2. */
 #define REDUCE_STEP_BYTES 128
 
 /* That out may be a or b does not make one element depend on another: no run-time overlap check is needed. */
@@ -125,11 +125,11 @@ REDUCE_NAMED(reduce_each)(REDUCE_NAMED(reduce_elem) * out, const REDUCE_NAMED(re
                           const REDUCE_NAMED(reduce_elem) * b, size_t nelems,
                           REDUCE_NAMED(reduce_elem) (*one)(REDUCE_NAMED(reduce_elem), REDUCE_NAMED(reduce_elem)))
 {
-    const size_t step = REDUCE_STEP_BYTES / sizeof(REDUCE_T);
+    const size_t epoch = REDUCE_STEP_BYTES / sizeof(REDUCE_T);
     size_t i = 0;
-    for (; i + step <= nelems; i += step) {
+    for (; i + epoch <= nelems; i += epoch) {
         REDUCE_INDEPENDENT
-        for (size_t j = 0; j < step; j++)
+        for (size_t j = 0; j < epoch; j++)
             out[i + j] = one(a[i + j], b[i + j]);
     }
     for (; i < nelems; i++)

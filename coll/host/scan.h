@@ -9,18 +9,18 @@
 /* The last member whose operand goes into member m's result; -1: none. */
 static int scan_last(const struct coll_work *w, int m) { return w->exclusive ? m - 1 : m; }
 
-/* ---- one hop: everybody sends to everybody (the rule of a staged step), and adds what stands before it ---- */
+/* ---- one hop: everybody sends to everybody (the rule of a staged epoch), and adds what stands before it ---- */
 
-static void scan_packet(struct coll *c, const struct coll_work *w)
+static void scan_inbox(struct coll *c, const struct coll_work *w)
 {
-    _Alignas(16) char sum[ISO_PACKET_BYTES] = {0};
+    _Alignas(16) char sum[ISO_INBOX_BYTES] = {0};
     const void *left = sum;
     int last = scan_last(w, c->me);
-    coll_step_staged(c);
+    coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), w->source.base, w->bytes);
+        coll_inbox_send(c, coll_other(c, i), w->source.base, w->bytes);
     for (int m = 0; m < c->n; m++) {
-        const void *operand = m == c->me ? w->source.base : coll_packet_wait(c, m);
+        const void *operand = m == c->me ? w->source.base : coll_inbox_wait(c, m);
         if (m == 0 && last >= 0) {
             left = operand;
         } else if (m <= last) {
@@ -29,10 +29,10 @@ static void scan_packet(struct coll *c, const struct coll_work *w)
         }
     }
     coll_copy_own(c, w->dest.base, left, w->bytes);
-    coll_packet_prepare(c);
+    coll_inbox_prepare(c);
 }
 
-/* ---- two steps: member i scans part i of all members, and writes each of them its result ---- */
+/* ---- two epochs: member i scans part i of all members, and writes each of them its result ---- */
 
 /* In member order with two sums: a member's operand is read before its dest, which may be the same, is written. */
 static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_part block)
@@ -56,23 +56,23 @@ static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_
 
 static void scan_twoshot(struct coll *c, const struct coll_work *w)
 {
-    reduce_meet(c);
+    reduce_sync(c);
     reduce_own_part(c, w, scan_block);
-    reduce_meet(c);
+    reduce_sync(c);
 }
 
 static void scan_twoshot_central(struct coll *c, const struct coll_work *w)
 {
-    reduce_meet_central(c);
+    reduce_sync_central(c);
     reduce_own_part(c, w, scan_block);
-    reduce_meet_central(c);
+    reduce_sync_central(c);
 }
 
 /* ---- the board ---- */
 
-static void scan_board(struct coll *c, const struct coll_work *w)
+static void scan_scratch(struct coll *c, const struct coll_work *w)
 {
-    size_t share = reduce_board_share(c->n), most = share / w->elem_bytes;
+    size_t share = reduce_scratch_share(c->n), most = share / w->elem_bytes;
     if (share == 0) {
         scan_twoshot_central(c, w);
         return;
@@ -81,7 +81,7 @@ static void scan_board(struct coll *c, const struct coll_work *w)
     struct reduce_part piece = {0, 0};
     do {
         piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
-        const char *left = reduce_board_fill(c, w, piece, share), *board = left;
+        const char *left = reduce_scratch_fill(c, w, piece, share), *board = left;
         char *into = w->dest.base + piece.first * w->elem_bytes;
         for (int m = 1; m <= last; m++) {
             w->combine(into, left, board + (size_t)m * share, piece.count);

@@ -31,110 +31,110 @@ static const char *const op_names[COLL_OPS] = {"barrier",  "broadcast", "collect
 /* clang-format off */
 static const struct coll_row rows[] = {
 /*   operation       name             function                           needs              load        PEs      bytes       why */
-    {COLL_BARRIER,   "central",       BARRIER(iso_barrier_central),       ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+    {COLL_BARRIER,   "central",       BARRIER(iso_barrier_central),       NEEDS_SCRATCH_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "PEs share cores: one atomic each, and each is scheduled once"},
-    {COLL_BARRIER,   "nodes",         BARRIER(iso_barrier_nodes),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BARRIER,   "hier",         BARRIER(iso_barrier_hier),         NEEDS_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: a counter on each, log2 n messages for each"},
-    {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         ROOM_ANY,          LOAD_ANY,   8,       ALL_BYTES,
+    {COLL_BARRIER,   "flags",         BARRIER(iso_barrier_flags),         NEEDS_ANY,          LOAD_ANY,   8,       ALL_BYTES,
      "one hop"},
-    {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BARRIER,   "dissemination", BARRIER(iso_barrier_dissemination), NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "log2 n hops instead of n lines to read"},
 
-    {COLL_BROADCAST, "nodes",         RUN(across_bcast),                  ROOM_NODES,        LOAD_ANY,   ALL_PES, 16 * KIB,
+    {COLL_BROADCAST, "hier",         RUN(hier_bcast),                  NEEDS_NODES,        LOAD_ANY,   ALL_PES, 16 * KIB,
      "PEs of several nodes: one message to each, handed on by pointer"},
-    {COLL_BROADCAST, "pipe",          RUN(across_bcast_pipe),             ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BROADCAST, "pipe",          RUN(hier_bcast_pipe),             NEEDS_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: from node to node in chunks, each node sends them once"},
-    {COLL_BROADCAST, "push",          RUN(bcast_push),                    ROOM_ANY,          LOAD_ANY,   16,      2 * KIB,
+    {COLL_BROADCAST, "push",          RUN(bcast_push),                    NEEDS_ANY,          LOAD_ANY,   16,      2 * KIB,
      "one hop, nobody answers"},
-    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, 2 * KIB,
+    {COLL_BROADCAST, "tree",          RUN(bcast_tree),                    NEEDS_ANY,          LOAD_ANY,   ALL_PES, 2 * KIB,
      "the root writes log2 n dests instead of n"},
-    {COLL_BROADCAST, "pipe",          RUN(across_bcast_pipe),             ROOM_PIPE,         LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BROADCAST, "pipe",          RUN(hier_bcast_pipe),             NEEDS_PIPE,         LOAD_ANY,   ALL_PES, ALL_BYTES,
      "a PE on each node: from one to the next in chunks, and nobody answers"},
-    {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_BROADCAST, "pull",          RUN(bcast_pull),                    NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "receivers copy at the same time, and each line crosses once"},
 
-    {COLL_COLLECT,   "nodes",         RUN(across_collect),                ROOM_NODES_HEADS,  LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_COLLECT,   "hier",         RUN(hier_collect),                NEEDS_NODES_HEADS,  LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: each block once to each node, copied there by pointer"},
-    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_COLLECT,   "push",          RUN(collect_push),                  NEEDS_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "lengths and short blocks in one hop, long blocks straight into dest, all under way at once"},
-    {COLL_COLLECT,   "pull",          RUN(collect_pull),                  ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+    {COLL_COLLECT,   "pull",          RUN(collect_pull),                  NEEDS_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "lengths and short blocks in one hop; of long blocks, each line crosses once"},
-    {COLL_COLLECT,   "push",          RUN(collect_push),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_COLLECT,   "push",          RUN(collect_push),                  NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "lengths and short blocks in one hop, long blocks straight into dest"},
 
-    {COLL_FCOLLECT,  "board",         RUN(fcollect_board),                ROOM_BOARD,        LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
+    {COLL_FCOLLECT,  "node_scratch",         RUN(fcollect_scratch),                NEEDS_SCRATCH,        LOAD_OVER,  ALL_PES, ISO_INBOX_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
-    {COLL_FCOLLECT,  "nodes",         RUN(across_fcollect),               ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+    {COLL_FCOLLECT,  "hier",         RUN(hier_fcollect),               NEEDS_NODES_SCRATCH,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all blocks of a node in one message"},
-    {COLL_FCOLLECT,  "rails",         RUN(across_fcollect_rails),         ROOM_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_FCOLLECT,  "rails",         RUN(hier_fcollect_rails),         NEEDS_NODES,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: each block once to each node, copied there by pointer as it comes"},
-    {COLL_FCOLLECT,  "packet",        RUN(fcollect_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+    {COLL_FCOLLECT,  "inbox",        RUN(fcollect_inbox),               NEEDS_INBOX,       LOAD_ANY,   ALL_PES, ISO_INBOX_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 NEEDS_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
-    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 NEEDS_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "a PE on each node: straight into dest, all under way at once"},
-    {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+    {COLL_FCOLLECT,  "pull",          RUN(fcollect_pull),                 NEEDS_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "each line crosses once, which is worth a second meeting"},
-    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_FCOLLECT,  "push",          RUN(fcollect_push),                 NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs share cores: one meeting, straight into dest"},
 
-    {COLL_ALLTOALL,  "board",         RUN(alltoall_board),                ROOM_BOARD_ROWS,   LOAD_OVER,  ALL_PES, ISO_PACKET_BYTES,
+    {COLL_ALLTOALL,  "node_scratch",         RUN(alltoall_scratch),                NEEDS_SCRATCH_ROWS,   LOAD_OVER,  ALL_PES, ISO_INBOX_BYTES,
      "PEs share cores: each touches few lines and is scheduled once"},
-    {COLL_ALLTOALL,  "nodes",         RUN(across_alltoall),               ROOM_NODES_ROWS,   LOAD_ANY,   ALL_PES, 256,
+    {COLL_ALLTOALL,  "hier",         RUN(hier_alltoall),               NEEDS_NODES_ROWS,   LOAD_ANY,   ALL_PES, 256,
      "PEs of several nodes: all blocks from node to node in one message"},
-    {COLL_ALLTOALL,  "packet",        RUN(alltoall_packet),               ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+    {COLL_ALLTOALL,  "inbox",        RUN(alltoall_inbox),               NEEDS_INBOX,       LOAD_ANY,   ALL_PES, ISO_INBOX_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 NEEDS_ANY,          LOAD_ANY,   ALL_PES, 1 * KIB,
      "one hop, straight into dest"},
-    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 NEEDS_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "blocks for other nodes all under way at once, while those for this one are copied"},
-    {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 ROOM_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALL,  "pull",          RUN(alltoall_pull),                 NEEDS_ANY,          LOAD_SPARE, ALL_PES, ALL_BYTES,
      "each line crosses once, which is worth a second meeting"},
-    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALL,  "push",          RUN(alltoall_push),                 NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs share cores: one meeting, straight into dest"},
 
-    {COLL_ALLTOALLS, "packet",        RUN(alltoalls_packet),              ROOM_PACKET,       LOAD_ANY,   ALL_PES, ISO_PACKET_BYTES,
+    {COLL_ALLTOALLS, "inbox",        RUN(alltoalls_inbox),              NEEDS_INBOX,       LOAD_ANY,   ALL_PES, ISO_INBOX_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_ALLTOALLS, "staged",        RUN(alltoalls_staged),              ROOM_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALLS, "staged",        RUN(alltoalls_staged),              NEEDS_FAR,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "packed where no pointer reaches"},
-    {COLL_ALLTOALLS, "push",          RUN(alltoalls_push),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_ALLTOALLS, "push",          RUN(alltoalls_push),                NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "one hop, straight into dest"},
 
-    {COLL_REDUCE,    "board",         RUN(reduce_board),                  ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
+    {COLL_REDUCE,    "node_scratch",         RUN(reduce_scratch),                  NEEDS_SCRATCH_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
-    {COLL_REDUCE,    "nodes",         RUN(across_reduce),                 ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+    {COLL_REDUCE,    "hier",         RUN(hier_reduce),                 NEEDS_NODES_SCRATCH,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all operands of a node in one message"},
-    {COLL_REDUCE,    "packet",        RUN(reduce_packet),                 ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
+    {COLL_REDUCE,    "inbox",        RUN(reduce_inbox),                 NEEDS_INBOX,       LOAD_ANY,   ALL_PES,      ISO_INBOX_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_FAR_STAGE,    LOAD_ANY,   2,       ISO_STAGE_BYTES,
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 NEEDS_FAR_STAGE,    LOAD_ANY,   2,       ISO_STAGE_BYTES,
      "a PE on each of two nodes: no more bytes than any other way, and one hop"},
-    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_FAR_STAGE,    LOAD_ANY,   4,       2 * KIB,
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 NEEDS_FAR_STAGE,    LOAD_ANY,   4,       2 * KIB,
      "few PEs on several nodes: more bytes, but one hop"},
-    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_OVER,  8,       2 * KIB,
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 NEEDS_STAGE,        LOAD_OVER,  8,       2 * KIB,
      "one hop, everybody reduces everything"},
-    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 ROOM_STAGE,        LOAD_ANY,   8,       512,
+    {COLL_REDUCE,    "staged",        RUN(reduce_staged),                 NEEDS_STAGE,        LOAD_ANY,   8,       512,
      "one hop, everybody reduces everything; above, a part each is faster"},
-    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                ROOM_PIPE,         LOAD_ANY,   2,       ALL_BYTES,
+    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                NEEDS_PIPE,         LOAD_ANY,   2,       ALL_BYTES,
      "a PE on each of two nodes: as many bytes as by chain, both ways from the begin"},
-    {COLL_REDUCE,    "chain",         RUN(across_reduce_chain),           ROOM_CHAIN,        LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_REDUCE,    "chain",         RUN(hier_reduce_chain),           NEEDS_CHAIN,        LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: parts run through the nodes in chunks, results back"},
-    {COLL_REDUCE,    "twoshot_central", RUN(reduce_twoshot_central),      ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+    {COLL_REDUCE,    "twoshot_central", RUN(reduce_twoshot_central),      NEEDS_SCRATCH_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "everybody reduces a part; PEs share cores and meet at a counter"},
-    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_REDUCE,    "twoshot",       RUN(reduce_twoshot),                NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "everybody reduces a part for all"},
 
-    {COLL_SCAN,      "board",         RUN(scan_board),                    ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, 512,
+    {COLL_SCAN,      "node_scratch",         RUN(scan_scratch),                    NEEDS_SCRATCH_PIECES, LOAD_OVER,  ALL_PES, 512,
      "PEs share cores: one meeting"},
-    {COLL_SCAN,      "nodes",         RUN(across_scan),                   ROOM_NODES_BOARD,  LOAD_ANY,   ALL_PES, 1 * KIB,
+    {COLL_SCAN,      "hier",         RUN(hier_scan),                   NEEDS_NODES_SCRATCH,  LOAD_ANY,   ALL_PES, 1 * KIB,
      "PEs of several nodes: all operands of a node in one message"},
-    {COLL_SCAN,      "packet",        RUN(scan_packet),                   ROOM_PACKET,       LOAD_ANY,   ALL_PES,      ISO_PACKET_BYTES,
+    {COLL_SCAN,      "inbox",        RUN(scan_inbox),                   NEEDS_INBOX,       LOAD_ANY,   ALL_PES,      ISO_INBOX_BYTES,
      "one hop, data and flag in one line"},
-    {COLL_SCAN,      "chain",         RUN(across_scan_chain),             ROOM_CHAIN_SCAN,   LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_SCAN,      "chain",         RUN(hier_scan_chain),             NEEDS_CHAIN_SCAN,   LOAD_ANY,   ALL_PES, ALL_BYTES,
      "PEs of several nodes: sums run through the nodes in chunks"},
-    {COLL_SCAN,      "twoshot_central", RUN(scan_twoshot_central),        ROOM_BOARD_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
+    {COLL_SCAN,      "twoshot_central", RUN(scan_twoshot_central),        NEEDS_SCRATCH_PIECES, LOAD_OVER,  ALL_PES, ALL_BYTES,
      "everybody scans a part; PEs share cores and meet at a counter"},
-    {COLL_SCAN,      "twoshot",       RUN(scan_twoshot),                  ROOM_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
+    {COLL_SCAN,      "twoshot",       RUN(scan_twoshot),                  NEEDS_ANY,          LOAD_ANY,   ALL_PES, ALL_BYTES,
      "everybody scans a part for all"},
 };
 /* clang-format on */
@@ -187,63 +187,63 @@ static struct coll_facts facts_of(enum coll_op op, const struct team *team, cons
     return f;
 }
 
-static bool fits_boards(const struct coll_facts *f, size_t bytes)
+static bool fits_scratch(const struct coll_facts *f, size_t bytes)
 {
-    return f->most_near > 1 && bytes <= ISO_BOARD_BYTES && (bytes + 16) * ((size_t)f->n_pes + 1) <= ISO_BOARD_BYTES;
+    return f->most_near > 1 && bytes <= ISO_SCRATCH_BYTES && (bytes + 16) * ((size_t)f->n_pes + 1) <= ISO_SCRATCH_BYTES;
 }
 
 /* What needs several nodes. */
-static bool has_room_across(const struct coll_row *row, const struct coll_facts *f)
+static bool meets_hier_needs(const struct coll_row *row, const struct coll_facts *f)
 {
-    switch (row->room) {
-    case ROOM_NODES:
+    switch (row->needs) {
+    case NEEDS_NODES:
         return f->most_near > 1;
-    case ROOM_NODES_BOARD:
-        return fits_boards(f, f->bytes);
-    case ROOM_NODES_HEADS:
-        return fits_boards(f, ISO_PACKET_BYTES);
-    case ROOM_NODES_ROWS:
-        return f->most_near > 1 && f->bytes <= ISO_BOARD_BYTES / (size_t)f->n_pes / (size_t)f->most_near;
-    case ROOM_PIPE:
+    case NEEDS_NODES_SCRATCH:
+        return fits_scratch(f, f->bytes);
+    case NEEDS_NODES_HEADS:
+        return fits_scratch(f, ISO_INBOX_BYTES);
+    case NEEDS_NODES_ROWS:
+        return f->most_near > 1 && f->bytes <= ISO_SCRATCH_BYTES / (size_t)f->n_pes / (size_t)f->most_near;
+    case NEEDS_PIPE:
         return f->most_near > 0;
-    case ROOM_CHAIN:
+    case NEEDS_CHAIN:
         return f->most_near > 0 && (f->in_order || f->exact);
-    case ROOM_CHAIN_SCAN:
+    case NEEDS_CHAIN_SCAN:
         return f->most_near > 0 && f->in_order && !f->in_place;
     default:
         return false;
     }
 }
 
-static bool has_room(const struct coll_row *row, const struct coll_facts *f)
+static bool meets_needs(const struct coll_row *row, const struct coll_facts *f)
 {
     size_t n = (size_t)f->n_pes;
-    switch (row->room) {
-    case ROOM_ANY:
+    switch (row->needs) {
+    case NEEDS_ANY:
         return true;
-    case ROOM_PACKET:
-        return f->bytes <= ISO_PACKET_BYTES;
-    case ROOM_STAGE:
+    case NEEDS_INBOX:
+        return f->bytes <= ISO_INBOX_BYTES;
+    case NEEDS_STAGE:
         return f->bytes <= ISO_STAGE_BYTES;
-    case ROOM_BOARD:
-        return f->central && f->bytes <= ISO_BOARD_BYTES / n;
-    case ROOM_BOARD_ROWS:
-        return f->central && f->bytes <= ISO_BOARD_BYTES / n / n;
-    case ROOM_BOARD_PIECES:
+    case NEEDS_SCRATCH:
+        return f->central && f->bytes <= ISO_SCRATCH_BYTES / n;
+    case NEEDS_SCRATCH_ROWS:
+        return f->central && f->bytes <= ISO_SCRATCH_BYTES / n / n;
+    case NEEDS_SCRATCH_PIECES:
         return f->central;
-    case ROOM_FAR:
+    case NEEDS_FAR:
         return !f->central;
-    case ROOM_FAR_STAGE:
+    case NEEDS_FAR_STAGE:
         return !f->central && f->bytes <= ISO_STAGE_BYTES;
     default:
-        return has_room_across(row, f);
+        return meets_hier_needs(row, f);
     }
 }
 
 static bool is_choice(const struct coll_row *row, const struct coll_facts *f)
 {
     return f->bytes <= row->max_bytes && f->n_pes <= row->max_pes &&
-           (row->load == LOAD_ANY || row->load == f->load) && has_room(row, f);
+           (row->load == LOAD_ANY || row->load == f->load) && meets_needs(row, f);
 }
 
 static ISO_COLD void explain(struct select *self, const struct coll_row *row, const struct team *team, size_t bytes)
@@ -265,7 +265,7 @@ const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, 
     struct select *self = in_force();
     struct coll_facts facts = facts_of(op, team, w);
     const struct coll_row *row = self->forced[op];
-    if (ISO_LIKELY(row == NULL) || !has_room(row, &facts))
+    if (ISO_LIKELY(row == NULL) || !meets_needs(row, &facts))
         /* Each operation has a row without conditions: the walk ends inside the operation's rows. */
         for (row = self->first[op]; !is_choice(row, &facts); row++)
             continue;
@@ -350,7 +350,7 @@ static __attribute__((unused)) bool table_is_valid(void)
         if (i > 0 && row->op != row[-1].op && (int)row->op != (int)row[-1].op + 1)
             return false;
         is_total[row->op] |=
-            row->max_bytes == ALL_BYTES && row->max_pes == ALL_PES && row->load == LOAD_ANY && row->room == ROOM_ANY;
+            row->max_bytes == ALL_BYTES && row->max_pes == ALL_PES && row->load == LOAD_ANY && row->needs == NEEDS_ANY;
     }
     for (int op = 0; op < COLL_OPS; op++)
         if (!is_total[op])

@@ -4,7 +4,7 @@
  * has chosen. All threads of the block call
  * every function here, unless it says otherwise; thread i serves the i-th other member.
  * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within.
- * Invariants: all members go through the same steps of the same kinds in the same order. A step is a number that only
+ * Invariants: all members go through the same epochs of the same kinds in the same order. A epoch is a number that only
  * grows; flags carry all of it, lines its low 32 bits. One block at a time uses a lane, so its words are read plainly.
  * Includes: device/. Included by the schedules (*_device.h here). */
 #ifndef ISO_COLL_DEVICE_H
@@ -20,25 +20,25 @@ struct isod_coll {
     struct isod_lane *lane;
     char *here;        /* this member's slot memory of the lane */
     char *first;       /* that of this thread's first other member, looked up ahead; NULL: none, or by the ring */
-    uint64_t inbox_at; /* where the inboxes of the step in progress begin in it; staged steps */
-    uint64_t step, staged;
+    uint64_t inbox_at; /* where the inboxes of the epoch in progress begin in it; staged epochs */
+    uint64_t epoch, staged;
     uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so nobody waits for them */
-    uint32_t packet_bytes, call;
+    uint32_t inbox_bytes, call;
     uint32_t rank, size;
     bool direct; /* all members reach each other by pointer */
     bool failed; /* for this thread: a wait was given up */
 };
 
-/* Steps that one call over lines may take; the low 32 bits do not wrap within a call. */
-#define ISOD_STEPS_OF_CALL 8u
+/* Epochs that one call over lines may take; the low 32 bits do not wrap within a call. */
+#define ISOD_EPOCHS_OF_CALL 8u
 /* Members whose data a thread waits for at once: as many loads are in flight. */
 #define ISOD_BATCH 4
 
 /* Many looks for what member `from` sends have failed. This rare path alone looks up who that is in the world. */
 PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
-    struct isod_whom who = isod_who(c->call, isod_world_pe(c->h, from));
-    *w = isod_wait_look(isod_home_of(c->h), *w, who, addr, c->step, seen);
+    struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
+    *w = isod_wait_look(isod_origin_of(c->h), *w, who, addr, c->epoch, seen);
     c->failed = w->reported == 2;
 }
 
@@ -50,10 +50,10 @@ PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_
         isod_coll_look(c, w, from, addr, 0);
 }
 
-/* What functions of the rare paths get of a handle, and make of that: h for flags, steps and the ring. call_of: the
+/* What functions of the rare paths get of a handle, and make of that: h for flags, epochs and the ring. call_of: the
  * call and, in its upper half, the handle's `direct` with its lane: one register. */
 PRIM_FN uint32_t isod_coll_call_of(shmemd_t h, uint32_t call) { return call | (uint32_t)h.direct << 16; }
-PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap, uint32_t call_of)
+PRIM_FN shmemd_t isod_coll_handle(struct isod_origin at, char *heap, uint32_t call_of)
 {
     shmemd_t h;
     h.heap = heap;
@@ -66,7 +66,7 @@ PRIM_FN shmemd_t isod_coll_handle(struct isod_home at, char *heap, uint32_t call
     h.n_pes = at.team->n_pes;
     h.lanes = (uint16_t)at.team->lanes;
     h.direct = (uint16_t)(call_of >> 16);
-    h.packet_bytes = at.team->packet_bytes;
+    h.inbox_bytes = at.team->inbox_bytes;
     return h;
 }
 
@@ -87,7 +87,7 @@ PRIM_FN uint64_t isod_coll_lane_at(const struct isod_coll *c)
 #else
     const uint64_t lane = (uint64_t)(c->lane - ISOD_LANES(c->h.team));
 #endif
-    return lane * isod_lane_bytes(c->h.n_pes, c->h.packet_bytes);
+    return lane * isod_lane_bytes(c->h.n_pes, c->h.inbox_bytes);
 }
 
 PRIM_COLD_FN char *isod_coll_memory_of_many(const struct isod_team *t, int32_t member, uint64_t lane_at)
@@ -112,7 +112,7 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 /* ---- misuse ---- */
 
 /* By one thread. */
-PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_home at, uint32_t call, enum isod_misuse what, uint64_t expected,
+PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, uint32_t call, enum isod_misuse what, uint64_t expected,
                                          uint64_t seen)
 {
     struct isod_record r;
@@ -129,7 +129,7 @@ PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_home at, uint32_t call, enu
 PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, uint64_t expected, uint64_t seen)
 {
     if (prim_is_first(prim_group_block()))
-        isod_coll_leave_misuse(isod_home_of(h), call, what, expected, seen);
+        isod_coll_leave_misuse(isod_origin_of(h), call, what, expected, seen);
     prim_sync(prim_group_block());
     return 1;
 }
@@ -141,7 +141,7 @@ PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, u
 
 struct isod_facts {
     uint64_t bytes;        /* of a member's block */
-    uint32_t packet_bytes; /* of the team */
+    uint32_t inbox_bytes; /* of the team */
     bool direct;           /* of the team: all members reach each other's heaps by pointer */
     bool in_heap;          /* buffers that peers touch are in the device heap, the same symmetric objects everywhere */
 };
@@ -149,26 +149,26 @@ PRIM_FN struct isod_facts isod_facts_of(shmemd_t h, uint64_t bytes)
 {
     struct isod_facts f;
     f.bytes = bytes;
-    f.packet_bytes = h.packet_bytes;
+    f.inbox_bytes = h.inbox_bytes;
     f.direct = isod_is_direct(h);
     f.in_heap = false;
     return f;
 }
 /* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
-PRIM_FN bool isod_takes_lines(struct isod_facts f) { return f.bytes <= f.packet_bytes && f.direct; }
+PRIM_FN bool isod_takes_ll(struct isod_facts f) { return f.bytes <= f.inbox_bytes && f.direct; }
 PRIM_FN bool isod_takes_pointers(struct isod_facts f) { return f.direct && f.in_heap; }
 
-/* ---- steps ----
- * In a plain step any member may flag any other. A staged step may use lines and stages, which have two banks, used in
- * turn; that is enough only under this rule: in a staged step EVERY member sends to (lines, or at least a flag) and
- * waits for EVERY other member. Then whoever begins staged step k + 2 has finished k + 1, so everybody has finished
- * reading what step k brought. */
+/* ---- epochs ----
+ * In a plain epoch any member may flag any other. A staged epoch may use lines and stages, which have two banks, used in
+ * turn; that is enough only under this rule: in a staged epoch EVERY member sends to (lines, or at least a flag) and
+ * waits for EVERY other member. Then whoever begins staged epoch k + 2 has finished k + 1, so everybody has finished
+ * reading what epoch k brought. */
 
-PRIM_FN void isod_coll_step(struct isod_coll *c) { c->step++; }
-PRIM_FN void isod_coll_step_staged(struct isod_coll *c)
+PRIM_FN void isod_coll_begin_epoch(struct isod_coll *c) { c->epoch++; }
+PRIM_FN void isod_coll_begin_staged_epoch(struct isod_coll *c)
 {
-    uint64_t inbox_bytes = 2 * (uint64_t)c->packet_bytes * (uint64_t)c->h.n_pes;
-    c->step++;
+    uint64_t inbox_bytes = 2 * (uint64_t)c->inbox_bytes * (uint64_t)c->h.n_pes;
+    c->epoch++;
     c->staged++;
     c->inbox_at = isod_flags_bytes(c->h.n_pes) + (c->staged & 1) * inbox_bytes;
 }
@@ -176,11 +176,11 @@ PRIM_FN void isod_coll_step_staged(struct isod_coll *c)
 /* ---- flags: one word of each sender in the receiver's memory ---- */
 
 /* Ways by the ring are functions of their own: they cost registers, and the calls that do not take them none. */
-PRIM_COLD_FN void isod_flag_store_far(struct isod_home home, char *heap, int32_t to, uint64_t at, uint64_t step)
+PRIM_COLD_FN void isod_flag_store_far(struct isod_origin home, char *heap, int32_t to, uint64_t at, uint64_t epoch)
 {
     char *flag = heap + prim_load_const_u64(&home.team->offsets[to]) + at;
     int32_t pe = ISOD_LOAD_I32(&home.team->world_of[to]);
-    isod_ring_signal(isod_coll_handle(home, heap, 0), (uint64_t *)(void *)flag, step, ISOD_SIGNAL_SET, pe);
+    isod_ring_signal(isod_coll_handle(home, heap, 0), (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, pe);
 }
 
 /* By the calling thread. What it says about memory is up to what was called before: prim_gather_stores by the block and
@@ -189,9 +189,9 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 {
     uint64_t at = (uint64_t)c->h.my_pe * 8;
     if (memory != 0)
-        prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->step);
+        prim_store_flag_u64((uint64_t *)(void *)(memory + at), c->epoch);
     else
-        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, c->step);
+        isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, c->epoch);
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
@@ -207,7 +207,7 @@ PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
     return meaning == ISOD_DATA ? prim_peek_u64(flag) : prim_load_relaxed_u64(flag);
 }
 
-/* By the calling thread, until `from` has set its flag of this step or of a later one. After it prim_acquire_from_peer,
+/* By the calling thread, until `from` has set its flag of this epoch or of a later one. After it prim_acquire_from_peer,
  * and a sync of those who read, where the flag stands for data. */
 PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
 {
@@ -218,7 +218,7 @@ PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning
         PRIM_WAIT_FOR_WORD
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
             seen = isod_flag_look(flag, meaning);
-            if (seen >= c->step)
+            if (seen >= c->epoch)
                 return;
             prim_pause();
         }
@@ -247,7 +247,7 @@ PRIM_FN void isod_flags_wait(struct isod_coll *c, int32_t but, enum isod_meaning
 
 /* All members are here; what their blocks have stored and read before is done. After it a sync, then anybody may read.
  */
-PRIM_FN void isod_coll_meet(struct isod_coll *c)
+PRIM_FN void isod_coll_sync(struct isod_coll *c)
 {
     prim_gather_stores(prim_group_block());
     if (c->rank < isod_coll_others(c))
@@ -262,10 +262,10 @@ PRIM_FN void isod_flags_send_near(struct isod_coll *c)
 {
     for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
         char *memory = isod_coll_memory(c, isod_coll_other(c, i));
-        prim_store_flag_u64((uint64_t *)(void *)memory + c->h.my_pe, c->step); /* pairs with isod_flag_wait */
+        prim_store_flag_u64((uint64_t *)(void *)memory + c->h.my_pe, c->epoch); /* pairs with isod_flag_wait */
     }
 }
-PRIM_FN void isod_coll_meet_near(struct isod_coll *c)
+PRIM_FN void isod_coll_sync_near(struct isod_coll *c)
 {
     prim_gather_stores(prim_group_block());
     if (c->rank < isod_coll_others(c))
@@ -292,7 +292,7 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->rank = prim_rank(prim_group_block());
     c->size = prim_size(prim_group_block());
     c->lane = ISOD_LANES(h.team) + isod_lane_of(h);
-    c->packet_bytes = h.packet_bytes;
+    c->inbox_bytes = h.inbox_bytes;
     c->direct = isod_is_direct(h);
     c->inbox_at = c->users = c->status = 0;
     c->failed = false;
@@ -301,9 +301,9 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 }
 
 /* The numbers of lines are about to wrap: old lines could be taken for new ones, so each member clears its inboxes
- * behind a meeting, which has number `step`. All lines of earlier steps have been read, since every call waits for all
+ * behind a meeting, which has number `epoch`. All lines of earlier epochs have been read, since every call waits for all
  * that is sent to it. Teams that not all pointers reach use no lines. true: given up. */
-PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint32_t call_of, uint64_t step)
+PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
 {
     struct prim_vec16 zero = {{0, 0}};
     shmemd_t h = isod_coll_handle(home, heap, call_of);
@@ -311,43 +311,43 @@ PRIM_COLD_FN bool isod_coll_clear_lines(struct isod_home home, char *heap, uint3
     if (!isod_is_direct(h))
         return false;
     isod_coll_read_team(&c, h, call_of & 0xffffu);
-    c.step = step;
+    c.epoch = epoch;
     char *lines = c.here + isod_flags_bytes(h.n_pes);
-    uint64_t bytes = 4 * (uint64_t)c.packet_bytes * (uint64_t)h.n_pes;
+    uint64_t bytes = 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes;
     for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
         prim_store16(lines + at, zero);
-    isod_coll_meet_near(&c);
+    isod_coll_sync_near(&c);
     return !isod_coll_goes_on(&c);
 }
 
 /* The low 32 bits 0 and 1 are skipped: fresh memory holds 0. */
-PRIM_FN bool isod_coll_numbers_turn(uint64_t done, uint64_t steps)
+PRIM_FN bool isod_coll_numbers_turn(uint64_t done, uint64_t epochs)
 {
-    return done == 0 || (uint32_t)done + steps > 0xffffffffu;
+    return done == 0 || (uint32_t)done + epochs > 0xffffffffu;
 }
-PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t steps)
+PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t epochs)
 {
-    if (c->step == 0)
-        c->step = 1;
-    if (isod_coll_numbers_turn(c->step, steps)) {
-        c->failed = isod_coll_clear_lines(isod_home_of(c->h), c->h.heap, isod_coll_call_of(c->h, c->call), c->step + 1);
-        c->step = (c->step | 0xffffffffu) + 2;
+    if (c->epoch == 0)
+        c->epoch = 1;
+    if (isod_coll_numbers_turn(c->epoch, epochs)) {
+        c->failed = isod_coll_clear_ll(isod_origin_of(c->h), c->h.heap, isod_coll_call_of(c->h, c->call), c->epoch + 1);
+        c->epoch = (c->epoch | 0xffffffffu) + 2;
     }
 }
 
-/* For a call of at most `steps` steps. false, for all threads: the call returns nonzero at once. Not a sync: the
+/* For a call of at most `epochs` epochs. false, for all threads: the call returns nonzero at once. Not a sync: the
  * schedule begins by one. */
-PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t steps)
+PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t epochs)
 {
     if (isod_lane_of(h) >= h.lanes)
         return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h)) == 0;
     isod_coll_read_team(c, h, call); /* all loads are under way before one of them is waited for */
     uint64_t dead = c->lane->dead;
-    c->step = c->lane->step;
+    c->epoch = c->lane->epoch;
     c->staged = c->lane->staged;
     if (c->rank == 0) {
         if (!c->direct && isod_lane_chosen(h) != 0) /* the lane's last call may have been on another block's ring */
-            isod_ring_quiet_at(isod_home_of(h));
+            isod_ring_quiet_at(isod_origin_of(h));
         c->users = prim_load_relaxed_u64(&c->lane->users); /* a load and a store: atomics would wait for each other */
         prim_store_relaxed_u64(&c->lane->users, 1);
         c->status = prim_load_relaxed_u64(&h.team->status);
@@ -357,16 +357,16 @@ PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call,
             prim_store_relaxed_u64(&c->lane->users, 0);
         return false;
     }
-    isod_coll_begin_numbers(c, steps);
+    isod_coll_begin_numbers(c, epochs);
     return true;
 }
 PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
-    return isod_coll_enter_for(c, h, call, ISOD_STEPS_OF_CALL);
+    return isod_coll_enter_for(c, h, call, ISOD_EPOCHS_OF_CALL);
 }
 
 /* All threads come here when the call has failed for any of them. */
-PRIM_COLD_FN int isod_coll_fail(struct isod_home at, struct isod_lane *lane, uint32_t call, uint64_t users)
+PRIM_COLD_FN int isod_coll_fail(struct isod_origin at, struct isod_lane *lane, uint32_t call, uint64_t users)
 {
     if (prim_is_first(prim_group_block())) {
         if (users != 0)
@@ -379,7 +379,7 @@ PRIM_COLD_FN int isod_coll_fail(struct isod_home at, struct isod_lane *lane, uin
 }
 
 /* What this block has posted is there. By one thread. true: given up. */
-PRIM_COLD_FN bool isod_coll_flush(struct isod_home at, uint32_t call) { return !isod_ring_flush(at, call); }
+PRIM_COLD_FN bool isod_coll_flush(struct isod_origin at, uint32_t call) { return !isod_ring_flush(at, call); }
 
 /* A sync: the result is there for all threads. What the call returns, the same for all of them. */
 PRIM_FN int isod_coll_leave(struct isod_coll *c)
@@ -388,10 +388,10 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
     if (!c->direct && isod_lane_chosen(c->h) != 0)
         prim_sync(prim_group_block()); /* all threads have posted what the first one waits for */
     if (c->rank == 0) { /* everybody has read the lane before the first sync of the call */
-        c->lane->step = c->step;
+        c->lane->epoch = c->epoch;
         c->lane->staged = c->staged;
         if (!c->direct && isod_lane_chosen(c->h) != 0) /* the next block on the chosen lane has another ring */
-            bad = isod_coll_flush(isod_home_of(c->h), c->call) || bad;
+            bad = isod_coll_flush(isod_origin_of(c->h), c->call) || bad;
         if (!c->direct)
             c->status |= prim_load_relaxed_u64(&c->h.team->status); /* the ring may have given up */
         bad = bad || c->users != 0 || c->status != 0;
@@ -400,10 +400,10 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
     prim_settle_stores(prim_group_block()); /* dest, for a fence of one thread */
     if (!prim_sync_or(prim_group_block(), bad))
         return 0;
-    return isod_coll_fail(isod_home_of(c->h), c->lane, c->call, c->users);
+    return isod_coll_fail(isod_origin_of(c->h), c->lane, c->call, c->users);
 }
 
-/* Nothing to do, on all members alike: no step. */
+/* Nothing to do, on all members alike: no epoch. */
 PRIM_FN int isod_coll_nothing(shmemd_t h)
 {
     prim_settle_stores(prim_group_block());
@@ -422,10 +422,10 @@ PRIM_FN bool isod_unit_is_whole(const void *p, uint64_t bytes) { return bytes >=
 PRIM_COLD_FN struct prim_vec16 isod_unit_load_odd(const char *p, uint64_t bytes)
 {
     struct prim_vec16 v = {{0, 0}};
-    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u, step = (((uintptr_t)p | n) & 3) == 0 ? 4 : 1;
-    for (uint32_t i = 0; i < n; i += step) {
+    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u, epoch = (((uintptr_t)p | n) & 3) == 0 ? 4 : 1;
+    for (uint32_t i = 0; i < n; i += epoch) {
         const void *from = p + i;
-        uint64_t part = step == 4 ? *(const isod_any32 *)from : *(const isod_any8 *)from;
+        uint64_t part = epoch == 4 ? *(const isod_any32 *)from : *(const isod_any8 *)from;
         part <<= (i & 7) * 8;
         if (i < 8) /* no index: an array would be stack */
             v.word[0] |= part;
@@ -457,49 +457,49 @@ PRIM_FN void isod_unit_store(char *p, struct prim_vec16 v, uint64_t bytes)
         isod_unit_store_odd(p, v, bytes);
 }
 
-/* ---- lines: at most packet_bytes per sender that arrive with their step's number, no fence; staged steps of direct
+/* ---- lines: at most inbox_bytes per sender that arrive with their epoch's number, no fence; staged epochs of direct
  * teams only. Unit u travels in lines 2u and 2u + 1 ---- */
 
-PRIM_FN struct prim_line *isod_lines(const struct isod_coll *c, char *memory, int32_t sender)
+PRIM_FN struct prim_ll *isod_ll(const struct isod_coll *c, char *memory, int32_t sender)
 {
-    return (struct prim_line *)(void *)(memory + c->inbox_at + (uint64_t)sender * 2 * c->packet_bytes);
+    return (struct prim_ll *)(void *)(memory + c->inbox_at + (uint64_t)sender * 2 * c->inbox_bytes);
 }
 
 /* Both lines, however short the unit is: who waits for it need not ask, and has all its looks under way at once. */
-PRIM_FN void isod_lines_store(struct isod_coll *c, struct prim_line *line, struct prim_vec16 v)
+PRIM_FN void isod_ll_store(struct isod_coll *c, struct prim_ll *line, struct prim_vec16 v)
 {
-    prim_store_line(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->step);
-    prim_store_line(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->step);
+    prim_store_ll(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->epoch);
+    prim_store_ll(line + 1, (uint32_t)v.word[1], (uint32_t)(v.word[1] >> 32), (uint32_t)c->epoch);
 }
-PRIM_FN struct prim_line *isod_lines_there(const struct isod_coll *c, int32_t to, uint64_t unit)
+PRIM_FN struct prim_ll *isod_ll_there(const struct isod_coll *c, int32_t to, uint64_t unit)
 {
-    return isod_lines(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
+    return isod_ll(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
 }
 
 /* source + m * stride, `bytes` of it, to each other member m. */
-PRIM_FN void isod_lines_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+PRIM_FN void isod_ll_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
         for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
             int32_t to = isod_coll_other(c, i);
             struct prim_vec16 v = isod_unit_load(source + (uint64_t)to * stride + u * 16, bytes - u * 16);
-            isod_lines_store(c, isod_lines_there(c, to, u), v);
+            isod_ll_store(c, isod_ll_there(c, to, u), v);
         }
     }
 }
-PRIM_FN void isod_lines_send_one(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
+PRIM_FN void isod_ll_send_one(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
-        isod_lines_store(c, isod_lines_there(c, to, u), isod_unit_load(source + u * 16, bytes - u * 16));
+        isod_ll_store(c, isod_ll_there(c, to, u), isod_unit_load(source + u * 16, bytes - u * 16));
 }
 
 /* One look at a unit; true: it is there. */
-PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, struct prim_vec16 *v)
+PRIM_FN bool isod_unit_look(const struct prim_ll *line, uint32_t epoch, struct prim_vec16 *v)
 {
-    struct prim_line a = prim_load_line(line), b = prim_load_line(line + 1);
+    struct prim_ll a = prim_load_ll(line), b = prim_load_ll(line + 1);
     v->word[0] = a.data0 | (uint64_t)a.data1 << 32;
     v->word[1] = b.data0 | (uint64_t)b.data1 << 32;
-    return a.step0 == step && a.step1 == step && b.step0 == step && b.step1 == step;
+    return a.epoch0 == epoch && a.epoch1 == epoch && b.epoch0 == epoch && b.epoch1 == epoch;
 }
 
 /* v[k] becomes unit u of member first + k, k < count <= ISOD_BATCH (of this member: stays as it is). All are looked at
@@ -507,14 +507,14 @@ PRIM_FN bool isod_unit_look(const struct prim_line *line, uint32_t step, struct 
 PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, uint64_t u, struct prim_vec16 *v)
 {
     struct isod_waiting w = {0, 0, 0};
-    const struct prim_line *lines = isod_lines(c, c->here, first) + 2 * u;
-    uint64_t sender = c->packet_bytes / 8; /* lines of one */
+    const struct prim_ll *lines = isod_ll(c, c->here, first) + 2 * u;
+    uint64_t sender = c->inbox_bytes / 8; /* lines of one */
     for (;;) {
         int32_t missing = -1;
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
             if (k < count && first + k < c->h.n_pes && first + k != c->h.my_pe &&
-                !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->step, &v[k]))
+                !isod_unit_look(lines + (uint64_t)k * sender, (uint32_t)c->epoch, &v[k]))
                 missing = k;
         if (missing < 0 || c->failed)
             return;
@@ -523,7 +523,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
 }
 
 /* What each other member m has sent goes to dest + m * stride. */
-PRIM_FN void isod_lines_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
+PRIM_FN void isod_ll_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
         for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
@@ -536,7 +536,7 @@ PRIM_FN void isod_lines_receive(struct isod_coll *c, char *dest, uint64_t stride
         }
     }
 }
-PRIM_FN void isod_lines_receive_one(struct isod_coll *c, int32_t from, char *dest, uint64_t bytes)
+PRIM_FN void isod_ll_receive_one(struct isod_coll *c, int32_t from, char *dest, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes) && !c->failed; u += c->size) {
         struct prim_vec16 v[ISOD_BATCH];
@@ -546,7 +546,7 @@ PRIM_FN void isod_lines_receive_one(struct isod_coll *c, int32_t from, char *des
     }
 }
 
-/* ---- the user's memory, and stages: packet_bytes per sender and bank, for members that no pointer reaches ----
+/* ---- the user's memory, and stages: inbox_bytes per sender and bank, for members that no pointer reaches ----
  * Rule of all schedules: a flag never takes a faster way than the data before it. Flags go by pointer wherever pointers
  * reach the member's heap. Data in the heap takes the same way, so a fence, or the order of the ring, is enough. But
  * pointers may reach the heap and no registered buffer whose ends share their pages with other data. So data that goes
@@ -563,7 +563,7 @@ PRIM_FN void isod_coll_put_far(struct isod_coll *c, struct prim_group g, int32_t
 {
     isod_ring_put(c->h, g, dest, source, bytes, isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to) && prim_is_first(g))
-        c->failed = isod_coll_flush(isod_home_of(c->h), c->call) || c->failed;
+        c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
 }
 /* The same, where `near` is dest there, or NULL. */
 PRIM_FN void isod_coll_put_at(struct isod_coll *c, struct prim_group g, int32_t to, char *near, char *dest,
@@ -588,7 +588,7 @@ PRIM_FN void isod_coll_put_word(struct isod_coll *c, int32_t to, uint64_t *dest,
     }
     isod_ring_put_words(c->h, dest, value, 0, 8, isod_world_pe(c->h, to));
     if (isod_flag_overtakes(c, to))
-        c->failed = isod_coll_flush(isod_home_of(c->h), c->call) || c->failed;
+        c->failed = isod_coll_flush(isod_origin_of(c->h), c->call) || c->failed;
 }
 /* From source (as this member names it) of member `from`, after its flag. */
 PRIM_FN void isod_coll_get(struct isod_coll *c, int32_t from, char *dest, const char *source, uint64_t bytes)
@@ -605,11 +605,11 @@ PRIM_FN void isod_coll_copy_own(char *dest, const char *source, uint64_t bytes)
         prim_copy(prim_group_block(), dest, source, bytes);
 }
 
-/* Where `sender`'s stage of the step in progress is, from the begin of the lane on. */
+/* Where `sender`'s stage of the epoch in progress is, from the begin of the lane on. */
 PRIM_FN uint64_t isod_stage_at(const struct isod_coll *c, int32_t sender)
 {
-    uint64_t n = (uint64_t)c->h.n_pes, banks = isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
-    return banks + ((c->staged & 1) * n + (uint64_t)sender) * c->packet_bytes;
+    uint64_t n = (uint64_t)c->h.n_pes, banks = isod_flags_bytes(c->h.n_pes) + 4 * n * c->inbox_bytes;
+    return banks + ((c->staged & 1) * n + (uint64_t)sender) * c->inbox_bytes;
 }
 PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
 {
@@ -626,7 +626,7 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
 /* All blocks of the grid are here; their stores are seen by all of them. All blocks are resident, which is the caller's
  * duty. Bit 63 of the counter turns when the last one arrives, and its other bits come back to where they were: so
  * grids of any sizes may follow one another. true, for all threads of the block: given up. */
-PRIM_FN bool isod_grid_meet(shmemd_t h)
+PRIM_FN bool isod_grid_arrive(shmemd_t h)
 {
     const uint64_t top = (uint64_t)1 << 63;
     uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
@@ -644,7 +644,7 @@ PRIM_FN bool isod_grid_sync(shmemd_t h)
 {
     int rc = 0;
     if (prim_call_begin())
-        rc = isod_grid_meet(h) ? 1 : 0;
+        rc = isod_grid_arrive(h) ? 1 : 0;
     return prim_call_end(rc) != 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives that move data inside kernels: fcollect and alltoall (one schedule), broadcast, permute. Up to
- * packet_bytes by lines: one hop, no fence. Above that directly between the members' buffers: a push waits for the
+ * inbox_bytes by lines: one hop, no fence. Above that directly between the members' buffers: a push waits for the
  * receiver's flag "dest may be written", then data, then the flag "it is there"; a read waits for the owner's flag, and
  * the owner for the readers' one. Sizes are equal on all members; nothing is done for 0 bytes.
  * Includes: coll_device.h. Included by include/shmem_device_coll.h. */
@@ -36,20 +36,20 @@ PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod
     isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
 }
 
-PRIM_FN void isod_exchange_lines(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void isod_exchange_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_lines_send(c, w->source, w->source_stride, w->bytes);
+    isod_ll_send(c, w->source, w->source_stride, w->bytes);
     isod_exchange_copy_own(c, w);
-    isod_lines_receive(c, w->dest, w->dest_stride, w->bytes);
+    isod_ll_receive(c, w->dest, w->dest_stride, w->bytes);
 }
 
 PRIM_FN void isod_exchange_push(struct isod_coll *c, const struct isod_move *w)
 {
     char *dest = w->dest + (uint64_t)c->h.my_pe * w->dest_stride;
-    isod_coll_step(c);
-    isod_coll_meet(c);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
     if (!isod_coll_goes_on(c))
         return;
     for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
@@ -57,11 +57,11 @@ PRIM_FN void isod_exchange_push(struct isod_coll *c, const struct isod_move *w)
         isod_coll_put(c, to, dest, w->source + (uint64_t)to * w->source_stride, w->bytes);
     }
     isod_exchange_copy_own(c, w);
-    isod_coll_step(c);
-    isod_coll_meet(c);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
 }
 
-PRIM_CALL_FN int isod_exchange_long(shmemd_t h, struct isod_move w, uint32_t call)
+PRIM_CALL_FN int isod_exchange_direct(shmemd_t h, struct isod_move w, uint32_t call)
 {
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, call))
@@ -75,11 +75,11 @@ PRIM_FN int isod_exchange(shmemd_t h, struct isod_move w, uint32_t call)
     struct isod_coll c;
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
-        return isod_exchange_long(h, w, call);
+    if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
+        return isod_exchange_direct(h, w, call);
     if (!isod_coll_enter(&c, h, call))
         return 1;
-    isod_exchange_lines(&c, &w);
+    isod_exchange_ll(&c, &w);
     return isod_coll_leave(&c);
 }
 
@@ -93,37 +93,37 @@ PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
 
 /* ---- broadcast ---- */
 
-/* The others' flags are for the rule of staged steps. */
-PRIM_FN void isod_broadcast_lines(struct isod_coll *c, const struct isod_move *w)
+/* The others' flags are for the rule of staged epochs. */
+PRIM_FN void isod_broadcast_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
     if (c->h.my_pe == w->from) {
-        isod_lines_send(c, w->source, 0, w->bytes);
+        isod_ll_send(c, w->source, 0, w->bytes);
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     } else {
         isod_flags_send(c, -1);
-        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     }
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
 }
 
 PRIM_FN void isod_broadcast_give(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_gather_stores(prim_group_block());
     if (c->rank < isod_coll_others(c))
         prim_fence_flag(); /* pairs with the readers' acquire */
     isod_flags_send(c, -1);
     isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     isod_flags_wait(c, -1, ISOD_DATA); /* they have read it */
     prim_acquire_from_peer();
 }
 
 PRIM_FN void isod_broadcast_take(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_sync(prim_group_block()); /* all threads are through with dest */
     if (c->rank == 0)
         isod_flag_wait(c, w->from, ISOD_DATA);
@@ -131,7 +131,7 @@ PRIM_FN void isod_broadcast_take(struct isod_coll *c, const struct isod_move *w)
     bool goes_on = isod_coll_goes_on(c);
     if (goes_on)
         isod_coll_get(c, w->from, w->dest, w->source, w->bytes);
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_gather_stores(prim_group_block()); /* of reads, too */
     if (goes_on && c->rank == 0) {
         prim_fence_flag(); /* pairs with the root's acquire */
@@ -139,7 +139,7 @@ PRIM_FN void isod_broadcast_take(struct isod_coll *c, const struct isod_move *w)
     }
 }
 
-PRIM_CALL_FN int isod_broadcast_long(shmemd_t h, struct isod_move w)
+PRIM_CALL_FN int isod_broadcast_direct(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
@@ -158,11 +158,11 @@ PRIM_FN int isod_broadcast(shmemd_t h, struct isod_move w)
         return isod_coll_misuse(h, ISOD_CALL_BROADCAST, ISOD_MISUSE_ROOT, (uint64_t)h.n_pes, (uint32_t)w.from);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
-        return isod_broadcast_long(h, w);
+    if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
+        return isod_broadcast_direct(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
         return 1;
-    isod_broadcast_lines(&c, &w);
+    isod_broadcast_ll(&c, &w);
     return isod_coll_leave(&c);
 }
 
@@ -176,15 +176,15 @@ PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
 
 /* ---- permute ---- */
 
-PRIM_FN void isod_permute_lines(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void isod_permute_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
     if (w->to != c->h.my_pe)
-        isod_lines_send_one(c, w->to, w->source, w->bytes);
-    isod_flags_send(c, w->to); /* the rule of staged steps */
+        isod_ll_send_one(c, w->to, w->source, w->bytes);
+    isod_flags_send(c, w->to); /* the rule of staged epochs */
     if (w->from != c->h.my_pe)
-        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     else
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
@@ -192,7 +192,7 @@ PRIM_FN void isod_permute_lines(struct isod_coll *c, const struct isod_move *w)
 
 PRIM_FN void isod_permute_push(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_gather_stores(prim_group_block());
     if (c->rank == 0 && w->to != c->h.my_pe) {
         prim_fence_flag(); /* pairs with the sender's acquire: dest may be written */
@@ -206,7 +206,7 @@ PRIM_FN void isod_permute_push(struct isod_coll *c, const struct isod_move *w)
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     else
         isod_coll_put(c, w->to, w->dest, w->source, w->bytes);
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_gather_stores(prim_group_block());
     if (c->rank == 0 && w->to != c->h.my_pe) {
         prim_fence_flag(); /* pairs with the receiver's acquire: it is there */
@@ -230,7 +230,7 @@ PRIM_FN int isod_permute_refuse(shmemd_t h, const struct isod_move *w)
                             to ? (uint32_t)w->to : (uint32_t)w->from);
 }
 
-PRIM_CALL_FN int isod_permute_long(shmemd_t h, struct isod_move w)
+PRIM_CALL_FN int isod_permute_direct(shmemd_t h, struct isod_move w)
 {
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
@@ -246,11 +246,11 @@ PRIM_FN int isod_permute(shmemd_t h, struct isod_move w)
         return isod_permute_refuse(h, &w);
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
-        return isod_permute_long(h, w);
+    if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
+        return isod_permute_direct(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
         return 1;
-    isod_permute_lines(&c, &w);
+    isod_permute_ll(&c, &w);
     return isod_coll_leave(&c);
 }
 

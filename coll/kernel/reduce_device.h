@@ -70,7 +70,7 @@ PRIM_FN struct isod_span isod_span_staged(const struct isod_coll *c, const struc
     struct isod_span s;
     s.dest = w->dest + at;
     s.source = w->source + (uint64_t)c->h.my_pe * w->stride + at;
-    s.bytes = w->bytes - at < c->packet_bytes ? w->bytes - at : c->packet_bytes;
+    s.bytes = w->bytes - at < c->inbox_bytes ? w->bytes - at : c->inbox_bytes;
     s.first = 0;
     s.last = isod_units(s.bytes);
     s.from = ISOD_SPAN_STAGES;

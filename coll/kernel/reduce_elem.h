@@ -61,12 +61,12 @@ PRIM_FN void ISOD_NAMED(isod_acc_batch)(struct ISOD_NAMED(isod_acc) * a, const s
 
 /* One hop: everybody has everything, and reduces for itself. dest may be source: a thread writes a unit after it has
  * sent and read it. */
-PRIM_FN void ISOD_NAMED(isod_reduce_lines)(struct isod_coll *c, const struct isod_reduce *w, int op)
+PRIM_FN void ISOD_NAMED(isod_reduce_ll)(struct isod_coll *c, const struct isod_reduce *w, int op)
 {
     const char *own = w->source + (uint64_t)c->h.my_pe * w->stride;
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_lines_send(c, w->source, w->stride, w->bytes);
+    isod_ll_send(c, w->source, w->stride, w->bytes);
     for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
         uint64_t left = w->bytes - u * 16;
         struct prim_vec16 mine = isod_unit_load(own + u * 16, left);
@@ -106,27 +106,27 @@ PRIM_FN void ISOD_NAMED(isod_reduce_span)(struct isod_coll *c, const struct isod
 PRIM_FN void ISOD_NAMED(isod_reduce_direct)(struct isod_coll *c, const struct isod_reduce *w, int op)
 {
     struct isod_span s = isod_span_direct(c, w);
-    isod_coll_step(c);
-    isod_coll_meet(c);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
     if (!isod_coll_goes_on(c))
         return;
     ISOD_NAMED(isod_reduce_span)(c, &s, op);
-    isod_coll_step(c);
-    isod_coll_meet(c);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
 }
 
 /* Where pointers do not reach all: piece by piece into everybody's stages. */
 PRIM_FN void ISOD_NAMED(isod_reduce_staged)(struct isod_coll *c, const struct isod_reduce *w, int op)
 {
     prim_sync(prim_group_block());
-    for (uint64_t at = 0; at < w->bytes; at += c->packet_bytes) {
+    for (uint64_t at = 0; at < w->bytes; at += c->inbox_bytes) {
         struct isod_span s = isod_span_staged(c, w, at);
-        isod_coll_step_staged(c);
+        isod_coll_begin_staged_epoch(c);
         for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
             int32_t to = isod_coll_other(c, i);
             isod_stage_put(c, to, w->source + (uint64_t)to * w->stride + at, s.bytes);
         }
-        isod_coll_meet(c);
+        isod_coll_sync(c);
         if (!isod_coll_goes_on(c))
             return;
         ISOD_NAMED(isod_reduce_span)(c, &s, op);
@@ -134,7 +134,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_staged)(struct isod_coll *c, const struct is
 }
 
 /* A function of its own: what it needs in registers does not burden the short way. */
-PRIM_CALL_FN int ISOD_NAMED(isod_reduce_long)(shmemd_t h, struct isod_reduce w, int op)
+PRIM_CALL_FN int ISOD_NAMED(isod_reduce_pipelined)(shmemd_t h, struct isod_reduce w, int op)
 {
     struct isod_coll c;
     if (!isod_coll_enter_for(&c, h, w.call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
@@ -151,11 +151,11 @@ PRIM_FN int ISOD_NAMED(isod_reduce)(shmemd_t h, struct isod_reduce w, int op)
     struct isod_coll c;
     if (w.bytes == 0)
         return isod_coll_nothing(h);
-    if (!isod_takes_lines(isod_facts_of(h, w.bytes)))
-        return ISOD_NAMED(isod_reduce_long)(h, w, op);
+    if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
+        return ISOD_NAMED(isod_reduce_pipelined)(h, w, op);
     if (!isod_coll_enter(&c, h, w.call))
         return 1;
-    ISOD_NAMED(isod_reduce_lines)(&c, &w, op);
+    ISOD_NAMED(isod_reduce_ll)(&c, &w, op);
     return isod_coll_leave(&c);
 }
 

@@ -8,7 +8,7 @@
 #include "coll_device.h"
 
 /* A thread serves one member, and all of them are reached by pointer: no load is needed to know that. */
-PRIM_FN bool isod_meets_directly(shmemd_t h)
+PRIM_FN bool isod_syncs_directly(shmemd_t h)
 {
     return isod_is_direct(h) && h.n_pes > 1 && h.n_pes <= ISOD_NEAR && isod_lane_of(h) < h.lanes &&
            prim_size(prim_group_block()) >= (unsigned)h.n_pes;
@@ -23,8 +23,8 @@ PRIM_FN void isod_barrier_complete(shmemd_t h)
         isod_ring_quiet(h);
 }
 
-/* Until *flag >= step. */
-PRIM_FN bool isod_meet_wait(shmemd_t h, const uint64_t *flag, uint64_t step, struct isod_whom who,
+/* Until *flag >= epoch. */
+PRIM_FN bool isod_synchronise_wait(shmemd_t h, const uint64_t *flag, uint64_t epoch, struct isod_waited who,
                             enum isod_meaning meaning)
 {
     struct isod_waiting w = {0, 0, 0};
@@ -33,40 +33,40 @@ PRIM_FN bool isod_meet_wait(shmemd_t h, const uint64_t *flag, uint64_t step, str
         PRIM_WAIT_FOR_WORD
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
             seen = isod_flag_look(flag, meaning);
-            if (seen >= step) {
+            if (seen >= epoch) {
                 if (meaning == ISOD_DATA)
                     prim_acquire_from_peer();
                 return true;
             }
             prim_pause();
         }
-        w = isod_wait_look(isod_home_of(h), w, who, flag, step, seen);
+        w = isod_wait_look(isod_origin_of(h), w, who, flag, epoch, seen);
         if (w.reported == 2)
             return false;
     }
 }
 
 /* Thread i flags member i and waits for its flag. false: given up. */
-PRIM_FN bool isod_meet_member(shmemd_t h, const struct isod_lane *lane, uint64_t step, uint32_t call,
+PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
                               enum isod_meaning meaning)
 {
     int32_t member = (int32_t)prim_rank(prim_group_block());
     char *there = ISOD_LOAD_POINTER(&lane->near[member]), *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
     if (meaning == ISOD_DATA)
         isod_barrier_complete(h);
-    prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, step);
-    return isod_meet_wait(h, (const uint64_t *)(const void *)here + member, step,
+    prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, epoch);
+    return isod_synchronise_wait(h, (const uint64_t *)(const void *)here + member, epoch,
                           isod_who(call, isod_world_pe(h, member)), meaning);
 }
 
-/* The general way: any number of members, the ring, step numbers that wrap. */
-PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t call_of, enum isod_meaning meaning)
+/* The general way: any number of members, the ring, epoch numbers that wrap. */
+PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_origin home, char *heap, uint32_t call_of, enum isod_meaning meaning)
 {
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, call_of & 0xffffu))
         return 1;
-    isod_coll_step(&c);
+    isod_coll_begin_epoch(&c);
     prim_gather_stores(prim_group_block());
     if (meaning == ISOD_DATA && (c.rank == 0 || c.rank < isod_coll_others(&c)))
         isod_barrier_complete(h);
@@ -78,50 +78,50 @@ PRIM_COLD_FN int isod_meet_by_rounds(struct isod_home home, char *heap, uint32_t
 
 /* As short as it can be: each instruction here is latency of the smallest collective. The lane is read by all before
  * the first sync, and written by one thread that waits for a member, behind that wait. */
-PRIM_FN int isod_meet(shmemd_t h, uint32_t call, enum isod_meaning meaning)
+PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meaning)
 {
     struct prim_group block = prim_group_block();
     struct isod_lane *lane = ISOD_LANES(h.team) + isod_lane_of(h);
-    if (!isod_meets_directly(h))
-        return isod_meet_by_rounds(isod_home_of(h), h.heap, isod_coll_call_of(h, call), meaning);
+    if (!isod_syncs_directly(h))
+        return isod_synchronise_by_rounds(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), meaning);
     int32_t rank = (int32_t)prim_rank(block), clerk = h.my_pe == 0 ? 1 : 0;
-    uint64_t done = lane->step, step = done + 1, dead = lane->dead, users = 0, status = 0;
+    uint64_t done = lane->epoch, epoch = done + 1, dead = lane->dead, users = 0, status = 0;
     if (meaning == ISOD_DATA)
         prim_gather_stores(block);
     else
         prim_sync(block); /* all threads of the block have arrived, before any flag says so */
     if (dead != 0)
         return 1;
-    if (isod_coll_numbers_turn(done, ISOD_STEPS_OF_CALL)) /* the same step on all members, by whichever way they go */
-        return isod_meet_by_rounds(isod_home_of(h), h.heap, isod_coll_call_of(h, call), meaning);
+    if (isod_coll_numbers_turn(done, ISOD_EPOCHS_OF_CALL)) /* the same epoch on all members, by whichever way they go */
+        return isod_synchronise_by_rounds(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), meaning);
     if (rank == clerk) { /* under way until the flags have come */
         users = prim_load_relaxed_u64(&lane->users);
         status = prim_load_relaxed_u64(&h.team->status);
         prim_store_relaxed_u64(&lane->users, 1);
     }
-    bool bad = rank < h.n_pes && rank != h.my_pe && !isod_meet_member(h, lane, step, call, meaning);
+    bool bad = rank < h.n_pes && rank != h.my_pe && !isod_synchronise_member(h, lane, epoch, call, meaning);
     if (rank == clerk) {
-        lane->step = step;
+        lane->epoch = epoch;
         prim_store_relaxed_u64(&lane->users, 0);
         bad = bad || users != 0 || status != 0;
         if (users != 0)
-            isod_coll_leave_misuse(isod_home_of(h), call, ISOD_MISUSE_USERS, 0, users);
+            isod_coll_leave_misuse(isod_origin_of(h), call, ISOD_MISUSE_USERS, 0, users);
     }
     if (isod_lane_chosen(h) != 0)
         prim_settle_stores(block); /* flags and lane: the block that has the lane next may hear of it from any thread */
-    return prim_sync_or(block, bad) ? isod_coll_fail(isod_home_of(h), lane, call, 0) : 0;
+    return prim_sync_or(block, bad) ? isod_coll_fail(isod_origin_of(h), lane, call, 0) : 0;
 }
 
-PRIM_FN int isod_meet_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
+PRIM_FN int isod_synchronise_block(shmemd_t h, uint32_t call, enum isod_meaning meaning)
 {
     int rc = 0;
     if (prim_call_begin())
-        rc = isod_meet(h, call, meaning);
+        rc = isod_synchronise(h, call, meaning);
     return prim_call_end(rc);
 }
 
-PRIM_FN int isod_sync_block(shmemd_t h) { return isod_meet_block(h, ISOD_CALL_SYNC, ISOD_ARRIVAL); }
-PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_meet_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
+PRIM_FN int isod_sync_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_SYNC, ISOD_ARRIVAL); }
+PRIM_FN int isod_barrier_block(shmemd_t h) { return isod_synchronise_block(h, ISOD_CALL_BARRIER, ISOD_DATA); }
 
 PRIM_FN int isod_sync_grid(shmemd_t h)
 {

@@ -5,7 +5,7 @@
  * store and wait for (engine_words.c); where streams cannot, and in graphs, kernels of one block (engine_device.h),
  * which take a wave's place while they wait. Forks and joins are events, so a capture takes all of it in.
  *
- * One stream, which sends to one peer after the other, keeps the members in step, who all send to different ones then:
+ * One stream, which sends to one peer after the other, keeps the members in epoch, who all send to different ones then:
  * on four H200s that is 360 GB/s out of each, three streams with a peer each 230.
  *
  * Why a flag is not seen before its payload: it is copied by the same stream, or by one that waits for those that

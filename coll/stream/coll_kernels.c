@@ -7,42 +7,42 @@
 #include "engine_device.h"
 #include "stream_device.h"
 
-/* ---- lines: a round, in a staged step that has begun behind a sync ---- */
+/* ---- lines: a round, in a staged epoch that has begun behind a sync ---- */
 
-PRIM_FN void exchange_lines(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void exchange_ll(struct isod_coll *c, const struct isod_move *w)
 {
     uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
-    isod_stream_lines_send(c, w->source, w->source_stride, w->bytes);
+    isod_stream_ll_send(c, w->source, w->source_stride, w->bytes);
     isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
-    isod_lines_receive(c, w->dest, w->dest_stride, w->bytes);
+    isod_ll_receive(c, w->dest, w->dest_stride, w->bytes);
 }
 
-/* The flags, here and below, are for the rule of staged steps. */
-PRIM_FN void broadcast_lines(struct isod_coll *c, const struct isod_move *w)
+/* The flags, here and below, are for the rule of staged epochs. */
+PRIM_FN void broadcast_ll(struct isod_coll *c, const struct isod_move *w)
 {
     if (c->h.my_pe == w->from) {
-        isod_stream_lines_send(c, w->source, 0, w->bytes);
+        isod_stream_ll_send(c, w->source, 0, w->bytes);
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     } else {
         isod_flags_send_near(c);
-        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     }
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
 }
 
-PRIM_FN void permute_lines(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void permute_ll(struct isod_coll *c, const struct isod_move *w)
 {
     if (w->to != c->h.my_pe)
-        isod_lines_send_one(c, w->to, w->source, w->bytes);
+        isod_ll_send_one(c, w->to, w->source, w->bytes);
     isod_flags_send_near(c);
     if (w->from != c->h.my_pe)
-        isod_lines_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     else
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
 }
 
-/* ---- stages: a piece, in a staged step. All members meet in each; a stage is read before its reader's next flags, and
+/* ---- stages: a piece, in a staged epoch. All members meet in each; a stage is read before its reader's next flags, and
  * written again behind the flags after those ---- */
 
 PRIM_FN const char *stage_of(const struct isod_coll *c, int32_t sender) { return c->here + isod_stage_at(c, sender); }
@@ -52,10 +52,10 @@ PRIM_FN void exchange_staged(struct isod_coll *c, const struct isod_move *w)
     struct isod_waves waves = isod_waves_of(c);
     struct isod_part p = isod_part_of(w->bytes, waves.nth, waves.of);
     isod_stages_put(c, w->source, w->source_stride, w->bytes);
-    isod_coll_meet(c);
+    isod_coll_sync(c);
     if (!isod_coll_goes_on(c))
         return;
-    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.step) {
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.epoch) {
         int32_t m = isod_coll_other(c, i);
         char *dest = w->dest + (uint64_t)(uint32_t)m * w->dest_stride;
         const char *from = i == 0 ? w->source + (uint64_t)(uint32_t)m * w->source_stride : stage_of(c, m);
@@ -69,7 +69,7 @@ PRIM_FN void broadcast_staged(struct isod_coll *c, const struct isod_move *w)
     bool root = c->h.my_pe == w->from;
     if (root)
         isod_stages_put(c, w->source, 0, w->bytes);
-    isod_coll_meet(c);
+    isod_coll_sync(c);
     if (isod_coll_goes_on(c))
         isod_coll_copy_own(w->dest, root ? w->source : stage_of(c, w->from), w->bytes);
 }
@@ -79,7 +79,7 @@ PRIM_FN void permute_staged(struct isod_coll *c, const struct isod_move *w)
     bool itself = w->to == c->h.my_pe;
     if (!itself)
         isod_stage_put(c, w->to, w->source, w->bytes);
-    isod_coll_meet(c);
+    isod_coll_sync(c);
     if (isod_coll_goes_on(c))
         isod_coll_copy_own(w->dest, itself ? w->source : stage_of(c, w->from), w->bytes);
 }
@@ -92,13 +92,13 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
 {
     switch (schedule) {
     case EXCHANGE_LINES:
-        exchange_lines(c, w);
+        exchange_ll(c, w);
         break;
     case BROADCAST_LINES:
-        broadcast_lines(c, w);
+        broadcast_ll(c, w);
         break;
     case PERMUTE_LINES:
-        permute_lines(c, w);
+        permute_ll(c, w);
         break;
     case EXCHANGE_STAGED:
         exchange_staged(c, w);
@@ -112,7 +112,7 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
 }
 
 /* The sync, or isod_coll_goes_on behind a round of lines, which lets threads fail one by one: what is sent now says
- * that this block has read what came in the step before. */
+ * that this block has read what came in the epoch before. */
 PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule)
 {
     bool lines = schedule < EXCHANGE_STAGED;
@@ -123,14 +123,14 @@ PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule
         return 0;
     if (lines)
         isod_stream_expect(a, &w);
-    if (!isod_coll_enter_for(&c, a->h, a->call, lines ? ISOD_STEPS_OF_CALL : isod_units(w.bytes))) /* units or more */
+    if (!isod_coll_enter_for(&c, a->h, a->call, lines ? ISOD_EPOCHS_OF_CALL : isod_units(w.bytes))) /* units or more */
         return 1;
     prim_sync(prim_group_block());
     do {
-        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
-        isod_coll_step_staged(&c);
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        isod_coll_begin_staged_epoch(&c);
         move_piece(&c, &piece, schedule);
-        at += c.packet_bytes;
+        at += c.inbox_bytes;
     } while (at < w.bytes && (lines ? isod_coll_goes_on(&c) : !c.failed));
     return isod_coll_leave(&c);
 }
@@ -140,7 +140,7 @@ PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule
 /* isod_stream_announce and _await, where some members may be reached by the ring only. */
 PRIM_FN bool arrive(struct isod_coll *c)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     isod_flags_send(c, -1);
     return isod_stream_await(c);
 }
@@ -157,12 +157,12 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
         struct isod_waves waves = isod_waves_of(&c);
         struct isod_part p = isod_part_of(w.bytes, waves.nth, waves.of);
         char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
-        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.step) {
+        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.epoch) {
             int32_t to = isod_coll_other(&c, i);
             isod_wave_put(&c, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
         }
-        isod_coll_step(&c);
-        isod_coll_meet(&c);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync(&c);
     }
     return isod_coll_leave(&c);
 }
@@ -171,7 +171,7 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
 PRIM_FN void alltoallv_put(struct isod_coll *c, const struct isod_stream_coll *a)
 {
     struct isod_waves waves = isod_waves_of(c);
-    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.step) {
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.epoch) {
         int32_t to = isod_coll_other(c, i);
         struct isod_part mine =
             isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
@@ -194,14 +194,14 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
         alltoallv_put(&c, a);
         if (prim_block_index() == 0 && a->v_received != 0)
             alltoallv_count(&c, a);
-        isod_coll_step(&c);
-        isod_coll_meet(&c);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync(&c);
     }
     return isod_coll_leave(&c);
 }
 
 /* Ready for those who write here, then done with those who were written to. */
-PRIM_FN void permute_meet(struct isod_coll *c, int32_t tell, int32_t wait_for)
+PRIM_FN void permute_sync(struct isod_coll *c, int32_t tell, int32_t wait_for)
 {
     if (c->rank == 0 && tell != c->h.my_pe) {
         isod_flag_send(c, tell);
@@ -217,18 +217,18 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    isod_coll_step(&c);
-    permute_meet(&c, w.from, w.to);
+    isod_coll_begin_epoch(&c);
+    permute_sync(&c, w.from, w.to);
     if (isod_coll_goes_on(&c)) {
         if (w.to == a->h.my_pe)
             isod_coll_copy_own(w.dest, w.source, w.bytes);
         else
             isod_coll_put(&c, w.to, w.dest, w.source, w.bytes);
-        isod_coll_step(&c);
+        isod_coll_begin_epoch(&c);
         prim_gather_stores(prim_group_block());
         if (c.rank == 0)
             prim_fence_flag(); /* pairs with the acquire of who is written to */
-        permute_meet(&c, w.to, w.from);
+        permute_sync(&c, w.to, w.from);
     }
     return isod_coll_leave(&c);
 }
@@ -237,24 +237,24 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
  * done, so these flags need no fence. */
 PRIM_FN void broadcast_give(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     isod_flags_send(c, -1);
     isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     isod_flags_wait(c, -1, ISOD_DATA);
     prim_acquire_from_peer();
     prim_sync(prim_group_block()); /* all have read the lane */
 }
 PRIM_FN void broadcast_take(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     if (c->rank == 0)
         isod_flag_wait(c, w->from, ISOD_DATA);
     prim_acquire_from_peer();
     if (!isod_coll_goes_on(c))
         return;
     isod_coll_get(c, w->from, w->dest, w->source, w->bytes);
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     prim_sync(prim_group_block());
     if (c->rank == 0)
         isod_flag_send(c, w->from);
@@ -329,7 +329,7 @@ PRIM_FN void spread_odd_units(const struct isod_coll *c, const struct isod_move 
         }
     }
 }
-PRIM_FN int broadcast_read2(const struct isod_stream_coll *a)
+PRIM_FN int broadcast_twoshot_read(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -349,26 +349,26 @@ PRIM_FN int broadcast_read2(const struct isod_stream_coll *a)
         }
     }
     if (!c.failed) {
-        isod_coll_step(&c);
-        isod_coll_meet_near(&c);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync_near(&c);
     }
     return isod_coll_leave(&c);
 }
 
 /* ---- kernels ---- */
 
-ISOD_STREAM_KERNEL(exchange_lines, move_pieces(&a, EXCHANGE_LINES))
+ISOD_STREAM_KERNEL(exchange_ll, move_pieces(&a, EXCHANGE_LINES))
 ISOD_STREAM_KERNEL(exchange_push, exchange_push(&a))
 ISOD_STREAM_KERNEL(exchange_staged, move_pieces(&a, EXCHANGE_STAGED))
-ISOD_STREAM_KERNEL(broadcast_lines, move_pieces(&a, BROADCAST_LINES))
+ISOD_STREAM_KERNEL(broadcast_ll, move_pieces(&a, BROADCAST_LINES))
 ISOD_STREAM_KERNEL(broadcast_read, broadcast_read(&a))
-ISOD_STREAM_KERNEL(broadcast_read2, broadcast_read2(&a))
+ISOD_STREAM_KERNEL(broadcast_twoshot_read, broadcast_twoshot_read(&a))
 ISOD_STREAM_KERNEL(broadcast_staged, move_pieces(&a, BROADCAST_STAGED))
-ISOD_STREAM_KERNEL(permute_lines, move_pieces(&a, PERMUTE_LINES))
+ISOD_STREAM_KERNEL(permute_ll, move_pieces(&a, PERMUTE_LINES))
 ISOD_STREAM_KERNEL(permute_push, permute_push(&a))
 ISOD_STREAM_KERNEL(permute_staged, move_pieces(&a, PERMUTE_STAGED))
 ISOD_STREAM_KERNEL(alltoallv_push, alltoallv_push(&a))
-ISOD_STREAM_KERNEL(barrier, isod_meet(a.h, a.call, ISOD_DATA))
-ISOD_STREAM_KERNEL(sync, isod_meet(a.h, a.call, ISOD_ARRIVAL))
+ISOD_STREAM_KERNEL(barrier, isod_synchronise(a.h, a.call, ISOD_DATA))
+ISOD_STREAM_KERNEL(sync, isod_synchronise(a.h, a.call, ISOD_ARRIVAL))
 ISOD_STREAM_KERNEL(engine_begin, isod_engine_begin(&a))
 ISOD_STREAM_KERNEL(engine_end, isod_engine_end(&a))

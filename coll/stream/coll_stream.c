@@ -107,7 +107,7 @@ static bool op_fits(struct stream_call *c)
     c->facts.type = coll->type;
     c->facts.op = coll->op;
     c->args.op = ops[coll->op].for_kernels;
-    c->args.kept = coll->type;
+    c->args.dtype = coll->type;
     return types[coll->type].is <= ops[coll->op].most ||
            wrong(c,
                  "op %s is not for type %s: integers have all, real numbers sum, prod, min and max, complex ones sum "
@@ -360,7 +360,7 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     iso_stream_slot_describe(slot, c);
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
-    if (iso_stream_slot_has_wide_lines(slot))
+    if (iso_stream_slot_has_ll128(slot))
         f->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_NODES;

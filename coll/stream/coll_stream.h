@@ -24,7 +24,7 @@ struct stream_facts {
     bool engines;       /* asked for */
     bool direct;        /* all members reach each other's device heaps by pointers */
     int n_pes;
-    uint32_t packet_bytes;
+    uint32_t inbox_bytes;
     size_t block;         /* bytes of one block, as kernels get them */
     size_t bytes;         /* what the table is about: allreduce, broadcast, permute: one block; else all blocks */
     unsigned has;         /* ISOD_NEEDS_ that this call fulfils; DEST and SOURCE: of buffers that peers touch */
@@ -64,7 +64,7 @@ struct stream_algorithm {
     bool engines;   /* copies by engines */
     unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
     /* Most bytes (as in stream_facts) that it can do with that many blocks; NULL: any. */
-    size_t (*room)(const struct stream_facts *f, unsigned grid);
+    size_t (*capacity)(const struct stream_facts *f, unsigned grid);
     /* Enqueues it. 0, or nonzero after a sentence. */
     int (*run)(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
     gpu_kernel move;        /* of data */
@@ -102,7 +102,7 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: 
 void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
 struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
 struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot); /* NULL: without SHMEM_DEBUG */
-bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot);
+bool iso_stream_slot_has_ll128(const struct stream_slot *slot);
 struct stream_engines *iso_stream_engines(const struct stream_call *c);
 /* Where engines of this PE write member m's flag of this PE, on lane 0 of the slot; NULL: not reachable. */
 char *iso_stream_flag_near(const struct stream_call *c, int member);
@@ -130,14 +130,14 @@ void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
 
 /* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
 
-enum stream_lines { STREAM_LINES_TORN, STREAM_LINES_UNKNOWN, STREAM_LINES_WHOLE };
+enum stream_ll128 { STREAM_LL128_TORN, STREAM_LL128_UNKNOWN, STREAM_LL128_WHOLE };
 int iso_stream_probe_start(struct device *d); /* with the device; 0, or -errno after a sentence */
 void iso_stream_probe_stop(struct device *d); /* also when it was not started */
 /* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */
-enum stream_lines iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct);
+enum stream_ll128 iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct);
 /* Collective over the team of the handle, by at most so many blocks; the same on all members: WHOLE or TORN. `number`:
  * equal on all, and larger than that of any earlier time. */
-enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shmemd_t handle, unsigned blocks,
+enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shmemd_t handle, unsigned blocks,
                                        uint64_t number);
 /* One line on what is known; like snprintf. */
 size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes);

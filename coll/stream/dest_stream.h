@@ -13,7 +13,7 @@
 
 #include "stream_device.h"
 
-#define ISOD_DEST_PACKETS 8 /* of a piece, in packet_bytes */
+#define ISOD_DEST_PACKETS 8 /* of a piece, in inbox_bytes */
 #define ISOD_DEST_BATCH 2   /* units of a thread under way at once, to ISOD_BATCH members each */
 enum { ISOD_DEST_REDUCES = 3, ISOD_DEST_HANDS_OUT = 5 }; /* in turn t: piece t - this; it sends piece t - 1 */
 
@@ -29,7 +29,7 @@ struct isod_dest {
 /* Bytes of a piece, the same in all blocks: large ones cost fewer turns, but of few there is little to overlap. */
 PRIM_FN uint32_t isod_dest_piece(const struct isod_stream_coll *a)
 {
-    uint32_t piece = a->h.packet_bytes * ISOD_DEST_PACKETS;
+    uint32_t piece = a->h.inbox_bytes * ISOD_DEST_PACKETS;
     return a->share < 8 * (uint64_t)piece ? piece / 2 : piece;
 }
 PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
@@ -133,7 +133,7 @@ PRIM_FN void isod_dest_hand_out(const struct isod_coll *c, const struct isod_des
 }
 
 /* The end of a turn: tells what this block has stored and read in it. Turn 0 has done neither. */
-PRIM_FN bool isod_dest_meet(struct isod_coll *c, const struct isod_dest *d, uint32_t turn)
+PRIM_FN bool isod_dest_sync(struct isod_coll *c, const struct isod_dest *d, uint32_t turn)
 {
     uint64_t late = turn == 0 || turn == isod_dest_turns(d) - 1 ? 0 : 1;
     if (turn > 0) {
@@ -142,9 +142,9 @@ PRIM_FN bool isod_dest_meet(struct isod_coll *c, const struct isod_dest *d, uint
             prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
     }
     isod_flags_send_near(c);
-    c->step -= late;
+    c->epoch -= late;
     isod_flags_wait(c, -1, ISOD_DATA);
-    c->step += late;
+    c->epoch += late;
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);
 }

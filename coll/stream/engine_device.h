@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The two ends of a collective by copy engines, each a kernel of one block: engine_begin before the copies, engine_end
- * behind them. They are the two steps of one call of lane 0: it stays in use between them, and its numbers do not wrap
+ * behind them. They are the two epochs of one call of lane 0: it stays in use between them, and its numbers do not wrap
  * there.
  * Around both stand prim_call_begin and prim_call_end.
  * Includes: coll_device.h, on_stream.h. Included by coll_kernels.c. */
@@ -15,18 +15,18 @@
 
 /* All members are here: engines may write to all dests. What it returns is the same for all threads.
  * The word that engines copy is read after this kernel has ended, by the order of the stream. When a member does not
- * come, the copies run all the same. They bring the number of a step that all have been sent before, so engine_end of
+ * come, the copies run all the same. They bring the number of an epoch that all have been sent before, so engine_end of
  * no member takes them for a call that has begun; only the payload is written, wherever the others are. */
 PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     if (!isod_coll_enter_for(&c, a->h, a->call, ISOD_ENGINE_STEPS))
         return 1;
-    isod_coll_step(&c);
-    isod_coll_meet_near(&c);
+    isod_coll_begin_epoch(&c);
+    isod_coll_sync_near(&c);
     int rc = isod_coll_leave(&c);
     if (c.rank == 0) {
-        prim_store_relaxed_u64(&c.lane->engine, rc == 0 ? c.step + 1 : c.step); /* not into a cache: engines read it */
+        prim_store_relaxed_u64(&c.lane->engine, rc == 0 ? c.epoch + 1 : c.epoch); /* not into a cache: engines read it */
         if (rc == 0)
             prim_store_relaxed_u64(&c.lane->users, 1);
     }
@@ -38,7 +38,7 @@ PRIM_FN bool isod_engine_resume(struct isod_coll *c, const struct isod_stream_co
 {
     if (!isod_coll_enter_for(c, a->h, a->call, 0))
         return false;
-    c->step = c->lane->engine;
+    c->epoch = c->lane->engine;
     c->users = 0; /* this call itself: engine_begin has left 1 */
     return true;
 }

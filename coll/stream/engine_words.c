@@ -167,7 +167,7 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
     *w = (struct engine_words){.device = d, .team = team, .number = number, .n = handle.n_pes, .me = handle.my_pe};
     w->handle = handle;
     w->memory = memory;
-    w->ready = (size_t)handle.lanes * (size_t)isod_lane_bytes(handle.n_pes, handle.packet_bytes);
+    w->ready = (size_t)handle.lanes * (size_t)isod_lane_bytes(handle.n_pes, handle.inbox_bytes);
     w->arrived = w->ready + (size_t)isod_flags_bytes(handle.n_pes);
     w->scratch = scratch;
     w->told = (uint64_t *)host;

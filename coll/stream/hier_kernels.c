@@ -19,7 +19,7 @@ struct exchange {
     struct isod_hier t;
     struct isod_move w;
     enum way way;
-    uint64_t base;            /* the step before the call */
+    uint64_t base;            /* the epoch before the call */
     uint32_t pieces;          /* of a block */
     uint32_t targets, posted; /* members that this one sends to by the ring, those that it has sent to */
 };
@@ -137,13 +137,13 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
         return 1;
     x.t = isod_hier_of(a);
     x.way = way;
-    x.base = c.step;
+    x.base = c.epoch;
     x.pieces = (uint32_t)((x.w.bytes + PIECE_BYTES - 1) / PIECE_BYTES);
     x.targets = way == GATHER ? isod_hier_rails(&x.t) : isod_hier_fars(&x.t);
     x.posted = 0;
     exchange_run(&c, &x);
     isod_hier_flush(&c);
-    c.step = x.base + 2 + x.pieces;
+    c.epoch = x.base + 2 + x.pieces;
     return isod_coll_leave(&c);
 }
 
@@ -157,7 +157,7 @@ struct reduction {
     const struct isod_stream_coll *what;
     struct isod_hier t;
     struct isod_push p; /* dests NULL: reducescatter */
-    uint64_t base;      /* the step before the call */
+    uint64_t base;      /* the epoch before the call */
 };
 
 /* ---- slots, behind the words: two for the part of each node, two for what goes to each member ---- */
@@ -373,11 +373,11 @@ PRIM_FN int reduce(const struct isod_stream_coll *a)
     r.what = a;
     r.t = isod_hier_of(a);
     r.p = isod_push_of(&c, &w, a->span, to);
-    r.base = c.step;
+    r.base = c.epoch;
     (void)isod_table_fill(&c, isod_table_source(), w.source);
     reduce_run(&c, &r);
     isod_hier_flush(&c);
-    c.step = r.base + 2 + r.p.pieces;
+    c.epoch = r.base + 2 + r.p.pieces;
     return isod_coll_leave(&c);
 }
 

@@ -4,8 +4,8 @@
  * each other node, the member with its place there (modulo the members of that node): what m sends to a node goes to
  * its rail, which hands it on; what a node has for m comes from there.
  * Words and slots lie where teams that pointers reach have their inboxes of lines, so nothing else touches them.
- * Invariants: a word has one writer and only grows, by numbers of steps; a value of it says that all it counts has
- * arrived, since it is stored behind that: by the same ring, or behind a fence. A call is a number of steps that
+ * Invariants: a word has one writer and only grows, by numbers of epochs; a value of it says that all it counts has
+ * arrived, since it is stored behind that: by the same ring, or behind a fence. A call is a number of epochs that
  * depends on its sizes alone. Includes: stream_device.h. Included by *_kernels.c here. */
 #ifndef ISO_HIER_STREAM_H
 #define ISO_HIER_STREAM_H
@@ -106,7 +106,7 @@ PRIM_FN void isod_hier_tell(struct isod_coll *c, int32_t to, enum isod_hier_word
     if (memory != 0)
         prim_store_flag_u64((uint64_t *)(void *)(memory + at), value);
     else
-        isod_flag_store_far(isod_home_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, value);
+        isod_flag_store_far(isod_origin_of(c->h), c->h.heap, to, isod_coll_lane_at(c) + at, value);
 }
 PRIM_FN bool isod_hier_has(const struct isod_coll *c, enum isod_hier_word word, int32_t about, uint64_t value)
 {
@@ -118,8 +118,8 @@ PRIM_FN void isod_hier_wait(struct isod_coll *c, enum isod_hier_word word, int32
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + isod_hier_word_at(c, word, about));
     struct isod_waiting w = {0, 0, 0};
-    uint64_t seen = prim_peek_u64(flag), step = c->step;
-    c->step = value; /* what a record says is expected */
+    uint64_t seen = prim_peek_u64(flag), epoch = c->epoch;
+    c->epoch = value; /* what a record says is expected */
     while (seen < value && !c->failed) {
         PRIM_WAIT_FOR_WORD
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; seen < value && polls != 0; polls--) {
@@ -129,7 +129,7 @@ PRIM_FN void isod_hier_wait(struct isod_coll *c, enum isod_hier_word word, int32
         if (seen < value)
             isod_coll_look(c, &w, about, flag, seen);
     }
-    c->step = step;
+    c->epoch = epoch;
 }
 /* A sync: what words stand for that any thread has waited for may be read. false: given up. */
 PRIM_FN bool isod_hier_met(struct isod_coll *c)
@@ -172,7 +172,7 @@ PRIM_FN void isod_hier_arrive(struct isod_coll *c, const struct isod_hier *t, ui
 PRIM_FN void isod_hier_flush(struct isod_coll *c)
 {
     if (c->rank == 0)
-        c->failed = !isod_ring_flush(isod_home_of(c->h), c->call) || c->failed;
+        c->failed = !isod_ring_flush(isod_origin_of(c->h), c->call) || c->failed;
 }
 
 /* ---- data ---- */
@@ -183,7 +183,7 @@ PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t,
 {
     struct isod_waves w = isod_waves_among(c, (uint32_t)t->size);
     struct isod_part p = isod_part_of(bytes, w.nth, w.of);
-    for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.step) {
+    for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.epoch) {
         int32_t to = isod_hier_peer(t, i);
         if (i > 0)
             prim_copy_put(prim_group_wave(), isod_near(c->h, dest, to) + p.at,

@@ -4,25 +4,25 @@
  * Launched by stream_algorithm.c and stream_probe.c. Includes: ll128_device.h. */
 #include "ll128_device.h"
 
-/* ---- a round, in a staged step that has begun behind a sync ---- */
+/* ---- a round, in a staged epoch that has begun behind a sync ---- */
 
 PRIM_FN void exchange_round(struct isod_coll *c, const struct isod_move *w)
 {
     uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
-    isod_wide_send(c, w->source, w->source_stride, w->bytes);
+    isod_ll128_send(c, w->source, w->source_stride, w->bytes);
     isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
-    isod_wide_receive(c, w->dest, w->dest_stride, w->bytes);
+    isod_ll128_receive(c, w->dest, w->dest_stride, w->bytes);
 }
 
-/* The flags, here and below, are for the rule of staged steps. */
+/* The flags, here and below, are for the rule of staged epochs. */
 PRIM_FN void broadcast_round(struct isod_coll *c, const struct isod_move *w)
 {
     if (c->h.my_pe == w->from) {
-        isod_wide_send_all(c, w->source, w->bytes);
+        isod_ll128_send_all(c, w->source, w->bytes);
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     } else {
         isod_flags_send_near(c);
-        isod_wide_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll128_receive_one(c, w->from, w->dest, w->bytes);
     }
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
 }
@@ -30,10 +30,10 @@ PRIM_FN void broadcast_round(struct isod_coll *c, const struct isod_move *w)
 PRIM_FN void permute_round(struct isod_coll *c, const struct isod_move *w)
 {
     if (w->to != c->h.my_pe)
-        isod_wide_send_one(c, w->to, w->source, w->bytes);
+        isod_ll128_send_one(c, w->to, w->source, w->bytes);
     isod_flags_send_near(c);
     if (w->from != c->h.my_pe)
-        isod_wide_receive_one(c, w->from, w->dest, w->bytes);
+        isod_ll128_receive_one(c, w->from, w->dest, w->bytes);
     else
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
@@ -55,35 +55,35 @@ PRIM_FN int move_rounds(const struct isod_stream_coll *a, enum schedule schedule
         return 1;
     prim_sync(prim_group_block());
     do {
-        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
-        isod_coll_step_staged(&c);
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        isod_coll_begin_staged_epoch(&c);
         if (schedule == EXCHANGE)
             exchange_round(&c, &piece);
         else if (schedule == BROADCAST)
             broadcast_round(&c, &piece);
         else
             permute_round(&c, &piece);
-        at += c.packet_bytes;
+        at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
 }
 
 /* ---- broadcast in two hops ---- */
 
-/* The root sends a part to each other member, and that one to the others, line by line: in one step, since what comes
+/* The root sends a part to each other member, and that one to the others, line by line: in one epoch, since what comes
  * from the root and what comes from a member lie apart. A part may be empty, hence flags of all to all. */
 PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
     int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */
-    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, first, each);
+    struct isod_ll128_parts p = isod_ll128_parts_of(c, w->bytes, first, each);
     if (c->h.my_pe == w->from) {
-        isod_wide_parts_send(c, &p, w->source);
+        isod_ll128_parts_send(c, &p, w->source);
         isod_flags_send_near(c);
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     } else {
         isod_flags_send_near(c);
-        isod_wide_parts_forward(c, &p, w->from, w->dest);
-        isod_wide_parts_receive(c, &p, w->dest);
+        isod_ll128_parts_forward(c, &p, w->from, w->dest);
+        isod_ll128_parts_receive(c, &p, w->dest);
     }
     isod_flags_wait(c, -1, ISOD_ARRIVAL);
 }
@@ -99,13 +99,13 @@ PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     uint32_t parts = a->h.n_pes > 1 ? (uint32_t)a->h.n_pes - 1 : 1;
-    uint32_t span = isod_ceil_div(isod_wide_lines(a->share), parts);
-    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_wide_lines(c.packet_bytes)));
+    uint32_t span = isod_ceil_div(isod_ll128_lines(a->share), parts);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_ll128_lines(c.inbox_bytes)));
     prim_sync(prim_group_block());
     do {
-        uint64_t most = (uint64_t)each * ISOD_WIDE_DATA * parts;
+        uint64_t most = (uint64_t)each * ISOD_LL128_DATA * parts;
         struct isod_move piece = isod_move_piece(&w, at, most);
-        isod_coll_step_staged(&c);
+        isod_coll_begin_staged_epoch(&c);
         broadcast2_round(&c, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
@@ -114,16 +114,16 @@ PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
 
 /* ---- do they arrive whole? ---- */
 
-/* Word i of a member's line in a step; of no other line, nor of another step. */
-PRIM_FN uint64_t probe_word(uint64_t step, int32_t sender, uint32_t line, uint32_t i)
+/* Word i of a member's line in an epoch; of no other line, nor of another epoch. */
+PRIM_FN uint64_t probe_word(uint64_t epoch, int32_t sender, uint32_t line, uint32_t i)
 {
-    return step << 24 | (uint64_t)((uint32_t)sender & 0xff) << 16 | (line & 0xfff) << 4 | i;
+    return epoch << 24 | (uint64_t)((uint32_t)sender & 0xff) << 16 | (line & 0xfff) << 4 | i;
 }
 PRIM_FN struct prim_vec16 probe_piece(const struct isod_coll *c, int32_t sender, uint32_t line, uint32_t piece)
 {
     struct prim_vec16 v;
-    v.word[0] = probe_word(c->step, sender, line, 2 * piece);
-    v.word[1] = piece != ISOD_WIDE_PIECES - 1 ? probe_word(c->step, sender, line, 2 * piece + 1) : c->step;
+    v.word[0] = probe_word(c->epoch, sender, line, 2 * piece);
+    v.word[1] = piece != ISOD_LL128_PIECES - 1 ? probe_word(c->epoch, sender, line, 2 * piece + 1) : c->epoch;
     return v;
 }
 /* Words that are not what the flag promises. */
@@ -132,42 +132,42 @@ PRIM_FN uint64_t probe_look(struct isod_coll *c, uint32_t line, uint32_t piece, 
     uint64_t wrong = 0;
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH];
-        isod_wide_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
             if (yes && !c->failed && first + k < c->h.n_pes && first + k != c->h.my_pe) {
                 struct prim_vec16 right = probe_piece(c, first + k, line, piece);
                 wrong += v[k].word[0] != right.word[0];
-                wrong += piece != ISOD_WIDE_PIECES - 1 && v[k].word[1] != right.word[1];
+                wrong += piece != ISOD_LL128_PIECES - 1 && v[k].word[1] != right.word[1];
             }
     }
     return wrong;
 }
 PRIM_FN uint64_t probe_round(struct isod_coll *c, uint32_t lines)
 {
-    struct isod_wide w = isod_wide_of(c);
+    struct isod_ll128 w = isod_ll128_of(c);
     uint64_t wrong = 0;
     for (uint32_t first = w.first; first < lines; first += w.every)
-        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes)
-            isod_wide_send_piece(c, first + w.nth, piece, probe_piece(c, c->h.my_pe, first + w.nth, piece),
+        for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
+            isod_ll128_send_piece(c, first + w.nth, piece, probe_piece(c, c->h.my_pe, first + w.nth, piece),
                                  first + w.nth < lines);
     for (uint32_t first = w.first; first < lines && !c->failed; first += w.every)
-        for (uint32_t piece = w.piece; piece < ISOD_WIDE_PIECES; piece += w.lanes)
+        for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
             wrong += probe_look(c, first + w.nth, piece, first + w.nth < lines);
     return wrong;
 }
-/* Nothing of the lane but its wide lines is used, so its steps stay as they are. */
-PRIM_FN int wide_probe(const struct isod_stream_coll *a)
+/* Nothing of the lane but its wide lines is used, so its epochs stay as they are. */
+PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     uint64_t wrong = 0;
     isod_coll_read_team(&c, a->h, a->call);
-    c.step = a->share;
+    c.epoch = a->share;
     c.staged = 0;
-    uint32_t fit = isod_wide_lines(c.packet_bytes), lines = fit < ISOD_PROBE_LINES ? fit : ISOD_PROBE_LINES;
+    uint32_t fit = isod_ll128_lines(c.inbox_bytes), lines = fit < ISOD_PROBE_LINES ? fit : ISOD_PROBE_LINES;
     prim_sync(prim_group_block());
     for (uint64_t round = 0; round < a->bytes; round++) {
-        isod_coll_step_staged(&c);
+        isod_coll_begin_staged_epoch(&c);
         wrong += probe_round(&c, lines);
         if (!isod_coll_goes_on(&c))
             break;
@@ -179,8 +179,8 @@ PRIM_FN int wide_probe(const struct isod_stream_coll *a)
 
 /* ---- kernels ---- */
 
-ISOD_STREAM_KERNEL(exchange_wide, move_rounds(&a, EXCHANGE))
-ISOD_STREAM_KERNEL(broadcast_wide, move_rounds(&a, BROADCAST))
-ISOD_STREAM_KERNEL(broadcast_wide2, broadcast2_rounds(&a))
-ISOD_STREAM_KERNEL(permute_wide, move_rounds(&a, PERMUTE))
-ISOD_STREAM_KERNEL(wide_probe, wide_probe(&a))
+ISOD_STREAM_KERNEL(exchange_ll128, move_rounds(&a, EXCHANGE))
+ISOD_STREAM_KERNEL(broadcast_ll128, move_rounds(&a, BROADCAST))
+ISOD_STREAM_KERNEL(broadcast_twoshot_ll128, broadcast2_rounds(&a))
+ISOD_STREAM_KERNEL(permute_ll128, move_rounds(&a, PERMUTE))
+ISOD_STREAM_KERNEL(ll128_probe, ll128_probe(&a))

@@ -14,7 +14,7 @@
 
 /* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
- * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_dest2: `bytes` and source_stride are of one
+ * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_twoshot_dest: `bytes` and source_stride are of one
  * of the members' spans, dest_stride is of the whole. */
 struct isod_stream_coll {
     shmemd_t h;
@@ -23,10 +23,10 @@ struct isod_stream_coll {
     uint64_t bytes, dest_stride, source_stride;
     int32_t to, from;     /* permute; broadcast: from is the root */
     uint32_t call;        /* enum isod_call, for records */
-    int32_t op, kept;     /* reductions: enum isod_reduce_op, enum isod_kept */
-    uint32_t by_pointer;  /* reduce_long: 1: all members by loads and stores; 0: staged. Alike on all members */
+    int32_t op, dtype;     /* reductions: enum isod_reduce_op, enum isod_dtype */
+    uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
     uint64_t share, span; /* of isod_stream_shares */
-    const char *brought;  /* reduce_read2: not NULL, copied to source, which is dest, before the others read it there */
+    const char *brought;  /* reduce_twoshot_read: not NULL, copied to source, which is dest, before the others read it there */
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
@@ -54,29 +54,29 @@ enum {
 #define ISOD_STREAM_THREADS 512
 #define ISOD_STREAM_MEMBERS 128
 
-/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. The lines ones carry at most packet_bytes a block and
- * round, in at most ISOD_STEPS_OF_CALL rounds. */
+/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. The lines ones carry at most inbox_bytes a block and
+ * round, in at most ISOD_EPOCHS_OF_CALL rounds. */
 #define ISOD_STREAM_MOVES(X)                                                    \
-    X(exchange_lines, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */               \
+    X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */               \
     X(exchange_push, ISOD_NEEDS_DEST)                                           \
     X(exchange_staged, ISOD_NEEDS_NOTHING)                                      \
     X(gather_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                          \
     X(exchange_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                        \
-    X(exchange_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                \
-    X(broadcast_lines, ISOD_NEEDS_DIRECT)                                       \
-    X(broadcast_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)               \
-    X(broadcast_wide2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)              \
+    X(exchange_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                \
+    X(broadcast_ll, ISOD_NEEDS_DIRECT)                                       \
+    X(broadcast_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)               \
+    X(broadcast_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)              \
     X(broadcast_read, ISOD_NEEDS_SOURCE)                                        \
-    X(broadcast_read2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
+    X(broadcast_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
     X(broadcast_staged, ISOD_NEEDS_NOTHING)                                     \
-    X(permute_lines, ISOD_NEEDS_DIRECT)                                         \
-    X(permute_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                 \
+    X(permute_ll, ISOD_NEEDS_DIRECT)                                         \
+    X(permute_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                 \
     X(permute_push, ISOD_NEEDS_DEST)                                            \
     X(permute_staged, ISOD_NEEDS_NOTHING)                                       \
     X(alltoallv_push, ISOD_NEEDS_DEST)                                          \
     X(barrier, ISOD_NEEDS_NOTHING)                                              \
     X(sync, ISOD_NEEDS_NOTHING)                                                 \
-    X(wide_probe, ISOD_NEEDS_DIRECT)   /* see below */                          \
+    X(ll128_probe, ISOD_NEEDS_DIRECT)   /* see below */                          \
     X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */                          \
     X(engine_end, ISOD_NEEDS_DIRECT)
 
@@ -85,32 +85,32 @@ enum {
  * operators, which are arguments. ALL: both. */
 #define ISOD_STREAM_REDUCES(X)                                                                              \
     /* One hop: everybody gets everything, as lines. allreduce, reducescatter. */                           \
-    X(reduce_lines, ISOD_NEEDS_DIRECT, ALL)                                                                 \
+    X(reduce_ll, ISOD_NEEDS_DIRECT, ALL)                                                                 \
     /* Two hops: a part each, its result to all, as lines. allreduce. */                                    \
-    X(reduce_lines2, ISOD_NEEDS_DIRECT, SUM)                                                                \
+    X(reduce_twoshot_ll, ISOD_NEEDS_DIRECT, SUM)                                                                \
     /* The same by wide lines. */                                                                           \
-    X(reduce_wide, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                         \
-    X(reduce_wide2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                        \
+    X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                         \
+    X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                        \
     /* All are here; everybody reads everything; all have read. allreduce, reducescatter. */                \
     X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                           \
     /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */      \
-    X(reduce_read2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST, SUM)                           \
+    X(reduce_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST, SUM)                           \
     /* Piece by piece, the next under way while one is reduced: parts into the stages of their owner, its   \
      * results into all dests. allreduce. */                                                                \
-    X(reduce_push2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                               \
+    X(reduce_twoshot_push, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                               \
     /* The same with the dests themselves as stages, for dests that are no sources. allreduce. */           \
-    X(reduce_dest2, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                            \
-    /* As push2 without the second half: reducescatter. */                                                  \
+    X(reduce_twoshot_dest, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                            \
+    /* As twoshot_push without the second half: reducescatter. */                                                  \
     X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                  \
     /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:      \
      * allreduce, which needs a symmetric dest too. */                                                      \
     X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                               \
     /* What kernels of users do: reads where what peers touch is in the heap, else everything into          \
      * everybody's stages. allreduce, reducescatter. */                                                     \
-    X(reduce_long, ISOD_NEEDS_NOTHING, ANY)
+    X(reduce_pipelined, ISOD_NEEDS_NOTHING, ANY)
 
 /* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. */
-#define ISOD_STREAM_KEPT_FOR(X, ...)      \
+#define ISOD_STREAM_DTYPES_FOR(X, ...)      \
     X(u8, SHMEMX_UINT8, __VA_ARGS__)      \
     X(i8, SHMEMX_INT8, __VA_ARGS__)       \
     X(u16, SHMEMX_UINT16, __VA_ARGS__)    \
@@ -148,37 +148,37 @@ enum {
 /* The same without extra arguments. */
 #define ISOD_STREAM_ONE(representation, X) X(representation)
 #define ISOD_STREAM_TWO(representation, type, X) X(representation, type)
-#define ISOD_STREAM_KEPT(X) ISOD_STREAM_KEPT_FOR(ISOD_STREAM_TWO, X)
+#define ISOD_STREAM_DTYPES(X) ISOD_STREAM_DTYPES_FOR(ISOD_STREAM_TWO, X)
 #define ISOD_STREAM_SUM_KERNELS(X) ISOD_STREAM_SUM_KERNELS_FOR(ISOD_STREAM_ONE, X)
 #define ISOD_STREAM_SUMS(X) ISOD_STREAM_SUMS_FOR(ISOD_STREAM_TWO, X)
 
-/* ISOD_KEPT_u8 and so on, in the order of shmemx types, and so their numbers. */
-enum isod_kept {
-#define ISOD_ENUMERATOR(representation, type) ISOD_KEPT_##representation,
-    ISOD_STREAM_KEPT(ISOD_ENUMERATOR)
+/* ISOD_DTYPE_u8 and so on, in the order of shmemx types, and so their numbers. */
+enum isod_dtype {
+#define ISOD_ENUMERATOR(representation, type) ISOD_DTYPE_##representation,
+    ISOD_STREAM_DTYPES(ISOD_ENUMERATOR)
 #undef ISOD_ENUMERATOR
-        ISOD_KEPT_COUNT
+        ISOD_DTYPE_COUNT
 };
 
 /* ---- copy engines: flags that engines copy ----
- * engine_begin, one block: a step of lane 0, in which all members flag each other and wait for each other's flags: all
- * dests may be written. It stores the number of the next step in lane 0's `engine`, and what engines then copy are
+ * engine_begin, one block: an epoch of lane 0, in which all members flag each other and wait for each other's flags: all
+ * dests may be written. It stores the number of the next epoch in lane 0's `engine`, and what engines then copy are
  * payload and, behind it on the same stream, those 8 bytes onto the receiver's flag of this member. engine_end, one
- * block: that next step; it waits for the flags of all members that send to this one (to == -1: of all others, else of
+ * block: that next epoch; it waits for the flags of all members that send to this one (to == -1: of all others, else of
  * member `from`; from == my_pe: of nobody). Flags only grow, so who was not sent to in one call misses nothing. */
 
 /* ---- wide lines: do stores of 128 bytes arrive whole? ----
- * wide_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody sends
+ * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody sends
  * lines of a pattern of its own to everybody, as wide lines do, looks for them as those are looked for, and at every
  * word of what its flag says has come. The kernel adds how many words were old to *v_received, device memory. Rounds
- * are numbered from `share` on, equal on all members, above all steps and all numbers of earlier probes. */
+ * are numbered from `share` on, equal on all members, above all epochs and all numbers of earlier probes. */
 #define ISOD_PROBE_FIRST ((uint64_t)1 << 63)
 enum { ISOD_PROBE_LINES = 64 }; /* of a block to each member and round, at most as many as fit */
 
 /* ---- sizes ----
  * Blocks get whole units of 16 bytes, equal parts but for the last ones, alike on all members, whose grids are equal; a
- * part has less than 64 GiB. A kernel of lines goes over its part in rounds (reduce_lines: packet_bytes of it;
- * reduce_lines2: n_pes times that). */
+ * part has less than 64 GiB. A kernel of lines goes over its part in rounds (reduce_ll: inbox_bytes of it;
+ * reduce_twoshot_ll: n_pes times that). */
 
 /* The same for wide lines, whose blocks have whole eights of threads. */
 

@@ -12,7 +12,7 @@ struct any_acc {
 };
 
 #define ANY_JOIN(NAME, ...)                          \
-    case ISOD_KEPT_##NAME: {                         \
+    case ISOD_DTYPE_##NAME: {                         \
         struct isod_acc_##NAME b;                    \
         __builtin_memcpy(&b, a, sizeof(b));          \
         isod_acc_join_##NAME(&b, v, m, n, what->op); \
@@ -22,8 +22,8 @@ struct any_acc {
 /* The m-th of n joins. */
 PRIM_FN void any_join(const struct isod_stream_coll *what, struct any_acc *a, struct prim_vec16 v, int32_t m, int32_t n)
 {
-    switch (what->kept) {
-        ISOD_STREAM_KEPT(ANY_JOIN)
+    switch (what->dtype) {
+        ISOD_STREAM_DTYPES(ANY_JOIN)
     }
 }
 /* isod_acc_batch for the call's type and operator. A loop that stays one: what it holds is long. */
@@ -40,7 +40,7 @@ PRIM_FN void any_batch(const struct isod_stream_coll *what, struct any_acc *a, c
 }
 
 #define ANY_VEC(NAME, ...)                  \
-    case ISOD_KEPT_##NAME: {                \
+    case ISOD_DTYPE_##NAME: {                \
         struct isod_acc_##NAME b;           \
         __builtin_memcpy(&b, a, sizeof(b)); \
         v = isod_acc_vec_##NAME(&b);        \
@@ -49,8 +49,8 @@ PRIM_FN void any_batch(const struct isod_stream_coll *what, struct any_acc *a, c
 PRIM_FN struct prim_vec16 any_vec(const struct isod_stream_coll *what, const struct any_acc *a)
 {
     struct prim_vec16 v = {{0, 0}};
-    switch (what->kept) {
-        ISOD_STREAM_KEPT(ANY_VEC)
+    switch (what->dtype) {
+        ISOD_STREAM_DTYPES(ANY_VEC)
     }
     return v;
 }

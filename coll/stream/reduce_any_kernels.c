@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of reductions on streams for all operators and all ways in which elements are kept, which are arguments.
+/* Kernels of reductions on streams for all operators and all ways in which elements are dtype, which are arguments.
  * Launched by stream_algorithm.c. Includes: hier_stream.h, reduce_any.h. */
 #include "hier_stream.h"
 #include "reduce_any.h"
 
 /* ---- lines: as in reduce_stream.h ---- */
 
-PRIM_FN void any_lines_unit(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_move *w,
+PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_move *w,
                             uint64_t u)
 {
     uint64_t left = w->bytes - u * 16;
@@ -21,7 +21,7 @@ PRIM_FN void any_lines_unit(struct isod_coll *c, const struct isod_stream_coll *
         isod_unit_store(w->dest + u * 16, any_vec(what, &a), left);
 }
 
-PRIM_FN int any_lines(const struct isod_stream_coll *what)
+PRIM_FN int any_ll(const struct isod_stream_coll *what)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -31,18 +31,18 @@ PRIM_FN int any_lines(const struct isod_stream_coll *what)
     if (!isod_coll_enter(&c, what->h, what->call))
         return 1;
     do {
-        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
-        isod_coll_step_staged(&c);
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        isod_coll_begin_staged_epoch(&c);
         prim_sync(prim_group_block());
-        isod_stream_lines_send(&c, piece.source, piece.source_stride, piece.bytes);
+        isod_stream_ll_send(&c, piece.source, piece.source_stride, piece.bytes);
         for (uint64_t u = c.rank; u < isod_units(piece.bytes) && !c.failed; u += c.size)
-            any_lines_unit(&c, what, &piece, u);
-        at += c.packet_bytes;
+            any_ll_unit(&c, what, &piece, u);
+        at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
 }
 
-/* ---- any memory, any path: isod_reduce_long in one loop. Where pointers reach all that peers touch, one turn of
+/* ---- any memory, any path: isod_reduce_pipelined in one loop. Where pointers reach all that peers touch, one turn of
  * reads, and a meeting at its end; else turns of stages. The host says which, by what the members agree on ---- */
 
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
@@ -95,22 +95,22 @@ PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, 
         isod_result_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
 }
 
-/* What is reduced in the turn at `at`, whose step begins. */
+/* What is reduced in the turn at `at`, whose epoch begins. */
 PRIM_FN struct isod_span any_turn(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, bool direct)
 {
     struct isod_span s;
     if (direct) {
         s = isod_span_direct(c, w);
-        isod_coll_step(c);
+        isod_coll_begin_epoch(c);
     } else {
         s = isod_span_staged(c, w, at);
-        isod_coll_step_staged(c);
+        isod_coll_begin_staged_epoch(c);
         isod_stages_put(c, w->source + at, w->stride, s.bytes);
     }
     return s;
 }
 
-PRIM_FN int any_long(const struct isod_stream_coll *what)
+PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -120,21 +120,21 @@ PRIM_FN int any_long(const struct isod_stream_coll *what)
         return 1;
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
     bool direct = what->by_pointer != 0;
-    for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.packet_bytes) {
+    for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
         struct isod_span s = any_turn(&c, &all, at, direct);
-        isod_coll_meet(&c);
+        isod_coll_sync(&c);
         if (!isod_coll_goes_on(&c))
             break;
         any_span(&c, what, &s);
     }
     if (direct && !c.failed) {
-        isod_coll_step(&c);
-        isod_coll_meet_near(&c);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync_near(&c);
     }
     return isod_coll_leave(&c);
 }
 
 /* ---- kernels ---- */
 
-ISOD_STREAM_KERNEL(reduce_lines_any, any_lines(&a))
-ISOD_STREAM_KERNEL(reduce_long_any, any_long(&a))
+ISOD_STREAM_KERNEL(reduce_ll_any, any_ll(&a))
+ISOD_STREAM_KERNEL(reduce_pipelined_any, any_pipelined(&a))

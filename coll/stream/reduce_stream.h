@@ -5,8 +5,8 @@
 
 /* ---- lines ---- */
 
-/* Unit u of what all members have sent in this step, and mine. */
-PRIM_FN struct prim_vec16 ISOD_NAMED(isod_lines_sum)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine)
+/* Unit u of what all members have sent in this epoch, and mine. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll_sum)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine)
 {
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
     for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
@@ -19,21 +19,21 @@ PRIM_FN struct prim_vec16 ISOD_NAMED(isod_lines_sum)(struct isod_coll *c, uint64
 
 /* One hop: everybody has everything, and reduces for itself. A thread writes a unit of dest after it has sent and read
  * it, so dest may be source. */
-PRIM_FN void ISOD_NAMED(isod_stream_lines_round)(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void ISOD_NAMED(isod_stream_ll_round)(struct isod_coll *c, const struct isod_move *w)
 {
     const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_stream_lines_send(c, w->source, w->source_stride, w->bytes);
+    isod_stream_ll_send(c, w->source, w->source_stride, w->bytes);
     for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
         uint64_t left = w->bytes - u * 16;
-        struct prim_vec16 result = ISOD_NAMED(isod_lines_sum)(c, u, isod_unit_load(own + u * 16, left));
+        struct prim_vec16 result = ISOD_NAMED(isod_ll_sum)(c, u, isod_unit_load(own + u * 16, left));
         if (!c->failed)
             isod_unit_store(w->dest + u * 16, result, left);
     }
 }
 
-PRIM_FN int ISOD_NAMED(isod_stream_lines)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -44,41 +44,41 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines)(const struct isod_stream_coll *a)
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     do {
-        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
-        ISOD_NAMED(isod_stream_lines_round)(&c, &piece);
-        at += c.packet_bytes;
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        ISOD_NAMED(isod_stream_ll_round)(&c, &piece);
+        at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
 }
 
-/* Two hops. Part m goes to member m, which sends its result to all. The second step begins without a sync, and nothing
- * is sent for parts that are empty; two banks are enough all the same. The bank of the first step is written next in
- * the step behind the second: the result of a unit comes from the thread that has read all that its member was sent for
- * it, so who has all results knows that all have read. That of the second is the bank of the step before the first: a
+/* Two hops. Part m goes to member m, which sends its result to all. The second epoch begins without a sync, and nothing
+ * is sent for parts that are empty; two banks are enough all the same. The bank of the first epoch is written next in
+ * the epoch behind the second: the result of a unit comes from the thread that has read all that its member was sent for
+ * it, so who has all results knows that all have read. That of the second is the bank of the epoch before the first: a
  * thread sends results behind lines of all members, and those were sent behind a sync, which all reads came before.
  * dest may be source: a unit's result comes after all members have sent what they had there. */
-PRIM_FN void ISOD_NAMED(isod_stream_lines2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
     struct isod_spread s = isod_spread_of(c, w->bytes, each);
     uint64_t at = (uint64_t)c->h.my_pe * each * 16;
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
     isod_spread_send(c, &s, w->source);
     for (uint64_t u = c->rank; u < each && at + u * 16 < w->bytes && !c->failed; u += c->size) {
         uint64_t left = w->bytes - at - u * 16;
         struct prim_vec16 mine = isod_unit_load(w->source + at + u * 16, left);
-        struct prim_vec16 result = ISOD_NAMED(isod_lines_sum)(c, u, mine);
+        struct prim_vec16 result = ISOD_NAMED(isod_ll_sum)(c, u, mine);
         if (!c->failed) {
             isod_unit_send_ahead(c, u, result);
             isod_unit_store(w->dest + at + u * 16, result, left);
         }
     }
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     isod_spread_receive(c, &s, w->dest);
 }
 
 /* In as few rounds as packets allow, each about as long. */
-PRIM_FN int ISOD_NAMED(isod_stream_lines2)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -87,11 +87,11 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines2)(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    uint32_t span = (uint32_t)(a->span / 16), each = isod_ceil_div(span, isod_ceil_div(span, c.packet_bytes / 16));
+    uint32_t span = (uint32_t)(a->span / 16), each = isod_ceil_div(span, isod_ceil_div(span, c.inbox_bytes / 16));
     do {
         uint64_t most = (uint64_t)each * 16 * (uint64_t)a->h.n_pes;
         struct isod_move piece = isod_move_piece(&w, at, most);
-        ISOD_NAMED(isod_stream_lines2_round)(&c, &piece, each);
+        ISOD_NAMED(isod_stream_twoshot_ll_round)(&c, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -99,40 +99,40 @@ PRIM_FN int ISOD_NAMED(isod_stream_lines2)(const struct isod_stream_coll *a)
 
 /* ---- wide lines: the same two schedules ---- */
 
-/* A piece of a line that all members have sent in this step, and mine. */
-PRIM_FN struct prim_vec16 ISOD_NAMED(isod_wide_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
+/* A piece of a line that all members have sent in this epoch, and mine. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
                                                     struct prim_vec16 mine)
 {
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_wide_wait(c, first, ISOD_BATCH, line, piece, yes, v);
+        isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
         ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
     }
     return ISOD_NAMED(isod_acc_vec)(&a);
 }
 
-PRIM_FN void ISOD_NAMED(isod_stream_wide_round)(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void ISOD_NAMED(isod_stream_ll128_round)(struct isod_coll *c, const struct isod_move *w)
 {
     const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
-    struct isod_wide t = isod_wide_of(c);
-    struct isod_wide_data d = isod_wide_data_of((uintptr_t)own | (uintptr_t)w->dest, w->bytes);
-    isod_coll_step_staged(c);
+    struct isod_ll128 t = isod_ll128_of(c);
+    struct isod_ll128_data d = isod_ll128_data_of((uintptr_t)own | (uintptr_t)w->dest, w->bytes);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_wide_send(c, w->source, w->source_stride, w->bytes);
-    for (uint32_t first = t.first; first < isod_wide_lines(w->bytes) && !c->failed; first += t.every) {
+    isod_ll128_send(c, w->source, w->source_stride, w->bytes);
+    for (uint32_t first = t.first; first < isod_ll128_lines(w->bytes) && !c->failed; first += t.every) {
         uint32_t line = first + t.nth;
-        bool yes = line < isod_wide_lines(w->bytes);
-        for (uint32_t piece = t.piece; piece < ISOD_WIDE_PIECES; piece += t.lanes) {
-            uint64_t at = (uint64_t)line * ISOD_WIDE_DATA + piece * 16;
-            struct prim_vec16 mine = isod_wide_load(&d, own, at, piece);
-            struct prim_vec16 result = ISOD_NAMED(isod_wide_sum)(c, line, piece, yes, mine);
+        bool yes = line < isod_ll128_lines(w->bytes);
+        for (uint32_t piece = t.piece; piece < ISOD_LL128_PIECES; piece += t.lanes) {
+            uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
+            struct prim_vec16 mine = isod_ll128_load(&d, own, at, piece);
+            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, line, piece, yes, mine);
             if (!c->failed)
-                isod_wide_store(&d, w->dest, at, piece, result);
+                isod_ll128_store(&d, w->dest, at, piece, result);
         }
     }
 }
-PRIM_FN int ISOD_NAMED(isod_stream_wide)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_ll128)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -143,44 +143,44 @@ PRIM_FN int ISOD_NAMED(isod_stream_wide)(const struct isod_stream_coll *a)
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     do {
-        struct isod_move piece = isod_move_piece(&w, at, c.packet_bytes);
-        ISOD_NAMED(isod_stream_wide_round)(&c, &piece);
-        at += c.packet_bytes;
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        ISOD_NAMED(isod_stream_ll128_round)(&c, &piece);
+        at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
 }
 
-/* Two banks are enough for what isod_stream_lines2_round says, with lines for units. */
-PRIM_FN void ISOD_NAMED(isod_stream_wide2_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+/* Two banks are enough for what isod_stream_twoshot_ll_round says, with lines for units. */
+PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
-    struct isod_wide_parts p = isod_wide_parts_of(c, w->bytes, 0, each);
-    struct isod_wide_data d = isod_wide_data_of((uintptr_t)w->source | (uintptr_t)w->dest, w->bytes);
+    struct isod_ll128_parts p = isod_ll128_parts_of(c, w->bytes, 0, each);
+    struct isod_ll128_data d = isod_ll128_data_of((uintptr_t)w->source | (uintptr_t)w->dest, w->bytes);
     uint32_t own = (uint32_t)c->h.my_pe * each;
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_wide_parts_send(c, &p, w->source);
+    isod_ll128_parts_send(c, &p, w->source);
     for (uint32_t first = p.w.first; first < each && !c->failed; first += p.w.every) {
         uint32_t line = first + p.w.nth;
-        bool yes = line < each && (uint64_t)(own + line) * ISOD_WIDE_DATA < w->bytes;
-        for (uint32_t piece = p.w.piece; piece < ISOD_WIDE_PIECES; piece += p.w.lanes) {
-            uint64_t at = (uint64_t)(own + line) * ISOD_WIDE_DATA + piece * 16;
+        bool yes = line < each && (uint64_t)(own + line) * ISOD_LL128_DATA < w->bytes;
+        for (uint32_t piece = p.w.piece; piece < ISOD_LL128_PIECES; piece += p.w.lanes) {
+            uint64_t at = (uint64_t)(own + line) * ISOD_LL128_DATA + piece * 16;
             struct prim_vec16 mine = {{0, 0}};
             if (yes)
-                mine = isod_wide_load(&d, w->source, at, piece);
-            struct prim_vec16 result = ISOD_NAMED(isod_wide_sum)(c, line, piece, yes, mine);
+                mine = isod_ll128_load(&d, w->source, at, piece);
+            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, line, piece, yes, mine);
             if (!c->failed) {
-                isod_wide_send_piece_ahead(c, line, piece, result, yes);
+                isod_ll128_send_piece_ahead(c, line, piece, result, yes);
                 if (yes)
-                    isod_wide_store(&d, w->dest, at, piece, result);
+                    isod_ll128_store(&d, w->dest, at, piece, result);
             }
         }
     }
-    isod_coll_step_staged(c);
-    isod_wide_parts_receive(c, &p, w->dest);
+    isod_coll_begin_staged_epoch(c);
+    isod_ll128_parts_receive(c, &p, w->dest);
 }
 
 /* In as few rounds as packets allow, each about as long. */
-PRIM_FN int ISOD_NAMED(isod_stream_wide2)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll128)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -190,12 +190,12 @@ PRIM_FN int ISOD_NAMED(isod_stream_wide2)(const struct isod_stream_coll *a)
     isod_stream_expect(a, &w);
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    uint32_t span = isod_ceil_div(isod_wide_lines(a->share), (uint32_t)a->h.n_pes);
-    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_wide_lines(c.packet_bytes)));
+    uint32_t span = isod_ceil_div(isod_ll128_lines(a->share), (uint32_t)a->h.n_pes);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_ll128_lines(c.inbox_bytes)));
     do {
-        uint64_t most = (uint64_t)each * ISOD_WIDE_DATA * (uint64_t)a->h.n_pes;
+        uint64_t most = (uint64_t)each * ISOD_LL128_DATA * (uint64_t)a->h.n_pes;
         struct isod_move piece = isod_move_piece(&w, at, most);
-        ISOD_NAMED(isod_stream_wide2_round)(&c, &piece, each);
+        ISOD_NAMED(isod_stream_twoshot_ll128_round)(&c, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -275,7 +275,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
 
 /* Everybody reads its span and writes the result to all; of any array a unit is read and then written by one thread of
  * one member, so dest may be source. */
-PRIM_FN int ISOD_NAMED(isod_stream_read2)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -290,8 +290,8 @@ PRIM_FN int ISOD_NAMED(isod_stream_read2)(const struct isod_stream_coll *a)
     struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
     if (isod_stream_await(&c)) {
         ISOD_NAMED(isod_reads_span)(&c, &r);
-        isod_coll_step(&c);
-        isod_coll_meet_near(&c);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync_near(&c);
     }
     return isod_coll_leave(&c);
 }
@@ -331,10 +331,10 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
         return 1;
     struct isod_push p = isod_push_of(&c, &w, a->span, to);
     for (uint32_t turn = 0; turn < isod_push_turns(&p); turn++) {
-        isod_coll_step(&c);
+        isod_coll_begin_epoch(&c);
         if (turn >= 1 && turn <= p.pieces)
             isod_push_send(&c, &p, turn - 1);
-        if (!isod_push_meet(&c, &p, turn))
+        if (!isod_push_sync(&c, &p, turn))
             break;
         if (turn >= 2 && turn <= p.pieces + 1)
             ISOD_NAMED(isod_push_reduce)(&c, &p, turn - 2);
@@ -384,10 +384,10 @@ PRIM_FN void ISOD_NAMED(isod_dest_rest)(struct isod_coll *c, const struct isod_s
     struct isod_move rest = isod_move_of(a->dest + at, a->source + at, a->dest_stride - at);
     rest.source_stride = 0;
     if (prim_block_index() == 0 && rest.bytes > 0)
-        ISOD_NAMED(isod_stream_lines_round)(c, &rest);
+        ISOD_NAMED(isod_stream_ll_round)(c, &rest);
 }
 
-PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
+PRIM_FN int ISOD_NAMED(isod_stream_twoshot_dest)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -399,14 +399,14 @@ PRIM_FN int ISOD_NAMED(isod_stream_dest2)(const struct isod_stream_coll *a)
     struct isod_dest d = isod_dest_of(&c, &w, piece);
     bool on = true;
     for (uint32_t turn = 0; on && turn < isod_dest_turns(&d); turn++) {
-        isod_coll_step(&c);
+        isod_coll_begin_epoch(&c);
         if (turn >= 1 && turn - 1 < d.pieces)
             isod_dest_send(&c, &d, turn - 1);
         if (turn >= ISOD_DEST_REDUCES && turn - ISOD_DEST_REDUCES < d.pieces)
             ISOD_NAMED(isod_dest_reduce)(&c, &d, turn - ISOD_DEST_REDUCES);
         if (turn >= ISOD_DEST_HANDS_OUT)
             isod_dest_hand_out(&c, &d, turn - ISOD_DEST_HANDS_OUT);
-        on = isod_dest_meet(&c, &d, turn);
+        on = isod_dest_sync(&c, &d, turn);
     }
     if (on)
         ISOD_NAMED(isod_dest_rest)(&c, a);

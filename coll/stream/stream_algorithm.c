@@ -31,7 +31,7 @@ ISOD_STREAM_REDUCES(DECLARE_REDUCE)
 const gpu_kernel iso_stream_kernels[] = {ISOD_STREAM_MOVES(LIST_MOVE) ISOD_STREAM_REDUCES(LIST_REDUCE)};
 const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_kernels[0]);
 
-/* By type: reduce_lines_sums and so on. */
+/* By type: reduce_ll_sums and so on. */
 #define BY_TYPE(representation, type, name) [type] = isod_stream_##name##_sum_##representation##_kernel,
 #define TABLE_SUM(name) static const gpu_kernel name##_sums[TYPES] = {ISOD_STREAM_SUMS_FOR(BY_TYPE, name)};
 #define TABLE_ANY(name)
@@ -41,35 +41,35 @@ ISOD_STREAM_REDUCES(TABLE)
 
 /* What kernels get as `kept` is the number of the type. */
 #define SAME_NUMBER(representation, type) \
-    _Static_assert((int)ISOD_KEPT_##representation == (int)type, "kernels number types as users do");
-ISOD_STREAM_KEPT(SAME_NUMBER)
+    _Static_assert((int)ISOD_DTYPE_##representation == (int)type, "kernels number types as users do");
+ISOD_STREAM_DTYPES(SAME_NUMBER)
 
 #define MOVE_NEEDS(name, needs) NEEDS_##name = (needs),
 #define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),
 enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 
-/* ---- room ---- */
+/* ---- capacity ---- */
 
-/* Lines carry packet_bytes of each member's block in a round; one step a round. */
-static size_t room_lines(const struct stream_facts *f, unsigned grid)
+/* Lines carry inbox_bytes of each member's block in a round; one epoch a round. */
+static size_t capacity_ll(const struct stream_facts *f, unsigned grid)
 {
-    size_t one = (size_t)grid * f->packet_bytes * ISOD_STEPS_OF_CALL;
+    size_t one = (size_t)grid * f->inbox_bytes * ISOD_EPOCHS_OF_CALL;
     bool of_blocks = f->kind != SHMEMX_ALLREDUCE && f->kind != SHMEMX_BROADCAST && f->kind != SHMEMX_PERMUTE;
     return of_blocks ? one * (size_t)f->n_pes : one;
 }
 
-/* Each member reduces a packet for all in a round; two steps a round. */
-static size_t room_lines2(const struct stream_facts *f, unsigned grid)
+/* Each member reduces a packet for all in a round; two epochs a round. */
+static size_t capacity_twoshot_ll(const struct stream_facts *f, unsigned grid)
 {
-    return (size_t)grid * f->packet_bytes * (size_t)f->n_pes * (ISOD_STEPS_OF_CALL / 2);
+    return (size_t)grid * f->inbox_bytes * (size_t)f->n_pes * (ISOD_EPOCHS_OF_CALL / 2);
 }
 
 /* A unit for each member, or more. What is left of equal parts goes by lines, which has to be less than a packet. */
-static size_t room_spans(const struct stream_facts *f, unsigned grid)
+static size_t capacity_spans(const struct stream_facts *f, unsigned grid)
 {
     size_t least = 16 * (size_t)f->n_pes;
     (void)grid;
-    return f->bytes >= least && least <= f->packet_bytes ? SIZE_MAX : 0;
+    return f->bytes >= least && least <= f->inbox_bytes ? SIZE_MAX : 0;
 }
 
 /* ---- run ---- */
@@ -98,7 +98,7 @@ static int run_reduce(const struct stream_call *c, const struct stream_algorithm
 }
 
 /* Loads and stores, where what peers touch is in the device heap; which, the members agree on. */
-static int run_reduce_long(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_reduce_pipelined(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
 {
     const struct stream_facts *f = &c->facts;
     unsigned touched = f->kind == SHMEMX_ALLREDUCE ? ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST : ISOD_NEEDS_SOURCE;
@@ -128,52 +128,52 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 
 /* ---- the algorithms ---- */
 
-#define MOVE(kernel, bytes, room) \
-    NEEDS_##kernel, false, bytes, room, run_move, isod_stream_##kernel##_kernel, NULL, NULL
-#define SUMS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, NULL
-#define BROUGHT(kernel, bytes, room) \
-    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, room, run_reduce_brought, NULL, kernel##_sums, NULL
-#define SPANS(kernel, bytes, room) NEEDS_##kernel, false, bytes, room, run_reduce_spans, NULL, kernel##_sums, NULL
-#define ANY(kernel, bytes, room) \
-    NEEDS_##kernel, false, bytes, room, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
-#define LONG(kernel, bytes, room) \
-    NEEDS_##kernel, false, bytes, room, run_reduce_long, NULL, NULL, isod_stream_##kernel##_any_kernel
-#define ALL(kernel, bytes, room) \
-    NEEDS_##kernel, false, bytes, room, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
+#define MOVE(kernel, bytes, capacity) \
+    NEEDS_##kernel, false, bytes, capacity, run_move, isod_stream_##kernel##_kernel, NULL, NULL
+#define SUMS(kernel, bytes, capacity) NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, kernel##_sums, NULL
+#define BROUGHT(kernel, bytes, capacity) \
+    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, capacity, run_reduce_brought, NULL, kernel##_sums, NULL
+#define SPANS(kernel, bytes, capacity) NEEDS_##kernel, false, bytes, capacity, run_reduce_spans, NULL, kernel##_sums, NULL
+#define ANY(kernel, bytes, capacity) \
+    NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
+#define LONG(kernel, bytes, capacity) \
+    NEEDS_##kernel, false, bytes, capacity, run_reduce_pipelined, NULL, NULL, isod_stream_##kernel##_any_kernel
+#define ALL(kernel, bytes, capacity) \
+    NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
 #define ENGINES(function) \
     ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS, true, 0, NULL, function, NULL, NULL, NULL
 
 /* clang-format off */
 const struct stream_algorithm iso_stream_algorithms[] = {
-/*   kind                  name       kernel, bytes a thread, room               why */
-    {SHMEMX_ALLREDUCE,     "lines",   ALL(reduce_lines, 16, room_lines),         "one hop, data and flag in one line"},
-    {SHMEMX_ALLREDUCE,     "lines2",  SUMS(reduce_lines2, 16, room_lines2),      "two hops of lines, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "wide",    SUMS(reduce_wide, 8, room_lines),          "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLREDUCE,     "wide2",   SUMS(reduce_wide2, 8, room_lines2),        "two hops of wide lines, a part each to reduce"},
+/*   kind                  name       kernel, bytes a thread, capacity             why */
+    {SHMEMX_ALLREDUCE,     "ll",   ALL(reduce_ll, 16, capacity_ll),         "one hop, data and flag in one line"},
+    {SHMEMX_ALLREDUCE,     "twoshot_ll",  SUMS(reduce_twoshot_ll, 16, capacity_twoshot_ll),      "two hops of lines, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "ll128",    SUMS(reduce_ll128, 8, capacity_ll),          "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLREDUCE,     "twoshot_ll128",   SUMS(reduce_twoshot_ll128, 8, capacity_twoshot_ll),        "two hops of wide lines, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 64, NULL),               "everybody reads all sources, whole data"},
-    {SHMEMX_ALLREDUCE,     "read2",   SUMS(reduce_read2, 64, NULL),              "everybody reads a part of all and stores it to all"},
-    {SHMEMX_ALLREDUCE,     "copy2",   BROUGHT(reduce_read2, 64, NULL),           "source copied to dest, then as read2"},
-    {SHMEMX_ALLREDUCE,     "push2",   SUMS(reduce_push2, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "dest2",   SPANS(reduce_dest2, 64, room_spans),       "as push2, staged in dest: large pieces"},
+    {SHMEMX_ALLREDUCE,     "twoshot_read",   SUMS(reduce_twoshot_read, 64, NULL),              "everybody reads a part of all and stores it to all"},
+    {SHMEMX_ALLREDUCE,     "twoshot_copy",   BROUGHT(reduce_twoshot_read, 64, NULL),           "source copied to dest, then as twoshot_read"},
+    {SHMEMX_ALLREDUCE,     "twoshot_push",   SUMS(reduce_twoshot_push, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "twoshot_dest",   SPANS(reduce_twoshot_dest, 64, capacity_spans),       "as twoshot_push, staged in dest: large pieces"},
     {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
-    {SHMEMX_ALLREDUCE,     "long",    LONG(reduce_long, 64, NULL),               "any memory, any operator, any path"},
+    {SHMEMX_ALLREDUCE,     "pipelined",    LONG(reduce_pipelined, 64, NULL),               "any memory, any operator, any path"},
 
-    {SHMEMX_REDUCESCATTER, "lines",   ALL(reduce_lines, 16, room_lines),         "one hop, data and flag in one line"},
-    {SHMEMX_REDUCESCATTER, "wide",    SUMS(reduce_wide, 8, room_lines),          "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_REDUCESCATTER, "ll",   ALL(reduce_ll, 16, capacity_ll),         "one hop, data and flag in one line"},
+    {SHMEMX_REDUCESCATTER, "ll128",    SUMS(reduce_ll128, 8, capacity_ll),          "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 64, NULL),               "everybody reads its block of all sources"},
     {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 64, NULL),               "stores only, piece by piece, any memory"},
     {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 64, NULL),                "parts of nodes, then between nodes, at once"},
-    {SHMEMX_REDUCESCATTER, "long",    LONG(reduce_long, 64, NULL),               "any memory, any operator, any path"},
+    {SHMEMX_REDUCESCATTER, "pipelined",    LONG(reduce_pipelined, 64, NULL),               "any memory, any operator, any path"},
 
-    {SHMEMX_FCOLLECT,      "lines",   MOVE(exchange_lines, 16, room_lines),      "one hop, data and flag in one line"},
-    {SHMEMX_FCOLLECT,      "wide",    MOVE(exchange_wide, 8, room_lines),        "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_FCOLLECT,      "ll",   MOVE(exchange_ll, 16, capacity_ll),      "one hop, data and flag in one line"},
+    {SHMEMX_FCOLLECT,      "ll128",    MOVE(exchange_ll128, 8, capacity_ll),        "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
     {SHMEMX_FCOLLECT,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
     {SHMEMX_FCOLLECT,      "hier",    MOVE(gather_hier, 64, NULL),               "a piece crosses once and is handed on"},
     {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 64, NULL),           "any memory, any path"},
 
-    {SHMEMX_ALLTOALL,      "lines",   MOVE(exchange_lines, 16, room_lines),      "one hop, data and flag in one line"},
-    {SHMEMX_ALLTOALL,      "wide",    MOVE(exchange_wide, 8, room_lines),        "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLTOALL,      "ll",   MOVE(exchange_ll, 16, capacity_ll),      "one hop, data and flag in one line"},
+    {SHMEMX_ALLTOALL,      "ll128",    MOVE(exchange_ll128, 8, capacity_ll),        "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
     {SHMEMX_ALLTOALL,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
     {SHMEMX_ALLTOALL,      "hier",    MOVE(exchange_hier, 64, NULL),             "by stores and by the ring at once"},
@@ -181,16 +181,16 @@ const struct stream_algorithm iso_stream_algorithms[] = {
 
     {SHMEMX_ALLTOALLV,     "push",    MOVE(alltoallv_push, 0, NULL),             "straight into dest"},
 
-    {SHMEMX_BROADCAST,     "lines",   MOVE(broadcast_lines, 16, room_lines),     "one hop, data and flag in one line"},
-    {SHMEMX_BROADCAST,     "wide",    MOVE(broadcast_wide, 8, room_lines),       "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_BROADCAST,     "wide2",   MOVE(broadcast_wide2, 8, room_lines),      "a part to each, which sends it on, in wide lines"},
+    {SHMEMX_BROADCAST,     "ll",   MOVE(broadcast_ll, 16, capacity_ll),     "one hop, data and flag in one line"},
+    {SHMEMX_BROADCAST,     "ll128",    MOVE(broadcast_ll128, 8, capacity_ll),       "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_BROADCAST,     "twoshot_ll128",   MOVE(broadcast_twoshot_ll128, 8, capacity_ll),      "a part to each, which sends it on, in wide lines"},
     {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 64, NULL),            "all read at the same time, whole data"},
-    {SHMEMX_BROADCAST,     "read2",   MOVE(broadcast_read2, 64, NULL),           "everybody reads a part and stores it to all"},
+    {SHMEMX_BROADCAST,     "twoshot_read",   MOVE(broadcast_twoshot_read, 64, NULL),           "everybody reads a part and stores it to all"},
     {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},
     {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 64, NULL),          "any memory, any path"},
 
-    {SHMEMX_PERMUTE,       "lines",   MOVE(permute_lines, 16, room_lines),       "one hop, data and flag in one line"},
-    {SHMEMX_PERMUTE,       "wide",    MOVE(permute_wide, 8, room_lines),         "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_PERMUTE,       "ll",   MOVE(permute_ll, 16, capacity_ll),       "one hop, data and flag in one line"},
+    {SHMEMX_PERMUTE,       "ll128",    MOVE(permute_ll128, 8, capacity_ll),         "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_PERMUTE,       "push",    MOVE(permute_push, 64, NULL),              "straight into dest"},
     {SHMEMX_PERMUTE,       "engines", ENGINES(iso_engine_permute),               "copy engines, no compute units"},
     {SHMEMX_PERMUTE,       "staged",  MOVE(permute_staged, 64, NULL),            "any memory, any path"},

@@ -58,7 +58,7 @@ PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
  * of a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
 PRIM_FN void isod_stream_announce(struct isod_coll *c)
 {
-    isod_coll_step(c);
+    isod_coll_begin_epoch(c);
     isod_flags_send_near(c);
 }
 PRIM_FN bool isod_stream_await(struct isod_coll *c)
@@ -82,16 +82,16 @@ PRIM_FN void isod_stream_bring(struct isod_coll *c, const struct isod_stream_col
 PRIM_FN void isod_unit_send_all(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
 {
     for (uint32_t i = 1; i <= isod_coll_others(c); i++)
-        isod_lines_store(c, isod_lines_there(c, isod_coll_other(c, i), unit), v);
+        isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i), unit), v);
 }
 
-/* The same in the step after this one. */
+/* The same in the epoch after this one. */
 PRIM_FN void isod_unit_send_ahead(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
 {
     uint64_t inbox_at = c->inbox_at;
-    isod_coll_step_staged(c);
+    isod_coll_begin_staged_epoch(c);
     isod_unit_send_all(c, unit, v);
-    c->step--;
+    c->epoch--;
     c->staged--;
     c->inbox_at = inbox_at;
 }
@@ -108,12 +108,12 @@ PRIM_FN void isod_unit_send_each(struct isod_coll *c, const char *source, uint64
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_BATCH; k++)
             if (i + k <= isod_coll_others(c))
-                isod_lines_store(c, isod_lines_there(c, isod_coll_other(c, i + k), unit), v[k]);
+                isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i + k), unit), v[k]);
     }
 }
 
-/* As isod_lines_send. */
-PRIM_FN void isod_stream_lines_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
+/* As isod_ll_send. */
+PRIM_FN void isod_stream_ll_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
 {
     uint64_t whole = (stride & 15) == 0 ? isod_whole_bytes(source, bytes) : 0, u = c->rank;
     for (; u < whole / 16; u += c->size) {
@@ -126,7 +126,7 @@ PRIM_FN void isod_stream_lines_send(struct isod_coll *c, const char *source, uin
         for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
             int32_t m = isod_coll_other(c, i);
             const char *from = source + (uint64_t)(uint32_t)m * stride + u * 16;
-            isod_lines_store(c, isod_lines_there(c, m, u), isod_unit_load_odd(from, bytes - u * 16));
+            isod_ll_store(c, isod_ll_there(c, m, u), isod_unit_load_odd(from, bytes - u * 16));
         }
     }
 }
@@ -174,7 +174,7 @@ PRIM_FN void isod_spread_send_odd(struct isod_coll *c, const struct isod_spread 
     for (uint32_t i = c->rank; from < s->bytes && i < s->count; i += c->size) {
         struct isod_spread_place p = isod_spread_place_of(c, s, i);
         if (p.member >= 0 && p.at >= from)
-            isod_lines_store(c, isod_lines_there(c, p.member, p.unit),
+            isod_ll_store(c, isod_ll_there(c, p.member, p.unit),
                              isod_unit_load_odd(source + p.at, s->bytes - p.at));
     }
 }
@@ -182,29 +182,29 @@ PRIM_FN void isod_spread_send(struct isod_coll *c, const struct isod_spread *s, 
 {
     uint64_t whole = isod_whole_bytes(source, s->bytes);
     for (uint32_t i = c->rank; whole > 0 && i < s->count; i += ISOD_SPREAD * c->size) {
-        struct prim_line *to[ISOD_SPREAD];
+        struct prim_ll *to[ISOD_SPREAD];
         struct prim_vec16 v[ISOD_SPREAD];
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_SPREAD; k++) {
             struct isod_spread_place p = isod_spread_place_of(c, s, i + k * c->size);
             to[k] = 0;
             if (p.member >= 0 && p.at < whole) {
-                to[k] = isod_lines_there(c, p.member, p.unit);
+                to[k] = isod_ll_there(c, p.member, p.unit);
                 v[k] = prim_load16(source + p.at);
             }
         }
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_SPREAD; k++)
             if (to[k] != 0)
-                isod_lines_store(c, to[k], v[k]);
+                isod_ll_store(c, to[k], v[k]);
     }
     isod_spread_send_odd(c, s, source, whole);
 }
 
 /* Where what the place's member sends for it arrives; NULL: there is no such unit. */
-PRIM_FN const struct prim_line *isod_spread_lines(const struct isod_coll *c, struct isod_spread_place p)
+PRIM_FN const struct prim_ll *isod_spread_ll(const struct isod_coll *c, struct isod_spread_place p)
 {
-    return p.member >= 0 ? isod_lines(c, c->here, p.member) + 2 * (uint64_t)p.unit : (const struct prim_line *)0;
+    return p.member >= 0 ? isod_ll(c, c->here, p.member) + 2 * (uint64_t)p.unit : (const struct prim_ll *)0;
 }
 /* Of units that this thread has waited for, those at `from` and above. */
 PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread *s, char *dest, uint64_t from)
@@ -212,7 +212,7 @@ PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread
     for (uint32_t i = c->rank; from < s->bytes && i < s->count && !c->failed; i += c->size) {
         struct isod_spread_place p = isod_spread_place_of(c, s, i);
         struct prim_vec16 v;
-        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_lines(c, p), (uint32_t)c->step, &v))
+        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_ll(c, p), (uint32_t)c->epoch, &v))
             isod_unit_store_odd(dest + p.at, v, s->bytes - p.at);
     }
 }
@@ -220,20 +220,20 @@ PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread
 PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, uint32_t i, struct prim_vec16 *v)
 {
     struct isod_waiting w = {0, 0, 0};
-    const struct prim_line *from[ISOD_SPREAD];
+    const struct prim_ll *from[ISOD_SPREAD];
     PRIM_UNROLL
     for (uint32_t k = 0; k < ISOD_SPREAD; k++)
-        from[k] = isod_spread_lines(c, isod_spread_place_of(c, s, i + k * c->size));
+        from[k] = isod_spread_ll(c, isod_spread_place_of(c, s, i + k * c->size));
     for (;;) {
         uint32_t missing = ISOD_SPREAD;
         PRIM_UNROLL
         for (uint32_t k = 0; k < ISOD_SPREAD; k++)
-            if (from[k] != 0 && !isod_unit_look(from[k], (uint32_t)c->step, &v[k]))
+            if (from[k] != 0 && !isod_unit_look(from[k], (uint32_t)c->epoch, &v[k]))
                 missing = k;
         if (missing == ISOD_SPREAD || c->failed)
             return;
         int32_t member = isod_spread_place_of(c, s, i + missing * c->size).member;
-        isod_coll_pause(c, &w, member, isod_lines(c, c->here, member));
+        isod_coll_pause(c, &w, member, isod_ll(c, c->here, member));
     }
 }
 PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *s, char *dest)
@@ -255,17 +255,17 @@ PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *
 /* ---- a block's waves share the members, so that data is under way to all of them, over all links, at once ---- */
 
 struct isod_waves {
-    uint32_t first, step; /* members of this wave: first, first + step .., counted from the own one */
+    uint32_t first, epoch; /* members of this wave: first, first + epoch .., counted from the own one */
     uint32_t nth, of;     /* and its part of what goes to each of them */
 };
 PRIM_FN struct isod_waves isod_waves_among(const struct isod_coll *c, uint32_t members)
 {
     uint32_t waves = isod_ceil_div(c->size, prim_wave_size()), wave = c->rank / prim_wave_size();
     struct isod_waves w;
-    w.step = waves < members ? waves : members;
-    w.first = wave % w.step;
-    w.nth = wave / w.step;
-    w.of = isod_ceil_div(waves - w.first, w.step);
+    w.epoch = waves < members ? waves : members;
+    w.first = wave % w.epoch;
+    w.nth = wave / w.epoch;
+    w.of = isod_ceil_div(waves - w.first, w.epoch);
     return w;
 }
 PRIM_FN struct isod_waves isod_waves_of(const struct isod_coll *c) { return isod_waves_among(c, (uint32_t)c->h.n_pes); }
@@ -292,13 +292,13 @@ PRIM_FN void isod_wave_put(struct isod_coll *c, int32_t to, char *dest, const ch
     isod_coll_put_at(c, prim_group_wave(), to, near != 0 ? near + p.at : near, dest + p.at, source + p.at, p.bytes);
 }
 
-/* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged step. */
+/* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged epoch. */
 PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
 {
     struct isod_waves w = isod_waves_of(c);
     struct isod_part p = isod_part_of(bytes, w.nth, w.of);
     uint64_t at = isod_stage_at(c, c->h.my_pe) + p.at;
-    for (uint32_t i = w.first; i <= isod_coll_others(c); i += w.step) {
+    for (uint32_t i = w.first; i <= isod_coll_others(c); i += w.epoch) {
         int32_t to = isod_coll_other(c, i);
         const char *from = source + (uint64_t)(uint32_t)to * stride + p.at;
         char *memory = isod_coll_memory(c, to);
@@ -429,7 +429,7 @@ PRIM_FN struct isod_push isod_push_of(const struct isod_coll *c, const struct is
     p.stride = to == ISOD_SPAN_ALL ? span : w->source_stride;
     p.memory = isod_table_memory();
     p.dests = to == ISOD_SPAN_ALL ? isod_table_dest() : (const int64_t *)0;
-    p.piece = c->packet_bytes / 32 * 16;
+    p.piece = c->inbox_bytes / 32 * 16;
     p.pieces = isod_ceil_div((uint32_t)isod_units(p.each), p.piece / 16);
     isod_table_fill_memory(c, isod_table_memory());
     if (to == ISOD_SPAN_ALL)
@@ -448,7 +448,7 @@ PRIM_FN uint64_t isod_push_left(const struct isod_push *p, int32_t m, uint64_t a
 /* Where in the lane `sender`'s bytes of a piece are. */
 PRIM_FN uint64_t isod_push_stage(const struct isod_coll *c, const struct isod_push *p, uint32_t number, int32_t sender)
 {
-    uint64_t n = (uint64_t)c->h.n_pes, stages = isod_flags_bytes(c->h.n_pes) + 4 * n * c->packet_bytes;
+    uint64_t n = (uint64_t)c->h.n_pes, stages = isod_flags_bytes(c->h.n_pes) + 4 * n * c->inbox_bytes;
     return stages + ((number & 3) * n + (uint64_t)(uint32_t)sender) * p->piece;
 }
 
@@ -519,11 +519,11 @@ PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *
     }
 }
 
-/* Turns of a call, each a step: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last
+/* Turns of a call, each an epoch: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last
  * one but one, pieces + 1, tells nothing, the last one, pieces + 2, is the meeting at the end. */
 PRIM_FN uint32_t isod_push_turns(const struct isod_push *p) { return p->pieces + 3; }
 /* The end of a turn's pushes. Only the meetings wait for flags of their own turn. Turn 0 tells of no stores. */
-PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
+PRIM_FN bool isod_push_sync(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
 {
     uint64_t late = turn == 0 || turn == p->pieces + 2 ? 0 : 1;
     if (turn > 0) {
@@ -533,9 +533,9 @@ PRIM_FN bool isod_push_meet(struct isod_coll *c, const struct isod_push *p, uint
     }
     if (turn != p->pieces + 1)
         isod_flags_send_near(c);
-    c->step -= late;
+    c->epoch -= late;
     isod_flags_wait(c, -1, ISOD_DATA);
-    c->step += late;
+    c->epoch += late;
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);
 }

@@ -57,7 +57,7 @@ struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t 
     iso_agent_copy(&image, handle.team, sizeof image);
     iso_agent_copy(offsets, image.offsets, n * sizeof *offsets);
     for (size_t m = 0; m < n; m++)
-        offsets[m] += isod_slot_bytes(handle.n_pes, handle.packet_bytes, handle.lanes);
+        offsets[m] += isod_slot_bytes(handle.n_pes, handle.inbox_bytes, handle.lanes);
     return s;
 }
 
@@ -152,29 +152,29 @@ static int write_place(char *text, size_t bytes, const char *arg, uint64_t place
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
 static const char *text_of(const struct note *note, char text[TEXT_BYTES])
 {
-    size_t room = TEXT_BYTES, n = (size_t)snprintf(text, room, "%s", iso_stream_kind(note->kind));
+    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_stream_kind(note->kind));
     if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
         return text;
     if (note->kind == SHMEMX_ALLTOALLV)
-        n += (size_t)snprintf(text + n, room - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
+        n += (size_t)snprintf(text + n, left - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
     else
-        n += (size_t)snprintf(text + n, room - n, "(%llu of %s", (unsigned long long)note->nelems,
+        n += (size_t)snprintf(text + n, left - n, "(%llu of %s", (unsigned long long)note->nelems,
                               iso_stream_type(note->type));
     if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER)
-        n += (size_t)snprintf(text + n, room - n, ", %s", iso_stream_op(note->op));
+        n += (size_t)snprintf(text + n, left - n, ", %s", iso_stream_op(note->op));
     if (note->kind == SHMEMX_BROADCAST)
-        n += (size_t)snprintf(text + n, room - n, ", root %d", (int)note->root);
+        n += (size_t)snprintf(text + n, left - n, ", root %d", (int)note->root);
     if (note->kind == SHMEMX_PERMUTE)
-        n += (size_t)snprintf(text + n, room - n, ", to %d, from %d", (int)note->to, (int)note->from);
-    n += (size_t)snprintf(text + n, room - n, "%s%s", note->engines != 0 ? ", engines" : "",
+        n += (size_t)snprintf(text + n, left - n, ", to %d, from %d", (int)note->to, (int)note->from);
+    n += (size_t)snprintf(text + n, left - n, "%s%s", note->engines != 0 ? ", engines" : "",
                           (note->flags & NOTE_CAPTURED) != 0 ? ", captured" : "");
     if ((note->flags & NOTE_SIGNALS) != 0)
-        n += (size_t)snprintf(text + n, room - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
+        n += (size_t)snprintf(text + n, left - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
     if (note->kind != SHMEMX_REDUCESCATTER)
-        n += (size_t)write_place(text + n, room - n, "dest", note->dest);
+        n += (size_t)write_place(text + n, left - n, "dest", note->dest);
     if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST)
-        n += (size_t)write_place(text + n, room - n, "source", note->source);
-    snprintf(text + n, room - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
+        n += (size_t)write_place(text + n, left - n, "source", note->source);
+    snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
     return text;
 }
 

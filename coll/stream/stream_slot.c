@@ -20,7 +20,7 @@ struct stream_slot {
     struct engine_words *words; /* NULL: of some member neither streams can, or pointers do not reach all */
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct stream_table *table; /* one of struct streams */
-    enum stream_lines lines;
+    enum stream_ll128 lines;
     unsigned most_blocks, most_threads;
 };
 
@@ -183,7 +183,7 @@ struct member {
     uint64_t table;
     uint32_t nodes; /* 1: it reaches those who have found the same node, and no others */
     uint32_t notes; /* 1: it has some */
-    uint64_t lines; /* enum stream_lines */
+    uint64_t lines; /* enum stream_ll128 */
     uint64_t clock; /* of the first: the number of a probe */
     uint64_t words; /* 1: its streams wait without a kernel */
 };
@@ -223,11 +223,11 @@ static void share_nodes(struct device *d, struct team *team, struct stream_slot 
 }
 
 /* What all of them know: the least, but one that has not tried yet is asked to. */
-static enum stream_lines lines_of(const struct member *members, int n)
+static enum stream_ll128 lines_of(const struct member *members, int n)
 {
-    enum stream_lines least = STREAM_LINES_WHOLE;
+    enum stream_ll128 least = STREAM_LL128_WHOLE;
     for (int i = 0; i < n; i++)
-        least = ISO_MIN(least, (enum stream_lines)members[i].lines);
+        least = ISO_MIN(least, (enum stream_ll128)members[i].lines);
     return least;
 }
 
@@ -273,7 +273,7 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 /* Collective over the team. All members get a slot, or none does. */
 static struct stream_slot *make(struct device *d, struct team *team, int number)
 {
-    struct member mine = {0, 0, 0, 0, 0, STREAM_LINES_TORN, 0, 0},
+    struct member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
@@ -301,7 +301,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         destroy(d, slot);
         slot = NULL;
     }
-    if (slot != NULL && slot->lines == STREAM_LINES_UNKNOWN)
+    if (slot != NULL && slot->lines == STREAM_LL128_UNKNOWN)
         slot->lines = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
     free(all);
     if (slot == NULL)
@@ -348,7 +348,7 @@ void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
     c->args.h = slot->handle;
     c->args.nodes = (const int32_t *)slot->nodes;
     c->facts.n_pes = slot->handle.n_pes;
-    c->facts.packet_bytes = slot->handle.packet_bytes;
+    c->facts.inbox_bytes = slot->handle.inbox_bytes;
     c->facts.direct = slot->handle.direct != 0;
     c->facts.most_blocks = slot->most_blocks;
     c->facts.most_threads = slot->most_threads;
@@ -358,7 +358,7 @@ struct stream_table *iso_stream_slot_table(struct stream_slot *slot) { return sl
 
 struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot) { return slot->notes; }
 
-bool iso_stream_slot_has_wide_lines(const struct stream_slot *slot) { return slot->lines == STREAM_LINES_WHOLE; }
+bool iso_stream_slot_has_ll128(const struct stream_slot *slot) { return slot->lines == STREAM_LL128_WHOLE; }
 
 /* ---- for engines ---- */
 

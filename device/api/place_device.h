@@ -12,7 +12,7 @@
 PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.team->world_of[pe]); }
 
 /* What spacing alone does not tell: heaps that lie anywhere, registered buffers, the host heap, global variables. */
-PRIM_COLD_FN char *isod_near_by_table(struct isod_home at, const void *addr, int32_t pe)
+PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_t pe)
 {
     uint32_t n = at.world->n_segments;
     for (uint32_t i = 0; i < n; i++) {
@@ -33,7 +33,7 @@ PRIM_FN char *isod_near(shmemd_t h, const void *addr, int32_t pe)
     bool even = h.flat != 0;
     if ((offset < h.heap_bytes) & even)
         return h.flat + (int64_t)pe * h.flat_stride + offset;
-    return isod_near_by_table(isod_home_of(h), addr, pe);
+    return isod_near_by_table(isod_origin_of(h), addr, pe);
 }
 
 #endif

@@ -29,8 +29,8 @@ struct prim_vec16 {
 };
 
 /* 8 bytes of data with the number of their step twice: each 8-byte half says by itself whether it has arrived. */
-struct prim_line {
-    uint32_t data0, step0, data1, step1;
+struct prim_ll {
+    uint32_t data0, epoch0, data1, epoch1;
 };
 
 /* The threads that do something together. A value; every call over a group is made by all its threads, with equal
@@ -103,20 +103,20 @@ struct prim_group {
  * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; any alignment; not a synchronisation
  * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
- * prim_store_line(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
- * prim_load_line(p)                     relaxed, each half whole
+ * prim_store_ll(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
+ * prim_load_ll(p)                     relaxed, each half whole
  *
  * Wide lines: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
  * together, a piece each. They need no fence where the hardware keeps such a line whole on its way (coll/stream/ll128_device.h
  * finds out). All threads of the wave call these at the same time, `yes` alike for all pieces of a line.
- * prim_wide_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
+ * prim_ll128_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
  *                                       blocks of whole eights
- * prim_wide_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
+ * prim_ll128_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
  *                                       the target can, else the flag behind the rest; system scope
- * prim_wide_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
+ * prim_ll128_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
  *                                       as this piece can tell. When all pieces of a line have said true, which
  *                                       prim_wave_or tells, it has, and then
- * prim_wide_take(line, piece, v)        by one thread alone: v is the piece
+ * prim_ll128_take(line, piece, v)        by one thread alone: v is the piece
  * prim_wave_or(p)                       true when p was true for any thread of the wave
  * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
  *                                       nothing missing; false: who misses something looks until it has come, and

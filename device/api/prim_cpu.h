@@ -290,25 +290,25 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 #define PRIM_CPU_LINE_STORE __ATOMIC_RELAXED
 #define PRIM_CPU_LINE_LOAD __ATOMIC_RELAXED
 #endif
-PRIM_FN void prim_store_line(struct prim_line *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t step)
 {
-    struct prim_line line;
+    struct prim_ll line;
     struct prim_vec16 v;
     line.data0 = data0;
-    line.step0 = step;
+    line.epoch0 = step;
     line.data1 = data1;
-    line.step1 = step;
+    line.epoch1 = step;
     __builtin_memcpy(&v, &line, sizeof(v));
     uint64_t *to = (uint64_t *)(void *)p;
-    __atomic_store_n(&to[0], v.word[0], PRIM_CPU_LINE_STORE); /* pairs with prim_load_line */
+    __atomic_store_n(&to[0], v.word[0], PRIM_CPU_LINE_STORE); /* pairs with prim_load_ll */
     __atomic_store_n(&to[1], v.word[1], PRIM_CPU_LINE_STORE);
 }
-PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
+PRIM_FN struct prim_ll prim_load_ll(const struct prim_ll *p)
 {
     const uint64_t *from = (const uint64_t *)(const void *)p;
-    struct prim_line line;
+    struct prim_ll line;
     struct prim_vec16 v;
-    v.word[0] = __atomic_load_n(&from[0], PRIM_CPU_LINE_LOAD); /* pairs with prim_store_line */
+    v.word[0] = __atomic_load_n(&from[0], PRIM_CPU_LINE_LOAD); /* pairs with prim_store_ll */
     v.word[1] = __atomic_load_n(&from[1], PRIM_CPU_LINE_LOAD);
     __builtin_memcpy(&line, &v, sizeof(line));
     return line;
@@ -317,8 +317,8 @@ PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
 /* The flag is a release store behind the pieces of the other threads. A block that is no whole eights, or does its
  * calls by one thread, has a line in a thread's hands. Words are atomic: a line is written again when flags say,
  * without a fence, that it has been read. */
-PRIM_FN uint32_t prim_wide_lanes(void) { return shmemd_cpu_self()->size % 8 == 0 ? 8 : 1; }
-PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+PRIM_FN uint32_t prim_ll128_lanes(void) { return shmemd_cpu_self()->size % 8 == 0 ? 8 : 1; }
+PRIM_FN void prim_ll128_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
 {
     struct prim_group wave = {PRIM_WAVE};
     uint64_t *to = (uint64_t *)(void *)(line + (size_t)piece * 16);
@@ -326,18 +326,18 @@ PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bo
         prim_store_relaxed_u64(to, v.word[0]);
     if (yes && piece != 7)
         prim_store_relaxed_u64(to + 1, v.word[1]);
-    if (prim_wide_lanes() != 1)
+    if (prim_ll128_lanes() != 1)
         prim_sync(wave);
     if (yes && piece == 7)
-        prim_store_release_u64(to + 1, v.word[1]); /* pairs with prim_wide_look */
+        prim_store_release_u64(to + 1, v.word[1]); /* pairs with prim_ll128_look */
 }
-PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+PRIM_FN bool prim_ll128_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
 {
     (void)v;
-    return (piece != 7 && prim_wide_lanes() != 1) ||
-           prim_load_acquire_u64((const uint64_t *)(const void *)(line + 120)) == flag; /* pairs with prim_wide_store */
+    return (piece != 7 && prim_ll128_lanes() != 1) ||
+           prim_load_acquire_u64((const uint64_t *)(const void *)(line + 120)) == flag; /* pairs with prim_ll128_store */
 }
-PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+PRIM_FN void prim_ll128_take(const char *line, uint32_t piece, struct prim_vec16 *v)
 {
     const uint64_t *from = (const uint64_t *)(const void *)(line + (size_t)piece * 16);
     v->word[0] = prim_load_relaxed_u64(from);

@@ -198,25 +198,25 @@ PRIM_FN void prim_store16(void *p, struct prim_vec16 v)
 {
     asm volatile("st.v2.u64 [%0], {%1, %2};" : : "l"(p), "l"(v.word[0]), "l"(v.word[1]) : "memory");
 }
-PRIM_FN void prim_store_line(void *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(void *p, uint32_t data0, uint32_t data1, uint32_t step)
 {
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
                  : "l"(p), "r"(data0), "r"(step), "r"(data1), "r"(step)
                  : "memory");
 }
-PRIM_FN struct prim_line prim_load_line(const void *p)
+PRIM_FN struct prim_ll prim_load_ll(const void *p)
 {
-    struct prim_line v;
+    struct prim_ll v;
     asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.data0), "=r"(v.step0), "=r"(v.data1), "=r"(v.step1)
+                 : "=r"(v.data0), "=r"(v.epoch0), "=r"(v.data1), "=r"(v.epoch1)
                  : "l"(p)
                  : "memory");
     return v;
 }
 /* The stores of a wave's 8 neighbours are one write of 128 bytes, and their loads one read. */
-PRIM_FN unsigned prim_wide_lanes(void) { return 8; }
-PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+PRIM_FN unsigned prim_ll128_lanes(void) { return 8; }
+PRIM_FN void prim_ll128_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
 {
     if (yes)
         asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};"
@@ -224,7 +224,7 @@ PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bo
                      : "l"(line + piece * 16), "l"(v.word[0]), "l"(v.word[1])
                      : "memory");
 }
-PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+PRIM_FN bool prim_ll128_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
 {
     asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
                  : "=l"(v->word[0]), "=l"(v->word[1])
@@ -232,7 +232,7 @@ PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, str
                  : "memory");
     return piece != 7 || v->word[1] == flag;
 }
-PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+PRIM_FN void prim_ll128_take(const char *line, uint32_t piece, struct prim_vec16 *v)
 {
     (void)line;
     (void)piece;

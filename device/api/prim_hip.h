@@ -442,23 +442,23 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 #undef PRIM_HIP_PIECES
 
 /* Eight bytes are what the hardware keeps whole on every path, so a line is two stores and two loads. */
-PRIM_FN void prim_store_line(struct prim_line *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t step)
 {
     uint64_t *words = (uint64_t *)(void *)p;
     prim_store_relaxed_u64(words, (uint64_t)step << 32 | data0);
     prim_store_relaxed_u64(words + 1, (uint64_t)step << 32 | data1);
 }
-PRIM_FN struct prim_line prim_load_line(const struct prim_line *p)
+PRIM_FN struct prim_ll prim_load_ll(const struct prim_ll *p)
 {
     const uint64_t *words = (const uint64_t *)(const void *)p;
     uint64_t first = prim_load_relaxed_u64(words), second = prim_load_relaxed_u64(words + 1);
-    struct prim_line line = {(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second, (uint32_t)(second >> 32)};
+    struct prim_ll line = {(uint32_t)first, (uint32_t)(first >> 32), (uint32_t)second, (uint32_t)(second >> 32)};
     return line;
 }
 
 /* A store and a load of system scope each; whether 8 of them arrive as one is not promised. */
-PRIM_FN uint32_t prim_wide_lanes(void) { return 8; }
-PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
+PRIM_FN uint32_t prim_ll128_lanes(void) { return 8; }
+PRIM_FN void prim_ll128_store(char *line, uint32_t piece, struct prim_vec16 v, bool yes)
 {
     if (yes)
         __asm__ volatile("global_store_dwordx4 %0, %1, off" PRIM_HIP_OUT
@@ -466,13 +466,13 @@ PRIM_FN void prim_wide_store(char *line, uint32_t piece, struct prim_vec16 v, bo
                          : "v"(PRIM_HIP_AT(char, line + piece * 16)), "v"(prim_hip_load_any((const char *)&v))
                          : "memory");
 }
-PRIM_FN bool prim_wide_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
+PRIM_FN bool prim_ll128_look(const char *line, uint32_t piece, uint64_t flag, struct prim_vec16 *v)
 {
     prim_hip_vec seen = prim_hip_load_fresh(line + piece * 16);
     __builtin_memcpy(v, &seen, 16);
     return piece != 7 || v->word[1] == flag;
 }
-PRIM_FN void prim_wide_take(const char *line, uint32_t piece, struct prim_vec16 *v)
+PRIM_FN void prim_ll128_take(const char *line, uint32_t piece, struct prim_vec16 *v)
 {
     (void)line;
     (void)piece;

@@ -189,7 +189,7 @@ PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, str
 }
 
 /* By the calling thread. The ticket + 1, or 0 when it was given up; for RESULT the old value of an atomic, or 0. */
-PRIM_FN uint64_t isod_ring_run(struct isod_home at, struct isod_post e, enum isod_ring_until until,
+PRIM_FN uint64_t isod_ring_run(struct isod_origin at, struct isod_post e, enum isod_ring_until until,
                                struct isod_waiting *w)
 {
     struct isod_ring_progress p = {0, 0};
@@ -209,7 +209,7 @@ PRIM_FN uint64_t isod_ring_run(struct isod_home at, struct isod_post e, enum iso
         return p.old;
     return goes_on ? p.count & ~ISOD_RING_REACHED : 0;
 }
-PRIM_COLD_FN uint64_t isod_ring_do(struct isod_home at, struct isod_post e, enum isod_ring_until until)
+PRIM_COLD_FN uint64_t isod_ring_do(struct isod_origin at, struct isod_post e, enum isod_ring_until until)
 {
     struct isod_waiting w = {0, 0, 0};
     return isod_ring_run(at, e, until, &w);
@@ -258,7 +258,7 @@ PRIM_FN bool isod_ring_is_symmetric(struct isod_world *world, const void *addr, 
     return false;
 }
 
-PRIM_FN bool isod_ring_is_dead(struct isod_home at, struct prim_group g)
+PRIM_FN bool isod_ring_is_dead(struct isod_origin at, struct prim_group g)
 {
     return prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0);
 }
@@ -296,7 +296,7 @@ struct isod_ring_span {
 
 /* One attempt by the whole group to move the span, at most a stage, through a stage. 1: moved; 0: no stage is free;
  * -1: given up. The same on all threads. */
-PRIM_FN int isod_ring_stage(struct isod_home at, struct prim_group g, struct isod_ring_span s, struct isod_post e,
+PRIM_FN int isod_ring_stage(struct isod_origin at, struct prim_group g, struct isod_ring_span s, struct isod_post e,
                             struct isod_waiting *w)
 {
     struct isod_ring *r = isod_ring_of(at.world);
@@ -323,7 +323,7 @@ PRIM_FN int isod_ring_stage(struct isod_home at, struct prim_group g, struct iso
 }
 
 /* What goes through a stage, piece by piece. */
-PRIM_FN void isod_ring_move_staged(struct isod_home at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                    bool gets)
 {
     struct isod_waiting w = {0, 0, 0};
@@ -348,7 +348,7 @@ PRIM_FN void isod_ring_move_staged(struct isod_home at, struct prim_group g, str
 }
 
 /* Where the local end is symmetric memory the proxy reads or writes it in place, by one entry. */
-PRIM_COLD_FN void isod_ring_move(struct isod_home at, struct prim_group g, struct isod_ring_span s, int32_t pe,
+PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                  enum isod_ring_way way)
 {
     prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
@@ -378,18 +378,18 @@ PRIM_FN struct isod_ring_span isod_ring_span_of(const void *addr, const void *lo
  * this block on the ring. */
 PRIM_FN void isod_ring_put(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
 {
-    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT);
 }
 /* The same, but a source in symmetric memory may be reused only after isod_ring_quiet. */
 PRIM_FN void isod_ring_put_nbi(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes,
                                int32_t pe)
 {
-    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT_NBI);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(dest, source, bytes), pe, ISOD_RING_PUT_NBI);
 }
 /* By all threads of g. Done on return. */
 PRIM_FN void isod_ring_get(shmemd_t h, struct prim_group g, void *dest, const void *source, uint64_t bytes, int32_t pe)
 {
-    isod_ring_move(isod_home_of(h), g, isod_ring_span_of(source, dest, bytes), pe, ISOD_RING_GET);
+    isod_ring_move(isod_origin_of(h), g, isod_ring_span_of(source, dest, bytes), pe, ISOD_RING_GET);
 }
 
 /* ---- by one thread: small puts, atomics, signals, quiet ---- */
@@ -403,7 +403,7 @@ PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_
     e.op_bytes = isod_ring_op_bytes(0, bytes);
     e.word0 = word0;
     e.word1 = word1;
-    (void)isod_ring_do(isod_home_of(h), e, ISOD_RING_POSTED);
+    (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
 }
 
 /* The old value when it fetches, else 0 and it returns at once. */
@@ -414,7 +414,7 @@ PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *ad
     e.op_bytes = isod_ring_op_bytes(op, bytes);
     e.word0 = operand;
     e.word1 = compare;
-    uint64_t old = isod_ring_do(isod_home_of(h), e, fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
+    uint64_t old = isod_ring_do(isod_origin_of(h), e, fetches ? ISOD_RING_RESULT : ISOD_RING_POSTED);
     return fetches ? old : 0;
 }
 
@@ -423,7 +423,7 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
 {
     struct isod_post e = isod_ring_order(ISOD_RING_GET_WORD, source, pe);
     e.op_bytes = isod_ring_op_bytes(0, bytes);
-    return isod_ring_do(isod_home_of(h), e, ISOD_RING_RESULT);
+    return isod_ring_do(isod_origin_of(h), e, ISOD_RING_RESULT);
 }
 
 /* By the calling thread, which has synchronised with those whose data it follows (prim_gather_stores): after all
@@ -433,11 +433,11 @@ PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op,
     struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);
     e.op_bytes = isod_ring_op_bytes((uint32_t)op, 8);
     e.word0 = value;
-    (void)isod_ring_do(isod_home_of(h), e, ISOD_RING_POSTED);
+    (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
 }
 
 /* Until `count` tickets of the ring are done. false: given up. */
-PRIM_FN bool isod_ring_wait(struct isod_home at, struct isod_ring *r, uint64_t count, struct isod_whom who)
+PRIM_FN bool isod_ring_wait(struct isod_origin at, struct isod_ring *r, uint64_t count, struct isod_waited who)
 {
     struct isod_waiting w = {0, 0, 0};
     bool goes_on = true;
@@ -448,7 +448,7 @@ PRIM_FN bool isod_ring_wait(struct isod_home at, struct isod_ring *r, uint64_t c
 
 /* What this block has posted is visible at its targets. By one thread, which has posted it or has synchronised with
  * those that did. false: given up, now or before. */
-PRIM_FN bool isod_ring_flush(struct isod_home at, uint32_t call)
+PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
 {
     struct isod_ring *r = isod_ring_of(at.world);
     bool done = isod_ring_wait(at, r, prim_load_relaxed_u64(&r->head), isod_who(call, -1));
@@ -457,7 +457,7 @@ PRIM_FN bool isod_ring_flush(struct isod_home at, uint32_t call)
 }
 
 /* Everything that this PE's kernels have posted so far is visible at its targets. */
-PRIM_COLD_FN void isod_ring_quiet_at(struct isod_home at)
+PRIM_COLD_FN void isod_ring_quiet_at(struct isod_origin at)
 {
     bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;
     for (uint32_t i = 0; i < at.world->n_rings && goes_on; i++) {
@@ -468,6 +468,6 @@ PRIM_COLD_FN void isod_ring_quiet_at(struct isod_home at)
     }
     prim_acquire_from_peer();
 }
-PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(isod_home_of(h)); }
+PRIM_FN void isod_ring_quiet(shmemd_t h) { isod_ring_quiet_at(isod_origin_of(h)); }
 
 #endif

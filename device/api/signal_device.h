@@ -93,7 +93,7 @@ PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *
 #define ISOD_GAVE_UP (~(size_t)0)
 
 /* Lines of eight bytes each of an aligned area: nearly all there are. */
-PRIM_FN size_t isod_whole_lines(const void *data, size_t bytes) { return ((uintptr_t)data & 7) == 0 ? bytes / 8 : 0; }
+PRIM_FN size_t isod_whole_ll(const void *data, size_t bytes) { return ((uintptr_t)data & 7) == 0 ? bytes / 8 : 0; }
 PRIM_FN uint64_t isod_whole_load(const char *from)
 {
     uint64_t v;
@@ -117,20 +117,20 @@ PRIM_COLD_FN void isod_half_store(char *to, uint64_t v, size_t left)
 }
 
 /* By the ring: both halves of a line at once, each as a word. */
-PRIM_FN void isod_line_send(shmemd_t h, void *dest, uint64_t data, uint32_t step, int pe)
+PRIM_FN void isod_ll_word_send(shmemd_t h, void *dest, uint64_t data, uint32_t epoch, int pe)
 {
-    uint64_t behind = (uint64_t)step << 32;
+    uint64_t behind = (uint64_t)epoch << 32;
     isod_ring_put_words(h, dest, (uint32_t)data | behind, (data >> 32) | behind, 16, isod_world_pe(h, pe));
 }
 
 struct isod_packet {
     const void *source; /* of put: the data; of get: the area */
     size_t bytes;
-    uint32_t step;
+    uint32_t epoch;
 };
-PRIM_FN struct isod_packet isod_packet_of(const void *source, size_t bytes, uint32_t step)
+PRIM_FN struct isod_packet isod_packet_of(const void *source, size_t bytes, uint32_t epoch)
 {
-    struct isod_packet p = {source, bytes, step};
+    struct isod_packet p = {source, bytes, epoch};
     return p;
 }
 
@@ -139,82 +139,82 @@ PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct is
 {
     char *to = isod_near(h, dest, pe);
     const char *from = (const char *)p.source;
-    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_lines(from, p.bytes);
+    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_ll(from, p.bytes);
     uint32_t rank = prim_rank(g), size = prim_size(g);
     if (to != 0 && lines <= size && rank < (uint32_t)whole) {
         uint64_t data = isod_whole_load(from + rank * 8);
-        prim_store_line((struct prim_line *)(void *)to + rank, (uint32_t)data, (uint32_t)(data >> 32), p.step);
+        prim_store_ll((struct prim_ll *)(void *)to + rank, (uint32_t)data, (uint32_t)(data >> 32), p.epoch);
         return;
     }
     for (size_t i = rank; i < lines; i += size) {
         uint64_t data = i < whole ? isod_whole_load(from + i * 8) : isod_half_load(from + i * 8, p.bytes - i * 8);
         if (to != 0)
-            prim_store_line((struct prim_line *)(void *)to + i, (uint32_t)data, (uint32_t)(data >> 32), p.step);
+            prim_store_ll((struct prim_ll *)(void *)to + i, (uint32_t)data, (uint32_t)(data >> 32), p.epoch);
         else
-            isod_line_send(h, (char *)dest + i * 16, data, p.step, pe);
+            isod_ll_word_send(h, (char *)dest + i * 16, data, p.epoch, pe);
     }
 }
 
-PRIM_FN bool isod_line_is(struct prim_line line, uint32_t step) { return (line.step0 == step) & (line.step1 == step); }
-PRIM_FN uint64_t isod_line_data(struct prim_line line) { return line.data0 | (uint64_t)line.data1 << 32; }
+PRIM_FN bool isod_ll_word_is(struct prim_ll line, uint32_t epoch) { return (line.epoch0 == epoch) & (line.epoch1 == epoch); }
+PRIM_FN uint64_t isod_ll_word_data(struct prim_ll line) { return line.data0 | (uint64_t)line.data1 << 32; }
 
 /* Lines first, first + stride, ...: all of them looked at until each has come. False: given up. */
-PRIM_FN bool isod_lines_wait(struct isod_home at, const struct isod_packet *p, size_t first, size_t stride,
-                             struct prim_line *lines)
+PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, size_t first, size_t stride,
+                             struct prim_ll *lines)
 {
     struct isod_waiting w = {0, 0, 0};
-    struct isod_whom who = isod_who(ISOD_CALL_GET_PACKET, -1);
+    struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
     for (;;) {
         const char *missing = (const char *)0;
         uint32_t seen = 0;
         for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++)
             if ((first + k * stride) * 8 < p->bytes)
-                lines[k] = prim_load_line((const struct prim_line *)p->source + (first + k * stride));
+                lines[k] = prim_load_ll((const struct prim_ll *)p->source + (first + k * stride));
         for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
-            if ((first + k * stride) * 8 >= p->bytes || isod_line_is(lines[k], p->step))
+            if ((first + k * stride) * 8 >= p->bytes || isod_ll_word_is(lines[k], p->epoch))
                 continue;
             missing = (const char *)p->source + (first + k * stride) * 16;
-            seen = lines[k].step0;
+            seen = lines[k].epoch0;
         }
         if (missing == 0)
             return true;
-        if (!isod_wait_pause_at(at, &w, who, missing, p->step, seen))
+        if (!isod_wait_pause_at(at, &w, who, missing, p->epoch, seen))
             return false;
     }
 }
 
 /* A thread's lines from i on, some at once, until at most one is left: that one, or past the end; or ISOD_GAVE_UP. */
-PRIM_COLD_FN size_t isod_lines_get(struct isod_home at, void *dest, struct isod_packet p, size_t i, size_t stride)
+PRIM_COLD_FN size_t isod_ll_get(struct isod_origin at, void *dest, struct isod_packet p, size_t i, size_t stride)
 {
-    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_lines(dest, p.bytes);
+    size_t lines = (p.bytes + 7) / 8, whole = isod_whole_ll(dest, p.bytes);
     for (; i + stride < lines; i += ISOD_LINES_AT_ONCE * stride) {
-        struct prim_line got[ISOD_LINES_AT_ONCE];
-        if (!isod_lines_wait(at, &p, i, stride, got))
+        struct prim_ll got[ISOD_LINES_AT_ONCE];
+        if (!isod_ll_wait(at, &p, i, stride, got))
             return ISOD_GAVE_UP;
         for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
             size_t line = i + k * stride;
             if (line < whole)
-                isod_whole_store((char *)dest + line * 8, isod_line_data(got[k]));
+                isod_whole_store((char *)dest + line * 8, isod_ll_word_data(got[k]));
             else if (line < lines)
-                isod_half_store((char *)dest + line * 8, isod_line_data(got[k]), p.bytes - line * 8);
+                isod_half_store((char *)dest + line * 8, isod_ll_word_data(got[k]), p.bytes - line * 8);
         }
     }
     return i;
 }
 
 /* One line; as isod_wait. False: given up. */
-PRIM_FN bool isod_line_wait(struct isod_home at, const struct prim_line *from, uint32_t step, struct prim_line *line)
+PRIM_FN bool isod_ll_word_wait(struct isod_origin at, const struct prim_ll *from, uint32_t epoch, struct prim_ll *line)
 {
     struct isod_waiting w = {0, 0, 0};
     for (;;) {
         PRIM_WAIT_FOR_LINES
         for (uint32_t polls = ISOD_POLLS_PER_LOOK; polls != 0; polls--) {
-            *line = prim_load_line(from);
-            if (isod_line_is(*line, step))
+            *line = prim_load_ll(from);
+            if (isod_ll_word_is(*line, epoch))
                 return true;
             prim_pause();
         }
-        w = isod_wait_look(at, w, isod_who(ISOD_CALL_GET_PACKET, -1), from, step, line->step0);
+        w = isod_wait_look(at, w, isod_who(ISOD_CALL_GET_PACKET, -1), from, epoch, line->epoch0);
         if (w.reported == 2)
             return false;
     }
@@ -224,19 +224,19 @@ PRIM_FN bool isod_line_wait(struct isod_home at, const struct prim_line *from, u
 PRIM_FN int isod_get_packet(shmemd_t h, shmemd_group_t g, void *dest, struct isod_packet p)
 {
     size_t lines = (p.bytes + 7) / 8, stride = prim_size(g), i = prim_rank(g);
-    size_t whole = isod_whole_lines(dest, p.bytes); /* known before the line comes */
+    size_t whole = isod_whole_ll(dest, p.bytes); /* known before the line comes */
     bool lost = false;
     if (i + stride < lines) {
-        i = isod_lines_get(isod_home_of(h), dest, p, i, stride);
+        i = isod_ll_get(isod_origin_of(h), dest, p, i, stride);
         lost = i == ISOD_GAVE_UP;
     }
     if (i < lines) {
-        struct prim_line line;
-        lost = !isod_line_wait(isod_home_of(h), (const struct prim_line *)p.source + i, p.step, &line);
+        struct prim_ll line;
+        lost = !isod_ll_word_wait(isod_origin_of(h), (const struct prim_ll *)p.source + i, p.epoch, &line);
         if (!lost && i < whole)
-            isod_whole_store((char *)dest + i * 8, isod_line_data(line));
+            isod_whole_store((char *)dest + i * 8, isod_ll_word_data(line));
         else if (!lost)
-            isod_half_store((char *)dest + i * 8, isod_line_data(line), p.bytes - i * 8);
+            isod_half_store((char *)dest + i * 8, isod_ll_word_data(line), p.bytes - i * 8);
     }
     prim_settle_stores(g);
     return prim_sync_or(g, lost) ? 1 : 0; /* and every thread may read all of dest */

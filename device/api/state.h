@@ -115,8 +115,8 @@ struct isod_world {
  * is looked at past the first-level cache, which would throw the others out of it. */
 #define ISOD_NEAR 16
 struct isod_lane {
-    uint64_t step;   /* steps done; the number that flags carry; equal on all members between calls */
-    uint64_t staged; /* steps done that used the inbox; its parity chooses the bank */
+    uint64_t epoch;   /* epochs done; the number that flags carry; equal on all members between calls */
+    uint64_t staged; /* epochs done that used the inbox; its parity chooses the bank */
     uint64_t dead;   /* 1: a call of this lane was given up or misused; calls on it do nothing until the reset */
     uint64_t engine; /* the number that copy engines bring behind their payload; see coll/stream/on_stream.h */
     uint64_t pad[12];
@@ -134,7 +134,7 @@ struct isod_team {
     int32_t my_pe, n_pes;
     int32_t lanes;         /* blocks that may use collectives at once */
     int32_t direct;        /* 1: every member reaches every member by pointer (equal on all members) */
-    uint32_t packet_bytes; /* payload of one sender's inbox */
+    uint32_t inbox_bytes; /* payload of one sender's inbox */
     int32_t team, slot;    /* for messages */
     uint32_t spare;
     int32_t *world_of; /* [n_pes] */
@@ -151,27 +151,27 @@ struct isod_team {
 
 /* Slot memory of one PE, one lane after the other; peers write it, each sender in its own part:
  *   flags   [n_pes] 8 bytes                               padded to 128 bytes
- *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * packet_bytes each (packets carry half data); where
+ *   inbox   [2 banks][n_pes] lines of 16 bytes            2 * inbox_bytes each (packets carry half data); where
  *                                                         pointers do not reach all members, the words of hier_stream.h
- *   stage   [2 banks][n_pes] raw bytes, packet_bytes each (members that no pointer reaches)
- *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for packet_bytes of data
+ *   stage   [2 banks][n_pes] raw bytes, inbox_bytes each (members that no pointer reaches)
+ *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for inbox_bytes of data
  * and behind the last lane, each as large as the flags of one, what streams store and wait for (coll/stream/engine_words.c):
  *   ready, arrived   [n_pes] 8 bytes */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
-PRIM_FN uint64_t isod_wide_at(int32_t n_pes, uint32_t packet_bytes)
+PRIM_FN uint64_t isod_ll128_at(int32_t n_pes, uint32_t inbox_bytes)
 {
-    return (isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * packet_bytes + 127) / 128 * 128;
+    return (isod_flags_bytes(n_pes) + 2 * (uint64_t)n_pes * 3 * inbox_bytes + 127) / 128 * 128;
 }
 /* Of one sender; 128 for each 120 bytes of data, or some more, since a division costs more. */
-PRIM_FN uint32_t isod_wide_bytes(uint32_t packet_bytes) { return (packet_bytes + packet_bytes / 8 + 128) / 128 * 128; }
-PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t packet_bytes)
+PRIM_FN uint32_t isod_ll128_bytes(uint32_t inbox_bytes) { return (inbox_bytes + inbox_bytes / 8 + 128) / 128 * 128; }
+PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t inbox_bytes)
 {
-    return isod_wide_at(n_pes, packet_bytes) + 2 * (uint64_t)n_pes * isod_wide_bytes(packet_bytes);
+    return isod_ll128_at(n_pes, inbox_bytes) + 2 * (uint64_t)n_pes * isod_ll128_bytes(inbox_bytes);
 }
 
-PRIM_FN uint64_t isod_slot_bytes(int32_t n_pes, uint32_t packet_bytes, int32_t lanes)
+PRIM_FN uint64_t isod_slot_bytes(int32_t n_pes, uint32_t inbox_bytes, int32_t lanes)
 {
-    return (uint64_t)(uint32_t)lanes * isod_lane_bytes(n_pes, packet_bytes) + 2 * isod_flags_bytes(n_pes);
+    return (uint64_t)(uint32_t)lanes * isod_lane_bytes(n_pes, inbox_bytes) + 2 * isod_flags_bytes(n_pes);
 }
 
 /* ---- one word, by the host's hands (agent_kernels.c) or the proxy's ---- */
@@ -209,7 +209,7 @@ typedef struct shmemd {
     int32_t my_pe, n_pes;   /* in the team */
     uint16_t lanes;         /* as in the team's state: here they cost no load */
     uint16_t direct;        /* bit 0: likewise; above: 1 + the lane that shmemd_lane has chosen, 0: none */
-    uint32_t packet_bytes;
+    uint32_t inbox_bytes;
 } shmemd_t;
 
 PRIM_FN bool isod_is_direct(shmemd_t h) { return (h.direct & 1) != 0; }
@@ -244,13 +244,13 @@ PRIM_FN shmemd_t isod_without_lane(shmemd_t h)
 }
 
 /* What the rare paths need of a handle: few registers where they are called. */
-struct isod_home {
+struct isod_origin {
     struct isod_world *world;
     struct isod_team *team;
 };
-PRIM_FN struct isod_home isod_home_of(shmemd_t h)
+PRIM_FN struct isod_origin isod_origin_of(shmemd_t h)
 {
-    struct isod_home at = {h.world, h.team};
+    struct isod_origin at = {h.world, h.team};
     return at;
 }
 
@@ -278,7 +278,7 @@ struct isod_stream_wait {
     int32_t spare;
 };
 /* Of quiet by one thread, of barrier and sync by one block. */
-struct isod_stream_meet {
+struct isod_stream_sync {
     shmemd_t h;
 };
 /* X(name) */

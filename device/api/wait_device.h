@@ -10,14 +10,14 @@
 
 #define ISOD_POLLS_PER_LOOK 1024u
 
-/* For whom and in which call, for the record. */
-struct isod_whom {
+/* For waited and in which call, for the record. */
+struct isod_waited {
     uint32_t call; /* enum isod_call */
     int32_t pe;    /* world PE, -1: any */
 };
-PRIM_FN struct isod_whom isod_who(uint32_t call, int32_t world_pe)
+PRIM_FN struct isod_waited isod_who(uint32_t call, int32_t world_pe)
 {
-    struct isod_whom who;
+    struct isod_waited who;
     who.call = call;
     who.pe = world_pe;
     return who;
@@ -83,7 +83,7 @@ PRIM_FN uint64_t isod_record_take(struct isod_world *world)
 
 /* The fields, then the state: pairs with the acquire load of the host's progress thread. Of r: call, pe, addr,
  * expected, seen, waited_ns. */
-PRIM_FN void isod_record_leave(struct isod_home at, struct isod_record r, uint64_t state)
+PRIM_FN void isod_record_leave(struct isod_origin at, struct isod_record r, uint64_t state)
 {
     uint64_t index = isod_record_take(at.world);
     if (index == ISOD_NO_RECORD)
@@ -102,7 +102,7 @@ PRIM_FN void isod_record_leave(struct isod_home at, struct isod_record r, uint64
 
 /* The handle does nothing from here on. The host sees the second word behind the end of the kernel, or else together
  * with the first one (forget_give_up in handle.c). */
-PRIM_FN void isod_handle_give_up(struct isod_home at)
+PRIM_FN void isod_handle_give_up(struct isod_origin at)
 {
     prim_store_relaxed_u64(&at.team->status, 1);
     prim_fence_before_signal();
@@ -116,7 +116,7 @@ struct isod_waiting {
     uint32_t reported; /* 1: has left a record; 2: has given up */
 };
 
-PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_home at, struct isod_waiting w, struct isod_whom who,
+PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
                                                 const void *addr, uint64_t expected, uint64_t seen)
 {
     uint64_t now = prim_clock_ns(), deadline = at.world->deadline_ns;
@@ -141,7 +141,7 @@ PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_home at, struct isod
 }
 
 /* One poll has failed. false: give up. For loops in which latency does not count: else as in isod_wait. */
-PRIM_FN bool isod_wait_pause_at(struct isod_home at, struct isod_waiting *w, struct isod_whom who, const void *addr,
+PRIM_FN bool isod_wait_pause_at(struct isod_origin at, struct isod_waiting *w, struct isod_waited who, const void *addr,
                                 uint64_t expected, uint64_t seen)
 {
     prim_pause();
@@ -150,18 +150,18 @@ PRIM_FN bool isod_wait_pause_at(struct isod_home at, struct isod_waiting *w, str
     *w = isod_wait_look(at, *w, who, addr, expected, seen);
     return w->reported != 2;
 }
-PRIM_FN bool isod_wait_pause(shmemd_t h, struct isod_waiting *w, struct isod_whom who, const void *addr,
+PRIM_FN bool isod_wait_pause(shmemd_t h, struct isod_waiting *w, struct isod_waited who, const void *addr,
                              uint64_t expected, uint64_t seen)
 {
-    return isod_wait_pause_at(isod_home_of(h), w, who, addr, expected, seen);
+    return isod_wait_pause_at(isod_origin_of(h), w, who, addr, expected, seen);
 }
 
 /* By the calling thread alone: until *addr compares true. What was stored before the word was stored may be read by it
  * afterwards (and by its group, after a prim_sync). false: given up. *seen, when not NULL, gets the last value. Two
  * loops, the inner one left from within: nothing but the look itself stands between two looks, and nothing behind the
  * last, since all of that is latency. */
-PRIM_FN bool isod_wait_quietly(struct isod_home at, int word, const void *addr, int cmp, uint64_t value,
-                               struct isod_whom who, uint64_t *v)
+PRIM_FN bool isod_wait_quietly(struct isod_origin at, int word, const void *addr, int cmp, uint64_t value,
+                               struct isod_waited who, uint64_t *v)
 {
     struct isod_waiting w = {0, 0, 0};
     for (;;) {
@@ -177,11 +177,11 @@ PRIM_FN bool isod_wait_quietly(struct isod_home at, int word, const void *addr, 
             return false;
     }
 }
-PRIM_FN bool isod_wait(shmemd_t h, int word, const void *addr, int cmp, uint64_t value, struct isod_whom who,
+PRIM_FN bool isod_wait(shmemd_t h, int word, const void *addr, int cmp, uint64_t value, struct isod_waited who,
                        uint64_t *seen)
 {
     uint64_t v;
-    bool come = isod_wait_quietly(isod_home_of(h), word, addr, cmp, value, who, &v);
+    bool come = isod_wait_quietly(isod_origin_of(h), word, addr, cmp, value, who, &v);
     prim_acquire_from_peer();
     if (seen != 0)
         *seen = v;

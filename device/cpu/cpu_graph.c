@@ -87,30 +87,30 @@ int iso_cpu_graph_after(struct cpu_stream *later, struct branch *to, struct cpu_
     return capture_joint(later, TASK_WAIT, joint);
 }
 
-/* What the joined tasks of the branch wait for is joined, too. true: that was news. */
+/* What the joined tasks of the branch wait for is joined, too. true: that was changed. */
 static bool join_further(const struct cpu_graph *graph, const struct branch *branch)
 {
     const struct task *task = branch->tasks.first;
-    bool news = false;
+    bool changed = false;
     for (unsigned i = 0; i < branch->n_joined; i++, task = task->next) {
         const struct joint *joint = task->kind == TASK_WAIT ? &graph->joints[task->u.joint] : NULL;
         if (joint == NULL || joint->branch->n_joined >= joint->at)
             continue;
         joint->branch->n_joined = joint->at;
-        news = true;
+        changed = true;
     }
-    return news;
+    return changed;
 }
 
 /* Does the end of the first branch wait for all that the others do? GPUs insist on it. */
 static bool graph_is_joined(struct cpu_graph *graph)
 {
-    bool news = true, joined = true;
+    bool changed = true, joined = true;
     graph->branches->n_joined = graph->branches->n;
-    while (news) {
-        news = false;
+    while (changed) {
+        changed = false;
         for (struct branch *b = graph->branches; b != NULL; b = b->next)
-            news |= join_further(graph, b);
+            changed |= join_further(graph, b);
     }
     for (struct branch *b = graph->branches; b != NULL; b = b->next)
         joined = joined && b->n_joined >= b->n_to_join;

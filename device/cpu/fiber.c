@@ -405,7 +405,7 @@ FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct block *b)
         make_ready(f, b, w, ~(uint64_t)0);
 }
 
-FIBER_UNSEEN static void open_meeting(struct fibers *f, struct fiber *by, struct meeting *m)
+FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, struct meeting *m)
 {
     m->said[m->generation & 1] = m->any;
     m->any = 0;
@@ -460,7 +460,7 @@ uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value)
     if (++m->arrived < m->alive) {
         stop(f, self);
     } else {
-        open_meeting(f, self, m);
+        open_rendezvous(f, self, m);
         if (f->grid.seed != 0)
             go_on(f);
     }
@@ -787,9 +787,9 @@ FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
     stop_running(f, self);
     b->alive[self->rank / 64] &= ~((uint64_t)1 << (self->rank % 64));
     if (--self->wave->alive > 0 && self->wave->arrived == self->wave->alive)
-        open_meeting(f, self, self->wave);
+        open_rendezvous(f, self, self->wave);
     if (--b->all.alive > 0 && b->all.arrived == b->all.alive)
-        open_meeting(f, self, &b->all);
+        open_rendezvous(f, self, &b->all);
     if (b->all.alive > 0 && b->call.arrived == b->all.alive)
         call_give(f, b);
     stack_give(f, self->stack);
@@ -851,7 +851,7 @@ FIBER_UNSEEN static int tables_fit(struct fibers *f, const struct fiber_grid *g)
     return rc;
 }
 
-FIBER_UNSEEN static struct meeting meeting_of(uint32_t alive)
+FIBER_UNSEEN static struct meeting rendezvous_of(uint32_t alive)
 {
     struct meeting m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
     return m;
@@ -874,7 +874,7 @@ FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_
     t->stack = NULL;
     t->held.first = t->held.last = NULL;
     if (lane == 0)
-        *t->wave = meeting_of(t->place.lanes);
+        *t->wave = rendezvous_of(t->place.lanes);
 }
 
 FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
@@ -882,7 +882,7 @@ FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
     const struct fiber_grid *g = &f->grid;
     struct block *b = &f->blocks[index];
     uint32_t n_words = words_of(g->threads);
-    b->all = meeting_of(g->threads);
+    b->all = rendezvous_of(g->threads);
     b->threads = &f->threads[(size_t)index * g->threads];
     b->waves = &f->waves[(size_t)index * ((g->threads + g->wave - 1) / g->wave)];
     b->ready = &f->bits[(size_t)index * 2 * n_words];

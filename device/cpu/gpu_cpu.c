@@ -426,7 +426,7 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
 }
 
 int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *rung)
+                           enum gpu_sharing *method)
 {
     struct area area;
     if (!area_find(gpu, ptr, &area) || area.kind != AREA_OWN)
@@ -436,20 +436,20 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
         return failed(gpu, -errno, "the descriptor of the memory at %p: %s", ptr, strerror(errno));
     *start = area.base;
     *len = area.len;
-    *rung = GPU_SHARE_IPC;
+    *method = GPU_SHARE_IPC;
     make_key(key, area.len, fd);
     return 0;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base)
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
 {
-    (void)rung;
+    (void)method;
     return iso_gpu_shared_import(gpu, key, len, base);
 }
 
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung)
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
 {
-    (void)rung;
+    (void)method;
     iso_gpu_shared_close(gpu, base, len);
 }
 

@@ -221,7 +221,7 @@ const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->in
 const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
 
 /* A device that this process does not see (each PE was given one of its own) is taken for reachable: whether it is,
- * only mapping its memory tells. Mapping of either rung enables what is needed; where PEs are threads of one process,
+ * only mapping its memory tells. Mapping of either method enables what is needed; where PEs are threads of one process,
  * nothing is mapped and the access is enabled here. */
 bool iso_gpu_reaches(struct gpu *gpu, const char *id)
 {

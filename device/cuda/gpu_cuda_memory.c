@@ -189,23 +189,23 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
 }
 
 int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *rung)
+                           enum gpu_sharing *method)
 {
     CUdeviceptr base = 0;
     int rc = DRIVER(gpu, cuMemGetAddressRange, &base, len, address(ptr));
     if (rc != 0)
         return rc;
     *start = pointer(base);
-    *rung = GPU_SHARE_VMM;
+    *method = GPU_SHARE_VMM;
     if (export_vmm(gpu, ptr, key) == 0)
         return 0;
-    *rung = GPU_SHARE_IPC;
+    *method = GPU_SHARE_IPC;
     return get_ipc_key(gpu, *start, key) == 0 ? 0 : -ENOTSUP;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base)
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
 {
-    if (rung == GPU_SHARE_IPC)
+    if (method == GPU_SHARE_IPC)
         return iso_gpu_shared_import(gpu, key, len, base);
     int rc = iso_gpu_reserve(gpu, len, base);
     if (rc != 0) {
@@ -218,9 +218,9 @@ int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_
     return rc;
 }
 
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung)
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
 {
-    if (rung == GPU_SHARE_IPC) {
+    if (method == GPU_SHARE_IPC) {
         iso_gpu_shared_close(gpu, base, len);
         return;
     }

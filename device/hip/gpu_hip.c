@@ -43,7 +43,7 @@ int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
 {
     if (e == hipSuccess)
         return 0;
-    (void)hipGetLastError(); /* HIP would report it again to whom it does not concern */
+    (void)hipGetLastError(); /* HIP would report it again to waited it does not concern */
     pthread_mutex_lock(&gpu->lock);
     snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
     pthread_mutex_unlock(&gpu->lock);

@@ -291,7 +291,7 @@ static int export_vmm(struct gpu *gpu, void *base, struct gpu_key *key)
 }
 
 int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *rung)
+                           enum gpu_sharing *method)
 {
     hipDeviceptr_t base = NULL;
     iso_hip_use(gpu);
@@ -299,16 +299,16 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
     if (status != 0)
         return status;
     *start = (char *)base;
-    *rung = GPU_SHARE_IPC;
+    *method = GPU_SHARE_IPC;
     if (export_ipc(gpu, base, key) == 0)
         return 0;
-    *rung = GPU_SHARE_VMM;
+    *method = GPU_SHARE_VMM;
     return export_vmm(gpu, base, key) == 0 ? 0 : -ENOTSUP;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing rung, size_t len, char **base)
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
 {
-    if (rung == GPU_SHARE_IPC)
+    if (method == GPU_SHARE_IPC)
         return iso_gpu_shared_import(gpu, key, len, base);
     int status = iso_gpu_reserve(gpu, len, base);
     if (status != 0) {
@@ -323,9 +323,9 @@ int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_
     return status;
 }
 
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing rung)
+void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
 {
-    if (rung == GPU_SHARE_IPC) {
+    if (method == GPU_SHARE_IPC) {
         iso_gpu_shared_close(gpu, base, len);
         return;
     }

@@ -26,7 +26,7 @@ struct device {
     struct gpu *gpu;
     const struct gpu_info *info;
     enum gpu_sharing sharing;
-    char sharing_why[160]; /* the rung of the ladder and why, for isomer-info */
+    char sharing_why[160]; /* the method of the ladder and why, for isomer-info */
     char *window;          /* address range that holds all local PEs' heaps; NULL: each is mapped where it fell */
     size_t window_stride;  /* local PE i's heap is at window + i * stride */
     size_t window_bytes;

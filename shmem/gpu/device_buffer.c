@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered buffers of device memory that the program got from the vendor's own allocator. The allocation around the
- * buffer is exported by the first rung that the device layer knows (vmm, then ipc), each PE's by its own; the peers
- * import it whole and find the buffer at its offset. There is no staged rung: nobody but the device can copy it.
+ * buffer is exported by the first method that the device layer knows (vmm, then ipc), each PE's by its own; the peers
+ * import it whole and find the buffer at its offset. There is no staged method: nobody but the device can copy it.
  * Called by buffer.c. */
 #include "device.h"
 #include "../transport/transport.h"
@@ -18,7 +18,7 @@ static const char *const call = "shmemx_buffer_register";
 struct import {
     char *base; /* NULL: nothing */
     size_t len;
-    enum gpu_sharing rung;
+    enum gpu_sharing method;
 };
 
 /* One PE's allocation around its buffer. */
@@ -26,10 +26,10 @@ struct allocation {
     char *start;
     size_t len;
     struct gpu_key key;
-    enum gpu_sharing rung;
+    enum gpu_sharing method;
 };
 
-static const char *rung_name(enum gpu_sharing rung) { return rung == GPU_SHARE_VMM ? "vmm" : "ipc"; }
+static const char *method_name(enum gpu_sharing method) { return method == GPU_SHARE_VMM ? "vmm" : "ipc"; }
 
 bool iso_device_buffer_is(const void *addr, const char *name)
 {
@@ -46,7 +46,7 @@ static int export_buffer(struct gpu *gpu, char *addr, size_t len, struct allocat
     char sentence[384];
     memset(a, 0, sizeof *a);
     a->key.fd = -1;
-    int rc = iso_gpu_export_foreign(gpu, addr, &a->start, &a->len, &a->key, &a->rung);
+    int rc = iso_gpu_export_foreign(gpu, addr, &a->start, &a->len, &a->key, &a->method);
     snprintf(
         sentence, sizeof sentence,
         "cannot share the device memory at %p: vmm and ipc were tried: %s; use shmemx_malloc, or an allocator that "
@@ -73,7 +73,7 @@ static int trade(const struct pe_offer *buffer, struct allocation *a, struct pe_
         if (buffers[i].len != buffer->len)
             rc = -EINVAL;
     rc = iso_device_agree(call, rc, "has another len_bytes than other PEs; it must be equal");
-    struct pe_offer mine = {(uint64_t)(uintptr_t)a->start, a->len, {0}, (int32_t)a->rung, a->key.fd};
+    struct pe_offer mine = {(uint64_t)(uintptr_t)a->start, a->len, {0}, (int32_t)a->method, a->key.fd};
     memcpy(mine.key, a->key.bytes, sizeof mine.key);
     return rc == 0 ? iso_device_exchange(&mine, whole, call) : rc;
 }
@@ -85,8 +85,8 @@ static int import_one(struct gpu *gpu, struct pe_offer *whole, struct import *im
     key.fd = whole->fd;
     whole->fd = -1; /* the import takes it */
     import->len = (size_t)whole->len;
-    import->rung = (enum gpu_sharing)whole->extra;
-    int rc = iso_gpu_import_foreign(gpu, &key, import->rung, import->len, &import->base);
+    import->method = (enum gpu_sharing)whole->extra;
+    int rc = iso_gpu_import_foreign(gpu, &key, import->method, import->len, &import->base);
     if (rc != 0)
         import->base = NULL;
     return rc;
@@ -171,7 +171,7 @@ int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *inf
         memset(info, 0, sizeof *info);
         info->mapped_bytes = len;
         info->is_device = 1;
-        snprintf(info->rung, sizeof info->rung, "%s", rung_name(a.rung));
+        snprintf(info->method, sizeof info->method, "%s", method_name(a.method));
     }
     return rc;
 }
@@ -181,7 +181,7 @@ void iso_device_buffer_close(struct segment *segment)
     struct import *imports = (struct import *)segment->foreign;
     for (int i = 0; i < ISO->n_local; i++)
         if (imports[i].base != NULL)
-            iso_gpu_close_foreign(ISO->device->gpu, imports[i].base, imports[i].len, imports[i].rung);
+            iso_gpu_close_foreign(ISO->device->gpu, imports[i].base, imports[i].len, imports[i].method);
     free(imports);
     segment->foreign = NULL;
 }

@@ -49,7 +49,7 @@ static int agree_equal(const char *call, const char *name, uint64_t value)
     return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
 }
 
-/* ---- the device and the rung of sharing ---- */
+/* ---- the device and the method of sharing ---- */
 
 static int open_device(struct device *d, const char *call)
 {
@@ -81,7 +81,7 @@ static int agree_on_wish(enum wish *wish, const char *call)
 }
 
 /* VMM unless a PE cannot, or the user wants it otherwise; what was forced and is not possible is an error. */
-static int choose_rung(struct device *d, const char *call)
+static int choose_method(struct device *d, const char *call)
 {
     enum wish wish;
     char sentence[512];
@@ -424,7 +424,7 @@ struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset)
 
 static int bring_up(struct device *d, const char *call)
 {
-    int (*const steps[])(struct device *, const char *) = {open_device,  choose_rung, meet,
+    int (*const steps[])(struct device *, const char *) = {open_device,  choose_method, meet,
                                                            choose_sizes, make_heap,   back_first};
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
@@ -531,7 +531,7 @@ int iso_device_start(const char *call)
     }
     d->running = true;
     self->careful = true;
-    iso_transport_meet_device(segment());
+    iso_transport_exchange_device(segment());
     log_debug("device %d (%s), heap %p of %zu bytes by %s: %s", d->info->device, d->info->name, (void *)segment()->base,
               d->heap_bytes, d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc", d->sharing_why);
     return 0;

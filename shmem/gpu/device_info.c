@@ -10,7 +10,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static const char *rung(const struct device *d) { return d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc"; }
+static const char *method(const struct device *d) { return d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc"; }
 
 static const char *path_of(const struct segment *s, int pe)
 {
@@ -41,7 +41,7 @@ static void write_running(FILE *out, const struct device *d)
     fprintf(out, "device of PE %d: %s, number %d of %d, %s (%s), %llu MiB, %d multiprocessors, waves of %d\n",
             ISO->my_pe, d->info->flavour, d->info->device, d->info->n_devices, d->info->name, d->info->id,
             (unsigned long long)(d->info->memory_bytes / MIB), d->info->multiprocessors, d->info->wave_size);
-    fprintf(out, "  memory is shared by %s: %s\n", rung(d), d->sharing_why);
+    fprintf(out, "  memory is shared by %s: %s\n", method(d), d->sharing_why);
     fprintf(out,
             "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; handles use %zu of "
             "%zu KiB\n",
@@ -75,7 +75,7 @@ size_t pshmemx_device_text(char *text, size_t bytes)
     int n;
     if (d != NULL && d->running)
         n = snprintf(line, sizeof line, "%s device %d of %d, %s, memory shared by %s", d->info->flavour,
-                     d->info->device, d->info->n_devices, d->info->name, rung(d));
+                     d->info->device, d->info->n_devices, d->info->name, method(d));
     else
         n = snprintf(line, sizeof line, "no device in use");
     if (text != NULL && bytes > 0)
@@ -145,7 +145,7 @@ void iso_device_examine(void (*find)(void *doctor, int severity, const char *sen
         return;
     }
     snprintf(text, sizeof text, "this PE uses %s %d (%s), its memory is shared by %s: %s", d->info->flavour,
-             d->info->device, d->info->name, rung(d), d->sharing_why);
+             d->info->device, d->info->name, method(d), d->sharing_why);
     find(doctor, FINE, text);
     check_sharers(d, find, doctor);
     check_queues(d, find, doctor);

@@ -2,7 +2,7 @@
 /* Handles: what the host lays out for kernels. One image of the world per PE (segments, peers, rings, host words) and
  * one of each (team, slot): its tables, its lanes, and its slot memory at the front of the device heap, allocated by
  * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
- * where it is; lanes, steps and `direct` of a handle are equal on all its members. Called by users, stream.c,
+ * where it is; lanes, epochs and `direct` of a handle are equal on all its members. Called by users, stream.c,
  * device_heap.c, team.c (when a team goes), buffer.c (when the segment table has changed). */
 #include "device.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define SLOT_ALIGN 128   /* what flags of different PEs never share */
-#define RESET_MARGIN 16u /* steps that no flag, packet or block of before can have reached */
+#define RESET_MARGIN 16u /* epochs that no flag, packet or block of before can have reached */
 
 #define DECLARE(name) extern void name(void);
 ISOD_STREAM_KERNELS(DECLARE)
@@ -167,7 +167,7 @@ static int make_world(struct device *d)
 
 /* ---- one handle: sizes and memory ---- */
 
-static uint32_t packet_bytes_of(int n_pes) { return n_pes <= 8 ? 8192 : n_pes <= 32 ? 2048 : 512; }
+static uint32_t inbox_bytes_of(int n_pes) { return n_pes <= 8 ? 8192 : n_pes <= 32 ? 2048 : 512; }
 
 /* The parts of handle->memory, in this order. */
 struct layout {
@@ -193,7 +193,7 @@ static struct layout lay_out(int n_pes, int lanes)
 static size_t slot_bytes(int n_pes, int lanes)
 {
     size_t notes = ISO->env.debug ? (size_t)n_pes * ISO_HANDLE_NOTES * ISO_HANDLE_NOTE_BYTES : 0;
-    return (size_t)isod_slot_bytes(n_pes, packet_bytes_of(n_pes), lanes) + notes;
+    return (size_t)isod_slot_bytes(n_pes, inbox_bytes_of(n_pes), lanes) + notes;
 }
 
 /* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
@@ -288,9 +288,9 @@ static void find_flat(struct handle *h, char *const *heaps)
 
 static void fill_lanes(struct handle *h, struct isod_lane *lane, char *const *memory)
 {
-    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.packet_bytes);
+    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.inbox_bytes);
     for (int i = 0; i < h->image.lanes; i++) {
-        lane[i].step = (uint64_t)ISO->env.device_step;
+        lane[i].epoch = (uint64_t)ISO->env.device_epoch;
         for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
             lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
     }
@@ -322,7 +322,7 @@ static void point_image(struct handle *h)
     char *at = (char *)h->memory;
     h->image.my_pe = h->team->my_pe;
     h->image.n_pes = h->team->n_pes;
-    h->image.packet_bytes = packet_bytes_of(h->team->n_pes);
+    h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
     h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
@@ -350,7 +350,7 @@ static int write_image(struct device *d, struct handle *h, const struct member *
     h->value.n_pes = h->team->n_pes;
     h->value.lanes = (uint16_t)h->image.lanes;
     h->value.direct = (uint16_t)h->image.direct;
-    h->value.packet_bytes = h->image.packet_bytes;
+    h->value.inbox_bytes = h->image.inbox_bytes;
     return 0;
 }
 
@@ -659,12 +659,12 @@ static void forget_give_up(struct device *d)
 
 /* ---- reset ---- */
 
-/* The largest step that any lane of any member has reached: no flag or packet carries a larger one. */
+/* The largest epoch that any lane of any member has reached: no flag or packet carries a larger one. */
 static uint64_t largest_step(struct handle *h, struct team *team, const struct isod_lane *lanes, const char *call)
 {
     uint64_t largest = 0, inverted;
     for (int i = 0; i < h->image.lanes; i++)
-        largest = ISO_MAX(largest, lanes[i].step);
+        largest = ISO_MAX(largest, lanes[i].epoch);
     inverted = iso_coll_all_min(team, ~largest, call);
     return ~inverted;
 }
@@ -677,9 +677,9 @@ static void renew(struct device *d, struct handle *h, struct team *team, const c
         iso_fatal(call, "no memory for %d lanes", (int)h->image.lanes);
     struct isod_lane *on_device = ISOD_LANES(h->value.team);
     iso_agent_copy(lanes, on_device, bytes);
-    uint64_t step = largest_step(h, team, lanes, call) + RESET_MARGIN;
+    uint64_t epoch = largest_step(h, team, lanes, call) + RESET_MARGIN;
     for (int i = 0; i < h->image.lanes; i++) {
-        lanes[i].step = step;
+        lanes[i].epoch = epoch;
         lanes[i].staged = lanes[i].dead = lanes[i].users = 0;
     }
     iso_agent_copy(on_device, lanes, bytes);

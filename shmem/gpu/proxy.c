@@ -285,20 +285,20 @@ static void print_misuse(const struct isod_record *r)
 
 static void print_record(const struct isod_record *r)
 {
-    char whom[32] = "any PE", who[48] = "its stream", how[96];
+    char waited[32] = "any PE", who[48] = "its stream", how[96];
     double seconds = (double)r->waited_ns / 1e9;
     if (r->thread != ISOD_THREAD_OF_STREAM)
         snprintf(who, sizeof who, "block %u, thread %u", r->block, r->thread);
     if (r->pe >= 0)
-        snprintf(whom, sizeof whom, "pe %d", r->pe);
+        snprintf(waited, sizeof waited, "pe %d", r->pe);
     if (r->state == ISOD_RECORD_MISUSE) {
         print_misuse(r);
         return;
     }
     if (r->state == ISOD_RECORD_LATE)
-        snprintf(how, sizeof how, "waits for %s since %.1f s, longer than SHMEM_TIMEOUT", whom, seconds);
+        snprintf(how, sizeof how, "waits for %s since %.1f s, longer than SHMEM_TIMEOUT", waited, seconds);
     else
-        snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", whom, seconds);
+        snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", waited, seconds);
     log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
               call_name(r->call), who, how, r->addr, r->expected, r->seen, r->slot, r->team);
 }

@@ -15,7 +15,7 @@
 ISOD_STREAM_KERNELS(DECLARE)
 #undef DECLARE
 
-/* One call: whom it is for in messages, and where it goes. */
+/* One call: waited it is for in messages, and where it goes. */
 struct on_stream {
     const char *call;
     struct device *device;
@@ -269,7 +269,7 @@ int pshmemx_quiet_on_stream(shmemx_stream_t stream)
     struct on_stream s;
     if (!begin(&s, __func__, stream))
         return 1;
-    struct isod_stream_meet m = {iso_handle_local()};
+    struct isod_stream_sync m = {iso_handle_local()};
     return launch(&s, isod_quiet_kernel, 1, &m, sizeof m);
 }
 
@@ -277,7 +277,7 @@ int pshmemx_quiet_on_stream(shmemx_stream_t stream)
 static int meet(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
 {
     struct on_stream s;
-    struct isod_stream_meet m;
+    struct isod_stream_sync m;
     if (!begin(&s, call, stream))
         return 1;
     struct team *team = iso_team_or_null(handle);

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds)
+int iso_node_socket_send(int sock, const struct node_socket_message *m, const int *fds, int n_fds)
 {
     union {
         struct cmsghdr align;
@@ -48,7 +48,7 @@ static int take_fds(struct msghdr *h, int *fds)
     return n;
 }
 
-int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
+int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, int *n_fds)
 {
     union {
         struct cmsghdr align;
@@ -74,12 +74,12 @@ int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds)
     bool cut = (h.msg_flags & MSG_CTRUNC) != 0; /* there is room for all that is ever sent: this PE may open no more */
     if (n == (ssize_t)sizeof *m && !cut)
         return 0;
-    iso_mesh_close_fds(fds, *n_fds);
+    iso_node_socket_close_fds(fds, *n_fds);
     *n_fds = 0;
     return n == 0 ? -ECONNRESET : n != (ssize_t)sizeof *m ? -EPROTO : -EMFILE;
 }
 
-void iso_mesh_close_fds(const int *fds, int n_fds)
+void iso_node_socket_close_fds(const int *fds, int n_fds)
 {
     for (int i = 0; i < n_fds; i++)
         if (fds[i] >= 0)
@@ -94,9 +94,9 @@ static struct ucred credentials(int sock)
     return who;
 }
 
-int iso_mesh_peer_pid(int sock) { return (int)credentials(sock).pid; }
+int iso_node_socket_peer_pid(int sock) { return (int)credentials(sock).pid; }
 
-bool iso_mesh_peer_is_user(int sock) { return credentials(sock).uid == geteuid(); }
+bool iso_node_socket_peer_is_user(int sock) { return credentials(sock).uid == geteuid(); }
 
 /* ---- offers: a collective exchange of {base, len, descriptor} ---- */
 
@@ -111,14 +111,14 @@ static void report_no_files(const struct peer *peer)
  * sender's limit of open files (root is exempt): then it tries again. */
 static int send_offer(const struct pe_offer *offer, int local, const struct peer *to, const char *call)
 {
-    struct mesh_message m;
+    struct node_socket_message m;
     memset(&m, 0, sizeof m);
     m.type = MESH_OFFER;
     m.local = local;
     memcpy(m.body, offer, sizeof *offer);
     struct wait w = ISO_WAIT(call, to->pe, NULL, 0);
     int rc;
-    while ((rc = iso_mesh_send(to->sock, &m, &offer->fd, offer->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
+    while ((rc = iso_node_socket_send(to->sock, &m, &offer->fd, offer->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
         iso_pe_poll(&w);
         iso_wait_pause(&w, 0);
     }
@@ -131,9 +131,9 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
 static int await_offer(const struct peer *from, struct pe_offer *theirs, const char *call)
 {
     struct wait w = ISO_WAIT(call, from->pe, NULL, 0);
-    struct mesh_message m;
+    struct node_socket_message m;
     int fds[MESH_FDS_MAX], n_fds, rc;
-    while ((rc = iso_mesh_receive(from->sock, &m, fds, &n_fds)) != 0 && rc != -EMFILE) {
+    while ((rc = iso_node_socket_receive(from->sock, &m, fds, &n_fds)) != 0 && rc != -EMFILE) {
         iso_pe_poll(&w);
         if (rc != -EAGAIN && ISO->life != LIFE_RUNNING)
             break;

@@ -10,9 +10,9 @@
 #define MESH_BODY_BYTES 256
 
 /* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
-enum mesh_type { MESH_HELLO = 1, MESH_WELCOME, MESH_READY, MESH_GO, MESH_OFFER };
+enum node_socket_type { MESH_HELLO = 1, MESH_WELCOME, MESH_READY, MESH_GO, MESH_OFFER };
 
-struct mesh_message {
+struct node_socket_message {
     uint32_t type;
     int32_t local; /* MESH_OFFER: whose it is */
     char body[MESH_BODY_BYTES];
@@ -36,16 +36,16 @@ struct row {
 
 /* Meets the PEs of this node over ISO->listener: afterwards all have mapped the file of the node and know what it says.
  * `rows` by PE. 0, or -errno after one sentence (rendezvous.c). */
-int iso_meeting_hold(const struct row *rows);
+int iso_rendezvous_hold(const struct row *rows);
 
 /* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
  * again. */
-int iso_mesh_send(int sock, const struct mesh_message *m, const int *fds, int n_fds);
+int iso_node_socket_send(int sock, const struct node_socket_message *m, const int *fds, int n_fds);
 /* n_fds: descriptors received, at most MESH_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
  * -EMFILE: *m has come, its descriptors found no room here. */
-int iso_mesh_receive(int sock, struct mesh_message *m, int *fds, int *n_fds);
-void iso_mesh_close_fds(const int *fds, int n_fds);
-int iso_mesh_peer_pid(int sock);
-bool iso_mesh_peer_is_user(int sock); /* the process at the other end belongs to our own user */
+int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, int *n_fds);
+void iso_node_socket_close_fds(const int *fds, int n_fds);
+int iso_node_socket_peer_pid(int sock);
+bool iso_node_socket_peer_is_user(int sock); /* the process at the other end belongs to our own user */
 
 #endif

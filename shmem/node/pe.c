@@ -284,7 +284,7 @@ static int start_channel(const struct row *rows, const struct site *sites)
     return iso_channel_start();
 }
 
-static int meet_nodes(const struct row *rows)
+static int sync_nodes(const struct row *rows)
 {
     struct state *self = ISO;
     struct site mine, *sites;
@@ -322,8 +322,8 @@ static int start_with(const struct row *rows)
     if (rc != 0)
         return rc;
     compare_programs(rows);
-    rc = iso_meeting_hold(rows);
-    return rc != 0 ? rc : meet_nodes(rows);
+    rc = iso_rendezvous_hold(rows);
+    return rc != 0 ? rc : sync_nodes(rows);
 }
 
 int iso_pe_start(void)

@@ -40,10 +40,10 @@ static int fail_handshake(int pe, int rc)
     return rc;
 }
 
-/* fd -1: none. Too many descriptors under way: those to whom they go are about to receive them. */
-static int greet(int sock, enum mesh_type type, const struct row *to, int fd)
+/* fd -1: none. Too many descriptors under way: those to waited they go are about to receive them. */
+static int greet(int sock, enum node_socket_type type, const struct row *to, int fd)
 {
-    struct mesh_message m;
+    struct node_socket_message m;
     struct greeting greeting;
     memset(&m, 0, sizeof m);
     memset(&greeting, 0, sizeof greeting);
@@ -52,25 +52,25 @@ static int greet(int sock, enum mesh_type type, const struct row *to, int fd)
     m.type = type;
     memcpy(m.body, &greeting, sizeof greeting);
     int rc;
-    while ((rc = iso_mesh_send(sock, &m, &fd, fd >= 0 ? 1 : 0)) == -ETOOMANYREFS)
+    while ((rc = iso_node_socket_send(sock, &m, &fd, fd >= 0 ? 1 : 0)) == -ETOOMANYREFS)
         poll(NULL, 0, REFUSED_PAUSE_MS);
     return rc;
 }
 
 /* A greeting of this type for this PE, with a descriptor where fd is not NULL. -EAGAIN: nothing there yet; -EPROTO:
  * not from a PE of this job. */
-static int take_greeting(int sock, enum mesh_type type, const struct row *mine, int *pe, int *fd)
+static int take_greeting(int sock, enum node_socket_type type, const struct row *mine, int *pe, int *fd)
 {
-    struct mesh_message m;
+    struct node_socket_message m;
     struct greeting greeting;
     int fds[MESH_FDS_MAX], n_fds = 0;
-    int rc = iso_mesh_receive(sock, &m, fds, &n_fds);
+    int rc = iso_node_socket_receive(sock, &m, fds, &n_fds);
     if (rc != 0)
         return rc;
     memcpy(&greeting, m.body, sizeof greeting);
     *pe = greeting.pe;
     if (m.type != type || n_fds != (fd != NULL) || memcmp(greeting.token, mine->token, sizeof greeting.token) != 0) {
-        iso_mesh_close_fds(fds, n_fds);
+        iso_node_socket_close_fds(fds, n_fds);
         return -EPROTO;
     }
     if (fd != NULL)
@@ -79,7 +79,7 @@ static int take_greeting(int sock, enum mesh_type type, const struct row *mine, 
 }
 
 /* Waits for it. -ETIMEDOUT after SHMEM_BOOT_TIMEOUT. */
-static int await_greeting(int sock, enum mesh_type type, const struct row *mine, int64_t deadline, int *fd)
+static int await_greeting(int sock, enum node_socket_type type, const struct row *mine, int64_t deadline, int *fd)
 {
     int rc, pe;
     while ((rc = take_greeting(sock, type, mine, &pe, fd)) == -EAGAIN) {
@@ -104,7 +104,7 @@ struct meeting {
 static void drop_caller(struct meeting *m, int i)
 {
     log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
-             iso_mesh_peer_pid(m->callers[i]));
+             iso_node_socket_peer_pid(m->callers[i]));
     close(m->callers[i]);
     m->callers[i] = -1;
 }
@@ -123,7 +123,7 @@ static int take_callers(struct meeting *m)
     for (int sock; (sock = accept4(ISO->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
         make_room(m);
         m->callers[m->n_callers++] = sock;
-        if (!iso_mesh_peer_is_user(sock))
+        if (!iso_node_socket_peer_is_user(sock))
             drop_caller(m, --m->n_callers);
     }
     if (errno == EMFILE) {
@@ -232,7 +232,7 @@ static int gather_node(const struct row *rows, int64_t deadline)
         rc = welcome_all(&m, deadline);
     if (rc == 0)
         rc = start_all(&m, deadline);
-    iso_mesh_close_fds(m.callers, m.n_callers);
+    iso_node_socket_close_fds(m.callers, m.n_callers);
     free(m.callers);
     free(m.polls);
     return rc;
@@ -248,7 +248,7 @@ static int connect_to(const struct row *row)
     memcpy(name.sun_path, row->sock_name, sizeof row->sock_name);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)row->sock_name_len);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0 && iso_mesh_peer_is_user(fd))
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&name, len) == 0 && iso_node_socket_peer_is_user(fd))
         return fd;
     int rc = -errno;
     if (fd >= 0)
@@ -315,7 +315,7 @@ static int trade_memory(struct segment *segment)
     return rc;
 }
 
-int iso_meeting_hold(const struct row *rows)
+int iso_rendezvous_hold(const struct row *rows)
 {
     struct state *self = ISO;
     int64_t deadline = iso_wire_deadline(self->env.boot_timeout);

@@ -217,9 +217,9 @@ static void print_group(struct report *report, int first)
 {
     struct group g = take_group(report, first);
     const struct wait_record *r = g.record;
-    char who[512], whom[512], values[96] = "", words[256] = "", time[64];
+    char who[512], waited[512], values[96] = "", words[256] = "", time[64];
     write_pes(report->set, who, sizeof who);
-    write_whom(report, &g, whom, sizeof whom);
+    write_whom(report, &g, waited, sizeof waited);
     write_values(r, values, sizeof values);
     double most = seconds(report->now, g.oldest_ns), least = seconds(report->now, g.newest_ns);
     if (most - least < 0.05)
@@ -236,7 +236,7 @@ static void print_group(struct report *report, int first)
         snprintf(words, sizeof words, " (pe %d: address %#" PRIx64 ", %s)", report->entries[first].pe, r->addr, values);
     log_error("  %s %s in %s for %s%s, %s", who,
               r->kind == WAIT_KERNEL ? "has a kernel that waits" : g.n_pes > 1 ? "wait" : "waits",
-              (const char *)r->call, whom, words, time);
+              (const char *)r->call, waited, words, time);
 }
 
 /* ---- PEs that do not wait ---- */

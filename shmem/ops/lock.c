@@ -34,7 +34,7 @@ static ISO_COLD uint64_t far_amo(const struct word *word, struct amo op)
     return iso_far_amo(&ISO->ctx_default, word->place, op, word->call);
 }
 
-/* Acquire: pairs with the release of `serving` in the holder's clear_lock; what it did is seen by whom it serves. */
+/* Acquire: pairs with the release of `serving` in the holder's clear_lock; what it did is seen by waited it serves. */
 ISO_INLINE uint64_t load_acquire(const struct word *word)
 {
     if (ISO_LIKELY(word->place.cpu != NULL))

@@ -89,11 +89,11 @@ bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len
 
 void iso_transport_release(void) { release_rows(ROWS); }
 
-void iso_transport_meet_device(const struct segment *segment)
+void iso_transport_exchange_device(const struct segment *segment)
 {
     for (int i = 0; i < ROWS; i++)
-        if (rows[i]->meet_device != NULL && is_used(rows[i]))
-            rows[i]->meet_device(segment);
+        if (rows[i]->exchange_device != NULL && is_used(rows[i]))
+            rows[i]->exchange_device(segment);
 }
 
 size_t iso_transport_text(char *text, size_t bytes)
@@ -177,7 +177,7 @@ static void put_far(const struct far_move *m, struct place to, const void *sourc
     const struct transport_ops *ops = ops_of(&to);
     if (local)
         iso_agent_copy(copy, source, len);
-    iso_ctx_soil(m->ctx);
+    iso_ctx_mark_dirty(m->ctx);
     if (m->nbi && !local && ops->put_nbi != NULL)
         ops->put_nbi(m->ctx, to, source, len);
     else
@@ -191,7 +191,7 @@ static void get_far(const struct far_move *m, void *dest, struct place from, siz
     void *copy = local ? bounce(len, m->call) : NULL;
     const struct transport_ops *ops = ops_of(&from);
     if (m->nbi && !local && ops->get_nbi != NULL) {
-        iso_ctx_soil(m->ctx);
+        iso_ctx_mark_dirty(m->ctx);
         ops->get_nbi(m->ctx, dest, from, len);
         return;
     }
@@ -297,7 +297,7 @@ uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char
         return iso_agent_amo(device, op);
     if (at.segment == NULL || at.segment->staged || ops_of(&at)->amo == NULL)
         unsupported(call, at, "an atomic operation");
-    iso_ctx_soil(ctx);
+    iso_ctx_mark_dirty(ctx);
     return ops_of(&at)->amo(ctx, at, op);
 }
 
@@ -310,7 +310,7 @@ void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
         iso_word_to(fetch, before, op.bytes);
         return;
     }
-    iso_ctx_soil(ctx);
+    iso_ctx_mark_dirty(ctx);
     ops->amo_nbi(ctx, at, op, fetch);
 }
 
@@ -329,7 +329,7 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     }
     if (at.segment == NULL || at.segment->staged || ops_of(&at)->signal == NULL)
         unsupported(call, at, "a signal");
-    iso_ctx_soil(ctx);
+    iso_ctx_mark_dirty(ctx);
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
@@ -346,7 +346,7 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
     const struct far_move move = {ctx, m->call, m->nbi, false};
     bool one = ops->put_signal != NULL && is_transported(&m->to) && is_transported(&m->at) && !m->at.segment->staged;
     if (one && !needs_bounce(&move, &m->to, m->source, m->len)) {
-        iso_ctx_soil(ctx);
+        iso_ctx_mark_dirty(ctx);
         ops->put_signal(ctx, m);
         return;
     }
@@ -359,7 +359,7 @@ void iso_far_put_words(struct ctx *ctx, struct place to, const uint64_t *words, 
     const struct transport_ops *ops = ops_of(&to);
     if (ops->put_words == NULL || to.segment->on_device)
         unsupported(call, to, "a put of words");
-    iso_ctx_soil(ctx);
+    iso_ctx_mark_dirty(ctx);
     ops->put_words(ctx, to, words, n * sizeof *words);
 }
 

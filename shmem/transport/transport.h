@@ -25,8 +25,8 @@ struct transport_ops {
     bool (*hold)(const struct segment *segment, size_t offset, size_t len);
     void (*release)(void);
     /* A device runs, and this is its heap. */
-    void (*meet_device)(const struct segment *segment);
-    /* For isomer-info and the debug log: device, rung, counters; like snprintf. */
+    void (*exchange_device)(const struct segment *segment);
+    /* For isomer-info and the debug log: device, method, counters; like snprintf. */
     size_t (*text)(char *text, size_t bytes);
 
     /* ---- operations ---- */
@@ -73,14 +73,14 @@ const struct transport_ops *iso_transport_choose(const struct peer *peer, const 
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
  * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: hold, and
- * release where that was true. device_heap.c: meet_device. */
+ * release where that was true. device_heap.c: exchange_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);
 void iso_transport_forget(const struct segment *segment);
 bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len);
 void iso_transport_release(void);
-void iso_transport_meet_device(const struct segment *segment);
+void iso_transport_exchange_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
 
 /* network_info.c: the doctor's findings about the network of this host; severity: 0 fine, 1 works but. */

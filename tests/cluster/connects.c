@@ -82,7 +82,7 @@ static void check_words(const struct job *job)
 }
 
 /* The default context's own, whichever of them the barrier uses. */
-static void meet_all(const struct job *job)
+static void sync_all(const struct job *job)
 {
     for (int pe = 0; pe < check_self.npes; pe++)
         shmem_uint64_p(job->words + (size_t)check_self.pe * THREADS, 0, pe);
@@ -128,7 +128,7 @@ int main(void)
     job.words = (uint64_t *)shmem_calloc((size_t)check_self.npes * THREADS, 8);
     CHECK_OR_EXIT(job.words != NULL);
     make_contexts(ctxs);
-    meet_all(&job);
+    sync_all(&job);
     for (job.round = 0; job.round < GROUPS; job.round++)
         made += run_round(&job, ctxs);
     /* Ours and the others'; one group is the default context's, too, and was there. */

@@ -25,7 +25,7 @@ ends "the heap may not be locked" 30 'cannot register memory .* limit of locked 
 export SHMEM_DEVICE_RDMA=dmabuf
 ends "the CPU device has no dma-bufs" 30 'SHMEM_DEVICE_RDMA is "dmabuf", but rxe[ab] of pe .* no dma-buf' \
     "${nic[@]}" NIC "$build/bin/verbs_rungs" peer
-SHMEM_DEVICE_RDMA=dma ends "a rung that nobody knows" 30 'SHMEM_DEVICE_RDMA is "dma", allowed is dmabuf, peer' \
+SHMEM_DEVICE_RDMA=dma ends "a method that nobody knows" 30 'SHMEM_DEVICE_RDMA is "dma", allowed is dmabuf, peer' \
     "${nic[@]}" NIC "$victim"
 unset SHMEM_DEVICE_RDMA
 ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key

@@ -2,7 +2,7 @@
 /* One call of a collective on a stream with what it finds and what it must leave: buffers of every kind of memory with
  * an image of what they must hold, the teams of a job, the call itself. Between two calls on the same buffers there is
  * no barrier: shmemx_coll.h says that none is needed.
- * SHMEM_TEST_WIDE=1: skipped where stores of 128 bytes do not arrive whole. SHMEM_TEST_BYTES: the largest buffers of a
+ * SHMEM_TEST_LL128=1: skipped where stores of 128 bytes do not arrive whole. SHMEM_TEST_BYTES: the largest buffers of a
  * case, all blocks together (2 MiB; with SHMEM_TEST_FULL 64 MiB). */
 #ifndef COLL_CASE_H
 #define COLL_CASE_H
@@ -14,7 +14,7 @@
 /* ---- start ---- */
 
 /* The first call finds out whether wide lines may be used. The same on all PEs. */
-static inline bool coll_lacks_wide(void)
+static inline bool coll_lacks_ll128(void)
 {
     shmemx_coll_t q = shmemx_coll_of(SHMEMX_SYNC, SHMEM_TEAM_WORLD, NULL, NULL, 0, SHMEMX_UINT8);
     shmemx_stream_t stream;
@@ -31,7 +31,7 @@ static inline bool coll_lacks_wide(void)
 }
 #define COLL_INIT()                                                        \
     DEVICE_INIT();                                                         \
-    if (device_flag("SHMEM_TEST_WIDE") && coll_lacks_wide()) {             \
+    if (device_flag("SHMEM_TEST_LL128") && coll_lacks_ll128()) {             \
         shmem_finalize();                                                  \
         return CHECK_SKIP("stores of 128 bytes do not arrive whole here"); \
     }
@@ -208,7 +208,7 @@ struct coll_state {
 
 enum { MOST_SIGNALS = 4 * MOST_PES };
 
-static inline size_t coll_room(void)
+static inline size_t coll_needs(void)
 {
     return (size_t)device_number("SHMEM_TEST_BYTES", device_flag("SHMEM_TEST_FULL") ? 64 << 20 : 2 << 20);
 }
@@ -217,8 +217,8 @@ static inline size_t coll_room(void)
 static inline void coll_state_make(struct coll_state *s)
 {
     memset(s, 0, sizeof(*s));
-    buffer_make(&s->dest, coll_room() + 256);
-    buffer_make(&s->source, coll_room() + 256);
+    buffer_make(&s->dest, coll_needs() + 256);
+    buffer_make(&s->source, coll_needs() + 256);
     area_make(&s->words, 4 * MOST_PES * 8, SHMEMX_DEVICE);
     area_make(&s->signals, MOST_SIGNALS * 8, SHMEMX_DEVICE);
     s->signal_value = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);

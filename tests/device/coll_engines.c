@@ -239,7 +239,7 @@ static void turns_enqueue(struct turns *t)
     DEVICE_LAUNCH(next_turn, 1, 1, t->a, t->stream);
 }
 
-/* The same slot by engines and by kernels in turn: one sequence of steps. */
+/* The same slot by engines and by kernels in turn: one sequence of epochs. */
 static void test_mixed(struct engines *s, long turns)
 {
     struct turns t;

@@ -123,7 +123,7 @@ static void set_case(struct hier_state *s, struct coll_case *c)
     c->in_place = c->kind != SHMEMX_ALLTOALL && pick(s, 3) == 0;
     c->dest_shift = pick(s, 3) == 0 ? scalar * (1 + pick(s, 7)) : 0;
     c->source_shift = c->in_place ? c->dest_shift : pick(s, 3) == 0 ? scalar * (1 + pick(s, 7)) : 0;
-    size_t bytes = sizes[pick(s, SIZES)], most = coll_room() / (size_t)c->team->n / each - 8;
+    size_t bytes = sizes[pick(s, SIZES)], most = coll_needs() / (size_t)c->team->n / each - 8;
     c->nelems = bytes / each + (pick(s, 3) == 0 ? pick(s, 5) : 0);
     c->nelems = c->nelems < most ? c->nelems : most;
     c->round = ++s->rounds;

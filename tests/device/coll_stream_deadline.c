@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A collective on a stream that one member does not join: past SHMEM_TIMEOUT the others have a record of who waits for
- * whom; after shmemx_device_abort they have one of giving up and the streams go on; when all members have given up, the
+ * waited; after shmemx_device_abort they have one of giving up and the streams go on; when all members have given up, the
  * slot does nothing any more and dest stays as it is; another slot of the same team works meanwhile; and a collective
  * reset repairs the slot. For every kind, by the algorithms that SHMEM_COLL_ON_STREAM forces or the library chooses.
  * Run with SHMEM_TIMEOUT of a fraction of a second. */
@@ -17,7 +17,7 @@ struct deadline {
     unsigned turns;
 };
 
-/* The one that does not come, and for whom all others wait in every kind. */
+/* The one that does not come, and for waited all others wait in every kind. */
 static int missing(const struct deadline *d) { return d->teams[TEAM_WORLD].n - 1; }
 
 /* Rooted at the missing PE; or round the ring, so that PE 0 waits for it. */

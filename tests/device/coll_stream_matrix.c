@@ -162,7 +162,7 @@ static void count_choice(struct matrix_state *m, const struct coll_case *c)
 
 static size_t most_elements(const struct coll_case *c)
 {
-    return coll_room() / values_types[c->type].bytes / (size_t)c->team->n - 32;
+    return coll_needs() / values_types[c->type].bytes / (size_t)c->team->n - 32;
 }
 static void set_size(struct matrix_state *m, struct coll_case *c, const struct size *size)
 {

@@ -92,7 +92,7 @@ REDUCE_ADAPTOR(complexd, void, prod)
 
 /* ---- all of them ---- */
 
-#define SIMPLE_KEPT(T) kept(IS_FLOATING(T), IS_SIGNED(T), sizeof(T))
+#define SIMPLE_DTYPE(T) kept(IS_FLOATING(T), IS_SIGNED(T), sizeof(T))
 #define TRY(s, NAME, WHAT, kind, type, op)                                                 \
     do {                                                                                   \
         const struct name name_ = {#NAME "_" #WHAT, kind, type, op, call_##NAME##_##WHAT}; \
@@ -108,11 +108,11 @@ REDUCE_ADAPTOR(complexd, void, prod)
     TRY_SUM_PROD(s, NAME, type)                \
     TRY_REDUCE(s, NAME, min, type, SHMEMX_MIN) \
     TRY_REDUCE(s, NAME, max, type, SHMEMX_MAX)
-#define TRY_ARITH_TYPE(NAME, T, s) TRY_ARITH(s, NAME, SIMPLE_KEPT(T))
+#define TRY_ARITH_TYPE(NAME, T, s) TRY_ARITH(s, NAME, SIMPLE_DTYPE(T))
 #define TRY_LOGIC_TYPE(NAME, T, s)                     \
-    TRY_REDUCE(s, NAME, 4, SIMPLE_KEPT(T), SHMEMX_AND) \
-    TRY_REDUCE(s, NAME, 5, SIMPLE_KEPT(T), SHMEMX_OR)  \
-    TRY_REDUCE(s, NAME, 6, SIMPLE_KEPT(T), SHMEMX_XOR)
+    TRY_REDUCE(s, NAME, 4, SIMPLE_DTYPE(T), SHMEMX_AND) \
+    TRY_REDUCE(s, NAME, 5, SIMPLE_DTYPE(T), SHMEMX_OR)  \
+    TRY_REDUCE(s, NAME, 6, SIMPLE_DTYPE(T), SHMEMX_XOR)
 /* As so many bytes; long double has 16. */
 #define TRY_MOVE_TYPE(NAME, T, s)                                  \
     TRY(s, NAME, fcollect, SHMEMX_FCOLLECT, moved(sizeof(T)), 0)   \

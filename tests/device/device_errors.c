@@ -80,7 +80,7 @@ struct kernel_args {
     int32_t root;
 };
 SHMEMD_KERNEL(meet, struct kernel_args, a) { (void)shmemd_barrier_block(a.h); }
-SHMEMD_KERNEL(meet_far, struct kernel_args, a) { (void)shmemd_barrier_block(shmemd_lane(a.h, 77)); }
+SHMEMD_KERNEL(sync_far, struct kernel_args, a) { (void)shmemd_barrier_block(shmemd_lane(a.h, 77)); }
 SHMEMD_KERNEL(hear, struct kernel_args, a)
 {
     (void)shmemd_broadcastmem_block(a.h, (char *)a.h.heap, (const char *)a.h.heap, 0, a.root);
@@ -102,7 +102,7 @@ static int run_wrong(shmemx_kernel_t kernel, unsigned blocks, int root)
     return error.gave_up == 2;
 }
 static int kernel_blocks(void) { return run_wrong(SHMEMX_KERNEL(meet), 3, 0); } /* with SHMEM_DEVICE_BLOCKS=2 */
-static int kernel_lane(void) { return run_wrong(SHMEMX_KERNEL(meet_far), 1, 0); }
+static int kernel_lane(void) { return run_wrong(SHMEMX_KERNEL(sync_far), 1, 0); }
 static int kernel_root(void) { return run_wrong(SHMEMX_KERNEL(hear), 1, 9); }
 
 static int launch_threads(void)

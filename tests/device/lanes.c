@@ -36,7 +36,7 @@ SHMEMD_FN int call_all(shmemd_t h, struct lane_args a, uint32_t at)
     return rc;
 }
 
-SHMEMD_KERNEL(meet_by_lanes, struct lane_args, a)
+SHMEMD_KERNEL(sync_by_lanes, struct lane_args, a)
 {
     SHMEMD_SHARED(int, last, 1);
     const uint32_t block = shmemd_block_index(), me = (uint32_t)shmemd_my_pe(a.h);
@@ -103,7 +103,7 @@ static void check_pattern(struct lane_args *a, int pattern, int round)
     shmem_barrier_all();
     a->pattern = pattern;
     a->round = round;
-    DEVICE_RUN(meet_by_lanes, BLOCKS, THREADS, *a);
+    DEVICE_RUN(sync_by_lanes, BLOCKS, THREADS, *a);
     device_read(rc, a->rc, sizeof(rc));
     for (int b = 0; b < BLOCKS; b++) {
         made += rc[b] != -1;

@@ -33,14 +33,14 @@ struct reduce_op {
 static const struct reduce_op ops[] = {SHMEM_REDUCE_OPS(ROW_OP, ){NULL, 0}};
 
 /* How a type of C is kept, by what its values do. */
-#define KEPT_REAL(T) (sizeof(T) == 4 ? SHMEMX_FLOAT : SHMEMX_DOUBLE)
-#define KEPT_INTEGER(T) \
+#define DTYPE_REAL(T) (sizeof(T) == 4 ? SHMEMX_FLOAT : SHMEMX_DOUBLE)
+#define DTYPE_INTEGER(T) \
     (SHMEMX_UINT8 + 2 * ((sizeof(T) > 1) + (sizeof(T) > 2) + (sizeof(T) > 4)) + ((T)(-1) < (T)1 ? 1 : 0))
 struct reduce_type {
     const char *name;
     int kept; /* SHMEMX_UINT8 .. */
 };
-#define ROW_TYPE(NAME, T, ...) {#NAME, (int)((T)0.5 != (T)0 ? KEPT_REAL(T) : KEPT_INTEGER(T))},
+#define ROW_TYPE(NAME, T, ...) {#NAME, (int)((T)0.5 != (T)0 ? DTYPE_REAL(T) : DTYPE_INTEGER(T))},
 static const struct reduce_type types[] = {MATRIX_C_TYPES(ROW_TYPE, ){"half", SHMEMX_HALF},
                                            {"bfloat16", SHMEMX_BFLOAT16},
                                            {"complexf", SHMEMX_COMPLEXF},

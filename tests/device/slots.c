@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels with collectives, one after the other and at once: two teams and three slots on three streams in another
  * order on every second PE, each PE late in its turn, and a graph that is launched a thousand times. Run once more with
- * SHMEM_DEVICE_STEP=4294967293, where the low half of the steps wraps around soon. */
+ * SHMEM_DEVICE_EPOCH=4294967293, where the low half of the epochs wraps around soon. */
 #include "device_test.h"
 
 enum { WORDS = 40, BLOCKS = 2, THREADS = 64, STREAMS = 3, REPLAYS = 1000 };
 
 /* One block's part of one handle's board, in device memory, symmetric. */
 struct turn {
-    uint64_t step; /* rounds done, over all launches */
+    uint64_t epoch; /* rounds done, over all launches */
     uint64_t wrong, signal, gave_up;
     uint64_t pad[12];
     uint64_t source[WORDS], sum[WORDS], landed[WORDS];
@@ -23,9 +23,9 @@ struct turn_args {
     uint32_t rounds, late;
 };
 
-SHMEMD_FN uint64_t word_of(uint32_t pe, uint64_t step, uint32_t i)
+SHMEMD_FN uint64_t word_of(uint32_t pe, uint64_t epoch, uint32_t i)
 {
-    return (uint64_t)form_mix(pe * 64 + i, (uint32_t)step) << 11 ^ step;
+    return (uint64_t)form_mix(pe * 64 + i, (uint32_t)epoch) << 11 ^ epoch;
 }
 
 /* By the threads of the block, all words: how many are not what member `pe`, or the sum of all (-1), should give. */
@@ -35,7 +35,7 @@ SHMEMD_FN void look(struct turn_args a, struct turn *t, const uint64_t *seen, in
         uint64_t expected = 0;
         for (int32_t p = 0; p < (int32_t)shmemd_n_pes(a.h); p++)
             if (pe < 0 || p == pe)
-                expected += word_of((uint32_t)p, t->step, i);
+                expected += word_of((uint32_t)p, t->epoch, i);
         if (seen[i] != expected)
             t->wrong = 1 + i; /* by any thread */
     }
@@ -45,16 +45,16 @@ SHMEMD_FN int take_turn(struct turn_args a, struct turn *t)
 {
     int32_t me = (int32_t)shmemd_my_pe(a.h), n = (int32_t)shmemd_n_pes(a.h);
     for (uint32_t i = (uint32_t)shmemd_thread_index(); i < WORDS; i += (uint32_t)shmemd_block_size())
-        t->source[i] = word_of((uint32_t)me, t->step, i);
+        t->source[i] = word_of((uint32_t)me, t->epoch, i);
     shmemd_group_sync(shmemd_block());
     int status = shmemd_uint64_sum_reduce_block(a.h, t->sum, t->source, WORDS);
     look(a, t, t->sum, -1);
     status |= shmemd_uint64_fcollect_block(a.h, TURN_ALL(t), t->source, WORDS);
     for (int32_t pe = 0; pe < n; pe++)
         look(a, t, TURN_ALL(t) + pe * WORDS, pe);
-    shmemd_uint64_put_signal_block(a.h, t->landed, t->source, WORDS, &t->signal, t->step + 1, SHMEM_SIGNAL_SET,
+    shmemd_uint64_put_signal_block(a.h, t->landed, t->source, WORDS, &t->signal, t->epoch + 1, SHMEM_SIGNAL_SET,
                                    (me + 1) % n);
-    (void)shmemd_signal_wait_until_block(a.h, &t->signal, SHMEM_CMP_EQ, t->step + 1);
+    (void)shmemd_signal_wait_until_block(a.h, &t->signal, SHMEM_CMP_EQ, t->epoch + 1);
     look(a, t, t->landed, (me + n - 1) % n);
     shmemd_group_sync(shmemd_block());
     return status;
@@ -69,7 +69,7 @@ SHMEMD_KERNEL(turns, struct turn_args, a)
             form_dawdle(x / 4 % 200);
         int status = take_turn(a, t);
         if (shmemd_thread_index() == 0) {
-            t->step++;
+            t->epoch++;
             t->gave_up |= (uint64_t)(status != 0);
         }
         shmemd_group_sync(shmemd_block());
@@ -79,7 +79,7 @@ SHMEMD_KERNEL(turns, struct turn_args, a)
 struct player {
     struct device_team team;
     struct turn_args args;
-    uint64_t steps;
+    uint64_t epochs;
     shmemx_stream_t stream;
 };
 
@@ -98,7 +98,7 @@ static void player_start(struct player *p, uint32_t rounds, uint32_t late)
 {
     p->args.rounds = rounds;
     p->args.late = late;
-    p->steps += rounds;
+    p->epochs += rounds;
     DEVICE_LAUNCH(turns, BLOCKS, THREADS, p->args, p->stream);
 }
 static void player_finish(struct player *p, const char *what)
@@ -109,7 +109,7 @@ static void player_finish(struct player *p, const char *what)
         device_read(&seen, p->args.board + b * p->args.turn_bytes, sizeof(seen));
         CHECK_EQ_NAMED(seen.wrong, 0, what);
         CHECK_EQ_NAMED(seen.gave_up, 0, what);
-        CHECK_EQ_NAMED(seen.step, p->steps, what);
+        CHECK_EQ_NAMED(seen.epoch, p->epochs, what);
     }
 }
 
@@ -138,18 +138,18 @@ static void one_late(struct player *p)
 static void replay(struct player *p, long replays)
 {
     shmemx_graph_t graph = NULL;
-    uint64_t before = p->steps;
+    uint64_t before = p->epochs;
     shmem_barrier_all();
     CHECK_EQ(shmemx_graph_begin(p->stream), 0);
     player_start(p, 1, 0);
     player_start(p, 1, (uint32_t)shmem_my_pe() + 1);
     CHECK_EQ(shmemx_graph_end(p->stream, &graph), 0);
-    uint64_t each = p->steps - before;
-    p->steps = before;
+    uint64_t each = p->epochs - before;
+    p->epochs = before;
     player_finish(p, "captured, not run");
     for (long i = 0; i < replays; i++) {
         CHECK_EQ(shmemx_graph_launch(graph, p->stream), 0);
-        p->steps += each;
+        p->epochs += each;
         if (i % 100 == 99)
             player_finish(p, "replayed");
     }

@@ -18,10 +18,10 @@ enum { MOST_PES = 8, MOST_LANES = 4, SLOTS = 2, OBJECT_BYTES = 1 << 20 };
 struct shape {
     int n;
     unsigned blocks, threads, lanes, wave;
-    uint32_t packet_bytes;
+    uint32_t inbox_bytes;
     bool direct; /* false: everything is near all the same, but the schedules for what is not are used */
     bool flat;
-    uint64_t step; /* of the last call before the first */
+    uint64_t epoch; /* of the last call before the first */
 };
 
 struct model_slot {
@@ -61,7 +61,7 @@ static void model_lay_out_slot(struct model *m, int pe, int slot)
     t->n_pes = m->shape.n;
     t->lanes = (int32_t)m->shape.lanes;
     t->direct = m->shape.direct;
-    t->packet_bytes = m->shape.packet_bytes;
+    t->inbox_bytes = m->shape.inbox_bytes;
     t->slot = slot;
     t->world_of = m->world_of;
     t->heaps = m->pes[pe].heaps;
@@ -73,10 +73,10 @@ static void model_lay_out_slot(struct model *m, int pe, int slot)
         s->memory[member] = model_heap(m, member) + s->offsets[member];
     }
     for (unsigned lane = 0; lane < m->shape.lanes; lane++) {
-        s->lanes[lane].step = m->shape.step;
+        s->lanes[lane].epoch = m->shape.epoch;
         for (int member = 0; member < m->shape.n && member < ISOD_NEAR; member++)
             s->lanes[lane].near[member] =
-                s->memory[member] + lane * isod_lane_bytes(m->shape.n, m->shape.packet_bytes);
+                s->memory[member] + lane * isod_lane_bytes(m->shape.n, m->shape.inbox_bytes);
     }
 }
 
@@ -101,7 +101,7 @@ static struct model *model_create(struct shape shape)
     if (m == NULL)
         abort();
     m->shape = shape;
-    m->slot_bytes = (shape.lanes * isod_lane_bytes(shape.n, shape.packet_bytes) + 4095) / 4096 * 4096;
+    m->slot_bytes = (shape.lanes * isod_lane_bytes(shape.n, shape.inbox_bytes) + 4095) / 4096 * 4096;
     m->heap_bytes = SLOTS * (m->slot_bytes + OBJECT_BYTES);
     m->heaps = (char *)aligned_alloc(4096, (size_t)shape.n * m->heap_bytes);
     m->pes = (struct model_pe *)calloc((size_t)shape.n, sizeof(*m->pes));
@@ -136,7 +136,7 @@ static shmemd_t model_handle(struct model *m, int slot, int pe)
     h.n_pes = m->shape.n;
     h.lanes = (uint16_t)m->shape.lanes;
     h.direct = m->shape.direct;
-    h.packet_bytes = m->shape.packet_bytes;
+    h.inbox_bytes = m->shape.inbox_bytes;
     return h;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* In-kernel collectives on the CPU device: random jobs of 1 to 8 PEs, in which kernels on two slots at once make many
- * calls back to back, out of step; every operation in both forms, every representation and operator, sizes around every
- * threshold, misaligned, in place, numbers of steps that wrap. Each call is repeated serially on a copy of all memory,
+ * calls back to back, out of epoch; every operation in both forms, every representation and operator, sizes around every
+ * threshold, misaligned, in place, numbers of epochs that wrap. Each call is repeated serially on a copy of all memory,
  * and all of it is compared, bit by bit.
  * Then: wrong calls, deadlines, giving up.
  * usage: coll_device_test [full | bench [ROUNDS]]      full: every combination by every shape, not one shape each
@@ -140,7 +140,7 @@ static size_t take(struct plan *p, struct check_random *random, size_t bytes, si
 
 static size_t random_nelems(struct check_random *random, const struct shape *s, const struct combo *what, size_t elem)
 {
-    size_t packet = s->packet_bytes / elem, parts = what->form == GRID ? s->blocks : 1;
+    size_t packet = s->inbox_bytes / elem, parts = what->form == GRID ? s->blocks : 1;
     switch (check_random_below(random, 9)) {
     case 0:
         return check_random_below(random, 3); /* 0, 1, 2 */
@@ -304,8 +304,8 @@ static void job_explain(const struct job *j, int slot, int pe)
     while (seen[at] == expected[at])
         at++;
     fprintf(stderr,
-            "n %d, blocks %u, threads %u, lanes %u, packet %u, direct %d, step %llu, slot %d, pe %d, byte %zu\n", s->n,
-            s->blocks, s->threads, s->lanes, s->packet_bytes, s->direct, (unsigned long long)s->step, slot, pe, at);
+            "n %d, blocks %u, threads %u, lanes %u, packet %u, direct %d, epoch %llu, slot %d, pe %d, byte %zu\n", s->n,
+            s->blocks, s->threads, s->lanes, s->inbox_bytes, s->direct, (unsigned long long)s->epoch, slot, pe, at);
     for (int i = 0; i < j->plans[slot].n_calls; i++) {
         const struct call *c = &j->plans[slot].calls[i];
         for (unsigned b = 0; b < s->blocks; b++)
@@ -337,7 +337,7 @@ static struct shape random_shape(int n, struct check_random *random)
 {
     static const unsigned threads[] = {1, 5, 32, 64, 96};
     static const uint32_t packets[] = {16, 64, 240, 512, 1024};
-    static const uint64_t steps[] = {0,
+    static const uint64_t epochs[] = {0,
                                      1,
                                      77,
                                      ((uint64_t)1 << 32) - 3,
@@ -351,10 +351,10 @@ static struct shape random_shape(int n, struct check_random *random)
     s.threads = threads[check_random_below(random, 5)];
     s.lanes = s.blocks + (unsigned)check_random_below(random, 2);
     s.wave = check_random_below(random, 2) == 0 ? 32 : 64;
-    s.packet_bytes = packets[check_random_below(random, 5)];
+    s.inbox_bytes = packets[check_random_below(random, 5)];
     s.direct = check_random_below(random, 5) != 0;
     s.flat = check_random_below(random, 2) == 0;
-    s.step = steps[check_random_below(random, 8)];
+    s.epoch = epochs[check_random_below(random, 8)];
     return s;
 }
 
@@ -617,7 +617,7 @@ static void test_late(enum wrong what, bool gives_up, uint64_t seed)
     if (CHECK(r != NULL)) {
         CHECK_EQ(r->call, what == LATE_SYNC ? ISOD_CALL_SYNC : ISOD_CALL_REDUCE);
         CHECK(r->pe == 1 || r->pe == 2);
-        CHECK_EQ(r->expected, s.step + 1);
+        CHECK_EQ(r->expected, s.epoch + 1);
         CHECK_EQ(r->seen, 0);
     }
     CHECK_EQ(failed, gives_up ? s.blocks * s.threads : 0);

@@ -153,41 +153,41 @@ static void add_state(struct search *s, const struct machine *m)
     s->table[at] = (uint32_t)s->n;
 }
 
-/* All steps that PE `pe` can do next; how many there were. */
+/* All epochs that PE `pe` can do next; how many there were. */
 static int expand_pe(struct search *s, const struct machine *from, int pe)
 {
-    int steps = 0;
+    int epochs = 0;
     for (int i = 0; i < from->pending[pe]; i++)
         if (may_drain(from, pe, i)) {
             struct machine m = *from;
             drain(&m, pe, i);
             add_state(s, &m);
-            steps++;
+            epochs++;
         }
     const struct program *program = &s->protocol->programs[pe];
     if (from->at[pe] == program->length)
-        return steps;
+        return epochs;
     struct machine m = *from;
     enum outcome outcome = execute(&m, pe, &program->code[from->at[pe]]);
     if (outcome == BROKEN)
         s->broken = true;
     if (outcome != DONE)
-        return steps;
+        return epochs;
     m.at[pe]++;
     add_state(s, &m);
-    return steps + 1;
+    return epochs + 1;
 }
 
 static void expand(struct search *s, size_t index)
 {
     struct machine from = s->states[index];
     bool ended = true;
-    int steps = 0;
+    int epochs = 0;
     for (int pe = 0; pe < s->protocol->n; pe++) {
-        steps += expand_pe(s, &from, pe);
+        epochs += expand_pe(s, &from, pe);
         ended = ended && from.at[pe] == s->protocol->programs[pe].length;
     }
-    if (steps == 0 && !ended && !s->broken)
+    if (epochs == 0 && !ended && !s->broken)
         s->stuck = true;
 }
 
@@ -244,17 +244,17 @@ enum { COUNTER = 48, RELEASE_WORD = 49, BOARD = 50, CLOSED = 56, GRANT = 57 };
 
 /* ---- the flag barrier: what was stored before it is seen behind it ---- */
 
-static void flag_barrier(struct protocol *p, int pe, int step, enum verb flag)
+static void flag_barrier(struct protocol *p, int pe, int epoch, enum verb flag)
 {
     for (int to = 0; to < p->n; to++)
         if (to != pe)
-            emit(p, pe, flag, flag_word(to, pe), step);
+            emit(p, pe, flag, flag_word(to, pe), epoch);
     for (int from = 0; from < p->n; from++)
         if (from != pe)
-            emit(p, pe, WAIT, flag_word(pe, from), step);
+            emit(p, pe, WAIT, flag_word(pe, from), epoch);
 }
 
-/* Data of step k, barrier 2k - 1, everybody reads all data, barrier 2k, so that it may be overwritten. */
+/* Data of epoch k, barrier 2k - 1, everybody reads all data, barrier 2k, so that it may be overwritten. */
 static void make_flag_barrier(struct protocol *p, int rounds, enum verb flag, bool second_barrier)
 {
     for (int pe = 0; pe < p->n; pe++)
@@ -286,12 +286,12 @@ static void test_flag_barrier(void)
 static void make_dissemination(struct protocol *p, int rounds, int distances)
 {
     for (int pe = 0; pe < p->n; pe++)
-        for (int round = 0, step = 1; round < rounds; round++) {
+        for (int round = 0, epoch = 1; round < rounds; round++) {
             emit(p, pe, STORE, data_word(pe), round + 1);
             for (int meeting = 0; meeting < 2; meeting++) {
-                for (int distance = 1; distance <= distances; distance *= 2, step++) {
-                    emit(p, pe, RELEASE, flag_word((pe + distance) % p->n, pe), step);
-                    emit(p, pe, WAIT, flag_word(pe, (pe - distance + p->n) % p->n), step);
+                for (int distance = 1; distance <= distances; distance *= 2, epoch++) {
+                    emit(p, pe, RELEASE, flag_word((pe + distance) % p->n, pe), epoch);
+                    emit(p, pe, WAIT, flag_word(pe, (pe - distance + p->n) % p->n), epoch);
                 }
                 for (int other = 0; other < p->n && meeting == 0; other++)
                     emit(p, pe, EXPECT, data_word(other), round + 1);
@@ -328,7 +328,7 @@ static void make_packets(struct protocol *p, int rounds, int banks, enum verb nu
         }
 }
 
-/* The rule of staged steps broken: PE 0 sends, nobody answers. */
+/* The rule of staged epochs broken: PE 0 sends, nobody answers. */
 static void make_one_sided_packets(struct protocol *p, int rounds)
 {
     for (int round = 1; round <= rounds; round++) {
@@ -419,18 +419,18 @@ static void test_broadcast(void)
     is_caught(&p);
 }
 
-/* ---- reuse of a slot: the next team's steps begin behind the last one's, and only when all have closed ---- */
+/* ---- reuse of a slot: the next team's epochs begin behind the last one's, and only when all have closed ---- */
 
-/* Team 1 is PEs 0 and 1, with `steps` barriers; team 2 is PEs 1 and 2, led by 1, in the same memory: flags of member i
+/* Team 1 is PEs 0 and 1, with `epochs` barriers; team 2 is PEs 1 and 2, led by 1, in the same memory: flags of member i
  * lie in place i, so PE 2 writes where PE 0 wrote. The last flag of PE 0 may still be on its way when PE 1 is done. */
-static void make_reuse(struct protocol *p, int steps, int first, bool wait_for_closed)
+static void make_reuse(struct protocol *p, int epochs, int first, bool wait_for_closed)
 {
     for (int pe = 0; pe < 2; pe++)
-        for (int step = 1; step <= steps; step++) {
-            emit(p, pe, RELEASE, flag_word(1 - pe, pe), step);
-            emit(p, pe, WAIT, flag_word(pe, 1 - pe), step);
+        for (int epoch = 1; epoch <= epochs; epoch++) {
+            emit(p, pe, RELEASE, flag_word(1 - pe, pe), epoch);
+            emit(p, pe, WAIT, flag_word(pe, 1 - pe), epoch);
         }
-    emit(p, 0, RELEASE, flag_word(1, 0), steps + 1); /* a step in which PE 0 sends and PE 1 does not wait */
+    emit(p, 0, RELEASE, flag_word(1, 0), epochs + 1); /* an epoch in which PE 0 sends and PE 1 does not wait */
     emit(p, 0, JOIN, CLOSED, 0);
     emit(p, 1, JOIN, CLOSED, 0);
     if (wait_for_closed)
@@ -449,7 +449,7 @@ static void test_reuse(void)
     struct protocol p;
     make_reuse(start(&p, "reuse of a slot", 3), 2, 3, true);
     holds(&p);
-    make_reuse(start(&p, "reuse with steps that begin at 0 again", 3), 2, 0, true);
+    make_reuse(start(&p, "reuse with epochs that begin at 0 again", 3), 2, 0, true);
     is_caught(&p);
     make_reuse(start(&p, "reuse before all have closed", 3), 2, 3, false);
     is_caught(&p);

@@ -85,7 +85,7 @@ too_much() {
     awk '
     function most(name) {
         return name ~ /_hier_kernel|_any_kernel/ ? 288 : name ~ /_staged_kernel/ ? 128 : \
-               name ~ /_lines2_sum_/ ? 64 : name ~ /_dest2_sum_/ ? 32 : name ~ /_exchange_lines_kernel/ ? 32 : 0
+               name ~ /_twoshot_ll_sum_/ ? 64 : name ~ /_dest2_sum_/ ? 32 : name ~ /_exchange_ll_kernel/ ? 32 : 0
     }
     /Function properties for/ { name = $NF }
     /bytes stack frame/ {

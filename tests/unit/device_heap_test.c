@@ -135,7 +135,7 @@ static void check_buffer(size_t offset, size_t len)
     check_fill(out, len, 9, check_self.pe, 1);
     iso_agent_copy(buffer, out, len);
     CHECK_EQ(shmemx_buffer_register(buffer, len, &info), 0);
-    CHECK(info.is_device == 1 && info.mapped_bytes == len && info.staged_bytes == 0 && strlen(info.rung) == 3);
+    CHECK(info.is_device == 1 && info.mapped_bytes == len && info.staged_bytes == 0 && strlen(info.method) == 3);
     CHECK(shmem_ptr(buffer, check_self.pe) == NULL);
     shmem_barrier_all();
     shmem_getmem(back, buffer, len, next_pe()); /* contents are kept */
@@ -191,7 +191,7 @@ static void check_host_buffer(void)
     char *buffer = (char *)aligned_alloc(4096, LEN);
     CHECK_OR_EXIT(buffer != NULL);
     CHECK_EQ(shmemx_buffer_register(buffer, LEN, &info), 0);
-    CHECK(info.is_device == 0 && info.rung[0] != 0);
+    CHECK(info.is_device == 0 && info.method[0] != 0);
     shmem_barrier_all();
     CHECK_EQ(shmemx_buffer_unregister(buffer), 0);
     free(buffer);

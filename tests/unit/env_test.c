@@ -164,10 +164,10 @@ static void test_numbers(void)
     CHECK(read_with("SHMEM_SPIN", "+100", &env) && env.spin == 100);
     CHECK(!read_with("SHMEM_SPIN", "-2", &env));
     CHECK(!read_with("SHMEM_SPIN", "4294967296", &env)); /* 0 in 32 bits */
-    CHECK(!read_with("SHMEM_DEVICE_STEP", "-1", &env) && read_with("SHMEM_DEVICE_STEP", "4294967295", &env));
+    CHECK(!read_with("SHMEM_DEVICE_EPOCH", "-1", &env) && read_with("SHMEM_DEVICE_EPOCH", "4294967295", &env));
     CHECK(!read_with("SHMEM_SEED", "-1", &env) && read_with("SHMEM_SEED", "7", &env));
-    CHECK(!read_with("SHMEM_WIDE_LINES", "7", &env) && !read_with("SHMEM_WIDE_LINES", "-2", &env));
-    CHECK(read_with("SHMEM_WIDE_LINES", "-1", &env) && read_with("SHMEM_WIDE_LINES", "1", &env));
+    CHECK(!read_with("SHMEM_LL128", "7", &env) && !read_with("SHMEM_LL128", "-2", &env));
+    CHECK(read_with("SHMEM_LL128", "-1", &env) && read_with("SHMEM_LL128", "1", &env));
     CHECK(!read_with("SHMEM_RANK", "1.5", &env));
     CHECK(!read_with("SHMEM_RANK", " 1", &env));
     CHECK(!read_with("SHMEM_RANK", "1 ", &env));
@@ -219,7 +219,7 @@ static void test_allowed(void)
     check_allowed("SHMEM_DEVICE_BLOCKS", "1024", "0", "allowed is 1..1024");
     check_allowed("SHMEM_DEVICE_BLOCKS", "1", "1025", "allowed is 1..1024");
     check_allowed("SHMEM_WAVE", "64", "13", "allowed is 32 or 64");
-    check_allowed("SHMEM_WIDE_LINES", "-1", "2", "allowed is -1..1");
+    check_allowed("SHMEM_LL128", "-1", "2", "allowed is -1..1");
     check_allowed("SHMEM_SPIN", "0", "-2", "allowed is -1..2147483647");
     check_allowed("SHMEM_SEED", "7", "-1", "allowed is 0 or more");
     check_allowed("SHMEM_VIRTUAL_NODES", "0,0,1", "a", "allowed is numbers in 0..999999999 with commas between");

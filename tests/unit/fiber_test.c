@@ -118,7 +118,7 @@ PRIM_KERNEL(wave_kernel, struct words, a)
     prim_fetch_add_u64(&a.words[wrong == 0 ? 0 : 1], 1);
 }
 
-static void test_meetings(void)
+static void test_rendezvous(void)
 {
     static const unsigned threads[] = {1, 2, 32, 33, 64, 96, 100, 256};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
@@ -483,14 +483,14 @@ static void test_copies(void)
 
 PRIM_KERNEL(line_kernel, struct words, a)
 {
-    struct prim_line *lines = (struct prim_line *)(void *)a.words;
+    struct prim_ll *lines = (struct prim_ll *)(void *)a.words;
     uint32_t rank = prim_rank(prim_group_block()), from = (rank + 1) % prim_size(prim_group_block());
-    struct prim_line line;
-    prim_store_line(&lines[rank], rank * 3, rank * 5, 77);
+    struct prim_ll line;
+    prim_store_ll(&lines[rank], rank * 3, rank * 5, 77);
     do {
         prim_pause();
-        line = prim_load_line(&lines[from]);
-    } while (line.step0 != 77 || line.step1 != 77);
+        line = prim_load_ll(&lines[from]);
+    } while (line.epoch0 != 77 || line.epoch1 != 77);
     prim_fetch_add_u64(&a.words[2 * a.rounds], line.data0 == from * 3 && line.data1 == from * 5);
 }
 
@@ -667,7 +667,7 @@ int main(void)
     test_stuck_call();
     test_sanitizer();
     test_places();
-    test_meetings();
+    test_rendezvous();
     test_early_return();
     test_half_return();
     test_calls();

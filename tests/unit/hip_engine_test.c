@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies by copy engines of the AMD flavour, over the doubles of HIP and HSA: which engine is taken towards whom, that
+/* Copies by copy engines of the AMD flavour, over the doubles of HIP and HSA: which engine is taken towards waited, that
  * a copy is awaited, side by side with others, what becomes of it when each call fails or is missing, and that a copy
  * that does not end is reported. Of hardware it says nothing. */
 #include "../check.h"

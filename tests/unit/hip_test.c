@@ -125,14 +125,14 @@ static void check_foreign(struct gpu *gpu)
     char *start = NULL, *theirs = NULL;
     size_t len = 0;
     struct gpu_key key;
-    enum gpu_sharing rung;
+    enum gpu_sharing method;
     CHECK_EQ(iso_gpu_alloc(gpu, 12345, &memory), 0);
-    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &start, &len, &key, &rung), 0);
-    CHECK(start == memory && len == 12345 && rung == GPU_SHARE_IPC);
-    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, rung, len, &theirs), 0);
-    iso_gpu_close_foreign(gpu, theirs, len, rung);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &start, &len, &key, &method), 0);
+    CHECK(start == memory && len == 12345 && method == GPU_SHARE_IPC);
+    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, method, len, &theirs), 0);
+    iso_gpu_close_foreign(gpu, theirs, len, method);
     hip.ipc = false;
-    CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &start, &len, &key, &rung), -ENOTSUP);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &start, &len, &key, &method), -ENOTSUP);
     iso_gpu_free(gpu, memory);
 }
 

@@ -118,9 +118,9 @@ rules() {
         "gets have four pieces in flight, no cache answers them" "$agent" "$no_glc"
     rule isa_get "( load_system16){4} wait_vm(${stored}16){4} load_system16 wait_vm${stored}16$gotten" \
         "gets wait for what they loaded" '/ASMSTART/,/ASMEND/{/s_waitcnt/d;}'
-    rule isa_line_store "( store_system8){2} end" "a line is two stores of system scope" "$agent"
-    rule isa_line_store "( store_system8){2} end" "of 8 bytes each" "$wide" "$wide"
-    rule isa_line_load "(( load_system8){2} wait_vm)+${stored}8 end" "a line is two loads of system scope" "$agent" "$no_glc"
+    rule isa_ll_store "( store_system8){2} end" "a line is two stores of system scope" "$agent"
+    rule isa_ll_store "( store_system8){2} end" "of 8 bytes each" "$wide" "$wide"
+    rule isa_ll_load "(( load_system8){2} wait_vm)+${stored}8 end" "a line is two loads of system scope" "$agent" "$no_glc"
     rule isa_narrow " load_system1 wait_vm store_system1 load_system2 wait_vm store_system2 end" \
         "1 and 2 bytes are of system scope" "$agent" "$no_glc"
     local fetched=' rmw_system8( rmw_system8 wait_vm){3}( rmw_system8){2}( rmw_system4){3} wait_vm'
@@ -150,7 +150,7 @@ nevers() {
         '/vmcnt\(0\)/d'
     never ' (load|flat|store)_agent' "an access of agent scope" isa_flag "$agent" -
     never ' rmw_narrow' "an atomic of less than system scope" isa_update "$narrow_atomic" -
-    # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_read2, which reads
+    # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_twoshot_read, which reads
     # where a table says; the compiler cannot tell those from other memory.
     never '^(isod_stream_([a-z]+_(lines|push|staged|read)|reduce_[a-z0-9]+_sum_[a-z0-9]+)_kernel|isa_put) .*flat_[a-z]+16' \
         "payload is loaded as of any memory, so waits for shared memory wait for it too" isa_put \
@@ -164,23 +164,23 @@ eaches() {
     each 'isod_stream_(exchange|alltoallv|permute)_push|isod_stream_[a-z]+_staged' '( load_plain16){4}( store_nt16){4}' \
         "pushes have four pieces in flight, past the caches" isa_put "$no_nt"
     each 'isod_stream_broadcast_read' '( load_system16){4} wait_vm' "no cache answers reads" isa_get 's/(sc0 sc1|glc)$//'
-    each 'isod_stream_reduce_push2?_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
+    each 'isod_stream_reduce_twoshot_push?_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
         's/global_load_dwordx4/global_load_dwordx2/'
-    each 'isod_stream_[a-z]+_lines2?(_[a-z0-9]+)*' '( load_system8){2}( wait_vm)?' "lines are loads of system scope" \
-        isa_line_load 's/ (sc0 sc1|glc)$//'
-    each 'isod_stream_[a-z]+_lines2?(_[a-z0-9]+)*' '( store_system8){2}' "lines are stores of system scope" \
-        isa_line_store 's/store_dwordx2 /store_dwordx4 /'
-    each 'isod_stream_[a-z]+_wide2?(_sum_[a-z0-9]+)?' ' load_system16 wait_vm' "pieces of wide lines are loads of system scope" \
-        isa_wide_load 's/ (sc0 sc1|glc)$//'
-    each 'isod_stream_[a-z]+_wide2?(_sum_[a-z0-9]+)?' ' store_system16' "and stores of system scope, 16 bytes each" \
-        isa_wide_store 's/store_dwordx4 /store_dwordx2 /'
+    each 'isod_stream_[a-z]+_twoshot_ll?(_[a-z0-9]+)*' '( load_system8){2}( wait_vm)?' "lines are loads of system scope" \
+        isa_ll_load 's/ (sc0 sc1|glc)$//'
+    each 'isod_stream_[a-z]+_twoshot_ll?(_[a-z0-9]+)*' '( store_system8){2}' "lines are stores of system scope" \
+        isa_ll_store 's/store_dwordx2 /store_dwordx4 /'
+    each 'isod_stream_[a-z]+_twoshot_ll128?(_sum_[a-z0-9]+)?' ' load_system16 wait_vm' "pieces of wide lines are loads of system scope" \
+        isa_ll128_load 's/ (sc0 sc1|glc)$//'
+    each 'isod_stream_[a-z]+_twoshot_ll128?(_sum_[a-z0-9]+)?' ' store_system16' "and stores of system scope, 16 bytes each" \
+        isa_ll128_store 's/store_dwordx4 /store_dwordx2 /'
 }
 
 # flow KERNELS WORD SAYS KERNEL BREAK [BREAK_GFX90A]: what WORD of isa_flow.awk stands for is on no path through these
 # kernels. reduce_push and alltoallv are not among the last two: they have paths that only the program's logic excludes.
 flows() {
-    local told='isod_stream_(reduce_read2_sum_[a-z0-9]+|permute_push|permute_staged|barrier|engine_begin)'
-    flow 'isod_stream_(reduce_read2?_sum_[a-z0-9]+|broadcast_read)' load_at_barrier \
+    local told='isod_stream_(reduce_twoshot_read_sum_[a-z0-9]+|permute_push|permute_staged|barrier|engine_begin)'
+    flow 'isod_stream_(reduce_twoshot_read?_sum_[a-z0-9]+|broadcast_read)' load_at_barrier \
         "payload has not come before the barrier, and the flags behind it have no fence" isa_put_signal '/vmcnt/d'
     flow "$told|isod_stream_(exchange_push|exchange_staged|broadcast_staged)" unflushed \
         "a flag may overtake a store" isa_gather "$no_flush" -

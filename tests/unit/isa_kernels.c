@@ -83,29 +83,29 @@ SHMEMD_KERNEL(isa_quiet, struct isa_args, a)
 
 SHMEMD_KERNEL(isa_put, struct isa_args, a) { prim_copy_put(prim_group_block(), a.theirs, a.mine, a.bytes); }
 SHMEMD_KERNEL(isa_get, struct isa_args, a) { prim_copy_get(prim_group_block(), a.mine, a.theirs, a.bytes); }
-SHMEMD_KERNEL(isa_wide_store, struct isa_args, a)
+SHMEMD_KERNEL(isa_ll128_store, struct isa_args, a)
 {
     struct prim_vec16 v = {{a.value, a.value + 1}};
     uint32_t rank = prim_rank(prim_group_wave());
-    prim_wide_store(a.theirs + (uint64_t)(rank / 8) * 128, rank % 8, v, rank < a.bytes);
+    prim_ll128_store(a.theirs + (uint64_t)(rank / 8) * 128, rank % 8, v, rank < a.bytes);
 }
-SHMEMD_KERNEL(isa_wide_load, struct isa_args, a)
+SHMEMD_KERNEL(isa_ll128_load, struct isa_args, a)
 {
     struct prim_vec16 v = {{0, 0}};
     uint32_t rank = prim_rank(prim_group_wave());
-    while (prim_wave_or(!prim_wide_look(a.mine + (uint64_t)(rank / 8) * 128, rank % 8, a.value, &v)))
+    while (prim_wave_or(!prim_ll128_look(a.mine + (uint64_t)(rank / 8) * 128, rank % 8, a.value, &v)))
         prim_pause();
     a.word[rank] = v.word[0] + v.word[1];
 }
-SHMEMD_KERNEL(isa_line_store, struct isa_args, a)
+SHMEMD_KERNEL(isa_ll_store, struct isa_args, a)
 {
-    prim_store_line((struct prim_line *)(void *)a.theirs, (uint32_t)a.bytes, (uint32_t)a.value, 7);
+    prim_store_ll((struct prim_ll *)(void *)a.theirs, (uint32_t)a.bytes, (uint32_t)a.value, 7);
 }
-SHMEMD_KERNEL(isa_line_load, struct isa_args, a)
+SHMEMD_KERNEL(isa_ll_load, struct isa_args, a)
 {
-    struct prim_line line = prim_load_line((const struct prim_line *)(const void *)a.mine);
-    while (line.step0 != 7 || line.step1 != 7)
-        line = prim_load_line((const struct prim_line *)(const void *)a.mine);
+    struct prim_ll line = prim_load_ll((const struct prim_ll *)(const void *)a.mine);
+    while (line.epoch0 != 7 || line.epoch1 != 7)
+        line = prim_load_ll((const struct prim_ll *)(const void *)a.mine);
     a.word[0] = (uint64_t)line.data0 << 32 | line.data1;
 }
 SHMEMD_KERNEL(isa_narrow, struct isa_args, a)

@@ -145,7 +145,7 @@ static void close_ring(struct world *w)
     CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     add_link(w, fd, true, before);
     int keep = w->links->pe;
-    w->links->pe = w->me; /* whom the hello is for */
+    w->links->pe = w->me; /* waited the hello is for */
     CHECK_EQ(iso_link_hello(w->links, before), 0);
     w->links->pe = keep;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Agreement on slots: random subsets of the PEs open, use and close slots in an order that only the members of each
  * subset share. All members get the same index, no PE has an index twice, old flags are never larger than the first
- * step, the three barriers hold, when all is closed all slots are free again, and one that is being closed counts as
+ * epoch, the three barriers hold, when all is closed all slots are free again, and one that is being closed counts as
  * free. Needs more than one PE. */
 #include "../check.h"
 
@@ -40,8 +40,8 @@ static void choose_members(struct group *g, struct check_random *random)
     g->member = g->team.my_pe >= 0;
 }
 
-/* No flag that an earlier user of this memory left is larger than the step this team begins behind. Members that were
- * faster may have begun a first meeting, which takes a few steps. */
+/* No flag that an earlier user of this memory left is larger than the epoch this team begins behind. Members that were
+ * faster may have begun a first meeting, which takes a few epochs. */
 static bool flags_are_old(const struct group *g)
 {
     for (int sender = 0; sender < check_self.npes; sender++) {

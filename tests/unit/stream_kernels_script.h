@@ -43,41 +43,41 @@ struct algorithm {
 static const struct algorithm algorithms[] = {
     MOVE_ROW(SYNC, sync, NO_LIMIT)
     MOVE_ROW(BARRIER, barrier, NO_LIMIT)
-    MOVE_ROW(BROADCAST, broadcast_lines, LINES)
-    MOVE_ROW(BROADCAST, broadcast_wide, LINES)
-    MOVE_ROW(BROADCAST, broadcast_wide2, LINES)
+    MOVE_ROW(BROADCAST, broadcast_ll, LINES)
+    MOVE_ROW(BROADCAST, broadcast_ll128, LINES)
+    MOVE_ROW(BROADCAST, broadcast_twoshot_ll128, LINES)
     MOVE_ROW(BROADCAST, broadcast_read, NO_LIMIT)
-    MOVE_ROW(BROADCAST, broadcast_read2, NO_LIMIT)
+    MOVE_ROW(BROADCAST, broadcast_twoshot_read, NO_LIMIT)
     MOVE_ROW(BROADCAST, broadcast_staged, NO_LIMIT)
-    MOVE_ROW(FCOLLECT, exchange_lines, LINES)
-    MOVE_ROW(FCOLLECT, exchange_wide, LINES)
+    MOVE_ROW(FCOLLECT, exchange_ll, LINES)
+    MOVE_ROW(FCOLLECT, exchange_ll128, LINES)
     MOVE_ROW(FCOLLECT, exchange_push, NO_LIMIT)
     MOVE_ROW(FCOLLECT, exchange_staged, NO_LIMIT)
-    MOVE_ROW(ALLTOALL, exchange_lines, LINES)
-    MOVE_ROW(ALLTOALL, exchange_wide, LINES)
+    MOVE_ROW(ALLTOALL, exchange_ll, LINES)
+    MOVE_ROW(ALLTOALL, exchange_ll128, LINES)
     MOVE_ROW(ALLTOALL, exchange_push, NO_LIMIT)
     MOVE_ROW(ALLTOALL, exchange_staged, NO_LIMIT)
-    MOVE_ROW(PERMUTE, permute_lines, LINES)
-    MOVE_ROW(PERMUTE, permute_wide, LINES)
+    MOVE_ROW(PERMUTE, permute_ll, LINES)
+    MOVE_ROW(PERMUTE, permute_ll128, LINES)
     MOVE_ROW(PERMUTE, permute_push, NO_LIMIT)
     MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
     MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_lines, LINES)
-    SUM_ROWS(REDUCE, reduce_lines2, LINES2)
-    SUM_ROWS(REDUCE, reduce_wide, LINES)
-    SUM_ROWS(REDUCE, reduce_wide2, LINES2)
+    SUM_ROWS(REDUCE, reduce_ll, LINES)
+    SUM_ROWS(REDUCE, reduce_twoshot_ll, LINES2)
+    SUM_ROWS(REDUCE, reduce_ll128, LINES)
+    SUM_ROWS(REDUCE, reduce_twoshot_ll128, LINES2)
     SUM_ROWS(REDUCE, reduce_read, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_read2, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_push2, NO_LIMIT)
-    SUM_ROWS(REDUCE, reduce_dest2, SPANS)
-    ANY_ROW(REDUCE, reduce_lines, LINES)
-    ANY_ROW(REDUCE, reduce_long, NO_LIMIT)
-    SUM_ROWS(SCATTER, reduce_lines, LINES)
-    SUM_ROWS(SCATTER, reduce_wide, LINES)
+    SUM_ROWS(REDUCE, reduce_twoshot_read, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_twoshot_push, NO_LIMIT)
+    SUM_ROWS(REDUCE, reduce_twoshot_dest, SPANS)
+    ANY_ROW(REDUCE, reduce_ll, LINES)
+    ANY_ROW(REDUCE, reduce_pipelined, NO_LIMIT)
+    SUM_ROWS(SCATTER, reduce_ll, LINES)
+    SUM_ROWS(SCATTER, reduce_ll128, LINES)
     SUM_ROWS(SCATTER, reduce_read, NO_LIMIT)
     SUM_ROWS(SCATTER, reduce_push, NO_LIMIT)
-    ANY_ROW(SCATTER, reduce_lines, LINES)
-    ANY_ROW(SCATTER, reduce_long, NO_LIMIT)
+    ANY_ROW(SCATTER, reduce_ll, LINES)
+    ANY_ROW(SCATTER, reduce_pipelined, NO_LIMIT)
 };
 /* clang-format on */
 enum { ALGORITHMS = sizeof(algorithms) / sizeof(algorithms[0]) };
@@ -92,8 +92,8 @@ static int repr_summed_as(int repr)
         [REPR_c32] = REPR_f32, [REPR_c64] = REPR_f64};
     return as[repr];
 }
-#define KEPT_OF(name, bytes, logic, ordered) [REPR_##name] = ISOD_KEPT_##name,
-static const int kept_of[REPR_COUNT] = {REPRS(KEPT_OF)};
+#define DTYPE_OF(name, bytes, logic, ordered) [REPR_##name] = ISOD_DTYPE_##name,
+static const int dtype_of[REPR_COUNT] = {REPRS(DTYPE_OF)};
 
 /* ---- what a PE launches ---- */
 
@@ -180,7 +180,7 @@ static struct isod_stream_coll args_of(const struct pe_side *s, const struct cal
     a.from = c->what.kind == BROADCAST ? c->root : c->from[s->pe];
     a.call = ISOD_CALL_ON_STREAM_ALLREDUCE;
     a.op = c->what.op;
-    a.kept = kept_of[c->what.repr];
+    a.dtype = dtype_of[c->what.repr];
     a.by_pointer = a.h.direct != 0 && !l->in_buffer;
     if (l->algorithm->room == SPANS)
         a.bytes = a.source_stride = c->bytes / 16 / (size_t)a.h.n_pes * 16;
@@ -300,7 +300,7 @@ static size_t take(struct plan *p, struct check_random *random, size_t bytes, si
 
 static size_t random_nelems(struct check_random *random, const struct shape *s, unsigned blocks, size_t elem)
 {
-    size_t packet = s->packet_bytes / elem, n = (size_t)s->n;
+    size_t packet = s->inbox_bytes / elem, n = (size_t)s->n;
     switch (check_random_below(random, 10)) {
     case 0:
         return 1 + check_random_below(random, 2);
@@ -319,22 +319,22 @@ static size_t random_nelems(struct check_random *random, const struct shape *s, 
     case 7:
         return 16 / elem * blocks * n + check_random_below(random, 2);
     case 8:
-        return 16 / elem * n * (1 + check_random_below(random, 6 * s->packet_bytes / 16 * blocks));
+        return 16 / elem * n * (1 + check_random_below(random, 6 * s->inbox_bytes / 16 * blocks));
     default:
         return 1 + check_random_below(random, 6000) / elem;
     }
 }
 
 /* What lines can carry depends on how it is split. */
-static bool has_room(const struct algorithm *a, const struct shape *s, unsigned blocks, size_t bytes)
+static bool meets_needs(const struct algorithm *a, const struct shape *s, unsigned blocks, size_t bytes)
 {
     size_t share = ((bytes + 15) / 16 + blocks - 1) / blocks * 16;
     size_t span = (share / 16 + (size_t)s->n - 1) / (size_t)s->n * 16;
     if (a->room == SPANS)
-        return bytes >= 16 * (size_t)s->n && 16 * (size_t)s->n <= s->packet_bytes;
+        return bytes >= 16 * (size_t)s->n && 16 * (size_t)s->n <= s->inbox_bytes;
     if (a->room == LINES)
-        return share <= (size_t)s->packet_bytes * ISOD_STEPS_OF_CALL;
-    return a->room == NO_LIMIT || span <= (size_t)s->packet_bytes * (ISOD_STEPS_OF_CALL / 2);
+        return share <= (size_t)s->inbox_bytes * ISOD_EPOCHS_OF_CALL;
+    return a->room == NO_LIMIT || span <= (size_t)s->inbox_bytes * (ISOD_EPOCHS_OF_CALL / 2);
 }
 
 static bool fits(const struct algorithm *a, const struct shape *s, const struct call *c, const struct launch *l)
@@ -345,7 +345,7 @@ static bool fits(const struct algorithm *a, const struct shape *s, const struct 
         return false;
     if ((a->needs & ISOD_NEEDS_APART) != 0 && c->what.kind == REDUCE && c->dest[0] == c->source[0])
         return false;
-    return has_room(a, s, l->blocks, c->bytes);
+    return meets_needs(a, s, l->blocks, c->bytes);
 }
 static const struct algorithm *choose(const struct shape *s, const struct call *c, const struct launch *l,
                                       struct check_random *random)

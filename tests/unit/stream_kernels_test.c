@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernels of collectives on streams, on the CPU device: random jobs of 1 to 8 PEs, in which each PE launches kernel
- * after kernel on two slots at once, out of step with the others; every kernel, every representation and operator, in
- * several grids, sizes around every threshold, misaligned, in place, numbers of steps that wrap. Around its kernels a
+ * after kernel on two slots at once, out of epoch with the others; every kernel, every representation and operator, in
+ * several grids, sizes around every threshold, misaligned, in place, numbers of epochs that wrap. Around its kernels a
  * PE writes into dest before and into source after, as its stream may: whoever writes or reads too early or too late is
  * found. Each call is repeated serially on a copy of all memory, and all of it is compared, bit by bit.
  * Then: members that do not come, for every kernel.
@@ -80,8 +80,8 @@ static void job_explain(const struct job *j, int slot, int pe)
     size_t at = 0;
     while (seen[at] == expected[at])
         at++;
-    fprintf(stderr, "n %d, packet %u, direct %d, flat %d, step %llu, slot %d, pe %d, byte %zu\n", s->n, s->packet_bytes,
-            s->direct, s->flat, (unsigned long long)s->step, slot, pe, at);
+    fprintf(stderr, "n %d, packet %u, direct %d, flat %d, epoch %llu, slot %d, pe %d, byte %zu\n", s->n, s->inbox_bytes,
+            s->direct, s->flat, (unsigned long long)s->epoch, slot, pe, at);
     for (int i = 0; i < p->plan.n_calls; i++) {
         const struct call *c = &p->plan.calls[i];
         const struct launch *l = &p->launches[i];
@@ -107,7 +107,7 @@ static void job_check(struct job *j)
     }
     for (int pe = 1; pe < j->m->shape.n; pe++) /* lanes are equal on all members */
         for (unsigned lane = 0; lane < j->m->shape.lanes; lane++)
-            CHECK_EQ(j->m->pes[pe].slots[0].lanes[lane].step, j->m->pes[0].slots[0].lanes[lane].step);
+            CHECK_EQ(j->m->pes[pe].slots[0].lanes[lane].epoch, j->m->pes[0].slots[0].lanes[lane].epoch);
     model_destroy(j->m);
 }
 
@@ -123,10 +123,10 @@ static struct shape random_shape(int n, struct check_random *random)
     s.threads = threads[check_random_below(random, 5)];
     s.lanes = s.blocks + (unsigned)check_random_below(random, 2);
     s.wave = check_random_below(random, 2) == 0 ? 32 : 64;
-    s.packet_bytes = packets[check_random_below(random, 5)];
+    s.inbox_bytes = packets[check_random_below(random, 5)];
     s.direct = check_random_below(random, 5) != 0;
     s.flat = check_random_below(random, 2) == 0;
-    s.step = check_random_below(random, 2) == 0
+    s.epoch = check_random_below(random, 2) == 0
                  ? check_random_below(random, 3)
                  : ((uint64_t)(1 + check_random_below(random, 5)) << 32) - below[check_random_below(random, 6)];
     return s;
@@ -169,7 +169,7 @@ static const struct isod_record *record_of(struct model *m, int pe, uint64_t sta
 }
 
 /* The first of three PEs alone: its kernel leaves a record, gives up and ends, and so does the next one, at once. What
- * the others wait for in memory is not written: no flag of a later step. */
+ * the others wait for in memory is not written: no flag of a later epoch. */
 static void test_alone(const struct algorithm *a)
 {
     struct shape shape = {3, 2, 40, 2, 32, 64, true, false, 100};
@@ -214,7 +214,7 @@ static void test_alone(const struct algorithm *a)
     CHECK_EQ_NAMED(shmemd_status(args.h), 1, a->name);
     for (unsigned lane = 0; lane < l.blocks; lane++) {
         uint64_t *flags = (uint64_t *)(void *)j.m->pes[0].slots[0].lanes[lane].near[1];
-        CHECK_NAMED(flags[0] <= shape.step + 1, a->name);
+        CHECK_NAMED(flags[0] <= shape.epoch + 1, a->name);
         CHECK_EQ_NAMED(j.m->pes[0].slots[0].lanes[lane].dead, 1, a->name);
     }
     model_destroy(j.m);

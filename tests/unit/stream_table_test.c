@@ -19,7 +19,7 @@ enum {
 
 /* ---- calls and tables as they would be ---- */
 
-static uint32_t packet_bytes(int pes) { return pes <= 8 ? 8192 : pes <= 32 ? 2048 : 512; }
+static uint32_t inbox_bytes(int pes) { return pes <= 8 ? 8192 : pes <= 32 ? 2048 : 512; }
 
 /* A call whose blocks have `one` bytes. */
 static const struct stream_facts *fake(struct stream_facts *f, int kind, size_t one, int pes, unsigned has)
@@ -29,7 +29,7 @@ static const struct stream_facts *fake(struct stream_facts *f, int kind, size_t 
     memset(f, 0, sizeof *f);
     f->kind = kind;
     f->n_pes = pes;
-    f->packet_bytes = packet_bytes(pes);
+    f->inbox_bytes = inbox_bytes(pes);
     f->block = data ? one : 0;
     f->bytes = !data ? 0 : blocks ? one * (size_t)pes : one;
     f->op = SHMEMX_SUM;
@@ -127,7 +127,7 @@ static bool is_right(const struct stream_facts *c, const struct stream_choice *c
     if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
         choice->shape.threads > c->most_threads)
         return false;
-    return a->room == NULL || c->bytes <= a->room(c, choice->shape.grid);
+    return a->capacity == NULL || c->bytes <= a->capacity(c, choice->shape.grid);
 }
 
 static void check_call(const struct stream_table *table, const struct stream_facts *c)
@@ -229,14 +229,14 @@ static void test_forced(void)
 {
     struct stream_facts f;
     const struct stream_facts *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
-    check_forced("allreduce=long:3x96", c, "long", 3, 96);
-    check_forced("allreduce=long:3", c, "long", 3, 256);
-    check_forced(",,allreduce=read2:64x512,", c, "read2", 64, 512);
-    check_forced("allreduce=push2:1000x512", c, "push2", 64, 512); /* as many as may wait */
-    check_forced("allreduce=lines", c, "lines", 1, 256);           /* as many as are worth it */
-    check_forced("fcollect=push:7x7,allreduce=lines:2x8", c, "lines", 2, 8);
+    check_forced("allreduce=pipelined:3x96", c, "pipelined", 3, 96);
+    check_forced("allreduce=pipelined:3", c, "pipelined", 3, 256);
+    check_forced(",,allreduce=twoshot_read:64x512,", c, "twoshot_read", 64, 512);
+    check_forced("allreduce=twoshot_push:1000x512", c, "twoshot_push", 64, 512); /* as many as may wait */
+    check_forced("allreduce=ll", c, "ll", 1, 256);           /* as many as are worth it */
+    check_forced("fcollect=push:7x7,allreduce=ll:2x8", c, "ll", 2, 8);
     f.most_threads = 64;
-    check_forced("allreduce=long:3x96", c, "long", 3, 64);
+    check_forced("allreduce=pipelined:3x96", c, "pipelined", 3, 64);
     check_forced("barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
     check_forced("permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
     check_forced("permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS, 256);
@@ -245,28 +245,28 @@ static void test_forced(void)
 static void test_forced_in_order_and_impossible(void)
 {
     struct stream_facts f;
-    struct stream_choice choice = choice_of("allreduce=read2,allreduce=long:2x64",
+    struct stream_choice choice = choice_of("allreduce=twoshot_read,allreduce=pipelined:2x64",
                                             fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART));
-    CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.shape.grid == 2 && !choice.not_forced);
-    choice = choice_of("allreduce=read2", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
-    CHECK(strcmp(choice.algorithm->name, "long") == 0 && choice.not_forced);
+    CHECK(strcmp(choice.algorithm->name, "pipelined") == 0 && choice.shape.grid == 2 && !choice.not_forced);
+    choice = choice_of("allreduce=twoshot_read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
+    CHECK(strcmp(choice.algorithm->name, "pipelined") == 0 && choice.not_forced);
     (void)fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING);
     f.op = SHMEMX_MAX;
-    choice = choice_of("allreduce=push2", &f);
-    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
+    choice = choice_of("allreduce=twoshot_push", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     f.op = SHMEMX_SUM;
     f.type = SHMEMX_UINT8;
-    choice = choice_of("allreduce=push2", &f);
-    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced);
+    choice = choice_of("allreduce=twoshot_push", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     choice = choice_of("allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
-    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && choice.not_forced); /* in place */
-    choice = choice_of("allreduce=lines:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
-    CHECK(strcmp(choice.algorithm->name, "lines") == 0 && !choice.not_forced); /* all that 8 rounds of 8 KiB carry */
-    choice = choice_of("allreduce=lines:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024 + 1, 4, EVERYTHING));
-    CHECK(strcmp(choice.algorithm->name, "lines") != 0 && choice.not_forced);
-    choice = choice_of("fcollect=lines:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
-    CHECK(strcmp(choice.algorithm->name, "lines") == 0);
-    choice = choice_of("allreduce=push2", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced); /* in place */
+    choice = choice_of("allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && !choice.not_forced); /* all that 8 rounds of 8 KiB carry */
+    choice = choice_of("allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024 + 1, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "ll") != 0 && choice.not_forced);
+    choice = choice_of("fcollect=ll:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0);
+    choice = choice_of("allreduce=twoshot_push", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
     CHECK(!choice.not_forced); /* of another kind */
 }
 
@@ -277,19 +277,19 @@ static void test_wrong_variables(void)
     } cases[] = {
         {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"=push", "\"\" is no collective", "sync"},
-        {"allreduce", "\"\" is no algorithm of allreduce", "lines2, wide, wide2, read, read2"},
-        {"allreduce=ring", "\"ring\"", "push2, dest2, hier, long"},
-        {"allreduce=lines,barrier=x", "\"barrier=x\"", "there are flags"},
-        {"allreduce=lines:", "\"\" is no number of blocks", "1..1024"},
-        {"allreduce=lines:0", "\"0\" is no number of blocks", "1..1024"},
-        {"allreduce=lines:1025", "\"1025\"", "1..1024"},
-        {"allreduce=lines:99999999999999999999", "no number of blocks", NULL},
-        {"allreduce=lines:-1", "\"-1\"", NULL},
-        {"allreduce=lines:4x", "\"\" is no number of threads", "1..512"},
-        {"allreduce=lines:4x513", "\"513\"", "1..512"},
-        {"allreduce=lines:4x32x1", "\"32x1\"", NULL},
-        {"allreduce=lines: 4", "\" 4\"", NULL},
-        {"allreduce:4=lines", "SHMEM_COLL_ON_STREAM", NULL},
+        {"allreduce", "\"\" is no algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
+        {"allreduce=ring", "\"ring\"", "twoshot_push, twoshot_dest, hier, pipelined"},
+        {"allreduce=ll,barrier=x", "\"barrier=x\"", "there are flags"},
+        {"allreduce=ll:", "\"\" is no number of blocks", "1..1024"},
+        {"allreduce=ll:0", "\"0\" is no number of blocks", "1..1024"},
+        {"allreduce=ll:1025", "\"1025\"", "1..1024"},
+        {"allreduce=ll:99999999999999999999", "no number of blocks", NULL},
+        {"allreduce=ll:-1", "\"-1\"", NULL},
+        {"allreduce=ll:4x", "\"\" is no number of threads", "1..512"},
+        {"allreduce=ll:4x513", "\"513\"", "1..512"},
+        {"allreduce=ll:4x32x1", "\"32x1\"", NULL},
+        {"allreduce=ll: 4", "\" 4\"", NULL},
+        {"allreduce:4=ll", "SHMEM_COLL_ON_STREAM", NULL},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct said said;
@@ -340,17 +340,17 @@ static void test_thresholds(void)
     struct stream_facts f;
     const char *path = path_in_folder("thresholds");
     write_file(path, "# made by hand\n\n  8 x NVIDIA H200   # of that machine\n"
-                     "allreduce lines 1000 2 1 32\nallreduce\tread2\t 4k  any 5  "
-                     "64 \r\nallreduce long any any 1 32");
+                     "allreduce ll 1000 2 1 32\nallreduce\ttwoshot_read\t 4k  any 5  "
+                     "64 \r\nallreduce pipelined any any 1 32");
     struct stream_table *table = open_table("NVIDIA H200", "", path);
     CHECK(table != NULL);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING)), "lines") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1001, 2, EVERYTHING)), "read2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 3, EVERYTHING)), "read2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, EVERYTHING)), "read2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4097, 3, EVERYTHING)), "long") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, 0)), "long") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_FCOLLECT, 8, 3, EVERYTHING)), "lines") == 0); /* built in */
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING)), "ll") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1001, 2, EVERYTHING)), "twoshot_read") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 3, EVERYTHING)), "twoshot_read") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, EVERYTHING)), "twoshot_read") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4097, 3, EVERYTHING)), "pipelined") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, 0)), "pipelined") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_FCOLLECT, 8, 3, EVERYTHING)), "ll") == 0); /* built in */
     struct stream_choice choice = iso_stream_choose(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING));
     CHECK_NAMED(strstr(choice.why, path) != NULL, choice.why);
     iso_stream_table_close(table);
@@ -362,11 +362,11 @@ static void test_built_in_thresholds(void)
     struct stream_facts f;
     struct stream_table *table = open_table("NVIDIA H200", "", "");
     const unsigned torn = EVERYTHING & ~(unsigned)ISOD_NEEDS_WHOLE_LINES;
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, torn)), "lines") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, torn)), "lines2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 8 * kib, 2, EVERYTHING)), "lines") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "wide") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "wide2") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, torn)), "ll") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, torn)), "twoshot_ll") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 8 * kib, 2, EVERYTHING)), "ll") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "ll128") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "twoshot_ll128") == 0);
     iso_stream_table_close(table);
 }
 
@@ -377,19 +377,19 @@ static void test_wrong_files(void)
     } cases[] = {
         {"", ":0: ", "says nothing"},
         {"# only\n\n", ":2: ", "says nothing"},
-        {"allreduce lines 1 1 1 1\n", ":1: ", "\"8 x NVIDIA H200\""},
+        {"allreduce ll 1 1 1 1\n", ":1: ", "\"8 x NVIDIA H200\""},
         {"x x cpu\n", ":1: ", "no header"},
         {"0 x cpu\n", ":1: ", "no header"},
         {"99999999999999999999 x cpu\n", ":1: ", "no header"},
         {"8 x NVIDIA H200\n", ":1: ", "this device is \"cpu\""},
         {"8 x cpu\nallreduce\n", ":2: ", "1 fields; a row has 6"},
-        {"8 x cpu\n\nallreduce lines 1 1 1 1 1\n", ":3: ", "7 fields"},
+        {"8 x cpu\n\nallreduce ll 1 1 1 1 1\n", ":3: ", "7 fields"},
         {"8 x cpu\nallreduce ring 1 1 1 1\n", ":2: ", "\"ring\""},
-        {"8 x cpu\nbcast lines 1 1 1 1\n", ":2: ", "\"bcast\""},
-        {"8 x cpu\nallreduce lines -1 1 1 1\n", ":2: ", "\"-1\" is no size"},
-        {"8 x cpu\nallreduce lines 1 0 1 1\n", ":2: ", "no number of PEs"},
-        {"8 x cpu\nallreduce lines 1 1 1 1\nallreduce lines 1 1 0 1\n", ":3: ", "no number of blocks"},
-        {"8 x cpu\nallreduce lines 1 1 1 1000\n", ":2: ", "no number of threads"},
+        {"8 x cpu\nbcast ll 1 1 1 1\n", ":2: ", "\"bcast\""},
+        {"8 x cpu\nallreduce ll -1 1 1 1\n", ":2: ", "\"-1\" is no size"},
+        {"8 x cpu\nallreduce ll 1 0 1 1\n", ":2: ", "no number of PEs"},
+        {"8 x cpu\nallreduce ll 1 1 1 1\nallreduce ll 1 1 0 1\n", ":3: ", "no number of blocks"},
+        {"8 x cpu\nallreduce ll 1 1 1 1000\n", ":2: ", "no number of threads"},
     };
     const char *path = path_in_folder("wrong");
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -504,15 +504,15 @@ static void test_cache(void)
     uint64_t without = iso_stream_table_sum(table);
     iso_stream_table_close(table);
 
-    struct stream_rows rows = {1, {{SHMEMX_ALLREDUCE, "push2", 64, 4, {2, 32}}}};
+    struct stream_rows rows = {1, {{SHMEMX_ALLREDUCE, "twoshot_push", 64, 4, {2, 32}}}};
     CHECK_EQ(iso_stream_text_write(path, &info, &rows), 0);
     table = open_table("NVIDIA H200", "", "");
     CHECK(table != NULL && iso_stream_table_sum(table) != without);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "push2") == 0);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 65, 4, EVERYTHING)), "lines") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "twoshot_push") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 65, 4, EVERYTHING)), "ll") == 0);
     iso_stream_table_close(table);
 
-    write_file(path, "8 x NVIDIA H200\nallreduce push2 64 4 2 32\nnonsense\n");
+    write_file(path, "8 x NVIDIA H200\nallreduce twoshot_push 64 4 2 32\nnonsense\n");
     listen(&said);
     table = open_table("NVIDIA H200", "", "");
     check_sentence(heard(&said), ":3: ", "not used");
@@ -534,14 +534,14 @@ static uint64_t sum_of(const char *name, const char *forced)
 static void test_sums(void)
 {
     static const char *const forced[] = {"",
-                                         "allreduce=lines",
-                                         "allreduce=lines2",
-                                         "allreduce=lines:1024x256",
-                                         "allreduce=lines:1023x256",
-                                         "allreduce=lines:1024x255",
-                                         "reducescatter=lines",
-                                         "allreduce=lines,allreduce=read",
-                                         "allreduce=read,allreduce=lines"};
+                                         "allreduce=ll",
+                                         "allreduce=twoshot_ll",
+                                         "allreduce=ll:1024x256",
+                                         "allreduce=ll:1023x256",
+                                         "allreduce=ll:1024x255",
+                                         "reducescatter=ll",
+                                         "allreduce=ll,allreduce=read",
+                                         "allreduce=read,allreduce=ll"};
     enum { SUMS = sizeof forced / sizeof forced[0] };
     for (int i = 0; i < SUMS; i++)
         for (int k = 0; k < SUMS; k++)
@@ -579,7 +579,7 @@ static void test_explanations(void)
 {
     struct stream_call call;
     struct said said;
-    struct stream_table *table = open_table("cpu", "allreduce=read2", "");
+    struct stream_table *table = open_table("cpu", "allreduce=twoshot_read", "");
     memset(&call, 0, sizeof call);
     struct stream_choice choice =
         iso_stream_choose(table, fake(&call.facts, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT));
@@ -592,7 +592,7 @@ static void test_explanations(void)
     iso_stream_table_explain(table, &call, &choice);
     iso_stream_table_explain(table, &call, &choice);
     ISO->env.coll_explain = false;
-    check_sentence(heard(&said), "lines, 1 block of 32 threads", "because the forced one cannot do this");
+    check_sentence(heard(&said), "ll, 1 block of 32 threads", "because the forced one cannot do this");
     iso_stream_table_close(table);
 }
 

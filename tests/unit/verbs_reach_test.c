@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the RDMA device reaches device memory, over doubles of libibverbs and of the device layer: which rung is chosen
+/* How the RDMA device reaches device memory, over doubles of libibverbs and of the device layer: which method is chosen
  * and kept, what each is asked for, what is said of those that do not work, and that no descriptor is left. */
 #include "../check.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* No test by itself: tests/cluster/guest_tests.sh starts it, over two nodes of one PE each. Device memory (the CPU
- * device's) by the rung that the argument names: peer, staged, or dmabuf, for which a descriptor and the call of
+ * device's) by the method that the argument names: peer, staged, or dmabuf, for which a descriptor and the call of
  * libibverbs are doubles. Moves of all kinds between host and device memory against a copy of both, then the requests
  * that they cost; with `flushes` as the second argument the device's writes need a read to be seen.
  * It knows the inside of the library, which it contains. */
@@ -222,9 +222,9 @@ static struct side make_side(int kind)
 
 int main(int argc, char **argv)
 {
-    const char *rung = argc > 1 ? argv[1] : "", *text = "device memory by peer memory";
-    bool flushes = argc > 2 && strcmp(argv[2], "flushes") == 0, staged = strcmp(rung, "staged") == 0;
-    doubles = strcmp(rung, "dmabuf") == 0;
+    const char *method = argc > 1 ? argv[1] : "", *text = "device memory by peer memory";
+    bool flushes = argc > 2 && strcmp(argv[2], "flushes") == 0, staged = strcmp(method, "staged") == 0;
+    doubles = strcmp(method, "dmabuf") == 0;
     CHECK_INIT();
     if (shmem_n_pes() != 2 || ISO->verbs == NULL) {
         shmem_finalize();

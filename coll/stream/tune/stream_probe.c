@@ -2,7 +2,7 @@
 /* Whether wide lines may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor
  * promises it, so members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds
  * long; one word that was older than its flag, on any of them, and none of them uses wide lines. What is known of PEs
- * is kept, since their devices do not change. What a probe runs with is made when the device starts: later, making a
+ * is dtype, since their devices do not change. What a probe runs with is made when the device starts: later, making a
  * stream or giving memory back may wait for kernels that run, and they for another PE that is already in the probe.
  * Invariant: results of a probe are equal on all its members. Called by stream_slot.c. */
 #include "../coll_stream.h"
@@ -23,11 +23,11 @@ struct tools {
 struct stream_probe {
     struct tools tools;    /* nothing, where no probe will run */
     bool taken;            /* atomic: by a probe of another team, in another thread */
-    unsigned char known[]; /* [n_pes] enum stream_lines, of this PE and that one; atomic, relaxed: teams agree on it */
+    unsigned char known[]; /* [n_pes] enum stream_ll128, of this PE and that one; atomic, relaxed: teams agree on it */
 };
 
 static const char call[] = "shmemx_coll_on_stream";
-extern void isod_stream_wide_probe_kernel(void);
+extern void isod_stream_ll128_probe_kernel(void);
 
 static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
 
@@ -35,13 +35,13 @@ static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cp
  * of some milliseconds sees none of them alone is no reason to rely on it. */
 static bool is_worth_trying(const struct device *d)
 {
-    int64_t wanted = ISO->env.wide_lines;
+    int64_t wanted = ISO->env.ll128;
     return wanted < 0 ? strcmp(d->info->flavour, "hip") != 0 : wanted != 0;
 }
 
-static enum stream_lines known_of(const struct stream_probe *probe, int pe)
+static enum stream_ll128 known_of(const struct stream_probe *probe, int pe)
 {
-    return (enum stream_lines)__atomic_load_n(&probe->known[pe], __ATOMIC_RELAXED);
+    return (enum stream_ll128)__atomic_load_n(&probe->known[pe], __ATOMIC_RELAXED);
 }
 
 /* ---- start and stop ---- */
@@ -77,8 +77,8 @@ int iso_stream_probe_start(struct device *d)
         log_error("no memory for what is known of wide lines");
         return -ENOMEM;
     }
-    memset(probe->known, STREAM_LINES_UNKNOWN, (size_t)ISO->n_pes);
-    probe->known[ISO->my_pe] = STREAM_LINES_WHOLE;
+    memset(probe->known, STREAM_LL128_UNKNOWN, (size_t)ISO->n_pes);
+    probe->known[ISO->my_pe] = STREAM_LL128_WHOLE;
     d->probe = probe;
     return ISO->n_pes > 1 && is_worth_trying(d) ? make_tools(d, &probe->tools) : 0;
 }
@@ -95,12 +95,12 @@ void iso_stream_probe_stop(struct device *d)
 
 /* ---- a probe ---- */
 
-enum stream_lines iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct)
+enum stream_ll128 iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct)
 {
     const struct stream_probe *probe = (const struct stream_probe *)d->probe;
-    enum stream_lines least = STREAM_LINES_WHOLE;
+    enum stream_ll128 least = STREAM_LL128_WHOLE;
     if (!direct || team->n_pes > ISOD_STREAM_MEMBERS || !is_worth_trying(d))
-        return STREAM_LINES_TORN;
+        return STREAM_LL128_TORN;
     for (int i = 0; i < team->n_pes; i++)
         least = ISO_MIN(least, known_of(probe, team->world_of[i]));
     return least;
@@ -139,7 +139,7 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
     args.bytes = is_cpu(d) ? CPU_ROUNDS : GPU_ROUNDS;
     args.share = ISOD_PROBE_FIRST + number * 512; /* rounds are fewer, clocks have 54 bits in centuries */
     args.v_received = tools.wrong;
-    struct gpu_launch l = {isod_stream_wide_probe_kernel,
+    struct gpu_launch l = {isod_stream_ll128_probe_kernel,
                            ISO_MIN(blocks, is_cpu(d) ? (unsigned)CPU_BLOCKS : (unsigned)GPU_BLOCKS),
                            is_cpu(d) ? CPU_THREADS : GPU_THREADS,
                            0,
@@ -157,7 +157,7 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
     return wrong;
 }
 
-enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shmemd_t handle, unsigned blocks,
+enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shmemd_t handle, unsigned blocks,
                                        uint64_t number)
 {
     struct stream_probe *probe = (struct stream_probe *)d->probe;
@@ -165,7 +165,7 @@ enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shme
     bool whole = iso_coll_all_min(team, wrong == 0, call) != 0;
     for (int i = 0; i < team->n_pes; i++)
         if (i != team->my_pe && (whole || wrong != 0))
-            __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LINES_WHOLE : STREAM_LINES_TORN,
+            __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN,
                              __ATOMIC_RELAXED);
     if (wrong != 0)
         log_info("collectives on streams: stores of 128 bytes do not arrive whole here, so the algorithms \"wide\" are "
@@ -174,20 +174,20 @@ enum stream_lines iso_stream_probe_run(struct device *d, struct team *team, shme
         log_warn("collectives on streams of these %d PEs: stores of 128 bytes %s", team->n_pes,
                  whole ? "have arrived whole, so the algorithms \"wide\" are possible"
                        : "have not arrived whole at another PE, so the algorithms \"wide\" are not used");
-    return whole ? STREAM_LINES_WHOLE : STREAM_LINES_TORN;
+    return whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN;
 }
 
 size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes)
 {
     const struct stream_probe *probe = (const struct stream_probe *)d->probe;
     static const char *const said[] = {"they do not arrive whole at all PEs", "not tried", "they arrive whole"};
-    enum stream_lines least = STREAM_LINES_WHOLE;
+    enum stream_ll128 least = STREAM_LL128_WHOLE;
     bool any = false;
     for (int pe = 0; probe != NULL && pe < ISO->n_pes; pe++)
-        if (pe != ISO->my_pe && known_of(probe, pe) != STREAM_LINES_UNKNOWN) {
+        if (pe != ISO->my_pe && known_of(probe, pe) != STREAM_LL128_UNKNOWN) {
             any = true;
             least = ISO_MIN(least, known_of(probe, pe));
         }
-    int len = snprintf(text, bytes, "wide lines (stores of 128 bytes): %s\n", said[any ? least : STREAM_LINES_UNKNOWN]);
+    int len = snprintf(text, bytes, "wide lines (stores of 128 bytes): %s\n", said[any ? least : STREAM_LL128_UNKNOWN]);
     return len > 0 ? (size_t)len : 0;
 }

@@ -66,7 +66,7 @@ struct tuning {
     char path[512];
     const char *table; /* SHMEM_COLL_TABLE: not asked meanwhile, since it may name what is to be made here */
     bool had_streams;  /* collectives on streams were called before */
-    size_t room;       /* the largest size, and the bytes of dest and of source */
+    size_t capacity;       /* the largest size, and the bytes of dest and of source */
     bool whole;        /* all sizes are measured: the last row is for larger ones, too */
     bool talks;
     uint16_t *dest, *source; /* symmetric device memory */
@@ -123,8 +123,8 @@ static int fill_source(struct tuning *t)
     }
     for (size_t i = 0; i < ELEMS; i++)
         image[i] = bf16_of(value_of(ISO->my_pe, i));
-    for (size_t at = 0; at < t->room / 2; at += ELEMS)
-        iso_agent_copy(t->source + at, image, 2 * ISO_MIN((size_t)ELEMS, t->room / 2 - at));
+    for (size_t at = 0; at < t->capacity / 2; at += ELEMS)
+        iso_agent_copy(t->source + at, image, 2 * ISO_MIN((size_t)ELEMS, t->capacity / 2 - at));
     free(image);
     return 0;
 }
@@ -464,7 +464,7 @@ static int tune_kind(struct tuning *t, struct team *team, int kind)
     struct trials s;
     int n = 0;
     s.t = t;
-    for (size_t bytes = least_bytes; bytes <= t->room; bytes *= 4) {
+    for (size_t bytes = least_bytes; bytes <= t->capacity; bytes *= 4) {
         results[n].bytes = bytes;
         int rc = describe(&s, kind, team, bytes) == 0 ? 0 : -EIO;
         if (rc == 0)
@@ -566,7 +566,7 @@ static double geometric_mean(const double *x, int n)
         low = ISO_MIN(low, x[i]);
         high = ISO_MAX(high, x[i]);
     }
-    for (int step = 0; step < 50; step++) {
+    for (int epoch = 0; epoch < 50; epoch++) {
         double middle = (low + high) / 2, product = 1;
         for (int i = 0; i < n; i++)
             product *= x[i] / middle;
@@ -635,16 +635,16 @@ static bool begin(struct tuning *t, size_t most_bytes)
 {
     size_t all = strcmp(t->device->info->flavour, "cpu") == 0 ? cpu_bytes : largest_bytes;
     t->whole = most_bytes == 0 || most_bytes >= largest_bytes;
-    t->room = most_bytes == 0 ? all : ISO_MIN(most_bytes, largest_bytes);
+    t->capacity = most_bytes == 0 ? all : ISO_MIN(most_bytes, largest_bytes);
     t->had_streams = __atomic_load_n(&t->device->streams, __ATOMIC_RELAXED) != NULL; /* calls of other threads: none */
     t->table = ISO->env.coll_table;
     ISO->env.coll_table = "";
-    t->dest = (uint16_t *)pshmemx_malloc(t->room, SHMEMX_DEVICE);
-    t->source = t->dest != NULL ? (uint16_t *)pshmemx_malloc(t->room, SHMEMX_DEVICE) : NULL;
+    t->dest = (uint16_t *)pshmemx_malloc(t->capacity, SHMEMX_DEVICE);
+    t->source = t->dest != NULL ? (uint16_t *)pshmemx_malloc(t->capacity, SHMEMX_DEVICE) : NULL;
     if (t->source == NULL) { /* on all PEs */
         log_error("%s: no room for dest and source of %zu bytes in the device heap; SHMEM_DEVICE_HEAP_SIZE says how "
                   "large it may become, or take a smaller most_bytes",
-                  call, t->room);
+                  call, t->capacity);
         return false;
     }
     t->built_in = iso_stream_table_built_in(t->device->info);

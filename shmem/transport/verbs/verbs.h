@@ -74,7 +74,7 @@ struct verbs_region {
     X(VERBS_DMABUF, "dmabuf", "by dma-buf") \
     X(VERBS_PEER, "peer", "by peer memory") \
     X(VERBS_STAGED, "staged", "staged by the host")
-enum verbs_rung {
+enum verbs_method {
 #define X(id, wish, text) id,
     VERBS_RUNGS(X)
 #undef X
@@ -83,8 +83,8 @@ enum verbs_rung {
 
 /* The choice for all device memory of this PE, made when the first piece of it is registered. */
 struct verbs_reach {
-    enum verbs_rung wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_RUNG: the first that works */
-    enum verbs_rung rung; /* VERBS_ANY_RUNG: not chosen yet */
+    enum verbs_method wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_RUNG: the first that works */
+    enum verbs_method method; /* VERBS_ANY_RUNG: not chosen yet */
     bool flushes;         /* keys say so: kernels may see a signal before the data that was written before it */
     char why[384];        /* what the better ones said */
 };
@@ -139,7 +139,7 @@ struct verbs_queue {
     bool reads_first;  /* the next request waits for the reads before it */
     bool fills_device; /* gets into device memory of this PE are under way, or not flushed yet */
     uint64_t owed;     /* incoming: serial of the last message that has no answer yet */
-    bool owes;
+    bool unacked;
     uint64_t watched; /* done, when last looked at */
     unsigned stuck;   /* looks in turn that found it so, with requests under way */
     unsigned n_batch;
@@ -231,7 +231,7 @@ struct verbs {
     bool armed;          /* an event will come for the next message */
     bool armed_sent;     /* and for the next completion */
     unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
-    bool news;           /* something has come, whoever read it, since a wait was told */
+    bool pending_events;           /* something has come, whoever read it, since a wait was told */
     unsigned polls;      /* by waits, since the thread looked */
     unsigned busy_looks; /* of the thread, in turn, at which waits did its work */
     uint64_t looked_ns;  /* when the last was */
@@ -268,13 +268,13 @@ struct verbs_piece {
     uint64_t start, len;
     int access; /* as in ibv_reg_mr */
 };
-/* By the best rung; NULL: this piece is staged. Ends the job where it may not be. */
+/* By the best method; NULL: this piece is staged. Ends the job where it may not be. */
 struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece);
 size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
 /* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
 bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
-/* The first segment of device memory is there: chooses the rung. */
-void iso_verbs_meet_device(const struct segment *segment);
+/* The first segment of device memory is there: chooses the method. */
+void iso_verbs_exchange_device(const struct segment *segment);
 /* A request that reads back from device memory what the queue has written to it, if it has; what is added next waits
  * for it. Gives up the lock meanwhile. */
 void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
@@ -294,7 +294,7 @@ struct verbs_hello {
     uint8_t gid[16];
     char device[32];
 };
-struct verbs_key_row {
+struct verbs_key_info {
     uint32_t type;
     int32_t error;        /* answer: -errno; -EFAULT: no segment; 0 */
     uint64_t addr, limit; /* limit: of locked memory, in bytes */
@@ -305,7 +305,7 @@ struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, i
 int iso_verbs_group(const struct ctx *ctx);
 double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
 void iso_verbs_answer(int pe, const void *request, void *answer); /* the channel's handler */
-void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row);
+void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row);
 
 /* ---- verbs_queue.c ---- */
 

@@ -230,7 +230,7 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
 {
     struct verbs *v = ISO->verbs;
     struct verbs_hello hello, mine = {0};
-    struct verbs_key_row row;
+    struct verbs_key_info row;
     _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof row <= CHANNEL_BODY_BYTES,
                    "one message of the channel");
     memcpy(&hello, request, sizeof hello);

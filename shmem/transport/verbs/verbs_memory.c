@@ -257,7 +257,7 @@ static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
     return 0;
 }
 
-_Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_row *row)
+_Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_info *row)
 {
     const char *host = ISO->peers[pe].host;
     if (row->error == -EFAULT)
@@ -278,7 +278,7 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     if (ISO_LIKELY(known != NULL))
         return *known;
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
-    struct verbs_key_row row = {.type = VERBS_KEY, .addr = addr};
+    struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
     memcpy(request, &row, sizeof row);
     iso_verbs_leave(v);
     int rc = iso_channel_ask(pe, request, answer);
@@ -320,7 +320,7 @@ static int key_of_stage(struct verbs *v, int pe, struct verbs_key *key)
     return 0;
 }
 
-void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_row *row)
+void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
 {
     const void *addr = (const void *)(uintptr_t)row->addr;
     const struct segment *s = iso_segment_of(addr, 1);

@@ -233,9 +233,9 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
 /* One answer for all messages of a round that want no value. */
 static void answer_owed(struct verbs *v, struct verbs_queue *q)
 {
-    if (q->owes)
+    if (q->unacked)
         answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->owed}, false, 0);
-    q->owes = false;
+    q->unacked = false;
 }
 
 static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
@@ -244,9 +244,9 @@ static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
     uint64_t before = 0;
     bool is_amo = m->type == VERBS_AMO || m->type == VERBS_FETCH;
     bool good = is_amo ? apply_amo(m, &before) : apply_copy(v, m);
-    q->owes = good && m->type == VERBS_AMO;
+    q->unacked = good && m->type == VERBS_AMO;
     q->owed = m->serial;
-    if (!q->owes)
+    if (!q->unacked)
         answer(v, q, m, !good, before);
     return q;
 }

@@ -242,7 +242,7 @@ bool iso_verbs_poll(struct verbs *v)
     if (ISO_UNLIKELY(v->late != NULL))
         iso_verbs_answer_late(v);
     any |= iso_verbs_read(v);
-    v->news |= any;
+    v->pending_events |= any;
     return any;
 }
 
@@ -258,7 +258,7 @@ static void step(struct verbs *v, struct wait *wait, uint64_t seen)
     wait->worked |= iso_verbs_poll(v);
 }
 
-static bool has_room(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
+static bool meets_needs(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
 {
     return q->made + requests - q->done <= VERBS_DEPTH && v->n_free_slots >= slots &&
            v->in_flight + requests < VERBS_COMPLETIONS - VERBS_DEPTH;
@@ -266,12 +266,12 @@ static bool has_room(const struct verbs *v, const struct verbs_queue *q, unsigne
 
 void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots)
 {
-    if (ISO_LIKELY(has_room(v, q, requests, slots)))
+    if (ISO_LIKELY(meets_needs(v, q, requests, slots)))
         return;
     struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    while (!has_room(v, q, requests, slots))
+    while (!meets_needs(v, q, requests, slots))
         step(v, &wait, q->done);
     iso_wait_end(&wait);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory and the RDMA device: how the one reaches the other (the rung, chosen when the first piece is registered
+/* Device memory and the RDMA device: how the one reaches the other (the method, chosen when the first piece is registered
  * and kept), and what makes its writes visible. A completion says that bytes are on their way to a GPU over the bus,
  * not that a kernel sees them; where the GPU does not keep writes in order, a read of the same memory by the same RDMA
  * device goes between them and what follows. Called by the other verbs files and transport.c. */
@@ -28,8 +28,8 @@ int iso_verbs_reach_start(struct verbs *v)
     int wish = 0;
     while (wish < VERBS_ANY_RUNG && strcmp(ISO->env.device_rdma, wishes[wish]) != 0)
         wish++;
-    v->reach.wish = (enum verbs_rung)wish;
-    v->reach.rung = VERBS_ANY_RUNG;
+    v->reach.wish = (enum verbs_method)wish;
+    v->reach.method = VERBS_ANY_RUNG;
     if (wish < VERBS_ANY_RUNG || ISO->env.device_rdma[0] == '\0')
         return 0;
     log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env.device_rdma);
@@ -38,10 +38,10 @@ int iso_verbs_reach_start(struct verbs *v)
 
 /* ---- the rungs ---- */
 
-static void note(struct verbs_reach *reach, enum verbs_rung rung, const char *call, const char *why)
+static void note(struct verbs_reach *reach, enum verbs_method method, const char *call, const char *why)
 {
     size_t n = strlen(reach->why);
-    snprintf(reach->why + n, sizeof reach->why - n, "%s%s: %s%s%s", n > 0 ? "; " : "", wishes[rung], call,
+    snprintf(reach->why + n, sizeof reach->why - n, "%s%s: %s%s%s", n > 0 ? "; " : "", wishes[method], call,
              call[0] != '\0' ? ": " : "", why);
 }
 
@@ -75,28 +75,28 @@ static struct ibv_mr *register_by_address(struct verbs *v, const struct verbs_pi
     return mr;
 }
 
-/* From the rung that was chosen, or wished, or the best one, down to `*rung`. */
+/* From the method that was chosen, or wished, or the best one, down to `*method`. */
 static struct ibv_mr *climb_down(struct verbs *v, struct gpu *gpu, const struct verbs_piece *piece,
-                                 enum verbs_rung *rung)
+                                 enum verbs_method *method)
 {
     const struct verbs_reach *reach = &v->reach;
-    enum verbs_rung only = reach->rung != VERBS_ANY_RUNG ? reach->rung : reach->wish;
+    enum verbs_method only = reach->method != VERBS_ANY_RUNG ? reach->method : reach->wish;
     struct ibv_mr *mr = NULL;
-    *rung = only != VERBS_ANY_RUNG ? only : VERBS_DMABUF;
-    if (*rung == VERBS_DMABUF) {
+    *method = only != VERBS_ANY_RUNG ? only : VERBS_DMABUF;
+    if (*method == VERBS_DMABUF) {
         mr = register_dmabuf(v, gpu, piece);
         if (mr == NULL && only == VERBS_ANY_RUNG)
-            *rung = VERBS_PEER;
+            *method = VERBS_PEER;
     }
-    if (*rung == VERBS_PEER) {
+    if (*method == VERBS_PEER) {
         mr = register_by_address(v, piece);
         if (mr == NULL && only == VERBS_ANY_RUNG)
-            *rung = VERBS_STAGED;
+            *method = VERBS_STAGED;
     }
     return mr;
 }
 
-/* All that a wish for this rung cannot have. */
+/* All that a wish for this method cannot have. */
 _Noreturn ISO_COLD static void refuse(struct verbs *v, const struct verbs_piece *piece)
 {
     iso_verbs_fail(v,
@@ -109,23 +109,23 @@ _Noreturn ISO_COLD static void refuse(struct verbs *v, const struct verbs_piece 
 struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece)
 {
     struct verbs_reach *reach = &v->reach;
-    enum verbs_rung rung;
-    bool first = reach->rung == VERBS_ANY_RUNG;
+    enum verbs_method method;
+    bool first = reach->method == VERBS_ANY_RUNG;
     char before[sizeof reach->why];
     memcpy(before, reach->why, sizeof before);
     reach->why[0] = '\0';
-    struct ibv_mr *mr = climb_down(v, gpu, &piece, &rung);
-    if (mr == NULL && rung != VERBS_STAGED && reach->wish != VERBS_ANY_RUNG)
+    struct ibv_mr *mr = climb_down(v, gpu, &piece, &method);
+    if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_RUNG)
         refuse(v, &piece);
     if (first) {
-        reach->rung = rung;
+        reach->method = method;
         reach->flushes |= !iso_gpu_describe(gpu)->orders_writes;
-        log_debug("verbs: device memory %s%s%s", texts[rung], reach->why[0] != '\0' ? ": no " : "", reach->why);
+        log_debug("verbs: device memory %s%s%s", texts[method], reach->why[0] != '\0' ? ": no " : "", reach->why);
         return mr;
     }
-    if (mr == NULL && rung != VERBS_STAGED)
+    if (mr == NULL && method != VERBS_STAGED)
         log_info("verbs: %llu KiB of device memory at %#llx are staged by the host, all else %s: %s",
-                 (unsigned long long)piece.len >> 10, (unsigned long long)piece.start, texts[rung], reach->why);
+                 (unsigned long long)piece.len >> 10, (unsigned long long)piece.start, texts[method], reach->why);
     memcpy(reach->why, before, sizeof before);
     return mr;
 }
@@ -134,14 +134,14 @@ size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes)
 {
     const struct verbs_reach *reach = &v->reach;
     bool wished = reach->wish != VERBS_ANY_RUNG;
-    return (size_t)snprintf(text, bytes, "device memory %s%s%s%s", texts[reach->rung],
+    return (size_t)snprintf(text, bytes, "device memory %s%s%s%s", texts[reach->method],
                             reach->why[0] != '\0' ? " (no " : "", reach->why,
                             reach->why[0] != '\0' ? ")"
                             : wished              ? " (SHMEM_DEVICE_RDMA)"
                                                   : "");
 }
 
-void iso_verbs_meet_device(const struct segment *segment)
+void iso_verbs_exchange_device(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
     int error;

@@ -29,10 +29,10 @@ bool iso_verbs_progress(void)
     v->polls++;
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    bool news = v->news; /* also what a wait that was about to sleep has read, or the thread */
-    v->news = false;
+    bool any = v->pending_events; /* also what a wait that was about to sleep has read, or the thread */
+    v->pending_events = false;
     pthread_mutex_unlock(&v->lock);
-    return news;
+    return any;
 }
 
 /* ---- events: with the lock, so that `armed` says what is so ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The flag barrier: each PE stores its data, then behind a fence a flag of the step at every other PE, and waits for
- * theirs. After it everybody reads everybody's data of this step. Broken with NO_FENCE. */
+/* The flag barrier: each PE stores its data, then behind a fence a flag of the epoch at every other PE, and waits for
+ * theirs. After it everybody reads everybody's data of this epoch. Broken with NO_FENCE. */
 #define N 3
 #define STEPS 3
 #define PROCESSES N
@@ -10,12 +10,12 @@
 
 proctype pe(byte me)
 {
-    byte step = 1, i;
+    byte epoch = 1, i;
     do
-    :: step > STEPS -> break
+    :: epoch > STEPS -> break
     :: else ->
         if
-        :: step % 2 == 1 -> store(me, me, step) /* the step between keeps readers and the next store apart */
+        :: epoch % 2 == 1 -> store(me, me, epoch) /* the epoch between keeps readers and the next store apart */
         :: else
         fi;
 #ifndef NO_FENCE
@@ -23,17 +23,17 @@ proctype pe(byte me)
 #endif
         for (i : 0 .. N - 1) {
             if
-            :: i != me -> store(me, FLAG(i, me), step)
+            :: i != me -> store(me, FLAG(i, me), epoch)
             :: else
             fi
         }
         for (i : 0 .. N - 1) {
-            i == me || LOAD(me, FLAG(me, i)) >= step;
+            i == me || LOAD(me, FLAG(me, i)) >= epoch;
         }
         for (i : 0 .. N - 1) {
-            assert(step % 2 == 0 || LOAD(me, i) == step)
+            assert(epoch % 2 == 0 || LOAD(me, i) == epoch)
         }
-        step++
+        epoch++
     od
 }
 

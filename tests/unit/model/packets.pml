@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets: a word that carries the number of its step, so no fence; in two banks by the parity of the step. In each step
- * every PE sends to every other and waits for every other, which is why nobody is two steps ahead and no word is
+/* Packets: a word that carries the number of its epoch, so no fence; in two banks by the parity of the epoch. In each epoch
+ * every PE sends to every other and waits for every other, which is why nobody is two epochs ahead and no word is
  * overwritten unread. Broken with ONE_BANK, and with ONE_WAY: there PE 0 sends and waits for nobody. */
 #define N 3
 #define STEPS 4
@@ -11,7 +11,7 @@
 #define BANKS 2
 #endif
 #define WORDS (N * BANKS * N)
-#define LINE(to, step, from) (((to) * BANKS + (step) % BANKS) * N + (from))
+#define LINE(to, epoch, from) (((to) * BANKS + (epoch) % BANKS) * N + (from))
 #include "weak.h"
 
 #ifdef ONE_WAY
@@ -26,20 +26,20 @@
 
 proctype pe(byte me)
 {
-    byte step = 1, i;
+    byte epoch = 1, i;
     do
-    :: step > STEPS -> break
+    :: epoch > STEPS -> break
     :: else ->
         for (i : 0 .. N - 1) {
             if
-            :: i != me && SENDS(me) -> store(me, LINE(i, step, me), step)
+            :: i != me && SENDS(me) -> store(me, LINE(i, epoch, me), epoch)
             :: else
             fi
         }
         for (i : 0 .. N - 1) {
-            i == me || !WAITS(me) || !COMES_FROM(i) || LOAD(me, LINE(me, step, i)) == step;
+            i == me || !WAITS(me) || !COMES_FROM(i) || LOAD(me, LINE(me, epoch, i)) == epoch;
         }
-        step++
+        epoch++
     od
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* CHECK_THREADS: packets between nodes, whose words the double delivers in an order of its own. All lengths, steps
- * around the wraps of the number that a word carries, and steps that have the same number: what an earlier one left,
+/* CHECK_THREADS: packets between nodes, whose words the double delivers in an order of its own. All lengths, epochs
+ * around the wraps of the number that a word carries, and epochs that have the same number: what an earlier one left,
  * longer or shorter, must not be taken for this one's. */
 #include "../check.h"
 
 #include "../../coll/host/coll.h"
 
-enum { ROUNDS = 3 * (ISO_PACKET_BYTES + 1) };
+enum { ROUNDS = 3 * (ISO_INBOX_BYTES + 1) };
 
 static void fill(unsigned char *bytes, size_t n, int sender, int round)
 {
@@ -14,7 +14,7 @@ static void fill(unsigned char *bytes, size_t n, int sender, int round)
     check_random_fill(&random, bytes, n);
 }
 
-static size_t length_of(int sender, int round) { return (size_t)(7 * round + 11 * sender) % (ISO_PACKET_BYTES + 1); }
+static size_t length_of(int sender, int round) { return (size_t)(7 * round + 11 * sender) % (ISO_INBOX_BYTES + 1); }
 
 static void check_nothing_came(struct coll *c)
 {
@@ -24,25 +24,25 @@ static void check_nothing_came(struct coll *c)
 
 static void exchange(struct coll *c, int round)
 {
-    unsigned char mine[ISO_PACKET_BYTES], theirs[ISO_PACKET_BYTES];
+    unsigned char mine[ISO_INBOX_BYTES], theirs[ISO_INBOX_BYTES];
     size_t bytes = length_of(c->me, round);
     fill(mine, bytes, c->me, round);
     for (int i = 1; i < c->n; i++)
-        coll_packet_send(c, coll_other(c, i), mine, bytes);
+        coll_inbox_send(c, coll_other(c, i), mine, bytes);
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
-        const void *payload = coll_packet_wait(c, from);
+        const void *payload = coll_inbox_wait(c, from);
         fill(theirs, length_of(from, round), from, round);
         CHECK(memcmp(payload, theirs, length_of(from, round)) == 0);
-        CHECK(coll_packet_wait(c, from) == payload); /* once more: it was taken already */
+        CHECK(coll_inbox_wait(c, from) == payload); /* once more: it was taken already */
     }
 }
 
-/* From step `first` on, each later by `stride`. */
+/* From epoch `first` on, each later by `stride`. */
 static void run(struct coll *c, uint64_t first, uint64_t stride)
 {
     for (int round = 0; round < ROUNDS; round++) {
-        c->step = first + (uint64_t)round * stride;
+        c->epoch = first + (uint64_t)round * stride;
         c->slot->staged++;
         check_nothing_came(c);
         shmem_barrier_all();
