@@ -112,7 +112,7 @@ static void test_fallbacks(void)
 /* Those that hide the way of data or where counting starts are for tests; what users tune is not. */
 static void test_rows_for_tests(void)
 {
-    static const char *const for_tests[] = {"SHMEM_DEVICE_STEP", "SHMEM_FORCE_PROXY", "SHMEM_VIRTUAL_NODES"};
+    static const char *const for_tests[] = {"SHMEM_DEVICE_EPOCH", "SHMEM_FORCE_PROXY", "SHMEM_VIRTUAL_NODES"};
     size_t n = 0;
     for (const struct env_row *row = iso_env_rows; row->name; row++) {
         bool listed = false;
