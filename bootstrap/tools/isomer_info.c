@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* isomer-info: what this library is, how it was started and what would not work here.
- * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints;
+/* isomer-info: describes the library, the start of the job and the problems of this machine.
+ * A program over the public headers. Started by a launcher it is part of a job like any other program, and PE 0 prints.
  * --doctor looks at the machine and starts nothing; --tune measures the job's devices. */
 #include <shmem.h>
 #include <shmemx.h>
@@ -11,31 +11,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBLEM "problem: " /* how a line of the doctor starts that names something that will not work */
-/* How the last two parts of the library's text start: every variable has two lines there. */
+#define PROBLEM "problem: " /* the start of a doctor's line that names a problem */
+/* The starts of the last two parts of the library's text. Every variable has two lines there. */
 #define VARIABLES "\nenvironment variables ("
 #define TABLES "\ncollective algorithms:"
-#define FOR_TESTS ", for tests)\n" /* how the first line of a variable ends that users do not set */
+#define FOR_TESTS ", for tests)\n" /* the end of the first line of a variable that users do not set */
 
 static const char help[] =
     "usage: [launcher] isomer-info [NAME | --variables [all] | --table | --device | --doctor | --version |\n"
     "                               --tune [--tune-most BYTES]]\n"
-    "  (nothing)   version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
-    "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind and default, what it is for\n"
+    "  (no option) version, launcher, nodes, PEs, segments, paths, the variables that are set\n"
+    "  NAME        one environment variable, as SHMEM_TIMEOUT: its value, kind, default and purpose\n"
     "  --variables every variable that users set; --variables all: those for tests of the library, too\n"
-    "  --table     which algorithm the collectives choose, on the host and on streams\n"
-    "  --device    as nothing, with the devices started: how their memory is shared, and reached by the network\n"
-    "  --doctor    what would not work here and what to do; status 1 if there is anything\n"
+    "  --table     the algorithms that the collectives choose, on the host and on streams\n"
+    "  --device    as without an option, with the devices started: how memory is shared, and reached by the network\n"
+    "  --doctor    the problems of this machine and their remedies; status 1 if there is a problem\n"
     "  --tune      measures the collectives on streams, in a job of one PE for each device, and writes the table by\n"
     "              which later programs choose: to the file that SHMEM_COLL_TABLE names, else in the user's cache\n"
-    "  --tune-most BYTES   only calls of up to so many bytes, at least 1k; suffixes k, m, g\n"
+    "  --tune-most BYTES   only calls of up to BYTES bytes, 1k or more; suffixes k, m, g\n"
     "  --version   version of the library and of the specification\n";
 
 /* The whole text, or NULL. */
 static char *get_text(size_t (*write_text)(char *text, size_t bytes))
 {
     size_t bytes = write_text(NULL, 0) + 1;
-    for (;;) { /* it may grow between two calls */
+    for (;;) { /* the text may grow between two calls */
         char *text = (char *)malloc(bytes);
         size_t needed = text ? write_text(text, bytes) + 1 : 0;
         if (needed <= bytes)
@@ -110,7 +110,7 @@ static int print_one(const char *entry, const char *end, const char *wanted)
             print_range(entry, end_of_variable(entry));
             return 0;
         }
-    fprintf(stderr, "isomer-info: there is no environment variable %s; isomer-info --variables prints those that are\n",
+    fprintf(stderr, "isomer-info: there is no environment variable %s; isomer-info --variables lists them all\n",
             wanted);
     return 2;
 }
@@ -135,7 +135,7 @@ static int print_part(const char *text, enum part part, const char *name)
     if (part == SUMMARY) {
         print_range(text, variables);
         print_set(first, tables);
-        fputs("more: isomer-info --variables, isomer-info SHMEM_TIMEOUT, --table, --device, --doctor, --help\n", stdout);
+        fputs("more: isomer-info SHMEM_TIMEOUT, --variables, --table, --device, --doctor, --help\n", stdout);
     } else if (part == ONE_VARIABLE) {
         status = print_one(first, tables, name);
     } else if (part == USER_VARIABLES) {
@@ -151,7 +151,7 @@ static int print_info(bool device, enum part part, const char *name)
 {
     int status = 0;
     shmem_init();
-    if (device && shmemx_device_init() != 0) { /* it has said why */
+    if (device && shmemx_device_init() != 0) { /* which has printed the reason */
         shmem_finalize();
         return 1;
     }
@@ -164,7 +164,7 @@ static int print_info(bool device, enum part part, const char *name)
     return status;
 }
 
-/* "64", "4k", "256m", "1g"; 0: it is none, or below 1k. */
+/* "4k", "256m", "1g"; 0: not a size, or below 1k. */
 static size_t size_of(const char *text)
 {
     char *end;
@@ -182,7 +182,7 @@ static int tune(size_t most_bytes)
     int status = 2;
     shmem_init();
     if (shmem_n_pes() == 1)
-        fputs("isomer-info: --tune measures what PEs do together, and this is 1 PE; start one for each device by a "
+        fputs("isomer-info: --tune needs 2 PEs or more, and this job has 1 PE; start one PE for each device by a "
               "launcher: oshrun -n 4 isomer-info --tune (or mpirun, srun)\n",
               stderr);
     else
@@ -196,7 +196,7 @@ static int tune_up_to(const char *text)
     size_t most_bytes = size_of(text);
     if (most_bytes != 0)
         return tune(most_bytes);
-    fprintf(stderr, "isomer-info: --tune-most %s is no size; allowed: bytes, 1024 or more, with a suffix k, m or g\n",
+    fprintf(stderr, "isomer-info: --tune-most %s is not a size; allowed: 1024 bytes or more, suffixes k, m, g\n",
             text);
     return 2;
 }

@@ -40,7 +40,7 @@ run 2 $LAUNCH 1 "$info" --tune
 says 'isomer-info: --tune .* 1 PE' 'oshrun -n 4 isomer-info --tune'
 for size in 1023 -4k 4x 4kk k 99999999999999999999 ''; do
     run 2 $LAUNCH 1 "$info" --tune --tune-most "$size"
-    says "isomer-info: --tune-most $size is no size; allowed: "
+    says "isomer-info: --tune-most $size is not a size; allowed: "
 done
 run 2 "$info" --tune --tune-most
 says '^usage: '
