@@ -7,6 +7,7 @@
  * it and installs them in lib/isomer/; by hand (rdc, or the functions would stay inside the file):
  *     AMD     clang -x hip --cuda-device-only -fgpu-rdc -nogpulib -nogpuinc -O3 --offload-arch=gfx942 -emit-llvm -c
  *     NVIDIA  nvcc -x cu -arch=compute_90 -rdc=true -ptx        (or -dlto -dc for LTO)
+ *             clang -x cuda --cuda-device-only -fgpu-rdc -nocudalib -nocudainc -O3 --cuda-gpu-arch=sm_90 -emit-llvm -c
  * Includes: include/shmem_device.h. */
 #include "../include/shmem_device.h"
 

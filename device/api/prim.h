@@ -40,12 +40,16 @@ struct prim_group {
     enum prim_group_kind kind;
 };
 
-#if defined(__HIP__) || defined(__HIPCC__)
+/* The compiler's own macros name the target: __HIP__ is clang's HIP mode, __CUDACC__ is nvcc, __CUDA__ is clang's CUDA
+ * mode. A compiler for any other device must not get the CPU's functions: it would drop them all without a word. */
+#if defined(__HIP__)
 #include "prim_hip.h"
-#elif defined(__CUDACC__)
+#elif defined(__CUDACC__) || defined(__CUDA__)
 #include "prim_cuda.h"
-#else
+#elif defined(__GNUC__) && !defined(__NVPTX__) && !defined(__AMDGCN__) && !defined(__SPIR__) && !defined(__SPIRV__)
 #include "prim_cpu.h"
+#else
+#error "device/api/prim.h: no target for this compiler: use nvcc, clang -x cuda or clang -x hip, or compile for a CPU"
 #endif
 
 /* ---- what a target must give ----
@@ -104,19 +108,21 @@ struct prim_group {
  * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
  * prim_store_ll(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
- * prim_load_ll(p)                     relaxed, each half whole
+ * prim_load_ll(p)                       relaxed, each half whole
  *
- * Wide lines: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
- * together, a piece each. They need no fence where the hardware keeps such a line whole on its way (coll/stream/ll128_device.h
- * finds out). All threads of the wave call these at the same time, `yes` alike for all pieces of a line.
- * prim_ll128_lanes()                     threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
+ * LL128: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
+ * together, a piece each. They need no fence where the hardware keeps such a line whole on its way
+ * (coll/stream/ll128_device.h finds out). All threads of the wave call these at the same time, `yes` alike for all
+ * pieces of a line.
+ *
+ * prim_ll128_lanes()                    threads of one line: 8, or 1, which then goes over all pieces upwards; 8 take
  *                                       blocks of whole eights
- * prim_ll128_store(line, piece, v, yes)  v as the piece; of piece 7, word[1] is the flag. One store of the wave where
+ * prim_ll128_store(line, piece, v, yes) v as the piece; of piece 7, word[1] is the flag. One store of the wave where
  *                                       the target can, else the flag behind the rest; system scope
- * prim_ll128_look(line, piece, flag, v)  by one thread alone: looks at its piece; false: the line has not come, as far
+ * prim_ll128_look(line, piece, flag, v) by one thread alone: looks at its piece; false: the line has not come, as far
  *                                       as this piece can tell. When all pieces of a line have said true, which
  *                                       prim_wave_or tells, it has, and then
- * prim_ll128_take(line, piece, v)        by one thread alone: v is the piece
+ * prim_ll128_take(line, piece, v)       by one thread alone: v is the piece
  * prim_wave_or(p)                       true when p was true for any thread of the wave
  * prim_votes_between_polls()            true: pieces come with the looks, so all of a wave look until a vote has found
  *                                       nothing missing; false: who misses something looks until it has come, and

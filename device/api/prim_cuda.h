@@ -1,13 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA GPUs (sm_70 and later) as a target of prim.h, by nvcc or run-time compiled: inline PTX, no CUDA header.
- * Words of atomics, flags and lines, the dest of a put and the source of a get are in global memory (device memory of
- * any GPU or pinned host memory). The local end of a copy is any memory, a thread's stack and the kernel's parameters
- * too: it is accessed by plain loads and stores of generic addresses, since PTX defines strong ones for global and
- * shared memory only.
- * Accesses are `asm volatile` with a memory clobber: the compiler keeps their order, the fences tell the hardware.
- * Included by prim.h only. */
+/* NVIDIA GPUs (sm_70 and later) as a target of prim.h, by nvcc, run-time compiled, or by clang in CUDA mode: inline
+ * PTX, no CUDA header. Words of atomics, flags and lines, the dest of a put and the source of a get are in global
+ * memory (device memory of any GPU or pinned host memory). The local end of a copy is any memory, a thread's stack and
+ * the kernel's parameters too: it is accessed by plain loads and stores of generic addresses, since PTX defines strong
+ * ones for global and shared memory only. Accesses are `asm volatile` with a memory clobber: the compiler keeps their
+ * order, the fences tell the hardware. Included by prim.h only. */
 #ifndef ISO_PRIM_CUDA_H
 #define ISO_PRIM_CUDA_H
+
+/* clang's CUDA mode without CUDA's headers (-nocudainc): the words of the language that those headers define. */
+#ifndef __CUDACC__
+#include <__clang_cuda_builtin_vars.h>
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline, unused))
+#define __noinline__ __attribute__((noinline))
+#define __syncthreads_or(p) __nvvm_bar0_or(p)
+#define __syncwarp(mask) __nvvm_bar_warp_sync(mask)
+#define __any_sync(mask, p) __nvvm_vote_any_sync(mask, p)
+static __device__ __forceinline__ uint64_t __shfl_sync(unsigned mask, uint64_t v, int lane)
+{
+    uint32_t low = (uint32_t)__nvvm_shfl_sync_idx_i32(mask, (int)(uint32_t)v, lane, 31);
+    return (uint64_t)(uint32_t)__nvvm_shfl_sync_idx_i32(mask, (int)(uint32_t)(v >> 32), lane, 31) << 32 | low;
+}
+static __device__ __forceinline__ uint32_t __ldg(const uint32_t *p) { return __nvvm_ldg_ui(p); }
+static __device__ __forceinline__ uint64_t __ldg(const uint64_t *p) { return __nvvm_ldg_ul(p); }
+#endif
 
 #define PRIM_FN static __device__ __forceinline__
 #define PRIM_COLD_FN static __device__ __noinline__ __attribute__((unused))
