@@ -24,6 +24,12 @@ struct reduction {
         float: &reduce_f32, double: &reduce_f64, long double: &reduce_fmax,                                            \
         SHMEM_COMPLEX(float): &reduce_c32, SHMEM_COMPLEX(double): &reduce_c64,                                         \
         default: INTEGER_KERNELS(TYPE))
+/* A real type without kernels is refused: only integers cut 0.5 to 0. Reductions in kernels have the same types. */
+#define CHECK_KERNELS(NAME, TYPE, ...)                                                                                 \
+    _Static_assert(_Generic((TYPE)0,                                                                                   \
+                       float: 1, double: 1, long double: 1, SHMEM_COMPLEX(float): 1, SHMEM_COMPLEX(double): 1,         \
+                       default: (TYPE)0.5 == 0 && sizeof(TYPE) <= 8), "no reduction kernels for the type " #NAME);
+SHMEM_SUM_TYPES(CHECK_KERNELS, )
 /* clang-format on */
 
 /* Either the same array or nothing in common: schedules write parts of dest while other parts of source are needed. */

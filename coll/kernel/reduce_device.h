@@ -123,149 +123,173 @@ PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
 #define ISOD_NAMED(what) ISOD_PASTE(what, ISOD_NAME)
 #define ISOD_SAME(x) (x)
 
-/* Of integers: T wraps, since it is computed in W, the unsigned type of at least int's width. */
-#define ISOD_ONE_INTEGER(T, W, op, x, y)                       \
-    ((op) == ISOD_OP_and_reduce   ? (T)((W)(x) & (W)(y))       \
-     : (op) == ISOD_OP_or_reduce  ? (T)((W)(x) | (W)(y))       \
-     : (op) == ISOD_OP_xor_reduce ? (T)((W)(x) ^ (W)(y))       \
-     : (op) == ISOD_OP_max_reduce ? (T)((x) > (y) ? (x) : (y)) \
-     : (op) == ISOD_OP_min_reduce ? (T)((x) < (y) ? (x) : (y)) \
-     : (op) == ISOD_OP_sum_reduce ? (T)((W)(x) + (W)(y))       \
-                                  : (T)((W)(x) * (W)(y)))
-#define ISOD_ONE_REAL(op, x, y)                             \
-    ((op) == ISOD_OP_max_reduce   ? (x) > (y) ? (x) : (y)   \
-       : (op) == ISOD_OP_min_reduce ? (x) < (y) ? (x) : (y) \
-       : (op) == ISOD_OP_sum_reduce ? (x) + (y)             \
-                                  : (x) * (y))
+/* A body for each operator of SHMEM_REDUCE_OPS, by its name there: an operator without one does not compile. Integers
+ * wrap, since they are computed in isod_wrap, an unsigned type of at least int's width. */
+#define ISOD_INTEGER_and_reduce (isod_wrap) x &(isod_wrap)y
+#define ISOD_INTEGER_or_reduce (isod_wrap) x | (isod_wrap)y
+#define ISOD_INTEGER_xor_reduce (isod_wrap) x ^ (isod_wrap)y
+#define ISOD_INTEGER_max_reduce x > y ? x : y
+#define ISOD_INTEGER_min_reduce x < y ? x : y
+#define ISOD_INTEGER_sum_reduce (isod_wrap) x + (isod_wrap)y
+#define ISOD_INTEGER_prod_reduce (isod_wrap) x *(isod_wrap)y
+#define ISOD_REAL_max_reduce x > y ? x : y
+#define ISOD_REAL_min_reduce x < y ? x : y
+#define ISOD_REAL_sum_reduce x + y
+#define ISOD_REAL_prod_reduce x *y
 
-struct isod_c32 {
-    float re, im;
-};
-struct isod_c64 {
-    double re, im;
-};
-/* One copy of the product in a program: a compiler that fuses multiplication and addition does it alike for all. */
-#define ISOD_COMPLEX(S)                                                      \
-    PRIM_COLD_FN struct S S##_times(struct S x, struct S y)                  \
-    {                                                                        \
-        struct S z = {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re}; \
-        return z;                                                            \
-    }                                                                        \
-    PRIM_FN struct S S##_one(int op, struct S x, struct S y)                 \
-    {                                                                        \
-        struct S z = {x.re + y.re, x.im + y.im};                             \
-        return op == ISOD_OP_sum_reduce ? z : S##_times(x, y);               \
+/* isod_one_i8(op, x, y) and so on: a chain of questions over the operators that the kind of number has. */
+#define ISOD_IF(KIND, OP) op == ISOD_OP_##OP ? (isod_one)(ISOD_##KIND##_##OP):
+#define ISOD_IF_INTEGER(OP, ...) ISOD_IF(INTEGER, OP)
+#define ISOD_ONE_INTEGER(NAME, T, W)                             \
+    PRIM_FN T isod_one_##NAME(int op, T x, T y)                  \
+    {                                                            \
+        typedef T isod_one;                                      \
+        typedef W isod_wrap;                                     \
+        return SHMEM_REDUCE_OPS(ISOD_IF_INTEGER, )(isod_one)(x); \
     }
-ISOD_COMPLEX(isod_c32)
-ISOD_COMPLEX(isod_c64)
-#undef ISOD_COMPLEX
+#define ISOD_IF_REAL(OP, OLD, TABLE, ...) ISOD_IF_REAL_##TABLE(OP)
+#define ISOD_IF_REAL_LOGIC(OP)
+#define ISOD_IF_REAL_MINMAX(OP) ISOD_IF(REAL, OP)
+#define ISOD_IF_REAL_SUM(OP) ISOD_IF(REAL, OP)
+#define ISOD_ONE_REAL(NAME, T)                      \
+    PRIM_FN T isod_one_##NAME(int op, T x, T y)     \
+    {                                               \
+        typedef T isod_one;                         \
+        return SHMEM_REDUCE_OPS(ISOD_IF_REAL, )(x); \
+    }
+#define ISOD_IF_COMPLEX(OP, OLD, TABLE, S, ...) ISOD_IF_COMPLEX_##TABLE(OP, S)
+#define ISOD_IF_COMPLEX_LOGIC(OP, S)
+#define ISOD_IF_COMPLEX_MINMAX(OP, S)
+#define ISOD_IF_COMPLEX_SUM(OP, S) op == ISOD_OP_##OP ? isod_##S##_##OP(x, y):
+/* One copy of the product in a program: a compiler that fuses multiplication and addition does it alike for all. */
+#define ISOD_ONE_COMPLEX(NAME, T)                                                                         \
+    struct isod_##NAME {                                                                                  \
+        T re, im;                                                                                         \
+    };                                                                                                    \
+    PRIM_COLD_FN struct isod_##NAME isod_##NAME##_prod_reduce(struct isod_##NAME x, struct isod_##NAME y) \
+    {                                                                                                     \
+        struct isod_##NAME z = {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};                    \
+        return z;                                                                                         \
+    }                                                                                                     \
+    PRIM_FN struct isod_##NAME isod_##NAME##_sum_reduce(struct isod_##NAME x, struct isod_##NAME y)       \
+    {                                                                                                     \
+        struct isod_##NAME z = {x.re + y.re, x.im + y.im};                                                \
+        return z;                                                                                         \
+    }                                                                                                     \
+    PRIM_FN struct isod_##NAME isod_one_##NAME(int op, struct isod_##NAME x, struct isod_##NAME y) {      \
+        return SHMEM_REDUCE_OPS(ISOD_IF_COMPLEX, NAME, )(x);                                              \
+    }
 
 /* ---- the representations ---- */
 
-#define ISOD_ONE_i8(op, x, y) ISOD_ONE_INTEGER(int8_t, uint32_t, op, x, y)
-#define ISOD_ONE_u8(op, x, y) ISOD_ONE_INTEGER(uint8_t, uint32_t, op, x, y)
-#define ISOD_ONE_i16(op, x, y) ISOD_ONE_INTEGER(int16_t, uint32_t, op, x, y)
-#define ISOD_ONE_u16(op, x, y) ISOD_ONE_INTEGER(uint16_t, uint32_t, op, x, y)
-#define ISOD_ONE_i32(op, x, y) ISOD_ONE_INTEGER(int32_t, uint32_t, op, x, y)
-#define ISOD_ONE_u32(op, x, y) ISOD_ONE_INTEGER(uint32_t, uint32_t, op, x, y)
-#define ISOD_ONE_i64(op, x, y) ISOD_ONE_INTEGER(int64_t, uint64_t, op, x, y)
-#define ISOD_ONE_u64(op, x, y) ISOD_ONE_INTEGER(uint64_t, uint64_t, op, x, y)
+ISOD_ONE_INTEGER(i8, int8_t, uint32_t)
+ISOD_ONE_INTEGER(u8, uint8_t, uint32_t)
+ISOD_ONE_INTEGER(i16, int16_t, uint32_t)
+ISOD_ONE_INTEGER(u16, uint16_t, uint32_t)
+ISOD_ONE_INTEGER(i32, int32_t, uint32_t)
+ISOD_ONE_INTEGER(u32, uint32_t, uint32_t)
+ISOD_ONE_INTEGER(i64, int64_t, uint64_t)
+ISOD_ONE_INTEGER(u64, uint64_t, uint64_t)
+ISOD_ONE_REAL(f32, float)
+ISOD_ONE_REAL(f64, double)
+ISOD_ONE_COMPLEX(c32, float)
+ISOD_ONE_COMPLEX(c64, double)
 
 #define ISOD_T int8_t
 #define ISOD_A int8_t
 #define ISOD_NAME i8
-#define ISOD_ONE ISOD_ONE_i8
+#define ISOD_ONE isod_one_i8
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T uint8_t
 #define ISOD_A uint8_t
 #define ISOD_NAME u8
-#define ISOD_ONE ISOD_ONE_u8
+#define ISOD_ONE isod_one_u8
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T int16_t
 #define ISOD_A int16_t
 #define ISOD_NAME i16
-#define ISOD_ONE ISOD_ONE_i16
+#define ISOD_ONE isod_one_i16
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T uint16_t
 #define ISOD_A uint16_t
 #define ISOD_NAME u16
-#define ISOD_ONE ISOD_ONE_u16
+#define ISOD_ONE isod_one_u16
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T int32_t
 #define ISOD_A int32_t
 #define ISOD_NAME i32
-#define ISOD_ONE ISOD_ONE_i32
+#define ISOD_ONE isod_one_i32
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T uint32_t
 #define ISOD_A uint32_t
 #define ISOD_NAME u32
-#define ISOD_ONE ISOD_ONE_u32
+#define ISOD_ONE isod_one_u32
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T int64_t
 #define ISOD_A int64_t
 #define ISOD_NAME i64
-#define ISOD_ONE ISOD_ONE_i64
+#define ISOD_ONE isod_one_i64
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T uint64_t
 #define ISOD_A uint64_t
 #define ISOD_NAME u64
-#define ISOD_ONE ISOD_ONE_u64
+#define ISOD_ONE isod_one_u64
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T float
 #define ISOD_A float
 #define ISOD_NAME f32
-#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_ONE isod_one_f32
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T double
 #define ISOD_A double
 #define ISOD_NAME f64
-#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_ONE isod_one_f64
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T uint16_t
 #define ISOD_A float
 #define ISOD_NAME f16
-#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_ONE isod_one_f32
 #define ISOD_UP isod_half_to_float
 #define ISOD_DOWN isod_half_from_float
 #include "reduce_elem.h"
 #define ISOD_T uint16_t
 #define ISOD_A float
 #define ISOD_NAME bf16
-#define ISOD_ONE ISOD_ONE_REAL
+#define ISOD_ONE isod_one_f32
 #define ISOD_UP isod_bfloat16_to_float
 #define ISOD_DOWN isod_bfloat16_from_float
 #include "reduce_elem.h"
 #define ISOD_T struct isod_c32
 #define ISOD_A struct isod_c32
 #define ISOD_NAME c32
-#define ISOD_ONE isod_c32_one
+#define ISOD_ONE isod_one_c32
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
 #define ISOD_T struct isod_c64
 #define ISOD_A struct isod_c64
 #define ISOD_NAME c64
-#define ISOD_ONE isod_c64_one
+#define ISOD_ONE isod_one_c64
 #define ISOD_UP ISOD_SAME
 #define ISOD_DOWN ISOD_SAME
 #include "reduce_elem.h"
