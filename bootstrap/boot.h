@@ -18,7 +18,7 @@
 #error "compile with -DISO_VERSION=\"x.y.z\", the one of shmem.h"
 #endif
 #ifndef ISO_PROTOCOL
-#define ISO_PROTOCOL 3 /* of everything that PEs of different library builds exchange */
+#define ISO_PROTOCOL 4 /* of everything that PEs of different library builds exchange */
 #endif
 
 /* What shmemx_init_attr was given; id == NULL where shmem_init was called. */

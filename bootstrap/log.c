@@ -106,3 +106,11 @@ void iso_log(enum log_level level, const char *format, ...)
     write_all(line, len);
     errno = saved_errno;
 }
+
+void iso_log_clean(const unsigned char *bytes, size_t len, char *text, size_t text_bytes)
+{
+    size_t n = 0;
+    for (; n < len && n + 1 < text_bytes && bytes[n] != 0; n++)
+        text[n] = bytes[n] < 32 || bytes[n] > 126 ? '?' : (char)bytes[n];
+    text[n] = '\0';
+}

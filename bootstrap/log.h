@@ -30,6 +30,8 @@ int iso_log_pe(void); /* for threads that work for a PE: where state exists once
  * what would be refused. */
 void iso_log_divert(char *text, size_t bytes);
 void iso_log(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Makes text from outside fit to print: cuts it at the first NUL or at `len`, and control characters become '?'. */
+void iso_log_clean(const unsigned char *bytes, size_t len, char *text, size_t text_bytes);
 
 /* %m is an extension that -Wpedantic would warn of. */
 /* What the user asked to be told, whatever the level. */

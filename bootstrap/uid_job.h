@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* A job that starts by a unique id, as boot_uid.c (open, collective calls) and door.c (rank 0 while the PEs arrive) see
- * it: its connections, messages over them, and how it fails. A star, with rank 0 in the middle.
- *   PE                                   rank 0
- *   hello with a nonce             ->
- *                                  <-    challenge: another nonce, and a proof that rank 0 knows the secret
- *   a proof of the PE              ->
- *                                  <-    welcome, when all are in: the first message with a code
- * The secret itself never travels. invariant: codes count messages, so none can be altered, left out, repeated, or
- * taken from another connection or job. */
+/* A job that starts by a unique id: a star of connections with rank 0, the hub, in the middle. boot_uid.c opens and
+ * closes it, uid_hub.c is rank 0's side, uid_member.c the side of all other ranks; they share what is here: the
+ * connections, the frames over them, and how the job fails on all PEs with one sentence. No thread: frames are read
+ * inside the collective calls of the bootstrap.
+ * A member connects, shakes hands with the secret of the id (net/handshake.h), and waits for a WELCOME frame, which the
+ * hub sends when all PEs are in. Each allgather is then a DATA frame to the hub and one back. */
 #ifndef ISO_UID_JOB_H
 #define ISO_UID_JOB_H
 
+#include "net/handshake.h"
 #include "uid.h"
 
-/* A PE of the job. */
-struct uid_link {
-    int fd;         /* -1: not connected */
-    size_t got;     /* bytes of the current message: head, payload, code */
-    bool is_sealed; /* the handshake is over */
-    struct uid_seal seal;
-    unsigned char head[UID_FRAME_BYTES], code[UID_CODE_BYTES];
+#define UID_SENTENCE_BYTES 512
+#define UID_DATA_BYTES_MAX 0x40000000u
+
+/* frame.number is the number of the collective call. */
+enum uid_kind {
+    UID_WELCOME = 1, /* all PEs are in; no payload */
+    UID_DATA,        /* to the hub: one block; from the hub: the blocks of all ranks */
+    UID_FAIL         /* the job cannot go on; payload: a sentence */
 };
 
 struct uid_job {
@@ -27,33 +26,41 @@ struct uid_job {
     int rank;
     int size;
     double timeout_s;
-    uint32_t seq;           /* collective calls so far, equal on all ranks */
-    bool broken;            /* a call has failed; all later ones do */
-    int listener;           /* rank 0, until all are in; else -1 */
-    int n_links;            /* rank 0: size; else 1 */
-    struct uid_link *links; /* rank 0: by rank, [0] unused; else [0] is rank 0 */
+    uint32_t calls;               /* collective calls so far, equal on all ranks */
+    bool broken;                  /* a call has failed; all later ones do */
+    int n_sockets;                /* hub: size; else 1 */
+    struct frame_socket *sockets; /* hub: by rank, [0] unused; else [0] leads to the hub. All have shaken hands */
 };
 
-/* Rank 0: lets all PEs in. 0, or -errno after one sentence. */
-int iso_door_open(struct uid_job *job);
+/* ---- uid_create.c ---- */
 
-/* Says it here; rank 0 says it to all others too, and to `extra` (NULL: nobody), who is not in the job. Returns -errno
- * for the caller to return. */
-__attribute__((format(printf, 3, 4))) int iso_uid_job_fail(struct uid_job *job, struct uid_link *extra,
+/* The listening socket of this id, now the caller's; -1 where another process, or a script, made the id. */
+int iso_uid_take_listener(const struct uid *uid);
+
+/* ---- uid_job.c ---- */
+
+/* Prints the sentence; the hub sends it to all members too, and to `extra` (NULL: none), which is not in the job. The
+ * job is broken from then on. Returns -errno for the caller to return. */
+__attribute__((format(printf, 3, 4))) int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra,
                                                            const char *format, ...);
 /* here[r]: rank r has arrived; NULL: there was no memory to find out. */
 int iso_uid_job_fail_missing(struct uid_job *job, const bool *here);
+/* A courtesy that does not wait: a PE that cannot take 512 bytes now reads the end of the stream instead. */
 void iso_uid_job_tell_all(struct uid_job *job, const char *sentence);
+/* The payload of a UID_FAIL frame whose head has been read, fit to print. 0 or -errno. */
+int iso_uid_job_read_sentence(struct frame_socket *s, const struct frame *frame, char sentence[UID_SENTENCE_BYTES],
+                              int64_t deadline);
 const char *iso_uid_job_describe(int rc);
 
-/* What a payload is in the codes of messages: the same on all connections, made once. */
-void iso_uid_job_digest(const struct uid_job *job, const void *payload, size_t len,
-                        unsigned char digest[UID_CODE_BYTES]);
-/* 0 or -errno. `digest` is of the payload. */
-int iso_uid_job_send(struct uid_link *link, const struct uid_frame *frame, const void *payload,
-                     const unsigned char digest[UID_CODE_BYTES], int64_t deadline);
-/* From rank 0: a message of this kind, number and length, or a sentence of it, which is printed. 0; -ECONNABORTED after
- * a sentence; -EPROTO: something else; -EBADMSG: the code is wrong; -errno. */
-int iso_uid_job_receive(struct uid_job *job, struct uid_frame expected, void *payload, int64_t deadline);
+/* ---- uid_hub.c: rank 0. 0, or -errno after one sentence ---- */
+
+int iso_uid_hub_open(struct uid_job *job); /* lets all PEs in */
+/* all[0 .. len) is rank 0's own block. */
+int iso_uid_hub_allgather(struct uid_job *job, size_t len, unsigned char *all);
+
+/* ---- uid_member.c: all other ranks. 0, or -errno after one sentence ---- */
+
+int iso_uid_member_open(struct uid_job *job); /* connects to the hub */
+int iso_uid_member_allgather(struct uid_job *job, const void *mine, size_t len, unsigned char *all);
 
 #endif

@@ -3,7 +3,7 @@
  * a program starts, and names that nobody reads. Called by info.c and, for names, by init.c. */
 #include "gpu/device.h"
 #include "internal.h"
-#include "../shmem/node/interface.h"
+#include "../bootstrap/net/interface.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,9 +18,12 @@ enum { FINE, WARNING, PROBLEM };
 
 static int check_network(const struct env *env)
 {
-    struct channel_address unused;
-    memset(&unused, 0, sizeof unused);
-    return env->network[0] != '\0' ? iso_interface_find(&unused, env->network) : 0;
+    struct host_addresses unused;
+    const char *why;
+    int rc = env->network[0] != '\0' ? iso_interface_find(&unused, env->network, &why) : 0;
+    if (rc != 0)
+        log_error("SHMEM_NETWORK is \"%.64s\": %s", env->network, why);
+    return rc;
 }
 
 static int check_nic(const struct env *env)

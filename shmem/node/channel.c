@@ -1,186 +1,65 @@
 /* SPDX-License-Identifier: MIT */
-/* The channel of this PE: its life, what is accepted, heard and believed. Everything happens in `iso_channel_step`,
- * under one lock, by whatever thread comes by; nothing in it blocks but the sending of messages that fit the sockets'
- * buffers. Silence is found by the kernel (keepalive and user timeout of TCP), an end by the end of the stream. */
+/* The channel of this PE: its connections, requests over them, and what their ends mean. All of it happens in
+ * make_progress, under one lock, by whatever thread comes by. Nothing in it blocks but the sending of frames that fit
+ * the sockets' buffers. Silence is found by the kernel (keepalive and user timeout of TCP), an end by the end of the
+ * stream. A connection that has ended stays in memory until make_progress returns, since callers may still look at it.
+ * Static functions are called with channel.lock held, but for those under "waits" and "start". */
 #include "channel_state.h"
 
-#include "../../bootstrap/net/wire.h"
-#include "interface.h"
-
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#define PART_S 10.0 /* the longest wait for good-byes */
+#define SEND_S 5.0      /* a frame fits the socket's buffer: to wait means that the other end reads no more */
+#define HANDSHAKE_S 10.0 /* for a PE that has called us */
+#define ATTEMPT_S 3.0    /* for one address of a PE that we call */
+#define RETRY_S 0.05     /* after all addresses have failed */
+#define GOODBYE_S 10.0   /* the longest wait for good-byes */
+#define PROGRESS_MS 20   /* what no descriptor tells: attempts to repeat, deaths on this node */
 #define EVENTS 64
 #define ACCEPTS 256
-#define REST_MS 20 /* what is not awaited by a descriptor: attempts to repeat, deaths on this node */
 
 /* ---- sentences ---- */
 
-void iso_channel_describe(int pe, char *text, size_t bytes)
+/* "pe 3 on b (node x)" */
+static const char *describe(int pe, char text[192])
 {
     const struct peer *peer = &ISO->peers[pe];
     if (strcmp(peer->node, peer->host) == 0)
-        snprintf(text, bytes, "pe %d on %s", pe, peer->host);
+        snprintf(text, 192, "pe %d on %s", pe, peer->host);
     else
-        snprintf(text, bytes, "pe %d on %s (node %s)", pe, peer->host, peer->node);
-}
-
-/* "10.0.0.1:4711, [fd00::1]:4711" */
-static void list_addresses(int pe, char *text, size_t bytes)
-{
-    const struct channel *c = ISO->channel;
-    const struct target *t = &c->targets[pe];
-    bool same_host = strcmp(ISO->peers[pe].host, ISO->peers[ISO->my_pe].host) == 0;
-    struct sockaddr_storage address;
-    size_t n = 0;
-    text[0] = '\0';
-    for (int i = 0; iso_interface_pick(&t->address, &c->mine, same_host, i, &address) && n + 2 < bytes; i++) {
-        if (i > 0)
-            n += (size_t)snprintf(text + n, bytes - n, ", ");
-        iso_interface_name(&address, text + n, bytes - n);
-        n += strlen(text + n);
-    }
-}
-
-const char *iso_channel_text(int pe, char *text, size_t bytes)
-{
-    struct channel *c = ISO->channel;
-    snprintf(text, bytes, "none");
-    if (c != NULL && c->started)
-        list_addresses(pe, text, bytes);
+        snprintf(text, 192, "pe %d on %s (node %s)", pe, peer->host, peer->node);
     return text;
 }
 
-/* ---- messages ---- */
+static bool is_on_my_host(int pe) { return strcmp(ISO->peers[pe].host, ISO->peers[ISO->my_pe].host) == 0; }
 
-static void take_message(struct channel *c, struct link *link)
+const char *iso_channel_text(int pe, char *text, size_t bytes)
 {
-    switch (link->in.kind) {
-    case LINK_REQUEST:
-        iso_channel_ask_answer(c, link);
-        return;
-    case LINK_ANSWER:
-        iso_channel_ask_take(c, link);
-        return;
-    case LINK_BYE:
-        link->gone = true;
-        return;
-    case LINK_LEFT:
-        iso_pe_take_left(link->pe, link->in.id);
-        return;
-    case LINK_EXIT:
-        iso_exit_quietly(link->in.value);
-    default:
-        iso_channel_end(c, link, -EBADMSG);
+    const struct channel *c = ISO->channel;
+    struct tcp_address address;
+    char name[TCP_NAME_BYTES];
+    size_t n = 0;
+    snprintf(text, bytes, "none");
+    for (int i = 0; c != NULL && c->started && n + 2 < bytes &&
+                    iso_interface_pick(&c->targets[pe].addresses, &c->mine, is_on_my_host(pe), i, &address);
+         i++) {
+        iso_tcp_name(&address, name);
+        snprintf(text + n, bytes - n, i > 0 ? ", %s" : "%s", name);
+        n += strlen(text + n);
     }
+    return text;
 }
 
-/* ---- the handshake ---- */
+/* ---- connections ---- */
 
-static struct link_tokens tokens_of(const struct channel *c, const struct link *link)
-{
-    const unsigned char *mine = c->targets[ISO->my_pe].token, *theirs = c->targets[link->pe].token;
-    struct link_tokens tokens = {link->dialer ? mine : theirs, link->dialer ? theirs : mine};
-    return tokens;
-}
-
-static void become_up(struct channel *c, struct link *link)
-{
-    struct target *t = &c->targets[link->pe];
-    iso_channel_remove(c, link);
-    link->state = LINK_UP;
-    link->next = c->links;
-    c->links = link;
-    if (t->dialed == link)
-        t->dialed = NULL;
-    if (t->up == NULL)
-        t->up = link;
-    t->give_up_ns = 0;
-    t->attempt = 0;
-    if (c->parting)
-        (void)iso_link_send(link, LINK_BYE, 0, 0, NULL); /* too late for that of iso_channel_bye */
-    log_debug("channel: connected with pe %d (%s)", link->pe, link->name);
-}
-
-/* The other end's number must be that of a PE of another node, and ours the one that it means. */
-static int take_hello(struct channel *c, struct link *link)
-{
-    int pe = link->in.value;
-    if (link->in.kind != LINK_HELLO || link->in.id != (uint32_t)ISO->my_pe || pe < 0 || pe >= ISO->n_pes ||
-        ISO->peers[pe].local)
-        return -EBADMSG;
-    link->pe = pe;
-    return iso_link_challenge(link, tokens_of(c, link));
-}
-
-/* From here on the other end believes in us, so that giving up would be our death to it; it is alive, and has proven
- * who it is: it is waited for as long as somebody wants it. */
-static int prove(const struct channel *c, struct link *link)
-{
-    uint64_t give_up_ns = c->targets[link->pe].give_up_ns;
-    link->deadline_ns = give_up_ns != 0 ? give_up_ns : UINT64_MAX;
-    return iso_link_prove(link, tokens_of(c, link));
-}
-
-static int shake_hands(struct channel *c, struct link *link)
-{
-    int rc;
-    switch (link->state) {
-    case LINK_AWAITS_HELLO:
-        return take_hello(c, link);
-    case LINK_AWAITS_CHALLENGE:
-        return prove(c, link);
-    case LINK_AWAITS_PROOF:
-        rc = iso_link_welcome(link, tokens_of(c, link));
-        break;
-    default:
-        rc = link->in.kind == LINK_WELCOME ? 0 : -EBADMSG;
-    }
-    if (rc == 0)
-        become_up(c, link);
-    return rc;
-}
-
-static void read_link(struct channel *c, struct link *link)
-{
-    int rc;
-    while (link->fd >= 0 && (rc = iso_link_receive(link)) != 0) {
-        if (rc == 1 && link->state != LINK_UP)
-            rc = shake_hands(c, link);
-        else if (rc == 1)
-            take_message(c, link);
-        if (rc < 0 && link->fd >= 0)
-            iso_channel_end(c, link, rc);
-    }
-}
-
-/* ---- new connections ---- */
-
-void iso_channel_watch_silence(int fd)
-{
-    double seconds = ISO->env.node_timeout;
-    int on = 1, idle = (int)(seconds * 0.4), interval = (int)(seconds * 0.2), probes = 3;
-    unsigned limit = (unsigned)(seconds * 1000);
-    if (seconds <= 0 || seconds > 30000)
-        return;
-    idle = ISO_MAX(idle, 1);
-    interval = ISO_MAX(interval, 1);
-    if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit) != 0)
-        log_warn("a silent node may go unnoticed: keepalive of TCP cannot be set: %m");
-}
-
-int iso_channel_watch(struct channel *c, int fd, uint32_t events, void *what)
+/* The epoll set has it from now on; `what` is &channel.listener or a link. 0 or -errno. */
+static int watch(struct channel *c, int fd, uint32_t events, void *what)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
@@ -191,77 +70,457 @@ int iso_channel_watch(struct channel *c, int fd, uint32_t events, void *what)
     return errno == EEXIST && epoll_ctl(c->epoll, EPOLL_CTL_MOD, fd, &event) == 0 ? 0 : -errno;
 }
 
-void iso_channel_add(struct channel *c, struct link *link)
+/* A connection that is not up yet. NULL: no memory, and fd is closed. */
+static struct link *add_link(struct channel *c, int fd, int pe, const char *name, double seconds)
 {
-    link->next = c->young;
-    c->young = link;
+    struct link *link = (struct link *)calloc(1, sizeof *link);
+    if (link == NULL) {
+        close(fd);
+        return NULL;
+    }
+    int rc = iso_tcp_limit_silence(fd, ISO->env.node_timeout);
+    if (rc != 0)
+        log_warn("a silent node may go unnoticed: keepalive of TCP cannot be set: %s", strerror(-rc));
+    link->socket.fd = fd;
+    link->pe = pe;
+    link->deadline = iso_deadline_in(seconds);
+    snprintf(link->name, sizeof link->name, "%s", name);
+    link->next = c->pending;
+    c->pending = link;
+    return link;
 }
 
-static bool take_out(struct link **at, const struct link *link)
+static void remove_link(struct channel *c, const struct link *link)
 {
-    while (*at != NULL && *at != link)
-        at = &(*at)->next;
-    if (*at == NULL)
-        return false;
-    *at = link->next;
-    return true;
+    struct link **lists[] = {&c->pending, &c->links};
+    for (int i = 0; i < 2; i++)
+        for (struct link **at = lists[i]; *at != NULL; at = &(*at)->next)
+            if (*at == link) {
+                *at = link->next;
+                return;
+            }
 }
 
-void iso_channel_remove(struct channel *c, const struct link *link)
+static void finish_request(struct channel *c, struct request *request, int rc)
 {
-    if (!take_out(&c->young, link))
-        take_out(&c->links, link);
+    uint64_t one = 1;
+    for (struct request **at = &c->requests; *at != NULL; at = &(*at)->next)
+        if (*at == request) {
+            *at = request->next;
+            break;
+        }
+    request->rc = rc;
+    request->done = true;
+    if (write(request->event, &one, sizeof one) != sizeof one)
+        log_debug("channel: eventfd: %m"); /* its thread looks by itself, a little later */
 }
 
-bool iso_channel_make_room(struct channel *c)
+static void fail_requests(struct channel *c, int pe, int rc)
+{
+    for (struct request *request = c->requests, *next; request != NULL; request = next) {
+        next = request->next;
+        if (request->pe == pe)
+            finish_request(c, request, rc);
+    }
+}
+
+/* The PE has one connection less: another one takes its place, or its requests have failed. */
+static void detach_link(struct channel *c, const struct link *link)
+{
+    struct target *t = &c->targets[link->pe];
+    for (struct early_request *early = c->early; early != NULL; early = early->next)
+        if (early->link == link)
+            early->link = NULL;
+    if (t->dialed == link)
+        t->dialed = NULL;
+    if (t->up != link)
+        return;
+    t->up = NULL;
+    for (struct link *other = c->links; other != NULL && t->up == NULL; other = other->next)
+        if (other != link && other->pe == link->pe && !other->gone)
+            t->up = other;
+    fail_requests(c, link->pe, -ECONNRESET);
+}
+
+static void close_link(struct channel *c, struct link *link)
+{
+    if (link->pe >= 0)
+        detach_link(c, link);
+    remove_link(c, link);
+    close(link->socket.fd); /* which takes it out of the epoll set */
+    link->socket.fd = -1;
+    link->next = c->closed;
+    c->closed = link;
+}
+
+static void free_links(struct link **list)
+{
+    while (*list != NULL) {
+        struct link *link = *list;
+        *list = link->next;
+        if (link->socket.fd >= 0)
+            close(link->socket.fd);
+        free(link);
+    }
+}
+
+/* ---- the ends of connections ---- */
+
+_Noreturn static void report_death(const struct link *link, int rc)
+{
+    char sentence[512], who[192];
+    describe(link->pe, who);
+    if (rc == -EBADMSG || rc == -EPROTO)
+        snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way; ending the job",
+                 who, link->name);
+    else if (rc == -EPIPE || rc == -ECONNRESET)
+        snprintf(sentence, sizeof sentence, "%s died: its connection (%s) ended without a good-bye; ending the job",
+                 who, link->name);
+    else
+        snprintf(sentence, sizeof sentence,
+                 "%s is taken for dead: nothing comes over its connection (%s): %s (SHMEM_NODE_TIMEOUT is %.3g s); "
+                 "its host or the network to it has failed; ending the job",
+                 who, link->name, strerror(-rc), ISO->env.node_timeout);
+    log_error("%s", sentence);
+    iso_abort_job(1, sentence);
+}
+
+/* An attempt to connect is over: the next address follows, or the same ones again after a while. */
+static void fail_attempt(struct channel *c, struct link *link, int rc)
+{
+    struct target *t = &c->targets[link->pe];
+    t->error = rc == -EPIPE ? -ECONNRESET : rc;
+    t->attempt++;
+    log_debug("channel: pe %d at %s: %s", link->pe, link->name, strerror(-t->error));
+    close_link(c, link);
+}
+
+/* By what happened to it: a death ends the job, an attempt is repeated, a stranger is dropped. */
+static void end_link(struct channel *c, struct link *link, int rc)
+{
+    if (link->state == LINK_UP && !link->gone && !c->closing && !ISO->aborting)
+        report_death(link, rc);
+    if (link->state != LINK_UP && !link->socket.accepted) {
+        fail_attempt(c, link, rc);
+        return;
+    }
+    if (link->state != LINK_UP && (rc == -EBADMSG || rc == -EPROTO || rc == -EACCES))
+        log_warn("dropped a connection from %s that is not from a PE of this job: %s", link->name,
+                 iso_handshake_why(&link->in.handshake, rc));
+    close_link(c, link);
+}
+
+static int send_frame(struct link *link, enum channel_kind kind, uint32_t number, const void *body)
+{
+    struct frame frame = {kind, number, body != NULL ? CHANNEL_BODY_BYTES : 0};
+    return iso_frame_send(&link->socket, &frame, body, NULL, iso_deadline_in(SEND_S));
+}
+
+/* To all that are connected, as far as it can be sent: a connection that has ended is noticed when it is read. */
+static void send_to_all(struct channel *c, enum channel_kind kind, uint32_t number)
+{
+    for (struct link *link = c->links; link != NULL; link = link->next)
+        if (link->socket.fd >= 0)
+            (void)send_frame(link, kind, number, NULL);
+}
+
+/* ---- calls to other PEs: their addresses one after the other, again and again until SHMEM_BOOT_TIMEOUT. Two PEs that
+ * call each other at once have two connections, which is no harm ---- */
+
+/* No descriptor is left, and strangers may have them: the accepted connection that has been silent for longest is
+ * dropped. A PE calls again. False: there is none. */
+static bool drop_oldest(struct channel *c)
 {
     struct link *oldest = NULL;
-    for (struct link *link = c->young; link != NULL; link = link->next)
-        if (!link->dialer && (oldest == NULL || link->state <= oldest->state))
+    for (struct link *link = c->pending; link != NULL; link = link->next)
+        if (link->socket.accepted && (oldest == NULL || link->in.handshake.phase <= oldest->in.handshake.phase))
             oldest = link;
     if (oldest == NULL)
         return false;
     log_debug("channel: dropped a connection from %s, no file descriptors are left", oldest->name);
-    iso_channel_end_now(c, oldest);
+    close_link(c, oldest);
     return true;
 }
 
-static void take_in(struct channel *c, int fd, const char *name)
+/* Begins to call the next address of the PE. */
+static void dial(struct channel *c, int pe)
 {
-    iso_channel_watch_silence(fd);
-    struct link *link = iso_link_new(fd, false, -1, name);
-    if (link == NULL)
+    struct target *t = &c->targets[pe];
+    struct tcp_address address;
+    char name[TCP_NAME_BYTES];
+    if (!iso_interface_pick(&t->addresses, &c->mine, is_on_my_host(pe), t->attempt, &address)) {
+        t->attempt = 0;
+        t->retry = iso_deadline_in(RETRY_S);
         return;
-    iso_channel_add(c, link);
-    if (iso_channel_watch(c, fd, EPOLLIN, link) != 0)
-        iso_channel_end_now(c, link);
+    }
+    iso_tcp_name(&address, name);
+    int fd = iso_tcp_connect_begin(&address);
+    struct link *link = fd >= 0 ? add_link(c, fd, pe, name, ATTEMPT_S) : NULL;
+    if (link == NULL) {
+        t->error = fd < 0 ? fd : -ENOMEM;
+        t->attempt++;
+        if (t->error == -EMFILE || t->error == -ENFILE)
+            drop_oldest(c);
+        return;
+    }
+    t->dialed = link;
+    int rc = watch(c, fd, EPOLLIN | EPOLLOUT, link);
+    if (rc != 0)
+        fail_attempt(c, link, rc);
 }
 
-/* At most so many that others get their turn. */
-static void accept_all(struct channel *c, int listener)
+/* Its requests have failed, with a sentence. */
+static void give_up(struct channel *c, int pe)
 {
-    char name[WIRE_NAME_BYTES];
-    for (int i = 0; i < ACCEPTS; i++) {
-        int fd = iso_wire_accept(listener, name);
-        if (fd >= 0)
-            take_in(c, fd, name);
-        else if (fd != -EMFILE && fd != -ENFILE)
-            return;
-        else if (!iso_channel_make_room(c))
-            iso_fatal("the set-up of a connection",
-                      "pe %d has no file descriptors left for connections of other nodes; raise ulimit -n", ISO->my_pe);
+    struct target *t = &c->targets[pe];
+    char who[192], where[256];
+    const char *why = t->error == -EBADMSG || t->error == -EPROTO || t->error == -EACCES
+                          ? "the process that answers there is not that PE"
+                          : strerror(-t->error);
+    log_error("pe %d on %s cannot connect to %s at %s within SHMEM_BOOT_TIMEOUT (%.3g s): %s; SHMEM_NETWORK chooses "
+              "the interface",
+              ISO->my_pe, ISO->peers[ISO->my_pe].host, describe(pe, who), iso_channel_text(pe, where, sizeof where),
+              ISO->env.boot_timeout, why);
+    fail_requests(c, pe, t->error != 0 ? t->error : -ETIMEDOUT);
+    t->give_up = 0;
+}
+
+/* A connection to the PE is wanted, within SHMEM_BOOT_TIMEOUT from now. */
+static void want_link(struct target *t)
+{
+    if (t->give_up == 0 && t->up == NULL)
+        t->give_up = iso_deadline_in(ISO->env.boot_timeout);
+}
+
+/* The next attempt, if one is due. */
+static void try_to_connect(struct channel *c, int pe)
+{
+    struct target *t = &c->targets[pe];
+    if (t->up != NULL || t->give_up == 0 || t->dialed != NULL)
+        return;
+    int64_t now = iso_deadline_now();
+    if (now > t->give_up)
+        give_up(c, pe);
+    else if (now >= t->retry)
+        dial(c, pe);
+}
+
+/* ---- the handshake ---- */
+
+static void make_secret(const struct channel *c, int dialer, int acceptor, unsigned char secret[AUTH_BYTES])
+{
+    iso_auth_code(c->targets[dialer].token, c->targets[acceptor].token, CHANNEL_TOKEN_BYTES, secret);
+}
+
+static void connected(struct channel *c, struct link *link)
+{
+    const struct hello hello = iso_handshake_hello(HANDSHAKE_CHANNEL, (uint32_t)ISO->my_pe, (uint32_t)link->pe);
+    unsigned char secret[AUTH_BYTES];
+    int fd = link->socket.fd, rc = iso_tcp_connect_end(fd);
+    if (rc == 0)
+        rc = watch(c, fd, EPOLLIN, link);
+    if (rc == 0) {
+        make_secret(c, ISO->my_pe, link->pe, secret);
+        link->state = LINK_HANDSHAKE;
+        rc = iso_handshake_dial(&link->in.handshake, &link->socket, fd, secret, &hello);
     }
+    if (rc != 0)
+        fail_attempt(c, link, rc);
+}
+
+static void become_up(struct channel *c, struct link *link)
+{
+    struct target *t = &c->targets[link->pe];
+    remove_link(c, link);
+    link->state = LINK_UP;
+    link->next = c->links;
+    c->links = link;
+    if (t->dialed == link)
+        t->dialed = NULL;
+    if (t->up == NULL)
+        t->up = link;
+    t->give_up = 0;
+    t->attempt = 0;
+    if (c->closing)
+        (void)send_frame(link, CHANNEL_GOODBYE, 0, NULL); /* too late for that of iso_channel_bye */
+    log_debug("channel: connected with pe %d (%s)", link->pe, link->name);
+}
+
+/* The hello must come from a PE of another node and mean this one. */
+static int answer_hello(struct channel *c, struct link *link)
+{
+    struct hello hello = iso_handshake_said(&link->in.handshake);
+    unsigned char secret[AUTH_BYTES];
+    if (hello.service != HANDSHAKE_CHANNEL || !iso_handshake_is_current(&hello) ||
+        hello.detail != (uint32_t)ISO->my_pe || hello.pe >= (uint32_t)ISO->n_pes || ISO->peers[hello.pe].local)
+        return -EBADMSG;
+    link->pe = (int)hello.pe;
+    make_secret(c, link->pe, ISO->my_pe, secret);
+    return iso_handshake_answer(&link->in.handshake, &link->socket, secret);
+}
+
+/* 1: a part of the handshake came; 0: nothing yet; -errno. */
+static int shake_hands(struct channel *c, struct link *link)
+{
+    int rc = iso_handshake_receive(&link->in.handshake, &link->socket);
+    if (rc <= 0)
+        return rc;
+    if (rc == HANDSHAKE_HELLO) {
+        rc = answer_hello(c, link);
+    } else if (link->socket.accepted) {
+        rc = send_frame(link, CHANNEL_WELCOME, 0, NULL);
+        if (rc == 0)
+            become_up(c, link);
+    } else {
+        /* The other end has proved itself, and soon believes in us, so that giving up would be our death to it: it is
+         * waited for as long as the connection is wanted. */
+        link->state = LINK_AWAITS_WELCOME;
+        link->deadline = c->targets[link->pe].give_up != 0 ? c->targets[link->pe].give_up : DEADLINE_NEVER;
+        rc = 0;
+    }
+    return rc == 0 ? 1 : rc;
+}
+
+/* ---- requests ---- */
+
+static void answer_request(struct channel *c, struct link *link, uint32_t number, const void *body)
+{
+    unsigned char answer[CHANNEL_BODY_BYTES] = {0};
+    c->handler(link->pe, body, answer);
+    int rc = link->socket.fd >= 0 ? send_frame(link, CHANNEL_ANSWER, number, answer) : 0;
+    if (rc != 0)
+        end_link(c, link, rc);
+}
+
+/* Until there is a handler. Without memory for it the other end would wait for ever. */
+static void keep_request(struct channel *c, struct link *link, uint32_t number)
+{
+    struct early_request *early = (struct early_request *)calloc(1, sizeof *early);
+    if (early == NULL)
+        iso_fatal("the set-up of a connection", "no memory for a request of pe %d", link->pe);
+    early->link = link;
+    early->number = number;
+    memcpy(early->body, link->in.body, sizeof early->body);
+    struct early_request **at = &c->early;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = early;
+}
+
+static void take_answer(struct channel *c, const struct link *link, uint32_t number)
+{
+    for (struct request *request = c->requests; request != NULL; request = request->next)
+        if (request->sent && request->number == number && request->pe == link->pe) {
+            memcpy(request->answer, link->in.body, CHANNEL_BODY_BYTES);
+            finish_request(c, request, 0);
+            return;
+        }
+}
+
+/* Those that are not sent yet, to all that are connected. */
+static void send_requests(struct channel *c)
+{
+    for (struct request *request = c->requests, *next; request != NULL; request = next) {
+        struct target *t = &c->targets[request->pe];
+        next = request->next;
+        if (request->sent)
+            continue;
+        if (t->up == NULL) {
+            try_to_connect(c, request->pe);
+            continue;
+        }
+        request->sent = true;
+        int rc = send_frame(t->up, CHANNEL_REQUEST, request->number, request->body);
+        if (rc != 0) {
+            end_link(c, t->up, rc);
+            return; /* the list may be another one now */
+        }
+    }
+}
+
+/* ---- frames ---- */
+
+static void take_frame(struct channel *c, struct link *link, const struct frame *frame)
+{
+    if (link->state == LINK_AWAITS_WELCOME) {
+        if (frame->kind == CHANNEL_WELCOME)
+            become_up(c, link);
+        else
+            end_link(c, link, -EBADMSG);
+        return;
+    }
+    switch (frame->kind) {
+    case CHANNEL_REQUEST:
+        if (c->handler != NULL)
+            answer_request(c, link, frame->number, link->in.body);
+        else
+            keep_request(c, link, frame->number);
+        return;
+    case CHANNEL_ANSWER:
+        take_answer(c, link, frame->number);
+        return;
+    case CHANNEL_GOODBYE:
+        link->gone = true;
+        return;
+    case CHANNEL_LEFT:
+        iso_pe_take_left(link->pe, frame->number);
+        return;
+    case CHANNEL_EXIT:
+        iso_exit_quietly((int)frame->number);
+    default:
+        end_link(c, link, -EBADMSG);
+    }
+}
+
+/* 1: a frame came; 0: nothing yet; -errno. */
+static int read_frame(struct channel *c, struct link *link)
+{
+    struct frame frame;
+    int rc = iso_frame_head(&link->socket, &frame);
+    if (rc != 1)
+        return rc;
+    bool has_body = frame.kind == CHANNEL_REQUEST || frame.kind == CHANNEL_ANSWER;
+    if (frame.len != (has_body ? CHANNEL_BODY_BYTES : 0))
+        return -EBADMSG;
+    rc = iso_frame_rest(&link->socket, link->in.body);
+    if (rc == 1)
+        take_frame(c, link, &frame);
+    return rc;
+}
+
+static void read_link(struct channel *c, struct link *link)
+{
+    int rc = 1;
+    while (rc > 0 && link->socket.fd >= 0)
+        rc = link->state == LINK_HANDSHAKE ? shake_hands(c, link) : read_frame(c, link);
+    if (rc < 0 && link->socket.fd >= 0)
+        end_link(c, link, rc);
 }
 
 /* ---- progress ---- */
 
-/* Strangers that say nothing, and hosts that do not answer a call. */
-static void expire(struct channel *c, uint64_t now)
+/* At most so many that others get their turn. */
+static void accept_all(struct channel *c)
 {
-    for (struct link *link = c->young, *next; link != NULL; link = next) {
-        next = link->next;
-        if (now > link->deadline_ns)
-            iso_channel_end(c, link, -ETIMEDOUT);
+    char name[TCP_NAME_BYTES];
+    for (int i = 0; i < ACCEPTS; i++) {
+        int fd = iso_tcp_accept(c->listener, name);
+        if (fd == -EMFILE || fd == -ENFILE) {
+            if (!drop_oldest(c))
+                iso_fatal("the set-up of a connection",
+                          "pe %d has no file descriptors left for connections of other nodes; raise ulimit -n",
+                          ISO->my_pe);
+            continue;
+        }
+        if (fd < 0)
+            return;
+        struct link *link = add_link(c, fd, -1, name, HANDSHAKE_S);
+        if (link == NULL)
+            continue;
+        link->state = LINK_HANDSHAKE;
+        iso_handshake_accept(&link->in.handshake, &link->socket, fd);
+        if (watch(c, fd, EPOLLIN, link) != 0)
+            close_link(c, link);
     }
 }
 
@@ -269,14 +528,15 @@ static void take_event(struct channel *c, const struct epoll_event *event)
 {
     struct link *link = (struct link *)event->data.ptr;
     if (event->data.ptr == &c->listener)
-        accept_all(c, c->listener);
-    else if (link->fd >= 0 && link->state == LINK_CONNECTING)
-        iso_channel_call_connected(c, link);
-    else if (link->fd >= 0)
+        accept_all(c);
+    else if (link->socket.fd >= 0 && link->state == LINK_CONNECTING)
+        connected(c, link);
+    else if (link->socket.fd >= 0)
         read_link(c, link);
 }
 
-void iso_channel_step(struct channel *c)
+/* All there is to do now. Nothing blocks. */
+static void make_progress(struct channel *c)
 {
     struct epoll_event events[EVENTS];
     if (c->inside || !c->started)
@@ -285,10 +545,14 @@ void iso_channel_step(struct channel *c)
     int n = epoll_wait(c->epoll, events, EVENTS, 0);
     for (int i = 0; i < n; i++)
         take_event(c, &events[i]);
-    uint64_t now = c->asks != NULL || c->young != NULL ? iso_wait_now_ns() : 0;
-    expire(c, now);
-    iso_channel_ask_send(c, now);
-    iso_channel_end_bury(c);
+    int64_t now = c->pending != NULL ? iso_deadline_now() : 0;
+    for (struct link *link = c->pending, *next; link != NULL; link = next) {
+        next = link->next;
+        if (now > link->deadline) /* a silent stranger, or a host that does not answer a call */
+            end_link(c, link, -ETIMEDOUT);
+    }
+    send_requests(c);
+    free_links(&c->closed);
     c->inside = false;
 }
 
@@ -297,7 +561,7 @@ void iso_channel_progress(void)
     struct channel *c = ISO->channel;
     if (c == NULL || ISO->aborting || pthread_mutex_trylock(&c->lock) != 0)
         return;
-    iso_channel_step(c);
+    make_progress(c);
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -310,40 +574,146 @@ void iso_channel_set_handler(channel_handler *handler)
         return;
     pthread_mutex_lock(&c->lock);
     c->handler = handler;
-    if (handler != NULL)
-        iso_channel_ask_answer_parked(c);
-    iso_channel_end_bury(c);
+    while (handler != NULL && c->early != NULL) {
+        struct early_request *early = c->early;
+        c->early = early->next;
+        if (early->link != NULL)
+            answer_request(c, early->link, early->number, early->body);
+        free(early);
+    }
+    free_links(&c->closed);
     pthread_mutex_unlock(&c->lock);
 }
 
-void iso_channel_rest(struct channel *c, int event, const struct wait *wait)
+/* ---- waits: these functions take the lock by themselves ---- */
+
+/* One round of a wait: until a connection, or `event` (-1: none), has something, or some milliseconds. */
+static void wait_once(struct channel *c, int event, const struct wait *wait)
 {
     struct pollfd fds[] = {{c->epoll, POLLIN, 0}, {event, POLLIN, 0}};
-    poll(fds, event >= 0 ? 2 : 1, REST_MS);
+    poll(fds, event >= 0 ? 2 : 1, PROGRESS_MS);
     iso_pe_poll(wait);
+}
+
+/* Past SHMEM_TIMEOUT it is said once, as of every wait. */
+static void report_slow(int pe, uint64_t since, bool *reported)
+{
+    double waited = (double)(iso_wait_now_ns() - since) / 1e9;
+    char who[192];
+    if (*reported || ISO->env.timeout <= 0 || waited < ISO->env.timeout)
+        return;
+    *reported = true;
+    log_error("the set-up of a connection: %s has not answered for %.1f s, longer than SHMEM_TIMEOUT",
+              describe(pe, who), waited);
+    if (ISO->env.timeout_abort)
+        iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+}
+
+int iso_channel_ask(int pe, const void *request_body, void *answer)
+{
+    struct channel *c = ISO->channel;
+    if (c == NULL || !c->started || ISO->peers[pe].local)
+        iso_fatal("the set-up of a connection", "pe %d is on the node of this PE: there is no channel to it", pe);
+    struct request request = {.pe = pe, .body = request_body, .answer = answer};
+    struct wait wait = ISO_WAIT("the set-up of a connection", pe, NULL, 0);
+    uint64_t since = iso_wait_now_ns();
+    bool reported = false, done = false;
+    request.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_lock(&c->lock);
+    request.number = c->next_number++;
+    request.next = c->requests;
+    c->requests = &request;
+    want_link(&c->targets[pe]);
+    pthread_mutex_unlock(&c->lock);
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        make_progress(c);
+        done = request.done;
+        pthread_mutex_unlock(&c->lock);
+        if (done)
+            break;
+        wait_once(c, request.event, &wait);
+        report_slow(pe, since, &reported);
+    }
+    if (request.event >= 0)
+        close(request.event);
+    return request.rc;
+}
+
+/* The lowest PE of a node, and its neighbours in the ring of nodes. */
+struct ring {
+    int before; /* calls us */
+    int next;
+    bool calls; /* we call `next`; with two nodes one call does */
+};
+
+/* 1: complete; 0: not yet; -errno after a sentence. */
+static int look_at_ring(struct channel *c, const struct ring *ring)
+{
+    struct target *next = &c->targets[ring->next];
+    pthread_mutex_lock(&c->lock);
+    make_progress(c);
+    if (ring->calls)
+        try_to_connect(c, ring->next);
+    int rc = next->up != NULL && c->targets[ring->before].up != NULL;
+    if (ring->calls && next->up == NULL && next->give_up == 0)
+        rc = next->error != 0 ? next->error : -ETIMEDOUT;
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+/* Every node has two others then that notice when it dies. 0 or -errno after a sentence. */
+static int close_ring(struct channel *c)
+{
+    const struct state *self = ISO;
+    int node = iso_pe_my_node(), n = self->n_nodes, rc;
+    struct ring ring = {self->node_first[(node + n - 1) % n], self->node_first[(node + 1) % n], n > 2 || node == 0};
+    struct wait wait = ISO_WAIT("shmem_init", ring.before, NULL, 0);
+    int64_t deadline = iso_deadline_in(self->env.boot_timeout);
+    char who[192];
+    if (self->node_first[node] != self->my_pe)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    if (ring.calls)
+        want_link(&c->targets[ring.next]);
+    pthread_mutex_unlock(&c->lock);
+    while ((rc = look_at_ring(c, &ring)) == 0) {
+        if (iso_deadline_now() > deadline && (!ring.calls || c->targets[ring.next].up != NULL)) {
+            log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
+                      describe(ring.before, who), self->my_pe, self->peers[self->my_pe].host, self->env.boot_timeout);
+            return -ETIMEDOUT;
+        }
+        wait_once(c, -1, &wait);
+    }
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- start ---- */
 
 /* IPv6 only where this host has nothing else, or where that was asked for. */
-static int listen_on(struct channel *c)
+static int start_listening(struct channel *c)
 {
-    struct uid any = {.port = 0};
+    struct tcp_address any;
+    const char *why;
+    memset(&any, 0, sizeof any);
+    int rc = iso_interface_find(&c->mine, ISO->env.network, &why);
+    if (rc != 0) {
+        log_error("shmem_init: SHMEM_NETWORK is \"%.64s\": %s", ISO->env.network, why);
+        return rc;
+    }
     any.ipv6 = c->mine.n_ip4 == 0;
     if (!any.ipv6)
         c->mine.n_ip6 = 0;
-    snprintf(any.address, sizeof any.address, "%s", any.ipv6 ? "::" : "0.0.0.0");
-    c->listener = iso_wire_listen(&any);
+    c->listener = iso_tcp_listen(&any);
     if (c->listener < 0) {
-        errno = -c->listener;
-        log_error("shmem_init: no port for connections of other nodes: %m");
+        log_error("shmem_init: no port for connections of other nodes: %s", strerror(-c->listener));
         return c->listener;
     }
     c->mine.port = any.port;
-    return iso_channel_watch(c, c->listener, EPOLLIN, &c->listener);
+    return watch(c, c->listener, EPOLLIN, &c->listener);
 }
 
-int iso_channel_open(struct channel_address *mine)
+int iso_channel_open(struct host_addresses *mine)
 {
     struct channel *c = (struct channel *)calloc(1, sizeof *c);
     pthread_mutexattr_t attributes;
@@ -354,13 +724,11 @@ int iso_channel_open(struct channel_address *mine)
     pthread_mutex_init(&c->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     ISO->channel = c;
-    iso_wire_raise_files(); /* a connection to each PE of a large job */
+    iso_tcp_raise_files(); /* a connection to each PE of a large job */
     c->listener = -1;
     c->targets = (struct target *)calloc((size_t)ISO->n_pes, sizeof *c->targets);
     c->epoll = epoll_create1(EPOLL_CLOEXEC);
-    int rc = c->targets != NULL && c->epoll >= 0 ? iso_interface_find(&c->mine, ISO->env.network) : -ENOMEM;
-    if (rc == 0)
-        rc = listen_on(c);
+    int rc = c->targets != NULL && c->epoll >= 0 ? start_listening(c) : -ENOMEM;
     if (rc == 0)
         *mine = c->mine;
     else
@@ -368,10 +736,10 @@ int iso_channel_open(struct channel_address *mine)
     return rc;
 }
 
-void iso_channel_know(int pe, const struct channel_address *address, const unsigned char token[CHANNEL_TOKEN_BYTES])
+void iso_channel_know(int pe, const struct host_addresses *addresses, const unsigned char token[CHANNEL_TOKEN_BYTES])
 {
     struct target *t = &ISO->channel->targets[pe];
-    t->address = *address;
+    t->addresses = *addresses;
     memcpy(t->token, token, CHANNEL_TOKEN_BYTES);
 }
 
@@ -381,7 +749,7 @@ int iso_channel_start(void)
     pthread_mutex_lock(&c->lock);
     c->started = true;
     pthread_mutex_unlock(&c->lock);
-    return iso_channel_ring_close(c);
+    return close_ring(c);
 }
 
 /* ---- the end ---- */
@@ -391,7 +759,7 @@ static bool all_gone(const struct channel *c)
     for (const struct link *link = c->links; link != NULL; link = link->next)
         if (!link->gone)
             return false;
-    for (const struct link *link = c->young; link != NULL; link = link->next)
+    for (const struct link *link = c->pending; link != NULL; link = link->next)
         if (link->state == LINK_AWAITS_WELCOME) /* up at the other end, which would take our end for a death */
             return false;
     return true;
@@ -403,13 +771,12 @@ void iso_channel_tell_left(uint32_t left_at)
     if (c == NULL)
         return;
     pthread_mutex_lock(&c->lock);
-    for (struct link *link = c->links; link != NULL; link = link->next)
-        (void)iso_link_send(link, LINK_LEFT, left_at, 0, NULL);
+    send_to_all(c, CHANNEL_LEFT, left_at);
     pthread_mutex_unlock(&c->lock);
 }
 
 /* Waits for the others' good-byes: what they had under way to this PE has arrived then, and a connection that is closed
- * with unread messages would take ours away with it. */
+ * with unread frames would take ours away with it. */
 void iso_channel_bye(void)
 {
     struct channel *c = ISO->channel;
@@ -417,28 +784,18 @@ void iso_channel_bye(void)
     if (c == NULL)
         return;
     pthread_mutex_lock(&c->lock);
-    c->parting = true;
-    for (struct link *link = c->links; link != NULL; link = link->next)
-        (void)iso_link_send(link, LINK_BYE, 0, 0, NULL); /* one that is gone needs none */
-    int64_t deadline = iso_wire_deadline(PART_S);
-    while (!all_gone(c) && iso_wire_now() < deadline) {
-        iso_channel_step(c);
+    c->closing = true;
+    send_to_all(c, CHANNEL_GOODBYE, 0);
+    int64_t deadline = iso_deadline_in(GOODBYE_S);
+    while (!all_gone(c) && iso_deadline_now() < deadline) {
+        make_progress(c);
         if (all_gone(c))
             break;
         pthread_mutex_unlock(&c->lock);
-        iso_channel_rest(c, -1, &wait);
+        wait_once(c, -1, &wait);
         pthread_mutex_lock(&c->lock);
     }
     pthread_mutex_unlock(&c->lock);
-}
-
-static void free_all(struct link *link)
-{
-    while (link != NULL) {
-        struct link *next = link->next;
-        iso_link_free(link);
-        link = next;
-    }
 }
 
 void iso_channel_close(void)
@@ -447,10 +804,14 @@ void iso_channel_close(void)
     if (c == NULL)
         return;
     ISO->channel = NULL;
-    free_all(c->links);
-    free_all(c->young);
-    free_all(c->dead);
-    iso_channel_ask_free(c);
+    free_links(&c->links);
+    free_links(&c->pending);
+    free_links(&c->closed);
+    while (c->early != NULL) {
+        struct early_request *next = c->early->next;
+        free(c->early);
+        c->early = next;
+    }
     if (c->listener >= 0)
         close(c->listener);
     if (c->epoll >= 0)
@@ -473,15 +834,9 @@ void iso_channel_tell_exit(int status)
         usleep(1000);
     }
     for (struct link *link = c->links; link != NULL; link = link->next)
-        if (!link->gone && link->fd >= 0)
-            (void)iso_link_send(link, LINK_EXIT, 0, status, NULL);
+        if (!link->gone && link->socket.fd >= 0)
+            (void)send_frame(link, CHANNEL_EXIT, (uint32_t)status, NULL);
     pthread_mutex_unlock(&c->lock);
-}
-
-static void close_all(const struct link *link)
-{
-    for (; link != NULL; link = link->next)
-        close(link->fd);
 }
 
 /* In a forked child: the parent's death must be seen. */
@@ -490,8 +845,10 @@ void iso_channel_after_fork(void)
     struct channel *c = ISO->channel;
     if (c == NULL)
         return;
-    close_all(c->links);
-    close_all(c->young);
+    for (const struct link *link = c->links; link != NULL; link = link->next)
+        close(link->socket.fd);
+    for (const struct link *link = c->pending; link != NULL; link = link->next)
+        close(link->socket.fd);
     close(c->listener);
     close(c->epoll);
     ISO->channel = NULL; /* its memory stays: another thread may have been inside at the fork */

@@ -1,44 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /* TCP between PEs of different nodes: requests for the set-up of transports, and the death watch. Not a transport of
- * data. A connection is made by the first request to a PE, serves both directions, and is authenticated both ways: each
- * end proves that it knows its token of the first allgather, without sending it, and every later message carries a code
- * made of both. A connection that ends without a good-bye is the death of the PE at its other end and ends the job.
- * A job on one node never opens it. Any thread of the PE may call; one at a time is inside.
+ * data. A connection is made by the first request to a PE and serves both directions. Its ends prove to each other that
+ * they know both PEs' tokens of the first allgather (bootstrap/net/handshake.h); frames with codes follow.
+ * A connection that ends without a good-bye is the death of the PE at its other end and ends the job.
+ * A job on one node never opens the channel. Any thread of the PE may call; one at a time is inside.
  * Used by pe.c (start, end), wait.c by iso_pe_poll, and transports. */
 #ifndef ISO_CHANNEL_H
 #define ISO_CHANNEL_H
 
+#include "../../bootstrap/net/interface.h"
 #include "../internal.h"
 
 #define CHANNEL_BODY_BYTES 128
 #define CHANNEL_TOKEN_BYTES 16
 
-/* Where a PE listens: at most 64 bytes, from one allgather. */
-struct channel_address {
-    uint16_t port; /* 0: this PE has none */
-    uint8_t n_ip4, n_ip6;
-    uint8_t ip4[4][4]; /* network order; the best first */
-    uint8_t ip6[2][16];
-};
-
-/* Listens. 0 or -errno after a sentence. */
-int iso_channel_open(struct channel_address *mine);
-/* What every PE, this one too, has told; then start. */
-void iso_channel_know(int pe, const struct channel_address *address, const unsigned char token[CHANNEL_TOKEN_BYTES]);
-/* Connects the lowest PE of each node with that of the next one, so that a node that nobody talks to is missed too.
- * 0 or -errno after a sentence. */
+/* Listens; *mine: where, to be told to all PEs. 0 or -errno after a sentence. */
+int iso_channel_open(struct host_addresses *mine);
+/* What each PE, this one too, has told all others; then start. */
+void iso_channel_know(int pe, const struct host_addresses *addresses, const unsigned char token[CHANNEL_TOKEN_BYTES]);
+/* Connects the lowest PE of each node with that of the next one, so that the death of a node is noticed even if no PE
+ * has used it. 0 or -errno after a sentence. */
 int iso_channel_start(void);
-void iso_channel_tell_left(uint32_t left_at); /* tells all that this PE is behind its last barrier, of that step */
-void iso_channel_bye(void);                   /* tells all; from now on an end is no death */
+void iso_channel_tell_left(uint32_t left_at); /* tells all that this PE is behind its last barrier, of that epoch */
+void iso_channel_bye(void);                   /* tells all; from now on the end of a connection is not a death */
 void iso_channel_close(void);                 /* frees; NULL-tolerant */
 
-/* The other end's request, its answer: CHANNEL_BODY_BYTES each, zeroed beforehand. Called with the channel's lock held,
- * by whatever thread makes progress: it may take locks of a transport, it must not ask. */
+/* Makes the answer to the request of another PE: CHANNEL_BODY_BYTES each, zeroed beforehand. Called with the channel's
+ * lock held, by whatever thread makes progress: it may take locks of a transport, it must not ask. */
 typedef void channel_handler(int pe, const void *request, void *answer);
 void iso_channel_set_handler(channel_handler *handler);
 
-/* One request to a PE of another node and its answer. Blocks, but serves others meanwhile (by the handler, in this very
- * thread): call it without any lock that the handler takes. 0, or -errno after a sentence that names both ends. */
+/* One request to a PE of another node and its answer. Blocks, but answers other PEs meanwhile (by the handler, in this
+ * very thread): call it without any lock that the handler takes. 0, or -errno after a sentence that names both ends. */
 int iso_channel_ask(int pe, const void *request, void *answer);
 
 /* For poll(2): readable when iso_channel_progress has something to do; -1: no channel. */

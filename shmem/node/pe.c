@@ -9,8 +9,6 @@
 #include "channel.h"
 #include "../transport/transport.h"
 
-#include "../../bootstrap/net/wire.h"
-
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -262,7 +260,7 @@ static int choose_transports(void)
 /* What every PE tells all others once its segments exist. */
 struct site {
     uint64_t heap_base, data_base;
-    struct channel_address address;
+    struct host_addresses address;
 };
 
 static void take_sites(const struct site *sites)
@@ -333,7 +331,7 @@ int iso_pe_start(void)
     if (rows == NULL)
         return -ENOMEM;
     if (self->n_pes > 1)
-        iso_wire_raise_files(); /* the lowest PE has a socket to each PE of its node */
+        iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
     if (rc == 0)
         rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, rows);

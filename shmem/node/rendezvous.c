@@ -6,7 +6,7 @@
 #include "node_socket.h"
 #include "node_file.h"
 
-#include "../../bootstrap/net/wire.h"
+#include "../../bootstrap/net/deadline.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -85,7 +85,7 @@ static int await_greeting(int sock, enum node_socket_type type, const struct row
     while ((rc = take_greeting(sock, type, mine, &pe, fd)) == -EAGAIN) {
         struct pollfd there = {sock, POLLIN, 0};
         poll(&there, 1, LOOK_MS);
-        if (iso_wire_poll_ms(deadline) == 0)
+        if (iso_deadline_poll_ms(deadline) == 0)
             return -ETIMEDOUT;
     }
     return rc;
@@ -192,7 +192,7 @@ static int welcome_all(struct meeting *m, int64_t deadline)
         for (int i = 0; i < m->n_callers; i++)
             m->polls[n++] = (struct pollfd){m->callers[i], POLLIN, 0};
         poll(m->polls, (nfds_t)n, LOOK_MS);
-        if (iso_wire_poll_ms(deadline) == 0)
+        if (iso_deadline_poll_ms(deadline) == 0)
             return say_missing(m->missing);
         rc = take_callers(m);
         if (rc == 0)
@@ -318,7 +318,7 @@ static int trade_memory(struct segment *segment)
 int iso_rendezvous_hold(const struct row *rows)
 {
     struct state *self = ISO;
-    int64_t deadline = iso_wire_deadline(self->env.boot_timeout);
+    int64_t deadline = iso_deadline_in(self->env.boot_timeout);
     if (self->n_local == 1)
         return 0;
     int rc = self->my_local == 0 ? gather_node(rows, deadline) : join_node(rows, deadline);

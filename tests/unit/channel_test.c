@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The channel between nodes. One connection: the handshake, wrong tokens, changed, repeated and reflected messages. PEs
- * as threads on nodes of their own, over the test double: all ask all at once, strangers are turned away and disturb
- * nobody, and a connection that breaks is a death that ends the job with a sentence. */
+/* The channel between nodes. PEs as threads on nodes of their own, over the test double: all ask all at once, strangers
+ * are dropped and disturb no PE, and a connection that breaks is a death that ends the job with a sentence. The
+ * handshake and frames of one connection: handshake_test.c. */
 #include "../check.h"
 
-#include "../../bootstrap/net/wire.h"
 #include "../../shmem/node/channel_state.h"
-#include "../../shmem/node/link.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -19,125 +17,6 @@
 #include <sys/wait.h>
 
 enum { ROUNDS = 40 };
-
-/* ---- one connection ---- */
-
-static const unsigned char token_a[AUTH_BYTES] = "token of dialer", token_b[AUTH_BYTES] = "token of taker.";
-static const struct link_tokens both = {token_a, token_b};
-
-struct pair {
-    struct link *a, *b; /* dialer, acceptor */
-};
-
-static struct pair make_pair(void)
-{
-    int fds[2];
-    CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-    struct pair p = {iso_link_new(fds[0], true, 1, "a"), iso_link_new(fds[1], false, -1, "b")};
-    return p;
-}
-
-static void free_pair(struct pair p)
-{
-    iso_link_free(p.a);
-    iso_link_free(p.b);
-}
-
-/* The result of the first step that fails, 0 when both ends are content. */
-static int shake(struct pair p, struct link_tokens tokens_a, struct link_tokens tokens_b)
-{
-    int rc = iso_link_hello(p.a, 0);
-    if (rc == 0 && (rc = iso_link_receive(p.b)) == 1)
-        rc = iso_link_challenge(p.b, tokens_b);
-    if (rc == 0 && (rc = iso_link_receive(p.a)) == 1)
-        rc = iso_link_prove(p.a, tokens_a);
-    if (rc == 0 && (rc = iso_link_receive(p.b)) == 1)
-        rc = iso_link_welcome(p.b, tokens_b);
-    if (rc == 0 && (rc = iso_link_receive(p.a)) == 1)
-        rc = p.a->in.kind == LINK_WELCOME ? 0 : -EPROTO;
-    p.a->state = rc == 0 ? LINK_UP : p.a->state;
-    return rc;
-}
-
-static void test_known_codes(void)
-{
-    /* of no bytes and of one byte 0, under the key 00 01 .. 0f: from the authors' list */
-    static const unsigned char none[] = {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
-                                         0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93};
-    static const unsigned char one[] = {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44,
-                                        0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45};
-    unsigned char key[AUTH_BYTES], code[AUTH_BYTES], zero = 0;
-    for (int i = 0; i < AUTH_BYTES; i++)
-        key[i] = (unsigned char)i;
-    iso_auth_code(key, NULL, 0, code);
-    CHECK_BYTES(code, none, sizeof none);
-    iso_auth_code(key, &zero, 1, code);
-    CHECK_BYTES(code, one, sizeof one);
-}
-
-static void test_handshake(void)
-{
-    unsigned char body[CHANNEL_BODY_BYTES] = "hello";
-    struct pair p = make_pair();
-    CHECK_EQ(shake(p, both, both), 0);
-    CHECK_EQ(p.b->in.kind, LINK_PROOF);
-    CHECK_EQ(iso_link_send(p.a, LINK_REQUEST, 7, 0, body), 0);
-    CHECK_EQ(iso_link_receive(p.b), 1);
-    CHECK_EQ(p.b->in.id, 7);
-    CHECK_BYTES(p.b->in.body, body, sizeof body);
-    CHECK_EQ(iso_link_send(p.b, LINK_ANSWER, 7, 0, body), 0);
-    CHECK_EQ(iso_link_receive(p.a), 1);
-    CHECK_EQ(iso_link_receive(p.a), 0);
-    free_pair(p);
-}
-
-static void test_wrong_token(void)
-{
-    static const unsigned char wrong[AUTH_BYTES] = "some other one.";
-    const struct link_tokens wrong_dialer = {wrong, token_b}, wrong_acceptor = {token_a, wrong};
-    struct pair p = make_pair();
-    CHECK_EQ(shake(p, wrong_dialer, both), -EBADMSG); /* the acceptor does not believe */
-    CHECK_EQ(p.b->state, LINK_AWAITS_PROOF);
-    free_pair(p);
-    p = make_pair();
-    CHECK_EQ(shake(p, both, wrong_acceptor), -EBADMSG); /* the dialer does not believe */
-    CHECK_EQ(p.a->state, LINK_AWAITS_CHALLENGE);
-    free_pair(p);
-}
-
-enum harm { CHANGED, REPEATED, REFLECTED, GARBAGE, HARMS };
-
-/* The bytes of a message, taken from the connection and given back in another form. */
-static int harm(struct pair p, enum harm how)
-{
-    struct link_message m;
-    unsigned char body[CHANNEL_BODY_BYTES] = "pay 10";
-    CHECK_EQ(iso_link_send(p.a, LINK_REQUEST, 1, 0, body), 0);
-    CHECK_EQ(recv(p.b->fd, &m, sizeof m, 0), (long long)sizeof m);
-    if (how == CHANGED)
-        m.body[4] = '9';
-    else if (how == GARBAGE)
-        memset(&m, 'x', sizeof m);
-    CHECK_EQ(send(how == REFLECTED ? p.b->fd : p.a->fd, &m, sizeof m, 0), (long long)sizeof m);
-    if (how == REFLECTED)
-        return iso_link_receive(p.a);
-    int rc = iso_link_receive(p.b);
-    if (how != REPEATED)
-        return rc;
-    CHECK_EQ(rc, 1);
-    CHECK_EQ(send(p.a->fd, &m, sizeof m, 0), (long long)sizeof m);
-    return iso_link_receive(p.b);
-}
-
-static void test_harm(void)
-{
-    for (int how = 0; how < HARMS; how++) {
-        struct pair p = make_pair();
-        CHECK_EQ(shake(p, both, both), 0);
-        CHECK_EQ_NAMED(harm(p, (enum harm)how), -EBADMSG, "a message that was tampered with");
-        free_pair(p);
-    }
-}
 
 /* ---- jobs ---- */
 
@@ -195,21 +74,21 @@ static void await_end(int fd)
     CHECK(n == 0 || errno == ECONNRESET);
 }
 
-/* One who says that it is the last PE, and one who speaks another protocol. */
+/* One that says that it is the last PE, and one that speaks another protocol. */
 static void intrude(void)
 {
     static const unsigned char guess[AUTH_BYTES] = {0};
-    const struct link_tokens tokens = {guess, guess};
-    int fd = connect_to(0);
-    struct link *link = iso_link_new(fd, true, 0, "intruder");
-    CHECK_EQ(iso_link_hello(link, check_self.npes - 1), 0);
-    struct link_message m;
-    CHECK_EQ(recv(fd, &m, sizeof m, MSG_WAITALL), (long long)sizeof m);
-    link->in = m;
-    CHECK_EQ(iso_link_prove(link, tokens), -EBADMSG); /* nor can PE 0 prove anything to one who knows no token */
-    CHECK_EQ(iso_link_send(link, LINK_PROOF, 0, 0, NULL), 0);
+    const struct hello hello = iso_handshake_hello(HANDSHAKE_CHANNEL, (uint32_t)check_self.npes - 1, 0);
+    struct frame_socket s;
+    struct handshake h;
+    int rc, fd = connect_to(0);
+    CHECK_EQ(iso_handshake_dial(&h, &s, fd, guess, &hello), 0);
+    while ((rc = iso_handshake_receive(&h, &s)) == HANDSHAKE_NOTHING)
+        ;
+    CHECK_EQ(rc, -EACCES); /* nor can PE 0 prove anything to one that knows no token */
+    CHECK_EQ(send(fd, guess, sizeof guess, 0), (long long)sizeof guess);
     await_end(fd);
-    iso_link_free(link);
+    close(fd);
     fd = connect_to(0);
     CHECK_EQ(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
     await_end(fd);
@@ -267,7 +146,7 @@ static int count_links(int pe)
     pthread_mutex_lock(&c->lock);
     for (const struct link *link = c->links; link != NULL; link = link->next)
         n += link->pe == pe;
-    for (const struct link *link = c->young; link != NULL; link = link->next)
+    for (const struct link *link = c->pending; link != NULL; link = link->next)
         n += link->pe == pe;
     pthread_mutex_unlock(&c->lock);
     return n;
@@ -457,10 +336,6 @@ int main(void)
         {"aabb", resist, CHECK_PASSED, NULL},
         {"aabb", lose_one, 1, "died: its connection"},
     };
-    test_known_codes();
-    test_handshake();
-    test_wrong_token();
-    test_harm();
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
         run(&jobs[i]);
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;

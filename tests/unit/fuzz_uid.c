@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* libFuzzer on everything that reaches the rendezvous from outside: id texts, hellos (in pieces, with and without the
- * right beginning), frames and sentences. What is accepted must come out the same when it is encoded again. */
-#include "../../bootstrap/uid.h"
+/* libFuzzer on texts and addresses that come from outside: ids, sentences and addresses of other PEs. What is accepted
+ * must come out the same when it is printed again. */
+#include "../../bootstrap/log.h"
+#include "../../bootstrap/net/interface.h"
+#include "../../bootstrap/uid_job.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes);
-
-static const unsigned char nonce[AUTH_BYTES] = {7, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 static void require(bool true_now)
 {
@@ -36,49 +36,34 @@ static void fuzz_text(const uint8_t *data, size_t len)
         return;
     iso_uid_format(&uid, again);
     require(memchr(again, 0, sizeof again) != NULL && iso_uid_parse(again, &second, &why) == 0);
-    require(iso_uid_is_same(&uid, &second) && uid.port > 0);
+    require(iso_uid_is_same(&uid, &second) && uid.address.port > 0);
 }
 
-/* The verdict on a prefix is UID_INCOMPLETE or the final one, and never changes once it is final. */
-static void fuzz_hello(unsigned char *bytes, size_t len)
+/* Another PE's addresses: each is tried once, whatever it says. */
+static void fuzz_addresses(const uint8_t *data, size_t len)
 {
-    struct uid_hello hello;
-    enum uid_verdict last = UID_INCOMPLETE;
-    for (size_t n = 0; n <= len; n++) {
-        enum uid_verdict verdict = iso_uid_judge_hello(bytes, n, &hello);
-        require(last == UID_INCOMPLETE || verdict == last);
-        last = verdict;
-        require_clean(hello.version, sizeof hello.version);
+    struct host_addresses theirs, mine = {.n_ip4 = 1, .n_ip6 = 1, .ip4 = {{10, 0, 0, 1}}};
+    struct tcp_address address;
+    memset(&theirs, 0, sizeof theirs);
+    memcpy(&theirs, data, len < sizeof theirs ? len : sizeof theirs);
+    int n = 0;
+    while (iso_interface_pick(&theirs, &mine, len & 1, n, &address)) {
+        char name[TCP_NAME_BYTES];
+        iso_tcp_name(&address, name);
+        require_clean(name, sizeof name);
+        n++;
     }
-    if (last != UID_WELCOME)
-        return;
-    unsigned char again[UID_HELLO_BYTES];
-    struct uid_hello second;
-    require(len == UID_HELLO_BYTES);
-    iso_uid_encode_hello(&hello, again);
-    require(iso_uid_judge_hello(again, sizeof again, &second) == UID_WELCOME);
-    require(second.rank == hello.rank && second.size == hello.size);
-}
-
-static void fuzz_frame(const uint8_t *data, size_t len)
-{
-    struct uid_frame frame;
-    unsigned char bytes[UID_FRAME_BYTES] = {0}, again[UID_FRAME_BYTES];
-    memcpy(bytes, data, len < sizeof bytes ? len : sizeof bytes);
-    if (iso_uid_decode_frame(bytes, &frame) != 0)
-        return;
-    require(frame.len <= UID_DATA_BYTES_MAX && frame.kind >= UID_FRAME_WELCOME && frame.kind <= UID_FRAME_CHALLENGE);
-    iso_uid_encode_frame(&frame, again);
-    require(memcmp(bytes, again, sizeof bytes) == 0);
+    require(n == 0 || n == theirs.n_ip4 + theirs.n_ip6);
+    require(n <= HOST_IP4_MAX + HOST_IP6_MAX);
 }
 
 static void fuzz_sentence(const uint8_t *data, size_t len)
 {
     char text[UID_SENTENCE_BYTES], shorter[9];
     bool here[256];
-    iso_uid_clean_text(data, len, text, sizeof text);
+    iso_log_clean(data, len, text, sizeof text);
     require_clean(text, sizeof text);
-    iso_uid_clean_text(data, len, shorter, sizeof shorter);
+    iso_log_clean(data, len, shorter, sizeof shorter);
     require_clean(shorter, sizeof shorter);
     int size = len < 256 ? (int)len : 256;
     for (int r = 0; r < size; r++)
@@ -89,26 +74,8 @@ static void fuzz_sentence(const uint8_t *data, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len_bytes)
 {
-    unsigned char bytes[UID_HELLO_BYTES] = {0};
-    if (len_bytes == 0)
-        return 0;
-    unsigned chosen = data[0];
-    data++;
-    len_bytes--;
-    size_t len = len_bytes < sizeof bytes ? len_bytes : sizeof bytes;
     fuzz_text(data, len_bytes);
-    fuzz_frame(data, len_bytes);
+    fuzz_addresses(data, len_bytes);
     fuzz_sentence(data, len_bytes);
-    memcpy(bytes, data, len);
-    fuzz_hello(bytes, len);
-    if (chosen & 1) { /* the first bytes are right: what follows is judged */
-        struct uid_hello hello = {.protocol = ISO_PROTOCOL, .version = ISO_VERSION};
-        memcpy(hello.nonce, nonce, sizeof nonce);
-        iso_uid_encode_hello(&hello, bytes);
-        size_t right = (chosen >> 1) % sizeof bytes;
-        if (len > right)
-            memcpy(bytes + right, data + right, len - right);
-        fuzz_hello(bytes, sizeof bytes);
-    }
     return 0;
 }

@@ -7,23 +7,16 @@
  * CHECK_THREADS: needs the library in which PEs are threads, whose double stands for a network. */
 #include "../check.h"
 
-#include "../../bootstrap/uid.h"
-#include "../../shmem/node/channel.h"
-#include "../../shmem/node/link.h"
+#include "../../shmem/node/channel_state.h"
 #if __has_include(<infiniband/verbs.h>)
 #include "../../shmem/transport/verbs/verbs.h"
 #define HAS_VERBS
 #endif
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <malloc.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -38,7 +31,7 @@ enum { EVENTS = 64, STACK_BYTES = 256 << 10, LATE_US = 3300000, FEW_FILES = 100 
 
 struct site_address {
     uint64_t bases[2];
-    struct channel_address address;
+    struct host_addresses address;
 };
 
 /* What one PE measured, for its parent. */
@@ -96,22 +89,24 @@ struct world {
     pthread_t thread;
     int me, n; /* the one PE that is not played */
     int listener, epoll;
-    uint16_t port;
-    struct sockaddr_in there; /* its channel, once known */
+    struct tcp_address here;
+    struct tcp_address there; /* its channel, once known */
     unsigned char token[CHANNEL_TOKEN_BYTES];
     struct link *links;
     int gathers;
     int answered, deaths;
     int late; /* this one takes its time to say welcome; -1: none */
     double peak;
-    bool call; /* atomic: the PE listens, the ring can be closed */
-    bool stop; /* atomic */
+    int failures; /* of the thread */
+    bool call;    /* atomic: the PE listens, the ring can be closed */
+    bool stop;    /* atomic */
 };
 
-static struct link_tokens tokens_of(struct world *w, const struct link *link, unsigned char token[CHANNEL_TOKEN_BYTES])
+static void make_secret(const struct world *w, int pe, bool dialer, unsigned char secret[AUTH_BYTES])
 {
-    make_token(link->pe, token); /* the number of the PE that is played */
-    return link->dialer ? (struct link_tokens){token, w->token} : (struct link_tokens){w->token, token};
+    unsigned char token[CHANNEL_TOKEN_BYTES]; /* of the PE that is played */
+    make_token(pe, token);
+    iso_auth_code(dialer ? token : w->token, dialer ? w->token : token, CHANNEL_TOKEN_BYTES, secret);
 }
 
 static void watch(struct world *w, int fd, struct link *link)
@@ -120,73 +115,104 @@ static void watch(struct world *w, int fd, struct link *link)
     CHECK_EQ(epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event), 0);
 }
 
-static void add_link(struct world *w, int fd, bool dialer, int played)
+static struct link *add_link(struct world *w, int fd, int played)
 {
-    struct link *link = iso_link_new(fd, dialer, played, "world");
+    struct link *link = (struct link *)calloc(1, sizeof *link);
+    link->socket.fd = fd;
+    link->pe = played;
+    link->state = LINK_HANDSHAKE;
     link->next = w->links;
     w->links = link;
     watch(w, fd, link);
+    return link;
 }
 
 static void accept_one(struct world *w)
 {
-    int on = 1, fd = accept4(w->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    char name[TCP_NAME_BYTES];
+    int fd = iso_tcp_accept(w->listener, name);
     if (fd < 0)
         return;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    add_link(w, fd, false, -1);
+    struct link *link = add_link(w, fd, -1);
+    iso_handshake_accept(&link->in.handshake, &link->socket, fd);
 }
 
 /* As the PE before it in the ring. */
 static void close_ring(struct world *w)
 {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), before = (w->me + w->n - 1) % w->n;
-    CHECK_EQ(connect(fd, (struct sockaddr *)&w->there, sizeof w->there), 0);
-    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    add_link(w, fd, true, before);
-    int keep = w->links->pe;
-    w->links->pe = w->me; /* waited the hello is for */
-    CHECK_EQ(iso_link_hello(w->links, before), 0);
-    w->links->pe = keep;
+    int last, before = (w->me + w->n - 1) % w->n, fd = iso_tcp_connect(&w->there, iso_deadline_in(5), &last);
+    const struct hello hello = iso_handshake_hello(HANDSHAKE_CHANNEL, (uint32_t)before, (uint32_t)w->me);
+    unsigned char secret[AUTH_BYTES];
+    CHECK_OR_EXIT(fd >= 0);
+    struct link *link = add_link(w, fd, before);
+    make_secret(w, before, true, secret);
+    CHECK_EQ(iso_handshake_dial(&link->in.handshake, &link->socket, fd, secret, &hello), 0);
 }
 
-static int hear(struct world *w, struct link *link)
+static int send_frame(struct link *link, struct frame frame)
 {
-    unsigned char token[CHANNEL_TOKEN_BYTES];
-    switch (link->in.kind) {
-    case LINK_HELLO:
-        link->pe = (int)link->in.id;
-        return iso_link_challenge(link, tokens_of(w, link, token));
-    case LINK_CHALLENGE:
-        return iso_link_prove(link, tokens_of(w, link, token));
-    case LINK_PROOF:
+    return iso_frame_send(&link->socket, &frame, link->in.body, NULL, iso_deadline_in(5));
+}
+
+static int shake_hands(struct world *w, struct link *link)
+{
+    unsigned char secret[AUTH_BYTES];
+    int rc = iso_handshake_receive(&link->in.handshake, &link->socket);
+    if (rc == HANDSHAKE_HELLO) {
+        link->pe = (int)iso_handshake_said(&link->in.handshake).detail; /* the one that is called */
+        make_secret(w, link->pe, false, secret);
+        CHECK_EQ(iso_handshake_answer(&link->in.handshake, &link->socket, secret), 0);
+    }
+    if (rc == HANDSHAKE_DONE) {
         if (link->pe == w->late)
             usleep(LATE_US);
-        return iso_link_welcome(link, tokens_of(w, link, token));
-    case LINK_WELCOME:
+        link->state = link->socket.accepted ? LINK_UP : LINK_AWAITS_WELCOME;
+        if (link->socket.accepted)
+            CHECK_EQ(send_frame(link, (struct frame){.kind = CHANNEL_WELCOME}), 0);
+    }
+    return rc > 0 ? 1 : rc;
+}
+
+static int take_frame(struct world *w, struct link *link, const struct frame *frame)
+{
+    switch (frame->kind) {
+    case CHANNEL_WELCOME:
         link->state = LINK_UP;
         return 0;
-    case LINK_REQUEST:
+    case CHANNEL_REQUEST:
         w->answered++;
-        return iso_link_send(link, LINK_ANSWER, link->in.id, 0, link->in.body);
-    case LINK_BYE:
+        return send_frame(link, (struct frame){CHANNEL_ANSWER, frame->number, CHANNEL_BODY_BYTES});
+    case CHANNEL_GOODBYE:
         link->gone = true;
-        return iso_link_send(link, LINK_BYE, 0, 0, NULL);
+        return send_frame(link, (struct frame){.kind = CHANNEL_GOODBYE});
     default:
-        return -EPROTO;
+        return frame->kind == CHANNEL_LEFT ? 0 : -EPROTO;
     }
+}
+
+static int read_frame(struct world *w, struct link *link)
+{
+    struct frame frame;
+    int rc = iso_frame_head(&link->socket, &frame);
+    if (rc != 1)
+        return rc;
+    CHECK_OR_EXIT(frame.len <= CHANNEL_BODY_BYTES);
+    rc = iso_frame_rest(&link->socket, link->in.body);
+    if (rc == 1)
+        CHECK_EQ(take_frame(w, link, &frame), 0);
+    return rc;
 }
 
 static void read_link(struct world *w, struct link *link)
 {
-    int rc;
+    int rc = 1;
     (void)__atomic_load_n(&w->call, __ATOMIC_ACQUIRE); /* pairs with gather_sites: what it knows is known here */
-    while ((rc = iso_link_receive(link)) == 1)
-        CHECK_EQ(hear(w, link), 0);
+    while (rc > 0)
+        rc = link->state == LINK_HANDSHAKE ? shake_hands(w, link) : read_frame(w, link);
     if (rc < 0 && link->state == LINK_UP && !link->gone)
         w->deaths++;
     if (rc < 0)
-        epoll_ctl(w->epoll, EPOLL_CTL_DEL, link->fd, NULL);
+        epoll_ctl(w->epoll, EPOLL_CTL_DEL, link->socket.fd, NULL);
 }
 
 static void *play(void *arg)
@@ -206,19 +232,16 @@ static void *play(void *arg)
             else
                 read_link(w, (struct link *)events[i].data.ptr);
     }
+    w->failures = check_self.failures;
     return NULL;
 }
 
 static void start_world(struct world *w)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof in;
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
-    w->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    CHECK_EQ(bind(w->listener, (struct sockaddr *)&in, sizeof in), 0);
-    CHECK_EQ(listen(w->listener, SOMAXCONN), 0);
-    CHECK_EQ(getsockname(w->listener, (struct sockaddr *)&in, &len), 0);
-    w->port = ntohs(in.sin_port);
+    CHECK(iso_tcp_parse("127.0.0.1", &w->here));
+    w->listener = iso_tcp_listen(&w->here);
+    CHECK_OR_EXIT(w->listener >= 0);
     watch(w, w->listener, NULL);
     CHECK_EQ(pthread_create(&w->thread, NULL, play, w), 0);
 }
@@ -229,7 +252,8 @@ static void stop_world(struct world *w)
     pthread_join(w->thread, NULL);
     while (w->links != NULL) {
         struct link *next = w->links->next;
-        iso_link_free(w->links);
+        close(w->links->socket.fd);
+        free(w->links);
         w->links = next;
     }
     close(w->listener);
@@ -259,15 +283,14 @@ static void gather_sites(struct world *w, const unsigned char *mine, size_t len,
     struct site_address site;
     CHECK_EQ(len, sizeof site);
     memcpy(&site, mine, sizeof site);
-    w->there = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(site.address.port)};
-    w->there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    w->there = w->here;
+    w->there.port = site.address.port;
     for (int pe = 0; pe < w->n; pe++) {
         if (pe != w->me) {
-            static const uint8_t here[4] = {127, 0, 0, 1};
             memset(&site.address, 0, sizeof site.address);
-            site.address.port = w->port;
+            site.address.port = w->here.port;
             site.address.n_ip4 = 1;
-            memcpy(site.address.ip4[0], here, sizeof here);
+            memcpy(site.address.ip4[0], w->here.bytes, 4);
         } else {
             memcpy(&site, mine, sizeof site);
         }
@@ -379,7 +402,7 @@ static struct result live(int n)
     stop_world(&w);
     CHECK_EQ(w.answered, n - 1);
     CHECK_EQ(w.deaths, 0); /* nobody that believes in this PE has been left by it */
-    r.failures = check_self.failures;
+    r.failures = check_self.failures + w.failures;
     return r;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of a unique id and the messages of the rendezvous, as pure functions: what is right, what is refused, and
- * that nothing from outside reaches a terminal unclean. Whole jobs: uid_test.c. */
+/* The text of a unique id, as pure functions: what is right, what is refused, and that no text from outside reaches a
+ * terminal unclean. The handshake and its frames: handshake_test.c; whole jobs: uid_test.c. */
 #include "../check.h"
 
+#include "../../bootstrap/log.h"
 #include "../../bootstrap/uid.h"
 
 #include <errno.h>
@@ -22,12 +23,12 @@ static void test_good_texts(void)
     const char *why;
     make_id(id, "10.1.2.3:65535:" SECRET);
     CHECK_EQ(iso_uid_parse(id, &uid, &why), 0);
-    CHECK(strcmp(uid.address, "10.1.2.3") == 0 && !uid.ipv6 && uid.port == 65535 && uid.secret[15] == 15);
+    CHECK(uid.address.bytes[3] == 3 && !uid.address.ipv6 && uid.address.port == 65535 && uid.secret[15] == 15);
     iso_uid_format(&uid, again);
     CHECK_BYTES(again, id, ISO_UID_BYTES);
     make_id(id, "[fe80::1234:5678:9abc:def0]:1:FF0102030405060708090a0b0c0d0e0F");
     CHECK_EQ(iso_uid_parse(id, &uid, &why), 0);
-    CHECK(uid.ipv6 && uid.port == 1 && uid.secret[0] == 255 && uid.secret[15] == 15);
+    CHECK(uid.address.ipv6 && uid.address.port == 1 && uid.secret[0] == 255 && uid.secret[15] == 15);
     iso_uid_format(&uid, again);
     make_id(id, "[fe80::1234:5678:9abc:def0]:1:ff0102030405060708090a0b0c0d0e0f");
     CHECK_BYTES(again, id, ISO_UID_BYTES);
@@ -71,98 +72,6 @@ static void test_bad_texts(void)
     CHECK_EQ(iso_uid_parse(id, &uid, &why), -EINVAL);
 }
 
-static void test_hello(void)
-{
-    struct uid_hello sent = {
-        .nonce = {1, 2, 3}, .protocol = ISO_PROTOCOL, .version = ISO_VERSION, .rank = 7, .size = 9};
-    struct uid_hello got;
-    unsigned char bytes[UID_HELLO_BYTES];
-    iso_uid_encode_hello(&sent, bytes);
-    for (size_t len = 0; len < UID_HELLO_BYTES; len++)
-        CHECK_EQ(iso_uid_judge_hello(bytes, len, &got), UID_INCOMPLETE);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WELCOME);
-    CHECK(got.rank == 7 && got.size == 9 && strcmp(got.version, ISO_VERSION) == 0);
-    CHECK_BYTES(got.nonce, sent.nonce, sizeof got.nonce);
-    sent.protocol++;
-    iso_uid_encode_hello(&sent, bytes);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WRONG_VERSION);
-    sent.protocol--;
-    snprintf(sent.version, sizeof sent.version, "9.8\033");
-    iso_uid_encode_hello(&sent, bytes);
-    CHECK_EQ(iso_uid_judge_hello(bytes, sizeof bytes, &got), UID_WRONG_VERSION);
-    CHECK_NAMED(strcmp(got.version, "9.8?") == 0, got.version);
-    bytes[0] = 'G';
-    CHECK_EQ(iso_uid_judge_hello(bytes, 1, &got), UID_NOT_OURS); /* known at the first byte */
-}
-
-/* A proof depends on the secret, on its purpose, and on every byte that both ends have said. */
-static void test_proofs(void)
-{
-    struct uid_handshake handshake = {.hello = {1}, .nonce = {2}};
-    unsigned char secret[UID_SECRET_BYTES] = {3}, code[UID_CODE_BYTES], other[UID_CODE_BYTES];
-    iso_uid_prove(&handshake, secret, UID_PROOF_PE, code);
-    iso_uid_prove(&handshake, secret, UID_PROOF_HUB, other);
-    CHECK(!iso_auth_is_equal(code, other));
-    secret[0]++;
-    iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
-    CHECK(!iso_auth_is_equal(code, other));
-    secret[0]--;
-    for (size_t i = 0; i < sizeof handshake.hello + sizeof handshake.nonce; i++) {
-        unsigned char *at =
-            i < sizeof handshake.hello ? &handshake.hello[i] : &handshake.nonce[i - sizeof handshake.hello];
-        (*at)++;
-        iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
-        CHECK(!iso_auth_is_equal(code, other));
-        (*at)--;
-    }
-    iso_uid_prove(&handshake, secret, UID_PROOF_PE, other);
-    CHECK(iso_auth_is_equal(code, other));
-}
-
-/* A message is right at its turn only, and not at the end that sent it. */
-static void test_seals(void)
-{
-    const struct uid_handshake handshake = {.hello = {1}, .nonce = {2}};
-    const unsigned char secret[UID_SECRET_BYTES] = {3}, head[UID_FRAME_BYTES] = {4}, digest[UID_CODE_BYTES] = {5};
-    unsigned char first[UID_CODE_BYTES], second[UID_CODE_BYTES];
-    struct uid_seal hub, pe, again;
-    iso_uid_start_seal(&hub, &handshake, secret, true);
-    iso_uid_start_seal(&pe, &handshake, secret, false);
-    iso_uid_seal(&hub, head, digest, first);
-    iso_uid_seal(&hub, head, digest, second);
-    again = pe;
-    CHECK(!iso_uid_is_sealed(&again, head, digest, second)); /* one was left out */
-    CHECK(!iso_uid_is_sealed(&again, head, digest, first));  /* it comes too late */
-    CHECK(iso_uid_is_sealed(&pe, head, digest, first));
-    CHECK(iso_uid_is_sealed(&pe, head, digest, second));
-    CHECK(!iso_uid_is_sealed(&hub, head, digest, first)); /* sent back */
-    again = pe;
-    iso_uid_seal(&hub, head, digest, first);
-    CHECK(!iso_uid_is_sealed(&again, head, secret, first)); /* another payload */
-    CHECK(iso_uid_is_sealed(&pe, head, digest, first));
-}
-
-static void test_frames(void)
-{
-    unsigned char bytes[UID_FRAME_BYTES];
-    struct uid_frame sent = {.kind = UID_FRAME_DATA, .seq = 0x01020304, .len = UID_DATA_BYTES_MAX}, got;
-    iso_uid_encode_frame(&sent, bytes);
-    CHECK_EQ(iso_uid_decode_frame(bytes, &got), 0);
-    CHECK(got.kind == sent.kind && got.seq == sent.seq && got.len == sent.len);
-    const struct uid_frame wrong[] = {{UID_FRAME_DATA, 1, UID_DATA_BYTES_MAX + 1},
-                                      {UID_FRAME_WELCOME, 1, 1},
-                                      {UID_FRAME_FAIL, 1, UID_SENTENCE_BYTES},
-                                      {0, 1, 0},
-                                      {UID_FRAME_CHALLENGE, 1, 31},
-                                      {5, 1, 0}};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        iso_uid_encode_frame(&wrong[i], bytes);
-        CHECK_EQ(iso_uid_decode_frame(bytes, &got), -EPROTO);
-    }
-    memset(bytes, 0, sizeof bytes);
-    CHECK_EQ(iso_uid_decode_frame(bytes, &got), -EPROTO);
-}
-
 static void test_text_helpers(void)
 {
     char text[64];
@@ -176,9 +85,9 @@ static void test_text_helpers(void)
         many[i] = true;
     iso_uid_list_missing(many, 4096, text, sizeof text);
     CHECK_NAMED(strlen(text) < sizeof text && strcmp(text + strlen(text) - 3, "...") == 0, text);
-    iso_uid_clean_text((const unsigned char *)"a\033b\xff\0c", 6, text, sizeof text);
+    iso_log_clean((const unsigned char *)"a\033b\xff\0c", 6, text, sizeof text);
     CHECK_NAMED(strcmp(text, "a?b?") == 0, text);
-    iso_uid_clean_text((const unsigned char *)"abcdef", 6, text, 4);
+    iso_log_clean((const unsigned char *)"abcdef", 6, text, 4);
     CHECK_NAMED(strcmp(text, "abc") == 0, text);
 }
 
@@ -186,10 +95,6 @@ int main(void)
 {
     test_good_texts();
     test_bad_texts();
-    test_hello();
-    test_proofs();
-    test_seals();
-    test_frames();
     test_text_helpers();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }
