@@ -24,16 +24,16 @@ static void alltoall_inbox(struct coll *c, const struct coll_work *w)
     coll_inbox_prepare(c);
 }
 
-/* All sources side by side on the board: each member writes a row, and reads a column. */
+/* All sources side by side on the scratch: each member writes a row, and reads a column. */
 static void alltoall_scratch(struct coll *c, const struct coll_work *w)
 {
     size_t row = (size_t)c->n * w->bytes;
     coll_begin_staged_epoch(c);
-    const char *board = coll_scratch(c);
+    const char *scratch = coll_scratch(c);
     prim_copy(c->group, coll_scratch(c) + (size_t)c->me * row, w->source.base, row);
     coll_scratch_pass(c);
     for (int m = 0; m < c->n; m++)
-        prim_copy(c->group, alltoall_in(w, m), board + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
+        prim_copy(c->group, alltoall_in(w, m), scratch + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
 }
 
 /* Everybody writes its blocks into the dests, which are ready before anybody calls. One hop. */

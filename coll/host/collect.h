@@ -22,7 +22,7 @@ static void fcollect_inbox(struct coll *c, const struct coll_work *w)
     coll_inbox_prepare(c);
 }
 
-/* All blocks side by side on the board: each member writes one, all read all. */
+/* All blocks side by side on the scratch: each member writes one, all read all. */
 static void fcollect_scratch(struct coll *c, const struct coll_work *w)
 {
     coll_begin_staged_epoch(c);

@@ -2,8 +2,8 @@
 /* What schedules for teams on several nodes are written over, besides coll.h: within a node by pointer, between nodes
  * by what crosses once for all of a node. They need slot->nodes, and are the host's only. In the node that receives,
  * the flags and data of a message lie with one member, where all of the node wait and read. Included by across_*.h. */
-#ifndef ISO_ACROSS_H
-#define ISO_ACROSS_H
+#ifndef ISO_HIER_H
+#define ISO_HIER_H
 
 #include "coll.h"
 
@@ -62,7 +62,7 @@ static void hier_flag_wait(struct coll *c, int holder, int from, uint64_t epoch)
  * its node find, once it has released them. The packet's number is looked at for equality: a later one of another
  * member, by another connection, says nothing of data that is still on its way. */
 
-#define ACROSS_MEMBERS (ISO_SCRATCH_BYTES / 8)
+#define HIER_MEMBERS (ISO_SCRATCH_BYTES / 8)
 
 static size_t hier_share(const struct coll_work *w)
 {
@@ -70,7 +70,7 @@ static size_t hier_share(const struct coll_work *w)
     return (w->bytes + unit - 1) / unit * unit;
 }
 
-static char *hier_board(struct coll *c)
+static char *hier_scratch(struct coll *c)
 {
     return c->slot->nodes->central + iso_slot_scratch_offset(ISO) + (c->slot->staged & 1) * ISO_SCRATCH_BYTES;
 }
@@ -111,13 +111,13 @@ static const char *hier_block(struct coll *c, int node, size_t bytes)
                                     : (const char *)coll_inbox_at(c, central, from)->payload;
 }
 
-/* Every member's share of the board, by member: this node's there, the others' where they arrived. */
+/* Every member's share of the scratch, by member: this node's there, the others' where they arrived. */
 static void hier_operands(struct coll *c, size_t share, const char **operands)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int k = 0; k < nodes->n; k++) {
         int first = nodes->begin[k], count = hier_size(nodes, k);
-        const char *block = k == nodes->mine ? hier_board(c) : hier_block(c, k, (size_t)count * share);
+        const char *block = k == nodes->mine ? hier_scratch(c) : hier_block(c, k, (size_t)count * share);
         for (int i = 0; i < count; i++)
             operands[nodes->members[first + i]] = block + (size_t)i * share;
     }
@@ -129,10 +129,10 @@ static void hier_exchange(struct coll *c, const void *mine, size_t bytes, size_t
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     coll_begin_staged_epoch(c);
-    memcpy(hier_board(c) + (size_t)nodes->me_near * share, mine, bytes);
+    memcpy(hier_scratch(c) + (size_t)nodes->me_near * share, mine, bytes);
     if (iso_slot_node_arrive(nodes)) {
         for (int k = 1; k < nodes->n; k++)
-            hier_send(c, (nodes->mine + k) % nodes->n, hier_board(c), (size_t)nodes->n_near * share);
+            hier_send(c, (nodes->mine + k) % nodes->n, hier_scratch(c), (size_t)nodes->n_near * share);
         hier_operands(c, share, operands);
         iso_slot_node_release(nodes, c->epoch);
     } else {

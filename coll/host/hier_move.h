@@ -3,8 +3,8 @@
  * is: each byte once for a node that needs it, long ones in chunks that the node copies by pointer while later ones are
  * still on their way. n members, K nodes, m of them on a node, blocks of b bytes; "out" is what a node sends.
  * Includes: hier.h, alltoall.h, bcast.h, collect.h. Included by select.c. */
-#ifndef ISO_ACROSS_MOVE_H
-#define ISO_ACROSS_MOVE_H
+#ifndef ISO_HIER_MOVE_H
+#define ISO_HIER_MOVE_H
 
 #include "hier.h"
 #include "alltoall.h"
@@ -12,12 +12,12 @@
 #include "collect.h"
 
 /* One flag each. */
-#define ACROSS_CHUNK_BYTES ((size_t)65536)
+#define HIER_CHUNK_BYTES ((size_t)65536)
 
-static size_t hier_chunks(size_t bytes) { return bytes / ACROSS_CHUNK_BYTES + (bytes % ACROSS_CHUNK_BYTES != 0); }
+static size_t hier_chunks(size_t bytes) { return bytes / HIER_CHUNK_BYTES + (bytes % HIER_CHUNK_BYTES != 0); }
 static size_t hier_chunk_bytes(size_t bytes, size_t i)
 {
-    return ISO_MIN(bytes - i * ACROSS_CHUNK_BYTES, ACROSS_CHUNK_BYTES);
+    return ISO_MIN(bytes - i * HIER_CHUNK_BYTES, HIER_CHUNK_BYTES);
 }
 
 /* ---- broadcast: short ones to one member of each other node, which hands them on. Out: K - 1 messages by the root.
@@ -81,7 +81,7 @@ static void hier_pipe_send(struct coll *c, const struct coll_work *w, const stru
     if (p->next < 0)
         return;
     c->epoch = p->base + 1 + i;
-    coll_put_flag(c, &w->dest, i * ACROSS_CHUNK_BYTES, from + i * ACROSS_CHUNK_BYTES, hier_chunk_bytes(w->bytes, i),
+    coll_put_flag(c, &w->dest, i * HIER_CHUNK_BYTES, from + i * HIER_CHUNK_BYTES, hier_chunk_bytes(w->bytes, i),
                   hier_rail(c->slot->nodes, i, p->next));
 }
 
@@ -99,7 +99,7 @@ static void hier_pipe_chunk(struct coll *c, const struct coll_work *w, const str
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     int rail = hier_rail(nodes, i, nodes->mine), from = p->before < 0 ? w->root : hier_rail(nodes, i, p->before);
-    size_t at = i * ACROSS_CHUNK_BYTES;
+    size_t at = i * HIER_CHUNK_BYTES;
     hier_flag_wait(c, rail, from, p->base + 1 + i);
     if (rail == c->me)
         hier_pipe_send(c, w, p, w->dest.base, i);
@@ -150,7 +150,7 @@ static void hier_gather_send(struct coll *c, const struct hier_gather *g)
     const struct slot_nodes *nodes = c->slot->nodes;
     size_t bytes = hier_gather_bytes(g, c->me), place = hier_gather_at(g, c->me);
     for (size_t i = 0; i < hier_chunks(bytes); i++) {
-        size_t at = i * ACROSS_CHUNK_BYTES;
+        size_t at = i * HIER_CHUNK_BYTES;
         c->epoch = g->base + 1 + i;
         for (int k = 1; k < nodes->n; k++)
             coll_put_flag(c, &g->dest, place + at, g->source.base + at, hier_chunk_bytes(bytes, i),
@@ -173,7 +173,7 @@ static void hier_gather_far(struct coll *c, const struct hier_gather *g, int nod
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     int from = nodes->members[nodes->begin[node] + place], rail = hier_rail(nodes, (size_t)place, nodes->mine);
-    size_t bytes = hier_gather_bytes(g, from), at = hier_gather_at(g, from) + i * ACROSS_CHUNK_BYTES;
+    size_t bytes = hier_gather_bytes(g, from), at = hier_gather_at(g, from) + i * HIER_CHUNK_BYTES;
     if (i >= hier_chunks(bytes))
         return;
     hier_flag_wait(c, rail, from, g->base + 1 + i);
@@ -206,7 +206,7 @@ static void hier_fcollect_rails(struct coll *c, const struct coll_work *w)
 /* Short blocks. Out: K - 1 messages of m * b bytes. */
 static void hier_fcollect(struct coll *c, const struct coll_work *w)
 {
-    const char *blocks[ACROSS_MEMBERS];
+    const char *blocks[HIER_MEMBERS];
     hier_exchange(c, w->source.base, w->bytes, hier_share(w), blocks);
     for (int m = 0; m < c->n; m++)
         memcpy(collect_place(w, m), blocks[m], w->bytes);
@@ -215,8 +215,8 @@ static void hier_fcollect(struct coll *c, const struct coll_work *w)
 /* Lengths and short blocks as short blocks of fcollect, then long ones as long ones; none: nothing more. */
 static void hier_collect(struct coll *c, const struct coll_work *w)
 {
-    const char *heads[ACROSS_MEMBERS];
-    size_t begin[ACROSS_MEMBERS + 1] = {0};
+    const char *heads[HIER_MEMBERS];
+    size_t begin[HIER_MEMBERS + 1] = {0};
     struct collect_head mine;
     size_t longest = 0;
     mine.bytes = w->bytes;
@@ -241,7 +241,7 @@ static void hier_collect(struct coll *c, const struct coll_work *w)
 }
 
 /* ---- alltoall: short blocks. Out: K - 1 messages of m * (members there) * b bytes. What a node has for another lies
- * together on its board: for each member here its blocks for the members there. Long blocks have no better way than
+ * together on its scratch: for each member here its blocks for the members there. Long blocks have no better way than
  * straight to their member (alltoall_push, which sends them first and copies meanwhile): all bytes differ. ---- */
 
 static size_t hier_rows_at(struct coll *c, int node, size_t bytes)
@@ -250,12 +250,12 @@ static size_t hier_rows_at(struct coll *c, int node, size_t bytes)
     return (size_t)nodes->n_near * (size_t)nodes->begin[node] * bytes;
 }
 
-static void hier_alltoall_fill(struct coll *c, const struct coll_work *w, char *board)
+static void hier_alltoall_fill(struct coll *c, const struct coll_work *w, char *scratch)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int k = 0; k < nodes->n; k++) {
         int size = hier_size(nodes, k);
-        char *row = board + hier_rows_at(c, k, w->bytes) + (size_t)nodes->me_near * (size_t)size * w->bytes;
+        char *row = scratch + hier_rows_at(c, k, w->bytes) + (size_t)nodes->me_near * (size_t)size * w->bytes;
         for (int i = 0; i < size; i++)
             memcpy(row + (size_t)i * w->bytes, alltoall_out(w, nodes->members[nodes->begin[k] + i]), w->bytes);
     }
@@ -268,7 +268,7 @@ static void hier_alltoall_take(struct coll *c, const struct coll_work *w)
     size_t row = (size_t)nodes->n_near * w->bytes;
     for (int k = 0; k < nodes->n; k++) {
         int size = hier_size(nodes, k);
-        const char *rows = k == nodes->mine ? hier_board(c) + hier_rows_at(c, k, w->bytes)
+        const char *rows = k == nodes->mine ? hier_scratch(c) + hier_rows_at(c, k, w->bytes)
                                             : hier_block(c, k, (size_t)size * row);
         for (int i = 0; i < size; i++)
             memcpy(alltoall_in(w, nodes->members[nodes->begin[k] + i]),
@@ -280,7 +280,7 @@ static void hier_alltoall(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     coll_begin_staged_epoch(c);
-    hier_alltoall_fill(c, w, hier_board(c));
+    hier_alltoall_fill(c, w, hier_scratch(c));
     if (!iso_slot_node_arrive(nodes)) {
         iso_slot_node_await(c->slot, c->epoch, c->call);
         hier_alltoall_take(c, w);
@@ -288,7 +288,7 @@ static void hier_alltoall(struct coll *c, const struct coll_work *w)
     }
     for (int i = 1; i < nodes->n; i++) {
         int k = (nodes->mine + i) % nodes->n;
-        hier_send(c, k, hier_board(c) + hier_rows_at(c, k, w->bytes),
+        hier_send(c, k, hier_scratch(c) + hier_rows_at(c, k, w->bytes),
                     (size_t)nodes->n_near * (size_t)hier_size(nodes, k) * w->bytes);
     }
     hier_alltoall_take(c, w);

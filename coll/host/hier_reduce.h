@@ -4,8 +4,8 @@
  * before it; other numberings do that for integers only, whose result no order changes. n members, K nodes, m of them
  * on a node, arrays of N bytes; "out" is what a node sends. Includes: hier.h, reduce.h, scan.h. Included by select.c.
  */
-#ifndef ISO_ACROSS_REDUCE_H
-#define ISO_ACROSS_REDUCE_H
+#ifndef ISO_HIER_REDUCE_H
+#define ISO_HIER_REDUCE_H
 
 #include "hier.h"
 #include "reduce.h"
@@ -17,14 +17,14 @@
 static void hier_reduce(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    const char *operands[ACROSS_MEMBERS];
+    const char *operands[HIER_MEMBERS];
     size_t share = hier_share(w);
     coll_begin_staged_epoch(c);
-    char *board = hier_board(c), *sum = board + (size_t)nodes->n_near * share;
-    memcpy(board + (size_t)nodes->me_near * share, w->source.base, w->bytes);
+    char *scratch = hier_scratch(c), *sum = scratch + (size_t)nodes->n_near * share;
+    memcpy(scratch + (size_t)nodes->me_near * share, w->source.base, w->bytes);
     if (iso_slot_node_arrive(nodes)) {
         for (int k = 1; k < nodes->n; k++)
-            hier_send(c, (nodes->mine + k) % nodes->n, board, (size_t)nodes->n_near * share);
+            hier_send(c, (nodes->mine + k) % nodes->n, scratch, (size_t)nodes->n_near * share);
         hier_operands(c, share, operands);
         const char *left = operands[0];
         for (int m = 1; m < c->n; m++) {
@@ -41,7 +41,7 @@ static void hier_reduce(struct coll *c, const struct coll_work *w)
 /* Each member adds up what stands before it. */
 static void hier_scan(struct coll *c, const struct coll_work *w)
 {
-    const char *operands[ACROSS_MEMBERS], *left = NULL;
+    const char *operands[HIER_MEMBERS], *left = NULL;
     int last = scan_last(w, c->me);
     hier_exchange(c, w->source.base, w->bytes, hier_share(w), operands);
     for (int m = 0; m <= last; m++) {

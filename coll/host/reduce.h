@@ -139,23 +139,23 @@ static void reduce_twoshot_central(struct coll *c, const struct coll_work *w)
     reduce_sync_central(c);
 }
 
-/* ---- the board: one meeting for members that share cores; in pieces, when they are many or the array is long ---- */
+/* ---- the scratch: one meeting for members that share cores; in pieces, when they are many or the array is long ---- */
 
-/* Bytes of the board that each of n members has; 0: there are too many. */
+/* Bytes of the scratch that each of n members has; 0: there are too many. */
 static size_t reduce_scratch_share(int n)
 {
     size_t share = ISO_SCRATCH_BYTES / (size_t)n;
     return share >= ISO_LINE ? share & ~(size_t)(ISO_LINE - 1) : share & ~(size_t)15;
 }
 
-/* All operands of a piece at its places on the board, `share` bytes apart. */
+/* All operands of a piece at its places on the scratch, `share` bytes apart. */
 static const char *reduce_scratch_fill(struct coll *c, const struct coll_work *w, struct reduce_part piece, size_t share)
 {
     coll_begin_staged_epoch(c);
-    char *board = coll_scratch(c);
-    memcpy(board + (size_t)c->me * share, w->source.base + piece.first * w->elem_bytes, piece.count * w->elem_bytes);
+    char *scratch = coll_scratch(c);
+    memcpy(scratch + (size_t)c->me * share, w->source.base + piece.first * w->elem_bytes, piece.count * w->elem_bytes);
     coll_scratch_pass(c);
-    return board;
+    return scratch;
 }
 
 static void reduce_scratch(struct coll *c, const struct coll_work *w)
@@ -168,10 +168,10 @@ static void reduce_scratch(struct coll *c, const struct coll_work *w)
     struct reduce_part piece = {0, 0};
     do {
         piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
-        const char *left = reduce_scratch_fill(c, w, piece, share), *board = left;
+        const char *left = reduce_scratch_fill(c, w, piece, share), *scratch = left;
         char *into = w->dest.base + piece.first * w->elem_bytes;
         for (int m = 1; m < c->n; m++) {
-            w->combine(into, left, board + (size_t)m * share, piece.count);
+            w->combine(into, left, scratch + (size_t)m * share, piece.count);
             left = into;
         }
         piece.first += piece.count;

@@ -68,7 +68,7 @@ static void scan_twoshot_central(struct coll *c, const struct coll_work *w)
     reduce_sync_central(c);
 }
 
-/* ---- the board ---- */
+/* ---- the scratch ---- */
 
 static void scan_scratch(struct coll *c, const struct coll_work *w)
 {
@@ -81,10 +81,10 @@ static void scan_scratch(struct coll *c, const struct coll_work *w)
     struct reduce_part piece = {0, 0};
     do {
         piece.count = w->nelems - piece.first < most ? w->nelems - piece.first : most;
-        const char *left = reduce_scratch_fill(c, w, piece, share), *board = left;
+        const char *left = reduce_scratch_fill(c, w, piece, share), *scratch = left;
         char *into = w->dest.base + piece.first * w->elem_bytes;
         for (int m = 1; m <= last; m++) {
-            w->combine(into, left, board + (size_t)m * share, piece.count);
+            w->combine(into, left, scratch + (size_t)m * share, piece.count);
             left = into;
         }
         if (last < 0)

@@ -59,11 +59,11 @@ static bool examine_ports(finding *find, void *doctor)
     if (rc == 0)
         globfree(&found);
     if (rc != 0) {
-        find(doctor, FINE, "no RDMA devices: PEs on this host reach nobody on another");
+        find(doctor, FINE, "no RDMA devices: PEs on this host cannot reach other hosts");
         return false;
     }
     snprintf(text, sizeof text, "RDMA devices: %s%s", ports,
-             any ? "" : "; no port is active, so PEs on this host reach nobody on another");
+             any ? "" : "; no port is active, so PEs on this host cannot reach other hosts");
     find(doctor, any ? FINE : WARNING, text);
     return true;
 }

@@ -109,17 +109,17 @@ spec 2 setup contexts putget point_to_point barriers soak active_sets globals ac
 device 1 heap handles litmus matrix_rma matrix_wait matrix_moves matrix_reduce
 SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 # All of these by peer memory, as the CPU device allows it; dma-bufs and reads that flush have doubles.
-right "device memory by peer memory" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" peer
-right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" peer flushes
-right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf
-right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" dmabuf flushes
+right "device memory by peer memory" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" peer
+right "device memory by peer memory, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" peer flushes
+right "device memory by dma-buf" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" dmabuf
+right "device memory by dma-buf, flushed" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" dmabuf flushes
 SHMEM_SEED=11 device 1 litmus matrix_wait # with a seed, writes are flushed
 tells "isomer-info: how device memory is reached" 30 "device memory by peer memory (no dmabuf: memory of the CPU device" \
     "$LAUNCH" 1 "$build/bin/isomer-info" --device
 tells "the doctor: which ports there are" 30 "ok: RDMA devices: rxea port 1 ACTIVE (Ethernet), rxeb port 1 ACTIVE (Ethernet)" \
     "$NODE" a "$build/bin/isomer-info" --doctor
 export SHMEM_DEVICE_RDMA=staged
-right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_rungs" staged
+right "device memory staged" 60 "$LAUNCH" 1 "$build/bin/verbs_methods" staged
 device 1 litmus matrix_rma matrix_wait
 unset SHMEM_DEVICE_RDMA
 right "calls to the device, counted" 60 "$LAUNCH" 1 "$build/bin/counts"

@@ -24,7 +24,7 @@ ends "the heap may not be locked" 30 'cannot register memory .* limit of locked 
     "${nic[@]}" NIC "$victim" locked 2048
 export SHMEM_DEVICE_RDMA=dmabuf
 ends "the CPU device has no dma-bufs" 30 'SHMEM_DEVICE_RDMA is "dmabuf", but rxe[ab] of pe .* no dma-buf' \
-    "${nic[@]}" NIC "$build/bin/verbs_rungs" peer
+    "${nic[@]}" NIC "$build/bin/verbs_methods" peer
 SHMEM_DEVICE_RDMA=dma ends "a method that nobody knows" 30 'SHMEM_DEVICE_RDMA is "dma", allowed is dmabuf, peer' \
     "${nic[@]}" NIC "$victim"
 unset SHMEM_DEVICE_RDMA

@@ -29,37 +29,37 @@ SHMEMD_KERNEL(meet, struct meet_args, a)
     a.told[3] = (uint64_t)shmemd_status(a.h);
 }
 
-struct board {
+struct scratch {
     uint64_t *from, *told; /* device memory, symmetric */
     uint64_t seen[64];
 };
 
-static void board_make(struct board *b)
+static void scratch_make(struct scratch *b)
 {
     CHECK_OR_EXIT(shmem_n_pes() <= 64);
     b->from = (uint64_t *)shmemx_calloc((size_t)shmem_n_pes(), 8, SHMEMX_DEVICE);
     b->told = (uint64_t *)shmemx_calloc(4, 8, SHMEMX_DEVICE);
     CHECK_OR_EXIT(b->from != NULL && b->told != NULL);
 }
-static void board_drop(struct board *b)
+static void scratch_drop(struct scratch *b)
 {
     shmemx_free(b->told);
     shmemx_free(b->from);
 }
-static void board_clear(struct board *b, int n)
+static void scratch_clear(struct scratch *b, int n)
 {
     memset(b->seen, 0, sizeof(b->seen));
     device_write(b->from, b->seen, (size_t)n * 8);
     device_write(b->told, b->seen, 4 * 8);
 }
 
-static struct meet_args args_of(const struct board *b, shmemd_t h)
+static struct meet_args args_of(const struct scratch *b, shmemd_t h)
 {
     struct meet_args a = {h, b->from, b->told, (uint32_t)device_number("SHMEM_TEST_TURNS", ROUNDS)};
     return a;
 }
 
-static void board_check(struct board *b, int me, int n)
+static void scratch_check(struct scratch *b, int me, int n)
 {
     device_read(b->seen, b->told, 4 * 8);
     CHECK_EQ(b->seen[0], me);
@@ -72,16 +72,16 @@ static void board_check(struct board *b, int me, int n)
 }
 
 /* Collective over the team. */
-static void use(struct board *b, shmem_team_t team, int slot)
+static void use(struct scratch *b, shmem_team_t team, int slot)
 {
     shmemd_t h;
     int n = shmem_team_n_pes(team), me = shmem_team_my_pe(team);
-    board_clear(b, n);
+    scratch_clear(b, n);
     shmem_team_sync(team);
     CHECK_OR_EXIT(shmemx_device_handle(team, slot, &h) == 0);
     struct meet_args a = args_of(b, h);
     DEVICE_RUN(meet, 1, THREADS, a);
-    board_check(b, me, n);
+    scratch_check(b, me, n);
     shmem_team_sync(team);
 }
 
@@ -97,13 +97,13 @@ static void test_same_twice(void)
 }
 
 /* Two slots on two streams: neither waits for the other. */
-static void test_two_slots(struct board *one, struct board *two)
+static void test_two_slots(struct scratch *one, struct scratch *two)
 {
     shmemd_t h[2];
     shmemx_stream_t streams[2];
     int n = shmem_n_pes(), me = shmem_my_pe(), first = me % 2;
-    board_clear(one, n);
-    board_clear(two, n);
+    scratch_clear(one, n);
+    scratch_clear(two, n);
     shmem_barrier_all();
     for (int i = 0; i < 2; i++) {
         CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 3 + i, &h[i]) == 0);
@@ -117,13 +117,13 @@ static void test_two_slots(struct board *one, struct board *two)
         CHECK_EQ(shmemx_stream_synchronize(streams[i]), 0);
         CHECK_EQ(shmemx_stream_destroy(streams[i]), 0);
     }
-    board_check(one, me, n);
-    board_check(two, me, n);
+    scratch_check(one, me, n);
+    scratch_check(two, me, n);
     shmem_barrier_all();
 }
 
 /* Slot memory is given back: far more teams than would fit. */
-static void test_teams(struct board *b)
+static void test_teams(struct scratch *b)
 {
     for (int round = 0; round < 12; round++) {
         shmem_team_t parity = device_team_of_parity();
@@ -170,7 +170,7 @@ static void test_max_blocks(void)
 }
 
 /* Nobody waits; an abort makes handles silent all the same once a wait looks at it, and a reset repairs them. */
-static void test_reset(struct board *b)
+static void test_reset(struct scratch *b)
 {
     shmemx_device_error_t error;
     use(b, SHMEM_TEAM_WORLD, 0);
@@ -184,7 +184,7 @@ static void test_reset(struct board *b)
 
 static int test_main(void)
 {
-    struct board one, two;
+    struct scratch one, two;
     shmem_team_t early;
     shmemd_t h;
     CHECK_INIT();
@@ -196,8 +196,8 @@ static int test_main(void)
         shmem_finalize();
         return CHECK_SKIP("there is no device for every PE");
     }
-    board_make(&one);
-    board_make(&two);
+    scratch_make(&one);
+    scratch_make(&two);
     use(&one, early, 0);
     test_same_twice();
     use(&one, SHMEM_TEAM_WORLD, 0);
@@ -208,8 +208,8 @@ static int test_main(void)
     test_reset(&one);
     shmem_team_destroy(early);
     shmem_barrier_all();
-    board_drop(&two);
-    board_drop(&one);
+    scratch_drop(&two);
+    scratch_drop(&one);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)

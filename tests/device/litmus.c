@@ -32,7 +32,7 @@ static const char *const cell_names[] = {CELLS(AS_NAME)};
 enum { WORDS = 96, THREADS = 64, BLOCKS = 3, SENDER = 0, RECEIVER = 1, HELPER = 2 };
 
 /* In device memory, symmetric but for `wrong` and `pes`. */
-struct board {
+struct scratch {
     uint64_t flag, ack;
     uint64_t pad[14];
     uint64_t data[WORDS];
@@ -46,7 +46,7 @@ struct board {
 
 struct litmus_args {
     shmemd_t h;
-    struct board *board;
+    struct scratch *scratch;
     uint64_t *host_data; /* [WORDS] of the host heap */
     uint64_t first, rounds;
     int32_t cell, to, from;
@@ -72,7 +72,7 @@ SHMEMD_FN bool acts(int32_t form)
     return form == FORM_BLOCK || (form == FORM_THREAD ? me == 0 : me < (uint64_t)shmemd_group_size(shmemd_wave()));
 }
 
-SHMEMD_FN void fill_source(struct board *b, shmemd_group_t g, uint64_t round, uint32_t n)
+SHMEMD_FN void fill_source(struct scratch *b, shmemd_group_t g, uint64_t round, uint32_t n)
 {
     for (uint32_t i = (uint32_t)shmemd_group_rank(g); i < n; i += (uint32_t)shmemd_group_size(g))
         b->source[i] = word_of(round, i);
@@ -81,18 +81,18 @@ SHMEMD_FN void fill_source(struct board *b, shmemd_group_t g, uint64_t round, ui
 SHMEMD_FN void raise_flag(struct litmus_args a, shmemd_group_t g, uint64_t round)
 {
     if (shmemd_group_rank(g) == 0)
-        shmemd_uint64_p(a.h, &a.board->flag, round, a.to);
+        shmemd_uint64_p(a.h, &a.scratch->flag, round, a.to);
 }
 SHMEMD_FN void raise_signal(struct litmus_args a, shmemd_group_t g, uint64_t round)
 {
     if (shmemd_group_rank(g) == 0)
-        shmemd_signal_op(a.h, &a.board->flag, round, SHMEM_SIGNAL_SET, a.to);
+        shmemd_signal_op(a.h, &a.scratch->flag, round, SHMEM_SIGNAL_SET, a.to);
 }
 
 /* Each thread its own words. */
 SHMEMD_FN void send_words(struct litmus_args a, shmemd_group_t g, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     for (uint32_t i = (uint32_t)shmemd_group_rank(g); i < n; i += (uint32_t)shmemd_group_size(g)) {
         if (a.cell == CELL_atomics_quiet_p)
             shmemd_uint64_atomic_set(a.h, &b->data[i], word_of(round, i), a.to);
@@ -109,7 +109,7 @@ SHMEMD_FN void send_words(struct litmus_args a, shmemd_group_t g, uint64_t round
 
 SHMEMD_FN void send_fenced(struct litmus_args a, int32_t form, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     shmemd_group_t g = form_group(form);
     if (a.cell == CELL_put_fence_put) { /* the second one wins */
         BY_FORM(form, uint64_put, a.h, b->data, b->packets, n, a.to);
@@ -127,7 +127,7 @@ SHMEMD_FN void send_fenced(struct litmus_args a, int32_t form, uint64_t round, u
 
 SHMEMD_FN void send_quieted(struct litmus_args a, int32_t form, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     BY_FORM(form, uint64_put_nbi, a.h, b->data, b->source, n, a.to);
     if (a.cell == CELL_mixed_quiet_p)
         BY_FORM(form, uint64_put_nbi, a.h, a.host_data, b->source, n, a.to);
@@ -140,7 +140,7 @@ SHMEMD_FN void send_quieted(struct litmus_args a, int32_t form, uint64_t round, 
 
 SHMEMD_FN void send_signalled(struct litmus_args a, int32_t form, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     if (a.cell == CELL_put_signal_set)
         BY_FORM(form, uint64_put_signal, a.h, b->data, b->source, n, &b->flag, round, SHMEM_SIGNAL_SET, a.to);
     else if (a.cell == CELL_put_signal_add)
@@ -155,7 +155,7 @@ SHMEMD_FN void send_signalled(struct litmus_args a, int32_t form, uint64_t round
 /* What the acting unit does in one round, with its data in b->source. */
 SHMEMD_FN void send(struct litmus_args a, int32_t form, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     shmemd_group_t g = form_group(form);
     fill_source(b, g, round, n);
     if (a.cell == CELL_put_fence_p || a.cell == CELL_put_fence_put || a.cell == CELL_put_fence_signal ||
@@ -176,7 +176,7 @@ SHMEMD_FN void send(struct litmus_args a, int32_t form, uint64_t round, uint32_t
     shmemd_group_sync(g); /* the source may be written again */
 }
 
-SHMEMD_FN void look(struct board *b, const uint64_t *seen, uint64_t round, uint32_t n)
+SHMEMD_FN void look(struct scratch *b, const uint64_t *seen, uint64_t round, uint32_t n)
 {
     uint32_t me = (uint32_t)shmemd_thread_index();
     for (uint32_t i = me; i < n; i += (uint32_t)shmemd_block_size())
@@ -192,7 +192,7 @@ SHMEMD_FN void look(struct board *b, const uint64_t *seen, uint64_t round, uint3
 
 SHMEMD_FN void receive(struct litmus_args a, int32_t form, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     if (a.cell == CELL_packet) {
         if (acts(form))
             BY_FORM(form, get_packet, a.h, b->bounce, b->packets, (size_t)n * 8, (uint32_t)round);
@@ -219,7 +219,7 @@ SHMEMD_FN void receive(struct litmus_args a, int32_t form, uint64_t round, uint3
 SHMEMD_FN void wait_for_ack(struct litmus_args a, uint64_t round)
 {
     if (shmemd_thread_index() == 0)
-        (void)shmemd_signal_wait_until(a.h, &a.board->ack, SHMEM_CMP_EQ, round);
+        (void)shmemd_signal_wait_until(a.h, &a.scratch->ack, SHMEM_CMP_EQ, round);
     shmemd_group_sync(shmemd_block());
 }
 
@@ -242,7 +242,7 @@ SHMEMD_KERNEL(litmus, struct litmus_args, a)
 /* A barrier between the put and the look, another one before the next put. */
 SHMEMD_KERNEL(litmus_barrier, struct litmus_args, a)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     for (uint64_t round = a.first; round < a.first + a.rounds; round++) {
         uint32_t n = length_of(round);
         int32_t form = form_of(round);
@@ -260,7 +260,7 @@ SHMEMD_KERNEL(litmus_barrier, struct litmus_args, a)
 /* The sender's block puts, all blocks of the grid meet, another block quiets and signals. */
 SHMEMD_KERNEL(litmus_two_blocks, struct litmus_args, a)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     for (uint64_t round = a.first; round < a.first + a.rounds; round++) {
         uint32_t n = length_of(round);
         if (shmemd_block_index() == SENDER) {
@@ -281,13 +281,13 @@ SHMEMD_KERNEL(litmus_two_blocks, struct litmus_args, a)
 
 /* ---- the host's side ---- */
 
-static void litmus_check(struct board *board, const char *name)
+static void litmus_check(struct scratch *scratch, const char *name)
 {
-    static const size_t first = offsetof(struct board, first_wrong);
+    static const size_t first = offsetof(struct scratch, first_wrong);
     uint64_t wrong[THREADS], where[4], sum = 0;
     char text[160];
-    device_read(wrong, board->wrong, sizeof(wrong));
-    device_read(where, (char *)board + first, sizeof(where));
+    device_read(wrong, scratch->wrong, sizeof(wrong));
+    device_read(where, (char *)scratch + first, sizeof(where));
     for (int i = 0; i < THREADS; i++)
         sum += wrong[i];
     snprintf(text, sizeof(text), "%s: words that were not there, one in round %llu, word %llu, 0x%llx for 0x%llx", name,
@@ -296,21 +296,21 @@ static void litmus_check(struct board *board, const char *name)
     CHECK_EQ_NAMED(sum, 0, text);
 }
 
-static void litmus_run(int cell, uint64_t rounds, struct board *board, uint64_t *host_data, shmemd_t handle)
+static void litmus_run(int cell, uint64_t rounds, struct scratch *scratch, uint64_t *host_data, shmemd_t handle)
 {
     enum { AT_ONCE = 20000 }; /* no kernel for longer than some displays allow */
     int me = shmem_my_pe(), n = shmem_n_pes(), pes[2] = {(me + 1) % n, 0};
     struct litmus_args a;
-    struct board *empty = (struct board *)calloc(1, sizeof(*empty));
+    struct scratch *empty = (struct scratch *)calloc(1, sizeof(*empty));
     memset(&a, 0, sizeof(a));
     a.h = handle;
-    a.board = board;
+    a.scratch = scratch;
     a.host_data = host_data;
     a.cell = cell;
     a.to = (me + 1) % n;
     a.from = (me + n - 1) % n;
-    device_write(board, empty, sizeof(*board));
-    device_write(board->pes, pes, sizeof(pes));
+    device_write(scratch, empty, sizeof(*scratch));
+    device_write(scratch->pes, pes, sizeof(pes));
     free(empty);
     shmem_barrier_all();
     for (a.first = 1; a.first <= rounds; a.first += a.rounds) {
@@ -323,7 +323,7 @@ static void litmus_run(int cell, uint64_t rounds, struct board *board, uint64_t 
             DEVICE_RUN(litmus, 2, THREADS, a);
     }
     shmem_barrier_all();
-    litmus_check(board, cell_names[cell]);
+    litmus_check(scratch, cell_names[cell]);
 }
 
 static int test_main(void)
@@ -331,14 +331,14 @@ static int test_main(void)
     DEVICE_INIT();
     shmemd_t handle;
     uint64_t rounds = (uint64_t)device_number("SHMEM_TEST_ROUNDS", 15000) / CELL_COUNT + 1;
-    struct board *board = (struct board *)shmemx_align(128, sizeof(*board), SHMEMX_DEVICE);
+    struct scratch *scratch = (struct scratch *)shmemx_align(128, sizeof(*scratch), SHMEMX_DEVICE);
     uint64_t *host_data = (uint64_t *)shmem_calloc(WORDS, sizeof(*host_data));
-    CHECK_OR_EXIT(board != NULL && host_data != NULL);
+    CHECK_OR_EXIT(scratch != NULL && host_data != NULL);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &handle) == 0);
     for (int cell = 0; cell < CELL_COUNT; cell++)
-        litmus_run(cell, rounds, board, host_data, handle);
+        litmus_run(cell, rounds, scratch, host_data, handle);
     shmem_free(host_data);
-    shmemx_free(board);
+    shmemx_free(scratch);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)

@@ -25,7 +25,7 @@ static const char *const shape_names[] = {SHAPES(AS_NAME)};
 enum { THREADS = 256, WORDS = 640 }; /* four waves at least; a word a thread, or a piece of 16 bytes */
 
 /* In device memory, symmetric but for `wrong`. */
-struct board {
+struct scratch {
     uint64_t flag, ready;
     uint64_t pad[14];
     uint64_t data[WORDS], source[WORDS], bounce[WORDS];
@@ -34,7 +34,7 @@ struct board {
 
 struct fence_args {
     shmemd_t h;
-    struct board *board;
+    struct scratch *scratch;
     uint64_t first, rounds;
     int32_t shape, to, from;
 };
@@ -47,7 +47,7 @@ SHMEMD_FN uint64_t word_of(uint64_t round, uint32_t i, int32_t pe)
 /* By all threads; all but those that synchronise by themselves leave that to `send`. */
 SHMEMD_FN void send_data(struct fence_args a, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     shmemd_group_t block = shmemd_block();
     uint32_t me = (uint32_t)shmemd_thread_index(), size = (uint32_t)shmemd_block_size();
     uint32_t lanes = (uint32_t)shmemd_group_size(shmemd_wave()), wave = me / lanes, waves = size / lanes;
@@ -84,7 +84,7 @@ SHMEMD_FN void send_data(struct fence_args a, uint64_t round, uint32_t n)
 /* By one thread, another one in each round. */
 SHMEMD_FN void send_signal(struct fence_args a, uint64_t round)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     if (a.shape == SHAPE_waves_sync_signal) {
         shmemd_uint64_put_signal(a.h, b->data, b->source, 0, &b->flag, round, SHMEM_SIGNAL_SET, a.to);
     } else if (a.shape == SHAPE_nbi_sync_quiet) {
@@ -99,7 +99,7 @@ SHMEMD_FN void send_signal(struct fence_args a, uint64_t round)
 /* What came, or what the sender has got or received. */
 SHMEMD_FN void look(struct fence_args a, uint64_t round, uint32_t n)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     bool fetched = a.shape == SHAPE_get_fence || a.shape == SHAPE_permute_fence;
     int32_t writer = a.from;
     if (fetched)
@@ -115,7 +115,7 @@ SHMEMD_FN void look(struct fence_args a, uint64_t round, uint32_t n)
 
 SHMEMD_KERNEL(one_fence, struct fence_args, a)
 {
-    struct board *b = a.board;
+    struct scratch *b = a.scratch;
     uint32_t me = (uint32_t)shmemd_thread_index(), size = (uint32_t)shmemd_block_size();
     for (uint64_t round = a.first; round < a.first + a.rounds; round++) {
         uint32_t n = form_mix((uint32_t)round, 77) % WORDS + 1;
@@ -139,25 +139,25 @@ static int test_main(void)
     int me = shmem_my_pe(), n = shmem_n_pes();
     struct fence_args a;
     memset(&a, 0, sizeof(a));
-    a.board = (struct board *)shmemx_calloc(1, sizeof(struct board), SHMEMX_DEVICE);
+    a.scratch = (struct scratch *)shmemx_calloc(1, sizeof(struct scratch), SHMEMX_DEVICE);
     a.to = (me + 1) % n;
     a.from = (me + n - 1) % n;
     a.rounds = rounds;
-    CHECK_OR_EXIT(a.board != NULL && shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
-    device_write(&a.board->ready, &one, sizeof(one));
+    CHECK_OR_EXIT(a.scratch != NULL && shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) == 0);
+    device_write(&a.scratch->ready, &one, sizeof(one));
     for (a.shape = 0, a.first = 1; a.shape < SHAPE_COUNT; a.shape++, a.first += rounds) {
         uint64_t sum = 0;
         shmem_barrier_all();
         DEVICE_RUN(one_fence, 1, THREADS, a);
-        device_read(wrong, a.board->wrong, sizeof(wrong));
+        device_read(wrong, a.scratch->wrong, sizeof(wrong));
         for (int i = 0; i < THREADS; i++)
             sum += wrong[i];
         CHECK_EQ_NAMED(sum, 0, shape_names[a.shape]);
         memset(wrong, 0, sizeof(wrong));
-        device_write(a.board->wrong, wrong, sizeof(wrong));
+        device_write(a.scratch->wrong, wrong, sizeof(wrong));
     }
     shmem_barrier_all();
-    shmemx_free(a.board);
+    shmemx_free(a.scratch);
     return CHECK_DONE();
 }
 CHECK_MAIN(test_main)

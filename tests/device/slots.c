@@ -6,7 +6,7 @@
 
 enum { WORDS = 40, BLOCKS = 2, THREADS = 64, STREAMS = 3, REPLAYS = 1000 };
 
-/* One block's part of one handle's board, in device memory, symmetric. */
+/* One block's part of one handle's scratch, in device memory, symmetric. */
 struct turn {
     uint64_t epoch; /* rounds done, over all launches */
     uint64_t wrong, signal, gave_up;
@@ -18,7 +18,7 @@ struct turn {
 
 struct turn_args {
     shmemd_t h;
-    char *board;
+    char *scratch;
     uint64_t turn_bytes;
     uint32_t rounds, late;
 };
@@ -62,7 +62,7 @@ SHMEMD_FN int take_turn(struct turn_args a, struct turn *t)
 
 SHMEMD_KERNEL(turns, struct turn_args, a)
 {
-    struct turn *t = (struct turn *)(void *)(a.board + (uint64_t)shmemd_block_index() * a.turn_bytes);
+    struct turn *t = (struct turn *)(void *)(a.scratch + (uint64_t)shmemd_block_index() * a.turn_bytes);
     for (uint32_t r = 0; r < a.rounds; r++) {
         uint32_t x = form_mix(a.late + r, (uint32_t)shmemd_block_index());
         if (a.late != 0 && x % 4 == 0)
@@ -89,8 +89,8 @@ static void player_open(struct player *p, shmem_team_t team, int slot)
     device_team_open(&p->team, team, slot);
     p->args.h = p->team.handle;
     p->args.turn_bytes = (sizeof(struct turn) + (size_t)shmem_n_pes() * WORDS * 8 + 127) / 128 * 128;
-    p->args.board = (char *)shmemx_calloc(BLOCKS, p->args.turn_bytes, SHMEMX_DEVICE);
-    CHECK_OR_EXIT(p->args.board != NULL);
+    p->args.scratch = (char *)shmemx_calloc(BLOCKS, p->args.turn_bytes, SHMEMX_DEVICE);
+    CHECK_OR_EXIT(p->args.scratch != NULL);
     CHECK_OR_EXIT(shmemx_stream_create(&p->stream) == 0);
     shmem_barrier_all();
 }
@@ -106,7 +106,7 @@ static void player_finish(struct player *p, const char *what)
     struct turn seen;
     CHECK_EQ(shmemx_stream_synchronize(p->stream), 0);
     for (size_t b = 0; b < BLOCKS; b++) {
-        device_read(&seen, p->args.board + b * p->args.turn_bytes, sizeof(seen));
+        device_read(&seen, p->args.scratch + b * p->args.turn_bytes, sizeof(seen));
         CHECK_EQ_NAMED(seen.wrong, 0, what);
         CHECK_EQ_NAMED(seen.gave_up, 0, what);
         CHECK_EQ_NAMED(seen.epoch, p->epochs, what);
@@ -173,7 +173,7 @@ static int test_main(void)
     replay(&players[1], replays);
     for (int k = STREAMS - 1; k >= 0; k--) {
         CHECK_EQ(shmemx_stream_destroy(players[k].stream), 0);
-        shmemx_free(players[k].args.board);
+        shmemx_free(players[k].args.scratch);
     }
     return CHECK_DONE();
 }

@@ -181,9 +181,9 @@ static void *process_all(void *argument)
     struct queue *q = argument;
     hsa_signal_t doorbell = q->amd.hsa_queue.doorbell_signal;
     while (!atomic_load(&q->stop)) {
-        int64_t rung = own_signal_load(doorbell);
+        int64_t seen = own_signal_load(doorbell);
         if (!process_next(q))
-            own_signal_wait(doorbell, HSA_SIGNAL_CONDITION_NE, rung, 20 * MS);
+            own_signal_wait(doorbell, HSA_SIGNAL_CONDITION_NE, seen, 20 * MS);
     }
     return NULL;
 }

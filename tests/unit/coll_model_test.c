@@ -240,7 +240,7 @@ static int flag_word(int to, int from) { return to * PES_MOST + from; }
 static int data_word(int pe) { return 9 + pe; }
 static int packet_seq(int to, int from, int bank) { return 12 + (bank * PES_MOST + to) * PES_MOST + from; }
 static int packet_data(int to, int from, int bank) { return 30 + (bank * PES_MOST + to) * PES_MOST + from; }
-enum { COUNTER = 48, RELEASE_WORD = 49, BOARD = 50, CLOSED = 56, GRANT = 57 };
+enum { COUNTER = 48, RELEASE_WORD = 49, SCRATCH = 50, CLOSED = 56, GRANT = 57 };
 
 /* ---- the flag barrier: what was stored before it is seen behind it ---- */
 
@@ -288,12 +288,12 @@ static void make_dissemination(struct protocol *p, int rounds, int distances)
     for (int pe = 0; pe < p->n; pe++)
         for (int round = 0, epoch = 1; round < rounds; round++) {
             emit(p, pe, STORE, data_word(pe), round + 1);
-            for (int meeting = 0; meeting < 2; meeting++) {
+            for (int barrier = 0; barrier < 2; barrier++) {
                 for (int distance = 1; distance <= distances; distance *= 2, epoch++) {
                     emit(p, pe, RELEASE, flag_word((pe + distance) % p->n, pe), epoch);
                     emit(p, pe, WAIT, flag_word(pe, (pe - distance + p->n) % p->n), epoch);
                 }
-                for (int other = 0; other < p->n && meeting == 0; other++)
+                for (int other = 0; other < p->n && barrier == 0; other++)
                     emit(p, pe, EXPECT, data_word(other), round + 1);
             }
         }
@@ -350,17 +350,17 @@ static void test_packets(void)
     is_caught(&p);
     make_packets(start(&p, "packets with a plain number", 2), 1, 2, STORE);
     is_caught(&p);
-    make_one_sided_packets(start(&p, "packets that nobody answers", 2), 3);
+    make_one_sided_packets(start(&p, "packets without an answer", 2), 3);
     is_caught(&p);
 }
 
-/* ---- the board behind the central counter, which also is the central barrier ---- */
+/* ---- the scratch behind the central counter, which also is the central barrier ---- */
 
-static void make_board(struct protocol *p, int rounds, int banks)
+static void make_scratch(struct protocol *p, int rounds, int banks)
 {
     for (int pe = 0; pe < p->n; pe++)
         for (int round = 1; round <= rounds; round++) {
-            int base = BOARD + (round % banks) * PES_MOST;
+            int base = SCRATCH + (round % banks) * PES_MOST;
             emit(p, pe, STORE, base + pe, 10 * pe + round);
             emit(p, pe, ARRIVE, COUNTER, round);
             emit(p, pe, WAIT, RELEASE_WORD, round);
@@ -369,14 +369,14 @@ static void make_board(struct protocol *p, int rounds, int banks)
         }
 }
 
-static void test_board(void)
+static void test_scratch(void)
 {
     struct protocol p;
-    make_board(start(&p, "board in two banks", 2), 4, 2);
+    make_scratch(start(&p, "scratch in two banks", 2), 4, 2);
     holds(&p);
-    make_board(start(&p, "board in two banks", 3), 4, 2);
+    make_scratch(start(&p, "scratch in two banks", 3), 4, 2);
     holds(&p);
-    make_board(start(&p, "board in one bank", 2), 2, 1);
+    make_scratch(start(&p, "scratch in one bank", 2), 2, 1);
     is_caught(&p);
 }
 
@@ -385,10 +385,10 @@ static void test_board(void)
 static void make_push(struct protocol *p, int rounds, enum verb flag)
 {
     for (int round = 1; round <= rounds; round++) {
-        emit(p, 0, STORE, BOARD + round, round);
+        emit(p, 0, STORE, SCRATCH + round, round);
         emit(p, 0, flag, flag_word(1, 0), round);
         emit(p, 1, WAIT, flag_word(1, 0), round);
-        emit(p, 1, EXPECT, BOARD + round, round);
+        emit(p, 1, EXPECT, SCRATCH + round, round);
     }
 }
 
@@ -460,7 +460,7 @@ int main(void)
     test_flag_barrier();
     test_dissemination();
     test_packets();
-    test_board();
+    test_scratch();
     test_broadcast();
     test_reuse();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;

@@ -9,13 +9,13 @@
 enum { TALK_BYTES = 300, TALK_ROUNDS = 12 };
 enum method { BY_PUT_SIGNAL, BY_FENCE, BY_QUIET, BY_PE_QUIET, BY_ATOMIC, BY_PACKET, METHODS };
 
-struct board { /* at the begin of each PE's memory */
+struct scratch { /* at the begin of each PE's memory */
     uint64_t signal, ack;
     uint64_t words[2]; /* of any of the types, never of two in one run */
     unsigned char data[TALK_BYTES + 20];
     _Alignas(16) char area[2][(2 * TALK_BYTES + 15) / 16 * 16];
     uint64_t flags[2 * PES];
-    uint32_t news[2][PES];
+    uint32_t fresh[2][PES];
     uint64_t counters[4];
 };
 
@@ -29,7 +29,7 @@ struct talk {
     uint64_t *errors;
 };
 
-static struct board *board_of(shmemd_t h) { return (struct board *)(void *)h.heap; }
+static struct scratch *scratch_of(shmemd_t h) { return (struct scratch *)(void *)h.heap; }
 
 /* Everything that one type has to do with waiting: flag the right neighbour, wait for the left one. */
 #define TALKER(NAME, TYPE, ...)                                                                                     \
@@ -98,7 +98,7 @@ enum { TALKERS = (int)(sizeof(talkers) / sizeof(talkers[0])) };
 
 static void send(const struct talk *t, shmemd_group_t g, uint64_t round, int to)
 {
-    struct board *b = board_of(t->h);
+    struct scratch *b = scratch_of(t->h);
     shmemd_t h = t->h;
     if (t->method == BY_PUT_SIGNAL) {
         shmemd_putmem_signal_group(h, g, b->data, t->source, t->bytes, &b->signal, round % 2 == 0 ? round : 1,
@@ -127,7 +127,7 @@ static void send(const struct talk *t, shmemd_group_t g, uint64_t round, int to)
 /* Where the data is. */
 static const unsigned char *receive(const struct talk *t, shmemd_group_t g, uint64_t round)
 {
-    struct board *b = board_of(t->h);
+    struct scratch *b = scratch_of(t->h);
     uint64_t seen = round;
     if (t->method == BY_PACKET) {
         if (shmemd_get_packet_group(t->h, g, t->got, b->area[round % 2], t->bytes, (uint32_t)round) != 0)
@@ -147,7 +147,7 @@ SHMEMD_KERNEL(run_talk, struct talk, t)
 {
     shmemd_group_t g = prim_group_of(t.kind);
     int right = (shmemd_my_pe(t.h) + 1) % PES, left = (shmemd_my_pe(t.h) + PES - 1) % PES;
-    struct board *b = board_of(t.h);
+    struct scratch *b = scratch_of(t.h);
     if (shmemd_block_index() != 0 || shmemd_thread_index() != prim_rank(g))
         return;
     for (uint64_t round = 1; round <= TALK_ROUNDS; round++) {
@@ -199,7 +199,7 @@ static void test_talk(enum method method, int type, struct check_random *random)
 
 SHMEMD_KERNEL(run_gather, struct talk, t)
 {
-    struct board *b = board_of(t.h);
+    struct scratch *b = scratch_of(t.h);
     shmemd_uint64_atomic_inc(t.h, &b->counters[0], 0);
     uint64_t ticket = shmemd_uint64_atomic_fetch_add(t.h, &b->counters[1], 1, 0);
     shmemd_uint64_atomic_add(t.h, &b->counters[2], ticket, 0);
@@ -208,13 +208,13 @@ SHMEMD_KERNEL(run_gather, struct talk, t)
         return;
     for (uint64_t round = 1; round <= TALK_ROUNDS; round++) {
         for (int pe = 0; pe < PES; pe++) {
-            shmemd_uint32_p(t.h, &b->news[round % 2][shmemd_my_pe(t.h)], (uint32_t)round + 7u, pe);
+            shmemd_uint32_p(t.h, &b->fresh[round % 2][shmemd_my_pe(t.h)], (uint32_t)round + 7u, pe);
             shmemd_fence(t.h);
             talkers[t.type].set_flag(t.h, b->flags, round, pe);
         }
         talkers[t.type].gather(t.h, b->flags, round);
         for (int pe = 0; pe < PES; pe++)
-            if (b->news[round % 2][pe] != round + 7)
+            if (b->fresh[round % 2][pe] != round + 7)
                 prim_fetch_add_u64(t.errors, 1);
     }
 }
@@ -233,7 +233,7 @@ static void test_gather(int type, struct check_random *random)
         errors[pe] = 0;
     }
     run_all(run_gather, args, sizeof(args[0]), random);
-    const struct board *b = (const struct board *)(const void *)memory_of(machine.world_of[0]);
+    const struct scratch *b = (const struct scratch *)(const void *)memory_of(machine.world_of[0]);
     uint64_t n = b->counters[0];
     uint32_t bits = n % 64 < 32 ? (1u << n % 32) - 1u : ~((1u << n % 32) - 1u);
     CHECK(n % (PES * BLOCKS) == 0 && n > 0);
@@ -384,7 +384,7 @@ static void test_places(void)
 
 SHMEMD_KERNEL(run_give_up, struct talk, t)
 {
-    struct board *b = board_of(t.h);
+    struct scratch *b = scratch_of(t.h);
     uint64_t four[4] = {1, 2, 3, 4};
     size_t indices[4];
     char packet[16];
@@ -432,7 +432,7 @@ static void test_give_up(struct check_random *random)
     run_all(run_give_up, args, sizeof(args[0]), random);
     pthread_join(later, NULL);
     for (int pe = 0; pe < PES; pe++) {
-        const struct board *b = (const struct board *)(const void *)memory_of(pe);
+        const struct scratch *b = (const struct scratch *)(const void *)memory_of(pe);
         const struct isod_record *r = machine.host[pe].records;
         CHECK_EQ(errors[pe], 0);
         CHECK_EQ(machine.team[pe].status, 1);

@@ -123,7 +123,7 @@ static void execute(struct ring_memory *m, const struct isod_entry *e, uint64_t 
         break;
     case ISOD_RING_AMO: {
         uint64_t *word = (uint64_t *)(void *)target_of(e, 8);
-        proxy_check(e->op == ISOD_AMO_ADD && e->bytes == 8, "an atomic that nobody has asked for");
+        proxy_check(e->op == ISOD_AMO_ADD && e->bytes == 8, "an atomic without a request");
         __atomic_store_n(result, __atomic_fetch_add(word, e->word[0], __ATOMIC_ACQ_REL), __ATOMIC_RELAXED);
         break;
     }

@@ -24,7 +24,7 @@ ISOD_STREAM_REDUCES(DECLARE_REDUCE)
 enum { ISOD_STREAM_MOVES(NEEDS_OF_MOVE) ISOD_STREAM_REDUCES(NEEDS_OF_REDUCE) };
 
 /* How much a kernel can carry. */
-enum room { NO_LIMIT, LINES, LINES2, SPANS };
+enum room { NO_LIMIT, LINES, TWOSHOT_LL, SPANS };
 enum { ANY = -1, ALLTOALLV = KINDS };
 struct algorithm {
     const char *name;
@@ -63,9 +63,9 @@ static const struct algorithm algorithms[] = {
     MOVE_ROW(PERMUTE, permute_staged, NO_LIMIT)
     MOVE_ROW(ALLTOALLV, alltoallv_push, NO_LIMIT)
     SUM_ROWS(REDUCE, reduce_ll, LINES)
-    SUM_ROWS(REDUCE, reduce_twoshot_ll, LINES2)
+    SUM_ROWS(REDUCE, reduce_twoshot_ll, TWOSHOT_LL)
     SUM_ROWS(REDUCE, reduce_ll128, LINES)
-    SUM_ROWS(REDUCE, reduce_twoshot_ll128, LINES2)
+    SUM_ROWS(REDUCE, reduce_twoshot_ll128, TWOSHOT_LL)
     SUM_ROWS(REDUCE, reduce_read, NO_LIMIT)
     SUM_ROWS(REDUCE, reduce_twoshot_read, NO_LIMIT)
     SUM_ROWS(REDUCE, reduce_twoshot_push, NO_LIMIT)

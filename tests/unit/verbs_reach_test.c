@@ -104,7 +104,7 @@ static void says(struct verbs *v, const char *text)
 static void test_choice(void)
 {
     struct verbs *v = opened("");
-    CHECK(v->reach.wish == VERBS_ANY_RUNG && !v->reach.flushes);
+    CHECK(v->reach.wish == VERBS_ANY_METHOD && !v->reach.flushes);
     machine.exports = machine.takes_dmabuf = machine.takes_address = true;
     CHECK(register_piece(v) == &machine.mr);
     CHECK(machine.by_dmabuf == 1 && machine.by_address == 0 && v->reach.flushes);

@@ -70,21 +70,21 @@ struct verbs_region {
 
 /* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a module of the
  * kernel that knows both devices (the CPU device needs none); not at all, so that the host copies. */
-#define VERBS_RUNGS(X)                      \
+#define VERBS_METHODS(X)                      \
     X(VERBS_DMABUF, "dmabuf", "by dma-buf") \
     X(VERBS_PEER, "peer", "by peer memory") \
     X(VERBS_STAGED, "staged", "staged by the host")
 enum verbs_method {
 #define X(id, wish, text) id,
-    VERBS_RUNGS(X)
+    VERBS_METHODS(X)
 #undef X
-        VERBS_ANY_RUNG
+        VERBS_ANY_METHOD
 };
 
 /* The choice for all device memory of this PE, made when the first piece of it is registered. */
 struct verbs_reach {
-    enum verbs_method wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_RUNG: the first that works */
-    enum verbs_method method; /* VERBS_ANY_RUNG: not chosen yet */
+    enum verbs_method wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_METHOD: the first that works */
+    enum verbs_method method; /* VERBS_ANY_METHOD: not chosen yet */
     bool flushes;         /* keys say so: kernels may see a signal before the data that was written before it */
     char why[384];        /* what the better ones said */
 };
@@ -138,8 +138,8 @@ struct verbs_queue {
     uint32_t unflushed_key;
     bool reads_first;  /* the next request waits for the reads before it */
     bool fills_device; /* gets into device memory of this PE are under way, or not flushed yet */
-    uint64_t owed;     /* incoming: serial of the last message that has no answer yet */
-    bool unacked;
+    uint64_t unacked_serial; /* incoming: of the last message that has no answer yet */
+    bool unacked;            /* incoming: there is such a message */
     uint64_t watched; /* done, when last looked at */
     unsigned stuck;   /* looks in turn that found it so, with requests under way */
     unsigned n_batch;

@@ -231,10 +231,10 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
 }
 
 /* One answer for all messages of a round that want no value. */
-static void answer_owed(struct verbs *v, struct verbs_queue *q)
+static void send_answer(struct verbs *v, struct verbs_queue *q)
 {
     if (q->unacked)
-        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->owed}, false, 0);
+        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->unacked_serial}, false, 0);
     q->unacked = false;
 }
 
@@ -245,7 +245,7 @@ static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
     bool is_amo = m->type == VERBS_AMO || m->type == VERBS_FETCH;
     bool good = is_amo ? apply_amo(m, &before) : apply_copy(v, m);
     q->unacked = good && m->type == VERBS_AMO;
-    q->owed = m->serial;
+    q->unacked_serial = m->serial;
     if (!q->unacked)
         answer(v, q, m, !good, before);
     return q;
@@ -297,7 +297,7 @@ static struct verbs_queue *read_pack(struct verbs *v, const struct ibv_wc *wc)
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
         if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc))
-            iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) is none of this library's",
+            iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown form",
                            wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
         if (m.type == VERBS_ANSWER)
             take_answer(v, &m);
@@ -320,7 +320,7 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
 
 static void post_answers(struct verbs *v, struct verbs_queue *q)
 {
-    answer_owed(v, q);
+    send_answer(v, q);
     iso_verbs_post(v, q);
 }
 

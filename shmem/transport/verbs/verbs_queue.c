@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_MAX = 16, NEWS_ROUNDS = 30, NEWS_NS = 10000000 };
+enum { POLL_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
 
 /* ---- failure ---- */
 
@@ -25,10 +25,10 @@ const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, c
 }
 
 /* The death of a peer, or the end of the job by another, explains more than what the device saw of it. */
-static void listen_for_news(void)
+static void await_cause(void)
 {
-    const struct timespec t = {0, NEWS_NS};
-    for (int i = 0; i < NEWS_ROUNDS; i++) {
+    const struct timespec t = {0, CAUSE_NS};
+    for (int i = 0; i < CAUSE_ROUNDS; i++) {
         iso_channel_progress();
         nanosleep(&t, NULL);
     }
@@ -43,7 +43,7 @@ void iso_verbs_fail(struct verbs *v, const char *format, ...)
     va_end(args);
     __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_enter, iso_verbs_progress */
     iso_verbs_leave(v);
-    listen_for_news();
+    await_cause();
     log_error("%s", text);
     iso_abort_job(1, text);
 }

@@ -13,12 +13,12 @@
 
 static const char *const wishes[] = {
 #define X(id, wish, text) wish,
-    VERBS_RUNGS(X)
+    VERBS_METHODS(X)
 #undef X
 };
 static const char *const texts[] = {
 #define X(id, wish, text) text,
-    VERBS_RUNGS(X)
+    VERBS_METHODS(X)
 #undef X
         "not in use",
 };
@@ -26,17 +26,17 @@ static const char *const texts[] = {
 int iso_verbs_reach_start(struct verbs *v)
 {
     int wish = 0;
-    while (wish < VERBS_ANY_RUNG && strcmp(ISO->env.device_rdma, wishes[wish]) != 0)
+    while (wish < VERBS_ANY_METHOD && strcmp(ISO->env.device_rdma, wishes[wish]) != 0)
         wish++;
     v->reach.wish = (enum verbs_method)wish;
-    v->reach.method = VERBS_ANY_RUNG;
-    if (wish < VERBS_ANY_RUNG || ISO->env.device_rdma[0] == '\0')
+    v->reach.method = VERBS_ANY_METHOD;
+    if (wish < VERBS_ANY_METHOD || ISO->env.device_rdma[0] == '\0')
         return 0;
     log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env.device_rdma);
     return -EINVAL;
 }
 
-/* ---- the rungs ---- */
+/* ---- the methods ---- */
 
 static void note(struct verbs_reach *reach, enum verbs_method method, const char *call, const char *why)
 {
@@ -80,17 +80,17 @@ static struct ibv_mr *climb_down(struct verbs *v, struct gpu *gpu, const struct 
                                  enum verbs_method *method)
 {
     const struct verbs_reach *reach = &v->reach;
-    enum verbs_method only = reach->method != VERBS_ANY_RUNG ? reach->method : reach->wish;
+    enum verbs_method only = reach->method != VERBS_ANY_METHOD ? reach->method : reach->wish;
     struct ibv_mr *mr = NULL;
-    *method = only != VERBS_ANY_RUNG ? only : VERBS_DMABUF;
+    *method = only != VERBS_ANY_METHOD ? only : VERBS_DMABUF;
     if (*method == VERBS_DMABUF) {
         mr = register_dmabuf(v, gpu, piece);
-        if (mr == NULL && only == VERBS_ANY_RUNG)
+        if (mr == NULL && only == VERBS_ANY_METHOD)
             *method = VERBS_PEER;
     }
     if (*method == VERBS_PEER) {
         mr = register_by_address(v, piece);
-        if (mr == NULL && only == VERBS_ANY_RUNG)
+        if (mr == NULL && only == VERBS_ANY_METHOD)
             *method = VERBS_STAGED;
     }
     return mr;
@@ -110,12 +110,12 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
 {
     struct verbs_reach *reach = &v->reach;
     enum verbs_method method;
-    bool first = reach->method == VERBS_ANY_RUNG;
+    bool first = reach->method == VERBS_ANY_METHOD;
     char before[sizeof reach->why];
     memcpy(before, reach->why, sizeof before);
     reach->why[0] = '\0';
     struct ibv_mr *mr = climb_down(v, gpu, &piece, &method);
-    if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_RUNG)
+    if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
         refuse(v, &piece);
     if (first) {
         reach->method = method;
@@ -133,7 +133,7 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
 size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes)
 {
     const struct verbs_reach *reach = &v->reach;
-    bool wished = reach->wish != VERBS_ANY_RUNG;
+    bool wished = reach->wish != VERBS_ANY_METHOD;
     return (size_t)snprintf(text, bytes, "device memory %s%s%s%s", texts[reach->method],
                             reach->why[0] != '\0' ? " (no " : "", reach->why,
                             reach->why[0] != '\0' ? ")"
