@@ -152,7 +152,8 @@ static int differ(const shmemx_coll_t *q)
     if (call(&first) != 0 || shmemx_stream_synchronize(NULL) != 0)
         return 0;
     if (call(q) == 0)
-        (void)shmemx_stream_synchronize(NULL); /* the other member finds it, and ends the job */
+        (void)shmemx_stream_synchronize(NULL);
+    shmem_barrier_all(); /* the member that calls later finds the difference, and ends the job */
     return 0;
 }
 #define DIFFER(name, kind, statement)  \
