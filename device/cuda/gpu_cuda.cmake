@@ -30,11 +30,11 @@ if(NOT ISO_CUDA_INCLUDE OR NOT ISO_CUDART)
 endif()
 message(STATUS "CUDA ${ISO_CUDA_VERSION}: ${ISO_NVCC}, kernels for ${ISO_CUDA_ARCH}")
 
-set(ISO_DEVICE_SOURCES device/cuda/gpu_cuda.c device/cuda/gpu_cuda_memory.c)
+set(ISO_DEVICE_SOURCES device/cuda/gpu_cuda.c device/cuda/gpu_cuda_stream.c device/cuda/gpu_cuda_memory.c)
 # Nothing links libcuda: a build starts on machines without a driver and says that there is none.
 set(ISO_DEVICE_LIBS ${ISO_CUDART})
-set_source_files_properties(${PROJECT_SOURCE_DIR}/device/cuda/gpu_cuda.c ${PROJECT_SOURCE_DIR}/device/cuda/gpu_cuda_memory.c PROPERTIES COMPILE_OPTIONS
-                            "-isystem;${ISO_CUDA_INCLUDE}")
+list(TRANSFORM ISO_DEVICE_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE device_sources)
+set_source_files_properties(${device_sources} PROPERTIES COMPILE_OPTIONS "-isystem;${ISO_CUDA_INCLUDE}")
 
 # The host part of a kernel file is C++ without exceptions, run-time types and guarded statics: it needs no C++ runtime.
 set(ISO_KERNEL_COMMAND ${ISO_NVCC} -x cu -std=c++17 -O3 -lineinfo

@@ -70,6 +70,12 @@ int iso_cuda_check_driver(struct gpu *gpu, const char *what, CUresult e);
 #define RUNTIME(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check(gpu, #call, call(__VA_ARGS__)))
 #define DRIVER(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check_driver(gpu, #call, (gpu)->driver.call(__VA_ARGS__)))
 
+/* ---- gpu_cuda_stream.c ---- */
+
+/* gpu->stream and the spare ones. After a failure close releases what is there. */
+int iso_cuda_open_streams(struct gpu *gpu);
+void iso_cuda_close_streams(struct gpu *gpu);
+
 /* ---- gpu_cuda_memory.c ---- */
 
 /* Finds out whether memory can be shared in chunks: fills gpu->info, gpu->granularity. */

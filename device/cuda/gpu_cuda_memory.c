@@ -281,8 +281,9 @@ void iso_cuda_probe_memory(struct gpu *gpu)
 
 /* ---- memory of this PE alone ---- */
 
-static int alloc(struct gpu *gpu, size_t len, void **ptr)
+int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 {
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
     *ptr = NULL;
     int rc = RUNTIME(gpu, cudaMalloc, ptr, len);
     if (rc == 0)
@@ -291,13 +292,6 @@ static int alloc(struct gpu *gpu, size_t len, void **ptr)
         (void)cudaFree(*ptr);
         *ptr = NULL;
     }
-    return rc;
-}
-
-int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
-{
-    enum cudaStreamCaptureMode mode = iso_cuda_relax();
-    int rc = alloc(gpu, len, ptr);
     iso_cuda_restore(mode);
     return rc;
 }
@@ -309,25 +303,19 @@ void iso_gpu_free(struct gpu *gpu, void *ptr)
     iso_cuda_restore(mode);
 }
 
-static int host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 {
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
     *host = *device = NULL;
     int rc = RUNTIME(gpu, cudaHostAlloc, host, len, cudaHostAllocPortable | cudaHostAllocMapped);
-    if (rc != 0)
-        return rc;
-    memset(*host, 0, len);
-    rc = RUNTIME(gpu, cudaHostGetDevicePointer, device, *host, 0);
+    if (rc == 0) {
+        memset(*host, 0, len);
+        rc = RUNTIME(gpu, cudaHostGetDevicePointer, device, *host, 0);
+    }
     if (rc != 0) {
         (void)cudaFreeHost(*host);
         *host = NULL;
     }
-    return rc;
-}
-
-int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
-{
-    enum cudaStreamCaptureMode mode = iso_cuda_relax();
-    int rc = host_alloc(gpu, len, host, device);
     iso_cuda_restore(mode);
     return rc;
 }

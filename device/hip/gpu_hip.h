@@ -14,7 +14,7 @@
 #define ISO_HIP_GRANULARITY ((size_t)2 << 20)
 
 struct chunk;       /* gpu_hip_memory.c */
-struct made_stream; /* gpu_hip.c */
+struct made_stream; /* gpu_hip_stream.c */
 struct engines;     /* gpu_hip_engine.c */
 
 struct gpu {
@@ -42,13 +42,23 @@ struct gpu {
 void iso_hip_use(const struct gpu *gpu); /* makes the PE's device current */
 /* 0, or -errno with the sentence that iso_gpu_error gives. */
 int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e);
-int iso_hip_refuse(struct gpu *gpu, int error, const char *sentence); /* -error */
-int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len);            /* zeroed when it returns */
-bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr);         /* of the PE's device, as HIP sees it */
-bool iso_hip_is_off(const char *name); /* a variable of HIP's or HSA's is "0" */
+int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence); /* status, a -errno */
+bool iso_hip_is_off(const char *name);                                 /* a variable of HIP's or HSA's is "0" */
+/* While a program captures a stream in HIP's default mode, waits and allocations of every thread are forbidden, except
+ * for threads that relax their mode. Returns the mode to restore. */
+hipStreamCaptureMode iso_hip_relax(void);
+void iso_hip_restore(hipStreamCaptureMode mode);
+
+/* ---- gpu_hip_stream.c ---- */
+
+/* gpu->stream and gpu->stage. After a failure close releases what is there. */
+int iso_hip_open_streams(struct gpu *gpu);
+void iso_hip_close_streams(struct gpu *gpu);
+int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len); /* zeroed when it returns */
 
 /* ---- gpu_hip_memory.c ---- */
 
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's device, as HIP sees it */
 /* Finds out on small pieces which memory peers may poll, and how it can be shared: fills gpu->info. */
 void iso_hip_probe_memory(struct gpu *gpu);
 
@@ -57,9 +67,9 @@ void iso_hip_probe_memory(struct gpu *gpu);
 /* Finds out whether the HSA runtime copies by engines that it is told: fills gpu->engines, or leaves NULL. */
 void iso_hip_open_engines(struct gpu *gpu);
 void iso_hip_close_engines(struct gpu *gpu);
-/* A peer's memory is mapped at `at`, until it is forgotten. `id`: the struct gpu_info.id of its device; NULL: an
- * allocation opened by a key, which the runtime knows the device of. Only better engines come of it. */
-void iso_hip_meet_peer(struct gpu *gpu, char *at, size_t len, const char *id);
-void iso_hip_forget_peer(struct gpu *gpu, const char *at); /* if it was met */
+/* Notes that a peer's memory is mapped at `at`, for the choice of engines only. `id` is the struct gpu_info.id of the
+ * peer's device. NULL: an allocation opened by a key, whose device the runtime knows. */
+void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id);
+void iso_hip_forget_peer(struct gpu *gpu, const char *at); /* if it was noted */
 
 #endif

@@ -64,8 +64,8 @@ struct peer_range {
     hsa_agent_t owner; /* handle 0: not known */
 };
 
-/* One for each engine, and one for copies of which the runtime chooses the engine: one copy at a time. */
-struct slot {
+/* One copy at a time. */
+struct engine {
     pthread_mutex_t lock;
     hsa_signal_t signal; /* made by the first copy */
     bool lost;           /* a copy may still write the signal */
@@ -77,14 +77,14 @@ struct engines {
     uint64_t timeout_ns; /* SHMEM_TIMEOUT, 0: never */
     bool gives_up;       /* SHMEM_TIMEOUT_ABORT */
     unsigned n;
-    pthread_mutex_t lock; /* hsa.preferred_engines and what follows, but the slots */
+    pthread_mutex_t lock; /* hsa.preferred_engines and what follows, but `each` */
     bool names;           /* copy_on_engine and free_engines work */
     bool leaves;          /* hsa_amd_memory_async_copy works */
     unsigned last;        /* bit of the engine that was chosen last */
     struct way ways[MOST_WAYS];
     unsigned n_ways; /* the first is the host's, and the one inside of the device */
     struct peer_range *peers;
-    struct slot slots[MOST_ENGINES + 1];
+    struct engine each[MOST_ENGINES + 1]; /* the last is for copies of which the runtime chooses the engine */
 };
 
 struct copy {
@@ -179,7 +179,7 @@ static hsa_agent_t agent_at(const struct engines *e, const char *id)
 
 /* ---- memory of peers ---- */
 
-void iso_hip_meet_peer(struct gpu *gpu, char *at, size_t len, const char *id)
+void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id)
 {
     struct engines *e = gpu->engines;
     struct peer_range *peer = e != NULL ? (struct peer_range *)malloc(sizeof(*peer)) : NULL;
@@ -321,18 +321,18 @@ static bool plan(struct gpu *gpu, struct copy *copy, int number)
 
 /* ---- copies ---- */
 
-static int refuse(struct gpu *gpu, int error, const struct copy *copy, const char *why)
+static int refuse(struct gpu *gpu, int status, const struct copy *copy, const char *why)
 {
     char text[200];
     snprintf(text, sizeof(text), "a copy of %zu bytes from %p to %p by a copy engine: %s", copy->len, copy->source,
              copy->dest, why);
-    return iso_hip_refuse(gpu, error, text);
+    return iso_hip_refuse(gpu, status, text);
 }
 
-static bool begin_named(struct engines *e, const struct slot *slot, const struct copy *copy)
+static bool begin_named(struct engines *e, const struct engine *engine, const struct copy *copy)
 {
     hsa_status_t status = e->hsa.copy_on_engine(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL,
-                                                slot->signal, copy->engine, true);
+                                                engine->signal, copy->engine, true);
     if (status == HSA_STATUS_SUCCESS)
         return true;
     pthread_mutex_lock(&e->lock);
@@ -342,42 +342,37 @@ static bool begin_named(struct engines *e, const struct slot *slot, const struct
 }
 
 /* Such a copy may have been cut in pieces of which some have begun, so that the signal is no longer ours. */
-static bool begin_unnamed(struct engines *e, struct slot *slot, const struct copy *copy)
+static bool begin_unnamed(struct engines *e, struct engine *engine, const struct copy *copy)
 {
-    hsa_status_t status =
-        e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL, slot->signal);
+    hsa_status_t status = e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0,
+                                                           NULL, engine->signal);
     if (status == HSA_STATUS_SUCCESS)
         return true;
     log_info("hsa_amd_memory_async_copy: %s; from now on HIP makes such copies", words_of(e, status));
-    slot->lost = true;
+    engine->lost = true;
     pthread_mutex_lock(&e->lock);
     e->leaves = false;
     pthread_mutex_unlock(&e->lock);
     return false;
 }
 
-/* May the runtime choose? Inside of one device it takes compute units. */
-static bool may_leave(struct engines *e, const struct copy *copy)
+static bool begin_copy(struct engines *e, struct engine *engine, struct copy *copy)
 {
+    if (engine->lost)
+        return false;
+    if (engine->signal.handle == 0 && e->hsa.hsa_signal_create(1, 0, NULL, &engine->signal) != HSA_STATUS_SUCCESS) {
+        engine->signal.handle = 0;
+        return false;
+    }
+    e->hsa.hsa_signal_store_relaxed(engine->signal, 1); /* handing over the copy orders it */
+    if (copy->engine != 0 && begin_named(e, engine, copy))
+        return true;
+    copy->engine = 0;
     pthread_mutex_lock(&e->lock);
     bool leaves = e->leaves;
     pthread_mutex_unlock(&e->lock);
-    return leaves && copy->to.handle != e->ours.handle;
-}
-
-static bool begin_copy(struct engines *e, struct slot *slot, struct copy *copy)
-{
-    if (slot->lost)
-        return false;
-    if (slot->signal.handle == 0 && e->hsa.hsa_signal_create(1, 0, NULL, &slot->signal) != HSA_STATUS_SUCCESS) {
-        slot->signal.handle = 0;
-        return false;
-    }
-    e->hsa.hsa_signal_store_relaxed(slot->signal, 1); /* handing over the copy orders it */
-    if (copy->engine != 0 && begin_named(e, slot, copy))
-        return true;
-    copy->engine = 0;
-    return may_leave(e, copy) && begin_unnamed(e, slot, copy);
+    /* Inside of one device the runtime takes compute units. */
+    return leaves && copy->to.handle != e->ours.handle && begin_unnamed(e, engine, copy);
 }
 
 static uint64_t now_ns(void)
@@ -400,12 +395,12 @@ static void report(const struct copy *copy, uint64_t waited_ns)
 
 /* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
  * behind the data, which pairs with the acquiring load, or makes it negative. */
-static int64_t wait_for(const struct engines *e, const struct slot *slot, const struct copy *copy)
+static int64_t wait_for(const struct engines *e, const struct engine *engine, const struct copy *copy)
 {
     const struct timespec nap = {0, 20000};
     uint64_t since = now_ns(), timeout = e->timeout_ns;
     int64_t value;
-    for (unsigned polls = 0; (value = e->hsa.hsa_signal_load_scacquire(slot->signal)) > 0; polls++) {
+    for (unsigned polls = 0; (value = e->hsa.hsa_signal_load_scacquire(engine->signal)) > 0; polls++) {
         if (polls < POLLS_BEFORE_NAP) {
             sched_yield();
             continue;
@@ -422,18 +417,18 @@ static int64_t wait_for(const struct engines *e, const struct slot *slot, const 
     return value;
 }
 
-/* Under the slot's lock. */
-static int run_copy(struct gpu *gpu, struct slot *slot, struct copy *copy)
+/* Under the engine's lock. */
+static int run_copy(struct gpu *gpu, struct engine *engine, struct copy *copy)
 {
-    if (!begin_copy(gpu->engines, slot, copy))
-        return refuse(gpu, ENOTSUP, copy, "the HSA runtime does not take it");
-    int64_t value = wait_for(gpu->engines, slot, copy);
+    if (!begin_copy(gpu->engines, engine, copy))
+        return refuse(gpu, -ENOTSUP, copy, "the HSA runtime does not take it");
+    int64_t value = wait_for(gpu->engines, engine, copy);
     if (value == 0)
         return 0;
-    slot->lost = true;
+    engine->lost = true;
     if (value > 0)
-        return refuse(gpu, ETIMEDOUT, copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
-    return refuse(gpu, EIO, copy, "the HSA runtime says that it failed");
+        return refuse(gpu, -ETIMEDOUT, copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
+    return refuse(gpu, -EIO, copy, "the HSA runtime says that it failed");
 }
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
@@ -442,11 +437,11 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *
     if (len == 0)
         return 0;
     if (gpu->engines == NULL || !plan(gpu, &copy, engine))
-        return refuse(gpu, ENOTSUP, &copy, "none can be told to make it");
-    struct slot *slot = &gpu->engines->slots[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
-    pthread_mutex_lock(&slot->lock);
-    int status = run_copy(gpu, slot, &copy);
-    pthread_mutex_unlock(&slot->lock);
+        return refuse(gpu, -ENOTSUP, &copy, "none can be told to make it");
+    struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
+    pthread_mutex_lock(&chosen->lock);
+    int status = run_copy(gpu, chosen, &copy);
+    pthread_mutex_unlock(&chosen->lock);
     return status;
 }
 
@@ -481,7 +476,7 @@ static void read_deadline(struct engines *e)
     struct env env;
     char error[200];
     if (iso_env_read(&env, error, sizeof(error)) != 0)
-        return; /* who opens the device has complained */
+        return; /* the start of the library has reported it */
     e->timeout_ns = (uint64_t)(env.timeout * 1e9);
     e->gives_up = env.timeout_abort;
 }
@@ -498,7 +493,7 @@ void iso_hip_open_engines(struct gpu *gpu)
     }
     pthread_mutex_init(&e->lock, NULL);
     for (int i = 0; i <= MOST_ENGINES; i++)
-        pthread_mutex_init(&e->slots[i].lock, NULL);
+        pthread_mutex_init(&e->each[i].lock, NULL);
     gpu->engines = e;
     if (!find_agents(gpu, e)) {
         iso_hip_close_engines(gpu);
@@ -521,9 +516,9 @@ void iso_hip_close_engines(struct gpu *gpu)
         return;
     gpu->engines = NULL;
     for (int i = 0; i <= MOST_ENGINES; i++) {
-        if (e->slots[i].signal.handle != 0 && !e->slots[i].lost)
-            (void)e->hsa.hsa_signal_destroy(e->slots[i].signal);
-        pthread_mutex_destroy(&e->slots[i].lock);
+        if (e->each[i].signal.handle != 0 && !e->each[i].lost)
+            (void)e->hsa.hsa_signal_destroy(e->each[i].signal);
+        pthread_mutex_destroy(&e->each[i].lock);
     }
     for (struct peer_range *peer; (peer = e->peers) != NULL;) {
         e->peers = peer->next;

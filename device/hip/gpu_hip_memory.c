@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD GPUs: memory that peers map, by chunks (VMM) or whole allocations (IPC), of the library and of the program; and
- * what of it the installed HIP can do, found out by doing it. Includes gpu_hip.h. Called by shmem/, gpu_hip.c. */
+/* AMD GPUs: memory of this PE alone; memory that peers map, by chunks (VMM) or whole allocations (IPC), of the library
+ * and of the program; and which of it the installed HIP can give, found out by trying. Includes gpu_hip.h. Called by
+ * shmem/, gpu_hip*.c. */
 #include "gpu_hip.h"
 
 #include <dlfcn.h>
@@ -23,6 +24,93 @@ struct chunk {
     hipMemGenericAllocationHandle_t memory;
     struct chunk *next;
 };
+
+/* ---- memory of this PE alone ---- */
+
+int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
+{
+    iso_hip_use(gpu);
+    *ptr = NULL;
+    hipStreamCaptureMode mode = iso_hip_relax();
+    int status = iso_hip_result(gpu, "hipMalloc", hipMalloc(ptr, len));
+    iso_hip_restore(mode);
+    if (status == 0)
+        status = iso_hip_clear(gpu, *ptr, len);
+    if (status == 0)
+        return 0;
+    iso_gpu_free(gpu, *ptr);
+    *ptr = NULL;
+    return status;
+}
+
+void iso_gpu_free(struct gpu *gpu, void *ptr)
+{
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = iso_hip_relax();
+    if (ptr != NULL)
+        (void)iso_hip_result(gpu, "hipFree", hipFree(ptr));
+    iso_hip_restore(mode);
+}
+
+int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
+{
+    iso_hip_use(gpu);
+    *host = *device = NULL;
+    hipStreamCaptureMode mode = iso_hip_relax();
+    int status =
+        iso_hip_result(gpu, "hipHostMalloc",
+                       hipHostMalloc(host, len, hipHostMallocCoherent | hipHostMallocMapped | hipHostMallocPortable));
+    iso_hip_restore(mode);
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipHostGetDevicePointer", hipHostGetDevicePointer(device, *host, 0));
+    if (status == 0) {
+        memset(*host, 0, len);
+        return 0;
+    }
+    iso_gpu_host_free(gpu, *host);
+    *host = NULL;
+    return status;
+}
+
+void iso_gpu_host_free(struct gpu *gpu, void *host)
+{
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = iso_hip_relax();
+    if (host != NULL)
+        (void)iso_hip_result(gpu, "hipHostFree", hipHostFree(host));
+    iso_hip_restore(mode);
+}
+
+static enum gpu_pointer look_at(struct gpu *gpu, const void *ptr, hipPointerAttribute_t *attributes)
+{
+    memset(attributes, 0, sizeof(*attributes));
+    iso_hip_use(gpu);
+    if (hipPointerGetAttributes(attributes, ptr) != hipSuccess) {
+        (void)hipGetLastError();
+        return GPU_POINTER_HOST;
+    }
+#if HIP_VERSION >= 60000000
+    hipMemoryType type = attributes->type;
+#else
+    hipMemoryType type = attributes->memoryType;
+#endif
+    if (type == hipMemoryTypeDevice)
+        return GPU_POINTER_DEVICE;
+    return type == hipMemoryTypeHost || attributes->isManaged ? GPU_POINTER_PINNED : GPU_POINTER_HOST;
+}
+
+enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr)
+{
+    hipPointerAttribute_t attributes;
+    return look_at(gpu, ptr, &attributes);
+}
+
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr)
+{
+    hipPointerAttribute_t attributes;
+    return look_at(gpu, ptr, &attributes) == GPU_POINTER_DEVICE && attributes.device == gpu->info.device;
+}
 
 /* ---- memory that peers map: chunks (VMM) ---- */
 
@@ -69,7 +157,7 @@ static int map_chunk(struct gpu *gpu, char *at, size_t len, hipMemGenericAllocat
     access.location.id = gpu->info.device;
     access.flags = hipMemAccessFlagsProtReadWrite;
     struct chunk *chunk = (struct chunk *)malloc(sizeof(*chunk));
-    int status = chunk == NULL ? iso_hip_refuse(gpu, ENOMEM, "no host memory left for the record of a chunk")
+    int status = chunk == NULL ? iso_hip_refuse(gpu, -ENOMEM, "no host memory left for the record of a chunk")
                                : iso_hip_result(gpu, "hipMemMap", hipMemMap(at, len, 0, memory, 0));
     if (status == 0) {
         status = iso_hip_result(gpu, "hipMemSetAccess", hipMemSetAccess(at, len, &access, 1));
@@ -156,31 +244,22 @@ int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory 
     return status;
 }
 
-static int import_fd(struct gpu *gpu, int fd, hipMemGenericAllocationHandle_t *memory)
-{
-    void *name = gpu->fd_by_pointer ? (void *)&fd : (void *)(intptr_t)fd;
-    return iso_hip_result(gpu, "hipMemImportFromShareableHandle",
-                          hipMemImportFromShareableHandle(memory, name, hipMemHandleTypePosixFileDescriptor));
-}
-
-static void meet_owner(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
-{
-    char id[sizeof(gpu->info.id)];
-    memcpy(id, key->bytes, sizeof(id) - 1);
-    id[sizeof(id) - 1] = '\0'; /* whatever came */
-    iso_hip_meet_peer(gpu, at, len, id);
-}
-
 int iso_gpu_chunk_import(struct gpu *gpu, char *at, size_t len, const struct gpu_key *key)
 {
     hipMemGenericAllocationHandle_t memory;
+    char owner[sizeof(gpu->info.id)];
+    int fd = key->fd;
+    void *name = gpu->fd_by_pointer ? (void *)&fd : (void *)(intptr_t)fd;
+    memcpy(owner, key->bytes, sizeof(owner) - 1);
+    owner[sizeof(owner) - 1] = '\0'; /* the bytes may be anything */
     iso_hip_use(gpu);
-    int status = import_fd(gpu, key->fd, &memory);
+    int status = iso_hip_result(gpu, "hipMemImportFromShareableHandle",
+                                hipMemImportFromShareableHandle(&memory, name, hipMemHandleTypePosixFileDescriptor));
     if (status == 0)
         status = map_chunk(gpu, at, len, memory);
     if (status == 0)
-        meet_owner(gpu, at, len, key);
-    close(key->fd);
+        iso_hip_note_peer(gpu, at, len, owner);
+    close(fd);
     return status;
 }
 
@@ -210,11 +289,12 @@ static int import_ipc(struct gpu *gpu, const struct gpu_key *key, char **base)
     if (status == 0)
         return 0;
     char sentence[240];
-    snprintf(sentence, sizeof(sentence),
-             "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
-             "set HIP_VISIBLE_DEVICES to the same value for all PEs",
-             gpu->error, gpu->info.n_devices);
-    return iso_hip_refuse(gpu, -status, sentence);
+    snprintf(
+        sentence, sizeof(sentence),
+        "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
+        "set HIP_VISIBLE_DEVICES to the same value for all PEs",
+        gpu->error, gpu->info.n_devices);
+    return iso_hip_refuse(gpu, status, sentence);
 }
 
 static const char *why_none(const struct gpu *gpu)
@@ -229,7 +309,7 @@ static int allocate(struct gpu *gpu, size_t len, enum gpu_memory kind, void **ba
     if (kind == GPU_BULK)
         return iso_hip_result(gpu, "hipMalloc", hipMalloc(base, len));
     if (gpu->communication == 0)
-        return iso_hip_refuse(gpu, ENOTSUP, why_none(gpu));
+        return iso_hip_refuse(gpu, -ENOTSUP, why_none(gpu));
     return iso_hip_result(gpu, "hipExtMallocWithFlags", hipExtMallocWithFlags(base, len, gpu->communication));
 }
 
@@ -255,7 +335,7 @@ int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len
     iso_hip_use(gpu);
     int status = import_ipc(gpu, key, base);
     if (status == 0)
-        iso_hip_meet_peer(gpu, *base, len, NULL);
+        iso_hip_note_peer(gpu, *base, len, NULL);
     return status;
 }
 
@@ -360,10 +440,10 @@ int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64
                               hipMemExportToShareableHandle(fd, chunk.memory, hipMemHandleTypePosixFileDescriptor, 0));
     }
     if (gpu->export_dmabuf == NULL)
-        return iso_hip_refuse(gpu, ENOTSUP, "this ROCm has no hsa_amd_portable_export_dmabuf");
+        return iso_hip_refuse(gpu, -ENOTSUP, "this ROCm has no hsa_amd_portable_export_dmabuf");
     return gpu->export_dmabuf(at, len, fd, offset) == 0
                ? 0
-               : iso_hip_refuse(gpu, ENOTSUP, "hsa_amd_portable_export_dmabuf makes no dma-buf of this memory");
+               : iso_hip_refuse(gpu, -ENOTSUP, "hsa_amd_portable_export_dmabuf makes no dma-buf of this memory");
 }
 
 /* The read brings the store to the device. */

@@ -13,6 +13,7 @@ static void *hsa_dlsym(void *library, const char *name);
 #include "../../device/hip/gpu_hip.c"
 #include "../../device/hip/gpu_hip_engine.c"
 #include "../../device/hip/gpu_hip_memory.c"
+#include "../../device/hip/gpu_hip_stream.c"
 
 #include "hip_double.h"
 #include "hsa_double.h"

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* NVIDIA GPUs: streams, graphs of them, and copies and words in them, by the CUDA runtime and the driver's calls.
+ * Invariant: every call makes the device current in its thread first. Includes gpu_cuda.h. Called by shmem/, coll/,
+ * gpu_cuda*.c. */
+#include "gpu_cuda.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- streams ---- */
+
+static cudaStream_t stream_of(gpu_stream stream) { return (cudaStream_t)stream; }
+
+static cudaError_t query(cudaStream_t stream)
+{
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    cudaError_t e = cudaStreamQuery(stream);
+    iso_cuda_restore(mode);
+    return e;
+}
+
+static int make_stream(struct gpu *gpu, bool high_priority, cudaStream_t *stream)
+{
+    int least = 0, greatest = 0;
+    iso_cuda_use(gpu);
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return RUNTIME(gpu, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, high_priority ? greatest : least);
+}
+
+/* What still runs in a stream that was destroyed may wait for what will be put into a new one. NULL: all have work. */
+static cudaStream_t take_idle(struct gpu *gpu)
+{
+    cudaStream_t taken = NULL;
+    pthread_mutex_lock(&gpu->lock);
+    for (unsigned i = gpu->n_spare; i-- > 0 && taken == NULL;)
+        if (query(gpu->spare[i]) == cudaSuccess) {
+            taken = gpu->spare[i];
+            gpu->spare[i] = gpu->spare[--gpu->n_spare];
+        }
+    pthread_mutex_unlock(&gpu->lock);
+    return taken;
+}
+
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
+{
+    iso_cuda_use(gpu);
+    cudaStream_t s = high_priority ? NULL : take_idle(gpu);
+    int rc = s == NULL ? make_stream(gpu, high_priority, &s) : 0;
+    *stream = s;
+    return rc;
+}
+
+/* May iso_gpu_stream_create hand the stream out again? The program may have made it itself. */
+static bool can_serve_again(cudaStream_t stream)
+{
+    int least = 0, greatest = 0, priority = 1;
+    unsigned flags = 0;
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    return cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == least &&
+           cudaStreamGetFlags(stream, &flags) == cudaSuccess && (flags & cudaStreamNonBlocking) != 0;
+}
+
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
+    cudaStream_t s = stream_of(stream);
+    iso_cuda_use(gpu);
+    bool again = can_serve_again(s);
+    pthread_mutex_lock(&gpu->lock);
+    bool kept = again && gpu->n_spare < ISO_CUDA_SPARE_STREAMS;
+    if (kept)
+        gpu->spare[gpu->n_spare++] = s;
+    pthread_mutex_unlock(&gpu->lock);
+    if (!kept)
+        (void)RUNTIME(gpu, cudaStreamDestroy, s);
+}
+
+/* A query takes about a microsecond: short work is met by polling, longer work leaves the core to others. */
+int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
+{
+    const struct timespec nap = {0, 50000};
+    cudaError_t e;
+    iso_cuda_use(gpu);
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    for (unsigned polls = 0; (e = cudaStreamQuery(stream_of(stream))) == cudaErrorNotReady; polls++) {
+        if (polls > 4000)
+            nanosleep(&nap, NULL);
+        else if (polls > 50)
+            sched_yield();
+    }
+    iso_cuda_restore(mode);
+    return iso_cuda_check(gpu, "cudaStreamQuery", e);
+}
+
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    iso_cuda_use(gpu);
+    enum cudaStreamCaptureMode mode = iso_cuda_relax();
+    cudaError_t e = cudaDeviceSynchronize();
+    iso_cuda_restore(mode);
+    return e == cudaErrorCudartUnloading ? 0 : iso_cuda_check(gpu, "cudaDeviceSynchronize", e); /* after its exit */
+}
+
+bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
+{
+    iso_cuda_use(gpu);
+    return query(stream_of(stream)) != cudaErrorNotReady;
+}
+
+int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
+{
+    cudaEvent_t event;
+    int rc = RUNTIME(gpu, cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
+    if (rc != 0)
+        return rc;
+    rc = RUNTIME(gpu, cudaEventRecord, event, stream_of(earlier));
+    if (rc == 0)
+        rc = RUNTIME(gpu, cudaStreamWaitEvent, stream_of(later), event, 0);
+    (void)cudaEventDestroy(event); /* freed when it has happened */
+    return rc;
+}
+
+/* The default stream may not even be asked while another one is captured: then it counts as captured. */
+bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
+{
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    iso_cuda_use(gpu);
+    cudaError_t e = cudaStreamIsCapturing(stream_of(stream), &status);
+    if (e != cudaSuccess)
+        (void)cudaGetLastError();
+    return e == cudaErrorStreamCaptureImplicit || status != cudaStreamCaptureStatusNone;
+}
+
+/* ---- copies and words ---- */
+
+int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
+{
+    return RUNTIME(gpu, cudaMemcpyAsync, dest, source, len, cudaMemcpyDefault, stream_of(stream));
+}
+
+int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
+{
+    return RUNTIME(gpu, cudaMemsetAsync, dest, byte, len, stream_of(stream));
+}
+
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    return gpu->has_words && !iso_gpu_stream_is_capturing(gpu, stream);
+}
+
+/* Stores come with a barrier of their own; the flag that leaves it out is gone from this version of the call. */
+static CUstreamBatchMemOpParams word_op(const struct gpu_word *word)
+{
+    CUstreamBatchMemOpParams op;
+    memset(&op, 0, sizeof op);
+    if (word->waits) {
+        op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        op.waitValue.address = (CUdeviceptr)(uintptr_t)word->at;
+        op.waitValue.value64 = word->value;
+        op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+    } else {
+        op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        op.writeValue.address = (CUdeviceptr)(uintptr_t)word->at;
+        op.writeValue.value64 = word->value;
+        op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    return op;
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    enum { AT_ONCE = 64 };
+    CUstreamBatchMemOpParams ops[AT_ONCE];
+    int rc = 0;
+    for (int done = 0, some; done < n && rc == 0; done += some) {
+        some = n - done < AT_ONCE ? n - done : AT_ONCE;
+        for (int i = 0; i < some; i++)
+            ops[i] = word_op(&words[done + i]);
+        rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)stream_of(stream), (unsigned)some, ops, 0);
+    }
+    return rc;
+}
+
+/* ---- graphs ---- */
+
+/* Relaxed: what other threads of this PE do meanwhile, allocations included, is none of the capture's business. */
+int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
+{
+    return RUNTIME(gpu, cudaStreamBeginCapture, stream_of(stream), cudaStreamCaptureModeRelaxed);
+}
+
+int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
+{
+    cudaGraph_t captured = NULL;
+    cudaGraphExec_t executable = NULL;
+    int rc = RUNTIME(gpu, cudaStreamEndCapture, stream_of(stream), &captured);
+    if (rc == 0)
+        rc = RUNTIME(gpu, cudaGraphInstantiate, &executable, captured, 0);
+    if (captured != NULL)
+        (void)cudaGraphDestroy(captured);
+    *graph = executable;
+    return rc;
+}
+
+int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
+{
+    return RUNTIME(gpu, cudaGraphLaunch, (cudaGraphExec_t)graph, stream_of(stream));
+}
+
+void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+{
+    (void)RUNTIME(gpu, cudaGraphExecDestroy, (cudaGraphExec_t)graph);
+}
+
+/* ---- copy engines: the driver's own choice ---- */
+
+int iso_gpu_engines(struct gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
+int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+{
+    (void)engine, (void)dest, (void)source, (void)len;
+    return iso_cuda_failed(gpu, -ENOTSUP, "a copy by an engine of one's choice", "CUDA chooses engines itself");
+}
+
+/* ---- start and stop ---- */
+
+int iso_cuda_open_streams(struct gpu *gpu)
+{
+    int rc = RUNTIME(gpu, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
+    for (; gpu->n_spare < ISO_CUDA_SPARE_STREAMS && rc == 0; gpu->n_spare += rc == 0)
+        rc = make_stream(gpu, false, &gpu->spare[gpu->n_spare]);
+    return rc;
+}
+
+void iso_cuda_close_streams(struct gpu *gpu)
+{
+    iso_cuda_use(gpu);
+    if (gpu->stream != NULL)
+        (void)cudaStreamDestroy(gpu->stream);
+    while (gpu->n_spare > 0)
+        (void)cudaStreamDestroy(gpu->spare[--gpu->n_spare]);
+}

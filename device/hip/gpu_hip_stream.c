@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/* AMD GPUs: streams, what is captured of them, and copies in them. Waits poll and sleep, because a spinning host thread
+ * takes the core from the threads that make the device go on. HIP 7 gives a capture up when its stream is queried, so
+ * captured streams are never queried. Includes gpu_hip.h. Called by shmem/, coll/, gpu_hip*.c. */
+#include "gpu_hip.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WITHOUT_COMPUTE_UNITS 1024 /* hipMemcpyDeviceToDeviceNoCU of HIP 6: by a copy engine */
+#define STAGE_BYTES ((size_t)256 << 10)
+#define POLLS_BEFORE_SLEEP 200
+
+/* ---- streams ---- */
+
+/* Polls, then sleeps in between: a spinning host thread takes the core from those who make the device go on. */
+static hipError_t wait_stream(hipStream_t stream)
+{
+    struct timespec nap = {0, 20000};
+    hipStreamCaptureMode mode = iso_hip_relax();
+    hipError_t e = hipStreamQuery(stream);
+    for (unsigned polls = 0; e == hipErrorNotReady; polls++) {
+        if (polls < POLLS_BEFORE_SLEEP)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+        e = hipStreamQuery(stream);
+    }
+    iso_hip_restore(mode);
+    return e;
+}
+
+struct made_stream {
+    struct made_stream *next;
+    hipStream_t stream;
+};
+
+static int note_stream(struct gpu *gpu, hipStream_t stream)
+{
+    struct made_stream *made = (struct made_stream *)malloc(sizeof *made);
+    if (made == NULL)
+        return -ENOMEM;
+    made->stream = stream;
+    pthread_mutex_lock(&gpu->lock);
+    made->next = gpu->streams;
+    gpu->streams = made;
+    pthread_mutex_unlock(&gpu->lock);
+    return 0;
+}
+
+static void forget_stream(struct gpu *gpu, hipStream_t stream)
+{
+    struct made_stream **at = &gpu->streams, *gone;
+    pthread_mutex_lock(&gpu->lock);
+    while (*at != NULL && (*at)->stream != stream)
+        at = &(*at)->next;
+    gone = *at;
+    if (gone != NULL)
+        *at = gone->next;
+    pthread_mutex_unlock(&gpu->lock);
+    free(gone);
+}
+
+/* Under no lock of HIP's: for hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and kernels
+ * may be waiting for these. HIP 7 gives a capture up when its stream is asked, so that one is not, and *captures says
+ * that there is one. */
+static bool made_are_idle(struct gpu *gpu, bool *captures)
+{
+    bool idle = true;
+    *captures = false;
+    pthread_mutex_lock(&gpu->lock);
+    for (struct made_stream *made = gpu->streams; made != NULL && idle; made = made->next) {
+        bool captured = iso_gpu_stream_is_capturing(gpu, made->stream);
+        *captures = *captures || captured;
+        idle = captured || hipStreamQuery(made->stream) != hipErrorNotReady;
+    }
+    pthread_mutex_unlock(&gpu->lock);
+    return idle && (*captures || hipStreamQuery(NULL) != hipErrorNotReady);
+}
+
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
+{
+    int least = 0, greatest = 0;
+    hipStream_t made = NULL;
+    iso_hip_use(gpu);
+    if (high_priority && hipDeviceGetStreamPriorityRange(&least, &greatest) != hipSuccess)
+        greatest = 0;
+    int status = iso_hip_result(gpu, "hipStreamCreateWithPriority",
+                                hipStreamCreateWithPriority(&made, hipStreamNonBlocking, high_priority ? greatest : 0));
+    if (status == 0 && note_stream(gpu, made) != 0) {
+        (void)hipStreamDestroy(made);
+        made = NULL;
+        status = iso_hip_refuse(gpu, -ENOMEM, "no memory to note a stream");
+    }
+    *stream = made;
+    return status;
+}
+
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (stream != NULL)
+        forget_stream(gpu, (hipStream_t)stream);
+    if (stream != NULL)
+        (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
+}
+
+int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (iso_gpu_stream_is_capturing(gpu, stream)) /* HIP 7 would give the capture up */
+        return iso_hip_refuse(gpu, -EBUSY,
+                              "the stream is being captured: what is in it runs when the graph is launched");
+    return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
+}
+
+/* What the library and the program have made by it, by polling; then the program's own, but not during a capture, which
+ * HIP 7 gives up when the device is synchronised. */
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    const struct timespec nap = {0, 20000};
+    bool captures;
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = iso_hip_relax();
+    while (!made_are_idle(gpu, &captures))
+        nanosleep(&nap, NULL);
+    (void)hipGetLastError();
+    hipError_t e = captures ? hipSuccess : hipDeviceSynchronize();
+    iso_hip_restore(mode);
+    return iso_hip_result(gpu, "hipDeviceSynchronize", e);
+}
+
+/* A stream with an error is idle: who then waits for it gets the error. So is a captured one, in which nothing runs. */
+bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return true;
+    hipStreamCaptureMode mode = iso_hip_relax();
+    hipError_t e = hipStreamQuery((hipStream_t)stream);
+    iso_hip_restore(mode);
+    (void)hipGetLastError();
+    return e != hipErrorNotReady;
+}
+
+/* What has been captured of a stream last: its next node comes behind these. */
+struct captured {
+    const hipGraphNode_t *nodes;
+    size_t n;
+};
+
+static hipError_t last_captured(hipStream_t stream, struct captured *last)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    last->nodes = NULL;
+    last->n = 0;
+    return hipStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last->nodes, &last->n);
+}
+
+static bool has_node(const struct captured *last, hipGraphNode_t node)
+{
+    for (size_t i = 0; i < last->n; i++)
+        if (last->nodes[i] == node)
+            return true;
+    return false;
+}
+
+/* Both are part of a capture. Not by an event: HIP, at least to 6.2, takes every stream but the first for a child of
+ * the one whose event it waits for, and follows a stream and its child for ever when the capture ends. HIP before 6.2
+ * refuses a node that is named twice. */
+static int join_captured(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
+{
+    struct captured before, after;
+    int status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured(earlier, &before));
+    for (size_t i = 0; i < before.n && status == 0; i++) {
+        hipGraphNode_t node = before.nodes[i];
+        status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured(later, &after));
+        if (status == 0 && !has_node(&after, node))
+            status =
+                iso_hip_result(gpu, "hipStreamUpdateCaptureDependencies",
+                               hipStreamUpdateCaptureDependencies(later, &node, 1, hipStreamAddCaptureDependencies));
+    }
+    return status;
+}
+
+static int after_by_event(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
+{
+    hipEvent_t event;
+    int status = iso_hip_result(gpu, "hipEventCreateWithFlags", hipEventCreateWithFlags(&event, hipEventDisableTiming));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipEventRecord", hipEventRecord(event, earlier));
+    if (status == 0)
+        status = iso_hip_result(gpu, "hipStreamWaitEvent", hipStreamWaitEvent(later, event, 0));
+    (void)hipEventDestroy(event); /* takes effect when nobody waits for it any more */
+    return status;
+}
+
+int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
+{
+    iso_hip_use(gpu);
+    if (later == earlier)
+        return 0;
+    if (!iso_gpu_stream_is_capturing(gpu, earlier))
+        return after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+    if (!gpu->info.joins_captures)
+        return iso_hip_refuse(gpu, -ENOTSUP,
+                              "the stream is being captured, and HIP before 5.6 never ends the capture of a second "
+                              "stream that joins: use one stream, no copy engines, or a newer HIP");
+    return iso_gpu_stream_is_capturing(gpu, later) ? join_captured(gpu, (hipStream_t)later, (hipStream_t)earlier)
+                                                   : after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+}
+
+bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    iso_hip_use(gpu);
+    if (stream == NULL || hipStreamIsCapturing((hipStream_t)stream, &status) != hipSuccess)
+        return false;
+    return status != hipStreamCaptureStatusNone;
+}
+
+/* HIP's streams wait for words of memory made for that alone, which peers cannot map. */
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    (void)gpu, (void)stream;
+    return false;
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    (void)words, (void)n, (void)stream;
+    return iso_hip_refuse(gpu, -ENOTSUP, "streams of HIP do not wait for words of memory that peers reach");
+}
+
+/* ---- graphs ---- */
+
+/* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
+int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipStreamBeginCapture",
+                          hipStreamBeginCapture((hipStream_t)stream, hipStreamCaptureModeRelaxed));
+}
+
+/* Does a node of the graph that nothing comes behind stand in another stream than this one? False where HIP does not
+ * tell. */
+static bool has_loose_end(hipGraph_t graph, const struct captured *last)
+{
+    bool loose = false;
+    size_t n = 0;
+    if (hipGraphGetNodes(graph, NULL, &n) != hipSuccess || n == 0)
+        return false;
+    hipGraphNode_t *nodes = (hipGraphNode_t *)calloc(n, sizeof *nodes);
+    if (nodes == NULL || hipGraphGetNodes(graph, nodes, &n) != hipSuccess)
+        n = 0;
+    for (size_t i = 0; i < n && !loose; i++) {
+        size_t behind = 0;
+        loose = hipGraphNodeGetDependentNodes(nodes[i], NULL, &behind) == hipSuccess && behind == 0 &&
+                !has_node(last, nodes[i]);
+    }
+    free(nodes);
+    return loose;
+}
+
+/* Found out before HIP does: it would free the graph and leave the stream in its capture, for ever. */
+static bool is_unjoined(hipStream_t stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    struct captured last = {NULL, 0};
+    if (hipStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last.nodes, &last.n) != hipSuccess ||
+        status != hipStreamCaptureStatusActive || graph == NULL) {
+        (void)hipGetLastError();
+        return false;
+    }
+    bool loose = has_loose_end(graph, &last);
+    (void)hipGetLastError();
+    return loose;
+}
+
+int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
+{
+    hipGraph_t captured = NULL;
+    hipGraphExec_t made = NULL;
+    iso_hip_use(gpu);
+    *graph = NULL;
+    if (gpu->info.joins_captures && is_unjoined((hipStream_t)stream)) /* older ones take no stream along */
+        return iso_hip_refuse(gpu, -EINVAL,
+                              "a stream that the capture took along has not joined; the capture goes on: let the "
+                              "captured stream wait for that one (shmemx_stream_wait_stream), then end it again");
+    int status = iso_hip_result(gpu, "hipStreamEndCapture", hipStreamEndCapture((hipStream_t)stream, &captured));
+    if (status != 0 && iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EIO,
+                              "hipStreamEndCapture failed, and HIP leaves the stream in its capture: it can neither be "
+                              "used nor destroyed any more");
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipGraphInstantiate", hipGraphInstantiate(&made, captured, NULL, NULL, 0));
+    (void)hipGraphDestroy(captured);
+    *graph = made;
+    return status;
+}
+
+int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipGraphLaunch", hipGraphLaunch((hipGraphExec_t)graph, (hipStream_t)stream));
+}
+
+void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+{
+    iso_hip_use(gpu);
+    if (graph != NULL)
+        (void)iso_hip_result(gpu, "hipGraphExecDestroy", hipGraphExecDestroy((hipGraphExec_t)graph));
+}
+
+/* ---- copies ---- */
+
+/* Between device memories by a copy engine: a copy by compute units could wait for a kernel that waits for it. */
+static int copy_between(struct gpu *gpu, void *dest, const void *source, size_t len, hipStream_t stream)
+{
+    if (gpu->engine_copies) {
+        hipError_t e = hipMemcpyAsync(dest, source, len, (hipMemcpyKind)WITHOUT_COMPUTE_UNITS, stream);
+        if (e != hipErrorInvalidMemcpyDirection && e != hipErrorInvalidValue && e != hipErrorNotSupported)
+            return iso_hip_result(gpu, "hipMemcpyAsync", e);
+        (void)hipGetLastError();
+        pthread_mutex_lock(&gpu->lock);
+        gpu->engine_copies = false;
+        pthread_mutex_unlock(&gpu->lock);
+    }
+    return iso_hip_result(gpu, "hipMemcpyAsync", hipMemcpyAsync(dest, source, len, hipMemcpyDefault, stream));
+}
+
+/* One piece of a copy of which one side is host memory that is not pinned: through the stage, waiting. */
+static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+{
+    hipError_t e;
+    if (to_device) {
+        memcpy(gpu->stage, source, len);
+        e = hipMemcpyAsync(dest, gpu->stage, len, hipMemcpyHostToDevice, stream);
+    } else {
+        e = hipMemcpyAsync(gpu->stage, source, len, hipMemcpyDeviceToHost, stream);
+    }
+    if (e == hipSuccess)
+        e = wait_stream(stream);
+    if (e == hipSuccess && !to_device)
+        memcpy(dest, gpu->stage, len);
+    return iso_hip_result(gpu, "hipMemcpyAsync", e);
+}
+
+/* Not left to the vendor, who pins and unpins pages for large copies, which synchronises the device. */
+static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+{
+    int status = 0;
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    pthread_mutex_lock(&gpu->stage_lock);
+    for (size_t done = 0; done < len && status == 0; done += STAGE_BYTES) {
+        size_t piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
+        status = copy_piece(gpu, (char *)dest + done, (const char *)source + done, piece, to_device, stream);
+    }
+    pthread_mutex_unlock(&gpu->stage_lock);
+    return status;
+}
+
+int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
+{
+    if (len == 0)
+        return 0;
+    enum gpu_pointer to = iso_gpu_pointer_kind(gpu, dest), from = iso_gpu_pointer_kind(gpu, source);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_DEVICE)
+        return copy_between(gpu, dest, source, len, (hipStream_t)stream);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_HOST)
+        return copy_staged(gpu, dest, source, len, true, (hipStream_t)stream);
+    if (to == GPU_POINTER_HOST && from == GPU_POINTER_DEVICE)
+        return copy_staged(gpu, dest, source, len, false, (hipStream_t)stream);
+    if (to != GPU_POINTER_HOST && from != GPU_POINTER_HOST)
+        return iso_hip_result(gpu, "hipMemcpyAsync",
+                              hipMemcpyAsync(dest, source, len, hipMemcpyDefault, (hipStream_t)stream));
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    int status = iso_gpu_stream_wait(gpu, stream);
+    if (status == 0)
+        memcpy(dest, source, len);
+    return status;
+}
+
+int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return len == 0 ? 0 : iso_hip_result(gpu, "hipMemsetAsync", hipMemsetAsync(dest, byte, len, (hipStream_t)stream));
+}
+
+int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len)
+{
+    int status = iso_gpu_fill(gpu, ptr, 0, len, gpu->stream);
+    return status != 0 ? status : iso_gpu_stream_wait(gpu, gpu->stream);
+}
+
+/* ---- start and stop ---- */
+
+int iso_hip_open_streams(struct gpu *gpu)
+{
+    gpu_stream stream = NULL;
+    void *stage = NULL, *unused = NULL;
+    int status = iso_gpu_stream_create(gpu, true, &stream);
+    if (status == 0)
+        status = iso_gpu_host_alloc(gpu, STAGE_BYTES, &stage, &unused);
+    gpu->stream = (hipStream_t)stream;
+    gpu->stage = (char *)stage;
+    gpu->engine_copies = !iso_hip_is_off("HSA_ENABLE_SDMA"); /* without it such copies overtake events, HIP 7 */
+    return status;
+}
+
+void iso_hip_close_streams(struct gpu *gpu)
+{
+    iso_gpu_stream_destroy(gpu, gpu->stream);
+    while (gpu->streams != NULL)
+        forget_stream(gpu, gpu->streams->stream); /* the program has not destroyed it */
+    iso_gpu_host_free(gpu, gpu->stage);
+}
