@@ -17,12 +17,7 @@ enum { TABLE_ROWS = sizeof table / sizeof table[0] };
  * has it too. */
 static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
-static bool is_forced_away(const struct boot_ops *ops, const struct env *env)
-{
-    return *env->boot && strcmp(env->boot, ops->name) != 0;
-}
-
-/* Says at debug level which other bootstraps would have applied: the answer to "why did it not take my variables". */
+/* At debug level: which other bootstraps would have applied, for users whose variables were not used. */
 static void explain_choice(const struct boot_ops *chosen, const char *reason, const struct boot_attr *attr,
                            const struct env *env)
 {
@@ -38,7 +33,7 @@ static const struct boot_ops *choose(const struct boot_attr *attr, const struct 
 {
     const char *why = "";
     for (int i = 0; i < TABLE_ROWS; i++) {
-        if (is_forced_away(table[i], env))
+        if (*env->boot && strcmp(env->boot, table[i]->name) != 0)
             continue;
         if (table[i]->applies(attr, env, &why)) {
             explain_choice(table[i], why, attr, env);
@@ -68,8 +63,8 @@ static int check_alone(const struct env *env)
     return 0;
 }
 
-/* torchrun and its like say who this is, and nothing that would connect the processes. Any program may have a variable
- * of one of these names, so this is no error. */
+/* torchrun and similar launchers set rank and size, but nothing that connects the processes. Any program may have
+ * variables of these names, so this is not an error. */
 static void warn_of_ranks(void)
 {
     const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");

@@ -2,7 +2,7 @@
 /* How the PEs of a job find each other: rank, size, host name, one allgather, one barrier, abort.
  * A bootstrap is one file and one row in boot.c. It stays open across shmem_finalize and a second shmem_init, until
  * the process exits (PMIx does not survive being closed and opened again), so open is idempotent.
- * Calls are made by one thread at a time. Everything returns 0 or -errno and has said why by log_error. */
+ * One thread at a time may call. Every call returns 0, or -errno after one sentence by log_error. */
 #ifndef ISO_BOOT_H
 #define ISO_BOOT_H
 
@@ -13,7 +13,7 @@
 
 #define ISO_UID_BYTES 128
 
-/* Compared when PEs first meet; another version or protocol at the other end ends the job and prints both. */
+/* Compared in the first exchange of two PEs; another version or protocol at the other end ends the job and prints both. */
 #ifndef ISO_VERSION
 #error "compile with -DISO_VERSION=\"x.y.z\", the one of shmem.h"
 #endif
@@ -71,8 +71,8 @@ void iso_boot_abort(struct boot *boot, int status, const char *sentence);
  * to the parent's membership of the job. */
 void iso_boot_close(struct boot *boot);
 
-/* listener.c: makes an id and opens its listening socket; a PE of this process must become rank 0 of it. Several ids at
- * once are fine. 0 or -errno. */
+/* uid_create.c: makes an id and opens its listening socket; a PE of this process must become rank 0 of it. Several ids
+ * at once are fine. 0 or -errno. */
 int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES]);
 
 #endif

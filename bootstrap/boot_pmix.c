@@ -66,16 +66,6 @@ static bool applies(const struct boot_attr *attr, const struct env *env, const c
 
 /* ---- open and close ---- */
 
-static void finalize_client(void)
-{
-    if (client.opened_by != getpid())
-        return;
-    client.opened_by = 0;
-    pmix_status_t rc = PMIx_Finalize(NULL, 0);
-    if (rc != PMIX_SUCCESS)
-        log_debug("PMIx_Finalize: %s", PMIx_Error_string(rc));
-}
-
 static int init_client(void)
 {
     if (client.opened_by != 0)
@@ -192,7 +182,7 @@ static int check_job(const struct boot *boot)
     return -EPROTO;
 }
 
-/* After shmem_init it is too late for a sentence before any harm. Open MPI names its own job in PMIX_NAMESPACE, and
+/* MPI_Init after shmem_init is noticed at the end only. Open MPI names its own job in PMIX_NAMESPACE, and
  * unsets it in MPI_Finalize, where another variable of its start stays. The program itself may unset both. */
 int iso_boot_check(const struct boot *boot)
 {
@@ -229,7 +219,12 @@ static int open_pmix(struct boot *boot, const struct boot_attr *attr, const stru
 static void close_pmix(struct boot *boot)
 {
     (void)boot;
-    finalize_client();
+    if (client.opened_by != getpid())
+        return;
+    client.opened_by = 0;
+    pmix_status_t rc = PMIx_Finalize(NULL, 0);
+    if (rc != PMIX_SUCCESS)
+        log_debug("PMIx_Finalize: %s", PMIx_Error_string(rc));
 }
 
 /* ---- collectives ---- */
@@ -245,29 +240,11 @@ static void fence_ended(pmix_status_t status, void *data)
 }
 
 /* Waits for the callback without end: the launcher ends the job when a process dies. Says once that it takes long. */
-static pmix_status_t await_fence(struct fence *fence, int size)
-{
-    struct timespec limit;
-    clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec += (time_t)client.patience;
-    bool warn = client.patience > 0;
-    pthread_mutex_lock(&fence->lock);
-    while (!fence->done) {
-        if (!warn)
-            pthread_cond_wait(&fence->ended, &fence->lock);
-        else if (pthread_cond_timedwait(&fence->ended, &fence->lock, &limit) == ETIMEDOUT) {
-            warn = false;
-            log_warn("bootstrap: not all of the %d PEs have arrived after %g s (SHMEM_BOOT_TIMEOUT); still waiting",
-                     size, client.patience);
-        }
-    }
-    pthread_mutex_unlock(&fence->lock);
-    return fence->status;
-}
-
 static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
 {
     struct fence fence = {.done = false};
+    bool warn = client.patience > 0;
+    struct timespec limit;
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -275,9 +252,22 @@ static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
     pthread_cond_init(&fence.ended, &clock);
     pmix_proc_t all;
     PMIX_LOAD_PROCID(&all, client.me.nspace, PMIX_RANK_WILDCARD);
+    clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += (time_t)client.patience;
     pmix_status_t rc = PMIx_Fence_nb(&all, 1, info, n_info, fence_ended, &fence);
+    pthread_mutex_lock(&fence.lock);
+    while (rc == PMIX_SUCCESS && !fence.done) {
+        if (!warn)
+            pthread_cond_wait(&fence.ended, &fence.lock);
+        else if (pthread_cond_timedwait(&fence.ended, &fence.lock, &limit) == ETIMEDOUT) {
+            warn = false;
+            log_warn("bootstrap: not all of the %d PEs have arrived after %g s (SHMEM_BOOT_TIMEOUT); still waiting",
+                     size, client.patience);
+        }
+    }
+    pthread_mutex_unlock(&fence.lock);
     if (rc == PMIX_SUCCESS)
-        rc = await_fence(&fence, size);
+        rc = fence.status;
     else if (rc == PMIX_OPERATION_SUCCEEDED)
         rc = PMIX_SUCCESS; /* done at once, no callback follows */
     pthread_cond_destroy(&fence.ended);
@@ -380,17 +370,20 @@ static bool is_current(const pmix_value_t *value)
     return stamp.protocol != ISO_PROTOCOL || stamp.gather == client.gathers;
 }
 
-/* Ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no further.
+/* What `rank` has published under `key` in this gather, for the caller to release. NULL: nothing.
+ * Several ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no further.
  * Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for a PE that
  * never put its value. Where the key was in use before, PMIx may have kept the old value: it should look again because
  * of PMIX_GET_REFRESH_CACHE (4.2.2 sees it in the first place only, and then finds the old value all the same), and
  * does because of the scope, since what it has kept is not in the table of that scope. */
-static pmix_value_t *look_up(const pmix_proc_t *peer, const char *key)
+static pmix_value_t *fetch(int rank, const char *key)
 {
     enum { OPTIONAL, REFRESH, SCOPE, WAYS };
     bool yes = true;
     pmix_scope_t scope = PMIX_REMOTE;
     pmix_info_t hints[WAYS][2];
+    pmix_proc_t peer;
+    PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
     PMIX_INFO_LOAD(&hints[OPTIONAL][0], PMIX_OPTIONAL, &yes, PMIX_BOOL);
     PMIX_INFO_LOAD(&hints[REFRESH][0], PMIX_GET_REFRESH_CACHE, &yes, PMIX_BOOL);
     PMIX_INFO_LOAD(&hints[REFRESH][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
@@ -398,41 +391,30 @@ static pmix_value_t *look_up(const pmix_proc_t *peer, const char *key)
     PMIX_INFO_LOAD(&hints[SCOPE][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
     for (int way = 0; way < WAYS; way++) {
         pmix_value_t *value = NULL;
-        pmix_status_t rc = PMIx_Get(peer, key, hints[way], way == OPTIONAL ? 1 : 2, &value);
+        pmix_status_t rc = PMIx_Get(&peer, key, hints[way], way == OPTIONAL ? 1 : 2, &value);
         if (rc == PMIX_SUCCESS && value && is_current(value))
             return value;
         if (way > OPTIONAL)
-            log_debug("PMIx_Get of pe %u: %s", (unsigned)peer->rank, PMIx_Error_string(rc));
+            log_debug("PMIx_Get of pe %u: %s", (unsigned)rank, PMIx_Error_string(rc));
         if (value)
             PMIX_VALUE_RELEASE(value);
     }
     return NULL;
 }
 
-/* What `rank` has published under `key`, to be released by the caller. NULL: nothing. */
-static pmix_value_t *fetch(int rank, const char *key)
-{
-    pmix_proc_t peer;
-    PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
-    return look_up(&peer, key);
-}
-
-static int fetch_and_unpack(int rank, const char *key, size_t len, unsigned char *out)
-{
-    pmix_value_t *value = fetch(rank, key);
-    if (!value)
-        return unpack(NULL, 0, rank, len, out);
-    int rc = unpack((const unsigned char *)value->data.bo.bytes, value->data.bo.size, rank, len, out);
-    PMIX_VALUE_RELEASE(value);
-    return rc;
-}
-
 static int fetch_all(const struct boot *boot, const char *key, size_t len, unsigned char *out)
 {
     int rc = 0;
-    for (int r = 0; r < boot->size; r++)
-        if (r != boot->rank && fetch_and_unpack(r, key, len, out + (size_t)r * len) != 0)
+    for (int r = 0; r < boot->size; r++) {
+        if (r == boot->rank)
+            continue;
+        pmix_value_t *value = fetch(r, key);
+        const unsigned char *bytes = value ? (const unsigned char *)value->data.bo.bytes : NULL;
+        if (unpack(bytes, value ? value->data.bo.size : 0, r, len, out + (size_t)r * len) != 0)
             rc = -ECONNABORTED;
+        if (value)
+            PMIX_VALUE_RELEASE(value);
+    }
     return rc;
 }
 
@@ -446,7 +428,7 @@ static int collect(int size)
 
 /* ---- one list for all, made by rank 0: for each rank a number of bytes and what the rank has published ---- */
 
-/* What has not come counts 0 bytes: every rank will say so. */
+/* A value that has not come counts 0 bytes, which every rank reports. */
 static int publish_list(const struct boot *boot, const char *key, size_t len)
 {
     size_t most = sizeof(struct stamp) + len, used = 0;

@@ -45,7 +45,7 @@ static void abort_single(struct boot *boot, int status, const char *sentence)
 {
     (void)boot;
     (void)status;
-    (void)sentence; /* nobody else to end */
+    (void)sentence; /* there is no other PE to end */
 }
 
 static void close_single(struct boot *boot) { (void)boot; }

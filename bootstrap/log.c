@@ -72,7 +72,7 @@ static void write_all(const char *line, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return; /* nobody reads: there is no better place to say so */
+            return; /* stderr has no reader: there is no better place to say so */
         line += n;
         len -= (size_t)n;
     }

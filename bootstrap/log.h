@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages to stderr, one write(2) a line, prefixed "[pe N] " once the PE number is known.
- * The bottom layer: includes nothing of ours but env.h's neighbours, is called by everybody.
+ * The bottom layer: it includes no other file of this library, and all folders call it.
  * Lower case, exact cause, %m for system calls; nothing on a hot path. */
 #ifndef ISO_LOG_H
 #define ISO_LOG_H

@@ -17,6 +17,27 @@ enum { STRANGERS = 32, WARNINGS_MAX = 10 };
 static const double stranger_s = 5; /* for a hello, and again for a proof */
 static const double sentence_s = 1; /* for the last words of a PE */
 
+/* A member sends one frame in each call, so it has sent as many as there were calls when its block is here; before the
+ * first call, when it has joined. */
+static bool is_here(const struct uid_job *job, int rank)
+{
+    return job->sockets[rank].fd >= 0 && (uint32_t)job->sockets[rank].received == job->calls;
+}
+
+static int fail_missing(struct uid_job *job)
+{
+    char missing[200] = "(no memory for the list)";
+    bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
+    for (int r = 0; here && r < job->size; r++)
+        here[r] = r == 0 || is_here(job, r);
+    if (here)
+        iso_uid_list_missing(here, job->size, missing, sizeof missing);
+    free(here);
+    return iso_uid_job_fail(job, NULL,
+                            "not all of the %d PEs have arrived within %g s (SHMEM_BOOT_TIMEOUT): pe %s missing",
+                            job->size, job->timeout_s, missing);
+}
+
 /* ---- the PEs arrive ---- */
 
 /* A connection that has not proved who it is. */
@@ -162,16 +183,6 @@ static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *
     return rc;
 }
 
-static int fail_absent(struct uid_job *job)
-{
-    bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
-    for (int r = 0; here && r < job->size; r++)
-        here[r] = r == 0 || job->sockets[r].fd >= 0;
-    int rc = iso_uid_job_fail_missing(job, here);
-    free(here);
-    return rc;
-}
-
 static int receive_all(struct uid_job *job, struct arrivals *a)
 {
     struct pollfd *polls = (struct pollfd *)calloc((size_t)(job->size + a->limit), sizeof *polls);
@@ -184,7 +195,7 @@ static int receive_all(struct uid_job *job, struct arrivals *a)
             if (iso_deadline_poll_ms(a->strangers[i].deadline) == 0)
                 drop(a, i, iso_handshake_why(&a->strangers[i].handshake, -ETIMEDOUT));
         if (rc == 0 && a->joined < job->size - 1 && iso_deadline_poll_ms(a->deadline) == 0)
-            rc = fail_absent(job);
+            rc = fail_missing(job);
     }
     free(polls);
     return rc;
@@ -203,27 +214,9 @@ static int send_all(struct uid_job *job, const struct frame *frame, const void *
     return 0;
 }
 
-static int run_arrivals(struct uid_job *job, int listener)
-{
-    const struct frame welcome = {.kind = UID_WELCOME};
-    size_t limit = (size_t)job->size + STRANGERS;
-    struct arrivals *a = (struct arrivals *)calloc(1, sizeof *a + limit * sizeof a->strangers[0]);
-    if (!a)
-        return iso_uid_job_fail(job, NULL, "no memory for %d connections", job->size);
-    a->listener = listener;
-    a->limit = (int)limit;
-    a->deadline = iso_deadline_in(job->timeout_s);
-    int rc = receive_all(job, a);
-    if (rc == 0)
-        rc = send_all(job, &welcome, "", a->deadline);
-    for (int i = 0; i < a->n_strangers; i++)
-        close(a->strangers[i].socket.fd);
-    free(a);
-    return rc;
-}
-
 int iso_uid_hub_open(struct uid_job *job)
 {
+    const struct frame welcome = {.kind = UID_WELCOME};
     char name[TCP_NAME_BYTES];
     int listener = iso_uid_take_listener(&job->uid);
     if (listener < 0)
@@ -234,15 +227,26 @@ int iso_uid_hub_open(struct uid_job *job)
             job, NULL, "pe 0 cannot listen on %s of the unique id, which must be an address of its host: %s", name,
             strerror(-listener));
     }
-    int rc = run_arrivals(job, listener);
+    size_t limit = (size_t)job->size + STRANGERS;
+    struct arrivals *a = (struct arrivals *)calloc(1, sizeof *a + limit * sizeof a->strangers[0]);
+    if (!a) {
+        close(listener);
+        return iso_uid_job_fail(job, NULL, "no memory for %d connections", job->size);
+    }
+    a->listener = listener;
+    a->limit = (int)limit;
+    a->deadline = iso_deadline_in(job->timeout_s);
+    int rc = receive_all(job, a);
+    if (rc == 0)
+        rc = send_all(job, &welcome, "", a->deadline);
+    for (int i = 0; i < a->n_strangers; i++)
+        close(a->strangers[i].socket.fd);
+    free(a);
     close(listener);
     return rc;
 }
 
 /* ---- collective calls ---- */
-
-/* A member sends one frame in each call, so it has sent as many as there were calls when its block is here. */
-static bool has_block(const struct uid_job *job, int rank) { return (uint32_t)job->sockets[rank].received == job->calls; }
 
 /* 0, or -errno for read_block to explain, or -ECONNABORTED after a sentence. */
 static int check_head(struct uid_job *job, int rank, const struct frame *frame, size_t len)
@@ -286,23 +290,13 @@ static int read_block(struct uid_job *job, int rank, size_t len, unsigned char *
     return iso_uid_job_fail(job, NULL, "pe %d has ended (%s)", rank, iso_uid_job_describe(rc));
 }
 
-static int fail_late(struct uid_job *job)
-{
-    bool *here = (bool *)calloc((size_t)job->size, sizeof *here);
-    for (int r = 0; here && r < job->size; r++)
-        here[r] = r == 0 || has_block(job, r);
-    int rc = iso_uid_job_fail_missing(job, here);
-    free(here);
-    return rc;
-}
-
 /* One round of poll: 1 while blocks are missing. Of a PE that has given its block only the end of the stream is of
  * interest. */
 static int gather_once(struct uid_job *job, size_t len, unsigned char *all, struct pollfd *polls, int64_t deadline)
 {
     int missing = 0;
     for (int r = 1; r < job->size; r++) {
-        bool done = has_block(job, r);
+        bool done = is_here(job, r);
         polls[r] = (struct pollfd){.fd = job->sockets[r].fd, .events = (short)(done ? POLLRDHUP : POLLIN)};
         missing += !done;
     }
@@ -312,11 +306,11 @@ static int gather_once(struct uid_job *job, size_t len, unsigned char *all, stru
     if (ready < 0 && errno != EINTR)
         return iso_uid_job_fail(job, NULL, "poll: %s", strerror(errno));
     if (ready == 0 && iso_deadline_poll_ms(deadline) == 0)
-        return fail_late(job);
+        return fail_missing(job);
     for (int r = 1; r < job->size && ready > 0; r++) {
         if (!polls[r].revents)
             continue;
-        int rc = has_block(job, r) ? iso_uid_job_fail(job, NULL, "pe %d has ended", r) : read_block(job, r, len, all);
+        int rc = is_here(job, r) ? iso_uid_job_fail(job, NULL, "pe %d has ended", r) : read_block(job, r, len, all);
         if (rc != 0)
             return rc;
     }

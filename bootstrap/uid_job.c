@@ -39,16 +39,6 @@ int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra, const char
     return -ECONNABORTED;
 }
 
-int iso_uid_job_fail_missing(struct uid_job *job, const bool *here)
-{
-    char missing[200] = "(no memory for the list)";
-    if (here != NULL)
-        iso_uid_list_missing(here, job->size, missing, sizeof missing);
-    return iso_uid_job_fail(job, NULL,
-                            "not all of the %d PEs have arrived within %g s (SHMEM_BOOT_TIMEOUT): pe %s missing",
-                            job->size, job->timeout_s, missing);
-}
-
 int iso_uid_job_read_sentence(struct frame_socket *s, const struct frame *frame, char sentence[UID_SENTENCE_BYTES],
                               int64_t deadline)
 {

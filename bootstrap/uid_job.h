@@ -43,8 +43,6 @@ int iso_uid_take_listener(const struct uid *uid);
  * job is broken from then on. Returns -errno for the caller to return. */
 __attribute__((format(printf, 3, 4))) int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra,
                                                            const char *format, ...);
-/* here[r]: rank r has arrived; NULL: there was no memory to find out. */
-int iso_uid_job_fail_missing(struct uid_job *job, const bool *here);
 /* A courtesy that does not wait: a PE that cannot take 512 bytes now reads the end of the stream instead. */
 void iso_uid_job_tell_all(struct uid_job *job, const char *sentence);
 /* The payload of a UID_FAIL frame whose head has been read, fit to print. 0 or -errno. */

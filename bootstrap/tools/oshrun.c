@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* oshrun: starts the PEs of one job on this host, as `oshrun -n 4 ./program arguments`.
- * The job ends when all PEs have; or when one fails: killed by a signal, a non-zero exit status, PMIx_Abort, or gone
- * without a word to PMIx. Then one sentence says which, the others get SIGTERM and soon SIGKILL, and oshrun's exit
+ * The job ends when all PEs have ended; or when one fails: killed by a signal, a non-zero exit status, PMIx_Abort, or
+ * ended without PMIx_Finalize. Then one sentence says which, the others get SIGTERM and soon SIGKILL, and oshrun's exit
  * status is that PE's. The main thread is one loop over a signalfd and an eventfd; nothing in it blocks. */
 #define _GNU_SOURCE
 #include "oshrun.h"
@@ -28,13 +28,12 @@
 
 extern char **environ;
 
-/* When a PE dies, the others may notice and fail before its own death is reported: wait so long for a better cause,
- * longer after an abort or a status other than 0: who is killed closes its sockets a while before it can be waited for.
- */
-enum { SETTLE_MS = 30, ANSWER_MS = 200 };
-/* A PE that is gone with status 0 but never said so to PMIx is an error if the others go on longer than this; so is one
- * that never came, when others have. */
-enum { LEFT_MS = 800 };
+/* When a PE dies, the others may notice and fail before its own death is reported: oshrun waits so long for a better
+ * cause. It waits longer after an abort or a status other than 0: a killed process closes its sockets a while before it
+ * can be waited for.
+ * A PE that has ended with status 0 without PMIx_Finalize is an error if the others go on for LEFT_MS; so is a PE
+ * that ended without PMIx_Init, when others wait for it. */
+enum { SETTLE_MS = 30, ANSWER_MS = 200, LEFT_MS = 800 };
 /* How long the reader of tagged output may take after an interrupt; and how often signals are looked for meanwhile. */
 enum { DRAIN_MS = 1000, DRAIN_LOOK_MS = 50 };
 enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
@@ -65,12 +64,6 @@ static const char help[] =
     "stdin goes to PE 0. The exit status is that of the first PE that failed, 128 + n if signal n killed it.\n"
     "When a PE fails the others are ended. Ctrl-C, SIGTERM and SIGHUP go to all PEs and end the job.\n";
 
-static int usage_error(const char *what, const char *value)
-{
-    oshrun_say("%s '%s'; try oshrun --help", what, value);
-    return STATUS_USAGE;
-}
-
 static int parse_npes(const char *text, int *npes)
 {
     char *end;
@@ -89,8 +82,10 @@ static int export_variable(const char *text)
     const char *equals = strchr(text, '=');
     char name[256];
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
-    if (!len || len >= sizeof name)
-        return usage_error("-x takes VAR or VAR=VALUE, not", text);
+    if (!len || len >= sizeof name) {
+        oshrun_say("-x takes VAR or VAR=VALUE, not '%s'; try oshrun --help", text);
+        return STATUS_USAGE;
+    }
     if (!equals && !getenv(text))
         oshrun_say("warning: -x %s: there is no such variable in the environment", text);
     memcpy(name, text, len);
@@ -175,16 +170,7 @@ static void drop_foreign(void)
         *kept = NULL;
 }
 
-/* For programs, and for shmem_init, which compares the number with what PMIx says (MPI_Init may have changed that). */
-static void tell_pes(const struct options *options)
-{
-    char npes[16];
-    snprintf(npes, sizeof npes, "%d", options->npes);
-    setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
-    setenv("OSHRUN_NPES", npes, 1);
-}
-
-/* Descriptors 0 to 2 exist, so that no pipe of ours becomes somebody's stdout. */
+/* Descriptors 0 to 2 exist, so that no pipe of oshrun becomes the stdout of a PE. */
 static void fill_standard_streams(void)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -237,15 +223,6 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int nonzero_status(int status) { return status & 0xff ? status & 0xff : STATUS_FAILED; }
-
-static int settle_ms(enum cause_kind kind)
-{
-    if (kind <= CAUSE_LEFT)
-        return LEFT_MS;
-    return kind == CAUSE_FAILED ? ANSWER_MS : SETTLE_MS;
-}
-
 static void blame(struct course *course, const struct cause *cause)
 {
     if (course->phase > SETTLING || cause->kind <= course->cause.kind)
@@ -254,7 +231,9 @@ static void blame(struct course *course, const struct cause *cause)
     course->cause = *cause;
     course->phase = SETTLING;
     if (first)
-        course->deadline_ms = now_ms() + settle_ms(cause->kind);
+        course->deadline_ms = now_ms() + (cause->kind <= CAUSE_LEFT     ? LEFT_MS
+                                          : cause->kind == CAUSE_FAILED ? ANSWER_MS
+                                                                        : SETTLE_MS);
 }
 
 static void look_at_end(struct job *job, struct course *course, int i)
@@ -328,7 +307,7 @@ static void take_abort(struct job *job, struct course *course)
     atomic_store_explicit(&request->ready, false, memory_order_relaxed);
     struct cause cause = {.kind = CAUSE_FAILED};
     if (request->status) {
-        cause.status = nonzero_status(request->status);
+        cause.status = request->status & 0xff ? request->status & 0xff : STATUS_FAILED;
         snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) aborted the job with status %d%s%s",
                  request->pe, job->options.argv[0], (int)job->pes[request->pe].pid, request->status,
                  request->text[0] ? ": " : "", request->text);
@@ -344,17 +323,12 @@ static void announce(const struct course *course, bool others_run)
         oshrun_say("%s%s", course->cause.text, others_run ? "; ending the job" : "");
 }
 
-/* PMIx writes lines about every connection that breaks from now on, and we have said all that there is to say. */
-static void silence_pmix(void)
+static void end_others(struct job *job, struct course *course, int signal_number, int grace_ms)
 {
+    /* from now on PMIx writes a line about every connection that breaks, and all that matters has been printed */
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0)
         dup2(null, STDERR_FILENO);
-}
-
-static void end_others(struct job *job, struct course *course, int signal_number, int grace_ms)
-{
-    silence_pmix();
     pes_signal(job, signal_number);
     pes_signal(job, SIGCONT); /* a stopped PE would not notice */
     course->phase = ENDING;
@@ -373,7 +347,7 @@ static void pass_deadline(struct job *job, struct course *course)
     if (!course->deadline_ms || now_ms() < course->deadline_ms)
         return;
     if (course->phase == SETTLING && course->cause.kind == CAUSE_ABSENT && find_joined(job) < 0) {
-        course->cause = (struct cause){.kind = CAUSE_NONE}; /* nobody waits for it any more */
+        course->cause = (struct cause){.kind = CAUSE_NONE}; /* no PE waits for it any more */
         course->phase = RUNNING;
         course->deadline_ms = 0;
     } else if (course->phase == SETTLING) {
@@ -382,14 +356,6 @@ static void pass_deadline(struct job *job, struct course *course)
     } else if (course->phase == ENDING) {
         kill_others(job, course);
     }
-}
-
-/* Ctrl-Z stops all; when somebody continues us, we continue them. */
-static void stop_all(struct job *job)
-{
-    pes_signal(job, SIGSTOP);
-    raise(SIGSTOP);
-    pes_signal(job, SIGCONT);
 }
 
 static void interrupt(struct job *job, struct course *course, int signal_number)
@@ -407,9 +373,11 @@ static void handle_signal(struct job *job, struct course *course, int signal_num
 {
     if (signal_number == SIGUSR1 || signal_number == SIGUSR2)
         pes_signal(job, signal_number);
-    else if (signal_number == SIGTSTP)
-        stop_all(job);
-    else if (signal_number != SIGCHLD)
+    else if (signal_number == SIGTSTP) { /* Ctrl-Z stops all; the PEs go on when oshrun is continued */
+        pes_signal(job, SIGSTOP);
+        raise(SIGSTOP);
+        pes_signal(job, SIGCONT);
+    } else if (signal_number != SIGCHLD)
         interrupt(job, course, signal_number);
 }
 
@@ -445,7 +413,7 @@ static void run_course(struct job *job, struct course *course, int signal_fd)
         announce(course, false);
 }
 
-/* Not where that would have to wait: the reader of our stderr may be the one that is stuck. */
+/* Does not wait: the reader of oshrun's stderr may be the one that is stuck. */
 static void say_lost(const struct job *job, const char *why)
 {
     struct pollfd room = {.fd = job->stderr_fd, .events = POLLOUT};
@@ -455,8 +423,8 @@ static void say_lost(const struct job *job, const char *why)
     oshrun_say("output of the PEs was lost: %s", why);
 }
 
-/* What the PEs have printed is written to the end, as long as somebody reads it; an interrupt sets a limit. Returns
- * oshrun's status for output that was lost, else `status`. */
+/* All that the PEs have printed is written, as long as it has a reader; an interrupt sets a limit. Returns oshrun's
+ * status for output that was lost, else `status`. */
 static int drain(struct job *job, struct course *course, int signal_fd, int status)
 {
     int64_t until = course->interrupt ? now_ms() + DRAIN_MS : 0;
@@ -473,28 +441,24 @@ static int drain(struct job *job, struct course *course, int signal_fd, int stat
     }
     if (!relay_error(job))
         return status;
-    say_lost(job, strerror(relay_error(job)));
+    say_lost(job, strerror(-relay_error(job)));
     return status ? status : STATUS_FAILED;
 }
 
 /* ---- set up and clean up ---- */
 
-/* A signal that our caller ignores (nohup) is none for us either. */
-static void add_unless_ignored(sigset_t *set, int signal_number)
-{
-    struct sigaction action;
-    if (sigaction(signal_number, NULL, &action) != 0 || action.sa_handler != SIG_IGN)
-        sigaddset(set, signal_number);
-}
-
+/* A signal that the caller ignores (nohup) stays ignored. */
 static int block_signals(struct job *job)
 {
     static const int handled[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
     sigset_t blocked, ignored_pipe;
-    signal(SIGCHLD, SIG_DFL); /* if it were ignored, nobody's status could be collected */
+    signal(SIGCHLD, SIG_DFL); /* if it were ignored, no status could be collected */
     sigemptyset(&blocked);
-    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++)
-        add_unless_ignored(&blocked, handled[i]);
+    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
+        struct sigaction action;
+        if (sigaction(handled[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+            sigaddset(&blocked, handled[i]);
+    }
     sigprocmask(SIG_BLOCK, &blocked, &job->caller_mask);
     sigemptyset(&ignored_pipe);
     sigaddset(&ignored_pipe, SIGPIPE); /* a write to a closed stdout returns EPIPE */
@@ -505,7 +469,8 @@ static int block_signals(struct job *job)
     return fd;
 }
 
-/* Who knows the namespace can join the job: it is a secret, and everybody may read the name of the folder. */
+/* A process that knows the namespace can join the job, so the namespace is a secret; any user may read the name of the
+ * folder. */
 static int name_job(struct job *job)
 {
     uint32_t random[5];
@@ -521,15 +486,6 @@ static int name_job(struct job *job)
     return 0;
 }
 
-static int make_folder(struct job *job)
-{
-    if (mkdir(job->folder, 0700) == 0)
-        return 0;
-    oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
-    job->folder[0] = 0; /* not ours to remove */
-    return STATUS_FAILED;
-}
-
 static int prepare(struct job *job)
 {
     job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
@@ -542,7 +498,11 @@ static int prepare(struct job *job)
     int status = name_job(job);
     if (!status)
         status = watch_start(job); /* before there is anything to clean up */
-    return status ? status : make_folder(job);
+    if (status || mkdir(job->folder, 0700) == 0)
+        return status;
+    oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
+    job->folder[0] = 0; /* it belongs to another process */
+    return STATUS_FAILED;
 }
 
 static int start(struct job *job)
@@ -570,7 +530,7 @@ static int run(struct job *job, struct course *course, int signal_fd)
     return drain(job, course, signal_fd, status);
 }
 
-/* So that the shell sees how we ended. */
+/* So that the shell sees how oshrun ended. */
 static void end_by_signal(const struct job *job, int signal_number)
 {
     signal(signal_number, SIG_DFL);
@@ -582,6 +542,7 @@ int main(int argc, char **argv)
 {
     static struct job job = {.watch = {.fd = WATCH_NONE}};
     struct course course = {.phase = RUNNING};
+    char npes[16];
     fill_standard_streams();
     pes_note_files(&job);
     drop_foreign();
@@ -590,7 +551,9 @@ int main(int argc, char **argv)
         status = pes_find_program(&job);
     if (status)
         return status;
-    tell_pes(&job.options);
+    snprintf(npes, sizeof npes, "%d", job.options.npes);
+    setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
+    setenv("OSHRUN_NPES", npes, 1); /* shmem_init compares it with what PMIx says: MPI_Init may have changed that */
     status = raise_file_limit(&job);
     if (status)
         return status;

@@ -83,10 +83,10 @@ void pmix_environment_free(char **environment);
 void pes_note_files(struct job *job);
 int pes_find_program(struct job *job);
 int pes_start(struct job *job);
-/* Notes who has ended since; returns how many PEs still run. */
+/* Notes which PEs have ended since; returns how many still run. */
 int pes_collect(struct job *job);
 void pes_signal(struct job *job, int signal_number);
-/* Kills what the PEs left behind and reaps them: nobody can be signalled after that. */
+/* Kills what the PEs left behind and reaps them: no signal can be sent after that. */
 void pes_finish(struct job *job);
 
 /* What the PE's standard streams are; -1: inherit. */
@@ -98,11 +98,11 @@ int relay_streams(struct job *job, int pe, struct streams *streams);
 void relay_streams_close(struct streams *streams);
 /* All PEs are started: begin to copy. */
 int relay_start(struct job *job);
-/* All PEs are gone: what they left in the pipes is copied, as long as there is a reader. */
+/* All PEs have ended: what they left in the pipes is copied, as long as there is a reader. */
 void relay_end(struct job *job);
 /* After relay_end: waits so long at most; true when all is copied. */
 bool relay_is_done(struct job *job, int wait_ms);
-/* errno of what could not be written, although there is a reader; 0: nothing. */
+/* -errno of output that could not be written, although there is a reader; 0: all was written. */
 int relay_error(const struct job *job);
 
 int watch_start(struct job *job);

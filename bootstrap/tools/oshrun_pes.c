@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The processes: finding the program, starting, signalling, collecting.
  * Each PE leads a process group of its own, dies with oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
- * so a signal to its group always meets its own processes and never a stranger with a reused id. */
+ * so a signal to its group always reaches its own processes, never another one with a reused id. */
 #define _GNU_SOURCE
 #include "oshrun.h"
 
@@ -23,24 +23,20 @@ enum { FILES_MOST = 65536 }; /* of our own, where close_range has no flag */
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static bool note_file(struct job *job, int fd)
-{
-    int *more = (int *)realloc(job->inherited, ((size_t)job->n_inherited + 1) * sizeof *more);
-    if (!more)
-        return false;
-    job->inherited = more;
-    job->inherited[job->n_inherited++] = fd;
-    return true;
-}
-
 void pes_note_files(struct job *job)
 {
     DIR *list = opendir("/proc/self/fd");
     bool noted = list;
     for (struct dirent *entry; noted && (entry = readdir(list));) {
         int fd = atoi(entry->d_name);
-        if (fd > 2 && fd != dirfd(list))
-            noted = note_file(job, fd);
+        if (fd <= 2 || fd == dirfd(list))
+            continue;
+        int *more = (int *)realloc(job->inherited, ((size_t)job->n_inherited + 1) * sizeof *more);
+        noted = more;
+        if (more) {
+            job->inherited = more;
+            job->inherited[job->n_inherited++] = fd;
+        }
     }
     if (list)
         closedir(list);
@@ -58,7 +54,7 @@ static void hide_range(int first, int last)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* In the child: what is not inherited is closed by exec. */
+/* In the child: exec closes all that oshrun did not inherit. */
 static void hide_own_files(const struct job *job)
 {
     int first = 3;
@@ -72,29 +68,29 @@ static void hide_own_files(const struct job *job)
 
 /* ---- the program ---- */
 
-/* 0 or errno. Relative paths count from the PEs' working directory. */
+/* 0 or -errno. Relative paths count from the PEs' working directory. */
 static int probe(int dir_fd, const char *path)
 {
     struct stat info;
     if (fstatat(dir_fd, path, &info, 0))
-        return errno;
+        return -errno;
     if (S_ISDIR(info.st_mode))
-        return EISDIR;
-    return faccessat(dir_fd, path, X_OK, AT_EACCESS) ? errno : 0;
+        return -EISDIR;
+    return faccessat(dir_fd, path, X_OK, AT_EACCESS) ? -errno : 0;
 }
 
 static int search_path(int dir_fd, const char *name, char found[PATH_MAX])
 {
     const char *path = getenv("PATH");
-    int error = ENOENT;
+    int error = -ENOENT;
     for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; at;) {
         size_t len = strcspn(at, ":");
         int used = snprintf(found, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "./", name);
-        int now = used < PATH_MAX ? probe(dir_fd, found) : ENAMETOOLONG;
+        int now = used < PATH_MAX ? probe(dir_fd, found) : -ENAMETOOLONG;
         if (!now)
             return 0;
-        if (now == EACCES)
-            error = now; /* say rather that it cannot be executed than that there is none */
+        if (now == -EACCES)
+            error = now; /* a program that cannot be executed explains more than none */
         at = at[len] ? at + len + 1 : NULL;
     }
     return error;
@@ -105,7 +101,7 @@ static int find_from(struct job *job, int dir_fd)
     const char *name = job->options.argv[0];
     bool naked = !strchr(name, '/');
     if (!naked && strlen(name) >= sizeof job->program)
-        return ENAMETOOLONG;
+        return -ENAMETOOLONG;
     if (naked)
         return search_path(dir_fd, name, job->program);
     snprintf(job->program, sizeof job->program, "%s", name);
@@ -120,14 +116,14 @@ int pes_find_program(struct job *job)
         oshrun_say("cannot use --wdir %s: %s", wdir, strerror(errno));
         return STATUS_USAGE;
     }
-    int error = name[0] ? find_from(job, dir_fd) : ENOENT;
+    int error = name[0] ? find_from(job, dir_fd) : -ENOENT;
     if (dir_fd >= 0)
         close(dir_fd);
     if (!error)
         return 0;
-    bool naked = !strchr(name, '/') && error == ENOENT;
-    oshrun_say("cannot run '%s': %s", name, naked ? "not found in PATH" : strerror(error));
-    return error == ENOENT || error == ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
+    bool naked = !strchr(name, '/') && error == -ENOENT;
+    oshrun_say("cannot run '%s': %s", name, naked ? "not found in PATH" : strerror(-error));
+    return error == -ENOENT || error == -ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
 /* ---- start ---- */
@@ -214,14 +210,6 @@ int pes_start(struct job *job)
 
 /* ---- life and end ---- */
 
-static void note_end(struct pe *pe, const siginfo_t *info)
-{
-    pe->ended = true;
-    pe->killed = info->si_code != CLD_EXITED;
-    pe->core_dumped = info->si_code == CLD_DUMPED;
-    pe->status = info->si_status;
-}
-
 int pes_collect(struct job *job)
 {
     int running = 0;
@@ -230,10 +218,14 @@ int pes_collect(struct job *job)
         if (!pe->pid || pe->ended)
             continue;
         siginfo_t info = {.si_pid = 0};
-        if (waitid(P_PID, (id_t)pe->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pe->pid)
-            note_end(pe, &info);
-        else
+        if (waitid(P_PID, (id_t)pe->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pe->pid) {
             running++;
+            continue;
+        }
+        pe->ended = true;
+        pe->killed = info.si_code != CLD_EXITED;
+        pe->core_dumped = info.si_code == CLD_DUMPED;
+        pe->status = info.si_status;
     }
     return running;
 }
@@ -252,6 +244,6 @@ void pes_finish(struct job *job)
         struct pe *pe = &job->pes[i];
         while (pe->pid && waitpid(pe->pid, NULL, 0) < 0 && errno == EINTR)
             continue;
-        pe->pid = 0; /* it may be somebody else's now */
+        pe->pid = 0; /* another process may have this id now */
     }
 }

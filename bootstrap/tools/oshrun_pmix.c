@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The PMIx server side of oshrun: what the PEs learn about the job, fence, abort.
  * The up-calls run in a thread of the PMIx library and must not block; they only note what happened. All PEs are on
- * this host, so a fence already has everybody's data and nothing is ever asked from another server. */
+ * this host, so a fence already has the data of all PEs, and no other server is ever asked. */
 #define _GNU_SOURCE
 #include "oshrun.h"
 
@@ -80,7 +80,7 @@ static pmix_status_t ask_other_host(const pmix_proc_t *proc, const pmix_info_t i
                                     pmix_modex_cbfunc_t done, void *data)
 {
     (void)proc, (void)info, (void)infos, (void)done, (void)data;
-    return PMIX_ERR_NOT_FOUND; /* nobody lives there */
+    return PMIX_ERR_NOT_FOUND; /* no PE is on another host */
 }
 
 static pmix_server_module_t upcalls = {
@@ -231,57 +231,33 @@ static int register_job(struct job *job)
     return check(status, "PMIx_server_register_nspace");
 }
 
-static int register_pe(struct job *job, int pe)
-{
-    pmix_proc_t proc;
-    PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
-    struct pending pending;
-    expect(&pending);
-    pmix_status_t status =
-        settle(&pending, PMIx_server_register_client(&proc, getuid(), getgid(), job, finish, &pending));
-    return check(status, "PMIx_server_register_client");
-}
-
 /* ---- start and end ---- */
-
-/* For the time of PMIx_server_init only; an own value of the user stays. */
-struct override {
-    const char *name, *value;
-    bool ours;
-};
-
-static void set_overrides(struct override *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        list[i].ours = !getenv(list[i].name);
-        if (list[i].ours)
-            setenv(list[i].name, list[i].value, 1);
-    }
-}
-
-static void unset_overrides(const struct override *list, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (list[i].ours)
-            unsetenv(list[i].name);
-}
 
 static pmix_status_t init_server(const struct job *job)
 {
     /* Job data travels in messages instead of files: a PE's PMIx_Init takes 3 ms instead of 20, and the folder stays
-     * empty. The server places nobody and shares no topology, so it need not look at the machine (12 ms). */
-    struct override overrides[] = {{"PMIX_MCA_gds", "hash", false},
-                                   {"HWLOC_SYNTHETIC", "pu:1", false},
-                                   {"HWLOC_PLUGINS_PATH", "/nonexistent", false}};
-    enum { COUNT = sizeof overrides / sizeof overrides[0] };
+     * empty. The server binds no process and shares no topology, so it need not look at the machine (12 ms). */
+    struct {
+        const char *name, *value;
+        bool ours; /* for the time of this call only; a value of the user stays */
+    } variables[] = {{"PMIX_MCA_gds", "hash", false},
+                     {"HWLOC_SYNTHETIC", "pu:1", false},
+                     {"HWLOC_PLUGINS_PATH", "/nonexistent", false}};
+    enum { COUNT = sizeof variables / sizeof variables[0] };
     pmix_info_t info[3];
     bool no = false;
     PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, job->folder, PMIX_STRING);
     PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, job->folder, PMIX_STRING);
     PMIX_INFO_LOAD(&info[2], PMIX_SERVER_TOOL_SUPPORT, &no, PMIX_BOOL);
-    set_overrides(overrides, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        variables[i].ours = !getenv(variables[i].name);
+        if (variables[i].ours)
+            setenv(variables[i].name, variables[i].value, 1);
+    }
     pmix_status_t status = PMIx_server_init(&upcalls, info, 3);
-    unset_overrides(overrides, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        if (variables[i].ours)
+            unsetenv(variables[i].name);
     PMIX_INFO_DESTRUCT(&info[0]);
     PMIX_INFO_DESTRUCT(&info[1]);
     return status;
@@ -295,8 +271,14 @@ int pmix_open(struct job *job)
     if (rmdir(job->folder) == 0)
         job->folder[0] = 0; /* as a rule PMIx puts nothing there */
     status = register_job(job);
-    for (int pe = 0; !status && pe < job->options.npes; pe++)
-        status = register_pe(job, pe);
+    for (int pe = 0; !status && pe < job->options.npes; pe++) {
+        pmix_proc_t proc;
+        struct pending pending;
+        PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
+        expect(&pending);
+        pmix_status_t started = PMIx_server_register_client(&proc, getuid(), getgid(), job, finish, &pending);
+        status = check(settle(&pending, started), "PMIx_server_register_client");
+    }
     return status;
 }
 

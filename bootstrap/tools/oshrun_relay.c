@@ -40,7 +40,7 @@ struct relay {
     bool copying;
     pthread_t copier;
     int end_fd;       /* eventfd: all PEs are gone */
-    atomic_int error; /* errno of a write */
+    atomic_int error; /* -errno of a write */
 };
 
 static int fail(const char *what)
@@ -55,7 +55,7 @@ static bool write_all(int fd, const char *text, size_t len)
 {
     while (len) {
         ssize_t put = write(fd, text, len);
-        if (put < 0 && errno == EAGAIN) { /* the descriptor is shared with somebody who made it non-blocking */
+        if (put < 0 && errno == EAGAIN) { /* another process that shares the descriptor has made it non-blocking */
             poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
             continue;
         }
@@ -67,19 +67,11 @@ static bool write_all(int fd, const char *text, size_t len)
     return true;
 }
 
-static bool write_line(const struct stream *stream, const char *line, size_t len)
-{
-    char out[LINE_BYTES + 32];
-    int tag = snprintf(out, sizeof out, "[%d] ", stream->pe);
-    memcpy(out + tag, line, len);
-    out[(size_t)tag + len] = '\n';
-    return write_all(stream->to, out, (size_t)tag + len + 1);
-}
-
 /* Writes all whole lines, and the rest too when it cannot grow (`all`). */
 static bool flush_lines(struct stream *stream, bool all)
 {
-    size_t start = 0;
+    char out[LINE_BYTES + 32];
+    size_t start = 0, tag = (size_t)snprintf(out, sizeof out, "[%d] ", stream->pe);
     bool written = true;
     while (written && start < stream->used) {
         const char *line = stream->text + start;
@@ -87,7 +79,9 @@ static bool flush_lines(struct stream *stream, bool all)
         if (!end && !all)
             break;
         size_t len = end ? (size_t)(end - line) : stream->used - start;
-        written = write_line(stream, line, len);
+        memcpy(out + tag, line, len);
+        out[tag + len] = '\n';
+        written = write_all(stream->to, out, tag + len + 1);
         start += len + (end ? 1 : 0);
     }
     memmove(stream->text, stream->text + start, stream->used - start);
@@ -111,8 +105,8 @@ static void copy_stream(struct relay *relay, struct stream *stream)
         stream->owed -= got > 0 ? (int)got : stream->owed;
     bool written = flush_lines(stream, got <= 0) && (stream->used < sizeof stream->text || flush_lines(stream, true));
     if (!written && errno != EPIPE)
-        atomic_store(&relay->error, errno);
-    if (got <= 0 || !written) /* if nobody reads any more, the PE gets SIGPIPE as without oshrun */
+        atomic_store(&relay->error, -errno);
+    if (got <= 0 || !written) /* without a reader the PE gets SIGPIPE, as without oshrun */
         end_stream(stream);
 }
 
@@ -130,18 +124,7 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void begin_end(struct relay *relay, struct copy *copy)
-{
-    copy->ending = true;
-    copy->stray_until = now_ms() + STRAY_MS;
-    for (int i = 0; i < relay->nstreams; i++) {
-        struct stream *stream = relay->streams[i];
-        if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->owed))
-            stream->owed = 0;
-    }
-}
-
-/* Whoever still holds a pipe after that is none of our PEs. */
+/* A process that still holds a pipe then is not a PE. */
 static void end_strays(struct relay *relay)
 {
     for (int i = 0; i < relay->nstreams; i++) {
@@ -161,8 +144,15 @@ static void await_output(struct relay *relay, struct copy *copy)
     *end = (struct pollfd){.fd = copy->ending ? -1 : relay->end_fd, .events = POLLIN};
     int64_t wait_ms = copy->ending ? copy->stray_until - now_ms() : -1;
     poll(copy->polls, (nfds_t)relay->nstreams + 1, copy->ending && wait_ms < 0 ? 0 : (int)wait_ms);
-    if (end->revents)
-        begin_end(relay, copy);
+    if (!end->revents)
+        return;
+    copy->ending = true;
+    copy->stray_until = now_ms() + STRAY_MS;
+    for (int i = 0; i < relay->nstreams; i++) {
+        struct stream *stream = relay->streams[i];
+        if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->owed))
+            stream->owed = 0;
+    }
 }
 
 static void *copy_output(void *data)
@@ -193,7 +183,7 @@ static void *copy_input(void *data)
     char text[4096];
     for (;;) {
         poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, -1);
-        if (tcgetpgrp(0) != getpgrp()) { /* the terminal's input is for somebody else now */
+        if (tcgetpgrp(0) != getpgrp()) { /* the terminal's input is for another process group now */
             poll(NULL, 0, FOREGROUND_POLL_MS);
             continue;
         }
@@ -208,18 +198,6 @@ static void *copy_input(void *data)
 }
 
 /* ---- set up ---- */
-
-static int open_input(struct relay *relay)
-{
-    int fd[2];
-    if (!isatty(0))
-        return 0;
-    if (pipe2(fd, O_CLOEXEC))
-        return fail("cannot make a pipe");
-    relay->pe0_input_fd = fd[0];
-    relay->input_fd = fd[1];
-    return 0;
-}
 
 int relay_open(struct job *job)
 {
@@ -238,7 +216,14 @@ int relay_open(struct job *job)
         relay->streams = (struct stream **)calloc((size_t)job->options.npes * 2, sizeof *relay->streams);
     if (job->options.tag_output && !relay->streams)
         return fail("no memory for the streams");
-    return open_input(relay);
+    int fd[2];
+    if (!isatty(0))
+        return 0;
+    if (pipe2(fd, O_CLOEXEC))
+        return fail("cannot make a pipe");
+    relay->pe0_input_fd = fd[0];
+    relay->input_fd = fd[1];
+    return 0;
 }
 
 /* The write end for the PE, or -1. */

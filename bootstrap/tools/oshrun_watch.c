@@ -33,7 +33,7 @@ static void detach(int fd)
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    /* Whoever reads our output must not wait for the watcher, whoever waits for a descriptor of the caller neither. */
+    /* A reader of oshrun's output must not wait for the watcher, nor a process that waits for a descriptor's end. */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3 && null >= 0; i++)
         dup2(null, i);

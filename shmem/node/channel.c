@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define SEND_S 5.0      /* a frame fits the socket's buffer: to wait means that the other end reads no more */
+#define SEND_S 5.0       /* a frame fits the socket's buffer: to wait means that the other end reads no more */
 #define HANDSHAKE_S 10.0 /* for a PE that has called us */
 #define ATTEMPT_S 3.0    /* for one address of a PE that we call */
 #define RETRY_S 0.05     /* after all addresses have failed */
@@ -124,29 +124,23 @@ static void fail_requests(struct channel *c, int pe, int rc)
     }
 }
 
-/* The PE has one connection less: another one takes its place, or its requests have failed. */
-static void detach_link(struct channel *c, const struct link *link)
+/* Another connection to the PE takes its place, or the PE's requests have failed. */
+static void close_link(struct channel *c, struct link *link)
 {
-    struct target *t = &c->targets[link->pe];
+    struct target *t = link->pe >= 0 ? &c->targets[link->pe] : NULL;
     for (struct early_request *early = c->early; early != NULL; early = early->next)
         if (early->link == link)
             early->link = NULL;
-    if (t->dialed == link)
-        t->dialed = NULL;
-    if (t->up != link)
-        return;
-    t->up = NULL;
-    for (struct link *other = c->links; other != NULL && t->up == NULL; other = other->next)
-        if (other != link && other->pe == link->pe && !other->gone)
-            t->up = other;
-    fail_requests(c, link->pe, -ECONNRESET);
-}
-
-static void close_link(struct channel *c, struct link *link)
-{
-    if (link->pe >= 0)
-        detach_link(c, link);
     remove_link(c, link);
+    if (t != NULL && t->dialed == link)
+        t->dialed = NULL;
+    if (t != NULL && t->up == link) {
+        t->up = NULL;
+        for (struct link *other = c->links; other != NULL && t->up == NULL; other = other->next)
+            if (other->pe == link->pe && !other->gone)
+                t->up = other;
+        fail_requests(c, link->pe, -ECONNRESET);
+    }
     close(link->socket.fd); /* which takes it out of the epoll set */
     link->socket.fd = -1;
     link->next = c->closed;
@@ -524,17 +518,6 @@ static void accept_all(struct channel *c)
     }
 }
 
-static void take_event(struct channel *c, const struct epoll_event *event)
-{
-    struct link *link = (struct link *)event->data.ptr;
-    if (event->data.ptr == &c->listener)
-        accept_all(c);
-    else if (link->socket.fd >= 0 && link->state == LINK_CONNECTING)
-        connected(c, link);
-    else if (link->socket.fd >= 0)
-        read_link(c, link);
-}
-
 /* All there is to do now. Nothing blocks. */
 static void make_progress(struct channel *c)
 {
@@ -543,8 +526,15 @@ static void make_progress(struct channel *c)
         return;
     c->inside = true;
     int n = epoll_wait(c->epoll, events, EVENTS, 0);
-    for (int i = 0; i < n; i++)
-        take_event(c, &events[i]);
+    for (int i = 0; i < n; i++) {
+        struct link *link = (struct link *)events[i].data.ptr;
+        if (events[i].data.ptr == &c->listener)
+            accept_all(c);
+        else if (link->socket.fd >= 0 && link->state == LINK_CONNECTING)
+            connected(c, link);
+        else if (link->socket.fd >= 0)
+            read_link(c, link);
+    }
     int64_t now = c->pending != NULL ? iso_deadline_now() : 0;
     for (struct link *link = c->pending, *next; link != NULL; link = next) {
         next = link->next;

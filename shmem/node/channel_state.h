@@ -72,11 +72,11 @@ struct channel {
     bool closing;         /* the end of a connection is no longer a death */
     int epoll, listener;
     struct host_addresses mine;
-    bool started;           /* all of `targets` is known */
-    struct target *targets; /* [n_pes] */
-    struct link *links;     /* up */
-    struct link *pending;   /* not up yet */
-    struct link *closed;    /* freed when progress ends: a caller may still look at them */
+    bool started;             /* all of `targets` is known */
+    struct target *targets;   /* [n_pes] */
+    struct link *links;       /* up */
+    struct link *pending;     /* not up yet */
+    struct link *closed;      /* freed when progress ends: a caller may still look at them */
     struct request *requests; /* not done yet */
     struct early_request *early;
     uint32_t next_number;
