@@ -194,11 +194,11 @@ static void *allocate_and_exchange(const struct request *r)
  * nobody sees any more. */
 static bool punch(const struct segment *segment, size_t from, size_t len)
 {
-    if (!iso_transport_hold(segment, from, len))
+    if (!iso_transport_lock_unpinned(segment, from, len))
         return false;
     if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)len) != 0)
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
-    iso_transport_release();
+    iso_transport_unlock();
     return true;
 }
 

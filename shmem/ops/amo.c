@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Atomic memory operations (section 9.7), the non-blocking and the deprecated ones too.
- * One core, stamped over operations, types and contexts: a look-up, then a CPU atomic where this CPU has a pointer,
- * else iso_far_amo. A word belongs to the processor of its memory: host words see CPU atomics only, whoever asks.
- * Values travel as bits, so float and double need nothing of their own. By pointer the non-blocking forms are the
- * blocking ones: the value is there at once. */
+/* Atomic memory operations (section 9.7), also the non-blocking and the deprecated ones. One core, stamped over
+ * operations, types and contexts: a look-up, then a CPU atomic where this CPU has a pointer, else iso_far_amo. A word
+ * belongs to the processor of its memory: host words see CPU atomics only, from any PE. Values travel as bits, so float
+ * and double need no code of their own. By pointer the non-blocking forms are the blocking ones: the value is there at
+ * once. */
 #include "../internal.h"
 #include "target.h"
 #include "word.h"
@@ -27,7 +27,7 @@ static ISO_NOINLINE uint64_t amo_slow(struct target t, const void *addr, const c
     return at.cpu != NULL ? direct(at.cpu, op) : iso_far_amo(t.ctx, at, op, t.call);
 }
 
-/* The value arrives later only where it comes from afar. */
+/* The value arrives later only without a pointer. */
 static ISO_NOINLINE void amo_nbi_slow(struct target t, const void *addr, const char *arg, struct amo op, void *fetch)
 {
     struct place at = iso_target_place(&t, addr, op.bytes, arg);

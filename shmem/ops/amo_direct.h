@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Include template: every atomic operation on a word of type T that this CPU reaches, as function DIRECT(at, op); the
- * value before is returned. op.op is a constant where it is inlined. Included by amo.c, once per size.
- * Set is a release and fetch an acquire, the rest are both: each pairs with the others, with p, with signals, and with
- * the loads of wait and test, so that what a PE wrote before is visible to whoever sees its value. */
+/* Include template: every atomic operation on a word of type T that this CPU reaches, as function DIRECT(at, op), which
+ * returns the old value. op.op is a constant where it is inlined. Included by amo.c and verbs_message.c, once per size.
+ * Set is a release, fetch an acquire, the rest are both. Each pairs with the others, with p, with signals, and with the
+ * loads of wait and test: a PE that sees the value also sees the earlier stores of its writer. */
 
 ISO_INLINE uint64_t DIRECT(T *at, struct amo op)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* shmem_set_lock, shmem_test_lock, shmem_clear_lock (section 9.13): a ticket lock, first come, first served.
- * It lives in one copy of the user's long, that of the home PE: low half `serving`, high half `next`, both counted
- * modulo 2^32. Invariant: the lock is free when they are equal; only the holder writes `serving`.
- * For reports, a holder other than the home writes HELD to its own copy. Under SHMEM_DEBUG, instead, the holder's PE + 1
- * stands in the copy of the PE after the home: a PE that waits for itself is found out, unless another of its threads
- * may come and clear the lock.
- * All other copies stay 0. */
+/* shmem_set_lock, shmem_test_lock, shmem_clear_lock (section 9.13): a ticket lock, first come, first served. The lock
+ * lives in one copy of the user's long, that of its home PE (home_of): low half `serving`, high half `next`, both
+ * counted modulo 2^32. Invariant: the lock is free when they are equal; only the holder writes `serving`. For reports,
+ * a holder other than the home writes HELD to its own copy. Under SHMEM_DEBUG the copy of the PE after the home holds
+ * the holder's PE + 1 instead. So a PE that waits for itself is found, unless another of its threads may clear the
+ * lock. All other copies stay 0. */
 #include "../internal.h"
 
 _Static_assert(sizeof(long) == 8, "a lock is two 32-bit counters in one long");
@@ -25,7 +24,7 @@ struct word {
 static uint32_t serving_of(uint64_t value) { return (uint32_t)value; }
 static uint32_t next_of(uint64_t value) { return (uint32_t)(value >> 32); }
 
-/* ---- access to a word: by pointer, else by messages that the word's owner carries out ---- */
+/* ---- access to a word: by pointer, else by messages that the owner of the word applies ---- */
 
 ISO_INLINE uint64_t *direct(const struct word *word) { return (uint64_t *)(void *)word->place.cpu; }
 
@@ -34,7 +33,7 @@ static ISO_COLD uint64_t far_amo(const struct word *word, struct amo op)
     return iso_far_amo(&ISO->ctx_default, word->place, op, word->call);
 }
 
-/* Acquire: pairs with the release of `serving` in the holder's clear_lock; what it did is seen by waited it serves. */
+/* Acquire: pairs with the release of `serving` in the holder's clear_lock; its stores are visible to the PE that it serves. */
 ISO_INLINE uint64_t load_acquire(const struct word *word)
 {
     if (ISO_LIKELY(word->place.cpu != NULL))
@@ -75,8 +74,8 @@ ISO_INLINE void serve(const struct word *word, uint32_t ticket)
 
 /* ---- where the words are ---- */
 
-/* The same on all PEs: it depends only on where the lock lies in its segment, and spreads neighbouring locks. The
- * pieces of a registered buffer are cut where each PE's pages begin, so there PE 0 is the home of all. */
+/* The same on all PEs: it depends only on the offset of the lock in its segment, and spreads neighbouring locks. The
+ * segments of a registered buffer begin where each PE's pages begin, so PE 0 is the home of all its locks. */
 static int home_of(const long *lock)
 {
     const struct segment *segment = iso_segment_of(lock, sizeof(*lock));
@@ -103,8 +102,8 @@ ISO_INLINE struct word home_word(const long *lock, const char *call)
 
 /* ---- SHMEM_DEBUG: who holds it ---- */
 
-/* The holder's note; with one PE there is no copy to keep it in. Written by the holder only, so that relaxed access is
- * enough to answer "is it me", and the lock itself orders the notes of different holders. */
+/* The holder's note; with one PE there is no copy for it. Only the holder writes it, so relaxed access is enough for
+ * the question "is it me", and the lock itself orders the notes of different holders. */
 static struct word note_of(const struct word *home, const long *lock)
 {
     return word_at(lock, (home->place.pe + 1) % ISO->n_pes, home->call);
@@ -132,7 +131,7 @@ ISO_INLINE bool keeps_notes(void) { return ISO_UNLIKELY(ISO->env.debug) && ISO->
 static ISO_COLD void debug_not_mine(const struct word *home, const long *lock)
 {
     if (note_read(home, lock) == (uint64_t)ISO->my_pe + 1)
-        iso_fatal(home->call, "lock %p is already held by this PE, and waiting for it would never end",
+        iso_fatal(home->call, "lock %p is already held by this PE: waiting for it would never end",
                   (const void *)lock);
 }
 
@@ -140,9 +139,9 @@ static ISO_COLD void debug_mine(const struct word *home, const long *lock)
 {
     uint64_t note = note_read(home, lock);
     if (note == 0)
-        iso_fatal(home->call, "lock %p is not held by this PE, and by no other", (const void *)lock);
+        iso_fatal(home->call, "lock %p is not held by any PE", (const void *)lock);
     if (note != (uint64_t)ISO->my_pe + 1)
-        iso_fatal(home->call, "lock %p is not held by this PE but by pe %d", (const void *)lock, (int)note - 1);
+        iso_fatal(home->call, "lock %p is held by pe %d, not by this PE", (const void *)lock, (int)note - 1);
 }
 
 /* ---- otherwise: the mark in the holder's copy ---- */
@@ -182,7 +181,7 @@ int iso_lock_holder(const struct segment *segment, size_t offset)
             return pe;
         all_seen &= copy != NULL;
     }
-    return all_seen ? home : -1; /* it has the word itself, and no copy to mark */
+    return all_seen ? home : -1; /* the home has the word itself, and no copy to mark */
 }
 
 /* ---- the calls ---- */

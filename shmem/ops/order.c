@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Fence, quiet and quiet towards some PEs (section 9.12), and the quiet of everything before a barrier or the end.
- * What pointers reach needs a processor fence and nothing else (iso_fence, iso_quiet in internal.h); a context asks its
- * transport only when it has sent something there. An invalid context is no operation, by the specification. */
+/* Fence, quiet and quiet towards some PEs (section 9.12), and the quiet before a barrier or the end. Stores by pointer
+ * need a processor fence and nothing else (iso_fence, iso_quiet in internal.h). A context asks its transport only when
+ * it has sent something there. By the specification, a call on an invalid context does nothing. */
 #include "../internal.h"
 
 /* Operations of kernels that have ended count as the default context's. The proxy sends them over its own context, so
@@ -92,8 +92,8 @@ static bool is_in_other_hands(const struct ctx *ctx)
            (ctx->options & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED)) != 0;
 }
 
-/* The table never moves and its entries stay, so looking whether there are any needs no lock. A context made by another
- * thread meanwhile has no operations that this quiet must cover. */
+/* The table never moves and its entries stay, so this look needs no lock. A context made by another thread meanwhile
+ * has no operations that this quiet must cover. */
 static bool any_created(const struct state *self)
 {
     int n = __atomic_load_n(&self->n_ctxs, __ATOMIC_ACQUIRE); /* pairs with the release store in ctx.c */

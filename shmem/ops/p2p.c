@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Waits for and tests of words of this PE (section 9.11), the deprecated ones too.
- * Values of all types become keys, unsigned 64-bit numbers in the same order, so that there is one comparison. A single
- * word is looked at in the caller's line first; all that waits, and all that has several words, goes through one core
- * over struct set. Words are read at the caller's own address, whatever kind of host memory it is; words of device
- * memory by the agent. */
+/* Waits for and tests of words of this PE (section 9.11), also the deprecated ones. Values of all types become keys,
+ * unsigned 64-bit numbers in the same order, so that there is one comparison. A call on a single word looks at it
+ * inline first. All waits, and all calls on several words, go through one core over struct set. Words are read at the
+ * caller's own address, whatever kind of host memory it is; the agent reads words of device memory. */
 #include "../internal.h"
 #include "target.h"
 #include "word.h"
@@ -29,7 +28,7 @@ ISO_INLINE uint64_t key_of(uint64_t word, struct kind kind)
 /* Acquire: pairs with p, atomics and signals of any PE; see word.h. */
 ISO_INLINE uint64_t load_key(const void *at, struct kind kind) { return key_of(iso_word_load(at, kind.bytes), kind); }
 
-/* For people: the value as it is, sign-extended, for the report of a wait. */
+/* The value itself, sign-extended, for the report of a wait. */
 static uint64_t plain(uint64_t key, struct kind kind) { return kind.is_signed ? key ^ ((uint64_t)1 << 63) : key; }
 
 ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b)
@@ -71,7 +70,7 @@ ISO_INLINE void check_cmp(int cmp, const char *call)
         iso_fatal(call, "cmp is %d, allowed: SHMEM_CMP_EQ (%d) .. SHMEM_CMP_GE (%d)", cmp, SHMEM_CMP_EQ, SHMEM_CMP_GE);
 }
 
-/* Also finds out which memory it is. */
+/* Also sets s->on_device and s->place. */
 static void check_words(struct set *s, const char *arg, size_t len)
 {
     struct place at = iso_place(s->ivars, len, ISO->my_pe, s->call, arg);
@@ -167,9 +166,9 @@ static int test_all(struct set *s)
     return 1;
 }
 
-/* Where a search begins: anywhere, so that no satisfied word waits behind others for ever. Not a counter, since calls
- * on two sets in turn could keep it in step with both; the clock, mixed, and mapped to 0 .. nelems - 1 without a
- * division. */
+/* Where a search begins: anywhere, so that no satisfied word starves behind others. A counter would not do, since
+ * alternating calls on two sets could keep it in step with both. The clock is mixed and mapped to 0 .. nelems - 1
+ * without a division. */
 static size_t anywhere(size_t nelems)
 {
     uint64_t mixed = iso_wait_now_ns() * 0x9e3779b97f4a7c15u;

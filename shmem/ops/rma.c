@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Put, get, p, g, strided and blocked-strided forms, non-blocking forms (section 9.6).
- * One core per operation, stamped over types, sizes and contexts. Each core: one look-up in the segment table, then one
- * `if`: the CPU has a pointer, or iso_far_ knows how (copy agent, transport). A put by pointer is complete at the
- * target's memory when the copy ends, so there the non-blocking forms are the blocking ones. */
+/* Put, get, p, g, strided and blocked-strided forms, non-blocking forms (section 9.6). One core per operation, stamped
+ * over types, sizes and contexts. The fast half of a core copies by pointer. The slow half checks everything, and
+ * iso_far_ decides how the bytes move (pointer, agent, transport). A put by pointer is complete at the target when the
+ * copy ends, so there the non-blocking forms are the blocking ones. */
 #include "../internal.h"
 #include "target.h"
 #include "word.h"
@@ -11,14 +11,14 @@
 
 /* ---- put and get ---- */
 
-/* Nothing to move: the call and its PE are checked all the same. */
+/* Nothing to move, but the call and its PE are still checked. */
 static void move_nothing(const struct target *t)
 {
     iso_check_life(t->call);
     (void)iso_world_pe(t->ctx, t->pe, t->call);
 }
 
-/* What carries the bytes where no pointer does; it also decides whether the call waits for them. */
+/* Moves the bytes where the fast half does not; blocking or not. */
 typedef void far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
                      const char *call);
 typedef void far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
@@ -31,10 +31,7 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
     }
     struct place to = iso_target_place(&t, dest, len, "dest");
     iso_target_check_local(source, "source", t.call);
-    if (to.cpu != NULL && !iso_far_is_local(source))
-        memcpy(to.cpu, source, len);
-    else
-        far(t.ctx, to, dest, source, len, t.call);
+    far(t.ctx, to, dest, source, len, t.call);
 }
 
 static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len, far_get *far)
@@ -45,10 +42,7 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
     }
     struct place from = iso_target_place(&t, source, len, "source");
     iso_target_check_local(dest, "dest", t.call);
-    if (from.cpu != NULL && !iso_far_is_local(dest))
-        memcpy(dest, from.cpu, len);
-    else
-        far(t.ctx, dest, from, source, len, t.call);
+    far(t.ctx, dest, from, source, len, t.call);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */

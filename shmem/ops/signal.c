@@ -63,10 +63,7 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
                                                              m->nbi, t->call});
             return;
         }
-        if (to.cpu != NULL && !iso_far_is_local(m->source))
-            memcpy(to.cpu, m->source, m->len);
-        else
-            iso_far_put(t->ctx, to, m->dest, m->source, m->len, t->call);
+        iso_far_put(t->ctx, to, m->dest, m->source, m->len, t->call);
         if (to.cpu == NULL && at.cpu != NULL)
             iso_far_quiet(t->ctx); /* else the signal overtakes the transport */
         if (to.cpu != NULL && at.cpu == NULL)
@@ -136,7 +133,7 @@ SHMEM_API(shmem_signal_fetch, pshmem_signal_fetch);
 uint64_t pshmem_signal_fetch(const uint64_t *sig_addr)
 {
     const struct target own = {&ISO->ctx_default, __func__, ISO->my_pe};
-    /* It may be a poll of a loop in the program, for an answer to what this PE still has under way. */
+    /* A program may poll in a loop, for an answer to operations that this PE still has under way. */
     if (ISO_UNLIKELY(iso_ctx_is_dirty(&ISO->ctx_default)))
         iso_transport_progress();
     if (ISO_LIKELY(iso_target_near(&own, sig_addr, 8, 8) != NULL))

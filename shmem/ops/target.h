@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What every one-sided call begins with, and the stamp that makes its two public forms, on the default context and on a
- * given one. Included by rma.c, amo.c, signal.c and p2p.c. */
+/* The checks at the start of every one-sided call, and the stamp for its two public forms, on the default context and
+ * on a given one. Included by rma.c, amo.c, signal.c and p2p.c. */
 #ifndef ISO_TARGET_H
 #define ISO_TARGET_H
 
@@ -14,9 +14,9 @@ struct target {
     int pe;           /* as the user gave it: in the context's team, unchecked */
 };
 
-/* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target, or NULL when anything
- * is out of the ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running, or
- * `*odd`). Then the caller's slow half finds out what it is. Calls nothing, so that the callers are leaves. */
+/* The fast half of iso_place: where this CPU loads and stores [addr, addr + len) of the target. NULL: the case is not
+ * ordinary (PE out of range, not the heap or the data segment, no pointer, misaligned, not running, or `*odd`), and the
+ * caller's slow half finds out. Calls no function, so that the callers are leaves. */
 ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t, const void *addr, size_t len,
                                         size_t align)
 {

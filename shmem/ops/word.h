@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Words of 1, 2, 4 and 8 bytes in symmetric memory, as RMA of one element, atomics, signals and waits use them:
- * whatever the C type, they travel as uint64_t and are accessed by one atomic of their size. `bytes` is a constant
- * wherever these are inlined. Invariant: addresses are naturally aligned; the callers have checked. Included by shmem/
- * only. */
+/* Words of 1, 2, 4 and 8 bytes in symmetric memory, for RMA of one element, atomics, signals and waits. Whatever the C
+ * type, they travel as uint64_t and are accessed by one atomic of their size. `bytes` is a constant wherever these
+ * functions are inlined. Invariant: addresses are naturally aligned; the callers have checked. Included by shmem/ only.
+ */
 #ifndef ISO_WORD_H
 #define ISO_WORD_H
 
@@ -49,8 +49,8 @@ ISO_INLINE void iso_word_to(void *value, uint64_t word, size_t bytes)
     }
 }
 
-/* Acquire: pairs with iso_word_store and with the read-modify-writes of amo.c and signal.c, of any PE. What their PE
- * wrote before is visible after a load that sees their value. */
+/* Acquire: pairs with iso_word_store and with the read-modify-writes of amo.c and signal.c, of any PE. The writer's
+ * earlier stores are visible after a load that sees its value. */
 ISO_INLINE uint64_t iso_word_load(const void *at, size_t bytes)
 {
     switch (bytes) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Peers of this node. Nearly everything of theirs is mapped and never comes here; what does are the edges of registered
- * buffers (pages shared with other data), which the kernel copies from address space to address space
- * (process_vm_writev, process_vm_readv: done when the call returns, so fence and quiet have nothing to do). */
+/* Peers of this node. Nearly all their memory is mapped and never comes here. The edges of registered buffers (pages
+ * shared with other data) do: the kernel copies them between address spaces (process_vm_writev, process_vm_readv). The
+ * copy is done when the call returns, so fence and quiet have nothing to do. */
 #include "transport.h"
 
 #include <errno.h>
@@ -24,19 +24,21 @@ _Noreturn ISO_COLD static void refuse(const char *what, const struct place *at, 
         at->pe, ISO->peers[at->pe].pid);
 }
 
-static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
+static void put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    struct iovec here = {(void *)(uintptr_t)source, len}, there = {to.segment->peers[to.pe].base + to.offset, len};
+    struct iovec here = {source->addr, source->len};
+    struct iovec there = {to.segment->peers[to.pe].base + to.offset, source->len};
     (void)ctx;
-    if (process_vm_writev(ISO->peers[to.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)len)
+    if (process_vm_writev(ISO->peers[to.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)source->len)
         refuse("put", &to, errno);
 }
 
-static void get(struct ctx *ctx, void *dest, struct place from, size_t len)
+static void get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
-    struct iovec here = {dest, len}, there = {from.segment->peers[from.pe].base + from.offset, len};
+    struct iovec here = {dest->addr, dest->len};
+    struct iovec there = {from.segment->peers[from.pe].base + from.offset, dest->len};
     (void)ctx;
-    if (process_vm_readv(ISO->peers[from.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)len)
+    if (process_vm_readv(ISO->peers[from.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)dest->len)
         refuse("get", &from, errno);
 }
 

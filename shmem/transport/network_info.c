@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the doctor says about the network: which ports RDMA devices of this host have, whether this user may open them,
- * whether libibverbs is there, and what device memory needs. Reads /sys and /dev, starts nothing. Called by info.c. */
+/* Network findings of isomer-info --doctor: the RDMA ports of this host, whether this user may open them, whether
+ * libibverbs is installed, and what device memory needs. Reads /sys and /dev, starts nothing. Called by info.c. */
 #include "transport.h"
 
 #include <dirent.h>
@@ -33,7 +33,7 @@ static void read_line(const char *folder, const char *file, char line[64])
         fclose(f);
 }
 
-/* "rxea port 1 ACTIVE (Ethernet), " behind what is in text; true: the port is active. */
+/* Appends "rxea port 1 ACTIVE (Ethernet)" to text. True: the port is active. */
 static bool add_port(const char *folder, char *text, size_t bytes)
 {
     char state[64], layer[64], device[64] = "", number[16] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The other side of the one `if`: what the CPU has no pointer to. Chooses a transport per peer at init, and carries
- * each far operation to the right place: device memory of this node to the agent (device_agent.c), the rest to the
- * peer's transport. Ranges that span the pieces of one registered buffer are split here. */
+/* Operations on memory to which the CPU has no pointer. Chooses a transport for each peer at init. Device memory of
+ * this node goes to the agent (device_agent.c), all else to the peer's transport. Ranges that span segments of one
+ * registered buffer are split here. */
 #include "transport.h"
 #include "../gpu/device.h"
 #include "../ops/word.h"
@@ -69,25 +69,25 @@ void iso_transport_forget(const struct segment *segment)
             rows[i]->forget(segment);
 }
 
-static void release_rows(int n)
+static void unlock_rows(int n)
 {
     for (int i = 0; i < n; i++)
-        if (rows[i]->release != NULL)
-            rows[i]->release();
+        if (rows[i]->unlock != NULL)
+            rows[i]->unlock();
 }
 
-bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len)
+bool iso_transport_lock_unpinned(const struct segment *segment, size_t offset, size_t len)
 {
     for (int i = 0; i < ROWS; i++) {
-        if (rows[i]->hold == NULL || rows[i]->hold(segment, offset, len))
+        if (rows[i]->lock_unpinned == NULL || rows[i]->lock_unpinned(segment, offset, len))
             continue;
-        release_rows(i);
+        unlock_rows(i);
         return false;
     }
     return true;
 }
 
-void iso_transport_release(void) { release_rows(ROWS); }
+void iso_transport_unlock(void) { unlock_rows(ROWS); }
 
 void iso_transport_exchange_device(const struct segment *segment)
 {
@@ -113,7 +113,7 @@ _Noreturn ISO_COLD static void unsupported(const char *call, struct place at, co
     if (s != NULL && s->staged)
         iso_fatal(
             call,
-            "%s on bytes %zu.. of a registered buffer piece that shares its page with other data is not possible; "
+            "%s on bytes %zu.. of a registered buffer that share a page with other data is not possible; "
             "align the buffer to %d bytes, or put the word into the symmetric heap",
             what, at.offset, 4096);
     iso_fatal(call, "%s on %s memory of pe %d is not supported by transport %s", what,
@@ -142,152 +142,97 @@ bool iso_far_is_local_slow(const void *addr) { return ISO->device != NULL && iso
 struct far_move {
     struct ctx *ctx;
     const char *call;
+    bool put; /* else a get */
     bool nbi;
-    bool own; /* local memory is a word of the library's, on the host */
+    bool on_device; /* local memory: symmetric device memory of this PE */
+    bool own;       /* local memory: a word of the library, on the host */
 };
 
-/* Only of what is not symmetric the driver must be asked; such memory is allowed with device memory of a peer. */
-static bool is_foreign_device(const struct far_move *m, const struct place *at, const void *local)
+/* Does the local side pass through host memory? Device memory does that the transport does not move itself. Only for
+ * memory that is not symmetric the driver must be asked; such memory may be combined with device memory of a peer. */
+static bool needs_bounce(const struct far_move *m, struct place at, const void *local, size_t len)
 {
-    return at->segment->on_device && !m->own && !m->ctx->of_proxy && iso_segment_of(local, 1) == NULL &&
+    const struct transport_ops *ops = ops_of(&at);
+    if (m->on_device)
+        return ops->moves_device == NULL || !ops->moves_device(at, local, len);
+    return at.segment->on_device && !m->own && !m->ctx->of_proxy && iso_segment_of(local, 1) == NULL &&
            iso_gpu_pointer_kind(ISO->device->gpu, local) == GPU_POINTER_DEVICE;
 }
 
-/* Device memory that the transport does not move itself: it passes through host memory. */
-static bool needs_bounce(const struct far_move *m, const struct place *at, const void *local, size_t len)
+static void move_transported(const struct far_move *m, struct place at, char *local, size_t len)
 {
-    const struct transport_ops *ops = ops_of(at);
-    if (iso_far_is_local(local))
-        return ops->moves_device == NULL || !ops->moves_device(*at, local, len);
-    return is_foreign_device(m, at, local);
-}
-
-static void *bounce(size_t len, const char *call)
-{
-    void *memory = malloc(len);
-    if (memory == NULL)
-        iso_fatal(call, "no memory for a copy of %zu bytes of device memory", len);
-    return memory;
-}
-
-static void put_far(const struct far_move *m, struct place to, const void *source, size_t len)
-{
-    bool local = needs_bounce(m, &to, source, len);
-    void *copy = local ? bounce(len, m->call) : NULL;
-    const struct transport_ops *ops = ops_of(&to);
-    if (local)
-        iso_agent_copy(copy, source, len);
-    iso_ctx_mark_dirty(m->ctx);
-    if (m->nbi && !local && ops->put_nbi != NULL)
-        ops->put_nbi(m->ctx, to, source, len);
-    else
-        ops->put(m->ctx, to, local ? copy : source, len);
-    free(copy);
-}
-
-static void get_far(const struct far_move *m, void *dest, struct place from, size_t len)
-{
-    bool local = needs_bounce(m, &from, dest, len);
-    void *copy = local ? bounce(len, m->call) : NULL;
-    const struct transport_ops *ops = ops_of(&from);
-    if (m->nbi && !local && ops->get_nbi != NULL) {
+    const struct transport_ops *ops = ops_of(&at);
+    struct far_local side = {local, len, m->on_device, m->nbi};
+    if ((m->put ? ops->put : ops->get) == NULL)
+        unsupported(m->call, at, m->put ? "put" : "get");
+    bool bounces = needs_bounce(m, at, local, len);
+    if (bounces) {
+        side = (struct far_local){malloc(len), len, false, false};
+        if (side.addr == NULL)
+            iso_fatal(m->call, "no memory for a copy of %zu bytes of device memory", len);
+    }
+    if (m->put || side.nbi)
         iso_ctx_mark_dirty(m->ctx);
-        ops->get_nbi(m->ctx, dest, from, len);
+    if (m->put && bounces)
+        iso_agent_copy(side.addr, local, len);
+    (m->put ? ops->put : ops->get)(m->ctx, at, &side);
+    if (!bounces)
         return;
-    }
-    ops->get(m->ctx, local ? copy : dest, from, len);
-    if (local)
-        iso_agent_copy(dest, copy, len);
-    free(copy);
+    if (!m->put)
+        iso_agent_copy(local, side.addr, len);
+    free(side.addr);
 }
 
-/* ---- pieces ---- */
-
-/* The part of [addr, addr + len) that lies in the piece where addr lies. */
-static size_t piece(const void *addr, size_t len, struct place *at, const char *call, const char *arg)
+/* One segment. A CPU pointer may come here too: the local side is device memory, or the place was found just now. */
+static void move_in_segment(const struct far_move *m, struct place at, char *local, size_t len)
 {
-    *at = iso_place(addr, 1, at->pe, call, arg);
-    return ISO_MIN(len, at->segment->limit - at->offset);
-}
-
-/* A CPU pointer may come here too: the local side is device memory then, or the place was found piece by piece. */
-static void put_piece(const struct far_move *m, struct place to, const void *source, size_t len)
-{
-    char *device;
-    if (to.cpu != NULL && !iso_far_is_local(source))
-        memcpy(to.cpu, source, len);
-    else if (to.cpu != NULL)
-        iso_agent_copy(to.cpu, source, len);
-    else if ((device = by_agent(&to, m->call)) != NULL)
-        iso_agent_copy(device, source, len);
-    else if (ops_of(&to)->put != NULL)
-        put_far(m, to, source, len);
+    char *near = at.cpu != NULL ? at.cpu : by_agent(&at, m->call);
+    char *to = m->put ? near : local, *from = m->put ? local : near;
+    if (near == NULL)
+        move_transported(m, at, local, len);
+    else if (at.cpu != NULL && !m->on_device)
+        memcpy(to, from, len);
     else
-        unsupported(m->call, to, "put");
+        iso_agent_copy(to, from, len);
 }
 
-static void get_piece(const struct far_move *m, void *dest, struct place from, size_t len)
+/* A range that spans segments of one registered buffer is split where they end. */
+static void move(const struct far_move *m, struct place at, const char *symmetric, char *local, size_t len)
 {
-    const char *device;
-    if (from.cpu != NULL && !iso_far_is_local(dest))
-        memcpy(dest, from.cpu, len);
-    else if (from.cpu != NULL)
-        iso_agent_copy(dest, from.cpu, len);
-    else if ((device = by_agent(&from, m->call)) != NULL)
-        iso_agent_copy(dest, device, len);
-    else if (ops_of(&from)->get != NULL)
-        get_far(m, dest, from, len);
-    else
-        unsupported(m->call, from, "get");
-}
-
-static void put_pieces(const struct far_move *m, struct place to, const char *dest, const char *source, size_t len)
-{
-    if (to.segment != NULL) {
-        put_piece(m, to, source, len);
+    if (at.segment != NULL) {
+        move_in_segment(m, at, local, len);
         return;
     }
     for (size_t done = 0, n; done < len; done += n) {
-        n = piece(dest + done, len - done, &to, m->call, "dest");
-        put_piece(m, to, source + done, n);
-    }
-}
-
-static void get_pieces(const struct far_move *m, char *dest, struct place from, const char *source, size_t len)
-{
-    if (from.segment != NULL) {
-        get_piece(m, dest, from, len);
-        return;
-    }
-    for (size_t done = 0, n; done < len; done += n) {
-        n = piece(source + done, len - done, &from, m->call, "source");
-        get_piece(m, dest + done, from, n);
+        at = iso_place(symmetric + done, 1, at.pe, m->call, m->put ? "dest" : "source");
+        n = ISO_MIN(len - done, at.segment->limit - at.offset);
+        move_in_segment(m, at, local + done, n);
     }
 }
 
 void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, false, false};
-    put_pieces(&m, to, (const char *)dest, (const char *)source, len);
+    const struct far_move m = {ctx, call, .put = true, .on_device = iso_far_is_local(source)};
+    move(&m, to, (const char *)dest, (char *)(uintptr_t)source, len);
 }
 
 void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
                      const char *call)
 {
-    const struct far_move m = {ctx, call, true, false};
-    put_pieces(&m, to, (const char *)dest, (const char *)source, len);
+    const struct far_move m = {ctx, call, .put = true, .nbi = true, .on_device = iso_far_is_local(source)};
+    move(&m, to, (const char *)dest, (char *)(uintptr_t)source, len);
 }
 
 void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, false, false};
-    get_pieces(&m, (char *)dest, from, (const char *)source, len);
+    const struct far_move m = {ctx, call, .on_device = iso_far_is_local(dest)};
+    move(&m, from, (const char *)source, (char *)dest, len);
 }
 
 void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, true, false};
-    get_pieces(&m, (char *)dest, from, (const char *)source, len);
+    const struct far_move m = {ctx, call, .nbi = true, .on_device = iso_far_is_local(dest)};
+    move(&m, from, (const char *)source, (char *)dest, len);
 }
 
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call)
@@ -314,7 +259,7 @@ void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
     ops->amo_nbi(ctx, at, op, fetch);
 }
 
-/* On device memory: earlier copies of the agent are done, so the order is there. */
+/* On device memory, earlier copies of the agent are complete, so the signal is ordered behind them. */
 void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call)
 {
     char *device = at.segment != NULL ? by_agent(&at, call) : NULL;
@@ -333,7 +278,7 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
-/* The transport's, whatever kind of memory it is: the agent does not reach it. */
+/* The transport moves this memory, of whatever kind: the agent does not reach it. */
 static bool is_transported(const struct place *at)
 {
     const struct segment *s = at->segment;
@@ -343,14 +288,15 @@ static bool is_transported(const struct place *at)
 void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
 {
     const struct transport_ops *ops = ops_of(&m->to);
-    const struct far_move move = {ctx, m->call, m->nbi, false};
+    char *source = (char *)(uintptr_t)m->source;
+    const struct far_move put = {ctx, m->call, .put = true, .nbi = m->nbi, .on_device = iso_far_is_local(source)};
     bool one = ops->put_signal != NULL && is_transported(&m->to) && is_transported(&m->at) && !m->at.segment->staged;
-    if (one && !needs_bounce(&move, &m->to, m->source, m->len)) {
+    if (one && !needs_bounce(&put, m->to, source, m->len)) {
         iso_ctx_mark_dirty(ctx);
-        ops->put_signal(ctx, m);
+        ops->put_signal(ctx, m, &(struct far_local){source, m->len, put.on_device, m->nbi});
         return;
     }
-    put_pieces(&move, m->to, (const char *)m->dest, (const char *)m->source, m->len);
+    move(&put, m->to, (const char *)m->dest, source, m->len);
     iso_far_signal(ctx, m->at, m->signal, m->sig_op, m->call);
 }
 
@@ -369,7 +315,7 @@ uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const ch
     uint64_t value = 0;
     if (device != NULL)
         return iso_agent_load(device, bytes);
-    get_piece(&(struct far_move){ctx, call, false, true}, &value, at, bytes);
+    move_transported(&(struct far_move){ctx, call, .own = true}, at, (char *)&value, bytes);
     return value;
 }
 
@@ -379,7 +325,7 @@ void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned by
     if (device != NULL)
         iso_agent_store(device, value, bytes);
     else
-        put_piece(&(struct far_move){ctx, call, false, true}, at, &value, bytes);
+        move_transported(&(struct far_move){ctx, call, .put = true, .own = true}, at, (char *)&value, bytes);
 }
 
 void iso_far_fence(struct ctx *ctx)

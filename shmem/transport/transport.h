@@ -6,6 +6,14 @@
 
 #include "../internal.h"
 
+/* The local side of a put or get. */
+struct far_local {
+    void *addr; /* a put only reads it */
+    size_t len;
+    bool on_device; /* device memory of this PE, for which moves_device is true */
+    bool nbi;       /* in use until quiet, or until a later blocking put or get of the context with the same PE */
+};
+
 struct transport_ops {
     const char *name;
     bool by_pointer; /* the segments of its peers are mapped here; else only the operations below reach them */
@@ -20,10 +28,10 @@ struct transport_ops {
     void (*stop)(void);
     /* The segment is about to go, on all PEs; nothing is under way to it. Drops local registrations and peers' keys. */
     void (*forget)(const struct segment *segment);
-    /* False: a registration has pinned bytes of [offset, offset + len), whose pages must stay where they are. True:
-     * none has, and none is made until `release`. */
-    bool (*hold)(const struct segment *segment, size_t offset, size_t len);
-    void (*release)(void);
+    /* True: no registration has pinned bytes of [offset, offset + len), and none is made until `unlock`. False: their
+     * pages must stay where they are. */
+    bool (*lock_unpinned)(const struct segment *segment, size_t offset, size_t len);
+    void (*unlock)(void);
     /* A device runs, and this is its heap. */
     void (*exchange_device)(const struct segment *segment);
     /* For isomer-info and the debug log: device, method, counters; like snprintf. */
@@ -36,25 +44,23 @@ struct transport_ops {
     /* May `len` bytes at `local`, device memory of this PE, be the local side of a move to or from `at`? NULL: never.
      */
     bool (*moves_device)(struct place at, const void *local, size_t len);
-    void (*put)(struct ctx *ctx, struct place to, const void *source, size_t len);
-    void (*get)(struct ctx *ctx, void *dest, struct place from, size_t len);
-    /* Complete by quiet, and by a later put or get of ctx to or from the same PE that is complete. NULL: put, get. */
-    void (*put_nbi)(struct ctx *ctx, struct place to, const void *source, size_t len);
-    void (*get_nbi)(struct ctx *ctx, void *dest, struct place from, size_t len);
+    void (*put)(struct ctx *ctx, struct place to, const struct far_local *source);
+    void (*get)(struct ctx *ctx, struct place from, const struct far_local *dest);
     uint64_t (*amo)(struct ctx *ctx, struct place at, struct amo op);
     /* The old value is in *fetch (op.bytes wide) after quiet. NULL: amo. */
     void (*amo_nbi)(struct ctx *ctx, struct place at, struct amo op, void *fetch);
     /* Ordered after earlier puts of ctx to the same PE; sig_op as in put_signal. */
     void (*signal)(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
-    /* The data, then the signal. NULL: put and signal. nbi: the source is busy until quiet. */
-    void (*put_signal)(struct ctx *ctx, const struct far_message *message);
-    /* Aligned words of 8 bytes in host memory, each whole, in any order, after earlier puts of ctx to the same PE. */
+    /* The data, then the signal. NULL: put and signal. `source` says where and how long message->source is. */
+    void (*put_signal)(struct ctx *ctx, const struct far_message *message, const struct far_local *source);
+    /* Aligned words of 8 bytes in host memory. Each arrives whole, in any order, after earlier puts of ctx to the same
+     * PE. */
     void (*put_words)(struct ctx *ctx, struct place to, const void *words, size_t len);
     void (*fence)(struct ctx *ctx);
     void (*quiet)(struct ctx *ctx);
     /* Quiet towards one PE. NULL: quiet. */
     void (*pe_quiet)(struct ctx *ctx, int pe);
-    /* Called by waits, now and then: moves what is on its way. True: something came or was completed. */
+    /* Called by waits, now and then: advances operations under way. True: something came or was completed. */
     bool (*progress)(void);
     /* Sleeps for so long, or until there is work for progress. False: not now. */
     bool (*rest)(uint64_t ns);
@@ -72,14 +78,14 @@ extern const struct transport_ops iso_transport_double;
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
- * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: hold, and
- * release where that was true. device_heap.c: exchange_device. */
+ * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: lock_unpinned,
+ * and unlock where that was true. device_heap.c: exchange_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);
 void iso_transport_forget(const struct segment *segment);
-bool iso_transport_hold(const struct segment *segment, size_t offset, size_t len);
-void iso_transport_release(void);
+bool iso_transport_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
+void iso_transport_unlock(void);
 void iso_transport_exchange_device(const struct segment *segment);
 size_t iso_transport_text(char *text, size_t bytes);
 

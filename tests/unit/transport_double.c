@@ -95,21 +95,16 @@ static struct late_put *add(struct ctx *ctx, struct place to, size_t len, size_t
     return late;
 }
 
-static void put(struct ctx *ctx, struct place to, const void *source, size_t len)
+static void put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    struct late_put *late = add(ctx, to, len, len);
-    late->from = (const char *)memcpy(late->bytes, source, len);
+    struct late_put *late = add(ctx, to, source->len, source->nbi ? 0 : source->len);
+    late->from = (const char *)(source->nbi ? source->addr : memcpy(late->bytes, source->addr, source->len));
 }
 
-static void put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len)
-{
-    add(ctx, to, len, 0)->from = (const char *)source;
-}
-
-static void get(struct ctx *ctx, void *dest, struct place from, size_t len)
+static void get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
     flush(ctx);
-    memcpy(dest, target(from), len);
+    memcpy(dest->addr, target(from), dest->len);
 }
 
 static uint64_t amo32(uint32_t *word, struct amo op)
@@ -175,10 +170,10 @@ static void signal_word(struct ctx *ctx, struct place at, uint64_t value, int si
     signal_at((uint64_t *)(void *)target(at), value, sig_op);
 }
 
-static void put_signal(struct ctx *ctx, const struct far_message *m)
+static void put_signal(struct ctx *ctx, const struct far_message *m, const struct far_local *source)
 {
     if (!m->nbi) {
-        put(ctx, m->to, m->source, m->len);
+        put(ctx, m->to, source);
         signal_word(ctx, m->at, m->signal, m->sig_op);
         return;
     }
@@ -217,7 +212,6 @@ const struct transport_ops iso_transport_double = {
     .name = "double",
     .reaches = reaches,
     .put = put,
-    .put_nbi = put_nbi,
     .get = get,
     .amo = amo,
     .signal = signal_word,

@@ -46,9 +46,9 @@ static void *ask(void *none)
 
 static uint64_t asked_of(struct verbs *v, const struct verbs_queue *q)
 {
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     uint64_t asked = q->asked;
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return asked;
 }
 
@@ -56,11 +56,11 @@ static uint64_t asked_of(struct verbs *v, const struct verbs_queue *q)
 static void fill_queue(struct verbs *v, struct verbs_queue *q)
 {
     const struct verbs_request request = {.slot = -1, .opcode = (uint8_t)IBV_WR_RDMA_WRITE};
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     while (q->made < VERBS_DEPTH)
         (void)iso_verbs_add(v, q, &request);
     iso_verbs_post(v, q);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 static void answer_one(struct verbs *v, const struct verbs_queue *q, uint64_t serial)
@@ -68,9 +68,9 @@ static void answer_one(struct verbs *v, const struct verbs_queue *q, uint64_t se
     const struct verbs_message back = {.type = VERBS_ANSWER, .pe = 1, .serial = serial};
     while (asked_of(v, q) <= serial)
         check_pause();
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     bring(v, q, &back);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 /* One credit is left, and both threads find it before either takes it. */
@@ -118,9 +118,9 @@ static void check_order(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 
 static void poll_once(struct verbs *v)
 {
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     iso_verbs_poll(v);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 static void bring_fetch(struct verbs *v, const struct verbs_queue *q, uint64_t serial)
@@ -140,13 +140,13 @@ static void take_slots(struct verbs *v)
 {
     const struct verbs_request request = {.slot = -1, .opcode = (uint8_t)IBV_WR_RDMA_WRITE};
     const uint64_t word = 0;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     for (int pe = 2; v->n_free_slots > 0; pe++) {
         struct verbs_queue *q = add_queue(v, pe, false, 0);
         for (int i = 0; i < VERBS_BATCH && v->n_free_slots > 0; i++)
             iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), &word, sizeof word);
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 /* A device with no room for a message within the request. */
@@ -203,6 +203,11 @@ static void test_answers_when_requests_wait(void)
 
 /* ---- completions of many peers ---- */
 
+static void put(struct place to, void *source, size_t len, bool nbi)
+{
+    iso_verbs_put(&ISO->ctx_default, to, &(struct far_local){source, len, false, nbi});
+}
+
 static void test_many_peers(void)
 {
     enum { PEERS = VERBS_COMPLETIONS + 500 };
@@ -211,7 +216,7 @@ static void test_many_peers(void)
     for (int pe = 1; pe <= PEERS; pe++) {
         (void)add_queue(v, pe, false, 128);
         give_key(&v->peers[pe], 0, HEAP_BYTES);
-        iso_verbs_put_nbi(&ISO->ctx_default, place_at(pe, 8), &word, sizeof word);
+        put(place_at(pe, 8), &word, sizeof word, true);
     }
     iso_verbs_quiet(&ISO->ctx_default);
     CHECK(nic.most > 0 && nic.most <= VERBS_COMPLETIONS);
@@ -242,15 +247,15 @@ static void test_memory_of_one_operation(void)
     (void)add_queue(v, 1, false, 128);
     give_key(&v->peers[1], 0, MIB);
     give_key(&v->peers[1], MIB, 4 * MIB);
-    iso_verbs_put(ctx, at, local, MIB + 64);
+    put(at, local, MIB + 64, false);
     check_unregistered("put, a tail within the request");
-    iso_verbs_put_nbi(ctx, at, local, MIB + 64);
+    put(at, local, MIB + 64, true);
     iso_verbs_quiet(ctx);
     check_unregistered("put_nbi, the same");
-    iso_verbs_get(ctx, local, at, MIB + 64);
+    iso_verbs_get(ctx, at, &(struct far_local){local, MIB + 64, false, false});
     check_unregistered("get, a tail in place");
     at.offset = MIB;
-    iso_verbs_put_nbi(ctx, at, local, MIB);
+    put(at, local, MIB, true);
     CHECK_EQ(nic.unregistered, 0); /* it is under way */
     iso_verbs_quiet(ctx);
     check_unregistered("put_nbi in one piece");
@@ -282,9 +287,9 @@ static void test_large_globals(void)
 
 static bool runs(struct verbs *v)
 {
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     bool looked = v->looked_ns != 0;
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return looked;
 }
 

@@ -21,7 +21,7 @@ static struct {
     struct ibv_mr mr;
 } machine;
 
-static const struct verbs_piece piece = {0x7f0000012345, 70000, IBV_ACCESS_REMOTE_WRITE};
+static const struct verbs_range range = {0x7f0000012345, 70000, IBV_ACCESS_REMOTE_WRITE};
 enum { OFFSET = 4711 };
 
 /* ---- the doubles ---- */
@@ -32,7 +32,7 @@ const struct gpu_info *__wrap_iso_gpu_describe(const struct gpu *gpu);
 
 int __wrap_iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
 {
-    CHECK(gpu == NULL && (uint64_t)(uintptr_t)at == piece.start && len == piece.len);
+    CHECK(gpu == NULL && (uint64_t)(uintptr_t)at == range.start && len == range.len);
     machine.exported++;
     if (!machine.exports)
         return -ENOTSUP;
@@ -56,7 +56,7 @@ const struct gpu_info *__wrap_iso_gpu_describe(const struct gpu *gpu)
 
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access)
 {
-    CHECK(pd == NULL && offset == OFFSET && len == piece.len && iova == piece.start && access == piece.access);
+    CHECK(pd == NULL && offset == OFFSET && len == range.len && iova == range.start && access == range.access);
     CHECK(fd == machine.open_fd && fcntl(fd, F_GETFD) >= 0);
     machine.by_dmabuf++;
     errno = EOPNOTSUPP;
@@ -65,7 +65,7 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t l
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
 {
-    CHECK(pd == NULL && (uint64_t)(uintptr_t)at == piece.start && len == piece.len && access == piece.access);
+    CHECK(pd == NULL && (uint64_t)(uintptr_t)at == range.start && len == range.len && access == range.access);
     machine.by_address++;
     errno = EFAULT;
     return machine.takes_address ? &machine.mr : NULL;
@@ -88,7 +88,7 @@ static struct verbs *opened(const char *wish)
 
 static struct ibv_mr *register_piece(struct verbs *v)
 {
-    struct ibv_mr *mr = iso_verbs_register_device(v, NULL, piece);
+    struct ibv_mr *mr = iso_verbs_register_device(v, NULL, range);
     CHECK(machine.open_fd < 0 || fcntl(machine.open_fd, F_GETFD) < 0); /* closed */
     return mr;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* RDMA between nodes: its start and end, what it says about itself, and its row in transport.c. The state is described
- * in verbs.h. */
+/* RDMA between nodes: its start and end, its text for isomer-info, and its row in transport.c. verbs.h describes the
+ * state. */
 #include "verbs.h"
 #include "../../node/channel.h"
 
@@ -31,7 +31,7 @@ static int make_queues(struct verbs *v)
                   v->port.device, ISO->boot.host, VERBS_COMPLETIONS, VERBS_RECEIVES);
         return -EIO;
     }
-    /* Who takes an event must never sleep in the read: another thread may have been faster. */
+    /* A thread that takes an event must never sleep in the read: another thread may have been faster. */
     fcntl(v->events->fd, F_SETFL, fcntl(v->events->fd, F_GETFL) | O_NONBLOCK);
     fcntl(v->device->async_fd, F_SETFL, fcntl(v->device->async_fd, F_GETFL) | O_NONBLOCK);
     return 0;
@@ -96,22 +96,21 @@ static void destroy(struct verbs *v)
         v->lib.dealloc_pd(v->pd);
     if (v->device != NULL)
         v->lib.close_device(v->device);
-    iso_verbs_library_close(&v->lib);
     pthread_mutex_destroy(&v->lock);
     free(v->peers);
     free(v);
 }
 
-/* Everything of this PE is complete, and its answers are with their askers, once all PEs have come to the barrier: then
- * no queue pair is needed any more, and what a device still reports about one whose other end is gone means nothing. */
-static void meet(struct verbs *v)
+/* Waits for all operations of this PE and, by the barrier, for those of all PEs. Afterwards no queue pair is needed,
+ * and an error of one whose other end is gone is ignored. */
+static void complete_all(struct verbs *v)
 {
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     for (uint32_t i = 0; i < v->n_queues; i++) {
         iso_verbs_post(v, v->queues[i]);
         iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     iso_boot_barrier(&ISO->boot);
     __atomic_store_n(&v->ended, true, __ATOMIC_RELAXED);
 }
@@ -138,7 +137,7 @@ static void stop(void)
     if (v == NULL)
         return;
     if (ISO->life == LIFE_ENDING)
-        meet(v);
+        complete_all(v);
     iso_verbs_thread_stop(v);
     if (iso_log_shows(LOG_DEBUG)) {
         text(line, sizeof line);
@@ -156,16 +155,14 @@ const struct transport_ops iso_transport_verbs = {
     .start = start,
     .stop = stop,
     .forget = iso_verbs_forget,
-    .hold = iso_verbs_hold,
-    .release = iso_verbs_release,
+    .lock_unpinned = iso_verbs_lock_unpinned,
+    .unlock = iso_verbs_unlock_unpinned,
     .exchange_device = iso_verbs_exchange_device,
     .moves_device = iso_verbs_moves_device,
     .text = text,
     .reaches = reaches,
     .put = iso_verbs_put,
     .get = iso_verbs_get,
-    .put_nbi = iso_verbs_put_nbi,
-    .get_nbi = iso_verbs_get_nbi,
     .amo = iso_verbs_amo,
     .amo_nbi = iso_verbs_amo_nbi,
     .signal = iso_verbs_signal,

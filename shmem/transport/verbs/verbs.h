@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* RDMA between nodes by libibverbs: the state of one PE, hanging off ISO->verbs, which exists only in a job with PEs on
- * other nodes. A reliable-connected queue pair belongs to the PE that asked for it: (initiator, target, context group);
- * its partner at the target carries nothing but answers. Puts, gets and signal stores are one-sided; atomics and signal
- * additions are messages, applied by the target's CPU in the order of their queue pair.
- * Order on a queue pair: as posted, so a store after data is seen after it, and a message is read after it.
- * Invariant: everything here is guarded by verbs.lock. Locks are taken in the order channel, verbs: nothing of
- * channel.h is called with verbs.lock held. Included by verbs*.c only. */
+/* RDMA between nodes by libibverbs: the state of one PE, ISO->verbs, which exists only in a job with PEs on other
+ * nodes. A reliable-connected queue pair belongs to the PE that asked for it: (initiator, target, context group). Its
+ * partner at the target carries only answers. Puts, gets and signal stores are one-sided. Atomics and signal additions
+ * are messages, applied by the target's CPU in the order of their queue pair. Order on a queue pair: as posted, so a
+ * store after data is seen after it, and a message is read after it. Invariant: verbs.lock guards everything here.
+ * Locks are taken in the order channel, verbs: no function of channel.h is called with verbs.lock held. Included by
+ * verbs*.c only. */
 #ifndef ISO_VERBS_H
 #define ISO_VERBS_H
 
@@ -23,7 +23,7 @@ enum {
     VERBS_SLOT_BYTES = 8192, /* of the ring of copies */
     VERBS_SLOTS = 64,
     VERBS_COPY_MAX = VERBS_SLOT_BYTES, /* a blocking put up to here is copied, and returns */
-    VERBS_REGISTER_MIN = 65536,        /* from here on memory that is no segment is registered for the operation */
+    VERBS_REGISTER_MIN = 65536,        /* from here on memory outside segments is registered for the operation */
     VERBS_SOFTWARE_READ = 65536,       /* of a device made of software: several reads under way are faster than one */
     VERBS_RECEIVES = 512,              /* messages that may wait to be read */
     VERBS_RECEIVE_BYTES = 512,         /* several messages may travel as one */
@@ -53,23 +53,23 @@ struct verbs_counts {
 #undef X
 };
 
-/* What a peer has told about a range of its memory, by its own addresses. */
+/* A range of a peer's memory, by the peer's addresses, as the peer described it. */
 struct verbs_key {
     uint64_t start, end;
     uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
     uint32_t rkey;
     uint32_t
-        flushes; /* device memory that keeps no order of writes: a read goes before what is to be seen after them */
+        flushes; /* device memory that does not order writes: a read goes between them and a signal */
 };
 
-/* Own memory that the device may touch: a piece of a segment. */
+/* A registered range of a segment of this PE. */
 struct verbs_region {
     uint64_t start, end;
     struct ibv_mr *mr; /* NULL: device memory that is staged */
 };
 
-/* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a module of the
- * kernel that knows both devices (the CPU device needs none); not at all, so that the host copies. */
+/* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a kernel module that
+ * knows both devices (the CPU device needs none); not at all, so that the host copies. */
 #define VERBS_METHODS(X)                      \
     X(VERBS_DMABUF, "dmabuf", "by dma-buf") \
     X(VERBS_PEER, "peer", "by peer memory") \
@@ -81,19 +81,19 @@ enum verbs_method {
         VERBS_ANY_METHOD
 };
 
-/* The choice for all device memory of this PE, made when the first piece of it is registered. */
+/* The choice for all device memory of this PE, made when its first range is registered. */
 struct verbs_reach {
     enum verbs_method wish; /* SHMEM_DEVICE_RDMA; VERBS_ANY_METHOD: the first that works */
     enum verbs_method method; /* VERBS_ANY_METHOD: not chosen yet */
     bool flushes;         /* keys say so: kernels may see a signal before the data that was written before it */
-    char why[384];        /* what the better ones said */
+    char why[384];        /* reasons against the better methods */
 };
 
-/* VERBS_AMO: nobody wants the old value. */
+/* VERBS_AMO: the old value is not wanted. */
 enum verbs_type { VERBS_AMO = 1, VERBS_FETCH, VERBS_TO_DEVICE, VERBS_FROM_DEVICE, VERBS_ANSWER };
 
-/* Sent by the initiator, answered in order: with the old value where it is wanted; else several may have one answer,
- * that of the last, which `serial` names. */
+/* Sent by the initiator, answered in order. A message that wants the old value has an answer of its own. Several others
+ * may share one answer, that of the last, which `serial` names. */
 struct verbs_message {
     uint8_t type, op, bytes, group;
     int32_t pe; /* the sender */
@@ -103,7 +103,7 @@ struct verbs_message {
     uint64_t compare; /* or length; answer: `addr` of the message */
 };
 
-/* What remains to be done when a request is complete, and what to say when it fails. */
+/* The work left when a request is complete, and its description for messages. */
 struct verbs_request {
     struct ibv_mr *mr; /* registered for this operation only */
     void *dest;        /* a get by a slot: where its bytes go */
@@ -132,8 +132,8 @@ struct verbs_queue {
     char peer_port[96]; /* for sentences: device and address of the other end */
     uint64_t made, done;
     uint64_t asked, answered;
-    uint64_t asked_posted; /* of asked, what is posted */
-    uint64_t fenced;       /* requests made by the last fence: what comes later must not join them */
+    uint64_t asked_posted; /* of `asked`, those posted */
+    uint64_t fenced;       /* requests made by the last fence: later ones must not join them */
     uint64_t unflushed;    /* address of the last write to device memory since the last flush, 0: none */
     uint32_t unflushed_key;
     bool reads_first;  /* the next request waits for the reads before it */
@@ -141,15 +141,15 @@ struct verbs_queue {
     uint64_t unacked_serial; /* incoming: of the last message that has no answer yet */
     bool unacked;            /* incoming: there is such a message */
     uint64_t watched; /* done, when last looked at */
-    unsigned stuck;   /* looks in turn that found it so, with requests under way */
+    unsigned stuck;   /* consecutive looks without progress, with requests under way */
     unsigned n_batch;
     struct verbs_queue *next_batched;
     struct verbs_queue *next_in_group;
     struct ibv_send_wr batch[VERBS_BATCH];
     struct ibv_sge sges[VERBS_BATCH];
-    struct verbs_message small[VERBS_BATCH]; /* inline data of ours, until posted */
+    struct verbs_message small[VERBS_BATCH]; /* inline data of the library, until posted */
     struct verbs_request requests[VERBS_DEPTH];
-    uint64_t late_made, late_done; /* incoming: answers that had to wait for room, those of them that were added */
+    uint64_t late_made, late_done; /* incoming: answers that had to wait for room, and how many of them were added */
     struct verbs_queue *next_late;
     union {
         struct verbs_ask asks[VERBS_CREDITS];
@@ -184,7 +184,7 @@ struct verbs_port {
     uint8_t number;
     uint8_t gid_index;
     bool ethernet;
-    bool global;   /* addresses of packets have a GID always */
+    bool global;   /* every address needs a GID */
     bool software; /* no bus behind it: the network takes CPU time of this host */
     uint8_t mtu;   /* enum ibv_mtu */
     uint16_t lid;
@@ -208,13 +208,13 @@ struct verbs {
     struct verbs_queue *groups[VERBS_GROUPS]; /* outgoing, ready */
     struct verbs_queue *batched;              /* with requests that are not posted yet */
     struct verbs_queue *late;                 /* with answers that wait for room */
-    unsigned in_flight;                       /* completions to come, also of what is not posted yet */
+    unsigned in_flight;                       /* completions to come, also of requests that are not posted yet */
 
     char *memory; /* receive buffers and slots, one registration */
     size_t memory_bytes;
     struct ibv_mr *memory_mr;
     char *slots;   /* in memory */
-    char *scratch; /* likewise: 8 bytes that nobody looks at */
+    char *scratch; /* in memory: 8 bytes for flushes, never read */
     int16_t free_slots[VERBS_SLOTS];
     int n_free_slots;
 
@@ -231,9 +231,9 @@ struct verbs {
     bool armed;          /* an event will come for the next message */
     bool armed_sent;     /* and for the next completion */
     unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
-    bool pending_events;           /* something has come, whoever read it, since a wait was told */
+    bool pending_events;           /* something came since a wait last looked */
     unsigned polls;      /* by waits, since the thread looked */
-    unsigned busy_looks; /* of the thread, in turn, at which waits did its work */
+    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work */
     uint64_t looked_ns;  /* when the last was */
     uint64_t watched_ns; /* when it last looked for queues that are stuck */
     int wake;            /* eventfd, -1: none */
@@ -248,42 +248,43 @@ int iso_verbs_device_open(struct verbs *v); /* chooses and opens the port; 0 or 
 
 int iso_verbs_memory_start(struct verbs *v); /* receive buffers, ring of copies */
 void iso_verbs_memory_stop(struct verbs *v);
-/* The registered piece of this PE's segments that holds addr, made now if need be; NULL: no segment, staged device
- * memory, or it failed (*error says -errno then). */
+/* The registered range of this PE's segments that holds addr, made now if needed. NULL: outside segments, or staged
+ * device memory, or an error (*error is -errno then). */
 struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error);
-/* The key of the peer's piece that holds addr; asks the peer when it is not known. Ends the job where it cannot be.
+/* The key of the peer's range that holds addr; asks the peer when it is not known. Ends the job if the peer has none.
  * Gives up the lock meanwhile. */
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr);
-/* Memory that is no segment, for one operation; NULL: not possible. */
+/* Registers memory outside segments for one operation. NULL: not possible. */
 struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written);
 void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr);
 void iso_verbs_forget(const struct segment *segment);
-bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len); /* true: with the lock */
-void iso_verbs_release(void);
+/* True: with the lock, see transport.h. */
+bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
+void iso_verbs_unlock_unpinned(void);
 
 /* ---- verbs_reach.c: device memory ---- */
 
 int iso_verbs_reach_start(struct verbs *v); /* reads SHMEM_DEVICE_RDMA; 0, or -errno after a sentence */
-struct verbs_piece {
+struct verbs_range {
     uint64_t start, len;
     int access; /* as in ibv_reg_mr */
 };
-/* By the best method; NULL: this piece is staged. Ends the job where it may not be. */
-struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece);
+/* Registers by the best method. NULL: this range is staged. Ends the job if SHMEM_DEVICE_RDMA forbids that. */
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_range range);
 size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
 /* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
 bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
 /* The first segment of device memory is there: chooses the method. */
 void iso_verbs_exchange_device(const struct segment *segment);
-/* A request that reads back from device memory what the queue has written to it, if it has; what is added next waits
- * for it. Gives up the lock meanwhile. */
+/* Adds a request that reads back from device memory, if the queue has written to it. The next request waits for it.
+ * Gives up the lock meanwhile. */
 void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
-/* Behind gets into device memory of this PE, for those that are complete. */
+/* Makes complete gets into device memory of this PE visible to its kernels. */
 void iso_verbs_flush_own(struct verbs_queue *q);
 
 /* ---- verbs_connect.c ---- */
 
-/* What goes through the channel: at most CHANNEL_BODY_BYTES. */
+/* Requests through the channel, at most CHANNEL_BODY_BYTES each. */
 enum verbs_request_type { VERBS_CONNECT = 1, VERBS_KEY };
 struct verbs_hello {
     uint32_t type;
@@ -328,38 +329,37 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
 bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
-/* Ends the job: gives up the lock, lets the news of a death overtake it. */
+/* Ends the job. Gives up the lock, and first lets a report of a peer's death arrive. */
 _Noreturn ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, for a request of the queue: what, between which ends, and why. */
 _Noreturn ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q,
                                                const struct verbs_request *request, const char *why);
-/* As pthread_mutex_lock; a thread that comes after a failure stays there. */
-void iso_verbs_enter(struct verbs *v);
-ISO_INLINE void iso_verbs_leave(struct verbs *v) { pthread_mutex_unlock(&v->lock); }
+/* As pthread_mutex_lock; after a failure the call never returns. */
+void iso_verbs_lock(struct verbs *v);
+ISO_INLINE void iso_verbs_unlock(struct verbs *v) { pthread_mutex_unlock(&v->lock); }
 
 /* ---- verbs_message.c ---- */
 
 int iso_verbs_message_start(struct verbs *v); /* the shared receive queue, filled */
-/* Posts it with what is added before; the answer's value goes to `fetch` (bytes wide), NULL: not wanted. */
+/* Posts the message with the requests before it. The answer's value goes to `fetch` (message->bytes wide); NULL: it is
+ * not wanted. */
 void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-/* The same, but while an earlier message has no answer yet this one waits for it, so that those that follow can travel
- * with it; iso_verbs_wait and iso_verbs_post end that. */
+/* The same, but waits while an earlier message has no answer yet, so that later messages can travel with this one.
+ * iso_verbs_wait and iso_verbs_post end that. */
 void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-/* Messages that have come: applies and answers, or takes the answer. True: there were some. Never waits: an answer for
- * which there is no room is kept. */
+/* Reads messages that have come: applies and answers them, or takes the answer. True: there were some. Never waits: an
+ * answer for which there is no room is kept. */
 bool iso_verbs_read(struct verbs *v);
-void iso_verbs_answer_late(struct verbs *v); /* what was kept, as far as there is room */
+void iso_verbs_answer_late(struct verbs *v); /* sends kept answers as far as there is room */
 
 /* ---- verbs_ops.c, verbs_staged.c ---- */
 
-void iso_verbs_put(struct ctx *ctx, struct place to, const void *source, size_t len);
-void iso_verbs_get(struct ctx *ctx, void *dest, struct place from, size_t len);
-void iso_verbs_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len);
-void iso_verbs_get_nbi(struct ctx *ctx, void *dest, struct place from, size_t len);
+void iso_verbs_put(struct ctx *ctx, struct place to, const struct far_local *source);
+void iso_verbs_get(struct ctx *ctx, struct place from, const struct far_local *dest);
 uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op);
 void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch);
 void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
-void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message);
+void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source);
 void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
 void iso_verbs_fence(struct ctx *ctx);
 void iso_verbs_quiet(struct ctx *ctx);

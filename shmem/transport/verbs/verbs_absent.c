@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The row of verbs.c in a build without libibverbs: other nodes are not reached, and why. */
+/* The row of verbs.c in a build without libibverbs: it reaches no peer and says why. */
 #include "../transport.h"
 
 static bool reaches(const struct peer *peer, const char **why)

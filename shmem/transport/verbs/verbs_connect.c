@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Queue pairs, made by the first operation of a context group on a peer: the initiator makes its end, asks the peer
- * through the channel, and the peer makes the partner. Each direction has its own, so two PEs that connect to each
- * other at once do not meet. Numbers travel over the authenticated channel only. What the device repeats by itself:
- * unanswered requests, after SHMEM_NIC_TIMEOUT or more; a receiver that has no buffer ready, for ever, since whether it
- * lives is the channel's business. Soft-RoCE counts a packet that came out of order as a retry too, and an answer that
- * a busy host gives late: it repeats for ever (seven means that to it), and verbs_thread.c decides when that was long.
- */
+/* Queue pairs, made by the first operation of a context group on a peer. The initiator makes its end and asks the peer
+ * through the channel, and the peer makes the partner. Each direction has its own, so two PEs may connect to each other
+ * at once. Queue pair numbers travel over the authenticated channel only. The device repeats unanswered requests after
+ * SHMEM_NIC_TIMEOUT or more. It repeats without limit to a receiver that has no buffer ready: the channel watches
+ * whether that PE lives. Soft-RoCE also counts a packet out of order, or a late answer of a busy host, as a retry.
+ * There it repeats without limit (seven means that to it), and verbs_thread.c decides when that was too long. */
 #include "verbs.h"
 #include "../../node/channel.h"
 
@@ -28,30 +27,25 @@ int iso_verbs_group(const struct ctx *ctx)
 
 /* ---- one end ---- */
 
-static struct ibv_qp *make_pair(const struct verbs *v, uint32_t inline_bytes, uint32_t *got)
-{
-    struct ibv_qp_init_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.send_cq = v->sent;
-    attr.recv_cq = v->received;
-    attr.srq = v->srq;
-    attr.qp_type = IBV_QPT_RC;
-    attr.cap.max_send_wr = VERBS_DEPTH;
-    attr.cap.max_send_sge = 1;
-    attr.cap.max_inline_data = inline_bytes;
-    struct ibv_qp *qp = v->lib.create_qp(v->pd, &attr);
-    *got = attr.cap.max_inline_data;
-    return qp;
-}
-
-/* A message is sent as fast as a small put where it fits inline. */
-static struct ibv_qp *make_widest_pair(const struct verbs *v, uint32_t *inline_bytes)
+/* With as much inline data as the device gives: a message that fits inline is as fast as a small put. */
+static struct ibv_qp *make_pair(const struct verbs *v, uint32_t *inline_bytes)
 {
     static const uint32_t widths[] = {VERBS_INLINE, 96, 64, 48, 0};
     struct ibv_qp *qp = NULL;
     _Static_assert(sizeof(struct verbs_message) <= 48, "the least width but none has room for a message");
-    for (size_t i = 0; qp == NULL && i < sizeof widths / sizeof widths[0]; i++)
-        qp = make_pair(v, widths[i], inline_bytes);
+    for (size_t i = 0; qp == NULL && i < sizeof widths / sizeof widths[0]; i++) {
+        struct ibv_qp_init_attr attr;
+        memset(&attr, 0, sizeof attr);
+        attr.send_cq = v->sent;
+        attr.recv_cq = v->received;
+        attr.srq = v->srq;
+        attr.qp_type = IBV_QPT_RC;
+        attr.cap.max_send_wr = VERBS_DEPTH;
+        attr.cap.max_send_sge = 1;
+        attr.cap.max_inline_data = widths[i];
+        qp = v->lib.create_qp(v->pd, &attr);
+        *inline_bytes = attr.cap.max_inline_data;
+    }
     return qp;
 }
 
@@ -82,7 +76,7 @@ static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool i
     q->pe = pe;
     q->group = group;
     q->incoming = incoming;
-    q->qp = make_widest_pair(v, &q->inline_bytes);
+    q->qp = make_pair(v, &q->inline_bytes);
     v->counts.queue_pairs++;
     int error = q->qp == NULL ? errno : -make_number(v, q);
     if (q->qp != NULL && error == 0)
@@ -121,10 +115,10 @@ static int to_init(const struct verbs *v, const struct verbs_queue *q)
     attr.qp_state = IBV_QPS_INIT;
     attr.port_num = v->port.number;
     attr.qp_access_flags = q->incoming ? (unsigned)(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) : 0;
-    return v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return -v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-/* Do packets need the GID? Between subnets of InfiniBand too, which begin their GIDs differently. */
+/* Does an address need the GID? It does between subnets of InfiniBand too, whose GIDs have different prefixes. */
 static bool is_global(const struct verbs_port *port, const struct verbs_hello *other)
 {
     static const uint8_t none[16] = {0};
@@ -150,7 +144,7 @@ static int to_receive(const struct verbs *v, const struct verbs_queue *q, const 
         attr.ah_attr.grh.sgid_index = v->port.gid_index;
         attr.ah_attr.grh.hop_limit = HOPS;
     }
-    return v->lib.modify_qp(q->qp, &attr,
+    return -v->lib.modify_qp(q->qp, &attr,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
@@ -177,12 +171,12 @@ static int to_send(const struct verbs *v, const struct verbs_queue *q, uint32_t 
     attr.rnr_retry = RNR_RETRIES_FOR_EVER;
     attr.sq_psn = psn;
     attr.max_rd_atomic = ISO_MIN(v->port.read_depth, other->read_depth);
-    return v->lib.modify_qp(q->qp, &attr,
+    return -v->lib.modify_qp(q->qp, &attr,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                                 IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* 0 or an errno. Both ends receive before either sends: the initiator, whose partner was ready before it answered. */
+/* 0 or -errno. Both ends receive before either sends: the partner was ready before it answered the initiator. */
 static int connect_queue(struct verbs *v, struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
 {
     char address[INET6_ADDRSTRLEN];
@@ -223,7 +217,7 @@ static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hel
     v->peers[pe].in[hello->group] = q;
     describe(v, q, psn, mine);
     int rc = to_init(v, q);
-    return -(rc != 0 ? rc : connect_queue(v, q, psn, hello));
+    return rc != 0 ? rc : connect_queue(v, q, psn, hello);
 }
 
 void iso_verbs_answer(int pe, const void *request, void *answer)
@@ -237,12 +231,12 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
     memcpy(&row, request, sizeof row);
     mine.error = -EPROTO;
     if (v != NULL && !__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)) {
-        iso_verbs_enter(v);
+        iso_verbs_lock(v);
         if (hello.type == VERBS_CONNECT)
             mine.error = answer_connect(v, pe, &hello, &mine);
         else if (hello.type == VERBS_KEY)
             iso_verbs_answer_key(v, pe, &row);
-        iso_verbs_leave(v);
+        iso_verbs_unlock(v);
     }
     if (hello.type == VERBS_KEY)
         memcpy(answer, &row, sizeof row);
@@ -254,7 +248,7 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
 
 _Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
-    errno = error < 0 ? -error : error;
+    errno = -error;
     __extension__ iso_verbs_fail(
         v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
         ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
@@ -262,32 +256,27 @@ _Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char 
 
 static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
 
-_Noreturn ISO_COLD static void fail_layers(struct verbs *v, int pe, const struct verbs_hello *other)
-{
-    iso_verbs_fail(v,
-                   "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is %s: "
-                   "they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
-                   ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
-                   ISO->peers[pe].host, other->device, other->port, layer_of(other->ethernet != 0));
-}
-
 static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
 {
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct verbs_hello mine = {.type = VERBS_CONNECT}, other;
     uint32_t psn = make_psn();
     struct verbs_queue *q = make_queue(v, pe, group, false);
-    int rc = q != NULL ? to_init(v, q) : errno;
+    int rc = q != NULL ? to_init(v, q) : -errno;
     if (rc != 0)
         fail_connect(v, pe, "here", rc);
     describe(v, q, psn, &mine);
     memcpy(request, &mine, sizeof mine);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     rc = iso_channel_ask(pe, request, answer);
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     memcpy(&other, answer, sizeof other);
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
-        fail_layers(v, pe, &other);
+        iso_verbs_fail(v,
+                       "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is "
+                       "%s: they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
+                       ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
+                       ISO->peers[pe].host, other.device, other.port, layer_of(other.ethernet != 0));
     if (rc != 0 || other.error != 0)
         fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
     rc = connect_queue(v, q, psn, &other);
@@ -305,9 +294,9 @@ struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, i
         return peer->out[group];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
     while (peer->connecting) { /* another thread is at it */
-        iso_verbs_leave(v);
+        iso_verbs_unlock(v);
         iso_wait_pause(&wait, 0);
-        iso_verbs_enter(v);
+        iso_verbs_lock(v);
     }
     iso_wait_end(&wait);
     if (peer->out[group] != NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which port this PE uses: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number;
- * those of InfiniBand and RoCE only, since queue pairs here are made without a connection manager (iWARP has no
- * others). The GID of an Ethernet port is looked for in the order RoCE v2 over IPv4, over IPv6, over a link-local
- * address, then v1. Called once, from verbs.c. */
+/* Chooses the port of this PE: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number.
+ * Only InfiniBand and RoCE qualify, since queue pairs are made without a connection manager, which iWARP needs. The GID
+ * of an Ethernet port is chosen in this order: RoCE v2 over IPv4, over IPv6, over a link-local address, then v1. Called
+ * once, from verbs.c. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ struct search {
     struct candidate found[PORTS_MAX];
     int n_found;
     int wanted_port, wanted_gid; /* by SHMEM_NIC; -1: any */
-    char why[256];               /* what was seen, for the sentence */
-    char devices[256];           /* all, likewise */
+    char why[256];               /* findings, for the message */
+    char devices[256];           /* all names, for the message */
 };
 
 /* ---- SHMEM_NIC: device[:port[:gid]], a list is dealt out by local number ---- */
@@ -65,34 +65,22 @@ static int parse_wish(struct search *s, char name[ENTRY_BYTES])
     return s->wanted_port < -1 || s->wanted_gid < -1 || (*end != '\0' && *end != ',') ? -EINVAL : 0;
 }
 
-/* ---- what a device is ---- */
+/* ---- properties of a device ---- */
 
-static int read_number(const char *format, const char *device)
-{
-    char path[160];
-    int n = -1;
-    snprintf(path, sizeof path, format, device);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -1;
-    if (fscanf(file, "%d", &n) != 1)
-        n = -1;
-    fclose(file);
-    return n;
-}
-
+/* 0: at the node of this PE's core, or unknown. */
 static int distance_of(const char *device)
 {
-    unsigned node = 0;
-    int at = read_number("/sys/class/infiniband/%s/device/numa_node", device);
-    return at >= 0 && getcpu(NULL, &node) == 0 && (unsigned)at != node ? 1 : 0;
-}
-
-static bool is_software(const char *device)
-{
     char path[160];
-    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", device);
-    return access(path, F_OK) != 0;
+    unsigned node = 0;
+    int at = -1;
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", device);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%d", &at) != 1)
+        at = -1;
+    fclose(file);
+    return at >= 0 && getcpu(NULL, &node) == 0 && (unsigned)at != node ? 1 : 0;
 }
 
 /* The higher the better; 0: of no use. */
@@ -127,16 +115,6 @@ static int choose_gid(const struct search *s, struct ibv_context *device, struct
     return best;
 }
 
-/* An InfiniBand port is addressed by its LID; its first GID is for the sentences. */
-static bool take_address(const struct search *s, struct ibv_context *device, struct verbs_port *port)
-{
-    int index = choose_gid(s, device, port);
-    if (index < 0 && port->ethernet)
-        return false;
-    port->gid_index = index < 0 ? 0 : (uint8_t)index;
-    return true;
-}
-
 /* number -1: the whole device */
 static void note(struct search *s, const char *device, int number, const char *what)
 {
@@ -149,6 +127,7 @@ static void note(struct search *s, const char *device, int number, const char *w
 
 static void add_port(struct search *s, struct ibv_device *device, struct ibv_context *context, int number)
 {
+    char path[160];
     struct ibv_port_attr attr;
     struct ibv_device_attr limits;
     struct candidate *c = &s->found[s->n_found];
@@ -165,7 +144,8 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     p->number = (uint8_t)number;
     p->ethernet = attr.link_layer == IBV_LINK_LAYER_ETHERNET;
     p->global = (attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
-    p->software = is_software(name);
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", name);
+    p->software = access(path, F_OK) != 0; /* no bus behind it */
     p->mtu = (uint8_t)attr.active_mtu;
     p->lid = attr.lid;
     p->max_message = attr.max_msg_sz;
@@ -174,7 +154,9 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     p->read_depth = (uint8_t)ISO_MIN(ISO_MAX(reads, 1), 16);
     c->device = device;
     c->distance = distance_of(name);
-    if (!take_address(s, context, p))
+    int gid = choose_gid(s, context, p); /* InfiniBand is addressed by the LID: the GID is for messages only */
+    p->gid_index = gid < 0 ? 0 : (uint8_t)gid;
+    if (gid < 0 && p->ethernet)
         note(s, name, number, "has no GID");
     else
         s->n_found++;
@@ -250,19 +232,11 @@ static int search_and_open(struct search *s, struct ibv_device **list, const cha
     bool unknown = s->why[0] == '\0' && s->devices[0] != '\0';
     log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s%s", ISO->boot.host,
               name[0] != '\0' ? "SHMEM_NIC: " : "SHMEM_NIC is not set", name,
-              unknown             ? "there is no such device; there are "
+              unknown             ? "there is no such device; this host has "
               : s->why[0] != '\0' ? s->why
                                   : "there is none; see ibv_devinfo",
               unknown ? s->devices : "");
     return -ENODEV;
-}
-
-static const struct peer *first_of_another_node(void)
-{
-    const struct peer *peer = ISO->peers;
-    while (peer->local)
-        peer++;
-    return peer;
 }
 
 int iso_verbs_device_open(struct verbs *v)
@@ -280,7 +254,9 @@ int iso_verbs_device_open(struct verbs *v)
                   ISO->env.nic);
     struct ibv_device **list = rc == 0 ? v->lib.get_device_list(&n) : NULL;
     if (rc == 0 && list == NULL) {
-        const struct peer *other = first_of_another_node();
+        const struct peer *other = ISO->peers;
+        while (other->local)
+            other++;
         log_error("shmem_init: pe %d is on node %s and this PE on node %s, which needs RDMA, and host %s has no RDMA "
                   "devices; give it one, start all PEs on one host, or set SHMEM_NODE equal on PEs that share memory",
                   other->pe, other->node, ISO->peers[ISO->my_pe].node, ISO->boot.host);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loads libibverbs. The names are those that its header declares; a copy that lacks one is too old. */
+/* Loads libibverbs. The names are declared by its header; a library that lacks one is too old. */
 #include "verbs_library.h"
 #include "../../../bootstrap/log.h"
 
@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+/* Providers keep threads and handlers of their own: the library is never closed, as where it is linked. */
 #define LIBRARY "libibverbs.so.1"
 
 /* POSIX lets a data pointer be a function's here; ISO C has no cast for it. */
@@ -36,6 +37,3 @@ int iso_verbs_library_open(struct verbs_library *lib)
     memcpy(&lib->reg_dmabuf_mr, &newer, sizeof newer);
     return rc;
 }
-
-/* Providers keep threads and handlers of their own: the library stays loaded, as it does where it is linked. */
-void iso_verbs_library_close(struct verbs_library *lib) { memset(lib, 0, sizeof *lib); }

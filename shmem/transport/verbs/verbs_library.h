@@ -32,6 +32,5 @@ struct verbs_library {
 
 /* 0, or -errno after a sentence that says what to install. */
 int iso_verbs_library_open(struct verbs_library *lib);
-void iso_verbs_library_close(struct verbs_library *lib);
 
 #endif

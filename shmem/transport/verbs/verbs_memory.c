@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that the device may touch. Own segments are registered piece by piece, when an operation of this PE or of a
- * peer first needs a byte of them: a sparse heap, or large arrays among the globals, are never pinned whole. One
- * registration serves as local and as remote key; it stays until the end or until `forget`. Peers' keys are asked for
- * through the channel, once per piece. Ranges: [start, end) of the owner's addresses; no two regions of this PE
- * overlap. */
+/* Registered memory. Segments of this PE are registered range by range, when an operation of this PE or of a peer first
+ * needs a byte: a sparse heap, or large arrays among the globals, are never pinned whole. One registration serves as
+ * local and as remote key. It stays until the end or until `forget`. Peers' keys are requested through the channel,
+ * once per range. Ranges are [start, end) of the owner's addresses; no two regions of this PE overlap. */
 #include "verbs.h"
 #include "../../gpu/device.h"
 #include "../../node/channel.h"
@@ -15,11 +14,11 @@
 #include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
-#define FIRST_PIECE (4 * MIB)
-#define LAST_PIECE (1024 * MIB)
+#define FIRST_RANGE (4 * MIB)
+#define LAST_RANGE (1024 * MIB)
 enum { EXPOSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
-/* ---- the transport's own memory: shared with nobody, but mapped so that a fork leaves its pages alone ---- */
+/* ---- the transport's own memory: mapped as shared, so that a fork leaves its pages alone ---- */
 
 static char *map_shared(size_t bytes)
 {
@@ -55,16 +54,6 @@ int iso_verbs_memory_start(struct verbs *v)
     return 0;
 }
 
-static void drop_stage(struct verbs *v, struct verbs_peer *peer)
-{
-    if (peer->stage_mr != NULL)
-        v->lib.dereg_mr(peer->stage_mr);
-    if (peer->stage != NULL)
-        munmap(peer->stage, VERBS_STAGE_BYTES);
-    peer->stage_mr = NULL;
-    peer->stage = NULL;
-}
-
 void iso_verbs_memory_stop(struct verbs *v)
 {
     for (int i = 0; i < v->n_regions; i++)
@@ -74,8 +63,12 @@ void iso_verbs_memory_stop(struct verbs *v)
     v->regions = NULL;
     v->n_regions = 0;
     for (int pe = 0; v->peers != NULL && pe < ISO->n_pes; pe++) {
-        drop_stage(v, &v->peers[pe]);
-        free(v->peers[pe].keys);
+        struct verbs_peer *peer = &v->peers[pe];
+        if (peer->stage_mr != NULL)
+            v->lib.dereg_mr(peer->stage_mr);
+        if (peer->stage != NULL)
+            munmap(peer->stage, VERBS_STAGE_BYTES);
+        free(peer->keys);
     }
     if (v->memory_mr != NULL)
         v->lib.dereg_mr(v->memory_mr);
@@ -83,17 +76,17 @@ void iso_verbs_memory_stop(struct verbs *v)
         munmap(v->memory, v->memory_bytes);
 }
 
-/* ---- pieces of own segments ---- */
+/* ---- ranges of this PE's segments ---- */
 
 struct range {
     uint64_t start, end;
 };
 
-/* Doubling pieces behind `front` bytes of control area, so that few registrations cover a large heap and a small one
- * costs little. */
-static struct range heap_piece(size_t offset, size_t front)
+/* Ranges double behind `front` bytes of control area: few registrations cover a large heap, and a small one costs
+ * little. */
+static struct range heap_range(size_t offset, size_t front)
 {
-    size_t first = FIRST_PIECE;
+    size_t first = FIRST_RANGE;
     if (offset < front) {
         size_t start = offset & ~(first - 1);
         return (struct range){start, ISO_MIN(start + first, front)};
@@ -101,25 +94,25 @@ static struct range heap_piece(size_t offset, size_t front)
     size_t at = offset - front, start = 0, len = first;
     while (at >= start + len) {
         start += len;
-        len = ISO_MIN(start, LAST_PIECE);
+        len = ISO_MIN(start, LAST_RANGE);
     }
     return (struct range){front + start, front + start + len};
 }
 
-/* By address. A little beyond the limit, so that many small objects do not become as many registrations; of a device
- * heap nothing beyond the physical memory that it has there. */
-static struct range piece_of(const struct segment *s, const void *addr)
+/* By address. Goes a little beyond the limit, so that many small objects do not become as many registrations; in a
+ * device heap, not beyond its physical memory there. */
+static struct range range_of(const struct segment *s, const void *addr)
 {
     uint64_t base = (uint64_t)(uintptr_t)s->base;
     size_t offset = (size_t)((const char *)addr - s->base);
     struct range r = {0, s->len};
     if (s->kind == SEGMENT_DATA) {
-        r = heap_piece(offset, 0);
+        r = heap_range(offset, 0);
         r.end = ISO_MIN(r.end, s->len);
     }
     if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
         size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
-        r = heap_piece(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
+        r = heap_range(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
         limit = (limit + MIB - 1) & ~(MIB - 1);
         r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
     }
@@ -128,18 +121,6 @@ static struct range piece_of(const struct segment *s, const void *addr)
         r = (struct range){ISO_MAX(r.start, c.at), ISO_MIN(r.end, c.at + c.len)};
     }
     return (struct range){base + r.start, base + r.end};
-}
-
-/* What of the range around addr is not registered yet. */
-static void clip(const struct verbs *v, uint64_t addr, struct range *r)
-{
-    for (int i = 0; i < v->n_regions; i++) {
-        const struct verbs_region *other = &v->regions[i];
-        if (other->end <= addr)
-            r->start = ISO_MAX(r->start, other->end);
-        else if (other->start > addr)
-            r->end = ISO_MIN(r->end, other->start);
-    }
 }
 
 static bool holds(const struct verbs_region *r, uint64_t addr) { return addr - r->start < r->end - r->start; }
@@ -157,15 +138,6 @@ static struct verbs_region *find_region(struct verbs *v, uint64_t addr)
     return NULL;
 }
 
-static struct ibv_mr *register_piece(struct verbs *v, struct range r, bool on_device)
-{
-    v->counts.registrations++;
-    v->counts.system_calls++;
-    if (on_device)
-        return iso_verbs_register_device(v, ISO->device->gpu, (struct verbs_piece){r.start, r.end - r.start, EXPOSED});
-    return v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
-}
-
 static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_device, int *error)
 {
     size_t bytes = sizeof *v->regions * (size_t)(v->n_regions + 1);
@@ -175,7 +147,11 @@ static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_
         return NULL;
     }
     v->regions = grown;
-    struct ibv_mr *mr = register_piece(v, r, on_device);
+    struct ibv_mr *mr = on_device ? iso_verbs_register_device(v, ISO->device->gpu,
+                                                              (struct verbs_range){r.start, r.end - r.start, EXPOSED})
+                                  : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
+    v->counts.registrations++;
+    v->counts.system_calls++;
     if (mr == NULL && !on_device) {
         *error = errno != 0 ? -errno : -ENOMEM;
         return NULL;
@@ -187,16 +163,22 @@ static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_
     return &grown[v->last_region];
 }
 
-/* The piece of segment s around addr, whether it is registered or staged; NULL: it failed. */
-static struct verbs_region *piece_at(struct verbs *v, const struct segment *s, const void *addr, int *error)
+/* The region of segment s around addr, registered or staged. NULL: *error says why. */
+static struct verbs_region *region_at(struct verbs *v, const struct segment *s, const void *addr, int *error)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
     struct verbs_region *region = find_region(v, at);
     *error = 0;
     if (region != NULL)
         return region;
-    struct range r = piece_of(s, addr);
-    clip(v, at, &r);
+    struct range r = range_of(s, addr);
+    for (int i = 0; i < v->n_regions; i++) { /* no two regions overlap */
+        const struct verbs_region *other = &v->regions[i];
+        if (other->end <= at)
+            r.start = ISO_MAX(r.start, other->end);
+        else if (other->start > at)
+            r.end = ISO_MIN(r.end, other->start);
+    }
     return add_region(v, r, s->on_device, error);
 }
 
@@ -206,7 +188,7 @@ struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int 
     *error = 0;
     if (region == NULL) {
         const struct segment *s = iso_segment_of(addr, 1);
-        region = s != NULL ? piece_at(v, s, addr, error) : NULL;
+        region = s != NULL ? region_at(v, s, addr, error) : NULL;
     }
     return region != NULL && region->mr != NULL ? region : NULL;
 }
@@ -239,7 +221,7 @@ static const struct verbs_key *find_key(struct verbs_peer *peer, uint64_t addr)
     return NULL;
 }
 
-/* A key that overlaps is older: its piece was shorter, or is gone. */
+/* A key with the same start is older: its range was shorter, or is gone. */
 static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
 {
     for (int i = 0; i < peer->n_keys; i++)
@@ -280,9 +262,9 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
     memcpy(request, &row, sizeof row);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     int rc = iso_channel_ask(pe, request, answer);
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     if (rc != 0)
         iso_verbs_fail(v, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                        ISO->boot.host, pe, ISO->peers[pe].host);
@@ -295,26 +277,19 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     return row.key;
 }
 
-static int make_stage(struct verbs *v, struct verbs_peer *peer)
-{
-    if (peer->stage_mr != NULL)
-        return 0;
-    if (peer->stage == NULL)
-        peer->stage = map_shared(VERBS_STAGE_BYTES);
-    if (peer->stage == NULL)
-        return -ENOMEM;
-    peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, EXPOSED);
-    v->counts.registrations++;
-    v->counts.system_calls++;
-    return peer->stage_mr != NULL ? 0 : -ENOMEM;
-}
-
+/* The stage of the pair, made if need be. */
 static int key_of_stage(struct verbs *v, int pe, struct verbs_key *key)
 {
     struct verbs_peer *peer = &v->peers[pe];
-    int rc = make_stage(v, peer);
-    if (rc != 0)
-        return rc;
+    if (peer->stage == NULL)
+        peer->stage = map_shared(VERBS_STAGE_BYTES);
+    if (peer->stage != NULL && peer->stage_mr == NULL) {
+        peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, EXPOSED);
+        v->counts.registrations++;
+        v->counts.system_calls++;
+    }
+    if (peer->stage_mr == NULL)
+        return -ENOMEM;
     key->stage = (uint64_t)(uintptr_t)peer->stage;
     key->rkey = peer->stage_mr->rkey;
     return 0;
@@ -326,7 +301,7 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
     const struct segment *s = iso_segment_of(addr, 1);
     row->limit = locked_limit();
     row->error = s == NULL ? -EFAULT : 0;
-    const struct verbs_region *r = s != NULL ? piece_at(v, s, addr, &row->error) : NULL;
+    const struct verbs_region *r = s != NULL ? region_at(v, s, addr, &row->error) : NULL;
     if (r == NULL)
         return;
     row->key = (struct verbs_key){.start = r->start, .end = r->end, .flushes = s->on_device && v->reach.flushes};
@@ -345,62 +320,53 @@ static bool touches(uint64_t start, uint64_t end, uint64_t base, uint64_t len)
 
 static void forget_keys(struct verbs_peer *peer, uint64_t base, uint64_t len)
 {
-    int kept = 0;
+    int n = 0;
     for (int i = 0; i < peer->n_keys; i++)
         if (!touches(peer->keys[i].start, peer->keys[i].end, base, len))
-            peer->keys[kept++] = peer->keys[i];
-    peer->n_keys = kept;
+            peer->keys[n++] = peer->keys[i];
+    peer->n_keys = n;
     peer->last_key = 0;
-}
-
-static void forget_regions(struct verbs *v, uint64_t base, uint64_t len)
-{
-    int kept = 0;
-    for (int i = 0; i < v->n_regions; i++) {
-        if (!touches(v->regions[i].start, v->regions[i].end, base, len))
-            v->regions[kept++] = v->regions[i];
-        else if (v->regions[i].mr != NULL)
-            iso_verbs_unregister(v, v->regions[i].mr);
-    }
-    v->n_regions = kept;
-    v->last_region = 0;
 }
 
 void iso_verbs_forget(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
+    uint64_t base = (uint64_t)(uintptr_t)segment->base;
+    int n = 0;
     if (v == NULL)
         return;
-    iso_verbs_enter(v);
-    forget_regions(v, (uint64_t)(uintptr_t)segment->base, segment->len);
+    iso_verbs_lock(v);
+    for (int i = 0; i < v->n_regions; i++) {
+        if (!touches(v->regions[i].start, v->regions[i].end, base, segment->len))
+            v->regions[n++] = v->regions[i];
+        else if (v->regions[i].mr != NULL)
+            iso_verbs_unregister(v, v->regions[i].mr);
+    }
+    v->n_regions = n;
+    v->last_region = 0;
     for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
         forget_keys(&v->peers[pe], (uint64_t)(uintptr_t)segment->peers[pe].base, segment->len);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
-static bool is_pinned(const struct verbs *v, uint64_t start, size_t len)
-{
-    for (int i = 0; i < v->n_regions; i++)
-        if (touches(v->regions[i].start, v->regions[i].end, start, len))
-            return true;
-    return false;
-}
-
-/* Keeps the lock: a key that a peer asks for is a registration of the whole piece around it, at any moment. */
-bool iso_verbs_hold(const struct segment *segment, size_t offset, size_t len)
+/* Returns true with the lock held: a peer's request for a key would register the whole range around it, at any moment.
+ */
+bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_t len)
 {
     struct verbs *v = ISO->verbs;
     if (v == NULL)
         return true;
-    iso_verbs_enter(v);
-    if (!is_pinned(v, (uint64_t)(uintptr_t)segment->base + offset, len))
-        return true;
-    iso_verbs_leave(v);
-    return false;
+    bool pinned = false;
+    iso_verbs_lock(v);
+    for (int i = 0; i < v->n_regions && !pinned; i++)
+        pinned = touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset, len);
+    if (pinned)
+        iso_verbs_unlock(v);
+    return !pinned;
 }
 
-void iso_verbs_release(void)
+void iso_verbs_unlock_unpinned(void)
 {
     if (ISO->verbs != NULL)
-        iso_verbs_leave(ISO->verbs);
+        iso_verbs_unlock(ISO->verbs);
 }

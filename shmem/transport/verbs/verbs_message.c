@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages: what the target's CPU must do. One shared receive queue takes them from all peers; they are applied in the
- * order in which they come, which is the order of each queue pair, and each is answered once. A word belongs to the
- * processor of its memory: host words get CPU atomics here, as local PEs do; device words go to the agent.
- * Called with verbs.lock held, by waits and by the progress thread. */
+/* Messages: operations for the target's CPU. One shared receive queue takes them from all peers. They are applied in
+ * the order of arrival, which is the order of each queue pair, and each is answered once. A word belongs to the
+ * processor of its memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called
+ * with verbs.lock held, by waits and by the progress thread. */
 #include "verbs.h"
 #include "../../gpu/device.h"
 #include "../../ops/word.h"
@@ -99,17 +99,6 @@ void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message
     iso_verbs_post(v, q);
 }
 
-/* The first of some that will travel together. */
-static void add_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
-{
-    const struct verbs_request request = {
-        .remote = message->addr, .len = message->bytes, .slot = iso_verbs_take_slot(v), .opcode = (uint8_t)IBV_WR_SEND};
-    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
-    char *slot = iso_verbs_slot(v, request.slot);
-    memcpy(slot, message, sizeof *message);
-    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, sizeof *message, v->memory_mr->lkey};
-}
-
 /* Into the request that was added last, if that is one of messages, and has room. */
 static bool join_pack(struct verbs *v, struct verbs_queue *q, const struct verbs_message *message)
 {
@@ -132,15 +121,22 @@ void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_m
     bool later = q->asked_posted > q->answered; /* that answer posts it, see take_answer */
     if (later && join_pack(v, q, message))
         return;
-    if (later && v->n_free_slots > 0) {
-        add_pack(v, q, message);
+    if (later && v->n_free_slots > 0) { /* the first of several that will travel together */
+        const struct verbs_request request = {.remote = message->addr,
+                                              .len = message->bytes,
+                                              .slot = iso_verbs_take_slot(v),
+                                              .opcode = (uint8_t)IBV_WR_SEND};
+        struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+        char *slot = iso_verbs_slot(v, request.slot);
+        memcpy(slot, message, sizeof *message);
+        *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, sizeof *message, v->memory_mr->lkey};
         return;
     }
     add_alone(v, q, message);
     iso_verbs_post(v, q);
 }
 
-/* ---- answers: whoever reads must not wait for room, since what makes room may be that the peers read, too ---- */
+/* ---- answers: a reader must not wait for room, since a peer may have to read first to make room ---- */
 
 static void add_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
 {
@@ -148,19 +144,6 @@ static void add_answer(struct verbs *v, struct verbs_queue *q, const struct verb
         .remote = back->compare, .len = back->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
     iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), back, sizeof *back);
     v->counts.answers++;
-}
-
-static void keep_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
-{
-    char ends[VERBS_ENDS_BYTES];
-    if (q->late_made - q->late_done == VERBS_CREDITS)
-        iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
-                       iso_verbs_ends(v, q, ends, sizeof ends));
-    if (q->late_made == q->late_done) {
-        q->next_late = v->late;
-        v->late = q;
-    }
-    q->late[q->late_made++ & (VERBS_CREDITS - 1)] = *back;
 }
 
 static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
@@ -173,26 +156,30 @@ static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_me
                                        .addr = refused ? REFUSED : 0,
                                        .operand = before,
                                        .compare = m->addr};
-    if (q->late_made == q->late_done && iso_verbs_has_answer_room(v, q))
+    char ends[VERBS_ENDS_BYTES];
+    if (q->late_made == q->late_done && iso_verbs_has_answer_room(v, q)) {
         add_answer(v, q, &back);
-    else
-        keep_answer(v, q, &back);
-}
-
-static void add_late(struct verbs *v, struct verbs_queue *q)
-{
-    while (q->late_done < q->late_made && iso_verbs_has_answer_room(v, q))
-        add_answer(v, q, &q->late[q->late_done++ & (VERBS_CREDITS - 1)]);
-    iso_verbs_post(v, q);
+        return;
+    }
+    if (q->late_made - q->late_done == VERBS_CREDITS)
+        iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
+                       iso_verbs_ends(v, q, ends, sizeof ends));
+    if (q->late_made == q->late_done) {
+        q->next_late = v->late;
+        v->late = q;
+    }
+    q->late[q->late_made++ & (VERBS_CREDITS - 1)] = back;
 }
 
 void iso_verbs_answer_late(struct verbs *v)
 {
     struct verbs_queue **at = &v->late;
-    iso_verbs_post_all(v); /* slots come back from what is posted only */
+    iso_verbs_post_all(v); /* only posted requests give slots back */
     while (*at != NULL) {
         struct verbs_queue *q = *at;
-        add_late(v, q);
+        while (q->late_done < q->late_made && iso_verbs_has_answer_room(v, q))
+            add_answer(v, q, &q->late[q->late_done++ & (VERBS_CREDITS - 1)]);
+        iso_verbs_post(v, q);
         if (q->late_done == q->late_made)
             *at = q->next_late;
         else
@@ -202,7 +189,7 @@ void iso_verbs_answer_late(struct verbs *v)
 
 /* ---- reading ---- */
 
-/* False: it is no word of a segment. */
+/* False: the word does not lie in a segment. */
 static bool apply_amo(const struct verbs_message *m, uint64_t *before)
 {
     char *word = (char *)(uintptr_t)m->addr;
@@ -230,14 +217,6 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
     return true;
 }
 
-/* One answer for all messages of a round that want no value. */
-static void send_answer(struct verbs *v, struct verbs_queue *q)
-{
-    if (q->unacked)
-        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->unacked_serial}, false, 0);
-    q->unacked = false;
-}
-
 static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
 {
     struct verbs_queue *q = v->peers[m->pe].in[m->group];
@@ -251,21 +230,15 @@ static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
     return q;
 }
 
-/* The first unanswered message whose value is wanted must not be passed over. */
-static bool is_next_answer(const struct verbs_queue *q, uint64_t serial)
-{
-    uint64_t first = q->answered;
-    while (first < serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
-        first++;
-    return first == serial && serial < q->asked;
-}
-
 static void take_answer(struct verbs *v, const struct verbs_message *m)
 {
     struct verbs_queue *q = v->peers[m->pe].out[m->group];
     const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
     char ends[VERBS_ENDS_BYTES];
-    if (!is_next_answer(q, m->serial))
+    uint64_t first = q->answered; /* the first whose value is wanted must not be passed over */
+    while (first < m->serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
+        first++;
+    if (first != m->serial || m->serial >= q->asked)
         iso_verbs_fail(v, "answer %llu to a message from %s came after answer %llu of %llu",
                        (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
                        (unsigned long long)q->answered, (unsigned long long)q->asked);
@@ -288,11 +261,17 @@ static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, c
     return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
 }
 
-/* All have one sender. The queue with an answer to post, or NULL. */
-static struct verbs_queue *read_pack(struct verbs *v, const struct ibv_wc *wc)
+/* All messages of a completion have one sender. Returns the queue with an answer to post, or NULL. */
+static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
 {
     struct verbs_message m;
     struct verbs_queue *q = NULL;
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+            return NULL;
+        iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
+                       v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
+    }
     const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
@@ -307,24 +286,16 @@ static struct verbs_queue *read_pack(struct verbs *v, const struct ibv_wc *wc)
     return q;
 }
 
-static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
-{
-    if (wc->status != IBV_WC_SUCCESS) {
-        if (__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
-            return NULL;
-        iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
-                       v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
-    }
-    return read_pack(v, wc);
-}
-
+/* One answer for all messages of a round that want no value. */
 static void post_answers(struct verbs *v, struct verbs_queue *q)
 {
-    send_answer(v, q);
+    if (q->unacked)
+        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->unacked_serial}, false, 0);
+    q->unacked = false;
     iso_verbs_post(v, q);
 }
 
-/* Answers of one round go out together, at most one post for each peer in turn. */
+/* Answers of one round go out together, with at most one post for each run of messages from one peer. */
 static int read_some(struct verbs *v)
 {
     struct ibv_wc wc[READ_MAX];

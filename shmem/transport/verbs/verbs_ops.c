@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations. A range is split at the pieces of the peer's memory, at the pieces of ours where it is read from or
- * written to in place, and at the longest message of the device. Local bytes go, in this order: within the request;
- * copied into a slot (a blocking put, which returns at once then); in place, where they lie in a segment; in place by a
- * registration for this operation only; copied into slots. Device memory goes in place only: transport.c has asked
+/* The operations. A range is split where the peer's key ends, where a registered region of this PE ends (if it is used
+ * in place), and at the longest message of the device. Local bytes go, in this order: within the request; copied into a
+ * slot (a blocking put, which returns at once then); in place, where they lie in a segment; in place by a registration
+ * for this operation only; copied into slots. Device memory goes in place only: transport.c has asked
  * iso_verbs_moves_device. */
 #include "verbs.h"
-#include "../../gpu/device.h"
 
 #include <string.h>
 
@@ -19,6 +18,7 @@ struct move {
     uint64_t mr_made;  /* the queue's `made` behind the last request that needs it */
     uint8_t opcode;
     bool nbi;
+    bool ordered;   /* after all earlier puts of the queue */
     bool on_device; /* local memory */
     bool once_failed;
     bool busy; /* local memory is in use until completion */
@@ -48,7 +48,7 @@ static size_t add_inline(struct move *m, uint32_t rkey, size_t n)
     return n;
 }
 
-/* A small put that continues the one before, here and there, which still waits to be posted, becomes part of it. */
+/* Joins a small put to the one before, if that is not posted yet and both sides continue it. */
 static bool join_inline(struct move *m, uint32_t rkey, size_t n)
 {
     struct verbs_queue *q = m->q;
@@ -88,7 +88,7 @@ static size_t add_slot(struct move *m, uint32_t rkey, size_t n)
     return n;
 }
 
-static size_t add_in_place(struct move *m, uint32_t rkey, uint32_t lkey, size_t n)
+static size_t add_registered(struct move *m, uint32_t rkey, uint32_t lkey, size_t n)
 {
     const struct verbs_request request = request_of(m, n);
     struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
@@ -98,70 +98,44 @@ static size_t add_in_place(struct move *m, uint32_t rkey, uint32_t lkey, size_t 
     return n;
 }
 
-static bool register_once(struct move *m)
+/* 0: the device cannot use the local bytes where they are. */
+static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
 {
+    int error;
+    bool get = m->opcode == IBV_WR_RDMA_READ;
+    const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
+    if (r != NULL) {
+        m->q->fills_device |= m->on_device && get;
+        return add_registered(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
+    }
+    if (m->on_device)
+        iso_verbs_fail(m->v, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
+                       ISO->boot.host);
     if (m->mr == NULL && !m->once_failed && m->len >= VERBS_REGISTER_MIN)
-        m->mr = iso_verbs_register_once(m->v, m->local, m->len, m->opcode == IBV_WR_RDMA_READ);
+        m->mr = iso_verbs_register_once(m->v, m->local, m->len, get);
     m->once_failed = m->mr == NULL;
-    return m->mr != NULL;
-}
-
-static size_t add_registered(struct move *m, uint32_t rkey, size_t n)
-{
-    n = add_in_place(m, rkey, m->mr->lkey, n);
+    if (m->mr == NULL)
+        return 0;
+    n = add_registered(m, rkey, m->mr->lkey, n);
     m->mr_made = m->q->made;
     return n;
 }
 
-/* The last request that needs it does it, which may be complete already. */
-static void unregister_once(struct move *m)
-{
-    struct verbs_queue *q = m->q;
-    if (m->mr == NULL)
-        return;
-    if (q->done >= m->mr_made)
-        iso_verbs_unregister(m->v, m->mr);
-    else
-        q->requests[(m->mr_made - 1) & (VERBS_DEPTH - 1)].mr = m->mr;
-}
-
-/* Of n bytes as many as are in one piece. */
-static size_t add_own(struct move *m, const struct verbs_region *r, uint32_t rkey, size_t n)
-{
-    return add_in_place(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
-}
-
-static size_t add_device(struct move *m, uint32_t rkey, size_t n)
-{
-    int error;
-    const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
-    if (r == NULL)
-        iso_verbs_fail(m->v, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
-                       ISO->boot.host);
-    m->q->fills_device |= m->opcode == IBV_WR_RDMA_READ;
-    return add_own(m, r, rkey, n);
-}
-
 static size_t add_any(struct move *m, uint32_t rkey, size_t n)
 {
-    int error;
     bool put = m->opcode == IBV_WR_RDMA_WRITE;
-    if (ISO_UNLIKELY(m->on_device))
-        return add_device(m, rkey, n);
-    if (put && n <= m->q->inline_bytes)
+    if (put && n <= m->q->inline_bytes && !m->on_device)
         return join_inline(m, rkey, n) ? n : add_inline(m, rkey, n);
-    if (!put || m->nbi || n > VERBS_COPY_MAX) {
-        const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
-        if (r != NULL)
-            return add_own(m, r, rkey, n);
-        if (register_once(m))
-            return add_registered(m, rkey, n);
+    if (!put || m->nbi || n > VERBS_COPY_MAX || m->on_device) {
+        size_t added = add_in_place(m, rkey, n);
+        if (added != 0)
+            return added;
     }
     iso_verbs_make_room(m->v, m->q, 1, 1);
     return add_slot(m, rkey, n);
 }
 
-/* The flush will read there. */
+/* Notes where the next flush will read. */
 static void note_write(struct verbs_queue *q, uint64_t remote, const struct verbs_key *key)
 {
     if (ISO_LIKELY(key->flushes == 0))
@@ -170,7 +144,7 @@ static void note_write(struct verbs_queue *q, uint64_t remote, const struct verb
     q->unflushed_key = key->rkey;
 }
 
-/* Adds the requests for all bytes; posts what is many or large already. */
+/* Adds the requests for all bytes; posts early when they are many or large. */
 static void add_all(struct move *m)
 {
     size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
@@ -194,62 +168,59 @@ static void add_all(struct move *m)
         if (m->q->n_batch == VERBS_BATCH || n > VERBS_SLOT_BYTES)
             iso_verbs_post(m->v, m->q);
     }
-    unregister_once(m);
+    if (m->mr == NULL)
+        return;
+    if (m->q->done < m->mr_made) /* the last request that needs the registration ends it */
+        m->q->requests[(m->mr_made - 1) & (VERBS_DEPTH - 1)].mr = m->mr;
+    else
+        iso_verbs_unregister(m->v, m->mr);
 }
 
-static bool is_on_device(const void *local) { return ISO->device != NULL && iso_device_holds(local); }
-
-enum { MOVE_NBI = 1, MOVE_ORDERED = 2 }; /* ordered: after all earlier puts of the queue */
-
-static void move(struct ctx *ctx, struct place at, char *local, size_t len, enum ibv_wr_opcode opcode, unsigned how)
+static struct move move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
 {
-    struct verbs *v = ISO->verbs;
-    iso_verbs_enter(v);
-    struct move m = {.v = v,
-                     .q = iso_verbs_queue_to(v, ctx, at.pe),
-                     .remote = iso_verbs_remote(at),
-                     .local = local,
-                     .len = len,
-                     .opcode = (uint8_t)opcode,
-                     .nbi = (how & MOVE_NBI) != 0,
-                     .on_device = is_on_device(local)};
-    if ((how & MOVE_ORDERED) != 0)
-        iso_verbs_flush(v, m.q);
+    return (struct move){.v = ISO->verbs,
+                         .remote = iso_verbs_remote(at),
+                         .local = (char *)local->addr,
+                         .len = local->len,
+                         .opcode = (uint8_t)opcode,
+                         .nbi = local->nbi,
+                         .on_device = local->on_device};
+}
+
+static void move(struct ctx *ctx, int pe, struct move m)
+{
+    iso_verbs_lock(m.v);
+    m.q = iso_verbs_queue_to(m.v, ctx, pe);
+    if (m.ordered)
+        iso_verbs_flush(m.v, m.q);
     add_all(&m);
     if (!m.nbi) {
-        iso_verbs_post(v, m.q);
+        iso_verbs_post(m.v, m.q);
         if (m.busy) {
-            iso_verbs_wait(v, m.q, m.q->made, 0, opcode == IBV_WR_RDMA_WRITE ? "put" : "get");
+            iso_verbs_wait(m.v, m.q, m.q->made, 0, m.opcode == IBV_WR_RDMA_WRITE ? "put" : "get");
             iso_verbs_flush_own(m.q);
         }
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(m.v);
 }
 
-void iso_verbs_put(struct ctx *ctx, struct place to, const void *source, size_t len)
+void iso_verbs_put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    move(ctx, to, (char *)(uintptr_t)source, len, IBV_WR_RDMA_WRITE, 0);
+    move(ctx, to.pe, move_of(to, source, IBV_WR_RDMA_WRITE));
 }
 
-void iso_verbs_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len)
+void iso_verbs_get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
-    move(ctx, to, (char *)(uintptr_t)source, len, IBV_WR_RDMA_WRITE, MOVE_NBI);
+    move(ctx, from.pe, move_of(from, dest, IBV_WR_RDMA_READ));
 }
 
-/* Inline or copied, and aligned words are written whole, as that of a signal is. */
+/* The bytes go inline or by a copy, and the device writes aligned words whole, as it does that of a signal. */
 void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
 {
-    move(ctx, to, (char *)(uintptr_t)words, len, IBV_WR_RDMA_WRITE, MOVE_ORDERED);
-}
-
-void iso_verbs_get(struct ctx *ctx, void *dest, struct place from, size_t len)
-{
-    move(ctx, from, (char *)dest, len, IBV_WR_RDMA_READ, 0);
-}
-
-void iso_verbs_get_nbi(struct ctx *ctx, void *dest, struct place from, size_t len)
-{
-    move(ctx, from, (char *)dest, len, IBV_WR_RDMA_READ, MOVE_NBI);
+    const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
+    struct move m = move_of(to, &source, IBV_WR_RDMA_WRITE);
+    m.ordered = true;
+    move(ctx, to.pe, m);
 }
 
 /* ---- atomics and signals ---- */
@@ -269,7 +240,7 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
     struct verbs *v = ISO->verbs;
     struct verbs_message message = amo_message(iso_verbs_remote(at), op);
     uint64_t before = 0;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     struct verbs_queue *q = iso_verbs_queue_to(v, ctx, at.pe);
     if (op.fetches) {
         iso_verbs_send(v, q, &message, &before);
@@ -277,7 +248,7 @@ uint64_t iso_verbs_amo(struct ctx *ctx, struct place at, struct amo op)
     } else {
         iso_verbs_send_later(v, q, &message, NULL);
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return op.bytes == 4 ? (uint32_t)before : before;
 }
 
@@ -285,12 +256,12 @@ void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fe
 {
     struct verbs *v = ISO->verbs;
     struct verbs_message message = amo_message(iso_verbs_remote(at), op);
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     iso_verbs_send_later(v, iso_verbs_queue_to(v, ctx, at.pe), &message, fetch);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
-/* Behind what the queue holds already, and posted with it. A word of staged device memory takes the way of the data. */
+/* Goes behind the requests of the queue and is posted with them. A word of staged device memory goes by the stage. */
 static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_op)
 {
     struct verbs *v = m->v;
@@ -319,47 +290,41 @@ static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_
 void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
 {
     struct move m = {.v = ISO->verbs};
-    iso_verbs_enter(m.v);
+    iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, at.pe);
     add_signal(&m, iso_verbs_remote(at), value, sig_op);
-    iso_verbs_leave(m.v);
+    iso_verbs_unlock(m.v);
 }
 
-void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message)
+void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
 {
-    struct move m = {.v = ISO->verbs,
-                     .remote = iso_verbs_remote(message->to),
-                     .local = (char *)(uintptr_t)message->source,
-                     .len = message->len,
-                     .opcode = (uint8_t)IBV_WR_RDMA_WRITE,
-                     .nbi = message->nbi,
-                     .on_device = is_on_device(message->source)};
-    iso_verbs_enter(m.v);
+    struct move m = move_of(message->to, source, IBV_WR_RDMA_WRITE);
+    iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, message->to.pe);
     add_all(&m);
     uint64_t made = m.q->made;
     add_signal(&m, iso_verbs_remote(message->at), message->signal, message->sig_op);
     if (m.busy && !m.nbi)
         iso_verbs_wait(m.v, m.q, made, 0, "put_signal");
-    iso_verbs_leave(m.v);
+    iso_verbs_unlock(m.v);
 }
 
 /* ---- order and completion ---- */
 
-/* Stores of one queue pair arrive in order, but for those to GPUs; messages, which the target's CPU applies, may be
+/* Stores of one queue pair arrive in order, except stores to GPUs. Messages, which the target's CPU applies, may be
  * overtaken. */
 void iso_verbs_fence(struct ctx *ctx)
 {
     struct verbs *v = ISO->verbs;
     if (v == NULL)
         return;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     for (struct verbs_queue *q = v->groups[iso_verbs_group(ctx)]; q != NULL; q = q->next_in_group) {
         iso_verbs_flush(v, q);
         q->fenced = q->made;
         iso_verbs_wait(v, q, 0, q->asked, "fence");
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 static void complete(struct verbs *v, struct verbs_queue *q)
@@ -375,7 +340,7 @@ void iso_verbs_quiet(struct ctx *ctx)
     struct verbs *v = ISO->verbs;
     if (v == NULL)
         return;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     struct verbs_queue *first = v->groups[iso_verbs_group(ctx)];
     for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group) {
         iso_verbs_flush(v, q);
@@ -383,15 +348,15 @@ void iso_verbs_quiet(struct ctx *ctx)
     }
     for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group)
         complete(v, q);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 void iso_verbs_pe_quiet(struct ctx *ctx, int pe)
 {
     struct verbs *v = ISO->verbs;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     struct verbs_queue *q = v->peers[pe].out[iso_verbs_group(ctx)];
     if (q != NULL)
         complete(v, q);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }

@@ -24,16 +24,6 @@ const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, c
     return text;
 }
 
-/* The death of a peer, or the end of the job by another, explains more than what the device saw of it. */
-static void await_cause(void)
-{
-    const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS; i++) {
-        iso_channel_progress();
-        nanosleep(&t, NULL);
-    }
-}
-
 void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
     char text[768];
@@ -41,14 +31,19 @@ void iso_verbs_fail(struct verbs *v, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_enter, iso_verbs_progress */
-    iso_verbs_leave(v);
-    await_cause();
+    __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_lock, iso_verbs_progress */
+    iso_verbs_unlock(v);
+    /* The death of a peer, or the end of the job by another PE, explains more than the device's error does. */
+    const struct timespec t = {0, CAUSE_NS};
+    for (int i = 0; i < CAUSE_ROUNDS; i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
     log_error("%s", text);
     iso_abort_job(1, text);
 }
 
-void iso_verbs_enter(struct verbs *v)
+void iso_verbs_lock(struct verbs *v)
 {
     pthread_mutex_lock(&v->lock);
     if (ISO_LIKELY(!__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)))
@@ -91,22 +86,11 @@ void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const 
                    why);
 }
 
-_Noreturn ISO_COLD static void fail_completion(struct verbs *v, const struct verbs_queue *q, const struct ibv_wc *wc)
-{
-    uint64_t made = wc->wr_id & VERBS_ID_MASK;
-    char why[192];
-    snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
-             cause_of(wc->status));
-    iso_verbs_fail_request(v, q, &q->requests[(made - 1) & (VERBS_DEPTH - 1)], why);
-}
-
 /* ---- slots of the ring of copies ---- */
 
 char *iso_verbs_slot(const struct verbs *v, int16_t slot) { return v->slots + (size_t)slot * VERBS_SLOT_BYTES; }
 
 int16_t iso_verbs_take_slot(struct verbs *v) { return v->free_slots[--v->n_free_slots]; }
-
-static void give_slot(struct verbs *v, int16_t slot) { v->free_slots[v->n_free_slots++] = slot; }
 
 /* ---- posting ---- */
 
@@ -192,30 +176,28 @@ void iso_verbs_post_all(struct verbs *v)
 
 /* ---- completions ---- */
 
-static void finish(struct verbs *v, const struct verbs_request *r)
-{
-    if (r->slot >= 0) {
-        if (r->dest != NULL) {
-            memcpy(r->dest, iso_verbs_slot(v, r->slot), r->len);
-            v->counts.copies++;
-        }
-        give_slot(v, r->slot);
-    }
-    if (r->mr != NULL)
-        iso_verbs_unregister(v, r->mr);
-}
-
 static void complete(struct verbs *v, const struct ibv_wc *wc)
 {
     struct verbs_queue *q = v->queues[wc->wr_id >> VERBS_ID_BITS];
     uint64_t made = wc->wr_id & VERBS_ID_MASK;
+    char why[192];
     v->in_flight--;
     v->counts.completions++;
-    if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
-        fail_completion(v, q, wc);
-    while (q->done < made) {
-        finish(v, request_at(q, q->done));
-        q->done++;
+    if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !__atomic_load_n(&v->ended, __ATOMIC_RELAXED)) {
+        snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
+                 cause_of(wc->status));
+        iso_verbs_fail_request(v, q, request_at(q, made - 1), why);
+    }
+    for (; q->done < made; q->done++) {
+        const struct verbs_request *r = request_at(q, q->done);
+        if (r->slot >= 0 && r->dest != NULL) {
+            memcpy(r->dest, iso_verbs_slot(v, r->slot), r->len);
+            v->counts.copies++;
+        }
+        if (r->slot >= 0)
+            v->free_slots[v->n_free_slots++] = r->slot;
+        if (r->mr != NULL)
+            iso_verbs_unregister(v, r->mr);
     }
 }
 
@@ -249,16 +231,16 @@ bool iso_verbs_poll(struct verbs *v)
 /* ---- waiting ---- */
 
 /* Between two looks. */
-static void step(struct verbs *v, struct wait *wait, uint64_t seen)
+static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
 {
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     iso_wait_pause(wait, seen);
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     v->polls++;
     wait->worked |= iso_verbs_poll(v);
 }
 
-static bool meets_needs(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
+static bool can_add(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
 {
     return q->made + requests - q->done <= VERBS_DEPTH && v->n_free_slots >= slots &&
            v->in_flight + requests < VERBS_COMPLETIONS - VERBS_DEPTH;
@@ -266,13 +248,13 @@ static bool meets_needs(const struct verbs *v, const struct verbs_queue *q, unsi
 
 void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots)
 {
-    if (ISO_LIKELY(meets_needs(v, q, requests, slots)))
+    if (ISO_LIKELY(can_add(v, q, requests, slots)))
         return;
     struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    while (!meets_needs(v, q, requests, slots))
-        step(v, &wait, q->done);
+    while (!can_add(v, q, requests, slots))
+        pause_and_poll(v, &wait, q->done);
     iso_wait_end(&wait);
 }
 
@@ -295,6 +277,6 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
     iso_verbs_post(v, q);
     iso_verbs_poll(v);
     while (!is_done(q, made, asked))
-        step(v, &wait, made > q->done ? q->done : q->answered);
+        pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
     iso_wait_end(&wait);
 }

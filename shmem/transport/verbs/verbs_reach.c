@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory and the RDMA device: how the one reaches the other (the method, chosen when the first piece is registered
- * and kept), and what makes its writes visible. A completion says that bytes are on their way to a GPU over the bus,
- * not that a kernel sees them; where the GPU does not keep writes in order, a read of the same memory by the same RDMA
- * device goes between them and what follows. Called by the other verbs files and transport.c. */
+/* Device memory and the RDMA device: the method by which the one reaches the other, chosen when the first range is
+ * registered, and the flush that makes its writes visible. A completion says that bytes are on their way to a GPU over
+ * the bus, not that a kernel sees them. Where the GPU does not keep writes in order, a read of the same memory by the
+ * same RDMA device goes between the writes and the signal. Called by the other verbs files and transport.c. */
 #include "verbs.h"
 #include "../../gpu/device.h"
 
@@ -45,8 +45,8 @@ static void note(struct verbs_reach *reach, enum verbs_method method, const char
              call[0] != '\0' ? ": " : "", why);
 }
 
-/* The registration keeps the memory: the descriptor is not needed any more. */
-static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct verbs_piece *piece)
+/* The registration keeps the memory, so the descriptor is closed at once. */
+static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct verbs_range *range)
 {
     uint64_t offset = 0;
     int fd = -1;
@@ -54,29 +54,20 @@ static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const st
         note(&v->reach, VERBS_DMABUF, "", "libibverbs has no ibv_reg_dmabuf_mr: it is older than 34");
         return NULL;
     }
-    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)piece->start, piece->len, &fd, &offset) != 0) {
+    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)range->start, range->len, &fd, &offset) != 0) {
         note(&v->reach, VERBS_DMABUF, "", iso_gpu_error(gpu));
         return NULL;
     }
     errno = 0;
-    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, piece->len, piece->start, fd, piece->access);
+    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, range->len, range->start, fd, range->access);
     if (mr == NULL)
         note(&v->reach, VERBS_DMABUF, "ibv_reg_dmabuf_mr", strerror(errno));
     close(fd);
     return mr;
 }
 
-static struct ibv_mr *register_by_address(struct verbs *v, const struct verbs_piece *piece)
-{
-    errno = 0;
-    struct ibv_mr *mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)piece->start, piece->len, piece->access);
-    if (mr == NULL)
-        note(&v->reach, VERBS_PEER, "ibv_reg_mr", strerror(errno));
-    return mr;
-}
-
-/* From the method that was chosen, or wished, or the best one, down to `*method`. */
-static struct ibv_mr *climb_down(struct verbs *v, struct gpu *gpu, const struct verbs_piece *piece,
+/* Tries the chosen or requested method, else all from the best one down. *method is the last one tried. */
+static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const struct verbs_range *range,
                                  enum verbs_method *method)
 {
     const struct verbs_reach *reach = &v->reach;
@@ -84,29 +75,22 @@ static struct ibv_mr *climb_down(struct verbs *v, struct gpu *gpu, const struct 
     struct ibv_mr *mr = NULL;
     *method = only != VERBS_ANY_METHOD ? only : VERBS_DMABUF;
     if (*method == VERBS_DMABUF) {
-        mr = register_dmabuf(v, gpu, piece);
+        mr = register_dmabuf(v, gpu, range);
         if (mr == NULL && only == VERBS_ANY_METHOD)
             *method = VERBS_PEER;
     }
     if (*method == VERBS_PEER) {
-        mr = register_by_address(v, piece);
+        errno = 0;
+        mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)range->start, range->len, range->access);
+        if (mr == NULL)
+            note(&v->reach, VERBS_PEER, "ibv_reg_mr", strerror(errno));
         if (mr == NULL && only == VERBS_ANY_METHOD)
             *method = VERBS_STAGED;
     }
     return mr;
 }
 
-/* All that a wish for this method cannot have. */
-_Noreturn ISO_COLD static void refuse(struct verbs *v, const struct verbs_piece *piece)
-{
-    iso_verbs_fail(v,
-                   "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of device memory at "
-                   "%#llx so: %s",
-                   wishes[v->reach.wish], v->port.device, ISO->my_pe, ISO->boot.host,
-                   (unsigned long long)piece->len >> 10, (unsigned long long)piece->start, v->reach.why);
-}
-
-struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_piece piece)
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_range range)
 {
     struct verbs_reach *reach = &v->reach;
     enum verbs_method method;
@@ -114,9 +98,13 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     char before[sizeof reach->why];
     memcpy(before, reach->why, sizeof before);
     reach->why[0] = '\0';
-    struct ibv_mr *mr = climb_down(v, gpu, &piece, &method);
+    struct ibv_mr *mr = register_by_best(v, gpu, &range, &method);
     if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
-        refuse(v, &piece);
+        iso_verbs_fail(v,
+                       "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of device memory "
+                       "at %#llx by that method: %s",
+                       wishes[reach->wish], v->port.device, ISO->my_pe, ISO->boot.host,
+                       (unsigned long long)range.len >> 10, (unsigned long long)range.start, reach->why);
     if (first) {
         reach->method = method;
         reach->flushes |= !iso_gpu_describe(gpu)->orders_writes;
@@ -125,7 +113,7 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     }
     if (mr == NULL && method != VERBS_STAGED)
         log_info("verbs: %llu KiB of device memory at %#llx are staged by the host, all else %s: %s",
-                 (unsigned long long)piece.len >> 10, (unsigned long long)piece.start, texts[method], reach->why);
+                 (unsigned long long)range.len >> 10, (unsigned long long)range.start, texts[method], reach->why);
     memcpy(reach->why, before, sizeof before);
     return mr;
 }
@@ -145,9 +133,9 @@ void iso_verbs_exchange_device(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
     int error;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     (void)iso_verbs_region_of(v, segment->base, &error);
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
 }
 
 /* ---- both ends of an operation ---- */
@@ -157,7 +145,7 @@ bool iso_verbs_moves_device(struct place at, const void *local, size_t len)
     struct verbs *v = ISO->verbs;
     uint64_t remote = iso_verbs_remote(at), here = (uint64_t)(uintptr_t)local, end = here + len;
     int error;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     while (here < end) {
         const struct verbs_region *r = iso_verbs_region_of(v, (const void *)(uintptr_t)here, &error);
         uint64_t n = r != NULL ? ISO_MIN(end, r->end) - here : 0;
@@ -168,11 +156,11 @@ bool iso_verbs_moves_device(struct place at, const void *local, size_t len)
         here += n;
         remote += n;
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return here == end;
 }
 
-/* ---- what was written is seen ---- */
+/* ---- visibility of writes ---- */
 
 void iso_verbs_flush(struct verbs *v, struct verbs_queue *q)
 {

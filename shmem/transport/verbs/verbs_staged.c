@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Device memory of a peer that its network device cannot reach: through host memory there, which belongs to the pair of
- * initiator and target, and which the target's agent copies from and to. One piece at a time, each answered, so the
- * operations are complete on return. Called by verbs_ops.c with verbs.lock held, which they give up while they wait. */
+/* Device memory of a peer that its network device cannot reach. The bytes go through host memory at the target, the
+ * stage, which belongs to the pair of initiator and target; the target's agent copies from and to it. One piece moves
+ * at a time and is answered, so the operations are complete on return. Called by verbs_ops.c with verbs.lock held,
+ * which is given up while waiting. */
 #include "verbs.h"
 
 #include <string.h>
 
-/* The stage at the peer, for one thread. */
+/* Takes the stage at the peer for this thread. */
 static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *rkey)
 {
     struct wait wait = ISO_WAIT("the stage of device memory", pe, NULL, 1);
     while (v->peers[pe].staging) {
-        iso_verbs_leave(v);
+        iso_verbs_unlock(v);
         iso_wait_pause(&wait, 0);
-        iso_verbs_enter(v);
+        iso_verbs_lock(v);
     }
     iso_wait_end(&wait);
     v->peers[pe].staging = true;
@@ -39,29 +40,25 @@ struct stage_part {
     size_t len;
 };
 
-static void add_part(struct verbs *v, struct verbs_queue *q, const struct stage_part *p, enum ibv_wr_opcode opcode)
-{
-    struct verbs_request request = {.remote = p->stage, .len = (uint32_t)p->len, .opcode = (uint8_t)opcode};
-    iso_verbs_make_room(v, q, 1, 1);
-    request.slot = iso_verbs_take_slot(v);
-    char *slot = iso_verbs_slot(v, request.slot);
-    if (opcode == IBV_WR_RDMA_READ)
-        request.dest = p->local;
-    else
-        memcpy(slot, p->local, p->len);
-    v->counts.copies += opcode != IBV_WR_RDMA_READ;
-    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
-    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, (uint32_t)p->len, v->memory_mr->lkey};
-    wr->wr.rdma.remote_addr = p->stage;
-    wr->wr.rdma.rkey = p->rkey;
-}
-
 static void add_parts(struct verbs *v, struct verbs_queue *q, struct stage_part p, size_t len,
                       enum ibv_wr_opcode opcode)
 {
     for (; len > 0; len -= p.len, p.stage += p.len, p.local += p.len) {
         p.len = ISO_MIN(len, (size_t)VERBS_SLOT_BYTES);
-        add_part(v, q, &p, opcode);
+        struct verbs_request request = {.remote = p.stage, .len = (uint32_t)p.len, .opcode = (uint8_t)opcode};
+        iso_verbs_make_room(v, q, 1, 1);
+        request.slot = iso_verbs_take_slot(v);
+        char *slot = iso_verbs_slot(v, request.slot);
+        if (opcode == IBV_WR_RDMA_READ) {
+            request.dest = p.local;
+        } else {
+            memcpy(slot, p.local, p.len);
+            v->counts.copies++;
+        }
+        struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+        *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, (uint32_t)p.len, v->memory_mr->lkey};
+        wr->wr.rdma.remote_addr = p.stage;
+        wr->wr.rdma.rkey = p.rkey;
     }
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The progress thread: serves peers while this PE computes. It sleeps until a message, the channel or the device wakes
- * it. While threads of this PE wait, they look at the queues themselves, and those that sleep are woken by the same
- * events; then it leaves the events alone, so that it does not take a core at each message, and looks again after a
- * moment whether they still do. */
+/* The progress thread serves peers while this PE computes. It sleeps until a message, the channel or the device wakes
+ * it. Threads of this PE that wait poll the queues themselves, and those that sleep are woken by the same events.
+ * Meanwhile the progress thread leaves the events alone, so that it does not take a core at each message, and checks
+ * again after a moment whether they still wait. */
 #include "verbs.h"
 #include "../../node/channel.h"
 
@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What waits do in LOOK_NS when they do the thread's work; a sleep, which lasts no longer than that, counts as much. A
- * core that the network needs too, or another PE, leaves them less. */
+/* Polls by waits within LOOK_NS that show that waits do the thread's work. A sleep, which lasts no longer than that,
+ * counts as much. Waits poll less on a core that the network or another PE needs too. */
 enum { BUSY_POLLS = 16, LOOK_NS = 1000000 };
 enum { WATCH_NS = 100000000, WATCH_TIMEOUTS = 40 };
 #define LOOKS_LONGER 3u /* doublings of LOOK_NS where each look costs the network's own time */
@@ -29,13 +29,13 @@ bool iso_verbs_progress(void)
     v->polls++;
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    bool any = v->pending_events; /* also what a wait that was about to sleep has read, or the thread */
+    bool any = v->pending_events; /* also set by a wait that was about to sleep, and by the thread */
     v->pending_events = false;
     pthread_mutex_unlock(&v->lock);
     return any;
 }
 
-/* ---- events: with the lock, so that `armed` says what is so ---- */
+/* ---- events: called with the lock, which guards `armed` ---- */
 
 static void ask_for_event(struct ibv_cq *cq, bool *armed)
 {
@@ -55,46 +55,32 @@ static void take_events(struct verbs *v)
     }
 }
 
-/* ---- devices made of software repeat for ever what is not acknowledged ---- */
+/* ---- devices made of software repeat unacknowledged requests for ever ---- */
 
-/* Looks, not time: a process that was stopped has not waited. */
-static void watch(struct verbs *v, struct verbs_queue *q)
+/* Counts looks, not time: a process that was stopped has not waited. */
+static void watch(struct verbs *v)
 {
     char why[160];
     double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
-    bool under_way = q->done + q->n_batch < q->made;
-    q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
-    q->watched = q->done;
-    if (q->stuck * (WATCH_NS / 1e9) < limit_s)
-        return;
-    snprintf(why, sizeof why, "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down",
-             limit_s, WATCH_TIMEOUTS);
-    iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
-}
-
-static void watch_all(struct verbs *v)
-{
-    if (!v->port.software || __atomic_load_n(&v->ended, __ATOMIC_RELAXED))
-        return;
     uint64_t now = iso_wait_now_ns();
-    if (now - v->watched_ns < WATCH_NS)
+    if (!v->port.software || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) || now - v->watched_ns < WATCH_NS)
         return;
     v->watched_ns = now;
-    for (uint32_t i = 0; i < v->n_queues; i++)
-        watch(v, v->queues[i]);
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        struct verbs_queue *q = v->queues[i];
+        bool under_way = q->done + q->n_batch < q->made;
+        q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
+        q->watched = q->done;
+        if (q->stuck * (WATCH_NS / 1e9) < limit_s)
+            continue;
+        snprintf(why, sizeof why,
+                 "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down", limit_s,
+                 WATCH_TIMEOUTS);
+        iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
+    }
 }
 
 /* ---- a wait that sleeps ---- */
-
-/* What came before the request for an event makes none: so look once more. True: nothing is there. */
-static bool may_sleep(struct verbs *v)
-{
-    iso_verbs_post_all(v);
-    ask_for_event(v->received, &v->armed);
-    if (v->in_flight > 0)
-        ask_for_event(v->sent, &v->armed_sent);
-    return !iso_verbs_poll(v);
-}
 
 bool iso_verbs_rest(uint64_t ns)
 {
@@ -103,40 +89,44 @@ bool iso_verbs_rest(uint64_t ns)
     if (v == NULL || __atomic_load_n(&v->failed, __ATOMIC_ACQUIRE))
         return false;
     struct pollfd fd = {v->events->fd, POLLIN, 0};
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     v->sleepers++;
     v->polls += BUSY_POLLS + 1;
     v->counts.sleeps++;
-    watch_all(v); /* the thread may sleep too: what is stuck wakes nobody */
-    if (may_sleep(v)) {
-        iso_verbs_leave(v);
+    watch(v); /* the thread may sleep too, and a stuck queue wakes no thread */
+    iso_verbs_post_all(v);
+    ask_for_event(v->received, &v->armed);
+    if (v->in_flight > 0)
+        ask_for_event(v->sent, &v->armed_sent);
+    if (!iso_verbs_poll(v)) { /* a completion before the request for an event makes no event */
+        iso_verbs_unlock(v);
         int n = ppoll(&fd, 1, &t, NULL);
-        iso_verbs_enter(v);
+        iso_verbs_lock(v);
         if (n > 0)
             take_events(v);
     }
-    if (!v->armed) { /* the event taken was the thread's too, which may sleep on: whose wait is over serves nobody */
+    if (!v->armed) { /* the event was the thread's too, which may sleep on while this thread stops polling */
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
     }
     v->sleepers--;
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return true;
 }
 
 /* ---- the thread ---- */
 
-/* When to look again, since threads of this PE do its work, or answers wait; 0: events are asked for. */
+/* Nanoseconds until the next look, since threads of this PE do the work, or answers wait. 0: events are requested. */
 static uint64_t prepare(struct verbs *v)
 {
     uint64_t now = iso_wait_now_ns(), next_ns = 0;
-    iso_verbs_enter(v);
+    iso_verbs_lock(v);
     unsigned many = v->port.software ? 1 : BUSY_POLLS;
     bool busy = v->sleepers > 0 || v->polls > many * (now - v->looked_ns) / LOOK_NS;
     v->polls = 0;
     v->looked_ns = now;
     if (busy) {
-        watch_all(v);
+        watch(v);
         next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
     } else {
         v->busy_looks = 0;
@@ -144,17 +134,8 @@ static uint64_t prepare(struct verbs *v)
         iso_verbs_poll(v);
         next_ns = v->late != NULL ? LOOK_NS : 0; /* completions make room for answers, and no event was asked for */
     }
-    iso_verbs_leave(v);
+    iso_verbs_unlock(v);
     return next_ns;
-}
-
-static void serve(struct verbs *v)
-{
-    iso_verbs_enter(v);
-    take_events(v);
-    v->counts.system_calls += 2;
-    iso_verbs_poll(v);
-    iso_verbs_leave(v);
 }
 
 static void take_device_event(struct verbs *v)
@@ -166,7 +147,7 @@ static void take_device_event(struct verbs *v)
     const char *text = v->lib.event_type_str(type);
     v->lib.ack_async_event(&event);
     if (type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR) {
-        iso_verbs_enter(v);
+        iso_verbs_lock(v);
         iso_verbs_fail(v, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
                        ISO->boot.host, text);
     }
@@ -187,8 +168,13 @@ static void sleep_until_work(struct verbs *v, uint64_t look_ns)
     int n = ppoll(fds, busy ? FD_EVENTS : FDS, busy ? &look : NULL, NULL);
     if (n <= 0)
         return;
-    if ((fds[FD_EVENTS].revents & POLLIN) != 0)
-        serve(v);
+    if ((fds[FD_EVENTS].revents & POLLIN) != 0) {
+        iso_verbs_lock(v);
+        take_events(v);
+        v->counts.system_calls += 2;
+        iso_verbs_poll(v);
+        iso_verbs_unlock(v);
+    }
     if (fds[FD_CHANNEL].revents != 0)
         iso_channel_progress();
     if ((fds[FD_DEVICE].revents & POLLIN) != 0)
@@ -211,13 +197,13 @@ static void *run(void *argument)
 int iso_verbs_thread_start(struct verbs *v)
 {
     v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = v->wake < 0 ? errno : -iso_thread_start(&v->thread, run, ISO);
+    int rc = v->wake < 0 ? -errno : iso_thread_start(&v->thread, run, ISO);
     v->has_thread = rc == 0;
     if (rc == 0)
         return 0;
-    errno = rc;
+    errno = -rc;
     log_error("shmem_init: the thread that serves other nodes cannot be started: %m");
-    return -rc;
+    return rc;
 }
 
 void iso_verbs_thread_stop(struct verbs *v)
