@@ -49,12 +49,6 @@ static void check_inside(struct coll_set a, const char *call)
 
 /* ---- the table ---- */
 
-static bool is_set(const struct set *set, struct coll_set a, uint64_t psync)
-{
-    return set->team.start == a.start && set->log_stride == a.log_stride && set->team.n_pes == a.size &&
-           set->psync == psync;
-}
-
 static struct set **bucket(struct sets *sets, struct coll_set a, uint64_t psync)
 {
     uint64_t key = ((uint64_t)a.start * 37 + (uint64_t)a.size) * 31 + (uint64_t)a.log_stride + psync / sizeof(long);
@@ -64,7 +58,8 @@ static struct set **bucket(struct sets *sets, struct coll_set a, uint64_t psync)
 static struct set *find(struct sets *sets, struct coll_set a, uint64_t psync)
 {
     struct set *set = *bucket(sets, a, psync);
-    while (set != NULL && !is_set(set, a, psync))
+    while (set != NULL && (set->team.start != a.start || set->log_stride != a.log_stride ||
+                           set->team.n_pes != a.size || set->psync != psync))
         set = set->next;
     return set;
 }
@@ -93,35 +88,34 @@ static struct set *make(struct coll_set a, uint64_t psync, const char *call)
     return set;
 }
 
-/* The lock is not held while a slot is opened: that waits for other PEs, whose threads may come in another order. Two
- * threads never make the same set, since they would be in one collective. */
-static struct set *find_or_make_locked(struct sets *sets, struct coll_set a, uint64_t psync, const char *call)
+static void lock(struct sets *sets, bool shared)
 {
-    pthread_mutex_lock(&sets->lock);
+    if (shared)
+        pthread_mutex_lock(&sets->lock);
+}
+
+static void unlock(struct sets *sets, bool shared)
+{
+    if (shared)
+        pthread_mutex_unlock(&sets->lock);
+}
+
+/* The lock is not held while a slot is opened: that waits for other PEs, whose threads may come in another order. Two
+ * threads never make the same set, since they would be in one collective. psync is 0 where no threads share the table. */
+static struct set *find_or_make(struct sets *sets, struct coll_set a, uint64_t psync, const char *call)
+{
+    lock(sets, psync != 0);
     struct set *set = find(sets, a, psync);
-    pthread_mutex_unlock(&sets->lock);
-    if (set != NULL)
+    unlock(sets, psync != 0);
+    if (ISO_LIKELY(set != NULL))
         return set;
     set = make(a, psync, call);
     if (!set->kept)
         return set;
-    pthread_mutex_lock(&sets->lock);
+    lock(sets, psync != 0);
     set->next = *bucket(sets, a, psync);
     *bucket(sets, a, psync) = set;
-    pthread_mutex_unlock(&sets->lock);
-    return set;
-}
-
-static struct set *find_or_make(struct sets *sets, struct coll_set a, const char *call)
-{
-    struct set *set = find(sets, a, 0);
-    if (ISO_LIKELY(set != NULL))
-        return set;
-    set = make(a, 0, call);
-    if (!set->kept)
-        return set;
-    set->next = *bucket(sets, a, 0);
-    *bucket(sets, a, 0) = set;
+    unlock(sets, psync != 0);
     return set;
 }
 
@@ -140,9 +134,8 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
         check_inside(a, call);
     struct coll_mem psync = iso_coll_mem(a.psync, a.psync_longs * sizeof(long), "pSync", call);
     struct sets *sets = (struct sets *)ISO->active_sets;
-    if (ISO->thread_level == SHMEM_THREAD_MULTIPLE)
-        return &find_or_make_locked(sets, a, identity(&psync), call)->team;
-    return &find_or_make(sets, a, call)->team;
+    bool shared = ISO->thread_level == SHMEM_THREAD_MULTIPLE;
+    return &find_or_make(sets, a, shared ? identity(&psync) : 0, call)->team;
 }
 
 static void free_set(struct set *set)

@@ -12,7 +12,7 @@ static char *alltoall_in(const struct coll_work *w, int member) { return w->dest
 
 /* ---- alltoall ---- */
 
-/* At most ISO_INBOX_BYTES for each pair: the block travels in the line of its flag. One hop. */
+/* At most ISO_INBOX_BYTES for each pair: the block shares a cache line with its epoch. One hop. */
 static void alltoall_inbox(struct coll *c, const struct coll_work *w)
 {
     coll_begin_staged_epoch(c);
@@ -24,7 +24,7 @@ static void alltoall_inbox(struct coll *c, const struct coll_work *w)
     coll_inbox_prepare(c);
 }
 
-/* All sources side by side on the scratch: each member writes a row, and reads a column. */
+/* All sources side by side in the node scratch: each member writes a row, and reads a column. */
 static void alltoall_scratch(struct coll *c, const struct coll_work *w)
 {
     size_t row = (size_t)c->n * w->bytes;
@@ -36,7 +36,7 @@ static void alltoall_scratch(struct coll *c, const struct coll_work *w)
         prim_copy(c->group, alltoall_in(w, m), scratch + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
 }
 
-/* Everybody writes its blocks into the dests, which are ready before anybody calls. One hop. */
+/* Each member writes its blocks into the dests, which are ready before any member calls. One hop. */
 static void alltoall_push_to(struct coll *c, const struct coll_work *w, bool far)
 {
     for (int i = 1; i < c->n; i++) {
@@ -58,7 +58,7 @@ static void alltoall_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Everybody reads its blocks out of the sources, once each; the second epoch keeps them unchanged until they are read.
+/* Each member reads its blocks out of the sources, once each; the second epoch keeps them unchanged until they are read.
  */
 static void alltoall_pull(struct coll *c, const struct coll_work *w)
 {
@@ -113,19 +113,6 @@ static size_t alltoalls_offset(const struct coll_work *w, int member, ptrdiff_t 
     return (size_t)member * w->nelems * (size_t)stride * w->elem_bytes;
 }
 
-static void alltoalls_from_inbox(const struct coll_work *w, int from, const void *packet)
-{
-    struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), (const char *)packet,
-                              (size_t)w->dst * w->elem_bytes, w->elem_bytes};
-    alltoalls_copy(r, w->nelems, w->elem_bytes);
-}
-static void alltoalls_to_inbox(const struct coll_work *w, int to, void *packet)
-{
-    struct alltoalls_run r = {(char *)packet, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
-                              (size_t)w->sst * w->elem_bytes};
-    alltoalls_copy(r, w->nelems, w->elem_bytes);
-}
-
 /* This member's block of member `to`'s dest, straight out of the source where a pointer reaches, else by elements. */
 static void alltoalls_put(struct coll *c, const struct coll_work *w, int to)
 {
@@ -142,34 +129,34 @@ static void alltoalls_put(struct coll *c, const struct coll_work *w, int to)
         coll_put(c, &w->dest, offset + e * to_step, from + e * from_step, w->elem_bytes, to);
 }
 
-/* A block of at most ISO_INBOX_BYTES is gathered into the packet and scattered by its receiver. */
-static void alltoalls_inbox(struct coll *c, const struct coll_work *w)
+/* Elements `first` to `first + count - 1` of a block, between its places and dense memory. */
+static void alltoalls_pack(const struct coll_work *w, int to, size_t first, size_t count, char *dense)
 {
-    unsigned char packet[ISO_INBOX_BYTES];
-    coll_begin_staged_epoch(c);
-    for (int i = 1; i < c->n; i++) {
-        alltoalls_to_inbox(w, coll_other(c, i), packet);
-        coll_inbox_send(c, coll_other(c, i), packet, w->bytes);
-    }
-    alltoalls_put(c, w, c->me);
-    for (int i = 1; i < c->n; i++)
-        alltoalls_from_inbox(w, coll_other(c, i), coll_inbox_wait(c, coll_other(c, i)));
-}
-
-/* Elements `first` to `first + count - 1` of a block, between its places and a dense piece. */
-static void alltoalls_pack(const struct coll_work *w, int to, size_t first, size_t count, char *piece)
-{
-    struct alltoalls_run r = {piece, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
+    struct alltoalls_run r = {dense, w->source.base + alltoalls_offset(w, to, w->sst), w->elem_bytes,
                               (size_t)w->sst * w->elem_bytes};
     r.from += first * r.from_step;
     alltoalls_copy(r, count, w->elem_bytes);
 }
-static void alltoalls_unpack(const struct coll_work *w, int from, size_t first, size_t count, const char *piece)
+static void alltoalls_unpack(const struct coll_work *w, int from, size_t first, size_t count, const char *dense)
 {
-    struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), piece, (size_t)w->dst * w->elem_bytes,
+    struct alltoalls_run r = {w->dest.base + alltoalls_offset(w, from, w->dst), dense, (size_t)w->dst * w->elem_bytes,
                               w->elem_bytes};
     r.to += first * r.to_step;
     alltoalls_copy(r, count, w->elem_bytes);
+}
+
+/* A block of at most ISO_INBOX_BYTES is gathered into the inbox and scattered by its receiver. */
+static void alltoalls_inbox(struct coll *c, const struct coll_work *w)
+{
+    char dense[ISO_INBOX_BYTES];
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i < c->n; i++) {
+        alltoalls_pack(w, coll_other(c, i), 0, w->nelems, dense);
+        coll_inbox_send(c, coll_other(c, i), dense, w->bytes);
+    }
+    alltoalls_put(c, w, c->me);
+    for (int i = 1; i < c->n; i++)
+        alltoalls_unpack(w, coll_other(c, i), 0, w->nelems, (const char *)coll_inbox_wait(c, coll_other(c, i)));
 }
 
 /* Where no pointer reaches, a block goes packed, a stage at a time; an element at a time would be a message each. */

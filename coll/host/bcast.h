@@ -12,8 +12,8 @@ static void bcast_own(struct coll *c, const struct coll_work *w)
         coll_copy_own(c, w->dest.base, w->source.base, w->bytes);
 }
 
-/* The root writes each dest and flags it; nobody answers. One hop, and the root may run ahead without credit: all dests
- * are ready before anybody calls, and a later flag does for an earlier one. */
+/* The root writes each dest and flags it, without an answer. One hop. The root may run ahead without credit: all dests
+ * are ready before any member calls, and a later flag stands for an earlier one. */
 static void bcast_push(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);

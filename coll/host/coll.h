@@ -47,14 +47,15 @@ struct coll_work {
 };
 
 /* ---- epochs ----
- * A epoch is one number; flags and packets of the epoch carry it. Beginning one is local and costs nothing. In a plain
- * epoch any member may flag any other, and nobody who is not flagged waits. */
+ * An epoch is one number; its flags and inboxes carry it. Beginning one is local and costs nothing. In a plain epoch any
+ * member may flag any other, and only flagged members wait. */
 
 ISO_INLINE void coll_begin_epoch(struct coll *c) { c->epoch = ++c->slot->seq; }
 
-/* A staged epoch may use packets, stages and the board. They have two banks, used in turn, which is enough only under
- * this rule: in a staged epoch EVERY member sends to (packet, or stage and flag) and waits for EVERY other member, or
- * all pass the board. Then whoever begins staged epoch k + 2 has finished k + 1, so everybody has finished reading k. */
+/* A staged epoch may use inboxes, stages and the node scratch. They have two banks, used alternately. Two are enough only
+ * under this rule: in a staged epoch EVERY member sends to (inbox, or stage and flag) and waits for EVERY other member,
+ * or all pass the node scratch. A member that begins staged epoch k + 2 has finished k + 1, so all have finished reading
+ * k. */
 ISO_INLINE void coll_begin_staged_epoch(struct coll *c)
 {
     c->slot->staged++;
@@ -64,18 +65,15 @@ ISO_INLINE void coll_begin_staged_epoch(struct coll *c)
 /* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
 ISO_INLINE int coll_other(const struct coll *c, int i) { return c->me + i < c->n ? c->me + i : c->me + i - c->n; }
 
-/* More members than cores: what need not be done now had better wait until others have run. */
+/* More members than cores: work that is not urgent waits until others have run. */
 ISO_INLINE bool coll_shares_cores(void) { return ISO->oversubscribed; }
-
-/* All threads of the group have done what stands before. One thread on the host: nothing. */
-ISO_INLINE void coll_group_sync(struct coll *c) { prim_sync(c->group); }
 
 /* ---- flags ---- */
 
-/* Everything this member has written (also puts) is seen by `to` once it has waited for the flag; and what it has read
- * was read before. */
+/* All earlier stores and puts of this member are visible to `to` once `to` has waited for the flag, and all its earlier
+ * reads are done. */
 ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->epoch, c->call); }
-/* `from` has set its flag of this epoch, or already of a later one. */
+/* Returns once `from` has set its flag of this epoch or of a later one. */
 ISO_INLINE void coll_flag_wait(struct coll *c, int from) { iso_slot_flag_wait(c->slot, from, c->epoch, c->call); }
 
 ISO_INLINE void coll_flag_set_all(struct coll *c)
@@ -89,11 +87,11 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
         coll_flag_wait(c, coll_other(c, i));
 }
 
-/* ---- packets: at most ISO_INBOX_BYTES that arrive with their number in one cache line; staged epochs only ---- */
+/* ---- inboxes: at most ISO_INBOX_BYTES that arrive with their epoch in one cache line; staged epochs only ---- */
 
 void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes);
-/* True: the packet of `from`, a far one, is complete in this memory, where it stands as a near one's from now on. One
- * member takes it. */
+/* True: the inbox of `from`, a far member, is complete in this memory, and reads like that of a near one from now on.
+ * Exactly one member must take it. */
 bool iso_coll_far_take(struct coll *c, char *memory, int from);
 void iso_coll_far_wait(struct coll *c, int from);
 
@@ -102,37 +100,31 @@ ISO_INLINE struct slot_inbox *coll_inbox_at(struct coll *c, char *memory, int se
     return (struct slot_inbox *)(void *)(memory + iso_slot_inbox_offset(sender, c->slot->staged));
 }
 
-/* One packet to each other member and epoch; bytes may be 0. */
+/* At most once for each other member in an epoch; bytes may be 0. */
 ISO_INLINE void coll_inbox_send(struct coll *c, int to, const void *data, size_t bytes)
 {
     char *near = c->views[to].near;
     if (ISO_LIKELY(near != NULL)) {
-        struct slot_inbox *packet = coll_inbox_at(c, near, c->me);
-        prim_copy(c->group, packet->payload, data, bytes);
-        prim_signal_u64(c->group, &packet->seq, c->epoch); /* pairs with coll_inbox_wait */
+        struct slot_inbox *inbox = coll_inbox_at(c, near, c->me);
+        prim_copy(c->group, inbox->payload, data, bytes);
+        prim_signal_u64(c->group, &inbox->seq, c->epoch); /* pairs with coll_inbox_wait */
     } else {
         iso_coll_far_inbox(c, to, data, bytes);
     }
 }
 
-/* The payload that `from` has sent in this epoch: in this PE's memory, at the begin of a line, valid until this member
- * begins the next staged epoch but one. Bytes past the sent length are undefined. */
+/* The payload that `from` has sent in this epoch: in this PE's memory, at the start of a cache line, valid until this
+ * member begins the next staged epoch but one. Bytes past the sent length are undefined. */
 ISO_INLINE const void *coll_inbox_wait(struct coll *c, int from)
 {
-    struct slot_inbox *packet = coll_inbox_at(c, c->slot->memory, from);
-    if (prim_poll_u64(&packet->seq) >= c->epoch)
-        return packet->payload;
+    struct slot_inbox *inbox = coll_inbox_at(c, c->slot->memory, from);
+    if (prim_poll_u64(&inbox->seq) >= c->epoch)
+        return inbox->payload;
     if (ISO_LIKELY(c->views[from].near != NULL))
-        iso_slot_wait(c->slot, &packet->seq, c->epoch, c->views[from].pe, c->call);
+        iso_slot_wait(c->slot, &inbox->seq, c->epoch, c->views[from].pe, c->call);
     else
         iso_coll_far_wait(c, from);
-    return packet->payload;
-}
-
-/* The same payload once more, in a later epoch than the one it came in. */
-ISO_INLINE const void *coll_inbox_payload(struct coll *c, int from)
-{
-    return coll_inbox_at(c, c->slot->memory, from)->payload;
+    return inbox->payload;
 }
 
 ISO_INLINE void coll_inbox_recv(struct coll *c, int from, void *into, size_t bytes)
@@ -140,8 +132,8 @@ ISO_INLINE void coll_inbox_recv(struct coll *c, int from, void *into, size_t byt
     prim_copy(c->group, into, coll_inbox_wait(c, from), bytes);
 }
 
-/* At the end of a packet epoch: fetches the lines that the next one stores into, which their receivers hold since they
- * read them; a packet's store would wait for that. Everybody has read what stands there, having sent this epoch's. */
+/* At the end of an epoch with inboxes: fetches the cache lines that the next one stores into. Their receivers hold them
+ * since they read them, and the next store would wait for that. All members have read them, having sent this epoch. */
 ISO_INLINE void coll_inbox_prepare(struct coll *c)
 {
     for (int i = 1; i < c->n; i++) {
@@ -167,14 +159,14 @@ ISO_INLINE void coll_stage_put(struct coll *c, int to, size_t offset, const void
     else if (bytes > 0)
         iso_slot_far_put(c->slot, coll_stage_offset(c, c->me) + offset, c->views[to].pe, data, bytes, c->call);
 }
-/* What `from` has staged here (after coll_flag_wait(c, from)); 64-byte aligned, valid as a packet is. */
+/* The bytes that `from` has staged here, after coll_flag_wait(c, from); 64-byte aligned, valid as an inbox is. */
 ISO_INLINE const char *coll_stage_from(struct coll *c, int from)
 {
     return c->slot->memory + coll_stage_offset(c, from);
 }
 
-/* ---- the board: ISO_SCRATCH_BYTES in the leader's memory that all members write and read; direct teams only ----
- * Where PEs outnumber cores it beats packets: each member touches few lines and is scheduled once.
+/* ---- node scratch: ISO_SCRATCH_BYTES in the leader's memory that all members write and read; direct teams only ----
+ * Where PEs outnumber cores it beats inboxes: each member touches few lines and is scheduled once.
  *     coll_begin_staged_epoch(c);  write own part of coll_scratch(c);  coll_scratch_pass(c);  read all parts */
 
 /* All members reach the leader by pointer: the same answer on all members. */
@@ -183,7 +175,7 @@ ISO_INLINE char *coll_scratch(struct coll *c)
 {
     return c->slot->central + iso_slot_scratch_offset(ISO) + (c->slot->staged & 1) * ISO_SCRATCH_BYTES;
 }
-/* All members have arrived, and what they wrote before (the board too) is seen: a barrier on the leader's counter. */
+/* All members have arrived, and their earlier stores are visible: a barrier on the leader's counter. */
 ISO_INLINE void coll_scratch_pass(struct coll *c) { iso_slot_central_pass(c->slot, c->n, c->epoch, c->call); }
 
 /* ---- the user's memory: direct puts and reads ---- */
@@ -206,7 +198,7 @@ ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe
     return ISO_LIKELY(cpu != NULL) ? cpu + mem->offset : NULL;
 }
 
-/* Writes into `to` of member `pe`, `offset` bytes behind its begin; then coll_flag_set(c, pe). Legal in every
+/* Writes into `to` of member `pe`, `offset` bytes behind its start; then coll_flag_set(c, pe). Allowed in every
  * collective whose dest must be ready on all PEs before any PE calls (broadcast, collect, alltoall, reductions). */
 ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
                          int pe)
@@ -240,7 +232,7 @@ ISO_INLINE void coll_put_done(struct coll *c)
         iso_coll_far_done();
 }
 
-/* Is this member reached without pointers? Then what it gets should be on its way before near ones are served. */
+/* Is this member reached without pointers? Then its data should be under way before near members are served. */
 ISO_INLINE bool coll_is_far(const struct coll *c, int pe) { return c->views[pe].near == NULL; }
 
 /* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the
@@ -277,14 +269,14 @@ enum coll_op {
 
 enum coll_load { LOAD_ANY, LOAD_SPARE, LOAD_OVER }; /* LOAD_OVER: more PEs on the node than cores */
 
-/* What an algorithm needs to work at all, forced or not. The board also needs a direct team. */
+/* What an algorithm needs to work at all, forced or not. The node scratch also needs a direct team. */
 enum coll_needs {
     NEEDS_ANY,
     NEEDS_INBOX,       /* bytes <= ISO_INBOX_BYTES */
     NEEDS_STAGE,        /* bytes <= ISO_STAGE_BYTES */
     NEEDS_SCRATCH,        /* n * bytes <= ISO_SCRATCH_BYTES */
     NEEDS_SCRATCH_ROWS,   /* n * n * bytes <= ISO_SCRATCH_BYTES */
-    NEEDS_SCRATCH_PIECES, /* any length, through the board piece by piece */
+    NEEDS_SCRATCH_PIECES, /* any length, through the node scratch piece by piece */
     NEEDS_FAR,          /* not all members reach each other by pointer */
     NEEDS_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
     NEEDS_NODES,        /* several nodes, with several members on some */

@@ -110,7 +110,7 @@ void iso_coll_far_done(void)
         iso_far_quiet(&ISO->ctx_default);
 }
 
-/* One put: each word says itself to which epoch it belongs. */
+/* One put: each word carries its epoch. */
 void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes)
 {
     uint64_t words[ISO_FAR_WORDS];
@@ -125,8 +125,8 @@ void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes)
     iso_far_put_words(&ISO->ctx_default, place, words, n, c->call);
 }
 
-/* A word of this epoch is here. Acquire: pairs with its arrival (transport's put_words); what its sender has put before,
- * a stage, is there too. */
+/* A word of this epoch is here. Acquire: pairs with its arrival (put_words of the transport); earlier puts of its
+ * sender, as into a stage, are there too. */
 static bool has_come(const uint64_t *word, uint64_t epoch)
 {
     return prim_poll_u64(word) >> 32 == iso_slot_far_word(epoch, 0) >> 32;
@@ -135,7 +135,7 @@ static bool has_come(const uint64_t *word, uint64_t epoch)
 bool iso_coll_far_take(struct coll *c, char *memory, int from)
 {
     uint64_t *words = (uint64_t *)(void *)(memory + iso_slot_far_inbox_offset(from, c->slot->staged));
-    struct slot_inbox *packet = coll_inbox_at(c, memory, from);
+    struct slot_inbox *inbox = coll_inbox_at(c, memory, from);
     if (!has_come(words, c->epoch))
         return false;
     size_t n = 1 + ((uint32_t)prim_poll_u64(words) + 3) / 4;
@@ -144,11 +144,11 @@ bool iso_coll_far_take(struct coll *c, char *memory, int from)
             return false;
     for (size_t i = 0; i < n; i++) {
         uint32_t part = (uint32_t)prim_poll_u64(words + i);
-        prim_store_relaxed_u64(words + i, 0); /* the sender comes back after a packet from here, which is later */
+        prim_store_relaxed_u64(words + i, 0); /* the sender needs an inbox of this member first */
         if (i > 0)
-            memcpy(packet->payload + 4 * (i - 1), &part, sizeof(part));
+            memcpy(inbox->payload + 4 * (i - 1), &part, sizeof(part));
     }
-    prim_signal_u64(prim_group_thread(), &packet->seq, c->epoch); /* pairs with hier_speaker of this node */
+    prim_signal_u64(prim_group_thread(), &inbox->seq, c->epoch); /* pairs with hier_speaker of this node */
     return true;
 }
 
@@ -171,14 +171,14 @@ static struct coll begin(struct team *team, const char *call)
 
 /* ---- SHMEM_DEBUG ---- */
 
-/* What a member says about its call: fits a packet. */
+/* A description of a member's call. */
 struct match {
     char call[40];
     uint64_t value; /* bytes, or another argument */
     int32_t root;
     uint32_t dest; /* 1 + its offset, modulo 2^32; 0: none */
 };
-_Static_assert(sizeof(struct match) <= ISO_INBOX_BYTES, "it fits a packet");
+_Static_assert(sizeof(struct match) <= ISO_INBOX_BYTES, "it fits an inbox");
 
 static struct match match_of(const char *call, uint64_t value, int root)
 {
@@ -251,7 +251,7 @@ void iso_coll_debug_same(struct team *team, const char *call, const char *what, 
     match_all(team, &mine, call, what);
 }
 
-/* What the library exchanges within a call comes behind a match too: a member that is in another call sees which. */
+/* The library's own exchanges within a call are compared too: a member in another call is named. */
 static void match_call(struct team *team, const char *call)
 {
     if (ISO_UNLIKELY(ISO->env.debug))

@@ -56,7 +56,7 @@ static void broadcast(struct team *team, const struct move *m)
     iso_coll_run(COLL_BROADCAST, team, &w, m->call);
 }
 
-/* How much dest gets is known only when all members have said their lengths: the schedule checks it then. */
+/* The length of dest is known only when all members have told theirs: the schedule checks it then. */
 static void collect(struct team *team, const struct move *m)
 {
     struct coll_work w = work_of(m);
@@ -84,8 +84,8 @@ static size_t extent(size_t nelems, ptrdiff_t stride, size_t elem_bytes)
 {
     if (nelems == 0)
         return 0;
-    size_t epochs = iso_coll_bytes(nelems - 1, (size_t)stride, elem_bytes);
-    return epochs > SIZE_MAX - elem_bytes ? SIZE_MAX : epochs + elem_bytes;
+    size_t bytes = iso_coll_bytes(nelems - 1, (size_t)stride, elem_bytes);
+    return bytes > SIZE_MAX - elem_bytes ? SIZE_MAX : bytes + elem_bytes;
 }
 
 static void alltoalls(struct team *team, const struct move *m)

@@ -3,9 +3,10 @@
  * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/barrier.c. */
 #include "coll.h"
 
-/* What a barrier completes besides. Among the PEs that take part, the barrier's own release stores and acquire loads
- * order every store that a pointer reaches: who has left sees what anybody stored before it entered. So a full fence is
- * needed only where PEs stay outside, which an active set may leave; and a transport is asked when it has work. */
+/* The operations that a barrier completes before it synchronises. Among the PEs that take part, the barrier's own
+ * release stores and acquire loads order every store by pointer: a PE that has left sees the stores of all PEs before
+ * they entered. A full fence is needed only where PEs stay outside, which an active set may leave. A transport is asked
+ * when it has work. */
 static void complete(const struct team *team, const char *call)
 {
     struct ctx *ctx = &ISO->ctx_default;
@@ -16,7 +17,7 @@ static void complete(const struct team *team, const char *call)
         iso_far_quiet(ctx);
 }
 
-static void meet(struct team *team, const char *call)
+static void synchronise(struct team *team, const char *call)
 {
     struct coll_args args = {call, 0, 0};
     if (ISO_UNLIKELY(ISO->env.debug))
@@ -29,14 +30,14 @@ void pshmem_barrier_all(void)
 {
     iso_check_life(__func__);
     complete(&ISO->world, __func__);
-    meet(&ISO->world, __func__);
+    synchronise(&ISO->world, __func__);
 }
 
 SHMEM_API(shmem_sync_all, pshmem_sync_all);
 void pshmem_sync_all(void)
 {
     iso_check_life(__func__);
-    meet(&ISO->world, __func__);
+    synchronise(&ISO->world, __func__);
 }
 
 SHMEM_API(shmem_team_sync, pshmem_team_sync);
@@ -45,7 +46,7 @@ int pshmem_team_sync(shmem_team_t handle)
     struct team *team = iso_coll_team(handle, __func__);
     if (team == NULL)
         return -1;
-    meet(team, __func__);
+    synchronise(team, __func__);
     return 0;
 }
 
@@ -55,7 +56,7 @@ void pshmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync)
     struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_BARRIER_SYNC_SIZE};
     struct team *team = iso_coll_active_set(set, __func__);
     complete(team, __func__);
-    meet(team, __func__);
+    synchronise(team, __func__);
     iso_coll_active_set_end(team, __func__);
 }
 
@@ -64,6 +65,6 @@ void pshmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync)
 {
     struct coll_set set = {PE_start, logPE_stride, PE_size, pSync, SHMEM_SYNC_SIZE};
     struct team *team = iso_coll_active_set(set, __func__);
-    meet(team, __func__);
+    synchronise(team, __func__);
     iso_coll_active_set_end(team, __func__);
 }

@@ -10,7 +10,7 @@ static char *collect_place(const struct coll_work *w, int member) { return w->de
 
 /* ---- fcollect ---- */
 
-/* At most ISO_INBOX_BYTES each: the block travels in the line of its flag. One hop. */
+/* At most ISO_INBOX_BYTES each: the block shares a cache line with its epoch. One hop. */
 static void fcollect_inbox(struct coll *c, const struct coll_work *w)
 {
     coll_begin_staged_epoch(c);
@@ -22,7 +22,7 @@ static void fcollect_inbox(struct coll *c, const struct coll_work *w)
     coll_inbox_prepare(c);
 }
 
-/* All blocks side by side on the scratch: each member writes one, all read all. */
+/* All blocks side by side in the node scratch: each member writes one, all read all. */
 static void fcollect_scratch(struct coll *c, const struct coll_work *w)
 {
     coll_begin_staged_epoch(c);
@@ -31,7 +31,7 @@ static void fcollect_scratch(struct coll *c, const struct coll_work *w)
     prim_copy(c->group, w->dest.base, coll_scratch(c), (size_t)c->n * w->bytes);
 }
 
-/* Everybody writes its block into all dests, which are ready before anybody calls. One hop. */
+/* Each member writes its block into all dests, which are ready before any member calls. One hop. */
 static void fcollect_push(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);
@@ -42,7 +42,7 @@ static void fcollect_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Everybody reads all sources, once each, into memory of its own. The second epoch keeps each source unchanged until its
+/* Each member reads all sources, once each, into memory of its own. The second epoch keeps each source unchanged until its
  * last reader is done. */
 static void fcollect_pull(struct coll *c, const struct coll_work *w)
 {
@@ -93,7 +93,7 @@ static struct collect_sum collect_add_up(struct coll *c, const struct collect_he
     return sum;
 }
 
-/* One packet to everybody says how long the block is, and carries a short one. */
+/* Each member tells all others how long its block is, and sends a short block along. */
 static void collect_send_heads(struct coll *c, const struct coll_work *w, struct collect_head *mine)
 {
     size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
@@ -104,7 +104,7 @@ static void collect_send_heads(struct coll *c, const struct coll_work *w, struct
         coll_inbox_send(c, coll_other(c, i), mine, sizeof(mine->bytes) + inlined);
 }
 
-/* Short blocks out of the packets to their places. */
+/* Short blocks from the inboxes to their places. */
 static void collect_place_short(struct coll *c, const struct collect_head *mine, char *dest)
 {
     uint64_t offset = 0;
@@ -117,7 +117,7 @@ static void collect_place_short(struct coll *c, const struct collect_head *mine,
 }
 
 /* Members with long blocks write them to all dests, and flag that in the same epoch. The others wait for the long ones,
- * of which all know from the packets. */
+ * which all know from the inboxes. */
 static void collect_push(struct coll *c, const struct coll_work *w)
 {
     struct collect_head mine;
@@ -134,7 +134,7 @@ static void collect_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Everybody reads the long blocks, once each; the packet has said that they are ready. Their owners stay until all
+/* Each member reads the long blocks, once each; the inbox has said that they are ready. Their owners stay until all
  * others have flagged, in the same epoch, that they are done. */
 static void collect_pull(struct coll *c, const struct coll_work *w)
 {

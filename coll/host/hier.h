@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* What schedules for teams on several nodes are written over, besides coll.h: within a node by pointer, between nodes
  * by what crosses once for all of a node. They need slot->nodes, and are the host's only. In the node that receives,
- * the flags and data of a message lie with one member, where all of the node wait and read. Included by across_*.h. */
+ * the flags and data of a message lie with one member, where all of the node wait and read. Included by hier_*.h. */
 #ifndef ISO_HIER_H
 #define ISO_HIER_H
 
 #include "coll.h"
 
-/* ---- who is where ---- */
+/* ---- nodes and rails ---- */
 
 static int hier_size(const struct slot_nodes *nodes, int node) { return nodes->begin[node + 1] - nodes->begin[node]; }
 
-/* Rail number `rail` of a node: rails are as many as somebody likes, and the members of each node take them in turn. */
+/* Rail number `rail` of a node: there may be any number of rails; the members of each node take them in turn. */
 static int hier_rail(const struct slot_nodes *nodes, size_t rail, int node)
 {
     return nodes->members[nodes->begin[node] + (int)(rail % (size_t)hier_size(nodes, node))];
@@ -32,10 +32,10 @@ static int hier_node_of(const struct slot_nodes *nodes, int member)
     return 0;
 }
 
-/* ---- meetings and flags within a node ---- */
+/* ---- barriers and flags within a node ---- */
 
 /* All members of this node have arrived, and what they wrote before is seen. `epoch` grows. */
-static void hier_meet(struct coll *c, uint64_t epoch)
+static void hier_sync(struct coll *c, uint64_t epoch)
 {
     if (iso_slot_node_arrive(c->slot->nodes))
         iso_slot_node_release(c->slot->nodes, epoch);
@@ -123,7 +123,7 @@ static void hier_operands(struct coll *c, size_t share, const char **operands)
     }
 }
 
-/* All members get the shares of all, in one epoch: on the boards of the nodes, whose last members exchange them. For
+/* All members get the shares of all, in one epoch: in the scratch of each node; the last members exchange them. For
  * each node and other node one message, of all shares of the node. */
 static void hier_exchange(struct coll *c, const void *mine, size_t bytes, size_t share, const char **operands)
 {

@@ -24,7 +24,7 @@ static size_t hier_chunk_bytes(size_t bytes, size_t i)
  * ----
  */
 
-static void hier_hand_on(struct coll *c, const struct coll_work *w, const char *from)
+static void hier_forward(struct coll *c, const struct coll_work *w, const char *from)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int i = 1; i < nodes->n_near; i++) {
@@ -36,20 +36,20 @@ static void hier_hand_on(struct coll *c, const struct coll_work *w, const char *
 static void hier_bcast(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int home = hier_node_of(nodes, w->root), leader = iso_slot_node_leader(nodes, nodes->mine);
+    int root_node = hier_node_of(nodes, w->root), leader = iso_slot_node_leader(nodes, nodes->mine);
     coll_begin_epoch(c);
     if (c->me == w->root) {
         for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, iso_slot_node_leader(nodes, (home + k) % nodes->n));
-        hier_hand_on(c, w, w->source.base);
+            coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, iso_slot_node_leader(nodes, (root_node + k) % nodes->n));
+        hier_forward(c, w, w->source.base);
         bcast_own(c, w);
         coll_put_done(c);
         return;
     }
-    bool hands_on = nodes->mine != home && c->me == leader;
-    coll_flag_wait(c, nodes->mine == home || hands_on ? w->root : leader);
-    if (hands_on)
-        hier_hand_on(c, w, w->dest.base);
+    bool forwards = nodes->mine != root_node && c->me == leader;
+    coll_flag_wait(c, nodes->mine == root_node || forwards ? w->root : leader);
+    if (forwards)
+        hier_forward(c, w, w->dest.base);
 }
 
 /* ---- broadcast: long ones from node to node in chunks. Out: b by every node but the last, in chunks; the first bytes
@@ -65,7 +65,7 @@ struct hier_pipe {
 static struct hier_pipe hier_pipe_of(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    int n = nodes->n, home = hier_node_of(nodes, w->root), hops = (nodes->mine - home + n) % n;
+    int n = nodes->n, root_node = hier_node_of(nodes, w->root), hops = (nodes->mine - root_node + n) % n;
     struct hier_pipe p = {c->slot->seq, hier_chunks(w->bytes), -1, -1};
     if (hops > 1)
         p.before = (nodes->mine + n - 1) % n;
@@ -121,7 +121,7 @@ static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
             hier_pipe_chunk(c, w, &p, i);
     }
     coll_put_done(c);
-    hier_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
+    hier_sync(c, c->slot->seq); /* no member of the node reads this memory any more */
 }
 
 /* ---- fcollect and collect: long blocks. Out: K - 1 messages for each member and chunk, m * b bytes to each other
@@ -187,14 +187,14 @@ static void hier_gather(struct coll *c, struct hier_gather *g)
     g->base = c->slot->seq;
     c->slot->seq += g->chunks + 2;
     hier_gather_send(c, g);
-    hier_meet(c, c->slot->seq - 1); /* sources of this node are ready */
+    hier_sync(c, c->slot->seq - 1); /* sources of this node are ready */
     hier_gather_near(c, g);
     for (size_t i = 0; i < g->chunks; i++)
         for (int k = 1; k < nodes->n; k++)
             for (int place = 0; place < hier_size(nodes, (nodes->mine + k) % nodes->n); place++)
                 hier_gather_far(c, g, (nodes->mine + k) % nodes->n, place, i);
     coll_put_done(c);
-    hier_meet(c, c->slot->seq); /* nobody of the node reads this member's memory any more */
+    hier_sync(c, c->slot->seq); /* no member of the node reads this memory any more */
 }
 
 static void hier_fcollect_rails(struct coll *c, const struct coll_work *w)

@@ -65,7 +65,7 @@ static void hier_scan(struct coll *c, const struct coll_work *w)
 
 #define CHAIN_UNIT_BYTES ((size_t)4096)
 #define CHAIN_MOST_BYTES ((size_t)65536)
-/* What a member keeps in its own part of the slot, where nobody else sends to: read from another node into it. */
+/* Bytes of a member's own part of the slot, to which no other member sends: a target of reads from another node. */
 #define CHAIN_FETCH_BYTES ((size_t)2 * ISO_STAGE_BYTES)
 
 struct chain {
@@ -94,7 +94,7 @@ static struct chain chain_of(struct coll *c, const struct coll_work *w, size_t m
     return h;
 }
 
-/* The first chunk from i on that this member has to do with. */
+/* The first chunk from i on whose rail is this member. */
 static size_t chain_mine(struct coll *c, const struct chain *h, size_t i)
 {
     while (i < h->chunks && hier_rail(c->slot->nodes, i % h->rails, c->slot->nodes->mine) != c->me)
@@ -116,7 +116,7 @@ static struct reduce_part chain_part(const struct chain *h, const struct coll_wo
 static void chain_enter(struct coll *c, const struct chain *h)
 {
     c->epoch = h->base + 1;
-    hier_meet(c, c->epoch);
+    hier_sync(c, c->epoch);
     for (size_t i = chain_mine(c, h, 0); !h->first && i < ISO_MIN(h->chunks, h->rails); i = chain_mine(c, h, i + 1))
         coll_flag_set(c, chain_rail(c, h, i, h->before));
 }
@@ -130,7 +130,7 @@ static void chain_send(struct coll *c, const struct chain *h, const struct coll_
     coll_put_flag(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes, chain_rail(c, h, i, node));
 }
 
-/* What the nodes before have made of a chunk; NULL: this is the first. */
+/* The result of the nodes before for a chunk; NULL: this is the first node. */
 static const char *chain_left(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
 {
     struct reduce_part part = chain_part(h, w, i);
@@ -196,20 +196,10 @@ static void chain_back(struct coll *c, const struct chain *h, const struct coll_
                  hier_peer(c->slot->nodes, k));
 }
 
-/* Has chunk i come from the rail in `node`? The first node's operands are here from the begin. */
+/* Has chunk i come from the rail in `node`? The first node's operands are here from the start. */
 static bool chain_has(struct coll *c, const struct chain *h, size_t i, int node)
 {
     return node < 0 || prim_poll_u64(hier_flag(c, c->me, chain_rail(c, h, i, node))) >= h->base + 2 + i;
-}
-
-static void chain_pause(struct coll *c, const struct chain *h, struct wait *wait, size_t i, int node)
-{
-    int from = chain_rail(c, h, i, node);
-    wait->addr = hier_flag(c, c->me, from);
-    wait->expected = h->base + 2 + i;
-    wait->peer = c->views[from].pe;
-    wait->slot = c->slot;
-    iso_wait_pause(wait, prim_poll_u64((const uint64_t *)wait->addr));
 }
 
 /* Results first: other nodes wait for them. */
@@ -225,7 +215,13 @@ static void chain_run(struct coll *c, const struct chain *h, const struct coll_w
             chain_forth(c, h, w, forth);
             forth = chain_mine(c, h, forth + 1);
         } else {
-            chain_pause(c, h, &wait, forth < h->chunks ? forth : back, forth < h->chunks ? h->before : h->after);
+            size_t i = forth < h->chunks ? forth : back;
+            int from = chain_rail(c, h, i, forth < h->chunks ? h->before : h->after);
+            wait.addr = hier_flag(c, c->me, from);
+            wait.expected = h->base + 2 + i;
+            wait.peer = c->views[from].pe;
+            wait.slot = c->slot;
+            iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)wait.addr));
             continue;
         }
         iso_wait_end(&wait);
@@ -240,7 +236,7 @@ static void hier_reduce_chain(struct coll *c, const struct coll_work *w)
     chain_enter(c, &h);
     chain_run(c, &h, w);
     coll_put_done(c);
-    hier_meet(c, c->slot->seq); /* all chunks of this node are there, and nobody reads on */
+    hier_sync(c, c->slot->seq); /* all chunks of this node are there, and no member reads on */
 }
 
 /* ---- scan: the same chain one way, dest not the source: a node's members get theirs, the next node the sum of all so
@@ -288,7 +284,7 @@ static void hier_scan_chain(struct coll *c, const struct coll_work *w)
             hier_flag_wait(c, c->me, chain_rail(c, &h, i, h.before), h.base + 2 + i);
         chain_scan_block(c, &h, w, i);
     }
-    hier_meet(c, c->slot->seq);
+    hier_sync(c, c->slot->seq);
 }
 
 #endif

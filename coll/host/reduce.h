@@ -10,7 +10,7 @@
 /* What stays in the first-level cache while all members' operands are combined. */
 #define REDUCE_BLOCK_BYTES 8192
 
-/* ---- one hop: everybody gets everything, and reduces for itself ---- */
+/* ---- one-shot: each member gets all operands, and reduces for itself ---- */
 
 static void reduce_inbox(struct coll *c, const struct coll_work *w)
 {
@@ -45,7 +45,7 @@ static void reduce_staged(struct coll *c, const struct coll_work *w)
     coll_copy_own(c, w->dest.base, left, w->bytes);
 }
 
-/* ---- two epochs: member i reduces part i for everybody ---- */
+/* ---- two-shot: member i reduces part i for all ---- */
 
 /* Elements first .. first + count - 1. */
 struct reduce_part {
@@ -123,8 +123,8 @@ static void reduce_sync_central(struct coll *c)
     coll_scratch_pass(c);
 }
 
-/* The first meeting: all sources may be read and all dests written. The second: all parts are there, nobody reads on.
- */
+/* After the first barrier all sources may be read and all dests written. After the second all parts are there, and no
+ * member reads on. */
 static void reduce_twoshot(struct coll *c, const struct coll_work *w)
 {
     reduce_sync(c);
@@ -139,16 +139,16 @@ static void reduce_twoshot_central(struct coll *c, const struct coll_work *w)
     reduce_sync_central(c);
 }
 
-/* ---- the scratch: one meeting for members that share cores; in pieces, when they are many or the array is long ---- */
+/* ---- node scratch: one barrier for members that share cores; in pieces, when they are many or the array is long ---- */
 
-/* Bytes of the scratch that each of n members has; 0: there are too many. */
+/* Bytes of node scratch for each of n members; 0: there are too many. */
 static size_t reduce_scratch_share(int n)
 {
     size_t share = ISO_SCRATCH_BYTES / (size_t)n;
     return share >= ISO_LINE ? share & ~(size_t)(ISO_LINE - 1) : share & ~(size_t)15;
 }
 
-/* All operands of a piece at its places on the scratch, `share` bytes apart. */
+/* All operands of a piece in the node scratch, `share` bytes apart. */
 static const char *reduce_scratch_fill(struct coll *c, const struct coll_work *w, struct reduce_part piece, size_t share)
 {
     coll_begin_staged_epoch(c);

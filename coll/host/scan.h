@@ -9,7 +9,7 @@
 /* The last member whose operand goes into member m's result; -1: none. */
 static int scan_last(const struct coll_work *w, int m) { return w->exclusive ? m - 1 : m; }
 
-/* ---- one hop: everybody sends to everybody (the rule of a staged epoch), and adds what stands before it ---- */
+/* ---- one-shot: all send to all (the rule of a staged epoch), and each adds the operands before its own ---- */
 
 static void scan_inbox(struct coll *c, const struct coll_work *w)
 {
@@ -32,7 +32,7 @@ static void scan_inbox(struct coll *c, const struct coll_work *w)
     coll_inbox_prepare(c);
 }
 
-/* ---- two epochs: member i scans part i of all members, and writes each of them its result ---- */
+/* ---- two-shot: member i scans part i of all members, and writes each of them its result ---- */
 
 /* In member order with two sums: a member's operand is read before its dest, which may be the same, is written. */
 static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_part block)
@@ -68,7 +68,7 @@ static void scan_twoshot_central(struct coll *c, const struct coll_work *w)
     reduce_sync_central(c);
 }
 
-/* ---- the scratch ---- */
+/* ---- node scratch ---- */
 
 static void scan_scratch(struct coll *c, const struct coll_work *w)
 {
