@@ -105,7 +105,7 @@ if chosen srun; then
 fi
 spec 1 setup symmetric_heap contexts putget strided point_to_point locks barriers moves reductions soak active_sets \
     reinit globals deprecated signals teams threads
-spec 2 setup contexts putget point_to_point barriers soak active_sets globals across
+spec 2 setup contexts putget point_to_point barriers soak active_sets globals hier
 device 1 heap handles litmus matrix_rma matrix_wait matrix_moves matrix_reduce
 SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
 # All of these by peer memory, as the CPU device allows it; dma-bufs and reads that flush have doubles.
