@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Chooses the bootstrap of the job and forwards to it: one row of the table each, in order of precedence. */
 #include "boot.h"
+#include "env.h"
 
 #include "log.h"
 

@@ -6,8 +6,6 @@
 #ifndef ISO_BOOT_H
 #define ISO_BOOT_H
 
-#include "env.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -29,6 +27,7 @@ struct boot_attr {
 };
 
 struct boot;
+struct env;
 struct boot_ops {
     const char *name; /* "pmix", "uid", "single" */
     /* Does this bootstrap apply? *why gets a short reason either way ("PMIX_NAMESPACE is set"). */

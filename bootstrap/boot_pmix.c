@@ -5,6 +5,7 @@
  * per process and closed at exit (after a second PMIx_Init fences fail now and then), whatever the number of
  * shmem_init; MPI may use it too. No default event handler: it would receive nothing. */
 #include "boot.h"
+#include "env.h"
 
 #include "log.h"
 

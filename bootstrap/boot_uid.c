@@ -2,6 +2,7 @@
 /* Start by a unique id over TCP: the program carries the id (torchrun's store, MPI, a file), or a script sets
  * SHMEM_UID, SHMEM_RANK and SHMEM_SIZE. This file has the life of the job; its two sides are uid_hub.c (rank 0) and
  * uid_member.c. The connections stay open until another id is used or the process exits. */
+#include "env.h"
 #include "uid_job.h"
 
 #include "log.h"

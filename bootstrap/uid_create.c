@@ -2,6 +2,7 @@
 /* Making a unique id: choose an address of this host, listen there, draw a secret, and keep the socket until the PE
  * that becomes rank 0 of that id takes it. Called by shmemx_get_uniqueid (create) and uid_hub.c (take), from any
  * thread. */
+#include "env.h"
 #include "uid_job.h"
 
 #include "log.h"

@@ -3,6 +3,8 @@
  * Invariant: nobody leaves before all have entered, and everything that a member stored before it entered is seen by
  * whoever has left. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
  * Called by coll/, memory.c, team.c and init.c. */
+#include "collectives.h"
+#include "node/wait.h"
 #include "slot.h"
 
 void iso_barrier_sync(struct team *team, const char *call)

@@ -3,8 +3,10 @@
  * mapped by the peers; what is left at its ends shares pages with other data of the program and stays where it is: puts
  * and gets there are copied by the kernel ("staged"), atomics are refused with a sentence.
  * invariant: the pieces [0, lo) staged, [lo, hi) mapped, [hi, len) staged are the same offsets on all PEs. */
+#include "../bootstrap/log.h"
+#include "agree.h"
 #include "gpu/device.h"
-#include "internal.h"
+#include "ops/order.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -408,7 +410,7 @@ int pshmemx_buffer_unregister(void *addr)
     size_t len = first->first_bytes;
     bool on_device = first->on_device;
 #ifndef ISO_PES_AS_THREADS
-    if (ISO->env.debug && !on_device)
+    if (ISO->debug && !on_device)
         check_still_shared((const char *)addr, len);
 #else
     (void)check_still_shared;

@@ -2,7 +2,8 @@
 /* Communication contexts (section 9.5) and sessions (section 9.9). A handle is index and generation, so a destroyed or
  * made-up handle is found out. Between PEs that share pointers a context has nothing outstanding but the order of
  * stores; what a transport needs per context hangs off it. */
-#include "internal.h"
+
+#include "ops/order.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,10 +4,12 @@
  * describes what it sees; before init what does not exist yet is left out. A line of the doctor is one finding, and
  * begins with "ok: ", "warning: " (works, but) or "problem: " (will not work): isomer-info looks for the last.
  * Called by users, isomer-info and, for SHMEM_VERSION and SHMEM_INFO, by init. */
-#include "internal.h"
+#include "../bootstrap/env.h"
 #include "alloc.h"
+#include "collectives.h"
 #include "data_segment.h"
 #include "gpu/device.h"
+#include "info.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -188,14 +190,14 @@ static void write_segment(FILE *out, int index)
 static void write_segments(FILE *out)
 {
     struct alloc_stats stats = iso_alloc_stats(ISO->alloc);
-    struct huge_pages huge = huge_pages(&ISO->env);
+    struct huge_pages huge = huge_pages(ISO->env);
     fprintf(out, "segments of PE %d:\n", ISO->my_pe);
     for (int i = 0; i < ISO->n_segments; i++)
         write_segment(out, i);
     fprintf(out, "  heap: %s may be allocated, %zu objects use %s; %s of control area\n", amount(stats.cap).text,
             stats.objects, amount(stats.used).text, amount(ISO->control_bytes).text);
     fprintf(out, "  heap: huge pages %s (shmem_enabled is %s, SHMEM_HUGE_PAGES %s)\n",
-            huge.in_force ? "in force" : "not in force", huge.setting, ISO->env.huge_pages ? "on" : "off");
+            huge.in_force ? "in force" : "not in force", huge.setting, ISO->env->huge_pages ? "on" : "off");
     if (ISO->data_refusal != NULL)
         fprintf(out, "  data: global variables are not symmetric: %s\n", ISO->data_refusal);
 }
@@ -325,9 +327,9 @@ void iso_info_print_at_start(void)
 {
     if (ISO->my_pe != 0)
         return;
-    if (ISO->env.info)
+    if (ISO->env->info)
         print_text(write_settings);
-    else if (ISO->env.version)
+    else if (ISO->env->version)
         print_text(write_version);
 }
 

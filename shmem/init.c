@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
  * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "agree.h"
+#include "collectives.h"
 #include "data_segment.h"
 #include "gpu/device.h"
-#include "internal.h"
+#include "info.h"
+#include "memory.h"
 #include "node/channel.h"
+#include "node/wait.h"
+#include "ops/order.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,21 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define STATE_INITIAL                                                                                    \
-    {                                                                                                    \
-        .listener = -1, .tables_lock = PTHREAD_MUTEX_INITIALIZER, .maps_lock = PTHREAD_MUTEX_INITIALIZER, .node_fd = -1 \
-    }
-
-#ifdef ISO_PES_AS_THREADS
-/* A thread that was never told otherwise is a PE before its init. */
-static _Thread_local struct state own_state = STATE_INITIAL;
-static _Thread_local struct state *adopted_state;
-struct state *iso_state_of_thread(void) { return adopted_state != NULL ? adopted_state : &own_state; }
-void iso_state_adopt(struct state *state) { adopted_state = state; }
-#else
-struct state iso_state = STATE_INITIAL;
-#endif
 
 /* ---- the end of the job ---- */
 
@@ -68,16 +60,6 @@ void iso_fatal(const char *call, const char *format, ...)
     va_end(args);
     log_error("%s", text);
     iso_abort_job(1, text);
-}
-
-int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(thread, NULL, run, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -rc;
 }
 
 void iso_fatal_life(const char *call)
@@ -135,7 +117,7 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
 static void set_spin(void)
 {
     struct state *self = ISO;
-    self->spin = self->env.spin >= 0 ? (unsigned)self->env.spin : self->oversubscribed ? 0 : 1000;
+    self->spin = self->env->spin >= 0 ? (unsigned)self->env->spin : self->oversubscribed ? 0 : 1000;
 }
 
 SHMEM_API(shmem_finalize, pshmem_finalize);
@@ -199,7 +181,7 @@ static void register_handlers(void)
 static int bring_up(const struct boot_attr *attr)
 {
     struct state *self = ISO;
-    int rc = iso_boot_open(&self->boot, attr, &self->env);
+    int rc = iso_boot_open(&self->boot, attr, self->env);
     if (rc != 0)
         return rc;
     self->my_pe = self->boot.rank;
@@ -241,6 +223,7 @@ static void refuse_child(const char *call)
 /* 0, or -errno after a sentence. */
 static int start(const struct boot_attr *attr, int requested, int *provided)
 {
+    static ISO_PER_PE struct env env;
     struct state *self = ISO;
     char error[256];
     if (self->life == LIFE_RUNNING) { /* 1.6: repeated calls are counted */
@@ -248,12 +231,14 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         *provided = self->thread_level;
         return 0;
     }
-    if (iso_env_read(&self->env, error, sizeof error) != 0) {
+    self->env = &env;
+    if (iso_env_read(&env, error, sizeof error) != 0) {
         log_error("shmem_init: %s", error);
         return -EINVAL;
     }
-    enum log_level level = self->env.debug ? LOG_DEBUG : LOG_WARN;
-    iso_log_parse_level(self->env.log, &level); /* empty: stays; iso_env_read has refused what it does not know */
+    self->debug = env.debug;
+    enum log_level level = self->debug ? LOG_DEBUG : LOG_WARN;
+    iso_log_parse_level(env.log, &level); /* empty: stays; iso_env_read has refused what it does not know */
     iso_log_set_level(level);
     iso_data_segment_refresh();
     register_handlers();
@@ -264,7 +249,7 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         return rc;
     }
     set_spin();
-    self->careful = self->env.debug;
+    self->careful = self->debug;
     self->thread_level = requested;
     *provided = requested;
     self->init_count = 1;

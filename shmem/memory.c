@@ -4,9 +4,13 @@
  * Invariant: all PEs make the same calls in the same order, so every PE's allocator answers the same offset; nothing is
  * exchanged. What was never handed out (above the allocator's top) is zero, and on the host has no pages.
  * Called by users; iso_memory_start and _stop by init.c, iso_debug_object by segment.c. */
-#include "internal.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "agree.h"
 #include "alloc.h"
 #include "gpu/device.h"
+#include "memory.h"
+#include "ops/order.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -113,7 +117,7 @@ static void barrier(const char *call)
 /* SHMEM_DEBUG: the arguments agree on all PEs; pointers are compared as offsets, since bases may differ. */
 static void match(const char *call, const char *what, uint64_t value)
 {
-    if (ISO_LIKELY(!ISO->env.debug))
+    if (ISO_LIKELY(!ISO->debug))
         return;
     char name[64];
     snprintf(name, sizeof name, "%s (%s)", call, what);
@@ -131,7 +135,7 @@ static void raise_limit(const struct heap *h, size_t end)
 
 static ISO_COLD void describe_cap(const struct heap *h, char *text, size_t bytes)
 {
-    bool chosen = h->alloc == ISO->alloc && ISO->env.symmetric_size == 0;
+    bool chosen = h->alloc == ISO->alloc && ISO->env->symmetric_size == 0;
     snprintf(text, bytes, chosen ? "its cap is the machine's memory, since %s is not set" : "raise %s", h->variable);
 }
 
@@ -219,7 +223,7 @@ static void give_back(const struct heap *h, size_t offset, size_t size)
 
 static void retire(const struct heap *h, size_t offset, size_t size)
 {
-    if (ISO->env.debug && size < GIVE_BACK_BYTES)
+    if (ISO->debug && size < GIVE_BACK_BYTES)
         h->fill(objects_of(h) + offset, POISON, size);
     give_back(h, offset, size);
 }

@@ -3,9 +3,13 @@
  * (device_heap.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
  * first operation on them; all else of the table is written by collective calls only. Every operation reads it without
  * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
-#include "internal.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "agree.h"
 #include "data_segment.h"
+#include "memory.h"
 #include "node/node_file.h"
+#include "node/wait.h"
 #include "transport/transport.h"
 
 #include <errno.h>
@@ -70,7 +74,7 @@ static int map_heap(struct segment *heap, size_t bytes)
         log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
         return -errno;
     }
-    if (ISO->env.huge_pages)
+    if (ISO->env->huge_pages)
         madvise(at, bytes, MADV_HUGEPAGE); /* isomer-info tells whether the kernel honours it */
     heap->base = (char *)at;
     heap->len = bytes;
@@ -295,7 +299,7 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
             iso_fatal_address(call, arg, addr, len);
         return place;
     }
-    if (ISO->env.debug)
+    if (ISO->debug)
         iso_debug_object(call, arg, addr, len);
     place.offset = (size_t)((const char *)addr - place.segment->base);
     char *cpu = iso_segment_reach(place.segment, pe);

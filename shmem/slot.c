@@ -5,6 +5,10 @@
  * index on any of the members stopped, so memory is reused as it is. Invariant: bit i of a PE is set <=> grant i of
  * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/host/active_set.c. */
 #include "slot.h"
+#include "../bootstrap/log.h"
+#include "node/peer.h"
+#include "node/wait.h"
+#include "ops/order.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,7 +8,8 @@
 #define ISO_SLOT_H
 
 #include "../device/api/prim.h"
-#include "internal.h"
+#include "pe_state.h"
+#include "segment.h"
 
 #define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */
 #define ISO_SLOTS_KEPT (ISO_SLOTS / 2) /* active sets keep those below; the rest is for teams, and for single calls */
@@ -161,6 +162,19 @@ ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t epoch, con
     if (prim_poll_u64(release) < epoch)
         iso_slot_wait(slot, release, epoch, -1, call);
 }
+
+size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page aligned; sets ISO->slot_bytes */
+/* Identifies a new sequence of collectives: equal on all members, different from all others that are alive. */
+struct slot_key {
+    int32_t start, stride, size; /* of the team */
+    int32_t parent;              /* slot index of the parent team, -1: active set, -2: world and shared */
+    uint64_t split;              /* number of the split in the parent */
+};
+/* Collective over the members. Index 0 is the world's, 1 SHARED's: no agreement needed (key.parent == -2).
+ * -ENOSPC: no slot is free on all members (a sentence was logged). */
+int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int my_pe);
+void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe);
+/* All members have arrived. No quiet. */
 
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */
 

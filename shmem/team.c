@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Teams (section 9.4): ordered subsets of the PEs, each with a slot of its own for collectives. A PE holds only the
  * teams that it belongs to. A handle is index and generation, so a destroyed or made-up handle is found out. */
+#include "agree.h"
+#include "collectives.h"
 #include "gpu/device.h"
-#include "internal.h"
+#include "ops/order.h"
+#include "slot.h"
 
 #include <errno.h>
 #include <stdlib.h>

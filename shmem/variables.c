@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What the doctor says about environment variables: values that are not allowed, by the functions that refuse them when
  * a program starts, and names that nobody reads. Called by info.c and, for names, by init.c. */
-#include "gpu/device.h"
-#include "internal.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
 #include "../bootstrap/net/interface.h"
+#include "collectives.h"
+#include "gpu/device.h"
+#include "info.h"
 
 #include <errno.h>
 #include <stdio.h>

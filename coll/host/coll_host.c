@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Host collectives: checks of arguments, the far halves of the hooks, the comparison of SHMEM_DEBUG, and the run.
  * Called by coll_sync.c, coll_move.c, coll_reduce.c; iso_coll_debug_match also by what is collective elsewhere. */
+#include "../../shmem/agree.h"
+#include "../../shmem/node/wait.h"
+#include "../../shmem/transport/far.h"
 #include "coll.h"
 
 #include <assert.h>
@@ -33,7 +36,7 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
     if (bytes == 0)
         return mem;
     mem.segment = iso_segment_of(addr, bytes);
-    if (ISO_UNLIKELY(mem.segment == NULL) || ISO_UNLIKELY(ISO->env.debug)) {
+    if (ISO_UNLIKELY(mem.segment == NULL) || ISO_UNLIKELY(ISO->debug)) {
         struct place place = iso_place_slow(addr, bytes, ISO->my_pe, call, arg);
         mem.segment = place.segment;
     }
@@ -237,7 +240,7 @@ static void match_all(struct team *team, const struct match *mine, const char *c
 
 void iso_coll_debug_match(struct team *team, struct coll_args args)
 {
-    if (ISO_LIKELY(!ISO->env.debug))
+    if (ISO_LIKELY(!ISO->debug))
         return;
     struct match mine = match_of(args.call, args.bytes, args.root);
     match_all(team, &mine, args.call, NULL);
@@ -245,7 +248,7 @@ void iso_coll_debug_match(struct team *team, struct coll_args args)
 
 void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value)
 {
-    if (ISO_LIKELY(!ISO->env.debug))
+    if (ISO_LIKELY(!ISO->debug))
         return;
     struct match mine = match_of(call, (uint64_t)value, 0);
     match_all(team, &mine, call, what);
@@ -254,7 +257,7 @@ void iso_coll_debug_same(struct team *team, const char *call, const char *what, 
 /* The library's own exchanges within a call are compared too: a member in another call is named. */
 static void match_call(struct team *team, const char *call)
 {
-    if (ISO_UNLIKELY(ISO->env.debug))
+    if (ISO_UNLIKELY(ISO->debug))
         iso_coll_debug_match(team, (struct coll_args){call, 0, 0});
 }
 
@@ -263,7 +266,7 @@ static void match_call(struct team *team, const char *call)
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
 {
     struct coll c = begin(team, call);
-    if (ISO_UNLIKELY(ISO->env.debug)) {
+    if (ISO_UNLIKELY(ISO->debug)) {
         struct match mine = match_of(call, op == COLL_COLLECT ? w->elem_bytes : w->bytes, w->root);
         mine.dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
         match_all(team, &mine, call, NULL);

@@ -43,7 +43,7 @@ static void set_memory(struct coll_work *w, const struct move *m, size_t dest_by
 {
     w->dest = iso_coll_mem(m->dest, dest_bytes, "dest", m->call);
     w->source = iso_coll_mem(m->source, source_bytes, "source", m->call);
-    if (ISO_UNLIKELY(ISO->env.debug))
+    if (ISO_UNLIKELY(ISO->debug))
         check_overlap(m, dest_bytes, source_bytes);
 }
 

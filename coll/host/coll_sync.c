@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* shmem_barrier_all, shmem_sync_all, shmem_team_sync, and the deprecated shmem_barrier and shmem_sync on active sets
  * (sections 9.10.1 to 9.10.4). The barrier itself is shmem/barrier.c. */
+#include "../../shmem/agree.h"
+#include "../../shmem/ops/order.h"
 #include "coll.h"
 
 /* The operations that a barrier completes before it synchronises. Among the PEs that take part, the barrier's own
@@ -20,7 +22,7 @@ static void complete(const struct team *team, const char *call)
 static void synchronise(struct team *team, const char *call)
 {
     struct coll_args args = {call, 0, 0};
-    if (ISO_UNLIKELY(ISO->env.debug))
+    if (ISO_UNLIKELY(ISO->debug))
         iso_coll_debug_match(team, args);
     iso_barrier_sync(team, call);
 }

@@ -5,6 +5,7 @@
 #ifndef ISO_HIER_H
 #define ISO_HIER_H
 
+#include "../../shmem/node/wait.h"
 #include "coll.h"
 
 /* ---- nodes and rails ---- */

@@ -3,12 +3,15 @@
  * bytes, team size, load of the node, reachability), so nobody has to ask anybody.
  * Forced by SHMEM_COLL=operation=algorithm,..., explained by SHMEM_COLL_EXPLAIN=1.
  * Called by coll_host.c, barrier.c and init.c. */
-#include "hier_move.h"
-#include "hier_reduce.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../../shmem/collectives.h"
+#include "../stream/coll_stream.h"
 #include "alltoall.h"
 #include "bcast.h"
-#include "../stream/coll_stream.h"
 #include "collect.h"
+#include "hier_move.h"
+#include "hier_reduce.h"
 #include "reduce.h"
 #include "scan.h"
 
@@ -394,8 +397,8 @@ int iso_coll_start(void)
         return -ENOMEM;
     for (int i = ROWS; i-- > 0;)
         self->first[rows[i].op] = &rows[i];
-    self->explain = ISO->env.coll_explain;
-    int status = read_forced(self, ISO->env.coll);
+    self->explain = ISO->env->coll_explain;
+    int status = read_forced(self, ISO->env->coll);
     if (status == 0)
         status = iso_active_set_start();
     if (status != 0)

@@ -17,6 +17,7 @@
  * What has been enqueued cannot be stopped: when the first meeting gives up, its copies run all the same, into dests
  * whose owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),
  * stream_slot.c (close). */
+#include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
 #include <string.h>

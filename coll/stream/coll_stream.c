@@ -4,6 +4,8 @@
  * algorithm enqueues. Invariant: whatever the choice depends on is alike on all members, or the caller has broken the
  * contract of shmemx_coll.h. The kernels are in coll_kernels.c and reduce_kernels.c. Called by users. */
 #include "coll_stream.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -229,7 +231,7 @@ static bool pointer_is_valid(const struct stream_call *c, const char *arg, const
         return wrong(c, "%s is a null pointer", arg);
     if (((uintptr_t)addr & (alignment - 1)) != 0)
         return wrong(c, "%s %p is not aligned to %zu bytes", arg, addr, alignment);
-    if (!ISO_UNLIKELY(ISO->env.debug) || is_cpu(c) || iso_segment_of(addr, 1) != NULL) /* asking the driver is slow */
+    if (!ISO_UNLIKELY(ISO->debug) || is_cpu(c) || iso_segment_of(addr, 1) != NULL) /* asking the driver is slow */
         return true;
     return iso_gpu_pointer_kind(c->device->gpu, addr) != GPU_POINTER_HOST ||
            wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
@@ -406,7 +408,7 @@ static int enqueue(const struct stream_call *c)
     struct stream_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL)
         return cannot(c) ? 0 : 1;
-    if (ISO_UNLIKELY(ISO->env.coll_explain))
+    if (ISO_UNLIKELY(ISO->env->coll_explain))
         iso_stream_table_explain(table, c, &choice);
     return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
 }
@@ -418,13 +420,13 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
     if (!begin(&c, coll, stream) || !numbers_are_valid(&c))
         return 1;
     if (is_nothing(&c)) { /* on all members alike */
-        if (ISO_UNLIKELY(ISO->env.debug))
+        if (ISO_UNLIKELY(ISO->debug))
             note(&c, iso_stream_slot_find(&c));
         return 0;
     }
     if (!complete(&c))
         return 1;
-    if (ISO_UNLIKELY(ISO->env.debug))
+    if (ISO_UNLIKELY(ISO->debug))
         note(&c, c.slot);
     return enqueue(&c);
 }

@@ -8,6 +8,8 @@
  * pinned memory, what it waits for, and the proxy's thread watches that: past the deadline it leaves the record that
  * a kernel would, and at an abort it stores the words itself. Invariant: words only grow until the reset.
  * Called by coll_engine.c, stream_slot.c. */
+#include "../../bootstrap/log.h"
+#include "../../shmem/node/wait.h"
 #include "coll_stream.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  * of a call and how much it can carry; which of those that can is chosen is the table's matter.
  * Invariant: every kind but alltoallv has one without needs, for any operator and any size.
  * Called by coll_stream.c, stream_slot.c (kernels) and stream_table.c. */
+#include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
 #include <string.h>

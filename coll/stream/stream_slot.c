@@ -3,6 +3,11 @@
  * streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table they
  * choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
  * Called by coll_stream.c and coll_engine.c; by shmem/ when a team or the device goes. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../../shmem/agree.h"
+#include "../../shmem/collectives.h"
+#include "../../shmem/node/wait.h"
 #include "coll_stream.h"
 
 #include <errno.h>
@@ -166,7 +171,7 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
     if (read_memory(slot) == 0) {
         if (handle.direct != 0 && iso_gpu_has_words(d->gpu, NULL))
             slot->words = iso_words_open(d, team, number, handle, slot->memory);
-        if (ISO_UNLIKELY(ISO->env.debug))
+        if (ISO_UNLIKELY(ISO->debug))
             slot->notes = iso_notes_open(team, number, handle);
         return slot;
     }
@@ -386,7 +391,7 @@ void iso_coll_streams_watch(const uint64_t *abort)
     struct streams *s = streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->list : NULL; slot != NULL; slot = slot->next)
         if (slot->words != NULL)
-            iso_words_watch(slot->words, stop, (uint64_t)(ISO->env.timeout * 1e9));
+            iso_words_watch(slot->words, stop, (uint64_t)(ISO->env->timeout * 1e9));
     pthread_mutex_unlock(&d->lock);
 }
 

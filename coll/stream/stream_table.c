@@ -4,6 +4,8 @@
  * device. Invariant: a choice depends on what all members have alike and nothing else; the rows for any device can do
  * every call but alltoallv without a symmetric dest.
  * Called by coll_stream.c and stream_slot.c, which see to it that members with different rows do not use them. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
 #include <errno.h>
@@ -277,7 +279,7 @@ static bool add_tuned(struct stream_table *t, const struct gpu_info *device)
 {
     char path[sizeof t->from[TUNED] - 32], sentence[512] = "";
     struct stream_rows rows = {.n = 0};
-    bool named = ISO->env.coll_table[0] != '\0';
+    bool named = ISO->env->coll_table[0] != '\0';
     iso_stream_text_path(device, path, sizeof path);
     int rc = path[0] != '\0' ? iso_stream_text_read(path, device, &rows, sentence) : -ENOENT;
     if (rc == 0) {
@@ -326,7 +328,7 @@ static struct stream_table *add_built_in(struct stream_table *t)
 struct stream_table *iso_stream_table_open(const struct gpu_info *device)
 {
     struct stream_table *t = create(device);
-    if (t == NULL || device == NULL || (add_forced(t, ISO->env.coll_on_stream) && add_tuned(t, device)))
+    if (t == NULL || device == NULL || (add_forced(t, ISO->env->coll_on_stream) && add_tuned(t, device)))
         return t != NULL ? add_built_in(t) : NULL;
     free(t);
     return NULL;
@@ -466,7 +468,7 @@ void iso_stream_table_explain(struct stream_table *table, const struct stream_ca
                               const struct stream_choice *choice)
 {
     char text[768];
-    if (!ISO->env.coll_explain || choice->row < 0 || table->entries[choice->row].explained || c->args.h.my_pe != 0)
+    if (!ISO->env->coll_explain || choice->row < 0 || table->entries[choice->row].explained || c->args.h.my_pe != 0)
         return;
     table->entries[choice->row].explained = true;
     (void)iso_stream_choice_text(&c->facts, choice, text, sizeof text);

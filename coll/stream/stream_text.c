@@ -2,6 +2,8 @@
 /* Rows of the table of collectives on streams as text: what SHMEM_COLL_ON_STREAM forces, and the file of tuned rows,
  * read and written. Everything that a person may have typed is checked here; a sentence says what is wrong and what
  * there is. Called by stream_table.c; the writer by whoever tunes. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
 #include <ctype.h>
@@ -237,8 +239,8 @@ void iso_stream_text_path(const struct gpu_info *device, char *path, size_t byte
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     path[0] = '\0';
-    if (ISO->env.coll_table[0] != '\0') {
-        snprintf(path, bytes, "%s", ISO->env.coll_table);
+    if (ISO->env->coll_table[0] != '\0') {
+        snprintf(path, bytes, "%s", ISO->env->coll_table);
         return;
     }
     if (cache != NULL && cache[0] == '/') /* as its specification has it: others are ignored */

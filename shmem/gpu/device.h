@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's part of the device: which one this PE uses, its heap and how peers map it, the agents by which the host
  * copies device memory and acts on its words, the image of the tables that kernels read, handles, and the proxy.
- * Everything hangs off ISO->device. Includes: internal.h, device/{gpu,state,ring}.h. Used by shmem/, coll/. */
+ * Everything hangs off ISO->device. Includes: device/{gpu,state,ring}.h. Used by shmem/, coll/. */
 #ifndef ISO_DEVICE_H
 #define ISO_DEVICE_H
 
-#include "../../device/gpu.h"
 #include "../../device/api/state.h"
+#include "../../device/gpu.h"
+#include "../../include/shmemx.h"
 #include "../alloc.h"
-#include "../internal.h"
+#include "../node/peer.h"
+#include "../transport/far.h"
 
 #include <stdio.h>
 

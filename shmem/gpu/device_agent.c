@@ -4,6 +4,7 @@
  * wait for nobody's kernels, one caller at a time; host memory that is not pinned passes through pinned stages, so that
  * no copy synchronises the device or waits for one that does. A copy or an atomic is done when the call returns.
  * Called by transport.c, memory.c, p2p.c, proxy.c. */
+#include "../../bootstrap/log.h"
 #include "device.h"
 
 #include <errno.h>

@@ -3,8 +3,9 @@
  * buffer is exported by the first method that the device layer knows (vmm, then ipc), each PE's by its own; the peers
  * import it whole and find the buffer at its offset. There is no staged method: nobody but the device can copy it.
  * Called by buffer.c. */
-#include "device.h"
+#include "../agree.h"
 #include "../transport/transport.h"
+#include "device.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,8 +6,12 @@
  * fixed allocation. PEs that are threads of one process use the owner's addresses. Invariant: every step is collective
  * and ends in an agreement, so all PEs succeed or fail together. Called by memory.c, handle.c, launch.c, stream.c,
  * init.c (stop) and users. */
-#include "device.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../agree.h"
+#include "../collectives.h"
 #include "../transport/transport.h"
+#include "device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -54,7 +58,7 @@ static int agree_equal(const char *call, const char *name, uint64_t value)
 static int open_device(struct device *d, const char *call)
 {
     char why[256] = "", sentence[320];
-    int rc = iso_gpu_open(&d->gpu, ISO->my_local, ISO->env.device, why, sizeof why);
+    int rc = iso_gpu_open(&d->gpu, ISO->my_local, ISO->env->device, why, sizeof why);
     snprintf(sentence, sizeof sentence, "has no device: %s", why);
     rc = iso_device_agree(call, rc, sentence);
     if (rc == 0)
@@ -73,10 +77,10 @@ static enum wish wish_of(const char *text)
 static int agree_on_wish(enum wish *wish, const char *call)
 {
     char sentence[160];
-    *wish = wish_of(ISO->env.device_sharing);
+    *wish = wish_of(ISO->env->device_sharing);
     uint64_t least = smallest(*wish, call), most = largest(*wish, call);
     snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_SHARING \"%s\", another PE has not; it must be equal on all",
-             ISO->env.device_sharing);
+             ISO->env->device_sharing);
     return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
 }
 
@@ -190,7 +194,7 @@ static size_t control_for(size_t cap)
 
 static int choose_sizes(struct device *d, const char *call)
 {
-    uint64_t wish = ISO->env.device_heap_size;
+    uint64_t wish = ISO->env->device_heap_size;
     int rc = agree_equal(call, "SHMEM_DEVICE_HEAP_SIZE", wish);
     if (rc != 0)
         return rc;
@@ -479,7 +483,7 @@ static void take_down(struct device *d)
 {
     struct state *self = ISO;
     d->running = false;
-    self->careful = self->env.debug;
+    self->careful = self->debug;
     iso_coll_streams_stop(d);
     if (d->handles != NULL)
         iso_handles_stop(d);

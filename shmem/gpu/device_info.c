@@ -2,6 +2,7 @@
 /* What isomer-info and the doctor say about devices: which one this PE uses, how its memory is shared and why, what the
  * heap holds, what several PEs on one device cost, and the settings of the environment that trap people. Starts
  * nothing. Called by info.c. */
+#include "../../bootstrap/env.h"
 #include "device.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static const char *path_of(const struct segment *s, int pe)
 /* One range of PEs for each run of equal answers. */
 static void write_paths(FILE *out, const struct segment *s)
 {
-    bool hides = ISO->env.force_proxy || ISO->env.virtual_nodes[0] != '\0';
+    bool hides = ISO->env->force_proxy || ISO->env->virtual_nodes[0] != '\0';
     fprintf(out, "  kernels of PE %d reach the device heaps of", ISO->my_pe);
     for (int from = 0, to; from < ISO->n_pes; from = to) {
         const char *path = path_of(s, from);
@@ -31,7 +32,7 @@ static void write_paths(FILE *out, const struct segment *s)
         else
             fprintf(out, "%s PEs %d-%d %s", from > 0 ? "," : "", from, to - 1, path);
     }
-    fprintf(out, "%s\n", !hides ? "" : ISO->env.force_proxy ? " (SHMEM_FORCE_PROXY)" : " (SHMEM_VIRTUAL_NODES)");
+    fprintf(out, "%s\n", !hides ? "" : ISO->env->force_proxy ? " (SHMEM_FORCE_PROXY)" : " (SHMEM_VIRTUAL_NODES)");
 }
 
 static void write_running(FILE *out, const struct device *d)

@@ -4,6 +4,11 @@
  * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
  * where it is; lanes, epochs and `direct` of a handle are equal on all its members. Called by users, stream.c,
  * device_heap.c, team.c (when a team goes), buffer.c (when the segment table has changed). */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../agree.h"
+#include "../collectives.h"
+#include "../ops/order.h"
 #include "device.h"
 
 #include "../../device/api/ring.h"
@@ -58,7 +63,7 @@ static bool has_staged_neighbour(const struct segment *s)
 /* By SHMEM_VIRTUAL_NODES, which is right: a number for each PE, as often as needed from the begin. */
 static long virtual_node(int pe)
 {
-    const char *at = ISO->env.virtual_nodes;
+    const char *at = ISO->env->virtual_nodes;
     int numbers = 1;
     for (const char *c = at; *c != '\0'; c++)
         numbers += *c == ',';
@@ -69,7 +74,7 @@ static long virtual_node(int pe)
 
 static bool is_hidden(int pe)
 {
-    return pe != ISO->my_pe && (ISO->env.force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe));
+    return pe != ISO->my_pe && (ISO->env->force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe));
 }
 
 /* The host's memory is a kernel's own memory on the CPU device only. */
@@ -156,7 +161,7 @@ static int make_world(struct device *d)
         return rc;
     t->image->my_pe = ISO->my_pe;
     t->image->n_pes = ISO->n_pes;
-    t->image->deadline_ns = (uint64_t)(ISO->env.timeout * 1e9);
+    t->image->deadline_ns = (uint64_t)(ISO->env->timeout * 1e9);
     (void)iso_proxy_host(d, &t->image->host);
     t->image->rings = iso_proxy_rings(d, &t->image->n_rings);
     fill_segments(d);
@@ -192,7 +197,7 @@ static struct layout lay_out(int n_pes, int lanes)
 
 static size_t slot_bytes(int n_pes, int lanes)
 {
-    size_t notes = ISO->env.debug ? (size_t)n_pes * ISO_HANDLE_NOTES * ISO_HANDLE_NOTE_BYTES : 0;
+    size_t notes = ISO->debug ? (size_t)n_pes * ISO_HANDLE_NOTES * ISO_HANDLE_NOTE_BYTES : 0;
     return (size_t)isod_slot_bytes(n_pes, inbox_bytes_of(n_pes), lanes) + notes;
 }
 
@@ -290,7 +295,7 @@ static void fill_lanes(struct handle *h, struct isod_lane *lane, char *const *me
 {
     size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.inbox_bytes);
     for (int i = 0; i < h->image.lanes; i++) {
-        lane[i].epoch = (uint64_t)ISO->env.device_epoch;
+        lane[i].epoch = (uint64_t)ISO->env->device_epoch;
         for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
             lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
     }
@@ -392,7 +397,7 @@ static struct handle *find(struct device *d, const struct team *team, int slot)
  * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
 static int lanes_of(const struct device *d, int slot)
 {
-    int blocks = (int)ISO->env.device_blocks;
+    int blocks = (int)ISO->env->device_blocks;
     if (slot == ISO_SLOT_ON_STREAM)
         return 1;
     return slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks ? 2 * blocks : blocks;
@@ -589,7 +594,7 @@ int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_
                   iso_gpu_error(d->gpu));
         return -1;
     }
-    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env.device_blocks);
+    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env->device_blocks);
 }
 
 /* ---- handles that have given up ---- */

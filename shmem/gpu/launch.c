@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams, launches and graphs of the public API: thin forms of device/gpu.h that check arguments and say a sentence
  * when the device refuses. Called by users. */
+#include "../../bootstrap/log.h"
+#include "../node/wait.h"
 #include "device.h"
 
 /* 0 or 1: the public result of a vendor call. */

@@ -4,8 +4,13 @@
  * main thread waits for a stream does not. It spins only right after work, then yields, then sleeps: on few cores it
  * must not be felt by programs that use no ring. Invariant: `done` of a ring is stored after what it counts is visible
  * at its target. Started and stopped by device_heap.c; no kernel runs when it stops. */
-#include "device.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../collectives.h"
+#include "../node/wait.h"
+#include "../ops/order.h"
 #include "../ops/word.h"
+#include "device.h"
 
 #include "../../device/api/ring.h"
 
@@ -336,7 +341,7 @@ static void take_records(struct proxy *p, bool *late)
 
 static void end_if(bool late)
 {
-    if (!late || !ISO->env.timeout_abort)
+    if (!late || !ISO->env->timeout_abort)
         return;
     iso_proxy_give_up();
     iso_abort_job(1, "a kernel waited longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
@@ -427,10 +432,10 @@ void pshmemx_device_abort(void)
 static void adopt(struct state *state)
 {
 #ifdef ISO_PES_AS_THREADS
-    enum log_level level = state->env.debug ? LOG_DEBUG : LOG_WARN;
+    enum log_level level = state->debug ? LOG_DEBUG : LOG_WARN;
     iso_state_adopt(state);
     iso_log_set_pe(state->my_pe);
-    iso_log_parse_level(state->env.log, &level);
+    iso_log_parse_level(state->env->log, &level);
     iso_log_set_level(level);
 #else
     (void)state;

@@ -3,6 +3,7 @@
  * engine when they are large and by one block of a kernel when they are small; the rest goes by a kernel that uses the
  * ring. Everything that changes is in device memory, so a captured graph replays it without the host.
  * Called by users; the kernels are in device/rma_kernels.c. */
+#include "../../bootstrap/log.h"
 #include "device.h"
 
 #include <errno.h>
@@ -109,7 +110,7 @@ static bool local_is_valid(const struct on_stream *s, const char *arg, const voi
         log_error("%s: %s is a null pointer", s->call, arg);
         return false;
     }
-    if (ISO_LIKELY(!ISO->env.debug) || iso_gpu_pointer_kind(gpu, addr) != GPU_POINTER_HOST ||
+    if (ISO_LIKELY(!ISO->debug) || iso_gpu_pointer_kind(gpu, addr) != GPU_POINTER_HOST ||
         iso_segment_of(addr, 1) != NULL)
         return true;
     log_error("%s: %s %p is memory of the host that is not pinned; device memory or pinned memory is needed", s->call,

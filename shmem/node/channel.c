@@ -4,7 +4,11 @@
  * the sockets' buffers. Silence is found by the kernel (keepalive and user timeout of TCP), an end by the end of the
  * stream. A connection that has ended stays in memory until make_progress returns, since callers may still look at it.
  * Static functions are called with channel.lock held, but for those under "waits" and "start". */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "channel_state.h"
+#include "peer.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -78,7 +82,7 @@ static struct link *add_link(struct channel *c, int fd, int pe, const char *name
         close(fd);
         return NULL;
     }
-    int rc = iso_tcp_limit_silence(fd, ISO->env.node_timeout);
+    int rc = iso_tcp_limit_silence(fd, ISO->env->node_timeout);
     if (rc != 0)
         log_warn("a silent node may go unnoticed: keepalive of TCP cannot be set: %s", strerror(-rc));
     link->socket.fd = fd;
@@ -174,7 +178,7 @@ _Noreturn static void report_death(const struct link *link, int rc)
         snprintf(sentence, sizeof sentence,
                  "%s is taken for dead: nothing comes over its connection (%s): %s (SHMEM_NODE_TIMEOUT is %.3g s); "
                  "its host or the network to it has failed; ending the job",
-                 who, link->name, strerror(-rc), ISO->env.node_timeout);
+                 who, link->name, strerror(-rc), ISO->env->node_timeout);
     log_error("%s", sentence);
     iso_abort_job(1, sentence);
 }
@@ -274,7 +278,7 @@ static void give_up(struct channel *c, int pe)
     log_error("pe %d on %s cannot connect to %s at %s within SHMEM_BOOT_TIMEOUT (%.3g s): %s; SHMEM_NETWORK chooses "
               "the interface",
               ISO->my_pe, ISO->peers[ISO->my_pe].host, describe(pe, who), iso_channel_text(pe, where, sizeof where),
-              ISO->env.boot_timeout, why);
+              ISO->env->boot_timeout, why);
     fail_requests(c, pe, t->error != 0 ? t->error : -ETIMEDOUT);
     t->give_up = 0;
 }
@@ -283,7 +287,7 @@ static void give_up(struct channel *c, int pe)
 static void want_link(struct target *t)
 {
     if (t->give_up == 0 && t->up == NULL)
-        t->give_up = iso_deadline_in(ISO->env.boot_timeout);
+        t->give_up = iso_deadline_in(ISO->env->boot_timeout);
 }
 
 /* The next attempt, if one is due. */
@@ -590,12 +594,12 @@ static void report_slow(int pe, uint64_t since, bool *reported)
 {
     double waited = (double)(iso_wait_now_ns() - since) / 1e9;
     char who[192];
-    if (*reported || ISO->env.timeout <= 0 || waited < ISO->env.timeout)
+    if (*reported || ISO->env->timeout <= 0 || waited < ISO->env->timeout)
         return;
     *reported = true;
     log_error("the set-up of a connection: %s has not answered for %.1f s, longer than SHMEM_TIMEOUT",
               describe(pe, who), waited);
-    if (ISO->env.timeout_abort)
+    if (ISO->env->timeout_abort)
         iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
 }
 
@@ -659,7 +663,7 @@ static int close_ring(struct channel *c)
     int node = iso_pe_my_node(), n = self->n_nodes, rc;
     struct ring ring = {self->node_first[(node + n - 1) % n], self->node_first[(node + 1) % n], n > 2 || node == 0};
     struct wait wait = ISO_WAIT("shmem_init", ring.before, NULL, 0);
-    int64_t deadline = iso_deadline_in(self->env.boot_timeout);
+    int64_t deadline = iso_deadline_in(self->env->boot_timeout);
     char who[192];
     if (self->node_first[node] != self->my_pe)
         return 0;
@@ -670,7 +674,7 @@ static int close_ring(struct channel *c)
     while ((rc = look_at_ring(c, &ring)) == 0) {
         if (iso_deadline_now() > deadline && (!ring.calls || c->targets[ring.next].up != NULL)) {
             log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
-                      describe(ring.before, who), self->my_pe, self->peers[self->my_pe].host, self->env.boot_timeout);
+                      describe(ring.before, who), self->my_pe, self->peers[self->my_pe].host, self->env->boot_timeout);
             return -ETIMEDOUT;
         }
         wait_once(c, -1, &wait);
@@ -686,9 +690,9 @@ static int start_listening(struct channel *c)
     struct tcp_address any;
     const char *why;
     memset(&any, 0, sizeof any);
-    int rc = iso_interface_find(&c->mine, ISO->env.network, &why);
+    int rc = iso_interface_find(&c->mine, ISO->env->network, &why);
     if (rc != 0) {
-        log_error("shmem_init: SHMEM_NETWORK is \"%.64s\": %s", ISO->env.network, why);
+        log_error("shmem_init: SHMEM_NETWORK is \"%.64s\": %s", ISO->env->network, why);
         return rc;
     }
     any.ipv6 = c->mine.n_ip4 == 0;

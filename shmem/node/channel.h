@@ -9,7 +9,10 @@
 #define ISO_CHANNEL_H
 
 #include "../../bootstrap/net/interface.h"
-#include "../internal.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define CHANNEL_BODY_BYTES 128
 #define CHANNEL_TOKEN_BYTES 16

@@ -34,6 +34,10 @@ struct link {
     } in;
 };
 
+#include <pthread.h>
+
+struct wait;
+
 /* Another PE, as this one reaches it. */
 struct target {
     struct host_addresses addresses;

@@ -4,7 +4,10 @@
  * before its process: then the process itself is asked. One PE of those that wait looks at all others, every 10 ms.
  * Invariant: exit_begun is set before a PE that ends the job exits, so its end is not taken for a death. */
 #include "node_file.h"
+#include "../../bootstrap/log.h"
+#include "../memory.h"
 #include "../transport/transport.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <fcntl.h>

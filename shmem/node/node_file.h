@@ -5,7 +5,9 @@
 #ifndef ISO_NODE_FILE_H
 #define ISO_NODE_FILE_H
 
-#include "../internal.h"
+#include "../segment.h"
+
+struct wait;
 
 /* Where a PE's memory can be opened: /proc/PID/fd/NUMBER, and it is that file and no other. */
 struct node_memory {

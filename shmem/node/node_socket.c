@@ -2,6 +2,9 @@
 /* Messages between the PEs of one node, and exchanges of descriptors: all go through the lowest PE of the node, so
  * that no PE but this one has more than one socket. */
 #include "node_socket.h"
+#include "../../bootstrap/log.h"
+#include "peer.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <string.h>

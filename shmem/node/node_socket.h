@@ -4,7 +4,8 @@
 #ifndef ISO_MESH_H
 #define ISO_MESH_H
 
-#include "../internal.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 #define MESH_FDS_MAX 1
 #define MESH_BODY_BYTES 256

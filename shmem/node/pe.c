@@ -3,11 +3,15 @@
  * over a unix socket), and whether they live (node_file.c). Abstract names leave no file behind; a connection must come
  * from our own user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "../alloc.h"
-#include "node_socket.h"
-#include "node_file.h"
-#include "channel.h"
+#include "../memory.h"
+#include "../slot.h"
 #include "../transport/transport.h"
+#include "channel.h"
+#include "node_file.h"
+#include "node_socket.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -65,7 +69,7 @@ static const char *node_name(void)
     if (nodes != NULL && strlen(nodes) > (size_t)self->my_pe)
         return names[nodes[self->my_pe] & 3];
 #endif
-    return self->env.node[0] != '\0' ? self->env.node : self->boot.host;
+    return self->env->node[0] != '\0' ? self->env->node : self->boot.host;
 }
 
 static int fill_row(struct row *row)
@@ -84,10 +88,10 @@ static int fill_row(struct row *row)
     iso_segment_identity(build_id, &data_bytes);
     row->build_hash = hash_bytes(build_id, sizeof build_id);
     row->data_bytes = data_bytes;
-    row->heap_wish = self->env.symmetric_size;
+    row->heap_wish = self->env->symmetric_size;
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    row->debug = self->env.debug;
-    row->coll_hash = hash_bytes((const unsigned char *)self->env.coll, strlen(self->env.coll));
+    row->debug = self->debug;
+    row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
     self->listener = open_listener(row);
     return self->listener < 0 ? self->listener : 0;
 }
@@ -132,7 +136,7 @@ static int check_settings(const struct row *rows)
         }
         if (rows[pe].coll_hash != mine->coll_hash) {
             log_error("shmem_init: SHMEM_COLL is \"%s\" here and something else on pe %d; it must be equal",
-                      ISO->env.coll, pe);
+                      ISO->env->coll, pe);
             return -EINVAL;
         }
         if (rows[pe].debug != mine->debug) {

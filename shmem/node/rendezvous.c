@@ -3,8 +3,11 @@
  * share (node_file.h); it writes its row there and says that it is ready; when all are, the lowest PE says so to each.
  * So a start takes a few messages for each PE, however many there are. A connection must come from our own user and
  * carry the token of the PE that it is meant for. Called by pe.c. */
-#include "node_socket.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "node_file.h"
+#include "node_socket.h"
+#include "peer.h"
 
 #include "../../bootstrap/net/deadline.h"
 
@@ -179,7 +182,7 @@ static int hear_callers(struct meeting *m)
 static int say_missing(int missing)
 {
     log_error("shmem_init: %d PEs of this host have not connected within SHMEM_BOOT_TIMEOUT (%.0f s)", missing,
-              ISO->env.boot_timeout);
+              ISO->env->boot_timeout);
     return -ETIMEDOUT;
 }
 
@@ -318,7 +321,7 @@ static int trade_memory(struct segment *segment)
 int iso_rendezvous_hold(const struct row *rows)
 {
     struct state *self = ISO;
-    int64_t deadline = iso_deadline_in(self->env.boot_timeout);
+    int64_t deadline = iso_deadline_in(self->env->boot_timeout);
     if (self->n_local == 1)
         return 0;
     int rc = self->my_local == 0 ? gather_node(rows, deadline) : join_node(rows, deadline);

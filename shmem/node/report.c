@@ -3,7 +3,13 @@
  * passes first. It groups the records that waiting PEs publish: "pe 1-31 wait in shmem_barrier_all for pe 0".
  * invariant: a wait stays silent only when a report that began after its record was published is complete, so none is
  * lost when the PE that prints one dies. Called by wait.c. */
-#include "../internal.h"
+
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../ops/lock.h"
+#include "../segment.h"
+#include "peer.h"
+#include "wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -329,6 +335,6 @@ void iso_report_wait(struct wait *wait, uint64_t now)
     print_all(wait, now);
     if (claim != NULL)
         __atomic_store_n(&claim->done_ns, now, __ATOMIC_RELEASE);
-    if (ISO->env.timeout_abort)
+    if (ISO->env->timeout_abort)
         iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
 }

@@ -5,7 +5,12 @@
  * per cent where the network is software); messages and completions of another node end it. While they come, the
  * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
  * can read it. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "../slot.h"
+#include "../transport/far.h"
+#include "peer.h"
+#include "wait.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -259,7 +264,7 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
         check_left(wait);
         check_launcher(wait);
     }
-    if (!wait->reported && self->env.timeout > 0 && (double)waited > self->env.timeout * 1e9)
+    if (!wait->reported && self->env->timeout > 0 && (double)waited > self->env->timeout * 1e9)
         iso_report_wait(wait, now);
     wait->sleeping = should_sleep(wait, now);
     if (wait->sleeping)

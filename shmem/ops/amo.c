@@ -4,7 +4,6 @@
  * belongs to the processor of its memory: host words see CPU atomics only, from any PE. Values travel as bits, so float
  * and double need no code of their own. By pointer the non-blocking forms are the blocking ones: the value is there at
  * once. */
-#include "../internal.h"
 #include "target.h"
 #include "word.h"
 

@@ -5,7 +5,11 @@
  * a holder other than the home writes HELD to its own copy. Under SHMEM_DEBUG the copy of the PE after the home holds
  * the holder's PE + 1 instead. So a PE that waits for itself is found, unless another of its threads may clear the
  * lock. All other copies stay 0. */
-#include "../internal.h"
+
+#include "../node/peer.h"
+#include "../node/wait.h"
+#include "lock.h"
+#include "order.h"
 
 _Static_assert(sizeof(long) == 8, "a lock is two 32-bit counters in one long");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "`serving` is the half at the address of the long");
@@ -126,7 +130,7 @@ static ISO_COLD void note_write(const struct word *home, const long *lock, uint6
         (void)far_amo(&note, (struct amo){.op = AMO_SWAP, .bytes = 8, .operand = value, .fetches = true});
 }
 
-ISO_INLINE bool keeps_notes(void) { return ISO_UNLIKELY(ISO->env.debug) && ISO->n_pes > 1; }
+ISO_INLINE bool keeps_notes(void) { return ISO_UNLIKELY(ISO->debug) && ISO->n_pes > 1; }
 
 static ISO_COLD void debug_not_mine(const struct word *home, const long *lock)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Fence, quiet and quiet towards some PEs (section 9.12), and the quiet before a barrier or the end. Stores by pointer
- * need a processor fence and nothing else (iso_fence, iso_quiet in internal.h). A context asks its transport only when
+ * need a processor fence and nothing else (iso_fence, iso_quiet in order.h). A context asks its transport only when
  * it has sent something there. By the specification, a call on an invalid context does nothing. */
-#include "../internal.h"
+
+#include "order.h"
 
 /* Operations of kernels that have ended count as the default context's. The proxy sends them over its own context, so
  * a fence waits for them too. */

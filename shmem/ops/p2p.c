@@ -3,7 +3,7 @@
  * unsigned 64-bit numbers in the same order, so that there is one comparison. A call on a single word looks at it
  * inline first. All waits, and all calls on several words, go through one core over struct set. Words are read at the
  * caller's own address, whatever kind of host memory it is; the agent reads words of device memory. */
-#include "../internal.h"
+#include "../node/wait.h"
 #include "target.h"
 #include "word.h"
 

@@ -3,7 +3,6 @@
  * over types, sizes and contexts. The fast half of a core copies by pointer. The slow half checks everything, and
  * iso_far_ decides how the bytes move (pointer, agent, transport). A put by pointer is complete at the target when the
  * copy ends, so there the non-blocking forms are the blocking ones. */
-#include "../internal.h"
 #include "target.h"
 #include "word.h"
 

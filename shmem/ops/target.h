@@ -4,7 +4,7 @@
 #ifndef ISO_TARGET_H
 #define ISO_TARGET_H
 
-#include "../internal.h"
+#include "../transport/far.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ ISO_INLINE char *iso_target_near_unless(const bool *odd, const struct target *t,
 /* For calls whose other side is a value. */
 ISO_INLINE char *iso_target_near(const struct target *t, const void *addr, size_t len, size_t align)
 {
-    return iso_target_near_unless(&ISO->env.debug, t, addr, len, align);
+    return iso_target_near_unless(&ISO->debug, t, addr, len, align);
 }
 
 /* For calls whose other side is local memory: while a device runs that may be memory which the CPU cannot load. */

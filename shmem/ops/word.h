@@ -6,7 +6,7 @@
 #ifndef ISO_WORD_H
 #define ISO_WORD_H
 
-#include "../internal.h"
+#include "../base.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
  * registered buffer are split here. */
 #include "transport.h"
 #include "../gpu/device.h"
+#include "../ops/order.h"
 #include "../ops/word.h"
 
 #include <stdlib.h>

@@ -4,7 +4,8 @@
 #ifndef ISO_TRANSPORT_H
 #define ISO_TRANSPORT_H
 
-#include "../internal.h"
+#include "../node/peer.h"
+#include "far.h"
 
 /* The local side of a put or get. */
 struct far_local {

@@ -3,6 +3,7 @@
  * that runs the collectives of the bootstrap over PMIx: `boot_test job` gathers and opens a second time, `boot_test
  * die` loses a PE on the way, `boot_test abort` ends by PMIx_Abort. Each case runs in a process of its own, since the
  * environment and PMIx cannot be undone. */
+#include "../../bootstrap/env.h"
 #include "../check.h"
 
 #include "../../bootstrap/boot.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A registration that fails on one PE: it returns nonzero on all of them and says why on one at least, nothing of the
  * buffer stays symmetric or shared, its contents are kept, and the same buffer can be registered afterwards. */
+#include "../../include/shmemx.h"
+#include "../../shmem/segment.h"
 #include "../check.h"
-
-#include "../../shmem/internal.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -2,6 +2,7 @@
 /* The channel between nodes. PEs as threads on nodes of their own, over the test double: all ask all at once, strangers
  * are dropped and disturb no PE, and a connection that breaks is a death that ends the job with a sentence. The
  * handshake and frames of one connection: handshake_test.c. */
+#include "../../shmem/node/peer.h"
 #include "../check.h"
 
 #include "../../shmem/node/channel_state.h"

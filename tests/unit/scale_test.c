@@ -5,6 +5,9 @@
  * ring and answers requests. Then the rendezvous of the unique id, with a thread for each PE, over real connections.
  * Each size in a process of its own. Sizes that need more descriptors than `ulimit -Hn` allows are left out.
  * CHECK_THREADS: needs the library in which PEs are threads, whose double stands for a network. */
+#include "../../bootstrap/env.h"
+#include "../../shmem/collectives.h"
+#include "../../shmem/memory.h"
 #include "../check.h"
 
 #include "../../shmem/node/channel_state.h"
@@ -334,7 +337,7 @@ static void enter(struct world *w)
 {
     struct state *self = ISO;
     char error[256];
-    CHECK_EQ(iso_env_read(&self->env, error, sizeof error), 0);
+    CHECK_EQ(iso_env_read(self->env, error, sizeof error), 0);
     self->boot.ops = &double_of_boot;
     self->boot.priv = w;
     self->boot.rank = self->my_pe = w->me;

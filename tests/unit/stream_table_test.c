@@ -4,6 +4,7 @@
  * what is forced or tuned; thresholds are exact; tables that differ have
  * different sums; what is wrong in a variable or a file is said in a sentence
  * that names it; a written file reads back. */
+#include "../../bootstrap/env.h"
 #include "../check.h"
 
 #include "../../coll/stream/coll_stream.h"
@@ -55,10 +56,10 @@ static struct gpu_info device_named(const char *name)
 static struct stream_table *open_table(const char *name, const char *forced, const char *file)
 {
     struct gpu_info info = device_named(name != NULL ? name : "");
-    ISO->env.coll_on_stream = forced;
-    ISO->env.coll_table = file;
+    ISO->env->coll_on_stream = forced;
+    ISO->env->coll_table = file;
     struct stream_table *table = iso_stream_table_open(name != NULL ? &info : NULL);
-    ISO->env.coll_on_stream = ISO->env.coll_table = "";
+    ISO->env->coll_on_stream = ISO->env->coll_table = "";
     return table;
 }
 
@@ -443,10 +444,10 @@ static void test_path(void)
     unsetenv("HOME");
     iso_stream_text_path(&info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "") == 0, path);
-    ISO->env.coll_table = "mine";
+    ISO->env->coll_table = "mine";
     iso_stream_text_path(&info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "mine") == 0, path);
-    ISO->env.coll_table = "";
+    ISO->env->coll_table = "";
 }
 
 static void fill_rows(struct stream_rows *rows)
@@ -585,13 +586,13 @@ static void test_explanations(void)
         iso_stream_choose(table, fake(&call.facts, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT));
     listen(&said);
     iso_stream_table_explain(table, &call, &choice);
-    ISO->env.coll_explain = true;
+    ISO->env->coll_explain = true;
     call.args.h.my_pe = 1;
     iso_stream_table_explain(table, &call, &choice);
     call.args.h.my_pe = 0;
     iso_stream_table_explain(table, &call, &choice);
     iso_stream_table_explain(table, &call, &choice);
-    ISO->env.coll_explain = false;
+    ISO->env->coll_explain = false;
     check_sentence(heard(&said), "ll, 1 block of 32 threads", "because the forced one cannot do this");
     iso_stream_table_close(table);
 }
@@ -599,7 +600,7 @@ static void test_explanations(void)
 int main(void)
 {
     check_self.seed = 1;
-    ISO->env.coll_on_stream = ISO->env.coll_table = "";
+    ISO->env->coll_on_stream = ISO->env->coll_table = "";
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     CHECK(mkdtemp(folder) != NULL);

@@ -5,6 +5,7 @@
 #include "../check.h"
 
 #include "../../bootstrap/boot.h"
+#include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/uid_job.h"
 

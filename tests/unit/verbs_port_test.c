@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which port a PE takes, and how its queue pairs address the other end, over a double of libibverbs: kinds of networks,
  * subnets, devices that take little within a request, more queue pairs than there are numbers for. */
+#include "../../bootstrap/env.h"
 #include "../check.h"
 
 #if !__has_include(<infiniband/verbs.h>)
@@ -123,15 +124,15 @@ static const struct model infiniband = {"ib0", IBV_TRANSPORT_IB, false, 0, 0xfe}
 
 static void test_choice(void)
 {
-    ISO->env.nic = "";
+    ISO->env->nic = "";
     CHECK(takes(&iwarp, &roce, "roce0"));
     CHECK(takes(&roce, &efa, "roce0"));
     CHECK(takes(&efa, &infiniband, "ib0"));
     CHECK(takes(&roce, &infiniband, "ib0")); /* in whichever order they come */
     CHECK(takes(&infiniband, &roce, "ib0"));
-    ISO->env.nic = "roce0";
+    ISO->env->nic = "roce0";
     CHECK(takes(&infiniband, &roce, "roce0"));
-    ISO->env.nic = "";
+    ISO->env->nic = "";
     fprintf(stderr, "expected: a sentence that no port can be used\n");
     CHECK(takes(&iwarp, &efa, NULL));
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How the RDMA device reaches device memory, over doubles of libibverbs and of the device layer: which method is chosen
  * and kept, what each is asked for, what is said of those that do not work, and that no descriptor is left. */
+#include "../../bootstrap/env.h"
 #include "../check.h"
 
 #if !__has_include(<infiniband/verbs.h>)
@@ -79,7 +80,7 @@ static struct verbs *opened(const char *wish)
     CHECK_OR_EXIT(v != NULL);
     memset(&machine, 0, sizeof machine);
     machine.open_fd = -1;
-    ISO->env.device_rdma = wish;
+    ISO->env->device_rdma = wish;
     v->lib.reg_mr = reg_mr;
     v->lib.reg_dmabuf_mr = reg_dmabuf_mr;
     CHECK_EQ(iso_verbs_reach_start(v), 0);
@@ -162,7 +163,7 @@ static void test_wishes(void)
     says(v, "device memory not in use (SHMEM_DEVICE_RDMA)");
 
     v = opened("");
-    ISO->env.device_rdma = "Staged";
+    ISO->env->device_rdma = "Staged";
     CHECK_EQ(iso_verbs_reach_start(v), -EINVAL);
     free(v);
 }

@@ -2,9 +2,8 @@
 /* What the report of a wait that lasts says: the call, the comparison, and the values as the program has them, signed
  * ones too. A second thread ends each wait when it has seen the report. And which waits stay silent: a PE that died
  * while it printed a report silences nobody. */
+#include "../../shmem/node/wait.h"
 #include "../check.h"
-
-#include "../../shmem/internal.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -5,6 +5,9 @@
  * is dtype, since their devices do not change. What a probe runs with is made when the device starts: later, making a
  * stream or giving memory back may wait for kernels that run, and they for another PE that is already in the probe.
  * Invariant: results of a probe are equal on all its members. Called by stream_slot.c. */
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
+#include "../../../shmem/agree.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -35,7 +38,7 @@ static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cp
  * of some milliseconds sees none of them alone is no reason to rely on it. */
 static bool is_worth_trying(const struct device *d)
 {
-    int64_t wanted = ISO->env.ll128;
+    int64_t wanted = ISO->env->ll128;
     return wanted < 0 ? strcmp(d->info->flavour, "hip") != 0 : wanted != 0;
 }
 
@@ -170,7 +173,7 @@ enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shme
     if (wrong != 0)
         log_info("collectives on streams: stores of 128 bytes do not arrive whole here, so the algorithms \"wide\" are "
                  "not used");
-    else if (ISO->env.coll_explain && team->my_pe == 0)
+    else if (ISO->env->coll_explain && team->my_pe == 0)
         log_warn("collectives on streams of these %d PEs: stores of 128 bytes %s", team->n_pes,
                  whole ? "have arrived whole, so the algorithms \"wide\" are possible"
                        : "have not arrived whole at another PE, so the algorithms \"wide\" are not used");

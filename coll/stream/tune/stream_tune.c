@@ -4,7 +4,12 @@
  * at, then a graph of calls, replayed. Whatever is decided is decided by numbers of the slowest member, so all members
  * decide alike. PE 0 is in all teams; it has all rows, and gives them to the others.
  * Called by users (isomer-info --tune). */
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
 #include "../../../include/pshmem.h"
+#include "../../../shmem/agree.h"
+#include "../../../shmem/collectives.h"
+#include "../../../shmem/node/wait.h"
 #include "../coll_stream.h"
 
 #include <errno.h>
@@ -637,8 +642,8 @@ static bool begin(struct tuning *t, size_t most_bytes)
     t->whole = most_bytes == 0 || most_bytes >= largest_bytes;
     t->capacity = most_bytes == 0 ? all : ISO_MIN(most_bytes, largest_bytes);
     t->had_streams = __atomic_load_n(&t->device->streams, __ATOMIC_RELAXED) != NULL; /* calls of other threads: none */
-    t->table = ISO->env.coll_table;
-    ISO->env.coll_table = "";
+    t->table = ISO->env->coll_table;
+    ISO->env->coll_table = "";
     t->dest = (uint16_t *)pshmemx_malloc(t->capacity, SHMEMX_DEVICE);
     t->source = t->dest != NULL ? (uint16_t *)pshmemx_malloc(t->capacity, SHMEMX_DEVICE) : NULL;
     if (t->source == NULL) { /* on all PEs */
@@ -659,7 +664,7 @@ static void end(struct tuning *t)
     iso_stream_table_close(t->built_in);
     pshmemx_free(t->source);
     pshmemx_free(t->dest);
-    ISO->env.coll_table = t->table;
+    ISO->env->coll_table = t->table;
     if (!t->had_streams)
         iso_coll_streams_forget();
 }

@@ -2,6 +2,7 @@
 /* RDMA between nodes: its start and end, its text for isomer-info, and its row in transport.c. verbs.h describes the
  * state. */
 #include "verbs.h"
+#include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 
 #include <errno.h>

@@ -5,8 +5,11 @@
  * SHMEM_NIC_TIMEOUT or more. It repeats without limit to a receiver that has no buffer ready: the channel watches
  * whether that PE lives. Soft-RoCE also counts a packet out of order, or a late answer of a busy host, as a retry.
  * There it repeats without limit (seven means that to it), and verbs_thread.c decides when that was too long. */
-#include "verbs.h"
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
+#include "../../node/wait.h"
+#include "verbs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -149,7 +152,7 @@ static int to_receive(const struct verbs *v, const struct verbs_queue *q, const 
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
-double iso_verbs_timeout_s(void) { return ISO->env.nic_timeout > 0 ? ISO->env.nic_timeout : DEFAULT_TIMEOUT_S; }
+double iso_verbs_timeout_s(void) { return ISO->env->nic_timeout > 0 ? ISO->env->nic_timeout : DEFAULT_TIMEOUT_S; }
 
 /* The device counts in powers of 2 of 4.096 us. */
 static uint8_t ack_timeout(void)

@@ -3,6 +3,8 @@
  * Only InfiniBand and RoCE qualify, since queue pairs are made without a connection manager, which iWARP needs. The GID
  * of an Ethernet port is chosen in this order: RoCE v2 over IPv4, over IPv6, over a link-local address, then v1. Called
  * once, from verbs.c. */
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -45,7 +47,7 @@ static int number_after(const char *text, char mark, const char **end)
 /* The entry for this PE into `name`; "" where the variable is not set. */
 static int parse_wish(struct search *s, char name[ENTRY_BYTES])
 {
-    const char *text = ISO->env.nic, *end;
+    const char *text = ISO->env->nic, *end;
     int n = 1;
     name[0] = '\0';
     s->wanted_port = s->wanted_gid = -1;
@@ -251,7 +253,7 @@ int iso_verbs_device_open(struct verbs *v)
     if (rc != 0)
         log_error("shmem_init: SHMEM_NIC is \"%s\", allowed: device, device:port or device:port:gid, with commas "
                   "between those of several PEs",
-                  ISO->env.nic);
+                  ISO->env->nic);
     struct ibv_device **list = rc == 0 ? v->lib.get_device_list(&n) : NULL;
     if (rc == 0 && list == NULL) {
         const struct peer *other = ISO->peers;

@@ -3,9 +3,11 @@
  * needs a byte: a sparse heap, or large arrays among the globals, are never pinned whole. One registration serves as
  * local and as remote key. It stays until the end or until `forget`. Peers' keys are requested through the channel,
  * once per range. Ranges are [start, end) of the owner's addresses; no two regions of this PE overlap. */
-#include "verbs.h"
+#include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
+#include "../../memory.h"
 #include "../../node/channel.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>

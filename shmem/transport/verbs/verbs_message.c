@@ -3,9 +3,10 @@
  * the order of arrival, which is the order of each queue pair, and each is answered once. A word belongs to the
  * processor of its memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called
  * with verbs.lock held, by waits and by the progress thread. */
-#include "verbs.h"
+#include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
 #include "../../ops/word.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,10 @@
  * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
  * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more.
  * Called by the other verbs files, with verbs.lock held. */
-#include "verbs.h"
+#include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
+#include "../../node/wait.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -3,8 +3,10 @@
  * registered, and the flush that makes its writes visible. A completion says that bytes are on their way to a GPU over
  * the bus, not that a kernel sees them. Where the GPU does not keep writes in order, a read of the same memory by the
  * same RDMA device goes between the writes and the signal. Called by the other verbs files and transport.c. */
-#include "verbs.h"
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,13 +28,13 @@ static const char *const texts[] = {
 int iso_verbs_reach_start(struct verbs *v)
 {
     int wish = 0;
-    while (wish < VERBS_ANY_METHOD && strcmp(ISO->env.device_rdma, wishes[wish]) != 0)
+    while (wish < VERBS_ANY_METHOD && strcmp(ISO->env->device_rdma, wishes[wish]) != 0)
         wish++;
     v->reach.wish = (enum verbs_method)wish;
     v->reach.method = VERBS_ANY_METHOD;
-    if (wish < VERBS_ANY_METHOD || ISO->env.device_rdma[0] == '\0')
+    if (wish < VERBS_ANY_METHOD || ISO->env->device_rdma[0] == '\0')
         return 0;
-    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env.device_rdma);
+    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env->device_rdma);
     return -EINVAL;
 }
 

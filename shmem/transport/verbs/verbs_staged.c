@@ -3,6 +3,7 @@
  * stage, which belongs to the pair of initiator and target; the target's agent copies from and to it. One piece moves
  * at a time and is answered, so the operations are complete on return. Called by verbs_ops.c with verbs.lock held,
  * which is given up while waiting. */
+#include "../../node/wait.h"
 #include "verbs.h"
 
 #include <string.h>

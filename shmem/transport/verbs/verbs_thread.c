@@ -3,8 +3,10 @@
  * it. Threads of this PE that wait poll the queues themselves, and those that sleep are woken by the same events.
  * Meanwhile the progress thread leaves the events alone, so that it does not take a core at each message, and checks
  * again after a moment whether they still wait. */
-#include "verbs.h"
+#include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
+#include "../../node/wait.h"
+#include "verbs.h"
 
 #include <errno.h>
 #include <poll.h>

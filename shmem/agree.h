@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What the library exchanges between the members of a team for itself: agreement, and the comparison of SHMEM_DEBUG. */
+#ifndef ISO_AGREE_H
+#define ISO_AGREE_H
+
+#include "team.h"
+
+/* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends. No-op otherwise. */
+struct coll_args {
+    const char *call;
+    uint64_t bytes;
+    int root;
+};
+void iso_coll_debug_match(struct team *team, struct coll_args args);
+/* Likewise for one more argument, by its name. */
+void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value);
+/* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
+uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
+/* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
+void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
+
+#endif

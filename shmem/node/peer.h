@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The other PEs: who they are, and how this PE meets them, hears of their end, and tells them of its own. */
+#ifndef ISO_PEER_H
+#define ISO_PEER_H
+
+#include "../pe_state.h"
+
+struct transport_ops;
+struct wait;
+
+/* What a collective exchange between the PEs of a node carries (iso_pe_exchange). */
+struct pe_offer {
+    uint64_t base;
+    uint64_t len;
+    unsigned char key[64]; /* device memory: what the owner's device layer gave */
+    int32_t extra;         /* the caller's own use */
+    int fd;                /* -1: none */
+};
+
+struct peer {
+    int pe;
+    int node_number;                       /* 0..n_nodes-1, in the order of their lowest PEs */
+    bool local;                            /* same node: reached by pointer */
+    bool threaded;                         /* lives in this very process (test build) */
+    bool left;                             /* is in shmem_finalize, behind its last barrier; atomic */
+    uint32_t left_at;                      /* its last step of the world then, modulo 2^32 */
+    int place;                             /* of local peers: their number on the node */
+    int sock;                              /* -1: none; of a star around the lowest PE of the node */
+    int pid;                               /* of local peers; 0: of another namespace */
+    char *control;                         /* its control area, mapped here; NULL: not reached by pointer */
+    const struct transport_ops *transport; /* for what pointers do not reach; never NULL after init */
+    char host[64];
+    char node[64];
+};
+
+int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and the peers of the two first segments */
+void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
+void iso_pe_stop(void); /* good-bye to all */
+ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
+/* Reads what peers have said and notices the dead: ends the job when one died (in whose wait: `wait`, may be NULL). */
+void iso_pe_poll(const struct wait *wait);
+/* Peer `pe` has said that it left, with its last step of the world. */
+void iso_pe_take_left(int pe, uint32_t left_at);
+void iso_pe_tell_exit(int status); /* local peers end with this status at their next wait, or by SIGTERM soon */
+/* Last resort of an abort without a launcher: SIGTERM for local peers that are still there after a grace. */
+void iso_pe_end_stragglers(void);
+/* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */
+int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
+
+#endif

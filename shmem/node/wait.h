@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* How a PE waits, what it publishes of a wait that lasts, and the control area in which other PEs read that. */
+#ifndef ISO_WAIT_H
+#define ISO_WAIT_H
+
+#include "../pe_state.h"
+
+#define ISO_WAIT_RECORDS 8
+#define ISO_WAIT_OF_KERNEL ISO_WAIT_RECORDS /* one more record: the last report of a kernel's wait */
+
+enum wait_kind { WAIT_WORD, WAIT_LOCK, WAIT_STREAM, WAIT_KERNEL };
+
+/* One wait, published for all PEs to read when it lasts. In the control area; writer: the waiting thread, relaxed
+ * stores; readers: reports of any PE, relaxed loads (a torn report is acceptable, it is for people). */
+struct wait_record {
+    _Alignas(ISO_LINE) uint64_t since_ns; /* 0: free. CLOCK_MONOTONIC, comparable on one node */
+    uint64_t addr;
+    uint64_t expected;
+    uint64_t seen;
+    uint64_t cmp;       /* SHMEM_CMP_ of seen with expected, 0: none that the user gave */
+    uint64_t is_signed; /* expected and seen are int64_t */
+    int64_t peer;       /* world PE waited for, -1: any */
+    uint64_t kind;      /* enum wait_kind; LOCK: addr is the lock; STREAM: the stream, 0: all */
+    uint64_t first, stride, size; /* collectives: their team, stride 0: irregular; size 0: no collective */
+    uint64_t call[5];             /* the name, zero padded */
+};
+
+/* Of the node's lowest PE: which report is under way or was the last. Claimed by compare-and-swap, since any PE of the
+ * node may be the first whose deadline passes. CLOCK_MONOTONIC; done_ns: when the last complete one began. */
+struct report_claim {
+    _Alignas(ISO_LINE) uint64_t begun_ns;
+    uint64_t done_ns;
+};
+
+/* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
+ * while (!(condition)) iso_wait_pause(&w, seen); iso_wait_end(&w); */
+struct wait {
+    const char *call;
+    const void *addr;
+    uint64_t expected;
+    int cmp;        /* as in the record */
+    bool is_signed; /* likewise */
+    int peer;
+    enum wait_kind kind;
+    int record;              /* index published, -1: none */
+    const struct slot *slot; /* of the collective that waits; NULL: none */
+    unsigned polls;
+    unsigned yields;
+    uint64_t since_ns;   /* 0: has not looked at the clock yet */
+    uint64_t shown_ns;   /* its record was published first; 0: not yet */
+    uint64_t checked_ns; /* last look at the peers' sockets */
+    uint64_t busy_ns;    /* when a look found that something has come from another node, at first: since_ns */
+    bool worked;         /* it has, since then */
+    bool sleeping;
+    bool reported;
+    int missing; /* 1 + the PE that had left, and that it needs, when it last looked; 0: none */
+};
+#define ISO_WAIT(call_, peer_, addr_, expected_)                                                 \
+    {                                                                                            \
+        .call = (call_), .addr = (addr_), .expected = (expected_), .peer = (peer_), .record = -1 \
+    }
+
+/* ---- the control area: at the front of every PE's heap segment, before its first object ---- */
+
+struct control {
+    struct wait_record waits[ISO_WAIT_RECORDS + 1];
+    struct report_claim claim;
+    uint64_t exited; /* not 0: the program ended with status 0 before shmem_finalize; relaxed, it is for people */
+    char slots[];    /* slot.c lays it out, page aligned */
+};
+
+ISO_INLINE void iso_cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+void iso_wait_slow(struct wait *wait, uint64_t seen);
+void iso_wait_finish(struct wait *wait);
+
+/* One poll has failed: `seen` is what it saw (for the report). Spins, then yields, then sleeps; makes progress;
+ * notices dead peers; reports at the deadline. */
+ISO_INLINE void iso_wait_pause(struct wait *wait, uint64_t seen)
+{
+    if (++wait->polls < ISO->spin)
+        iso_cpu_relax();
+    else
+        iso_wait_slow(wait, seen);
+}
+ISO_INLINE void iso_wait_end(struct wait *wait)
+{
+    if (ISO_UNLIKELY(wait->since_ns != 0))
+        iso_wait_finish(wait);
+}
+uint64_t iso_wait_now_ns(void);
+/* A test has failed, which is a poll of a loop in the program: it makes progress as a wait does, since the answer may
+ * depend on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
+void iso_wait_polled(void);
+/* Publishes a wait that is not polled: the library is inside a call of the device's. Ended by iso_wait_end. */
+void iso_wait_show(struct wait *wait);
+/* The last wait of a kernel of this PE that passed SHMEM_TIMEOUT; call NULL: it has ended. */
+void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t waited_ns);
+
+/* ---- report.c ---- */
+
+/* The deadline of `wait` has passed: prints one report for the node, unless a complete one covers this wait (then
+ * wait->reported is set too) or another PE is printing one (then it is to be called again). */
+void iso_report_wait(struct wait *wait, uint64_t now);
+/* This PE of the node has ended its program with status 0 and without shmem_finalize. */
+bool iso_report_has_exited(int pe);
+
+#endif

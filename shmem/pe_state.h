@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The state of one PE. Every mutable word of the library hangs off it, so that PEs can be threads of one process. */
+#ifndef ISO_PE_STATE_H
+#define ISO_PE_STATE_H
+
+#include "../bootstrap/boot.h"
+#include "base.h"
+#include "ctx.h"
+#include "error.h"
+#include "team.h"
+
+#include <pthread.h>
+
+struct alloc;
+struct channel;
+struct control;
+struct device;
+struct env;
+struct node_file;
+struct peer;
+struct segment;
+struct verbs;
+
+/* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
+enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER, LIFE_CHILD };
+
+struct state {
+    /* hot: read by every call */
+    enum life life;
+    int my_pe;
+    int n_pes;
+    unsigned spin; /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    bool debug;    /* SHMEM_DEBUG */
+    bool careful;  /* SHMEM_DEBUG, or a device runs: a local argument may be what the CPU cannot load */
+    struct segment *segments;
+    int n_segments;
+    struct ctx ctx_default;
+
+    /* teams and contexts: [index of handle], NULL where free */
+    struct team **teams;
+    int n_teams;
+    struct ctx **ctxs;
+    int n_ctxs;
+    struct team world, shared;
+    pthread_mutex_t tables_lock; /* teams, ctxs */
+
+    struct peer *peers; /* [n_pes] */
+    int *local_pes;     /* [n_local], ascending, this PE among them */
+    int n_local;
+    int my_local;
+    bool oversubscribed; /* more local PEs than cores that they may use */
+    bool soft_network;   /* other nodes are reached by a device made of software, which needs the cores too */
+    int *node_first;     /* [n_nodes] lowest PE of each node, ascending */
+    int n_nodes;
+    struct channel *channel; /* transport/channel.c; NULL: all PEs are on one node */
+    struct verbs *verbs;     /* transport/verbs.c; NULL likewise */
+
+    struct device *device;   /* device.h; NULL before shmemx_device_init */
+    uint64_t *ring_used;     /* atomic; to a word that is 1 once a kernel has posted to a ring; NULL: no device runs */
+    struct control *control; /* this PE's */
+    size_t control_bytes;
+    size_t slot_bytes;
+    struct alloc *alloc;
+    void *active_sets;  /* coll: implicit teams by (start, stride, size) */
+    void *select;       /* coll: the algorithm table in force */
+    unsigned wait_used; /* bit i: waits[i] is taken; atomic */
+
+    int listener; /* unix socket, -1: none */
+    struct node_file *node;     /* node_file.h; NULL: alone on its node */
+    size_t node_bytes;          /* mapped */
+    int node_fd;                /* -1: none */
+    bool node_joined;           /* the others know this PE, and see its death */
+    uint32_t node_left;         /* PEs of the node known to have left */
+    pthread_mutex_t maps_lock;  /* first uses of peers' segments */
+    int thread_level;
+    int init_count;   /* shmem_init minus shmem_finalize */
+    uint32_t left_at; /* the world's last step, for the good-bye */
+    bool aborting;
+    int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
+    bool leaving;   /* by shmem_global_exit */
+    int leave_status;
+    struct env *env; /* bootstrap/env.h; all zero before the first start */
+    struct boot boot;
+    const char *data_refusal; /* why global variables are not symmetric; NULL: they are */
+};
+
+#ifdef ISO_PES_AS_THREADS
+struct state *iso_state_of_thread(void) __attribute__((const));
+#define ISO iso_state_of_thread()
+/* A thread that belongs to a PE which another thread started. */
+void iso_state_adopt(struct state *state);
+#else
+extern struct state iso_state __attribute__((visibility("hidden"))); /* no detour over the GOT */
+#define ISO (&iso_state)
+#endif
+
+/* Starts a thread of the library, with all signals blocked: those of the program, and their handlers, are for its own
+ * threads. 0 or -errno. */
+int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+
+/* ---- checks and look-ups: the hot path ---- */
+
+/* Any call but the few that work before init. */
+ISO_INLINE void iso_check_life(const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY(ISO->life != LIFE_RUNNING))
+        iso_fatal_life(call);
+}
+
+/* The context behind a handle, SHMEM_CTX_DEFAULT without a table look-up. */
+ISO_INLINE struct ctx *iso_ctx(shmem_ctx_t handle, const char *call)
+{
+    if (ISO_LIKELY(handle == SHMEM_CTX_DEFAULT))
+        return &ISO->ctx_default;
+    return iso_ctx_find(handle, call);
+}
+
+/* World PE of `pe` in the context's team; ends the job when out of range (also before init: n_pes is 0 then). */
+ISO_INLINE int iso_world_pe(const struct ctx *ctx, int pe, const char *call)
+{
+    if (ISO_CHECKS && ISO_UNLIKELY((unsigned)pe >= (unsigned)ctx->n_pes))
+        iso_fatal_pe(call, pe, ctx->n_pes);
+    return ctx == &ISO->ctx_default ? pe : ctx->world_of[pe];
+}
+
+#endif

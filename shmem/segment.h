@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Segments: symmetric memory, and where the copies of all PEs are. One table, into which every operation looks. */
+#ifndef ISO_SEGMENT_H
+#define ISO_SEGMENT_H
+
+#include "pe_state.h"
+
+enum segment_kind { SEGMENT_HEAP, SEGMENT_DATA, SEGMENT_DEVICE, SEGMENT_BUFFER };
+
+/* Where one PE's copy of a segment is, seen from here. The table that every operation looks into. */
+struct segment_peer {
+    char *cpu_ptr; /* loads and stores by this CPU; NULL: device memory, staged edge, another node, or never used so
+                      far (heap and data; iso_segment_reach maps them). Atomic */
+    char *gpu_ptr; /* loads and stores by this PE's GPU; NULL: not reachable by it */
+    char *base;    /* its address in the owner's own address space */
+    uint64_t key;  /* what the transport of that PE needs to address it */
+};
+
+/* invariant: limit <= len; peers[me].base == base; [base, base + len) of two segments never overlap. */
+struct segment {
+    _Alignas(ISO_LINE) char *base;
+    size_t limit; /* bytes that objects may occupy now: [base, base + limit) is addressable */
+    struct segment_peer *peers;
+    size_t len;
+    enum segment_kind kind;
+    int fd;             /* memfd behind it, -1: none */
+    bool staged;        /* partial page of a registered buffer: no pointers to it, puts and gets only */
+    bool on_device;     /* device memory: of kind DEVICE, or a registered buffer of the GPU's own allocator */
+    size_t first_bytes; /* buffers: the length given at registration, on the piece that begins it; else 0 */
+    void *foreign;      /* device_buffer.c: what it has imported for this segment */
+};
+
+/* segment.c: heap [0], data [1] and device heap [2] always exist (limit 0 where unusable), then buffers. */
+#define ISO_SEGMENTS_MAX 512
+enum { SEGMENT_INDEX_HEAP = 0, SEGMENT_INDEX_DATA = 1, SEGMENT_INDEX_DEVICE = 2, SEGMENT_INDEX_FREE = 3 };
+
+/* ---- look-ups: the hot path ---- */
+
+struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
+
+/* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
+ * that global variables cost what heap objects cost. */
+ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
+{
+    struct segment *s = ISO->segments;
+    const struct segment *data = &s[SEGMENT_INDEX_DATA];
+    s += (size_t)((const char *)addr - data->base) < data->limit;
+    /* Relaxed: another thread of this PE may be in shmem_malloc; it passes its object on by its own means. */
+    size_t offset = (size_t)((const char *)addr - s->base), limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED);
+    if (ISO_LIKELY(offset < limit && len <= limit - offset))
+        return s;
+    return iso_segment_search(addr, len);
+}
+
+/* Where [addr, addr + len) of world PE `pe` lies: cpu != NULL: use it directly; else go by `iso_far_*`. */
+struct place {
+    char *cpu;
+    struct segment *segment; /* NULL: the range spans pieces of one registered buffer */
+    size_t offset;
+    int pe;
+};
+
+/* Where this CPU loads and stores the copy of world PE `pe`; maps it if this is the first use. NULL: not by pointer. */
+ISO_COLD char *iso_segment_reach(const struct segment *segment, int pe);
+/* The same for reports: NULL also where it cannot be mapped. */
+ISO_COLD char *iso_segment_look(const struct segment *segment, int pe);
+
+ISO_COLD struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg);
+
+ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const char *call, const char *arg)
+{
+    struct state *self = ISO;
+    struct segment *s = ISO_UNLIKELY(self->life != LIFE_RUNNING) ? NULL : iso_segment_of(addr, len);
+    if (ISO_UNLIKELY(s == NULL) || ISO_UNLIKELY(self->debug))
+        return iso_place_slow(addr, len, pe, call, arg);
+    struct place place = {NULL, s, (size_t)((const char *)addr - s->base), pe};
+    char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
+    if (ISO_LIKELY(cpu != NULL) || (cpu = iso_segment_reach(s, pe)) != NULL)
+        place.cpu = cpu + place.offset;
+    return place;
+}
+
+/* A word there is for the device to read, not for this CPU. */
+ISO_INLINE bool iso_place_is_device(const struct place *place)
+{
+    return ISO_UNLIKELY(place->cpu == NULL) && place->segment != NULL && place->segment->on_device;
+}
+
+/* SHMEM_DEBUG: the range must lie in one live object of the heap. (memory.c) */
+ISO_COLD void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len);
+
+/* ---- start and end; peers ---- */
+
+int iso_segment_start(size_t heap_bytes); /* heap and data segment of this PE; peers' pointers come by pe.c */
+void iso_segment_stop(void);
+void iso_segment_set_peer(struct segment *segment, int pe, char *base); /* where it is for its owner */
+int iso_segment_map(const struct segment *segment, int pe, int fd);     /* takes fd. 0, or -errno after a sentence */
+/* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
+ * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
+int iso_segment_tell_nodes(char *base, size_t len, const char *call);
+const char *iso_segment_kind_name(enum segment_kind kind);
+/* The build id of the program (up to 20 bytes, zero padded) and the size of its data segment: equal on all PEs. */
+void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
+
+/* ---- buffers of the user as segments (buffer.c) ---- */
+
+void iso_buffer_stop(void);                      /* gives back what was never unregistered */
+void iso_buffer_forget(struct segment *segment); /* closes what it maps, takes it out of the table */
+
+#endif
