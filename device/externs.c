@@ -52,10 +52,11 @@ MOVE(getmem_nbi)
 MOVE_SIGNAL(putmem_signal)
 MOVE_SIGNAL(putmem_signal_nbi)
 
-EXTERN_FORMS(void, put_packet, (const shmemd_t *h, void *dest, const void *source, size_t bytes, uint32_t step, int pe),
-             (*h, dest, source, bytes, step, pe))
-EXTERN_FORMS(int, get_packet, (const shmemd_t *h, void *dest, const void *source, size_t bytes, uint32_t step),
-             (*h, dest, source, bytes, step))
+EXTERN_FORMS(void, put_packet,
+             (const shmemd_t *h, void *dest, const void *source, size_t bytes, uint32_t epoch, int pe),
+             (*h, dest, source, bytes, epoch, pe))
+EXTERN_FORMS(int, get_packet, (const shmemd_t *h, void *dest, const void *source, size_t bytes, uint32_t epoch),
+             (*h, dest, source, bytes, epoch))
 
 /* ---- signals, order ---- */
 

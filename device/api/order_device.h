@@ -31,7 +31,7 @@ PRIM_FN void isod_fence(shmemd_t h, shmemd_group_t g)
         prim_pass();
 }
 
-/* Each thread completes its own stores, then the group meets: when one returns, all are complete. */
+/* Each thread completes its own stores, then the group synchronises: when a thread returns, all stores are complete. */
 PRIM_FN void isod_quiet(shmemd_t h, shmemd_group_t g)
 {
     bool used = isod_ring_used(h); /* by this thread or before; the wait of the fence covers that of the load */

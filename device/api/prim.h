@@ -28,13 +28,13 @@ struct prim_vec16 {
     uint64_t word[2];
 };
 
-/* 8 bytes of data with the number of their step twice: each 8-byte half says by itself whether it has arrived. */
+/* LL: 8 bytes of data with their epoch twice, so that each 8-byte half shows by itself whether it has arrived. */
 struct prim_ll {
     uint32_t data0, epoch0, data1, epoch1;
 };
 
 /* The threads that do something together. A value; every call over a group is made by all its threads, with equal
- * arguments. A wave is what the hardware runs in step: a warp of 32 on NVIDIA, a wavefront of 64 on gfx9. */
+ * arguments. A wave is what the hardware runs in lockstep: a warp of 32 on NVIDIA, a wavefront of 64 on gfx9. */
 enum prim_group_kind { PRIM_THREAD, PRIM_WAVE, PRIM_BLOCK };
 struct prim_group {
     enum prim_group_kind kind;
@@ -107,7 +107,7 @@ struct prim_group {
  * prim_copy(g, dest, source, bytes)     the whole group copies; no overlap; any alignment; not a synchronisation
  * prim_copy_put(g, dest, source, bytes) the same towards a peer's memory: stores that leave early and cache nothing
  * prim_copy_get(g, dest, source, bytes) the same from a peer's memory: loads never answered by a stale cache
- * prim_store_ll(p, data0, data1, step)  16 aligned bytes, each half whole; needs no fence; system scope
+ * prim_store_ll(p, data0, data1, epoch) 16 aligned bytes, each half whole; needs no fence; system scope
  * prim_load_ll(p)                       relaxed, each half whole
  *
  * LL128: 128 aligned bytes in 8 pieces of 16, the last 8 bytes the line's flag. Neighbours of a wave handle one
@@ -225,9 +225,10 @@ PRIM_FN void prim_stream_pass(void) {}
  *     if (prim_call_begin())
  *         rc = ...;
  *     return prim_call_end(rc);
- * A target where a block's meetings cost more than its work may let one thread do that work for all: it is a block, and
- * a wave, of one thread from begin to end, so places and sizes from outside do not count inside; begin is false for the
- * others, which wait; and the rc is the same for all. Calls may be made within calls. Not a sync by itself. */
+ * A target where synchronisation of a block costs more than its work may let one thread do that work for all: it is a
+ * block, and a wave, of one thread from begin to end, so places and sizes from outside do not count inside; begin is
+ * false for the others, which wait; and the rc is the same for all. Calls may be made within calls. Not a sync by
+ * itself. */
 #ifndef PRIM_HAS_CALL
 PRIM_FN bool prim_call_begin(void) { return true; }
 PRIM_FN int prim_call_end(int rc) { return rc; }

@@ -2,7 +2,7 @@
 /* The CPU as a target of prim.h: C11 compilers' atomic builtins and libc. Host code of every flavour uses it, by groups
  * of one thread: then all of it is constants and plain code. In kernels of the CPU device a thread of a block is a
  * fiber: places, waves and blocks are asked of the runtime in fiber.c, by the functions shmemd_cpu_*. They are weak,
- * since other flavours' host code compiles calls that it never makes and has nobody to answer them.
+ * since host code of other flavours compiles calls to them that it never makes.
  * Included by prim.h only. */
 #ifndef ISO_PRIM_CPU_H
 #define ISO_PRIM_CPU_H
@@ -35,7 +35,7 @@ struct shmemd_cpu_thread {
 #define PRIM_CPU_RUNTIME PRIM_CPU_C __attribute__((visibility("default"), weak))
 /* Of the calling thread; outside of kernels that of a grid of one thread. */
 PRIM_CPU_RUNTIME __attribute__((const)) const struct shmemd_cpu_thread *shmemd_cpu_self(void);
-/* A wave or a block meets; the values of all of them, or'ed. Runs other threads meanwhile. */
+/* A wave or a block synchronises; returns the values of all its threads, or'ed. Runs other threads meanwhile. */
 PRIM_CPU_RUNTIME uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value);
 /* Runs other threads; outside of kernels it is the processor's pause. */
 PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
@@ -281,8 +281,8 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
     prim_copy(g, dest, source, bytes);
 }
 
-/* The halves need no order among each other, nor towards anything else: each says by its step that it is there. Under
- * ThreadSanitizer they are flags, since who has seen a line may store into what its sender has read. */
+/* The halves need no order among each other, nor towards anything else: each shows by its epoch that it has arrived.
+ * Under ThreadSanitizer they are flags, since who has seen a line may store into what its sender has read. */
 #ifdef PRIM_CPU_TSAN
 #define PRIM_CPU_LINE_STORE __ATOMIC_RELEASE
 #define PRIM_CPU_LINE_LOAD __ATOMIC_ACQUIRE
@@ -290,14 +290,14 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 #define PRIM_CPU_LINE_STORE __ATOMIC_RELAXED
 #define PRIM_CPU_LINE_LOAD __ATOMIC_RELAXED
 #endif
-PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t epoch)
 {
     struct prim_ll line;
     struct prim_vec16 v;
     line.data0 = data0;
-    line.epoch0 = step;
+    line.epoch0 = epoch;
     line.data1 = data1;
-    line.epoch1 = step;
+    line.epoch1 = epoch;
     __builtin_memcpy(&v, &line, sizeof(v));
     uint64_t *to = (uint64_t *)(void *)p;
     __atomic_store_n(&to[0], v.word[0], PRIM_CPU_LINE_STORE); /* pairs with prim_load_ll */
@@ -335,7 +335,8 @@ PRIM_FN bool prim_ll128_look(const char *line, uint32_t piece, uint64_t flag, st
 {
     (void)v;
     return (piece != 7 && prim_ll128_lanes() != 1) ||
-           prim_load_acquire_u64((const uint64_t *)(const void *)(line + 120)) == flag; /* pairs with prim_ll128_store */
+           prim_load_acquire_u64((const uint64_t *)(const void *)(line + 120)) ==
+               flag; /* pairs with prim_ll128_store */
 }
 PRIM_FN void prim_ll128_take(const char *line, uint32_t piece, struct prim_vec16 *v)
 {

@@ -219,11 +219,11 @@ PRIM_FN void prim_store16(void *p, struct prim_vec16 v)
 {
     asm volatile("st.v2.u64 [%0], {%1, %2};" : : "l"(p), "l"(v.word[0]), "l"(v.word[1]) : "memory");
 }
-PRIM_FN void prim_store_ll(void *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(void *p, uint32_t data0, uint32_t data1, uint32_t epoch)
 {
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  :
-                 : "l"(p), "r"(data0), "r"(step), "r"(data1), "r"(step)
+                 : "l"(p), "r"(data0), "r"(epoch), "r"(data1), "r"(epoch)
                  : "memory");
 }
 PRIM_FN struct prim_ll prim_load_ll(const void *p)

@@ -283,22 +283,22 @@ PRIM_HIP_ATOMICS(u64, uint64_t)
 /* and, or, xor as instructions: clang from 20 on makes compare-and-swap loops of the builtins, for the sake of memory
  * behind PCIe, where these three do not exist. Ours is device memory, of this GPU or of one in its hive of Infinity
  * Fabric links, where they do. Without the old value nothing is waited for; a fence's wait counts them. */
-#define PRIM_HIP_BIT(op, name, T, suffix)                                                                        \
-    PRIM_FN T prim_fetch_##op##_##name(T *p, T v)                                                                \
-    {                                                                                                            \
-        T old;                                                                                                   \
-        __asm__ volatile("global_atomic_" #op suffix " %0, %1, %2, off" PRIM_HIP_FRESH "\n\ts_waitcnt vmcnt(0)"  \
-                         : "=&v"(old)                                                                            \
-                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                        \
-                         : "memory");                                                                            \
-        return old;                                                                                              \
-    }                                                                                                            \
-    PRIM_FN void prim_##op##_##name(T *p, T v)                                                                   \
-    {                                                                                                            \
-        __asm__ volatile("global_atomic_" #op suffix " %0, %1, off" PRIM_HIP_UPDATE                              \
-                         :                                                                                       \
-                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                        \
-                         : "memory");                                                                            \
+#define PRIM_HIP_BIT(op, name, T, suffix)                                                                       \
+    PRIM_FN T prim_fetch_##op##_##name(T *p, T v)                                                               \
+    {                                                                                                           \
+        T old;                                                                                                  \
+        __asm__ volatile("global_atomic_" #op suffix " %0, %1, %2, off" PRIM_HIP_FRESH "\n\ts_waitcnt vmcnt(0)" \
+                         : "=&v"(old)                                                                           \
+                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                       \
+                         : "memory");                                                                           \
+        return old;                                                                                             \
+    }                                                                                                           \
+    PRIM_FN void prim_##op##_##name(T *p, T v)                                                                  \
+    {                                                                                                           \
+        __asm__ volatile("global_atomic_" #op suffix " %0, %1, off" PRIM_HIP_UPDATE                             \
+                         :                                                                                      \
+                         : "v"(PRIM_HIP_AT(T, p)), "v"(v)                                                       \
+                         : "memory");                                                                           \
     }
 #define PRIM_HAS_BIT_UPDATES
 PRIM_HIP_BIT(and, u32, uint32_t, "")
@@ -442,11 +442,11 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 #undef PRIM_HIP_PIECES
 
 /* Eight bytes are what the hardware keeps whole on every path, so a line is two stores and two loads. */
-PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t step)
+PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t epoch)
 {
     uint64_t *words = (uint64_t *)(void *)p;
-    prim_store_relaxed_u64(words, (uint64_t)step << 32 | data0);
-    prim_store_relaxed_u64(words + 1, (uint64_t)step << 32 | data1);
+    prim_store_relaxed_u64(words, (uint64_t)epoch << 32 | data0);
+    prim_store_relaxed_u64(words + 1, (uint64_t)epoch << 32 | data1);
 }
 PRIM_FN struct prim_ll prim_load_ll(const struct prim_ll *p)
 {

@@ -52,7 +52,7 @@ struct isod_ring {
     char *stages;      /* pinned [ISOD_RING_STAGES] of ISOD_RING_STAGE_BYTES */
     uint64_t *turns;   /* device [entries]: the ticket that may use the entry next: its last user needs the result no
                           longer */
-    uint64_t *leases;  /* device [ISOD_RING_STAGES]: 2 * n: free once n tickets are done; odd: somebody fills it */
+    uint64_t *leases;  /* device [ISOD_RING_STAGES]: 2 * n: free once n tickets are done; odd: a thread fills it */
     uint32_t mask;     /* entries - 1 */
     uint32_t spare[3];
 };
@@ -125,9 +125,9 @@ PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fet
     prim_store_flag_u64(&to->seq, seq);
 }
 
-/* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are in
- * memory before any entry is. The host looks at them when the kernel has ended (iso_proxy_drain); kernels look at the
- * world's word before a fence and a quiet. */
+/* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are
+ * in memory before any entry is. The host looks at them when the kernel has ended (iso_proxy_drain); kernels look at
+ * the world's word before a fence and a quiet. */
 PRIM_FN void isod_ring_tell_used(struct isod_world *world, struct isod_ring *r)
 {
     prim_store_relaxed_u64(&r->done[1], 1);
@@ -143,7 +143,7 @@ PRIM_FN uint64_t isod_ring_try(struct isod_world *world, struct isod_ring *r, st
     if (t >= size && !isod_ring_is_done(r, t - size + 1))
         return 0; /* no credit */
     if (prim_peek_u64(&r->turns[t & r->mask]) != t)
-        return 0; /* the last user of this entry still reads its result, or t has gone to somebody else */
+        return 0; /* the last user of this entry still reads its result, or t has gone to another thread */
     if (t == 0)
         isod_ring_tell_used(world, r);
     if (prim_cas_u64(&r->head, t, t + 1) != t)
@@ -217,7 +217,7 @@ PRIM_COLD_FN uint64_t isod_ring_do(struct isod_origin at, struct isod_post e, en
 
 /* ---- stages: pinned memory for data that the proxy cannot reach where it lies (shared memory, registers) ---- */
 
-/* A stage that nobody uses, or ISOD_RING_STAGES. Its last user's accesses came before its release store of the lease;
+/* A free stage, or ISOD_RING_STAGES. Its last user's accesses came before its release store of the lease;
  * ours depend on having seen it. */
 PRIM_FN uint32_t isod_ring_take_stage(struct isod_ring *r)
 {

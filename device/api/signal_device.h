@@ -89,7 +89,7 @@ PRIM_FN uint64_t isod_signal_wait(shmemd_t h, shmemd_group_t g, const uint64_t *
 
 /* ---- packets: 8 bytes of data a line, line i at 16 * i ---- */
 
-#define ISOD_LINES_AT_ONCE 4 /* lines that a thread has in flight */
+#define ISOD_LL_AT_ONCE 4 /* lines that a thread has in flight */
 #define ISOD_GAVE_UP (~(size_t)0)
 
 /* Lines of eight bytes each of an aligned area: nearly all there are. */
@@ -155,22 +155,25 @@ PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct is
     }
 }
 
-PRIM_FN bool isod_ll_word_is(struct prim_ll line, uint32_t epoch) { return (line.epoch0 == epoch) & (line.epoch1 == epoch); }
+PRIM_FN bool isod_ll_word_is(struct prim_ll line, uint32_t epoch)
+{
+    return (line.epoch0 == epoch) & (line.epoch1 == epoch);
+}
 PRIM_FN uint64_t isod_ll_word_data(struct prim_ll line) { return line.data0 | (uint64_t)line.data1 << 32; }
 
 /* Lines first, first + stride, ...: all of them looked at until each has come. False: given up. */
 PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, size_t first, size_t stride,
-                             struct prim_ll *lines)
+                          struct prim_ll *lines)
 {
     struct isod_waiting w = {0, 0, 0};
     struct isod_waited who = isod_who(ISOD_CALL_GET_PACKET, -1);
     for (;;) {
         const char *missing = (const char *)0;
         uint32_t seen = 0;
-        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++)
+        for (size_t k = 0; k < ISOD_LL_AT_ONCE; k++)
             if ((first + k * stride) * 8 < p->bytes)
                 lines[k] = prim_load_ll((const struct prim_ll *)p->source + (first + k * stride));
-        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
+        for (size_t k = 0; k < ISOD_LL_AT_ONCE; k++) {
             if ((first + k * stride) * 8 >= p->bytes || isod_ll_word_is(lines[k], p->epoch))
                 continue;
             missing = (const char *)p->source + (first + k * stride) * 16;
@@ -187,11 +190,11 @@ PRIM_FN bool isod_ll_wait(struct isod_origin at, const struct isod_packet *p, si
 PRIM_COLD_FN size_t isod_ll_get(struct isod_origin at, void *dest, struct isod_packet p, size_t i, size_t stride)
 {
     size_t lines = (p.bytes + 7) / 8, whole = isod_whole_ll(dest, p.bytes);
-    for (; i + stride < lines; i += ISOD_LINES_AT_ONCE * stride) {
-        struct prim_ll got[ISOD_LINES_AT_ONCE];
+    for (; i + stride < lines; i += ISOD_LL_AT_ONCE * stride) {
+        struct prim_ll got[ISOD_LL_AT_ONCE];
         if (!isod_ll_wait(at, &p, i, stride, got))
             return ISOD_GAVE_UP;
-        for (size_t k = 0; k < ISOD_LINES_AT_ONCE; k++) {
+        for (size_t k = 0; k < ISOD_LL_AT_ONCE; k++) {
             size_t line = i + k * stride;
             if (line < whole)
                 isod_whole_store((char *)dest + line * 8, isod_ll_word_data(got[k]));

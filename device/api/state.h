@@ -36,7 +36,7 @@
     X(ON_STREAM_ALLTOALLV, "SHMEMX_ALLTOALLV on a stream")         \
     X(ON_STREAM_BROADCAST, "SHMEMX_BROADCAST on a stream")         \
     X(ON_STREAM_PERMUTE, "SHMEMX_PERMUTE on a stream")             \
-    X(ON_STREAM_MEET, "SHMEMX_BARRIER or _SYNC on a stream")       \
+    X(ON_STREAM_SYNC, "SHMEMX_BARRIER or _SYNC on a stream")       \
     X(ON_STREAM_PROBE, "the first collective on streams of a team and slot")
 enum isod_call {
 #define ISOD_ENUMERATOR(id, name) ISOD_CALL_##id,
@@ -75,8 +75,8 @@ struct isod_record {
 
 #define ISOD_RECORDS 64
 struct isod_host {
-    uint64_t abort; /* not 0: every wait gives up; written by the host */
-    uint64_t taken; /* records that the host has taken so far: their places are free again; written by the host */
+    uint64_t abort;     /* not 0: every wait gives up; written by the host */
+    uint64_t taken;     /* records that the host has taken so far: their places are free again; written by the host */
     uint64_t ring_used; /* 1 once a kernel has posted to any ring; written by kernels, before the entry */
     uint64_t gave_up;   /* 1: the status of some handle of this PE is not 0; stored after that status, by whoever sets
                          * it; the reset clears it when no such handle is left */
@@ -115,7 +115,7 @@ struct isod_world {
  * is looked at past the first-level cache, which would throw the others out of it. */
 #define ISOD_NEAR 16
 struct isod_lane {
-    uint64_t epoch;   /* epochs done; the number that flags carry; equal on all members between calls */
+    uint64_t epoch;  /* epochs done; the number that flags carry; equal on all members between calls */
     uint64_t staged; /* epochs done that used the inbox; its parity chooses the bank */
     uint64_t dead;   /* 1: a call of this lane was given up or misused; calls on it do nothing until the reset */
     uint64_t engine; /* the number that copy engines bring behind their payload; see coll/stream/on_stream.h */
@@ -132,10 +132,10 @@ struct isod_grid {
 
 struct isod_team {
     int32_t my_pe, n_pes;
-    int32_t lanes;         /* blocks that may use collectives at once */
-    int32_t direct;        /* 1: every member reaches every member by pointer (equal on all members) */
+    int32_t lanes;        /* blocks that may use collectives at once */
+    int32_t direct;       /* 1: every member reaches every member by pointer (equal on all members) */
     uint32_t inbox_bytes; /* payload of one sender's inbox */
-    int32_t team, slot;    /* for messages */
+    int32_t team, slot;   /* for messages */
     uint32_t spare;
     int32_t *world_of; /* [n_pes] */
     char **heaps;      /* [n_pes] the member's device heap for our kernels; NULL: by the ring */
@@ -155,7 +155,8 @@ struct isod_team {
  *                                                         pointers do not reach all members, the words of hier_stream.h
  *   stage   [2 banks][n_pes] raw bytes, inbox_bytes each (members that no pointer reaches)
  *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for inbox_bytes of data
- * and behind the last lane, each as large as the flags of one, what streams store and wait for (coll/stream/engine_words.c):
+ * and behind the last lane, each as large as the flags of one, words that streams store and wait for (see
+ * coll/stream/engine_words.c):
  *   ready, arrived   [n_pes] 8 bytes */
 PRIM_FN uint64_t isod_flags_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 8 + 127) / 128 * 128; }
 PRIM_FN uint64_t isod_ll128_at(int32_t n_pes, uint32_t inbox_bytes)
@@ -206,9 +207,9 @@ typedef struct shmemd {
     int64_t flat_stride;
     struct isod_team *team;
     struct isod_world *world;
-    int32_t my_pe, n_pes;   /* in the team */
-    uint16_t lanes;         /* as in the team's state: here they cost no load */
-    uint16_t direct;        /* bit 0: likewise; above: 1 + the lane that shmemd_lane has chosen, 0: none */
+    int32_t my_pe, n_pes; /* in the team */
+    uint16_t lanes;       /* as in the team's state: here they cost no load */
+    uint16_t direct;      /* bit 0: likewise; above: 1 + the lane that shmemd_lane has chosen, 0: none */
     uint32_t inbox_bytes;
 } shmemd_t;
 

@@ -109,7 +109,7 @@ PRIM_FN void isod_handle_give_up(struct isod_origin at)
     prim_store_relaxed_u64(&at.world->host->gave_up, 1);
 }
 
-/* State of one wait, in registers of the waiting thread: nobody takes its address, which would put it into memory. */
+/* State of one wait, in registers of the waiting thread: its address is never taken, which would put it into memory. */
 struct isod_waiting {
     uint64_t since_ns; /* 0: has not looked at the clock yet */
     uint32_t polls;

@@ -6,7 +6,8 @@
  * those who have returned = all; a barrier opens when all of its group that have not returned have arrived.
  * A call of the block (prim_call_begin) is done by one thread for all, unless there is a seed, which is there to run
  * threads in unusual orders, or ThreadSanitizer, which looks for what the block leaves unordered.
- * All of it belongs to one OS thread; what threads of a grid order by meeting is told to ThreadSanitizer. */
+ * All of it belongs to one OS thread; the order that synchronisation gives threads of a grid is told to
+ * ThreadSanitizer. */
 #include "fiber.h"
 
 #include "../../bootstrap/log.h"
@@ -60,7 +61,7 @@ struct looks {
 struct stack {
     struct context context;
     struct stack *next;
-    uint64_t *canary; /* NULL: guarded */
+    uint64_t *canary;   /* NULL: guarded */
     struct looks looks; /* of the thread that runs on it */
 };
 
@@ -82,12 +83,12 @@ struct held_list {
     struct held *first, *last;
 };
 
-/* Where a wave or a block meets. */
-struct meeting {
+/* Where the threads of a wave or a block synchronise. */
+struct rendezvous {
     struct held_list held; /* settled: any thread of it may release that */
     uint32_t alive, arrived;
     uint32_t generation;
-    uint64_t any, said[2]; /* of this meeting so far; of the last two, by the parity of their generation */
+    uint64_t any, said[2]; /* of this generation so far; of the last two, by parity */
     char order[2]; /* for ThreadSanitizer; two, so that a slow leaver is not ordered after early comers of the next */
 };
 
@@ -111,14 +112,14 @@ struct fiber {
     struct shmemd_cpu_thread place;
     uint32_t rank; /* in the block, also within a call */
     struct block *block;
-    struct meeting *wave;
+    struct rendezvous *wave;
     struct stack *stack; /* NULL: not begun, or returned */
     struct held_list held;
 };
 
 struct block {
-    struct meeting all;
-    struct meeting *waves;
+    struct rendezvous all;
+    struct rendezvous *waves;
     struct fiber *threads;
     uint64_t *ready, *alive; /* sets of threads */
     uint32_t n_ready;
@@ -151,7 +152,7 @@ struct fibers {
     /* Tables of the grid; they only grow. */
     struct block *blocks;
     struct fiber *threads;
-    struct meeting *waves;
+    struct rendezvous *waves;
     uint64_t *bits;
     size_t most_blocks, most_live, most_threads, most_waves, most_bits;
 };
@@ -380,7 +381,7 @@ FIBER_UNSEEN static void rest(struct fibers *f)
     (void)sched_yield();
 }
 
-/* ---- meetings ---- */
+/* ---- synchronisation of waves and blocks ---- */
 
 FIBER_UNSEEN static void stop_running(struct fibers *f, struct fiber *self)
 {
@@ -405,7 +406,7 @@ FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct block *b)
         make_ready(f, b, w, ~(uint64_t)0);
 }
 
-FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, struct meeting *m)
+FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, struct rendezvous *m)
 {
     m->said[m->generation & 1] = m->any;
     m->any = 0;
@@ -452,7 +453,7 @@ uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value)
     struct fiber *self = f->current;
     if (self->block->call.by == self)
         return value; /* all others wait for it */
-    struct meeting *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
+    struct rendezvous *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
     uint32_t parity = m->generation & 1;
     progress(f);
     FIBER_RELEASE(&m->order[parity]);
@@ -851,9 +852,9 @@ FIBER_UNSEEN static int tables_fit(struct fibers *f, const struct fiber_grid *g)
     return rc;
 }
 
-FIBER_UNSEEN static struct meeting rendezvous_of(uint32_t alive)
+FIBER_UNSEEN static struct rendezvous rendezvous_of(uint32_t alive)
 {
-    struct meeting m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
+    struct rendezvous m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
     return m;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs a grid of the CPU device on the calling OS thread: every thread of every block is a fiber, all of them live
- * until they return, and they switch where they meet (blocks, waves), between polls, and at looks that find nothing
+ * until they return, and they switch where they synchronise (blocks, waves), between polls, and at looks that find nothing
  * new. The order is round robin, or random by a seed: the same seed gives the same order. When all that could run only
  * poll, the OS thread yields.
  * Includes nothing of ours. Used by gpu_cpu.c, and by unit tests. */

@@ -43,7 +43,7 @@
 #endif
 
 /* The scheduler's own state is not for ThreadSanitizer: to it fibers are threads, but never do two run at once. What
- * their meetings order it is told by FIBER_RELEASE and FIBER_ACQUIRE of some address: acquire is after every release
+ * their synchronisation orders it is told by FIBER_RELEASE and FIBER_ACQUIRE of some address: acquire is after every release
  * so far. In other builds the OS thread's own order is all there is to it. */
 #if FIBER_TSAN && defined(__clang__)
 #define FIBER_UNSEEN __attribute__((no_sanitize("thread"), disable_sanitizer_instrumentation))

@@ -301,7 +301,7 @@ static void print_record(const struct isod_record *r)
         return;
     }
     if (r->state == ISOD_RECORD_LATE)
-        snprintf(how, sizeof how, "waits for %s since %.1f s, longer than SHMEM_TIMEOUT", waited, seconds);
+        snprintf(how, sizeof how, "has been waiting %.1f s for %s, longer than SHMEM_TIMEOUT", seconds, waited);
     else
         snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", waited, seconds);
     log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
