@@ -26,7 +26,7 @@ enum { STRAY_MS = 1000 }; /* how long after the PEs a process that one of them s
 struct stream {
     int from, to; /* from < 0: at its end */
     int pe;
-    int owed; /* once all PEs are gone: bytes that they left in the pipe */
+    int left_over; /* once all PEs are gone: bytes that they left in the pipe */
     size_t used;
     char text[LINE_BYTES]; /* what came since the last end of line */
 };
@@ -101,8 +101,8 @@ static void copy_stream(struct relay *relay, struct stream *stream)
     if (got < 0 && errno == EINTR)
         return;
     stream->used += got > 0 ? (size_t)got : 0;
-    if (stream->owed > 0)
-        stream->owed -= got > 0 ? (int)got : stream->owed;
+    if (stream->left_over > 0)
+        stream->left_over -= got > 0 ? (int)got : stream->left_over;
     bool written = flush_lines(stream, got <= 0) && (stream->used < sizeof stream->text || flush_lines(stream, true));
     if (!written && errno != EPIPE)
         atomic_store(&relay->error, -errno);
@@ -129,7 +129,7 @@ static void end_strays(struct relay *relay)
 {
     for (int i = 0; i < relay->nstreams; i++) {
         struct stream *stream = relay->streams[i];
-        if (stream->from < 0 || stream->owed > 0)
+        if (stream->from < 0 || stream->left_over > 0)
             continue;
         flush_lines(stream, true);
         end_stream(stream);
@@ -150,8 +150,8 @@ static void await_output(struct relay *relay, struct copy *copy)
     copy->stray_until = now_ms() + STRAY_MS;
     for (int i = 0; i < relay->nstreams; i++) {
         struct stream *stream = relay->streams[i];
-        if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->owed))
-            stream->owed = 0;
+        if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->left_over))
+            stream->left_over = 0;
     }
 }
 
@@ -240,7 +240,7 @@ static int open_stream(struct relay *relay, int pe, int to)
     stream->to = to;
     stream->pe = pe;
     stream->used = 0;
-    stream->owed = 0;
+    stream->left_over = 0;
     relay->streams[relay->nstreams++] = stream;
     return fd[1];
 }
