@@ -27,7 +27,7 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call);
 void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned bytes, const char *call);
 /* Is this local argument symmetric device memory? Then iso_far_put and _get move it, whatever the other side is. */
-ISO_COLD bool iso_far_is_local_slow(const void *addr);
+bool iso_far_is_local_slow(const void *addr);
 ISO_INLINE bool iso_far_is_local(const void *addr) { return ISO_UNLIKELY(ISO->careful) && iso_far_is_local_slow(addr); }
 /* The source, or dest, is busy until quiet (or until a later blocking put, or get, of ctx with the same PE). */
 void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
