@@ -18,7 +18,7 @@ static void alltoall_inbox(struct coll *c, const struct coll_work *w)
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
         coll_inbox_send(c, coll_other(c, i), alltoall_out(w, coll_other(c, i)), w->bytes);
-    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    coll_copy_own(alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     for (int i = 1; i < c->n; i++)
         coll_inbox_recv(c, coll_other(c, i), alltoall_in(w, coll_other(c, i)), w->bytes);
     coll_inbox_prepare(c);
@@ -30,10 +30,10 @@ static void alltoall_scratch(struct coll *c, const struct coll_work *w)
     size_t row = (size_t)c->n * w->bytes;
     coll_begin_staged_epoch(c);
     const char *scratch = coll_scratch(c);
-    prim_copy(c->group, coll_scratch(c) + (size_t)c->me * row, w->source.base, row);
+    coll_copy(coll_scratch(c) + (size_t)c->me * row, w->source.base, row);
     coll_scratch_pass(c);
     for (int m = 0; m < c->n; m++)
-        prim_copy(c->group, alltoall_in(w, m), scratch + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
+        coll_copy(alltoall_in(w, m), scratch + (size_t)m * row + (size_t)c->me * w->bytes, w->bytes);
 }
 
 /* Each member writes its blocks into the dests, which are ready before any member calls. One hop. */
@@ -53,7 +53,7 @@ static void alltoall_push(struct coll *c, const struct coll_work *w)
     if (!coll_is_direct(c))
         alltoall_push_to(c, w, true);
     alltoall_push_to(c, w, false);
-    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    coll_copy_own(alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     coll_flag_wait_all(c);
     coll_put_done(c);
 }
@@ -64,7 +64,7 @@ static void alltoall_pull(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);
     coll_flag_set_all(c);
-    coll_copy_own(c, alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
+    coll_copy_own(alltoall_in(w, c->me), alltoall_out(w, c->me), w->bytes);
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         coll_flag_wait(c, from);

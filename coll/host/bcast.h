@@ -6,10 +6,10 @@
 
 #include "coll.h"
 
-static void bcast_own(struct coll *c, const struct coll_work *w)
+static void bcast_own(const struct coll_work *w)
 {
     if (w->root_dest)
-        coll_copy_own(c, w->dest.base, w->source.base, w->bytes);
+        coll_copy_own(w->dest.base, w->source.base, w->bytes);
 }
 
 /* The root writes each dest and flags it, without an answer. One hop. The root may run ahead without credit: all dests
@@ -23,7 +23,7 @@ static void bcast_push(struct coll *c, const struct coll_work *w)
     }
     for (int i = 1; i < c->n; i++)
         coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, coll_other(c, i));
-    bcast_own(c, w);
+    bcast_own(w);
     coll_put_done(c);
 }
 
@@ -36,7 +36,7 @@ static void bcast_pull(struct coll *c, const struct coll_work *w)
         coll_flag_set_all(c);
         if (coll_shares_cores()) /* its own copy would stand in front of a receiver's */
             coll_flag_wait_all(c);
-        bcast_own(c, w);
+        bcast_own(w);
         coll_flag_wait_all(c);
     } else {
         coll_flag_wait(c, w->root);
@@ -62,7 +62,7 @@ static void bcast_tree(struct coll *c, const struct coll_work *w)
         coll_put_flag(c, &w->dest, 0, from, w->bytes, (rank + bit + w->root) % c->n);
     }
     if (rank == 0)
-        bcast_own(c, w);
+        bcast_own(w);
     coll_put_done(c);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a schedule is written over (the hooks), and what it is called with (struct coll_work).
- * A schedule is a function `static void name(struct coll *c, const struct coll_work *w)` in a header of coll/, in the
- * common subset of C11, C++17, HIP and CUDA; it knows ranks, epochs and the hooks below, and nothing of how a member is
- * reached. These are the host's hooks; a device target gives the same names in a header of its own.
+/* The base of the host's schedules, and their argument (struct coll_work).
+ * A schedule is a function `static void name(struct coll *c, const struct coll_work *w)` in a header of coll/host/. It
+ * knows members, epochs and the functions below, and not how a member is reached. Schedules of kernels have a base of
+ * their own, coll/kernel/coll_device.h.
  * Invariant: every member goes through the same epochs of the same kinds in the same order, also for zero lengths. */
 #ifndef ISO_COLL_H
 #define ISO_COLL_H
@@ -22,7 +22,6 @@ struct coll_mem {
 struct coll {
     struct slot *slot;
     struct slot_view *views; /* slot->views; NULL when n == 1 */
-    struct prim_group group;
     uint64_t epoch; /* the one in progress */
     int me, n;     /* in the team */
     const char *call;
@@ -68,6 +67,12 @@ ISO_INLINE int coll_other(const struct coll *c, int i) { return c->me + i < c->n
 /* More members than cores: work that is not urgent waits until others have run. */
 ISO_INLINE bool coll_shares_cores(void) { return ISO->oversubscribed; }
 
+ISO_INLINE void coll_copy(void *PRIM_RESTRICT into, const void *PRIM_RESTRICT from, size_t bytes)
+{
+    if (bytes > 0) /* addresses of nothing may be NULL */
+        memcpy(into, from, bytes);
+}
+
 /* ---- flags ---- */
 
 /* All earlier stores and puts of this member are visible to `to` once `to` has waited for the flag, and all its earlier
@@ -106,8 +111,8 @@ ISO_INLINE void coll_inbox_send(struct coll *c, int to, const void *data, size_t
     char *near = c->views[to].near;
     if (ISO_LIKELY(near != NULL)) {
         struct slot_inbox *inbox = coll_inbox_at(c, near, c->me);
-        prim_copy(c->group, inbox->payload, data, bytes);
-        prim_signal_u64(c->group, &inbox->seq, c->epoch); /* pairs with coll_inbox_wait */
+        coll_copy(inbox->payload, data, bytes);
+        prim_signal_u64(prim_group_thread(), &inbox->seq, c->epoch); /* pairs with coll_inbox_wait */
     } else {
         iso_coll_far_inbox(c, to, data, bytes);
     }
@@ -129,7 +134,7 @@ ISO_INLINE const void *coll_inbox_wait(struct coll *c, int from)
 
 ISO_INLINE void coll_inbox_recv(struct coll *c, int from, void *into, size_t bytes)
 {
-    prim_copy(c->group, into, coll_inbox_wait(c, from), bytes);
+    coll_copy(into, coll_inbox_wait(c, from), bytes);
 }
 
 /* At the end of an epoch with inboxes: fetches the cache lines that the next one stores into. Their receivers hold them
@@ -155,7 +160,7 @@ ISO_INLINE void coll_stage_put(struct coll *c, int to, size_t offset, const void
 {
     char *near = c->views[to].near;
     if (ISO_LIKELY(near != NULL))
-        prim_copy(c->group, near + coll_stage_offset(c, c->me) + offset, data, bytes);
+        coll_copy(near + coll_stage_offset(c, c->me) + offset, data, bytes);
     else if (bytes > 0)
         iso_slot_far_put(c->slot, coll_stage_offset(c, c->me) + offset, c->views[to].pe, data, bytes, c->call);
 }
@@ -205,7 +210,7 @@ ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offse
 {
     char *near = coll_pointer(c, to, pe);
     if (ISO_LIKELY(near != NULL))
-        prim_copy(c->group, near + offset, source, bytes);
+        coll_copy(near + offset, source, bytes);
     else if (bytes > 0)
         iso_coll_far_put(c, to, offset, source, bytes, pe);
 }
@@ -220,7 +225,7 @@ ISO_INLINE void coll_put_flag(struct coll *c, const struct coll_mem *to, size_t 
 {
     char *near = coll_pointer(c, to, pe);
     if (ISO_LIKELY(near != NULL)) {
-        prim_copy(c->group, near + offset, source, bytes);
+        coll_copy(near + offset, source, bytes);
         coll_flag_set(c, pe);
     } else {
         iso_coll_far_put_flag(c, to, offset, source, bytes, pe);
@@ -241,16 +246,16 @@ ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *fro
 {
     const char *near = coll_pointer(c, from, pe);
     if (ISO_LIKELY(near != NULL))
-        prim_copy(c->group, into, near + offset, bytes);
+        coll_copy(into, near + offset, bytes);
     else if (bytes > 0)
         iso_coll_far_read(c, into, from, offset, bytes, pe);
 }
 
 /* This member's own block; nothing where source and dest are the same. */
-ISO_INLINE void coll_copy_own(struct coll *c, void *into, const void *from, size_t bytes)
+ISO_INLINE void coll_copy_own(void *into, const void *from, size_t bytes)
 {
     if (into != from)
-        prim_copy(c->group, into, from, bytes);
+        coll_copy(into, from, bytes);
 }
 
 /* ---- operations and algorithms (select.c) ---- */

@@ -168,7 +168,7 @@ void iso_coll_far_wait(struct coll *c, int from)
 
 static struct coll begin(struct team *team, const char *call)
 {
-    struct coll c = {&team->slot, team->slot.views, prim_group_thread(), 0, team->my_pe, team->n_pes, call, team};
+    struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, call, team};
     return c;
 }
 

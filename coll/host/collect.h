@@ -16,7 +16,7 @@ static void fcollect_inbox(struct coll *c, const struct coll_work *w)
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
         coll_inbox_send(c, coll_other(c, i), w->source.base, w->bytes);
-    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    coll_copy_own(collect_place(w, c->me), w->source.base, w->bytes);
     for (int i = 1; i < c->n; i++)
         coll_inbox_recv(c, coll_other(c, i), collect_place(w, coll_other(c, i)), w->bytes);
     coll_inbox_prepare(c);
@@ -26,9 +26,9 @@ static void fcollect_inbox(struct coll *c, const struct coll_work *w)
 static void fcollect_scratch(struct coll *c, const struct coll_work *w)
 {
     coll_begin_staged_epoch(c);
-    prim_copy(c->group, coll_scratch(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
+    coll_copy(coll_scratch(c) + (size_t)c->me * w->bytes, w->source.base, w->bytes);
     coll_scratch_pass(c);
-    prim_copy(c->group, w->dest.base, coll_scratch(c), (size_t)c->n * w->bytes);
+    coll_copy(w->dest.base, coll_scratch(c), (size_t)c->n * w->bytes);
 }
 
 /* Each member writes its block into all dests, which are ready before any member calls. One hop. */
@@ -37,7 +37,7 @@ static void fcollect_push(struct coll *c, const struct coll_work *w)
     coll_begin_epoch(c);
     for (int i = 1; i < c->n; i++)
         coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, coll_other(c, i));
-    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    coll_copy_own(collect_place(w, c->me), w->source.base, w->bytes);
     coll_flag_wait_all(c);
     coll_put_done(c);
 }
@@ -48,7 +48,7 @@ static void fcollect_pull(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);
     coll_flag_set_all(c);
-    coll_copy_own(c, collect_place(w, c->me), w->source.base, w->bytes);
+    coll_copy_own(collect_place(w, c->me), w->source.base, w->bytes);
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         coll_flag_wait(c, from);
@@ -98,7 +98,7 @@ static void collect_send_heads(struct coll *c, const struct coll_work *w, struct
 {
     size_t inlined = w->bytes <= COLLECT_INLINE_BYTES ? w->bytes : 0;
     mine->bytes = w->bytes;
-    prim_copy(c->group, mine->block, w->source.base, inlined);
+    coll_copy(mine->block, w->source.base, inlined);
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
         coll_inbox_send(c, coll_other(c, i), mine, sizeof(mine->bytes) + inlined);
@@ -111,7 +111,7 @@ static void collect_place_short(struct coll *c, const struct collect_head *mine,
     for (int m = 0; m < c->n; m++) {
         const struct collect_head *head = collect_head_of(c, mine, m);
         if (head->bytes <= COLLECT_INLINE_BYTES && m != c->me)
-            prim_copy(c->group, dest + offset, head->block, head->bytes);
+            coll_copy(dest + offset, head->block, head->bytes);
         offset += head->bytes;
     }
 }
@@ -126,7 +126,7 @@ static void collect_push(struct coll *c, const struct coll_work *w)
     struct coll_mem dest = iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
     for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++)
         coll_put_flag(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
-    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
+    coll_copy_own(w->dest.base + sum.before, w->source.base, w->bytes);
     collect_place_short(c, &mine, w->dest.base);
     for (int m = 0; m < c->n; m++)
         if (m != c->me && collect_head_of(c, &mine, m)->bytes > COLLECT_INLINE_BYTES)
@@ -144,7 +144,7 @@ static void collect_pull(struct coll *c, const struct coll_work *w)
     struct collect_sum sum = collect_add_up(c, &mine);
     (void)iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
     struct coll_mem source = iso_coll_mem(w->source.base, (size_t)sum.longest, "source", c->call);
-    coll_copy_own(c, w->dest.base + sum.before, w->source.base, w->bytes);
+    coll_copy_own(w->dest.base + sum.before, w->source.base, w->bytes);
     collect_place_short(c, &mine, w->dest.base);
     for (int m = 0; m < c->n; m++) {
         size_t bytes = (size_t)collect_head_of(c, &mine, m)->bytes;

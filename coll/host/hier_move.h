@@ -42,7 +42,7 @@ static void hier_bcast(struct coll *c, const struct coll_work *w)
         for (int k = 1; k < nodes->n; k++)
             coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, iso_slot_node_leader(nodes, (root_node + k) % nodes->n));
         hier_forward(c, w, w->source.base);
-        bcast_own(c, w);
+        bcast_own(w);
         coll_put_done(c);
         return;
     }
@@ -92,7 +92,7 @@ static void hier_pipe_root(struct coll *c, const struct coll_work *w, const stru
         coll_flag_set(c, hier_peer(c->slot->nodes, i));
     for (size_t i = 0; i < p->chunks; i++)
         hier_pipe_send(c, w, p, w->source.base, i);
-    bcast_own(c, w);
+    bcast_own(w);
 }
 
 static void hier_pipe_chunk(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, size_t i)
@@ -161,7 +161,7 @@ static void hier_gather_send(struct coll *c, const struct hier_gather *g)
 static void hier_gather_near(struct coll *c, const struct hier_gather *g)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    coll_copy_own(c, g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
+    coll_copy_own(g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
     for (int i = 1; i < nodes->n_near; i++) {
         int from = hier_peer(nodes, i);
         coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);

@@ -52,7 +52,7 @@ static void hier_scan(struct coll *c, const struct coll_work *w)
     if (last < 0)
         memset(w->dest.base, 0, w->bytes);
     else
-        coll_copy_own(c, w->dest.base, left, w->bytes);
+        coll_copy_own(w->dest.base, left, w->bytes);
 }
 
 /* ---- long arrays: a chain of nodes. Out: N bytes of what is reduced so far to the next node, and N of results to the
@@ -157,7 +157,7 @@ static void chain_block(struct coll *c, const struct chain *h, const struct coll
             w->combine(sum, left, operand, block.count);
         left = left != NULL ? sum : operand;
     }
-    coll_copy_own(c, w->dest.base + offset, left, bytes);
+    coll_copy_own(w->dest.base + offset, left, bytes);
     for (int i = 1; h->last && i < nodes->n_near; i++)
         coll_put(c, &w->dest, offset, left, bytes, hier_peer(nodes, i));
 }

@@ -42,7 +42,7 @@ static void reduce_staged(struct coll *c, const struct coll_work *w)
         w->combine(into, left, m == c->me ? w->source.base : coll_stage_from(c, m), w->nelems);
         left = into;
     }
-    coll_copy_own(c, w->dest.base, left, w->bytes);
+    coll_copy_own(w->dest.base, left, w->bytes);
 }
 
 /* ---- two-shot: member i reduces part i for all ---- */

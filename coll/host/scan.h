@@ -28,7 +28,7 @@ static void scan_inbox(struct coll *c, const struct coll_work *w)
             left = sum;
         }
     }
-    coll_copy_own(c, w->dest.base, left, w->bytes);
+    coll_copy_own(w->dest.base, left, w->bytes);
     coll_inbox_prepare(c);
 }
 
@@ -90,7 +90,7 @@ static void scan_scratch(struct coll *c, const struct coll_work *w)
         if (last < 0)
             memset(into, 0, piece.count * w->elem_bytes);
         else
-            coll_copy_own(c, into, left, piece.count * w->elem_bytes);
+            coll_copy_own(into, left, piece.count * w->elem_bytes);
         piece.first += piece.count;
     } while (piece.first < w->nelems);
 }

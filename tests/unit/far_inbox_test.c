@@ -58,7 +58,7 @@ static int test_main(void)
     CHECK_INIT();
     CHECK_EQ(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, check_self.npes, NULL, 0, &handle), 0);
     struct team *team = iso_team(handle, __func__);
-    struct coll c = {&team->slot, team->slot.views, prim_group_thread(), 0, team->my_pe, team->n_pes, __func__, team};
+    struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, __func__, team};
     for (size_t i = 0; i < sizeof(firsts) / sizeof(firsts[0]); i++)
         run(&c, firsts[i], 1);
     uint64_t last = firsts[3] + ROUNDS;
