@@ -7,6 +7,14 @@
 #include "../include/shmem.h"
 #include "base.h"
 
+/* What the end of the job asks of parts above this file. A part sets its hooks in ISO->at_end when it starts; they stay
+ * callable after it has stopped. NULL: nothing to do. */
+struct end_hooks {
+    void (*stop_kernels)(void);     /* proxy.c */
+    void (*tell_peers)(int status); /* pe.c: they end with this status at their next wait, or by SIGTERM soon */
+    void (*end_peers)(void);        /* pe.c: the last resort without a launcher: SIGTERM for local peers after a grace */
+};
+
 /* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends (in a forked child of a PE: the child alone).
  * `call` may begin with the p of pshmem_. */
 _Noreturn ISO_COLD void iso_fatal(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));

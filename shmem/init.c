@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Start and end of the library on one PE, and the end of the job: the order in which the parts come up and go down,
- * balanced init and finalize, finalize followed by another init, exit without finalize, errors. */
+/* Start and end of the library on one PE: the order in which the parts come up and go down,
+ * balanced init and finalize, finalize followed by another init, exit without finalize. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "agree.h"
@@ -15,102 +15,10 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- the end of the job ---- */
-
-const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) == 0 ? call + 1 : call; }
-
-void iso_exit_quietly(int status)
-{
-    ISO->aborting = true;
-    iso_proxy_give_up();      /* kernels return instead of keeping the device busy */
-    iso_pe_tell_exit(status); /* passed on: a third PE may see our end before it hears who began it */
-    fflush(stdout);
-    _exit(status);
-}
-
-void iso_abort_job(int status, const char *sentence)
-{
-    struct state *self = ISO;
-    if (!self->aborting && self->life != LIFE_CHILD) {
-        self->aborting = true;
-        iso_proxy_give_up(); /* kernels return instead of keeping the device busy */
-        fflush(stdout);
-        if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
-            iso_boot_abort(&self->boot, status, sentence);
-        iso_pe_tell_exit(status);
-        if (self->boot.ops == NULL || strcmp(self->boot.ops->name, "pmix") != 0)
-            iso_pe_end_stragglers(); /* no launcher does it; where there is one, it wants us gone at once */
-    }
-    _exit(status);
-}
-
-void iso_fatal(const char *call, const char *format, ...)
-{
-    char text[512];
-    int n = snprintf(text, sizeof text, "%s: ", iso_call_name(call));
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text + n, sizeof text - (size_t)n, format, args);
-    va_end(args);
-    log_error("%s", text);
-    iso_abort_job(1, text);
-}
-
-void iso_fatal_life(const char *call)
-{
-    static const char *const when[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize",
-                                       "in a forked child of a PE, which has no part in the job; only the child ends"};
-    iso_fatal(call, "called %s", when[ISO->life]);
-}
-
-void iso_fatal_pe(const char *call, int pe, int n_pes)
-{
-    iso_check_life(call);
-    iso_fatal(call, "pe %d is outside 0..%d", pe, n_pes - 1);
-}
-
-void iso_fatal_aligned(const char *call, const char *arg, const void *addr, size_t bytes)
-{
-    iso_fatal(call, "%s %p is not aligned to %zu bytes, as an atomic access needs", arg, addr, bytes);
-}
-
-/* The nearest thing the address could have meant. */
-void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len)
-{
-    const struct state *self = ISO;
-    iso_check_life(call);
-    if (addr == NULL)
-        iso_fatal(call, "%s is a null pointer", arg);
-    if (len == SIZE_MAX) /* what does not fit: see iso_target_bytes */
-        iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
-    for (int i = 0; i < self->n_segments; i++) {
-        const struct segment *s = &self->segments[i];
-        if ((const char *)addr < s->base || (const char *)addr >= s->base + s->limit)
-            continue;
-        iso_fatal(call, "%s %p with %zu bytes ends beyond the %s segment %p..%p", arg, addr, len,
-                  iso_segment_kind_name(s->kind), (void *)s->base, (void *)(s->base + s->limit - 1));
-    }
-    const struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP], *device = &self->segments[SEGMENT_INDEX_DEVICE];
-    if ((size_t)((const char *)addr - device->base) < device->len)
-        iso_fatal(call, "%s %p lies in the device heap beyond its objects, which end at %p", arg, addr,
-                  (void *)(device->base + device->limit));
-    if ((const char *)addr >= heap->base && (const char *)addr < heap->base + heap->len)
-        iso_fatal(call, "%s %p lies in the symmetric heap beyond its objects, which end at %p", arg, addr,
-                  (void *)(heap->base + heap->limit));
-    iso_fatal(
-        call,
-        "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, no registered buffer and no device memory",
-        arg, addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
-        self->data_refusal == NULL ? "no global variable of the program or a const one"
-                                   : "and global variables are not symmetric here: ",
-        self->data_refusal == NULL ? "" : self->data_refusal);
-}
 
 /* ---- start ---- */
 

@@ -76,6 +76,7 @@ struct state {
     int init_count;   /* shmem_init minus shmem_finalize */
     uint32_t left_at; /* the world's last step, for the good-bye */
     bool aborting;
+    struct end_hooks at_end;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
     bool leaving;   /* by shmem_global_exit */
     int leave_status;

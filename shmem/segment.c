@@ -306,3 +306,35 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
     place.cpu = cpu != NULL ? cpu + place.offset : NULL;
     return place;
 }
+
+/* The nearest thing the address could have meant. */
+void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len)
+{
+    const struct state *self = ISO;
+    iso_check_life(call);
+    if (addr == NULL)
+        iso_fatal(call, "%s is a null pointer", arg);
+    if (len == SIZE_MAX) /* what does not fit: see iso_target_bytes */
+        iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
+    for (int i = 0; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        if ((const char *)addr < s->base || (const char *)addr >= s->base + s->limit)
+            continue;
+        iso_fatal(call, "%s %p with %zu bytes ends beyond the %s segment %p..%p", arg, addr, len,
+                  iso_segment_kind_name(s->kind), (void *)s->base, (void *)(s->base + s->limit - 1));
+    }
+    const struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP], *device = &self->segments[SEGMENT_INDEX_DEVICE];
+    if ((size_t)((const char *)addr - device->base) < device->len)
+        iso_fatal(call, "%s %p lies in the device heap beyond its objects, which end at %p", arg, addr,
+                  (void *)(device->base + device->limit));
+    if ((const char *)addr >= heap->base && (const char *)addr < heap->base + heap->len)
+        iso_fatal(call, "%s %p lies in the symmetric heap beyond its objects, which end at %p", arg, addr,
+                  (void *)(heap->base + heap->limit));
+    iso_fatal(
+        call,
+        "%s %p (%zu bytes) is not symmetric: not in the heap %p..%p, %s%s, no registered buffer and no device memory",
+        arg, addr, len, (void *)heap->base, (void *)(heap->base + heap->limit),
+        self->data_refusal == NULL ? "no global variable of the program or a const one"
+                                   : "and global variables are not symmetric here: ",
+        self->data_refusal == NULL ? "" : self->data_refusal);
+}

@@ -580,6 +580,7 @@ int iso_proxy_start(struct device *device)
     p->ctx.n_pes = ISO->n_pes;
     pthread_mutex_init(&p->records_lock, NULL);
     device->proxy = p;
+    p->state->at_end.stop_kernels = iso_proxy_give_up;
     int rc = make_memory(p);
     if (rc == 0)
         __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */

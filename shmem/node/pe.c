@@ -328,12 +328,44 @@ static int start_with(const struct row *rows)
     return rc != 0 ? rc : sync_nodes(rows);
 }
 
+/* ---- hooks of the end of the job ---- */
+
+static void tell_exit(int status)
+{
+    iso_node_tell_exit(status);
+    iso_channel_tell_exit(status);
+}
+
+/* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
+ * no launcher that would do it. */
+static void end_stragglers(void)
+{
+    struct state *self = ISO;
+    for (int tries = 0; self->node_joined && tries < 20; tries++) {
+        int left = 0;
+        for (int i = 0; i < self->n_local; i++) {
+            const struct peer *peer = &self->peers[self->local_pes[i]];
+            bool there = i != self->my_local && !peer->threaded && iso_node_is_alive(i);
+            left += there;
+            if (there && tries == 19 && peer->pid > 0)
+                kill(peer->pid, SIGTERM);
+        }
+        if (left == 0)
+            return;
+        usleep(10000);
+    }
+}
+
+/* ---- all ---- */
+
 int iso_pe_start(void)
 {
     struct state *self = ISO;
     struct row mine, *rows = (struct row *)calloc((size_t)self->n_pes, sizeof *rows);
     if (rows == NULL)
         return -ENOMEM;
+    self->at_end.tell_peers = tell_exit;
+    self->at_end.end_peers = end_stragglers;
     if (self->n_pes > 1)
         iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
@@ -362,32 +394,6 @@ void iso_pe_poll(const struct wait *wait)
     iso_channel_progress();
     if (ISO->node != NULL && !ISO->aborting)
         iso_node_watch(wait);
-}
-
-void iso_pe_tell_exit(int status)
-{
-    iso_node_tell_exit(status);
-    iso_channel_tell_exit(status);
-}
-
-/* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
- * no launcher that would do it. */
-void iso_pe_end_stragglers(void)
-{
-    struct state *self = ISO;
-    for (int tries = 0; self->node_joined && tries < 20; tries++) {
-        int left = 0;
-        for (int i = 0; i < self->n_local; i++) {
-            const struct peer *peer = &self->peers[self->local_pes[i]];
-            bool there = i != self->my_local && !peer->threaded && iso_node_is_alive(i);
-            left += there;
-            if (there && tries == 19 && peer->pid > 0)
-                kill(peer->pid, SIGTERM);
-        }
-        if (left == 0)
-            return;
-        usleep(10000);
-    }
 }
 
 /* ---- start and end ---- */

@@ -41,9 +41,6 @@ ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number;
 void iso_pe_poll(const struct wait *wait);
 /* Peer `pe` has said that it left, with its last step of the world. */
 void iso_pe_take_left(int pe, uint32_t left_at);
-void iso_pe_tell_exit(int status); /* local peers end with this status at their next wait, or by SIGTERM soon */
-/* Last resort of an abort without a launcher: SIGTERM for local peers that are still there after a grace. */
-void iso_pe_end_stragglers(void);
 /* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */
 int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
 
