@@ -27,8 +27,8 @@ enum {
     SLOT_RELEASE = ISO_LINE,
     SLOT_SENDERS = 4 * ISO_LINE,
     SLOT_SENDER_BYTES = 8 * ISO_LINE,
-    SLOT_FAR_PACKETS = 4 * ISO_LINE, /* of a sender */
-    SLOT_FAR_PACKET_BYTES = 2 * ISO_LINE,
+    SLOT_FAR_INBOXES = 4 * ISO_LINE, /* of a sender */
+    SLOT_FAR_INBOX_BYTES = 2 * ISO_LINE,
     SLOT_PAGE = 4096
 };
 #define ISO_INBOX_BYTES 56  /* payload; the epoch number is the rest of the line */
@@ -91,7 +91,7 @@ ISO_INLINE size_t iso_slot_inbox_offset(int sender, uint64_t staged)
 
 ISO_INLINE size_t iso_slot_far_inbox_offset(int sender, uint64_t staged)
 {
-    return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + SLOT_FAR_PACKETS + (staged & 1) * SLOT_FAR_PACKET_BYTES;
+    return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + SLOT_FAR_INBOXES + (staged & 1) * SLOT_FAR_INBOX_BYTES;
 }
 
 /* Where `offset` of this slot lies at world PE `pe`, for the far operations. */

@@ -37,7 +37,7 @@ void iso_fatal_team(const char *call, shmem_team_t team)
 {
     if (team == SHMEM_TEAM_INVALID)
         iso_fatal(call, "team is SHMEM_TEAM_INVALID");
-    iso_fatal(call, "team %p is no team of this PE (destroyed, or never made)", (void *)team);
+    iso_fatal(call, "team %p is not a team of this PE (destroyed, or never made)", (void *)team);
 }
 
 /* ---- members ---- */

@@ -47,7 +47,7 @@ struct device {
     struct handles *handles;
     struct proxy *proxy;
     void *streams; /* coll: collectives on streams, atomic; NULL: none was called */
-    void *probe;   /* coll: what is known of wide lines (stream_probe.c) */
+    void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     bool running;  /* device_heap.c has brought everything up */
 };

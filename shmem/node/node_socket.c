@@ -15,7 +15,7 @@ int iso_node_socket_send(int sock, const struct node_socket_message *m, const in
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+        char bytes[CMSG_SPACE(sizeof(int) * NODE_SOCKET_FDS_MAX)];
     } control;
     struct iovec iov = {(void *)(uintptr_t)m, sizeof *m};
     struct msghdr h;
@@ -55,7 +55,7 @@ int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, i
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * MESH_FDS_MAX)];
+        char bytes[CMSG_SPACE(sizeof(int) * NODE_SOCKET_FDS_MAX)];
     } control;
     struct iovec iov = {m, sizeof *m};
     struct msghdr h;
@@ -116,7 +116,7 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
 {
     struct node_socket_message m;
     memset(&m, 0, sizeof m);
-    m.type = MESH_OFFER;
+    m.type = NODE_SOCKET_OFFER;
     m.local = local;
     memcpy(m.body, offer, sizeof *offer);
     struct wait w = ISO_WAIT(call, to->pe, NULL, 0);
@@ -135,7 +135,7 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
 {
     struct wait w = ISO_WAIT(call, from->pe, NULL, 0);
     struct node_socket_message m;
-    int fds[MESH_FDS_MAX], n_fds, rc;
+    int fds[NODE_SOCKET_FDS_MAX], n_fds, rc;
     while ((rc = iso_node_socket_receive(from->sock, &m, fds, &n_fds)) != 0 && rc != -EMFILE) {
         iso_pe_poll(&w);
         if (rc != -EAGAIN && ISO->life != LIFE_RUNNING)
@@ -149,7 +149,7 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
         log_error("%s: pe %d has ended its start", iso_call_name(call), from->pe);
         return rc;
     }
-    if (m.type != MESH_OFFER || m.local < 0 || m.local >= ISO->n_local)
+    if (m.type != NODE_SOCKET_OFFER || m.local < 0 || m.local >= ISO->n_local)
         iso_fatal(call, "pe %d sent a message of type %u where an offer is due", from->pe, m.type);
     struct pe_offer *offer = &theirs[m.local];
     memcpy(offer, m.body, sizeof *offer);

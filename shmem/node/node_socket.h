@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* The unix sockets between the lowest PE of a node and each other one: messages with descriptors, for the start and
  * for exchanges (iso_pe_exchange). SOCK_SEQPACKET: one send is one message. Used by pe.c and rendezvous.c. */
-#ifndef ISO_MESH_H
-#define ISO_MESH_H
+#ifndef ISO_NODE_SOCKET_H
+#define ISO_NODE_SOCKET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MESH_FDS_MAX 1
-#define MESH_BODY_BYTES 256
+#define NODE_SOCKET_FDS_MAX 1
+#define NODE_SOCKET_BODY_BYTES 256
 
 /* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
-enum node_socket_type { MESH_HELLO = 1, MESH_WELCOME, MESH_READY, MESH_GO, MESH_OFFER };
+enum node_socket_type { NODE_SOCKET_HELLO = 1, NODE_SOCKET_WELCOME, NODE_SOCKET_READY, NODE_SOCKET_GO, NODE_SOCKET_OFFER };
 
 struct node_socket_message {
     uint32_t type;
-    int32_t local; /* MESH_OFFER: whose it is */
-    char body[MESH_BODY_BYTES];
+    int32_t local; /* NODE_SOCKET_OFFER: whose it is */
+    char body[NODE_SOCKET_BODY_BYTES];
 };
 
 /* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
@@ -42,7 +42,7 @@ int iso_rendezvous_hold(const struct row *rows);
 /* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
  * again. */
 int iso_node_socket_send(int sock, const struct node_socket_message *m, const int *fds, int n_fds);
-/* n_fds: descriptors received, at most MESH_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
+/* n_fds: descriptors received, at most NODE_SOCKET_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
  * -EMFILE: *m has come, its descriptors found no room here. */
 int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, int *n_fds);
 void iso_node_socket_close_fds(const int *fds, int n_fds);

@@ -66,7 +66,7 @@ static int take_greeting(int sock, enum node_socket_type type, const struct row 
 {
     struct node_socket_message m;
     struct greeting greeting;
-    int fds[MESH_FDS_MAX], n_fds = 0;
+    int fds[NODE_SOCKET_FDS_MAX], n_fds = 0;
     int rc = iso_node_socket_receive(sock, &m, fds, &n_fds);
     if (rc != 0)
         return rc;
@@ -96,7 +96,7 @@ static int await_greeting(int sock, enum node_socket_type type, const struct row
 
 /* ---- the lowest PE ---- */
 
-struct meeting {
+struct rendezvous {
     const struct row *rows;
     int *callers; /* [n_local] connections that have not said who they are, the oldest first */
     int n_callers;
@@ -104,7 +104,7 @@ struct meeting {
     struct pollfd *polls;
 };
 
-static void drop_caller(struct meeting *m, int i)
+static void drop_caller(struct rendezvous *m, int i)
 {
     log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
              iso_node_socket_peer_pid(m->callers[i]));
@@ -113,7 +113,7 @@ static void drop_caller(struct meeting *m, int i)
 }
 
 /* PEs speak at once: where there is no room for one more, it is the oldest that is none. */
-static void make_room(struct meeting *m)
+static void make_room(struct rendezvous *m)
 {
     if (m->n_callers < ISO->n_local)
         return;
@@ -121,7 +121,7 @@ static void make_room(struct meeting *m)
     memmove(m->callers, m->callers + 1, (size_t)(--m->n_callers) * sizeof *m->callers);
 }
 
-static int take_callers(struct meeting *m)
+static int take_callers(struct rendezvous *m)
 {
     for (int sock; (sock = accept4(ISO->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
         make_room(m);
@@ -142,10 +142,10 @@ static bool is_expected(int pe)
 }
 
 /* One that is a stranger, or has gone again, is dropped, and the start goes on. */
-static int hear_caller(struct meeting *m, int i)
+static int hear_caller(struct rendezvous *m, int i)
 {
     int sock = m->callers[i], pe;
-    int rc = take_greeting(sock, MESH_HELLO, &m->rows[ISO->my_pe], &pe, NULL);
+    int rc = take_greeting(sock, NODE_SOCKET_HELLO, &m->rows[ISO->my_pe], &pe, NULL);
     if (rc == -EAGAIN)
         return 0;
     if (rc == -ECONNRESET) {
@@ -162,11 +162,11 @@ static int hear_caller(struct meeting *m, int i)
     m->callers[i] = -1;
     m->missing--;
     ISO->peers[pe].sock = sock;
-    rc = greet(sock, MESH_WELCOME, &m->rows[pe], ISO->node_fd);
+    rc = greet(sock, NODE_SOCKET_WELCOME, &m->rows[pe], ISO->node_fd);
     return rc != 0 ? fail_handshake(pe, rc) : 0;
 }
 
-static int hear_callers(struct meeting *m)
+static int hear_callers(struct rendezvous *m)
 {
     int rc = 0, kept = 0;
     for (int i = 0; i < m->n_callers; i++) {
@@ -186,7 +186,7 @@ static int say_missing(int missing)
     return -ETIMEDOUT;
 }
 
-static int welcome_all(struct meeting *m, int64_t deadline)
+static int welcome_all(struct rendezvous *m, int64_t deadline)
 {
     int rc = 0;
     while (rc == 0 && m->missing > 0) {
@@ -205,18 +205,18 @@ static int welcome_all(struct meeting *m, int64_t deadline)
 }
 
 /* Nobody goes before all are ready: then each row of the file is what it will be. */
-static int start_all(const struct meeting *m, int64_t deadline)
+static int start_all(const struct rendezvous *m, int64_t deadline)
 {
     struct state *self = ISO;
     for (int i = 1; i < self->n_local; i++) {
         int pe = self->local_pes[i];
-        int rc = await_greeting(self->peers[pe].sock, MESH_READY, &m->rows[self->my_pe], deadline, NULL);
+        int rc = await_greeting(self->peers[pe].sock, NODE_SOCKET_READY, &m->rows[self->my_pe], deadline, NULL);
         if (rc != 0)
             return rc == -ETIMEDOUT ? say_missing(self->n_local - i) : fail_handshake(pe, rc);
         iso_node_try(i);
     }
     for (int i = 1; i < self->n_local; i++) {
-        int pe = self->local_pes[i], rc = greet(self->peers[pe].sock, MESH_GO, &m->rows[pe], -1);
+        int pe = self->local_pes[i], rc = greet(self->peers[pe].sock, NODE_SOCKET_GO, &m->rows[pe], -1);
         if (rc != 0)
             return fail_handshake(pe, rc);
     }
@@ -226,7 +226,7 @@ static int start_all(const struct meeting *m, int64_t deadline)
 static int gather_node(const struct row *rows, int64_t deadline)
 {
     size_t n = (size_t)ISO->n_local;
-    struct meeting m = {rows, (int *)calloc(n, sizeof(int)), 0, ISO->n_local - 1,
+    struct rendezvous m = {rows, (int *)calloc(n, sizeof(int)), 0, ISO->n_local - 1,
                         (struct pollfd *)calloc(n + 1, sizeof(struct pollfd))};
     int rc = m.callers != NULL && m.polls != NULL ? iso_node_make() : -ENOMEM;
     if (rc == 0)
@@ -280,9 +280,9 @@ static int join_node(const struct row *rows, int64_t deadline)
     if (sock < 0)
         return sock;
     ISO->peers[lowest].sock = sock;
-    int rc = greet(sock, MESH_HELLO, &rows[lowest], -1);
+    int rc = greet(sock, NODE_SOCKET_HELLO, &rows[lowest], -1);
     if (rc == 0)
-        rc = await_greeting(sock, MESH_WELCOME, mine, deadline, &fd);
+        rc = await_greeting(sock, NODE_SOCKET_WELCOME, mine, deadline, &fd);
     if (rc != 0)
         return fail_handshake(lowest, rc);
     rc = iso_node_take(fd);
@@ -291,9 +291,9 @@ static int join_node(const struct row *rows, int64_t deadline)
     if (rc != 0)
         return rc;
     iso_node_try(0);
-    rc = greet(sock, MESH_READY, &rows[lowest], -1);
+    rc = greet(sock, NODE_SOCKET_READY, &rows[lowest], -1);
     if (rc == 0)
-        rc = await_greeting(sock, MESH_GO, mine, deadline, NULL);
+        rc = await_greeting(sock, NODE_SOCKET_GO, mine, deadline, NULL);
     return rc != 0 ? fail_handshake(lowest, rc) : 0;
 }
 

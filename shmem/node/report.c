@@ -196,7 +196,7 @@ static int take_missing(struct report *report, const struct wait_record *r)
     return n;
 }
 
-static void write_whom(struct report *report, const struct group *g, char *text, size_t bytes)
+static void write_waited(struct report *report, const struct group *g, char *text, size_t bytes)
 {
     const struct wait_record *r = g->record;
     bool known = g->one_peer && r->peer >= 0 && r->peer < ISO->n_pes;
@@ -225,7 +225,7 @@ static void print_group(struct report *report, int first)
     const struct wait_record *r = g.record;
     char who[512], waited[512], values[96] = "", words[256] = "", time[64];
     write_pes(report->set, who, sizeof who);
-    write_whom(report, &g, waited, sizeof waited);
+    write_waited(report, &g, waited, sizeof waited);
     write_values(r, values, sizeof values);
     double most = seconds(report->now, g.oldest_ns), least = seconds(report->now, g.newest_ns);
     if (most - least < 0.05)

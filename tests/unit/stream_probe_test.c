@@ -46,7 +46,7 @@ static bool is_known(void)
     char *text = (char *)malloc(len);
     CHECK_OR_EXIT(text != NULL);
     shmemx_info_text(text, len);
-    bool known = strstr(text, "wide lines (stores of 128 bytes): they ") != NULL;
+    bool known = strstr(text, "LL128 (stores of 128 bytes): they ") != NULL;
     free(text);
     return known;
 }

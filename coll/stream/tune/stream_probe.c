@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether wide lines may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor
+/* Whether LL128 may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor
  * promises it, so members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds
- * long; one word that was older than its flag, on any of them, and none of them uses wide lines. What is known of PEs
+ * long; one word that was older than its flag, on any of them, and none of them uses LL128. What is known of PEs
  * is dtype, since their devices do not change. What a probe runs with is made when the device starts: later, making a
  * stream or giving memory back may wait for kernels that run, and they for another PE that is already in the probe.
  * Invariant: results of a probe are equal on all its members. Called by stream_slot.c. */
@@ -68,7 +68,7 @@ static int make_tools(struct device *d, struct tools *t)
     t->wrong = (uint64_t *)word;
     if (rc == 0)
         return 0;
-    log_error("no stream or no memory for the probe of wide lines: %s", iso_gpu_error(d->gpu));
+    log_error("no stream or no memory for the probe of LL128: %s", iso_gpu_error(d->gpu));
     drop_tools(d, t);
     return rc;
 }
@@ -77,7 +77,7 @@ int iso_stream_probe_start(struct device *d)
 {
     struct stream_probe *probe = (struct stream_probe *)calloc(1, sizeof *probe + (size_t)ISO->n_pes);
     if (probe == NULL) {
-        log_error("no memory for what is known of wide lines");
+        log_error("no memory for the results of the LL128 probe");
         return -ENOMEM;
     }
     memset(probe->known, STREAM_LL128_UNKNOWN, (size_t)ISO->n_pes);
@@ -151,7 +151,7 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
                            false};
     if (iso_coll_all_min(team, ready, call) != 0) {
         if (iso_gpu_launch(d->gpu, &l, tools.stream) != 0 || iso_gpu_stream_wait(d->gpu, tools.stream) != 0)
-            iso_fatal(call, "the probe of wide lines failed on this PE, and the others wait for it: %s",
+            iso_fatal(call, "the probe of LL128 failed on this PE, and the others wait for it: %s",
                       iso_gpu_error(d->gpu));
         iso_agent_copy(&wrong, tools.wrong, sizeof wrong);
     }
@@ -171,12 +171,12 @@ enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shme
             __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN,
                              __ATOMIC_RELAXED);
     if (wrong != 0)
-        log_info("collectives on streams: stores of 128 bytes do not arrive whole here, so the algorithms \"wide\" are "
-                 "not used");
+        log_info("collectives on streams: stores of 128 bytes do not arrive whole here, so LL128 "
+                 "algorithms are not used");
     else if (ISO->env->coll_explain && team->my_pe == 0)
         log_warn("collectives on streams of these %d PEs: stores of 128 bytes %s", team->n_pes,
-                 whole ? "have arrived whole, so the algorithms \"wide\" are possible"
-                       : "have not arrived whole at another PE, so the algorithms \"wide\" are not used");
+                 whole ? "have arrived whole, so LL128 algorithms are possible"
+                       : "have not arrived whole at another PE, so LL128 algorithms are not used");
     return whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN;
 }
 
@@ -191,6 +191,6 @@ size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes)
             any = true;
             least = ISO_MIN(least, known_of(probe, pe));
         }
-    int len = snprintf(text, bytes, "wide lines (stores of 128 bytes): %s\n", said[any ? least : STREAM_LL128_UNKNOWN]);
+    int len = snprintf(text, bytes, "LL128 (stores of 128 bytes): %s\n", said[any ? least : STREAM_LL128_UNKNOWN]);
     return len > 0 ? (size_t)len : 0;
 }
