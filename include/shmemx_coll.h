@@ -1,62 +1,68 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives on streams: extensions to OpenSHMEM. Included by shmemx.h.
  *
- * A call enqueues: it begins after what is in the stream now, ends before what comes later, and returns at once. It may
- * be captured into a graph and replayed any number of times; nothing of it is on the host. Collective over the team:
- * all members make the calls of one (team, slot) in the same order with equal arguments, each on a stream of its own
- * choice. Calls of one slot follow one another (one stream, or streams that wait for each other); calls that may run at
- * the same time take different slots. Of fcollect, alltoall, broadcast and permute, which copy engines may carry, all
- * members make a call in a capture, or none does. The first call of a (team, slot) that has anything to do makes what it
- * needs, and waits for all members to do so; it may not be in a capture.
+ * A call enqueues: it begins after the work that is in the stream now, ends before later work, and returns at once. It
+ * may be captured into a graph and replayed any number of times; no part of it runs on the host.
+ *
+ * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each on
+ * a stream of its own choice. Calls of one slot follow one another: they are in one stream, or in streams that wait for
+ * each other. Calls that may run at the same time take different slots. Copy engines may carry fcollect, alltoall,
+ * broadcast and permute: all members make such a call in a capture, or none does. The first call of a (team, slot) with
+ * data or a synchronisation to do makes what the slot needs and waits until all members do so; it may not be in a
+ * capture.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
- * their parts; multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. Where nelems is 0
- * nothing is enqueued. Each of the two may be symmetric (shmemx_malloc, shmemx_buffer_register) or not. Those that
- * peers touch are alike in that on all members, and when symmetric the same place of the same object: dest of fcollect,
- * alltoall, alltoallv and permute, source of reducescatter, both of allreduce and broadcast. The others are each
- * member's own matter.
+ * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
+ * nothing is enqueued. dest and source may each be symmetric (shmemx_malloc, shmemx_buffer_register) or not. Arguments
+ * that peers touch are symmetric on all members or on none, and when symmetric they are the same place of the same
+ * object: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter, both of allreduce and broadcast.
+ * Other buffers may differ between members.
  *   both symmetric       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
  *                        when it is source, and for allreduce: pushes need a symmetric dest, reads a symmetric source
  *   otherwise            data goes by staging memory of the slot, piece by piece: the same up to the size of packets
  *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
  *                        allreduce n - 1 times the bytes
+ *
  * alltoallv needs a symmetric dest; its source is any device memory.
- * In a team that spans nodes (pointers reach the members of the own one only), of which one has several members, data
- * that many members of a node need, or have combined, crosses to another node once: of fcollect when dest is symmetric,
- * of reducescatter when source is, of allreduce when both are.
  *
- * Buffer contract, of all calls: source may be rewritten, and dest read, by what comes later in the stream. Peers may
- * write dest, and read source, from when this PE's stream has come to the call until the call ends on it; never before,
- * never after. So back-to-back calls on the same buffers need nothing between them. dest and source do not overlap,
- * unless it says that they may be equal.
+ * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
+ * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
+ * symmetric dest, for reducescatter with a symmetric source, and for allreduce when both are symmetric.
  *
- * What they return: 0, or nonzero with a sentence on stderr and nothing enqueued: an argument, a type that the operator
- * is not for, a slot that cannot be made, copy engines asked for where they cannot do it.
+ * Buffers: later work in the stream may rewrite source and read dest. Peers may write dest and read source from the
+ * moment this PE's stream has come to the call until the call ends on that stream, never before and never after.
+ * Therefore back-to-back calls on the same buffers need nothing between them. dest and source do not overlap; the calls
+ * below say where they may be equal.
  *
- * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured: kind,
- * nelems, type, operator, root, engines, and the places of dest and source as far as they must be alike. A mismatch ends
- * the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, replays of graphs
- * neither.
+ * Return: 0; or nonzero after a sentence on stderr, with nothing enqueued: a wrong argument, a type that the operator
+ * does not take, a slot that cannot be made, copy engines asked for where they cannot do it.
  *
- * What goes wrong when it runs: past SHMEM_TIMEOUT, shmemx_device_error tells who waits for waited, and the call goes on
- * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends; its dest holds anything then,
+ * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding. In a team
+ * that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order of
+ * their first members. So results are the same bits on all members, in every run and by every algorithm. Integers wrap.
+ *
+ * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
+ * kind, nelems, type, operator, root, engines, and the places of dest and source as far as they must be alike. A
+ * mismatch ends the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, and
+ * replays of graphs are not either.
+ *
+ * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
+ * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
  * and calls of this slot on this PE do nothing until shmemx_device_reset. Until then shmemx_stream_synchronize and
- * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to
- * the end of the call, and write the dests of those that have: synchronise all members' streams, and then reset, before
- * dest is used for anything else. Copies by engines (asked for, or the library's choice for what is large) cannot be
- * stopped once they are enqueued: a member that has given up in such a call may still write the others' dest, whether
- * they have come to the call or not, until its stream is idle. New calls by engines are refused while this PE's kernels
- * are told to give up; graphs are not. Copies that wait for a member may hold up those of other slots, since a GPU has
- * fewer queues than streams: calls by engines of all slots are made in the same order on all members.
+ * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to the
+ * end of the call, and write the dests of members that have. So synchronise all members' streams, and then reset,
+ * before dest is used for anything else.
  *
- * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding; in a team
- * that spans nodes, first those of each node so, then what the nodes have, in the order of their first members. So they
- * are the same bits on all members, in every run and by every algorithm. Integers wrap. */
+ * Copies by engines are asked for, or are the library's choice for large data. They cannot be stopped once they are
+ * enqueued: a member that has given up in such a call may still write the others' dest until its stream is idle,
+ * whether they have come to the call or not. New calls by engines are refused while this PE's kernels are told to give
+ * up; graphs are not. Copies that wait for a member may hold up copies of other slots, because a GPU has fewer queues
+ * than streams. Therefore calls by engines of all slots are made in the same order on all members. */
 #ifndef SHMEMX_COLL_H
 #define SHMEMX_COLL_H
 
-#include "shmemx.h" /* whichever of the two is named first, it comes before what follows */
+#include "shmemx.h" /* may be included in either order */
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,15 +70,15 @@ extern "C" {
 
 /* ---- one call for all of them ---- */
 
-/* What one call does. `bytes` is nelems times the size of the type, n the members.
- * ALLREDUCE      nelems of all members, combined, to everybody's dest; dest may be source, on all members then
+/* Kinds of calls. n is the number of members.
+ * ALLREDUCE      nelems of all members, combined, to dest of all members; dest may be source, then on all members
  * REDUCESCATTER  source holds n blocks of nelems; member m gets the combination of the blocks m; its dest may be its
  *                own block m of source
- * FCOLLECT       nelems of each member (all-gather), in their order, to everybody's dest of n * nelems; source may be
+ * FCOLLECT       nelems of each member (all-gather), in their order, to dest of all members, n * nelems; source may be
  *                this PE's own block of dest
  * ALLTOALL       block m (nelems) of source to block my_pe of member m's dest
  * ALLTOALLV      as `blocks` says; nelems is not used
- * BROADCAST      the root's source to everybody's dest, its own too; dest may be source, on all members then
+ * BROADCAST      the root's source to dest of all members, the root's too; dest may be source, then on all members
  * PERMUTE        nelems of source to the dest of member `to`, where this PE is `from`; a PE that sends to itself
  *                receives from itself, and may have dest == source
  * BARRIER        as shmemx_barrier_on_stream, in the slot's sequence
@@ -89,7 +95,7 @@ enum {
     SHMEMX_SYNC
 };
 
-/* How elements are kept: of the types of C, whatever their name. complexf and complexd: sum and prod only. */
+/* Types of elements in memory. complexf and complexd have sum and prod only. */
 enum {
     SHMEMX_UINT8, /* bytes */
     SHMEMX_INT8,
@@ -109,19 +115,19 @@ enum {
 /* and, or, xor: integers only. */
 enum { SHMEMX_SUM, SHMEMX_PROD, SHMEMX_MIN, SHMEMX_MAX, SHMEMX_AND, SHMEMX_OR, SHMEMX_XOR };
 
-/* ALLTOALLV: arrays of n words in this PE's device memory, read when the call runs: bytes to member m, less than 64
- * GiB, taken at source + source_offset[m], written at dest + dest_offset[m] of member m. Nothing checks that the
- * receiver has room. received (symmetric, or NULL on all members): word m of it becomes the bytes that came from member
- * m. */
+/* Sizes and places of an ALLTOALLV. The first three are arrays of n words in this PE's device memory, read when the
+ * call runs: bytes[m], less than 64 GiB, go to member m, from source + source_offset[m] to dest + dest_offset[m] of
+ * member m. Room at the receiver is not checked. `received` is symmetric, or NULL on all members: word m of it becomes
+ * the number of bytes that came from member m. */
 typedef struct {
     const uint64_t *bytes, *source_offset, *dest_offset;
     uint64_t *received;
 } shmemx_blocks_t;
 
-/* All members zero but those that the call needs. */
+/* One call. Fields that the kind does not need are zero. */
 typedef struct {
     int kind;          /* SHMEMX_ALLREDUCE .. SHMEMX_SYNC */
-    shmem_team_t team; /* member numbers below are PE numbers of it */
+    shmem_team_t team; /* root, to and from are PE numbers of it */
     void *dest;
     const void *source;
     size_t nelems;
@@ -131,15 +137,17 @@ typedef struct {
     int to, from;                  /* permute */
     const shmemx_blocks_t *blocks; /* alltoallv */
 
-    int slot;    /* 0 .. 255: which sequence of calls this one belongs to */
-    int engines; /* 1: by copy engines, with no compute units (in graphs, and where streams cannot wait for a word of
-                    memory, but a wave that waits): fcollect, alltoall, broadcast, permute, with symmetric dest, where
-                    pointers reach all members; else an error. All members make such a call in a graph, or none does */
-    /* fcollect with engines: a signal for each piece, so that whoever waits may begin with it. Member m's piece c,
-     * which is chunk_bytes at c * chunk_bytes of its block (the last one shorter), has arrived when word
-     * m * ceil(bytes / chunk_bytes) + c of `signals` (symmetric device memory of so many words for each member, that of
-     * this PE's own block included) has become *signal_value (one word of this PE's device memory, read when the call
-     * runs; equal on all members). Waits: shmemd_signal_wait_until, shmemx_signal_wait_until_on_stream. */
+    int slot; /* 0 .. 255: which sequence of calls this one belongs to */
+    /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with symmetric dest, where
+     * pointers reach all members; else an error. In graphs, and where streams cannot wait for a word of memory, one
+     * wave waits. All members make such a call in a graph, or none does. */
+    int engines;
+    /* fcollect with engines: a signal for each piece, so that a receiver can begin with it. Piece c of member m's block
+     * is chunk_bytes at c * chunk_bytes, the last one shorter. It has arrived when word m * ceil(bytes / chunk_bytes) +
+     * c of `signals` has become *signal_value. `bytes` is the size of a block. `signals` is symmetric device memory
+     * with words for all members, this PE included. signal_value points to one word of this PE's device memory, read
+     * when the call runs and equal on all members. Wait by shmemd_signal_wait_until or
+     * shmemx_signal_wait_until_on_stream. */
     uint64_t *signals;
     const uint64_t *signal_value;
     size_t chunk_bytes;
@@ -147,30 +155,37 @@ typedef struct {
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
 
-/* Which algorithm such a call takes, and why, in one line; like snprintf. All members get the same answer, but need not
- * ask. Before the first call of a (team, slot) the answer is that it is not known yet. 0 after a sentence on stderr:
- * the call would be wrong. Tables and variables that decide, and whether the algorithms "wide" are possible, which the
- * first call of a (team, slot) tries: coll/README.md. */
+/* Says in one line which algorithm such a call takes, and why. Writes at most `bytes` characters and returns the length
+ * of the whole text, like snprintf. All members get the same answer, but need not all ask. Before the first call of a
+ * (team, slot) the answer is that it is not known yet. Returns 0 after a sentence on stderr: the call would be wrong.
+ * coll/README.md lists the tables and variables that decide. The first call of a (team, slot) tries whether the
+ * algorithms with LL128 are possible. */
 size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
 
-/* Measures on the devices of this job which algorithm is best for which kind, size and team, and writes the table of
- * that to `path`, from where later programs take it: `isomer-info --tune` is this call. Collective over the world, with
- * equal arguments, while nothing else is under way; starts the device as shmemx_device_init does.
- * path: the file on each node, written by one PE of it, as a whole or not at all. NULL: where programs look for it:
- * SHMEM_COLL_TABLE, else $XDG_CACHE_HOME/isomer or ~/.cache/isomer, a file for each kind of device.
- * most_bytes: sizes are 1 KiB, 4 KiB .. up to it (1024 or more; beyond 256 MiB nothing changes), and the table is for
- * calls up to the largest one; 0: all sizes, 256 MiB on a GPU and 1 MiB on the CPU device, and then the table is for
- * larger calls as well. Takes twice so much of each PE's device heap, and seconds to minutes.
- * verbose: nonzero shows progress on the stderr of PE 0, and at the end where the table is and what it gains.
- * Measured are the whole job and teams of 2, 4, 8 .. PEs, the largest two of them; sums of bfloat16. A program that has
- * called no collective on a stream before takes the table from then on; one that has stays with what it has.
- * A warning on stderr says when measurements spread: for more than a quarter of the calls, two times differed by 15 % or
+/* Measures on the devices of this job which algorithm is best for each kind, size and team, and writes a table to
+ * `path`. Later programs take their algorithms from it. `isomer-info --tune` is this call. Starts the device as
+ * shmemx_device_init does. Takes twice the largest size of each PE's device heap, and seconds to minutes.
+ *
+ * path: the file on each node. One PE of the node writes it, as a whole or not at all. NULL: the place where programs
+ * look for it: SHMEM_COLL_TABLE, else $XDG_CACHE_HOME/isomer or ~/.cache/isomer, a file for each kind of device.
+ *
+ * most_bytes: sizes are 1 KiB, 4 KiB .. up to it, and the table is for calls up to the largest size. 1024 or more;
+ * beyond 256 MiB nothing changes. 0: all sizes, up to 256 MiB on a GPU and 1 MiB on the CPU device; the table is for
+ * larger calls as well.
+ *
+ * verbose: nonzero shows progress on the stderr of PE 0, and at the end the place of the table and its gains.
+ *
+ * Measured are sums of bfloat16, over the whole job and over teams of 2, 4, 8 .. PEs, the largest two of them. A
+ * program that has called no collective on a stream before takes the table from then on; any other keeps what it has. A
+ * warning on stderr says when measurements spread: for more than a quarter of the calls, two times differed by 15 % or
  * more. The table is written all the same.
- * 0, or nonzero with a sentence on stderr, and the table is what it was: one PE alone, a file that cannot be written,
- * no room, a result that is not what it should be. What fails while the others wait for it ends the job. */
+ *
+ * Collective over the world, with equal arguments, while no other work is under way. Returns 0; or nonzero after a
+ * sentence on stderr, with the table as it was: there is one PE only, the file cannot be written, there is no room, a
+ * result is wrong. A failure of one PE while the others wait for it ends the job. */
 int shmemx_coll_tune(const char *path, size_t most_bytes, int verbose);
 
-/* ---- the same by name: slot 0, the library's choice of algorithm ---- */
+/* ---- the same by name: slot 0, and the library chooses the algorithm ---- */
 
 static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *dest, const void *source, size_t nelems,
                                            int type)
@@ -256,16 +271,16 @@ static inline int shmemx_reducescatter_on_stream(shmem_team_t team, void *dest, 
      : sizeof(TYPE) == 2   ? SHMEMX_INTEGER_OF(TYPE, 16)                                  \
      : sizeof(TYPE) == 4   ? SHMEMX_INTEGER_OF(TYPE, 32)                                  \
                            : SHMEMX_INTEGER_OF(TYPE, 64))
-#define SHMEMX_REDUCE_STAMP(NAME, TYPE, KEPT, OP)                                                                \
+#define SHMEMX_REDUCE_STAMP(NAME, TYPE, DTYPE, OP)                                                               \
     static inline int shmemx_##NAME##_##OP##_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,        \
                                                        size_t nelems, shmemx_stream_t stream)                    \
     {                                                                                                            \
-        return shmemx_allreduce_on_stream(team, dest, source, nelems, KEPT, SHMEMX_OP_##OP, stream);             \
+        return shmemx_allreduce_on_stream(team, dest, source, nelems, DTYPE, SHMEMX_OP_##OP, stream);            \
     }                                                                                                            \
     static inline int shmemx_##NAME##_##OP##scatter_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source, \
                                                               size_t nelems, shmemx_stream_t stream)             \
     {                                                                                                            \
-        return shmemx_reducescatter_on_stream(team, dest, source, nelems, KEPT, SHMEMX_OP_##OP, stream);         \
+        return shmemx_reducescatter_on_stream(team, dest, source, nelems, DTYPE, SHMEMX_OP_##OP, stream);        \
     }
 #define SHMEMX_REDUCE_TYPE(NAME, TYPE, OP, ...) SHMEMX_REDUCE_STAMP(NAME, TYPE, SHMEMX_TYPE_OF(TYPE), OP)
 #define SHMEMX_REDUCE_LOGIC(OP) SHMEM_LOGIC_TYPES(SHMEMX_REDUCE_TYPE, OP, )
@@ -281,31 +296,32 @@ static inline int shmemx_reducescatter_on_stream(shmem_team_t team, void *dest, 
 SHMEM_REDUCE_OPS(SHMEMX_REDUCE_OP, )
 
 /* shmemx_NAME_{fcollect,alltoall,broadcast,permute}_on_stream, nelems of any type of put and get. */
-/* More than there is instead of a product that is too large: refused. */
+/* A product that is too large becomes a size that is refused. */
 static inline size_t shmemx_bytes_of(size_t nelems, size_t size)
 {
     return nelems <= (size_t)-1 / size ? nelems * size : (size_t)-1;
 }
-#define SHMEMX_MOVE_TYPE(NAME, TYPE, ...)                                                                        \
-    static inline int shmemx_##NAME##_fcollect_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
-                                                         size_t nelems, shmemx_stream_t stream)                  \
-    {                                                                                                            \
-        return shmemx_fcollectmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);                  \
-    }                                                                                                            \
-    static inline int shmemx_##NAME##_alltoall_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,      \
-                                                         size_t nelems, shmemx_stream_t stream)                  \
-    {                                                                                                            \
-        return shmemx_alltoallmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);                  \
-    }                                                                                                            \
-    static inline int shmemx_##NAME##_broadcast_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,     \
-                                                          size_t nelems, int root, shmemx_stream_t stream)       \
-    {                                                                                                            \
-        return shmemx_broadcastmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), root, stream);           \
-    }                                                                                                            \
-    static inline int shmemx_##NAME##_permute_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,       \
-                                                        size_t nelems, int to, int from, shmemx_stream_t stream) \
-    {                                                                                                            \
-        return shmemx_permutemem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), to, from, stream);         \
+#define SHMEMX_MOVE_TYPE(NAME, TYPE, ...)                                                                              \
+    static inline int shmemx_##NAME##_fcollect_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,            \
+                                                         size_t nelems, shmemx_stream_t stream)                        \
+    {                                                                                                                  \
+        return shmemx_fcollectmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);        \
+    }                                                                                                                  \
+    static inline int shmemx_##NAME##_alltoall_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,            \
+                                                         size_t nelems, shmemx_stream_t stream)                        \
+    {                                                                                                                  \
+        return shmemx_alltoallmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), stream);        \
+    }                                                                                                                  \
+    static inline int shmemx_##NAME##_broadcast_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,           \
+                                                          size_t nelems, int root, shmemx_stream_t stream)             \
+    {                                                                                                                  \
+        return shmemx_broadcastmem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), root, stream); \
+    }                                                                                                                  \
+    static inline int shmemx_##NAME##_permute_on_stream(shmem_team_t team, TYPE *dest, const TYPE *source,             \
+                                                        size_t nelems, int to, int from, shmemx_stream_t stream)       \
+    {                                                                                                                  \
+        return shmemx_permutemem_on_stream(team, dest, source, shmemx_bytes_of(nelems, sizeof(TYPE)), to, from,        \
+                                           stream);                                                                    \
     }
 SHMEM_RMA_TYPES(SHMEMX_MOVE_TYPE, )
 
