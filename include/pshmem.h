@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Profiling interface, section 10: each function shmem_x is also there as pshmem_x, of the same type, and shmem_x
- * itself is a weak symbol. A tool defines shmem_x, counts, and calls pshmem_x. Type-generic names have no second form:
- * they end in the typed functions, which have one. The deprecated names without the prefix shmem_ get a p in front. */
+/* Profiling interface, section 10. Each function shmem_x also exists as pshmem_x, of the same type, and shmem_x itself
+ * is a weak symbol. A tool defines shmem_x, counts, and calls pshmem_x. Type-generic names have no second form: they
+ * call the typed functions, which have one. Deprecated names without the prefix shmem_ get a p in front. */
 #ifndef PSHMEM_H
 #define PSHMEM_H
 

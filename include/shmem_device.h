@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* The in-kernel API: what a kernel includes to put, get, signal, wait and run collectives by itself, the same source
- * for AMD (HIP), NVIDIA (CUDA) and the CPU as a device. Header-only: no separate device code is linked, nothing is
- * initialised in a module; run-time compilers take it too.
+/* The in-kernel API: kernels put, get, signal, wait and run collectives by themselves. The same source is for AMD
+ * (HIP), NVIDIA (CUDA) and the CPU as a device. Header-only: no separate device code is linked, no module is
+ * initialised, and run-time compilers take it too.
  *
- * Handles. Every call takes a shmemd_t by value, which the host made by shmemx_device_handle and passed in the kernel's
- * arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1. On the CPU device another number ends
- * the job with a sentence (unless the kernel is compiled with SHMEMD_NO_CHECKS); on GPUs nothing checks it, and what
- * happens is undefined. Roots of collectives, and to and from of permute, are looked at on all devices.
+ * Handles. Every call takes a shmemd_t by value. The host makes it by shmemx_device_handle and passes it in the
+ * kernel's arguments. PE numbers count in the handle's team, 0 .. shmemd_n_pes(h) - 1. On the CPU device another number
+ * ends the job with a sentence, unless the kernel is compiled with SHMEMD_NO_CHECKS. On GPUs it is not checked, and the
+ * behaviour is undefined. Roots of collectives, and to and from of permute, are checked on all devices.
  *
  * Addresses. A symmetric address is this PE's own address of memory of shmemx_malloc (device heap), of a registered
- * buffer, or of the host heap and global variables as far as kernels reach them (the proxy does the rest). Local
- * addresses are any memory that the kernel can load or store. Waits, tests and signal_fetch look at words that it can
- * load itself: of the device heap, or of a registered buffer of device memory, but not on AMD (see
- * shmemx_buffer_register). Objects of a type are aligned as the type is. The ranges of one call do not overlap.
+ * buffer, or of the host heap and global variables, which the proxy reaches where kernels do not. Local addresses are
+ * any memory that the kernel can load or store. Waits, tests and signal_fetch take words that the kernel can load
+ * itself: of the device heap, or of a registered buffer of device memory, but not on AMD (see shmemx_buffer_register).
+ * Objects of a type are aligned as the type is. The ranges of one call do not overlap.
  *
- * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...), called by all threads of g with equal
- * arguments, who share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). Three names say it shorter:
+ * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...). All threads of g call it with equal
+ * arguments and share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). There are three shorter names:
  * shmemd_X (the calling thread alone), shmemd_X_wave, shmemd_X_block. A wave is 32 threads on NVIDIA, 64 on AMD, 32 or
- * 64 on the CPU. What other threads of the group prepare for a call (the bytes of `source`), and uses of `dest` that
- * it may overwrite, are synchronised before it by shmemd_group_sync; what is synchronised by the call itself:
+ * 64 on the CPU. Call shmemd_group_sync before a call when other threads of the group prepare its `source`, or still
+ * use a `dest` that it overwrites. The calls themselves synchronise the group as follows:
+ *
  *                                        at its begin   at its end
  *     put, get, iput, iget               no             yes
  *     put_nbi, get_nbi                   no             no
  *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
- *                                                       thread works on: source may be written, the signal may be
- *                                                       under way still when the others return
+ *                                                       thread works on: source may be written, and the signal may
+ *                                                       still be under way when the other threads return
  *     put_packet                         no             yes
  *     get_packet                         no             yes, dest is there for all of the group
  *     wait_until, signal_wait_until      no: one thread yes, for all of the group (wave and block forms)
@@ -32,23 +33,23 @@
  *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
  *                                        quiet: no, but each thread completes its own stores before the sync at the end
  *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
- *     p, g, atomics, signal_op,          of one thread: nothing is
+ *     p, g, atomics, signal_op,          of one thread: no synchronisation
  *     signal_fetch, test, waits for
  *     sets, pause
  *
  * NVSHMEM's group puts and gets synchronise at both ends, the non-blocking ones too: see include/README.md.
  *
- * Which path: where this PE's device reaches the other's memory, loads and stores; elsewhere the ring, from which a
- * thread of the host (the proxy) takes the operation. All calls work on both.
+ * Paths. Where this PE's device reaches the other PE's memory, an operation is loads and stores. Elsewhere it goes to a
+ * ring, from which a thread of the host (the proxy) takes it. All calls work on both paths.
  *
- * Errors. Nothing traps and nothing waits in silence: a wait past SHMEM_TIMEOUT seconds is reported on stderr by the
- * host, and goes on. So is, on the CPU device, a thread whose own loop over tests, fetches, g, get or pauses has seen
- * nothing new for so long; on GPUs such loops are the program's, and end by its own look at the clock. When a peer has
- * died, or after shmemx_device_abort, waits give up: they return, shmemd_status(h) is not 0 from then on, later waits
- * return soon, signal_op and put_signal send no signal, collectives return nonzero. Puts, gets, packets, p, g and
- * atomics by pointer do not look at the status and still act: a program that sends packets or flags by p after a wait
- * looks itself. By the ring they do nothing then: what they fetch is 0, and what they get stays as it was. The host
- * learns the reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
+ * Errors. No call traps. The host reports on stderr a wait that lasts longer than SHMEM_TIMEOUT seconds, and the wait
+ * goes on. On the CPU device it also reports a thread whose own loop over tests, fetches, g, get or pauses has seen no
+ * change for so long. On GPUs such loops must look at the clock themselves. When a peer has died, or after
+ * shmemx_device_abort, waits give up: they return, shmemd_status(h) is nonzero from then on, later waits return soon,
+ * signal_op and put_signal send no signal, collectives return nonzero. Puts, gets, packets, p, g and atomics by pointer
+ * do not look at the status and still act: a program that sends packets or flags by p after a wait must look itself. By
+ * the ring they do nothing then: fetched values are 0, and the dest of a get stays as it was. The host learns the
+ * reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
  *
  * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
 #ifndef SHMEM_DEVICE_H
@@ -63,8 +64,8 @@
 #include "../device/api/signal_device.h"
 #include "shmem_types.h"
 
-/* 16-bit floating point, as bits: compilers' own types differ. Conversions from float round to the nearest, ties to
- * even; a NaN stays one. */
+/* 16-bit floating point, as bits, since compilers' own types differ. Conversions from float round to the nearest, ties
+ * to even; a NaN stays a NaN. */
 typedef struct {
     uint16_t bits; /* IEEE binary16: 1 sign, 5 exponent, 10 fraction */
 } shmemd_half_t;
@@ -100,13 +101,15 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
 
 /* ---- kernels and groups ---- */
 
-/* SHMEMD_KERNEL(name, TYPE, a) { body } defines a kernel that takes one struct TYPE by value, named a in the body;
- * launch it by shmemx_launch(SHMEMX_KERNEL(name), ...) on any device, or the vendor's way on a GPU. */
+/* SHMEMD_KERNEL(name, TYPE, a) { body } defines a kernel that takes one struct TYPE by value, named a in the body.
+ * Launch it by shmemx_launch(SHMEMX_KERNEL(name), ...) on any device, or the vendor's way on a GPU. */
 #define SHMEMD_KERNEL(name, TYPE, a) PRIM_KERNEL(name, TYPE, a)
 /* The same for blocks of at most `threads` threads. On NVIDIA a kernel of more than 64 registers cannot have blocks of
- * 1024 threads: shmemx_launch says so, and this form makes the compiler get by with what `threads` leaves for each. */
+ * 1024 threads, and shmemx_launch says so. With this form the compiler uses at most the registers that `threads` leaves
+ * for each. */
 #define SHMEMD_KERNEL_BOUNDED(name, TYPE, a, threads) PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)
-/* An array that the threads of a block share, at the begin of a kernel's body; used as name[i]. Uninitialised. */
+/* Declares, at the begin of a kernel's body, an array that the threads of a block share. Used as name[i];
+ * uninitialised. */
 #define SHMEMD_SHARED(TYPE, name, count) PRIM_SHARED(TYPE, name, count)
 /* Begins a function that kernels call. */
 #define SHMEMD_FN PRIM_FN
@@ -117,8 +120,8 @@ PRIM_FN shmemd_group_t shmemd_block(void) { return prim_group_block(); }
 /* The calling thread's place in the group, 0 .. shmemd_group_size(g) - 1. */
 PRIM_FN unsigned shmemd_group_rank(shmemd_group_t g) { return prim_rank(g); }
 PRIM_FN unsigned shmemd_group_size(shmemd_group_t g) { return prim_size(g); }
-/* All threads of the group are here, and see each other's earlier stores; a fence or quiet of any of them, made later,
- * covers what all of them have issued before (see ordering). */
+/* Synchronises the group: its threads see each other's earlier stores. A later fence or quiet of any of them covers
+ * everything that all of them have issued before (see ordering). */
 PRIM_FN void shmemd_group_sync(shmemd_group_t g) { prim_sync_settled(g); }
 
 /* Grid and block count in one dimension. */
@@ -126,23 +129,23 @@ PRIM_FN unsigned shmemd_block_index(void) { return prim_block_index(); }
 PRIM_FN unsigned shmemd_block_count(void) { return prim_block_count(); }
 PRIM_FN unsigned shmemd_thread_index(void) { return prim_rank(prim_group_block()); }
 PRIM_FN unsigned shmemd_block_size(void) { return prim_size(prim_group_block()); }
-/* Monotone nanoseconds, comparable on one processor only. */
+/* Monotone nanoseconds; values of different processors cannot be compared. */
 PRIM_FN uint64_t shmemd_clock_ns(void)
 {
     prim_pass();
     return prim_clock_ns();
 }
-/* Between two looks of a loop that the program polls by itself; loops over plain or volatile loads, or over the
- * compiler's or vendor's atomics, must have one, since on the CPU device no other thread runs meanwhile otherwise, and
- * what the loop waits for may never come. Loops over test, signal_fetch, fetching atomics, g, get or quiet need none.
- * By the calling thread alone; it orders nothing and is not a sync.
- *     the CPU device    other threads of the block and other blocks run; after 0.1 s of nothing else the core is left
- *                       to others for 50 us at a time
+/* Pauses between two polls of the program's own loop. Loops over plain or volatile loads, or over atomics of the
+ * compiler or the vendor, must call it: on the CPU device no other thread runs otherwise, so the value may never come.
+ * Loops over test, signal_fetch, fetching atomics, g, get or quiet need no pause. Called by one thread. It orders
+ * nothing and does not synchronise.
+ *     the CPU device    other threads of the block and other blocks run; after 0.1 s without other work the core
+ *                       is left to others for 50 us at a time
  *     AMD               s_sleep, some 64 cycles
- *     NVIDIA            nothing: a look waits for the second-level cache anyway */
+ *     NVIDIA            nothing: a poll waits for the second-level cache anyway */
 PRIM_FN void shmemd_pause(void) { prim_pause_of_program(); }
 
-/* This block's share when the grid divides nelems elements: contiguous, shares differ by at most one element. */
+/* The share of this block when the grid divides nelems elements: contiguous; shares differ by at most one element. */
 struct shmemd_slice {
     size_t first, count;
 };
@@ -153,24 +156,25 @@ PRIM_FN struct shmemd_slice shmemd_slice_of_block(size_t nelems)
     return slice;
 }
 
-/* First in a call that names a PE, whose name is __func__. */
+/* First statement of a call that names a PE; __func__ is the name of the call. */
 #define SHMEMD_CHECK_PE PRIM_CHECK_PE("pe", pe, h.n_pes)
 
 /* ---- who and where ---- */
 
-/* This PE in the handle's team, and the number of PEs in it. */
+/* The number of this PE in the handle's team, and the number of its PEs. */
 PRIM_FN int shmemd_my_pe(shmemd_t h) { return h.my_pe; }
 PRIM_FN int shmemd_n_pes(shmemd_t h) { return h.n_pes; }
-/* Member `pe` of h, numbered in the team of `other`; -1: it is no member there, or h has no such member. Takes time
- * with the size of the team. */
+/* The number in the team of `other` of member `pe` of h. -1: it is not a member there, or h has no such member. The
+ * time grows with the size of the team. */
 PRIM_FN int shmemd_translate_pe(shmemd_t h, int pe, shmemd_t other) { return isod_translate_pe(h, pe, other); }
-/* Where the calling kernel loads and stores the copy of `addr` of `pe`, or NULL: not by pointer, or not symmetric. */
+/* The address by which the calling kernel loads and stores `pe`'s copy of `addr`. NULL: pointers do not reach it, or
+ * `addr` is not symmetric. */
 PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
 {
     SHMEMD_CHECK_PE;
     return isod_near(h, addr, pe);
 }
-/* 0; or nonzero: a wait on this handle has given up. */
+/* 0, or nonzero after a wait on this handle has given up. */
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();
@@ -199,10 +203,10 @@ PRIM_FN int shmemd_status(shmemd_t h)
     }
 
 /* ---- one element (section 9.6): by the calling thread ----
- * NAME: the types of shmem.h but long double and complex; half and bfloat16 (shmemd_half_t, shmemd_bfloat16_t: structs
- * of their bits, converted by shmemd_half_to_float, shmemd_half_from_float and so on). The element is stored or loaded
- * whole, by one access; a p of 4 or 8 bytes may be a flag for a wait or test there, behind a fence. g is never answered
- * from a cache that peers do not see. */
+ * p stores and g loads one element, whole, by one access. NAME: the types of shmem.h except long double and complex;
+ * also half and bfloat16 (shmemd_half_t, shmemd_bfloat16_t: structs of their bits, converted by shmemd_half_to_float,
+ * shmemd_half_from_float and so on). A p of 4 or 8 bytes may be a flag for a wait or test at the target, behind a
+ * fence. g is never answered from a cache that does not see peers' stores. */
 #define SHMEMD_ONE(NAME, TYPE, ...)                                            \
     PRIM_FN void shmemd_##NAME##_p(shmemd_t h, TYPE *dest, TYPE value, int pe) \
     {                                                                          \
@@ -219,18 +223,19 @@ PRIM_FN int shmemd_status(shmemd_t h)
 SHMEM_DEVICE_TYPES(SHMEMD_ONE, )
 
 /* ---- put and get (section 9.6): nelems elements, of the type, of BITS bits (put8 .. put128), or bytes (putmem) ----
- * put: dest is symmetric, on `pe`; source local. It returns when source may be written again; the data is at its target
- * after a quiet, and in order with what follows a fence. get: dest is local and complete when it returns. Of _nbi the
- * other half of that comes with a quiet: source may not be written, dest not be read before. nelems 0 does nothing. */
+ * put: from local `source` to symmetric `dest` on `pe`. source may be written again on return. The data is at its
+ * target after a quiet, and a fence orders it before later operations.
+ * get: from symmetric `source` on `pe` to local `dest`, which is complete on return.
+ * _nbi: source must not be written, and dest must not be read, before a quiet. nelems 0 does nothing. */
 #define SHMEMD_MOVE(name, T, bytes)                                                                          \
     SHMEMD_FORMS(void, put##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
-                 isod_put(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                          \
+                 isod_put(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                         \
     SHMEMD_FORMS(void, get##name, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE;       \
-                 isod_get(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                          \
+                 isod_get(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                         \
     SHMEMD_FORMS(void, put##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
-                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)                      \
+                 isod_put_nbi(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)                     \
     SHMEMD_FORMS(void, get##name##_nbi, (T * dest, const T *source, size_t nelems, int pe), SHMEMD_CHECK_PE; \
-                 isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems *(bytes)), pe);)
+                 isod_get_nbi(h, g, isod_bytes_of(dest, source, nelems * (bytes)), pe);)
 #define SHMEMD_MOVE_TYPE(NAME, TYPE, ...)                                                                         \
     SHMEMD_FORMS(void, NAME##_put, (TYPE * dest, const TYPE *source, size_t nelems, int pe), SHMEMD_CHECK_PE;     \
                  isod_put(h, g, isod_bytes_of(dest, source, nelems * sizeof(TYPE)), pe);)                         \
@@ -245,7 +250,8 @@ SHMEM_DEVICE_TYPES(SHMEMD_MOVE_TYPE, )
 SHMEM_SIZES(SHMEMD_MOVE_SIZE, )
 SHMEMD_MOVE(mem, void, 1)
 
-/* Strided: element i from source + i * sst to dest + i * dst, in elements; strides of at least 1. As put and get. */
+/* Strided put and get: element i goes from source + i * sst to dest + i * dst. Strides count elements and are at least
+ * 1. */
 #define SHMEMD_STRIDED(put, get, T, bytes)                                                                    \
     SHMEMD_FORMS(void, put, (T * dest, const T *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, int pe), \
                  const struct isod_strided s = {dest, source, dst, sst, nelems, bytes};                       \
@@ -259,15 +265,15 @@ SHMEM_DEVICE_TYPES(SHMEMD_STRIDED_TYPE, )
 SHMEM_SIZES(SHMEMD_STRIDED_SIZE, )
 
 /* ---- signals (section 9.8) ----
- * A put, then the update of the symmetric word *sig_addr on `pe`, 8 aligned bytes (SHMEM_SIGNAL_SET writes `signal`,
- * SHMEM_SIGNAL_ADD adds it): who sees the update by a wait, test or signal_fetch sees the data, and everything else
- * that the calling group has stored before, to any PE by pointer. With nelems 0 the signal alone, behind the same. When
- * the call returns, source may be written again; of _nbi after a quiet. */
+ * A put, then the update of the symmetric word *sig_addr on `pe`, 8 aligned bytes: SHMEM_SIGNAL_SET writes `signal`,
+ * SHMEM_SIGNAL_ADD adds it. A thread that sees the update by a wait, test or signal_fetch sees the data, and everything
+ * that the calling group has stored before, to any PE by pointer. With nelems 0 only the signal is sent, ordered in the
+ * same way. source may be written again on return; for _nbi after a quiet. */
 #define SHMEMD_PUT_SIGNAL(name, T, bytes)                                                                             \
     SHMEMD_FORMS(void, name,                                                                                          \
                  (T * dest, const T *source, size_t nelems, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe), \
                  SHMEMD_CHECK_PE;                                                                                     \
-                 isod_put_signal(h, g, isod_bytes_of(dest, source, nelems *(bytes)),                                  \
+                 isod_put_signal(h, g, isod_bytes_of(dest, source, nelems * (bytes)),                                 \
                                  isod_signal_of(sig_addr, signal, sig_op), pe);)
 #define SHMEMD_PUT_SIGNAL_TYPE(NAME, TYPE, ...)              \
     SHMEMD_PUT_SIGNAL(NAME##_put_signal, TYPE, sizeof(TYPE)) \
@@ -279,41 +285,46 @@ SHMEM_DEVICE_TYPES(SHMEMD_PUT_SIGNAL_TYPE, )
 SHMEM_SIZES(SHMEMD_PUT_SIGNAL_SIZE, )
 SHMEMD_PUT_SIGNAL_SIZE(mem, 1, )
 
-/* The update alone, by the calling thread: it orders nothing, so a fence comes between other calls' data and it. */
+/* The update alone, by the calling thread. It orders nothing: put a fence between data of other calls and this signal.
+ */
 PRIM_FN void shmemd_signal_op(shmemd_t h, uint64_t *sig_addr, uint64_t signal, int sig_op, int pe)
 {
     SHMEMD_CHECK_PE;
     isod_signal_send(h, isod_signal_of(sig_addr, signal, sig_op), pe);
 }
-/* This PE's own word; what was put before the update it shows may be read by the calling thread. */
+/* The value of this PE's own word. The calling thread may read data that was put before the update that the value
+ * shows. */
 PRIM_FN uint64_t shmemd_signal_fetch(shmemd_t h, const uint64_t *sig_addr)
 {
     (void)h;
     return isod_signal_fetch(sig_addr);
 }
-/* Waits until this PE's own word compares, by SHMEM_CMP_, with cmp_value; returns the value that did, to all threads of
- * the group. One thread polls; what was put before may then be read by all of them. When it gives up (see Errors) it
- * returns what it saw last. */
+/* Waits until this PE's own word compares, by SHMEM_CMP_, with cmp_value. One thread polls. Returns to all threads of
+ * the group the value that satisfied the comparison; all of them may then read data that was put before. A wait that
+ * gives up (see Errors) returns the value that it saw last. */
 SHMEMD_FORMS(uint64_t, signal_wait_until, (const uint64_t *sig_addr, int cmp, uint64_t cmp_value),
              return isod_signal_wait(h, g, sig_addr, cmp, cmp_value);)
 
-/* ---- packets: data that says itself that it has come; the fastest way for up to some KiB ----
- * dest of put, source of get: a symmetric area of 2 * bytes, rounded up to 16, aligned to 16, used for nothing else:
- * its lines carry 8 bytes of data and the step twice. `step` is not 0, and differs from those of the area's last
- * contents; counting up does. put returns when source may be written again (the group synchronised); nothing tells it
- * that the area is free: the program does (two areas in turn, where each PE waits for the other in each step). */
-SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t step, int pe), SHMEMD_CHECK_PE;
-             isod_put_packet(h, g, dest, isod_packet_of(source, bytes, step), pe); prim_sync_settled(g);)
-/* Waits for all lines of this PE's own area `source`; the data is in dest, readable by the whole group, when it
- * returns. 0, or nonzero: given up, dest is undefined. */
-SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uint32_t step),
-             return isod_get_packet(h, g, dest, isod_packet_of(source, bytes, step));)
+/* ---- packets (LL): data that carries its own flag; the fastest way for up to some KiB ----
+ * put_packet sends `bytes` from `source` to the symmetric area `dest` of `pe`. get_packet waits for them in this PE's
+ * own area `source` and copies them to `dest`. An area has 2 * bytes, rounded up to 16, is aligned to 16 and used for
+ * nothing else: each 16 bytes carry 8 bytes of data and the epoch twice. `epoch` is not 0 and differs from those of the
+ * area's last contents; counting up does. The sender does not learn when the area is free: the program must, for
+ * instance by two areas in turn, where each PE waits for the other in each epoch.
+ *
+ * put_packet: source may be written again when it returns; the group has synchronised. */
+SHMEMD_FORMS(void, put_packet, (void *dest, const void *source, size_t bytes, uint32_t epoch, int pe), SHMEMD_CHECK_PE;
+             isod_put_packet(h, g, dest, isod_packet_of(source, bytes, epoch), pe); prim_sync_settled(g);)
+/* When it returns 0, dest is complete and readable by the whole group. Nonzero: it has given up, and dest is undefined.
+ */
+SHMEMD_FORMS(int, get_packet, (void *dest, const void *source, size_t bytes, uint32_t epoch),
+             return isod_get_packet(h, g, dest, isod_packet_of(source, bytes, epoch));)
 
 /* ---- atomics (section 9.7): by the calling thread, on one symmetric element on `pe`, aligned ----
- * They compose with each other, from kernels and hosts of all PEs (through the same library: a host's own instructions
- * on the word do not). Those without a result return before they have happened: quiet. They order nothing else: fence
- * before one, acquire after one. On AMD and, or, xor by pointer need device memory of this GPU or of one that Infinity
- * Fabric links to it: PCIe has no such operations. */
+ * They compose with each other, from kernels and hosts of all PEs. A host's own instructions on the word do not: it
+ * must use the library's atomics. Atomics without a result return before they have happened; a quiet completes them.
+ * They order nothing else: call fence before an atomic, acquire after it. On AMD and, or, xor by pointer need device
+ * memory of this GPU, or of one that Infinity Fabric links to it, because PCIe has no such operations. */
 #define SHMEMD_AMO_EXT(NAME, TYPE, ...)                                                                               \
     PRIM_FN TYPE shmemd_##NAME##_atomic_fetch(shmemd_t h, const TYPE *source, int pe)                                 \
     {                                                                                                                 \
@@ -378,10 +389,10 @@ SHMEM_STD_TYPES(SHMEMD_AMO_STD, )
 SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
 
 /* ---- point-to-point synchronization (section 9.11) ----
- * On symmetric words of this PE that others change by p, atomics or signals; the standard AMO types. `cmp` is a
- * SHMEM_CMP_ constant. What the changing PE ordered before its change (fence, quiet, put_signal) may be read when a
- * wait returns or a test succeeds: by the calling thread, of wait_until_wave and _block by all threads of the group, of
- * waited one polls. test: 1 or 0. */
+ * Waits for and tests of symmetric words of this PE, which others change by p, atomics or signals; the standard AMO
+ * types. `cmp` is a SHMEM_CMP_ constant. test returns 1 or 0. One thread of the group polls. When a wait returns or a
+ * test succeeds, everything that the changing PE ordered before its change (fence, quiet, put_signal) may be read: by
+ * the calling thread, and after wait_until_wave and _block by all threads of the group. */
 #define SHMEMD_WAIT(NAME, TYPE, ...)                                                         \
     SHMEMD_FORMS(void, NAME##_wait_until, (const TYPE *ivar, int cmp, TYPE cmp_value),       \
                  isod_wait_until(h, g, ISOD_WORD_OF(TYPE), ivar, cmp, (uint64_t)cmp_value);) \
@@ -392,10 +403,10 @@ SHMEM_BIT_TYPES(SHMEMD_AMO_BIT, )
     }
 SHMEM_STD_TYPES(SHMEMD_WAIT, )
 
-/* Arrays, by the calling thread. status[i] != 0 leaves element i out, status may be NULL. _vector: element i is
- * compared with cmp_values[i]. any returns the index found; the empty set: all is satisfied at once, any gives
- * SIZE_MAX, some gives 0. any and some find every element that stays satisfied within finitely many calls. Giving up:
- * as the empty set. */
+/* Arrays, by the calling thread. status[i] != 0 leaves element i out; status may be NULL. _vector compares element i
+ * with cmp_values[i]. any returns the index that it found. For an empty set, all is satisfied at once, any gives
+ * SIZE_MAX, some gives 0. any and some find every element that stays satisfied within finitely many calls. A wait that
+ * gives up returns the same as for an empty set. */
 #define SHMEMD_ARRAY(NAME, TYPE, R, op, call)                                                                         \
     PRIM_FN R shmemd_##NAME##_##op(shmemd_t h, const TYPE *ivars, size_t nelems, const int *status, int cmp,          \
                                    TYPE cmp_value)                                                                    \
@@ -417,7 +428,7 @@ SHMEM_STD_TYPES(SHMEMD_WAIT, )
     SHMEMD_ARRAY(NAME, TYPE, int, test_all, return isod_test_all(&s))             \
     SHMEMD_ARRAY(NAME, TYPE, size_t, test_any, return isod_test_any(&s))
 SHMEM_STD_TYPES(SHMEMD_ARRAY_TYPE, )
-/* some: `indices` (room for nelems) gets the satisfied elements, their number is returned. */
+/* some: writes the satisfied elements to `indices`, which has room for nelems. Returns their number. */
 #define SHMEMD_SOME(NAME, TYPE, op, call)                                                                       \
     PRIM_FN size_t shmemd_##NAME##_##op(shmemd_t h, const TYPE *ivars, size_t nelems, size_t *indices,          \
                                         const int *status, int cmp, TYPE cmp_value)                             \
@@ -439,9 +450,10 @@ SHMEM_STD_TYPES(SHMEMD_ARRAY_TYPE, )
 SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
 
 /* ---- ordering (section 9.12) ----
- * Of what the calling group, and whatever it has synchronised with before, has issued on this PE's handles. fence: what
- * was issued before arrives at each PE before what is issued after. quiet: all of it is complete at its targets, gets
- * and non-blocking calls too; pe_quiet: that towards the npes PEs listed. Not collective. Over which paths:
+ * These calls cover operations on this PE's handles that were issued by the calling group, and by threads with which it
+ * has synchronised before. fence: operations issued before it arrive at each PE before those issued after it. quiet:
+ * completes all of them at their targets, gets and non-blocking calls included. pe_quiet: the same for operations
+ * towards the npes PEs listed. Not collective. Paths:
  *
  *                      before \ after         by pointer             by the ring
  *     fence            stores (p, put, set)   one system fence       the fence, then the ring's order
@@ -455,25 +467,26 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  *     atomics
  *     barrier          as quiet, then all members; sync: nothing
  *
- * A thread has synchronised with all that the threads of a group have issued before a shmemd_group_sync of that group,
- * or before the end of a blocking call of that group (put, iput, get, iget, put_signal, packets, waits, collectives;
- * not shmemd_sync_). So after shmemd_X_put_block, or after put_nbi calls and a shmemd_group_sync, the fence and
- * signal_op of one thread follow the data of the whole block. On AMD a barrier of the vendor's own (__syncthreads) is
- * not enough: a fence there waits for the stores of its own wave only, so call shmemd_group_sync.
+ * A thread has synchronised with everything that the threads of a group have issued before a shmemd_group_sync of that
+ * group, or before the end of a blocking call of that group (put, iput, get, iget, put_signal, packets, waits,
+ * collectives; not shmemd_sync_). So after shmemd_X_put_block, or after put_nbi calls and a shmemd_group_sync, the
+ * fence and signal_op of one thread follow the data of the whole block. On AMD a barrier of the vendor's own
+ * (__syncthreads) is not enough: a fence there waits for the stores of its own wave only, so call shmemd_group_sync.
  *
- * acquire: an atomic or a g of this thread has returned a value. The calls and loads that follow the acquire may read
- * what another thread or PE ordered before that value (by fence, quiet, put_signal). So may all threads of the group
- * after acquire_wave and _block, whichever of them made the atomic. Atomics do not acquire by themselves, and a fence
+ * acquire: call it after an atomic or a g of this thread has returned a value. Later calls and loads may then read data
+ * that another thread or PE ordered before that value (by fence, quiet, put_signal). After acquire_wave and _block, so
+ * may all threads of the group, whichever of them made the atomic. Atomics do not acquire by themselves, and a fence
  * does not on all devices. A lock is taken by
  *     while (shmemd_int_atomic_compare_swap(h, lock, 0, 1, 0) != 0);
  *     shmemd_acquire(h);
  * and given back by shmemd_fence(h); shmemd_int_atomic_set(h, lock, 0, 0). Waits, tests and signal_fetch acquire by
  * themselves.
  *
- * Atomics by pointer are stores here. Calls of the host and on streams are ordered with a kernel by its begin and end.
- * A kernel may end without a quiet. By pointer its operations are complete then. By the ring they are complete after
- * shmemx_quiet_on_stream or shmemx_barrier_on_stream behind the kernel, or after shmemx_stream_synchronize and then a
- * quiet of the host: shmem_quiet, shmem_barrier_all, shmem_finalize (shmem.h, section 9.12). */
+ * Atomics by pointer count as stores here. Calls of the host and on streams are ordered with a kernel by its begin and
+ * end. A kernel may end without a quiet. Its operations by pointer are complete then. Its operations by the ring are
+ * complete after shmemx_quiet_on_stream or shmemx_barrier_on_stream behind the kernel, or after
+ * shmemx_stream_synchronize and then a quiet of the host: shmem_quiet, shmem_barrier_all, shmem_finalize (shmem.h,
+ * section 9.12). */
 #define SHMEMD_ORDER(name, ...)                                                             \
     PRIM_FN void shmemd_##name##_group(shmemd_t h, shmemd_group_t g) { isod_##name(h, g); } \
     PRIM_FN void shmemd_##name(shmemd_t h) { isod_##name(h, prim_group_thread()); }         \

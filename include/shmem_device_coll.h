@@ -1,58 +1,62 @@
 /* SPDX-License-Identifier: MIT */
 /* In-kernel collectives. Included by shmem_device.h.
  *
- * Who calls: _block: all threads of a block; block b works with the blocks b of the other members, which make the same
- * calls in the same order, with equal sizes; blocks do not wait for other blocks of their PE. _grid: all threads of
- * all blocks of the kernel, in grids of as many blocks on every member; all blocks must be able to run at once
- * (shmemx_max_blocks). Where the numbers of the blocks differ between members, shmemd_lane says who meets waited. One
- * handle, that is one (team, slot), is used by one kernel at a time; kernels that run at the same time use different
+ * Who calls: _block: all threads of a block. Block b works with the blocks b of the other members, which make the same
+ * calls in the same order, with equal sizes. Blocks do not wait for other blocks of their PE. _grid: all threads of all
+ * blocks of the kernel, in grids of equally many blocks on every member; all blocks must be able to run at once
+ * (shmemx_max_blocks). Where block numbers differ between members, shmemd_lane says which blocks work together. A
+ * handle, that is a (team, slot), is used by one kernel at a time; kernels that run at the same time use different
  * slots.
  *
- * What they return: 0, for all threads alike; or nonzero: a wait was given up, now or earlier, or the call was wrong
- * (shmemx_device_error says what); then dest is undefined.
+ * Arguments: dest and source are symmetric: device memory or registered buffers, aligned to their elements. Copies are
+ * fastest at multiples of 16. Sizes may be 0. dest and source do not overlap, unless the call allows it.
  *
- * Arguments: dest and source are symmetric, device memory or registered buffers, aligned to their elements; results are
- * there for fast hands at multiples of 16. Sizes may be 0. What the block (the grid) has stored before the call is part
- * of its source without a sync in between; when the call returns, the whole dest is there for all threads of the block
- * (the grid), and source may be written. dest may be written by others as soon as this PE has entered the call, never
- * before. dest and source do not overlap, unless it says so. Only barrier completes puts of the caller.
+ * Buffers: everything that the block (the grid) has stored before the call is part of its source, without a sync in
+ * between. Others may write dest as soon as this PE has entered the call, never before. When the call returns, the
+ * whole dest is there for all threads of the block (the grid), and source may be written. Only barrier completes puts
+ * of the caller.
+ *
+ * Return: 0, equal for all threads. Nonzero: a wait has given up, now or earlier, or the call was wrong
+ * (shmemx_device_error says why); then dest is undefined.
+ *
  * Up to a size (packets, 4 KiB or so) data carries its flag and takes one hop; above, there are two exchanges of flags.
  */
 #ifndef SHMEM_DEVICE_COLL_H
 #define SHMEM_DEVICE_COLL_H
 
-#include "shmem_device.h" /* whichever of the two is named first, it comes before what follows */
+#include "shmem_device.h" /* may be included in either order */
 
 #include "../coll/kernel/move_device.h"
 #include "../coll/kernel/reduce_device.h"
 #include "../coll/kernel/sync_device.h"
 
 /* ---- lanes ----
- * A lane is one sequence of block collectives of a handle. Block b uses lane b; of the handle that this returns the
- * _block calls use lane `lane` on whichever block they are made, so the blocks that meet may have different numbers on
- * the members: the last block that is done, or one that a counter has chosen. _grid calls and all else are as with h.
+ * A lane is one sequence of block collectives of a handle. Block b uses lane b. This function returns the handle with
+ * which _block calls use lane `lane`, on whichever block they are made. So blocks with different numbers on the members
+ * can work together: the last block that is done, or a block that a counter has chosen. _grid calls and all else are as
+ * with h.
  *     if (last) rc = shmemd_barrier_block(shmemd_lane(h, 0));
- * `lane` is equal on all members, and below SHMEM_DEVICE_BLOCKS; with another one the calls are refused (see what they
- * return). Lane b is also that of block b where no lane was chosen: a kernel that mixes both takes lanes from its
- * number of blocks on. One block of a PE at a time uses a lane. When another one does later in the same kernel, the
- * program orders the two as it does for memory: by grid_sync, or by an atomic behind a fence of the first and an
- * acquire by the second; two at once are misuse, reported where it is noticed. */
+ * `lane` is equal on all members and below SHMEM_DEVICE_BLOCKS; with another one the calls return nonzero. Where no
+ * lane was chosen, block b uses lane b: a kernel that mixes both takes lanes from its number of blocks on. One block of
+ * a PE at a time uses a lane. When another block uses it later in the same kernel, the program orders the two as it
+ * does for memory: by grid_sync, or by an atomic behind a fence of the first and an acquire by the second. Two blocks
+ * at once are misuse, reported where it is noticed. */
 PRIM_FN shmemd_t shmemd_lane(shmemd_t h, unsigned lane) { return isod_with_lane(h, lane); }
 
-/* ---- all are here (sections 9.10.1, 9.10.2) ---- */
+/* ---- synchronisation (sections 9.10.1, 9.10.2) ---- */
 
-/* Completes what this PE's kernels have sent (quiet), and makes it seen by all members that return. */
+/* Completes everything that this PE's kernels have sent (quiet); all members that return see it. */
 PRIM_FN int shmemd_barrier_block(shmemd_t h) { return isod_barrier_block(h); }
 PRIM_FN int shmemd_barrier_grid(shmemd_t h) { return isod_barrier_grid(h); }
-/* Arrival only: orders no memory, completes nothing, and is fast for that. */
+/* Arrival only: it orders no memory and completes nothing, and is fast for that reason. */
 PRIM_FN int shmemd_sync_block(shmemd_t h) { return isod_sync_block(h); }
 PRIM_FN int shmemd_sync_grid(shmemd_t h) { return isod_sync_grid(h); }
-/* The blocks of this PE's grid only, with their stores seen by each other; no other PE takes part. */
+/* Synchronises the blocks of this PE's grid: they see each other's stores. No other PE takes part. */
 PRIM_FN int shmemd_grid_sync(shmemd_t h) { return isod_grid_sync(h) ? 1 : 0; }
 
 /* ---- data (sections 9.10.5 to 9.10.8), in bytes and in elements of any type of put and get ----
- * broadcast: the root's source to everybody's dest, its own too; in place at the root.
- * fcollect: nelems of each member, in the order of members, to everybody's dest of n_pes * nelems.
+ * broadcast: the root's source to dest of all members, the root's too; in place at the root.
+ * fcollect: nelems of each member, in the order of members, to dest (n_pes * nelems) of all members.
  * alltoall: block m (nelems) of source to block my_pe of member m's dest.
  * permute: source to the dest of PE `to`, where this PE is `from`; a PE that sends to itself receives from itself. */
 #define SHMEMD_EXCHANGE(form)                                                                                        \
@@ -105,13 +109,13 @@ SHMEMD_EXCHANGE(grid)
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, block, )
 SHMEM_DEVICE_TYPES(SHMEMD_EXCHANGE_TYPE, grid, )
 
-/* ---- reductions (section 9.10.9): shmemd_NAME_OP_reduce_{block,grid}(h, dest, source, nelems) and
- * shmemd_NAME_OP_reducescatter_{block,grid}(h, dest, source, nelems) ----
+/* ---- reductions (section 9.10.9) ----
+ * shmemd_NAME_OP_reduce_{block,grid}(h, dest, source, nelems): nelems elements of all members, combined element by
+ * element, to dest of all members. dest may be source.
+ * shmemd_NAME_OP_reducescatter_{block,grid}(h, dest, source, nelems): source holds n_pes blocks of nelems; member m
+ * gets the combination of the blocks m. Its dest may be its own block m of source.
  * OP: sum, prod, min, max; and, or, xor of integers as in shmem.h; sum and prod of complexf and complexd; sum, prod,
  * min, max of half and bfloat16, combined in float and rounded once.
- * reduce: nelems elements of all members, combined element by element, to everybody's dest; dest may be source.
- * reducescatter: source holds n_pes blocks of nelems, member m gets the combination of the blocks m; its dest may be
- * its own block m of source.
  * Elements are combined in the order of members, as by the host's shmem_NAME_OP_reduce: results are the same bits on
  * all PEs and in every run. Integers wrap. */
 typedef struct {
@@ -134,7 +138,7 @@ typedef struct {
         return CALL(TYPE, form, h, w, ISOD_OP_##OP);                                                            \
     }
 
-/* Of the types of C the compiler chooses by how they are kept; all conditions are constants. */
+/* The compiler chooses by the form of a C type in memory; all conditions are constants. */
 #define SHMEMD_IS_REAL(TYPE) ((TYPE)0.5f != (TYPE)0)
 #define SHMEMD_IS_SIGNED(TYPE) ((float)(TYPE)-1 == -1.0f)
 #define SHMEMD_INTEGER(TYPE, bits, form, h, w, op) \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The type-generic names, shmem_put(dest, source, nelems, pe) and so on: C11 selects by the type that the first pointer
- * points to, C++ overloads. Where a call has a form with a context, one argument more chooses it.
- * Included by shmem.h, after the declarations; stamped from the tables of shmem_types.h, distinct types only. Variables
- * of the second names (int32_t, size_t, ...) are of one of these types. const and volatile do not matter for the
- * selection in C11; in C++ waits and tests take volatile words as well. */
+/* The type-generic names, shmem_put(dest, source, nelems, pe) and so on. C11 selects by the type that the first pointer
+ * points to; C++ has overloads. Where a call has a form with a context, one more argument chooses that form. const and
+ * volatile do not matter for the selection in C11; in C++ waits and tests take volatile words as well.
+ *
+ * Included by shmem.h, after the declarations. Stamped from the tables of shmem_types.h, distinct types only: variables
+ * of the second names (int32_t, size_t, ...) are of one of these types. */
 #ifndef SHMEM_GENERIC_H
 #define SHMEM_GENERIC_H
 
@@ -11,7 +12,7 @@
 
 /* ---- C11 ---- */
 
-/* The function shmem_TYPE_op for what `p` points to; the last association ends the list and takes no real type. */
+/* The function shmem_TYPE_op for the type of *p. The last association ends the list and matches no real type. */
 struct shmem_type_without_this_operation {
     char unused;
 };
@@ -30,8 +31,9 @@ struct shmem_type_without_this_operation {
 #define SHMEM_CALL_CTX(TABLE, op, ctx, p, ...) SHMEM_SELECT_CTX(TABLE, op, p)(ctx, p, __VA_ARGS__)
 #define SHMEM_CALL_TEAM(TABLE, op, team, p, ...) SHMEM_SELECT(TABLE, op, p)(team, p, __VA_ARGS__)
 
-/* SHMEM_FORM_n gives `longer` for n + 1 arguments, `shorter` for n: they shift it to the place that is picked.
- * Operation names are passed with an underscore in front, where no macro of the user's (g, p, add) can meet them. */
+/* SHMEM_FORM_n gives `longer` for n + 1 arguments and `shorter` for n: the arguments shift it to the place that is
+ * picked. Operation names are passed with an underscore in front, so that no macro of the user's (g, p, add) replaces
+ * them. */
 #define SHMEM_FORM_2(a, b, c, pick, ...) pick
 #define SHMEM_FORM_3(a, b, c, d, pick, ...) pick
 #define SHMEM_FORM_4(a, b, c, d, e, pick, ...) pick

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* All C types of OpenSHMEM and the operations each of them has: the only place where a type name is spelled.
- * Two master lists, one line a type; every other table is a filter over their columns, so a new type is one line.
- * A table is an X-macro, SHMEM_RMA_TYPES(X, extra...), that stamps X(NAME, TYPE, extra...) for each of its rows. X
- * takes
- * `...` at its end, and at least one extra argument is given (an empty one will do), for the sake of -Wpedantic.
- * X must not use a table itself: a macro does not expand inside its own expansion.
- * Macros only, and no include: device compilers read it too. Who stamps from a table has size_t and int8_t declared,
- * and SHMEM_COMPLEX(T) where complex types are in the table (shmem.h does all of it). */
+/* All C types of OpenSHMEM and the operations that each type has: the only place where a type name is spelled. There
+ * are two master lists with one line for each type. Every other table is a filter over their columns, so a new type is
+ * one line.
+ *
+ * A table is an X-macro: SHMEM_RMA_TYPES(X, extra...) stamps X(NAME, TYPE, extra...) for each of its rows. X takes
+ * `...` at its end, and at least one extra argument is given (an empty one will do), as -Wpedantic demands. X must not
+ * use a table itself: a macro does not expand inside its own expansion.
+ *
+ * Macros only, and no include: device compilers read it too. A file that stamps from a table has size_t and int8_t
+ * declared, and SHMEM_COMPLEX(T) where complex types are in the table (shmem.h does all of it). */
 #ifndef SHMEM_TYPES_H
 #define SHMEM_TYPES_H
 
@@ -48,12 +50,12 @@
     X(size, size_t, AMO_STD, RED_LOGIC, OLD_NONE, __VA_ARGS__)                 \
     X(ptrdiff, ptrdiff_t, AMO_STD, RED_ARITH, OLD_NONE, __VA_ARGS__)
 
-/* Sum and product only, so no table asks for their columns. */
+/* Complex types have sum and product only, so no filter reads their columns. */
 #define SHMEM_COMPLEX_LIST(X, ...)                                                \
     X(complexf, SHMEM_COMPLEX(float), AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__) \
     X(complexd, SHMEM_COMPLEX(double), AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__)
 
-/* Types of kernels only, as bits: they move, and coll/ reduces them; their C types are made by shmem_device.h. */
+/* Types of kernels only, as bits. They move, and coll/ reduces them. shmem_device.h makes their C types. */
 #define SHMEM_HALF_LIST(X, ...)                                        \
     X(half, shmemd_half_t, AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__) \
     X(bfloat16, shmemd_bfloat16_t, AMO_NONE, RED_ARITH, OLD_NONE, __VA_ARGS__)
@@ -71,7 +73,7 @@
 
 /* ---- operations: X(names, extra...) ---- */
 
-/* Bitwise atomics, whole words since `and` is a token of C++ and a macro of iso646.h. */
+/* Bitwise atomics: whole words, because `and` is a token of C++ and a macro of iso646.h. */
 #define SHMEM_BIT_OPS(X, ...)                    \
     X(atomic_and, atomic_fetch_and, __VA_ARGS__) \
     X(atomic_or, atomic_fetch_or, __VA_ARGS__)   \
@@ -228,9 +230,8 @@
 
 /* ---- the tables ----
  * SHMEM_F_TYPES: every name of the family, X(NAME, TYPE, ...), to stamp shmem_##NAME##_op.
- * SHMEM_F_DISTINCT: every C type once, X(_NAME, TYPE, ...), to stamp shmem##NAME##_op: the underscore is pasted on
- * before NAME can meet a macro of the user's (uchar, ulong), since the generics expand in the midst of their programs.
- */
+ * SHMEM_F_DISTINCT: every C type once, X(_NAME, TYPE, ...), to stamp shmem##NAME##_op. The underscore is pasted on
+ * before NAME can become a macro of the user's (uchar, ulong): the generics expand in the user's program. */
 
 #define SHMEM_FILTER(IF, ...) SHMEM_DISTINCT_TYPES(IF, __VA_ARGS__) SHMEM_ALIAS_TYPES(IF, __VA_ARGS__)
 #define SHMEM_COMPLEX_TYPES(...) SHMEM_COMPLEX_LIST(SHMEM_IF_ANY, __VA_ARGS__)
@@ -269,7 +270,7 @@
 #define SHMEM_SUM_TYPES(...) SHMEM_RMA_TYPES(__VA_ARGS__) SHMEM_COMPLEX_TYPES(__VA_ARGS__)
 #define SHMEM_SUM_DISTINCT(...) SHMEM_RMA_DISTINCT(__VA_ARGS__) SHMEM_COMPLEX_LIST(SHMEM_IF_ANY_, __VA_ARGS__)
 
-/* In kernels: what moves, and what can be added and compared. Atomics, waits and and, or, xor: the tables above. */
+/* In kernels: types that move, and types that can be added and compared. Atomics, waits and logic: the tables above. */
 #define SHMEM_DEVICE_HALF_TYPES(...) SHMEM_HALF_LIST(SHMEM_IF_ANY, __VA_ARGS__)
 #define SHMEM_DEVICE_ARITH_TYPES(...) SHMEM_FILTER(SHMEM_IF_DEVICE, __VA_ARGS__)
 #define SHMEM_DEVICE_TYPES(...) SHMEM_DEVICE_ARITH_TYPES(__VA_ARGS__) SHMEM_DEVICE_HALF_TYPES(__VA_ARGS__)
