@@ -11,7 +11,8 @@
 
 #define ISO_UID_BYTES 128
 
-/* Compared in the first exchange of two PEs; another version or protocol at the other end ends the job and prints both. */
+/* Compared in the first exchange of two PEs. Another version or protocol at the other end ends the job and prints both.
+ */
 #ifndef ISO_VERSION
 #error "compile with -DISO_VERSION=\"x.y.z\", the one of shmem.h"
 #endif
@@ -19,7 +20,7 @@
 #define ISO_PROTOCOL 4 /* of everything that PEs of different library builds exchange */
 #endif
 
-/* What shmemx_init_attr was given; id == NULL where shmem_init was called. */
+/* The arguments of shmemx_init_attr; id == NULL where shmem_init was called. */
 struct boot_attr {
     const unsigned char *id; /* ISO_UID_BYTES */
     int rank;

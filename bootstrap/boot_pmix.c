@@ -150,7 +150,7 @@ static void name_launcher(struct boot *boot)
              version ? version : "");
 }
 
-/* What the launcher has set, whatever the program has done to its environment since. */
+/* The value that the launcher has set, even if the program has changed its environment since. */
 static void read_initial(const char *name, char *value, size_t bytes)
 {
     FILE *file = fopen("/proc/self/environ", "re");
@@ -371,12 +371,12 @@ static bool is_current(const pmix_value_t *value)
     return stamp.protocol != ISO_PROTOCOL || stamp.gather == client.gathers;
 }
 
-/* What `rank` has published under `key` in this gather, for the caller to release. NULL: nothing.
- * Several ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no further.
- * Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for a PE that
- * never put its value. Where the key was in use before, PMIx may have kept the old value: it should look again because
- * of PMIX_GET_REFRESH_CACHE (4.2.2 sees it in the first place only, and then finds the old value all the same), and
- * does because of the scope, since what it has kept is not in the table of that scope. */
+/* The value that `rank` has published under `key` in this gather, for the caller to release. NULL: there is none.
+ * Several ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no
+ * further. Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for a
+ * PE that never put its value. Where the key was in use before, PMIx may have kept the old value. It should look again
+ * because of PMIX_GET_REFRESH_CACHE, but 4.2.2 obeys that in the first place only, and then finds the old value all the
+ * same. It does look again because of the scope, since the value that it has kept is not in the table of that scope. */
 static pmix_value_t *fetch(int rank, const char *key)
 {
     enum { OPTIONAL, REFRESH, SCOPE, WAYS };

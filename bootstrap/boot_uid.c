@@ -174,7 +174,7 @@ static int barrier(struct boot *boot)
     return allgather(boot, nothing, 0, nothing);
 }
 
-/* Rank 0, or all members, read it in their next collective call; the closing of this PE's other sockets ends them sooner. */
+/* The others read it in their next collective call; the closing of this PE's other sockets ends them sooner. */
 static void abort_uid(struct boot *boot, int status, const char *sentence)
 {
     struct uid_job *job = (struct uid_job *)boot->priv;

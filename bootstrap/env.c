@@ -379,7 +379,7 @@ static int distance(const char *a, const char *b)
     return row[lens];
 }
 
-/* What other libraries call it. */
+/* Names of other libraries for the same thing. */
 static const char *const elsewhere[][2] = {
     {"SHMEM_SYMMETRIC_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"},
     {"SHMEM_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"},

@@ -14,7 +14,7 @@
 enum { LINE_BYTES = 2048, PE_UNKNOWN = -1 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
-/* What stands before the text. An error and an answer need no word: they are one sentence and nothing else. */
+/* The word before the text. An error and an answer need no word: they are one sentence and nothing else. */
 static const char *const level_words[] = {"", "warning: ", "info: ", "debug: ", "trace: "};
 
 static ISO_PER_PE atomic_int current_level = LOG_WARN;

@@ -34,7 +34,7 @@ void iso_log(enum log_level level, const char *format, ...) __attribute__((forma
 void iso_log_clean(const unsigned char *bytes, size_t len, char *text, size_t text_bytes);
 
 /* %m is an extension that -Wpedantic would warn of. */
-/* What the user asked to be told, whatever the level. */
+/* Text that the user has asked for; it is printed at every level. */
 #define log_answer(...) __extension__ iso_log(LOG_ANSWER, __VA_ARGS__)
 #define log_error(...) __extension__ iso_log(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) __extension__ iso_log(LOG_WARN, __VA_ARGS__)

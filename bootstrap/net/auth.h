@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes that only who knows a 128-bit key can make: SipHash-2-4 with 128 bits of output (Aumasson and Bernstein, 2012).
- * Used by boot_uid.c and channel.c for proofs and messages. */
+/* Codes that only a holder of a 128-bit key can make: SipHash-2-4 with 128 bits of output (Aumasson and Bernstein,
+ * 2012). Used by handshake.c for proofs and by frame.c for frames. */
 #ifndef ISO_AUTH_H
 #define ISO_AUTH_H
 
@@ -12,7 +12,7 @@
 void iso_auth_code(const unsigned char key[AUTH_BYTES], const void *bytes, size_t len, unsigned char code[AUTH_BYTES]);
 /* Takes the same time wherever the first difference is. */
 bool iso_auth_is_equal(const unsigned char a[AUTH_BYTES], const unsigned char b[AUTH_BYTES]);
-/* A key, or a number that nobody has seen before. 0 or -errno. */
+/* A key, or a number that has never been used before. 0 or -errno. */
 int iso_auth_draw(unsigned char bytes[AUTH_BYTES]);
 
 #endif

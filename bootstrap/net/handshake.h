@@ -58,7 +58,7 @@ int iso_handshake_receive(struct handshake *h, struct frame_socket *s);
 /* At the acceptor, once, after HANDSHAKE_HELLO. 0 or -errno. */
 int iso_handshake_answer(struct handshake *h, struct frame_socket *s, const unsigned char secret[AUTH_BYTES]);
 
-/* What the other end has said in its hello, or this end in its own. */
+/* The hello that the other end has sent, or this end itself. */
 struct hello iso_handshake_said(const struct handshake *h);
 /* "its secret is not the one of this job": why a handshake ended with this result; for printing behind a colon. A
  * caller adds -ETIMEDOUT, and -EBADMSG for a hello that it refuses. */

@@ -50,7 +50,8 @@ int iso_tcp_wait(int fd, short events, int64_t deadline);
 /* All bytes of all parts, whose descriptions it changes. 0 or -errno; -ETIMEDOUT past the deadline. */
 int iso_tcp_send_parts(int fd, struct iovec *parts, int n, int64_t deadline);
 int iso_tcp_send(int fd, const void *bytes, size_t len, int64_t deadline); /* one part */
-/* What has arrived, at most len > 0: number of bytes; 0: nothing yet; -EPIPE: the end of the stream; -errno. */
+/* Takes the bytes that have arrived, at most len > 0. Their number; 0: nothing yet; -EPIPE: the end of the stream;
+ * -errno. */
 ptrdiff_t iso_tcp_receive(int fd, void *bytes, size_t len);
 
 #endif

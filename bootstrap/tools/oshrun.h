@@ -89,7 +89,7 @@ void pes_signal(struct job *job, int signal_number);
 /* Kills what the PEs left behind and reaps them: no signal can be sent after that. */
 void pes_finish(struct job *job);
 
-/* What the PE's standard streams are; -1: inherit. */
+/* Descriptors that become the PE's standard streams; -1: inherit. */
 struct streams {
     int in, out, err;
 };

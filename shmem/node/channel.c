@@ -497,7 +497,7 @@ static void read_link(struct channel *c, struct link *link)
 
 /* ---- progress ---- */
 
-/* At most so many that others get their turn. */
+/* Not more than ACCEPTS, so that connections that are up are read too. */
 static void accept_all(struct channel *c)
 {
     char name[TCP_NAME_BYTES];

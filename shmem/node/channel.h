@@ -19,7 +19,7 @@
 
 /* Listens; *mine: where, to be told to all PEs. 0 or -errno after a sentence. */
 int iso_channel_open(struct host_addresses *mine);
-/* What each PE, this one too, has told all others; then start. */
+/* The addresses and the token that `pe` has told all others: for each PE, this one too, before start. */
 void iso_channel_know(int pe, const struct host_addresses *addresses, const unsigned char token[CHANNEL_TOKEN_BYTES]);
 /* Connects the lowest PE of each node with that of the next one, so that the death of a node is noticed even if no PE
  * has used it. 0 or -errno after a sentence. */

@@ -101,7 +101,16 @@ static void test_handshake(void)
     CHECK(memmem(p.of_dialer.hello, sizeof p.of_dialer.hello, secret, sizeof secret) == NULL);
     start_pair(&q, secret);
     CHECK_EQ(shake(&q, -1), 0);
-    CHECK(memcmp(p.dialer.key, q.dialer.key, AUTH_BYTES) != 0); /* each connection has a key of its own */
+    CHECK(memcmp(p.dialer.key, q.dialer.key, AUTH_BYTES) != 0); /* each connection has a key of its own, */
+    CHECK(memcmp(p.of_dialer.hello, q.of_dialer.hello, HELLO_BYTES) != 0);
+    CHECK(memcmp(p.of_acceptor.challenge + 8, q.of_acceptor.challenge + 8, AUTH_BYTES) != 0); /* nonces at both ends, */
+    free_pair(&q);
+    start_pair(&q, secret); /* and the bytes of an earlier dialer are of no use */
+    CHECK_EQ(send(q.at_acceptor, p.of_dialer.hello, HELLO_BYTES, 0), HELLO_BYTES);
+    CHECK_EQ(iso_handshake_receive(&q.of_acceptor, &q.acceptor), HANDSHAKE_HELLO);
+    CHECK_EQ(iso_handshake_answer(&q.of_acceptor, &q.acceptor, secret), 0);
+    CHECK_EQ(send(q.at_acceptor, p.of_dialer.proof, AUTH_BYTES, 0), AUTH_BYTES);
+    CHECK_EQ(iso_handshake_receive(&q.of_acceptor, &q.acceptor), -EACCES);
     free_pair(&p);
     free_pair(&q);
 }

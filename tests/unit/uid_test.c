@@ -337,17 +337,18 @@ static void test_strangers(void)
 static void test_stranger_warnings(void)
 {
     struct pe pes[2];
-    struct end old; /* an earlier connection: rank 0 had another nonce then */
-    const unsigned char proof[AUTH_BYTES] = {0};
-    struct hello hello = iso_handshake_hello(HANDSHAKE_UID, 1, 2), channel = iso_handshake_hello(HANDSHAKE_CHANNEL, 1, 2);
+    struct end old;
+    const unsigned char proof[AUTH_BYTES] = {0}; /* a guess */
+    const struct hello hello = iso_handshake_hello(HANDSHAKE_UID, 1, 2);
+    const struct hello channel = iso_handshake_hello(HANDSHAKE_CHANNEL, 1, 2);
     unsigned char id[ISO_UID_BYTES];
     CHECK_EQ(iso_boot_uid_create(id), 0);
     set_pes(pes, 0, 2, 2, id);
     catch_start();
-    int web = connect_to(id), replayed = connect_to(id), silent = connect_to(id);
+    int web = connect_to(id), guessed = connect_to(id), silent = connect_to(id);
     write_to(web, "GET / HTTP/1.1\r\n", 16);
-    CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, replayed, proof, &hello), 0);
-    write_to(replayed, proof, sizeof proof);
+    CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, guessed, proof, &hello), 0);
+    write_to(guessed, proof, sizeof proof);
     CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, connect_to(id), proof, &hello), 0);
     close(old.socket.fd);
     CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, connect_to(id), proof, &channel), 0);
@@ -363,7 +364,7 @@ static void test_stranger_warnings(void)
     check_said(text, "it was silent", 1);
     close(old.socket.fd);
     close(web);
-    close(replayed);
+    close(guessed);
     close(silent);
 }
 
