@@ -44,7 +44,7 @@
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \
       "polls before a wait yields the core; -1: chosen by the number of cores")                                       \
-    X(coll, COLL, text, "", "", "forced collective algorithms, e.g. barrier=central,reduce=twoshot")                  \
+    X(coll, COLL, text, "", "", "forced algorithms: host.KIND=NAME or stream.KIND=NAME[:BLOCKS[xTHREADS]], ...")       \
     X(coll_explain, COLL_EXPLAIN, flag, "0", "", "print which collective algorithm runs and why, once per choice")    \
     X(device, DEVICE, text, "", "", "number of this PE's device; empty: local rank modulo number of devices")         \
     X(device_heap_size, DEVICE_HEAP_SIZE, size, "0", "", "cap of the device heap of one PE; 0: chosen by the device") \
@@ -54,8 +54,6 @@
       "force how RDMA devices reach device memory: dmabuf, peer or staged; empty: the first of them that works")      \
     X(device_blocks, DEVICE_BLOCKS, number, "64", "1..1024",                                                          \
       "blocks of a kernel that may use a handle's collectives at once; those on streams take up to twice as many")    \
-    X(coll_on_stream, COLL_ON_STREAM, text, "", "",                                                                   \
-      "force algorithms of collectives on streams: kind=name[:blocks[xthreads]],...")                                 \
     X(coll_table, COLL_TABLE, text, "", "",                                                                           \
       "file with the tuned table of collectives on streams; empty: the one isomer-info --tune wrote")                 \
     X(ll128, LL128, number, "-1", "-1..1",                                                                            \

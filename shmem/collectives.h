@@ -8,7 +8,7 @@
 struct device;
 struct env;
 
-/* select.c: one of the algorithms of barrier.c. */
+/* host_algorithm.c: one of the algorithms of barrier.c. */
 void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call);
 int iso_coll_start(void); /* selection table */
 void iso_coll_stop(void); /* active sets */

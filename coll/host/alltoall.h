@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules of alltoall (block j of member i becomes block i of member j) and alltoalls (the same with strides).
- * Included by select.c. */
+ * Included by host_algorithm.c. */
 #ifndef ISO_ALLTOALL_H
 #define ISO_ALLTOALL_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules of broadcast. w->root_dest: the root writes its own dest too (teams; active sets do not).
- * Included by select.c. */
+ * Included by host_algorithm.c. */
 #ifndef ISO_BCAST_H
 #define ISO_BCAST_H
 

@@ -258,7 +258,7 @@ ISO_INLINE void coll_copy_own(void *into, const void *from, size_t bytes)
         coll_copy(into, from, bytes);
 }
 
-/* ---- operations and algorithms (select.c) ---- */
+/* ---- operations and algorithms (host_algorithm.c) ---- */
 
 enum coll_op {
     COLL_BARRIER,
@@ -272,47 +272,11 @@ enum coll_op {
     COLL_OPS
 };
 
-enum coll_load { LOAD_ANY, LOAD_SPARE, LOAD_OVER }; /* LOAD_OVER: more PEs on the node than cores */
-
-/* What an algorithm needs to work at all, forced or not. The node scratch also needs a direct team. */
-enum coll_needs {
-    NEEDS_ANY,
-    NEEDS_INBOX,       /* bytes <= ISO_INBOX_BYTES */
-    NEEDS_STAGE,        /* bytes <= ISO_STAGE_BYTES */
-    NEEDS_SCRATCH,        /* n * bytes <= ISO_SCRATCH_BYTES */
-    NEEDS_SCRATCH_ROWS,   /* n * n * bytes <= ISO_SCRATCH_BYTES */
-    NEEDS_SCRATCH_PIECES, /* any length, through the node scratch piece by piece */
-    NEEDS_FAR,          /* not all members reach each other by pointer */
-    NEEDS_FAR_STAGE,    /* and bytes <= ISO_STAGE_BYTES */
-    NEEDS_NODES,        /* several nodes, with several members on some */
-    NEEDS_NODES_SCRATCH,  /* and (n + 1) * bytes, rounded up, <= ISO_SCRATCH_BYTES */
-    NEEDS_NODES_HEADS,  /* the same with ISO_INBOX_BYTES each, whatever is collected */
-    NEEDS_NODES_ROWS,   /* and (members of the fullest node) * n * bytes <= ISO_SCRATCH_BYTES */
-    NEEDS_PIPE,         /* several nodes */
-    NEEDS_CHAIN,        /* several nodes; members are numbered node by node, or their order does not matter */
-    NEEDS_CHAIN_SCAN    /* several nodes; members are numbered node by node; dest is not source */
-};
-
-typedef void coll_run_fn(struct coll *c, const struct coll_work *w);
-typedef void coll_barrier_fn(struct team *team, const char *call);
-
-/* An algorithm and where it is the choice: the first row of its operation that fits wins. A new algorithm is one header
- * and one row. */
-struct coll_row {
-    enum coll_op op;
-    const char *name;
-    coll_run_fn *run;
-    coll_barrier_fn *barrier; /* of COLL_BARRIER, instead of run */
-    enum coll_needs needs;
-    enum coll_load load;
-    int max_pes;
-    size_t max_bytes; /* of w->bytes */
-    const char *why;
-};
-
-/* The row in force for this operation: by SHMEM_COLL, else the first that fits. The same on all members. `w` NULL: a
- * barrier. */
-const struct coll_row *iso_select_row(enum coll_op op, const struct team *team, const struct coll_work *w);
+/* The algorithm of the first row that fits (coll/select/select.h). The same on all members. `w` NULL: a barrier. */
+struct select_algorithm;
+const struct select_algorithm *iso_host_choose(enum coll_op op, const struct team *team, const struct coll_work *w);
+/* The host's table with what `forced` says, a value of SHMEM_COLL; NULL after a sentence. */
+struct select_table *iso_host_table_open(const char *forced);
 /* Runs it, after the comparison that SHMEM_DEBUG asks for (coll_host.c). Teams of one PE included. */
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call);
 

@@ -4,6 +4,7 @@
 #include "../../shmem/agree.h"
 #include "../../shmem/node/wait.h"
 #include "../../shmem/transport/far.h"
+#include "../select/select.h"
 #include "coll.h"
 
 #include <assert.h>
@@ -271,7 +272,7 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
         mine.dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
         match_all(team, &mine, call, NULL);
     }
-    iso_select_row(op, team, w)->run(&c, w);
+    iso_host_choose(op, team, w)->run_host(&c, w);
 }
 
 uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules of fcollect (all blocks are equally long) and collect (each member has its own length).
- * Included by select.c. */
+ * Included by host_algorithm.c. */
 #ifndef ISO_COLLECT_H
 #define ISO_COLLECT_H
 

@@ -2,7 +2,7 @@
 /* Broadcast, fcollect, collect and alltoall of teams on several nodes. What crosses between nodes is the least there
  * is: each byte once for a node that needs it, long ones in chunks that the node copies by pointer while later ones are
  * still on their way. n members, K nodes, m of them on a node, blocks of b bytes; "out" is what a node sends.
- * Includes: hier.h, alltoall.h, bcast.h, collect.h. Included by select.c. */
+ * Includes: hier.h, alltoall.h, bcast.h, collect.h. Included by host_algorithm.c. */
 #ifndef ISO_HIER_MOVE_H
 #define ISO_HIER_MOVE_H
 

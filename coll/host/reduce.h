@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules of the reductions. Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and
  * on every member: results are bit-identical everywhere, from run to run, and whatever schedule is chosen.
- * All allow dest == source. Includes: coll.h. Included by select.c. */
+ * All allow dest == source. Includes: coll.h. Included by host_algorithm.c. */
 #ifndef ISO_REDUCE_H
 #define ISO_REDUCE_H
 

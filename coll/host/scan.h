@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedules of the scans: member m gets 0 + 1 + ... + m (inclusive) or + ... + m - 1 (w->exclusive; member 0 gets 0),
- * always added in member order. All allow dest == source. Includes: reduce.h. Included by select.c. */
+ * always added in member order. All allow dest == source. Includes: reduce.h. Included by host_algorithm.c. */
 #ifndef ISO_SCAN_H
 #define ISO_SCAN_H
 

@@ -245,7 +245,7 @@ static bool can_run(struct round *r)
 
 static int launch(struct round *r, gpu_kernel kernel)
 {
-    struct stream_shape one = {1, r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE};
+    struct select_shape one = {1, r->c.args.h.n_pes <= (int)WAVE ? WAVE : 2 * WAVE};
     return iso_stream_launch(&r->c, kernel, one, false);
 }
 
@@ -274,7 +274,7 @@ static int run(struct round *r)
 }
 
 /* A round in which nothing goes from this PE to anybody. */
-static struct round round_of(const struct stream_call *c, struct stream_shape shape)
+static struct round round_of(const struct stream_call *c, struct select_shape shape)
 {
     struct round r;
     memset(&r, 0, sizeof r);
@@ -293,7 +293,7 @@ static struct round round_of(const struct stream_call *c, struct stream_shape sh
 
 /* ---- fcollect, alltoall ---- */
 
-int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+int iso_engine_exchange(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct round r = round_of(c, shape);
     size_t me = (size_t)c->args.h.my_pe;
@@ -341,7 +341,7 @@ static int broadcast_in_two(struct round *r)
     return run(&first) == 0 ? run(&second) : 1;
 }
 
-int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+int iso_engine_broadcast(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct round r = round_of(c, shape);
     (void)a;
@@ -360,7 +360,7 @@ int iso_engine_broadcast(const struct stream_call *c, const struct stream_algori
 
 /* ---- permute ---- */
 
-int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+int iso_engine_permute(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct round r = round_of(c, shape);
     (void)a;

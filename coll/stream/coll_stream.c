@@ -270,7 +270,7 @@ static bool no_overlap(const struct stream_call *c, size_t dest_bytes, size_t so
 static void fill_ranges(struct stream_call *c, struct range dest, struct range source)
 {
     unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
-    struct stream_facts *f = &c->facts;
+    struct select_facts *f = &c->facts;
     f->has = ((dest.symmetric ? ISOD_NEEDS_DEST : 0u) | (source.symmetric ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     f->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     f->in_heap = ((dest.in_heap ? ISOD_NEEDS_DEST : 0u) | (source.in_heap ? ISOD_NEEDS_SOURCE : 0u)) & peers;
@@ -358,7 +358,7 @@ static bool has_streams(const struct stream_call *c)
 
 static void describe(struct stream_call *c, struct stream_slot *slot)
 {
-    struct stream_facts *f = &c->facts;
+    struct select_facts *f = &c->facts;
     iso_stream_slot_describe(slot, c);
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
@@ -404,12 +404,12 @@ static bool cannot(const struct stream_call *c)
 
 static int enqueue(const struct stream_call *c)
 {
-    struct stream_table *table = iso_stream_slot_table(c->slot);
-    struct stream_choice choice = iso_stream_choose(table, &c->facts);
+    struct select_table *table = iso_stream_slot_table(c->slot);
+    struct select_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL)
         return cannot(c) ? 0 : 1;
-    if (ISO_UNLIKELY(ISO->env->coll_explain))
-        iso_stream_table_explain(table, c, &choice);
+    if (ISO_UNLIKELY(ISO->env->coll_explain) && c->args.h.my_pe == 0)
+        iso_select_explain(table, &c->facts, &choice);
     return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
 }
 
@@ -440,10 +440,10 @@ static size_t explain(struct stream_call *c, char *text, size_t bytes)
         return (size_t)snprintf(text, bytes,
                                 "%s: slot %d of this team has made no call yet; its first one shows what "
                                 "is possible",
-                                iso_stream_kind_name(c->coll->kind), c->coll->slot);
+                                iso_select_stream.kinds[c->coll->kind], c->coll->slot);
     describe(c, slot);
-    struct stream_choice choice = iso_stream_choose(iso_stream_slot_table(slot), &c->facts);
-    return iso_stream_choice_text(&c->facts, &choice, text, bytes);
+    struct select_choice choice = iso_stream_choose(iso_stream_slot_table(slot), &c->facts);
+    return iso_select_choice_text(&iso_select_stream, &c->facts, &choice, text, bytes);
 }
 
 SHMEM_API(shmemx_coll_explain, pshmemx_coll_explain);
@@ -457,6 +457,6 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
     if (!begin(&c, coll, NULL) || !numbers_are_valid(&c))
         return 0;
     if (is_nothing(&c))
-        return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued", iso_stream_kind_name(coll->kind));
+        return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued", iso_select_stream.kinds[coll->kind]);
     return memory_is_valid(&c) ? explain(&c, text, bytes) : 0;
 }

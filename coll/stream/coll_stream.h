@@ -1,38 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* The host half of collectives on streams: a checked call, the algorithms, the table that chooses among them, and what
  * is kept per (team, slot). coll_stream.c checks and runs, stream_slot.c keeps, stream_algorithm.c has the algorithms
- * of kernels, coll_engine.c those of copy engines, stream_table.c chooses. Everything hangs off ISO->device->streams.
- * Includes: on_stream.h, shmem/gpu/device.h. Used by coll/. */
+ * of kernels, coll_engine.c those of copy engines, stream_choice.c chooses. Everything hangs off ISO->device->streams.
+ * Includes: on_stream.h, select/select.h, shmem/gpu/device.h. Used by coll/. */
 #ifndef ISO_COLL_STREAM_H
 #define ISO_COLL_STREAM_H
 
 #include "../../shmem/gpu/device.h"
+#include "../select/select.h"
 #include "on_stream.h"
 
 enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
-
-/* ---- what a choice may depend on ---- */
-
-/* The facts of a call that are equal on all its members: arguments that the contract of shmemx_coll.h makes equal, and
- * results of the agreement that the members made for the slot (stream_slot.c). The choice of an algorithm and of its
- * shape gets this struct and nothing else of a call: a member that decided by a fact of its own would run another
- * schedule than the others, with wrong data and a hang. Must never come in here: an address, the PE's number, what this
- * PE's pointers reach, and the place of a buffer that no peer touches (dest of reducescatter; source of fcollect,
- * alltoall, alltoallv and permute). */
-struct stream_facts {
-    int kind, type, op; /* type and op: of reductions, enum of shmemx_coll.h; else SHMEMX_UINT8, SHMEMX_SUM */
-    bool engines;       /* asked for */
-    bool direct;        /* all members reach each other's device heaps by pointers */
-    int n_pes;
-    uint32_t inbox_bytes;
-    size_t block;         /* bytes of one block, as kernels get them */
-    size_t bytes;         /* what the table is about: allreduce, broadcast, permute: one block; else all blocks */
-    unsigned has;         /* ISOD_NEEDS_ that this call fulfils; DEST and SOURCE: of buffers that peers touch */
-    unsigned near;        /* of DEST and SOURCE in `has` those that pointers reach wherever they reach device heaps */
-    unsigned in_heap;     /* of those in `near` those in the device heap */
-    unsigned most_blocks; /* of a kernel in this slot, and threads of a block */
-    unsigned most_threads;
-};
 
 /* ---- one call, checked ---- */
 
@@ -46,31 +24,7 @@ struct stream_call {
     struct stream_slot *slot;
     shmemx_stream_t stream;
     struct isod_stream_coll args; /* h, addresses and strides in bytes; as kernels get them */
-    struct stream_facts facts;
-};
-
-/* ---- algorithms ---- */
-
-/* Kernels run `grid` blocks of `threads`; engines take `grid` streams. */
-struct stream_shape {
-    unsigned grid, threads;
-};
-enum { STREAM_MOST_BLOCKS = 1024 };
-
-struct stream_algorithm {
-    int kind; /* SHMEMX_ALLREDUCE .. */
-    const char *name;
-    unsigned needs; /* ISOD_NEEDS_ */
-    bool engines;   /* copies by engines */
-    unsigned bytes; /* that a thread has before another block is worth it; 0: always the row's grid */
-    /* Most bytes (as in stream_facts) that it can do with that many blocks; NULL: any. */
-    size_t (*capacity)(const struct stream_facts *f, unsigned grid);
-    /* Enqueues it. 0, or nonzero after a sentence. */
-    int (*run)(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-    gpu_kernel move;        /* of data */
-    const gpu_kernel *sums; /* of reductions: SHMEMX_SUM by type, NULL where there is none */
-    gpu_kernel any;         /* of reductions: all types and operators; NULL: sums of the types in `sums` only */
-    const char *why;        /* what it is good at, for SHMEM_COLL_EXPLAIN */
+    struct select_facts facts;
 };
 
 /* ---- coll_stream.c ---- */
@@ -100,7 +54,7 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
 /* What the slot says about a call: its handle, its nodes, its most blocks and threads. */
 void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
-struct stream_table *iso_stream_slot_table(struct stream_slot *slot);
+struct select_table *iso_stream_slot_table(struct stream_slot *slot);
 struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot); /* NULL: without SHMEM_DEBUG */
 bool iso_stream_slot_has_ll128(const struct stream_slot *slot);
 struct stream_engines *iso_stream_engines(const struct stream_call *c);
@@ -154,83 +108,30 @@ void iso_hier_fill(int32_t *table, const int32_t *leaders, int n);
 
 /* ---- stream_algorithm.c ---- */
 
-extern const struct stream_algorithm iso_stream_algorithms[];
-extern const int iso_stream_n_algorithms;
-const char *iso_stream_kind_name(int kind); /* "allreduce": as in tables and variables */
-const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *name); /* NULL: there is none */
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
-int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early);
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early);
 
-/* ---- stream_table.c ---- */
+/* ---- stream_choice.c ---- */
 
-/* One line of a table. */
-struct stream_row {
-    int kind;
-    const char *algorithm;
-    size_t max_bytes;          /* as in stream_facts; SIZE_MAX: any */
-    int max_pes;               /* INT_MAX: any */
-    struct stream_shape shape; /* the most; smaller calls take less */
-};
-
-struct stream_choice {
-    const struct stream_algorithm *algorithm;
-    struct stream_shape shape;
-    const char *why; /* "row of the built-in table for NVIDIA H200", "forced by SHMEM_COLL_ON_STREAM", ... */
-    int row;         /* of the table */
-    bool not_forced; /* something is forced that cannot do this call */
-};
-
-struct stream_table; /* rows in force on this PE: forced, tuned, built in */
-
-/* The table for a device: the built-in one, behind that of a file that isomer-info --tune has written (SHMEM_COLL_TABLE
- * names it), behind what SHMEM_COLL_ON_STREAM forces. NULL: the rows for any device alone, which are the same
- * everywhere. NULL with a sentence: a variable, or the file that it names, is wrong. */
-struct stream_table *iso_stream_table_open(const struct gpu_info *device);
-struct stream_table *
+/* The table for a device: what SHMEM_COLL forces, then the file that isomer-info --tune has written (SHMEM_COLL_TABLE
+ * names it), then the built-in rows. NULL: the rows for any device alone, which are the same everywhere. NULL after a
+ * sentence: a variable, or the file that it names, is wrong. */
+struct select_table *iso_stream_table_open(const struct gpu_info *device);
+struct select_table *
 iso_stream_table_built_in(const struct gpu_info *device); /* no variable, no file; NULL: likewise */
-void iso_stream_table_close(struct stream_table *table);  /* NULL-tolerant */
-/* A number that is equal on PEs whose tables are; members whose tables differ may not run by them. */
-uint64_t iso_stream_table_sum(const struct stream_table *table);
 /* The same on all members. NULL algorithm: no row can do it, which happens for alltoallv without a symmetric dest and
  * with engines asked for alone. */
-struct stream_choice iso_stream_choose(const struct stream_table *table, const struct stream_facts *f);
+struct select_choice iso_stream_choose(const struct select_table *table, const struct select_facts *f);
 /* A tuned row alone: can it do the call, and by which shape? */
-bool iso_stream_row_can(const struct stream_row *row, const struct stream_facts *f, struct stream_shape *shape);
-/* One line; like snprintf. */
-size_t iso_stream_choice_text(const struct stream_facts *f, const struct stream_choice *choice, char *text,
-                              size_t bytes);
-/* SHMEM_COLL_EXPLAIN: the line, when this row was not chosen before. */
-void iso_stream_table_explain(struct stream_table *table, const struct stream_call *c,
-                              const struct stream_choice *choice);
-/* Printable; like snprintf. */
-size_t iso_stream_table_text(const struct stream_table *table, char *text, size_t bytes);
-const char *iso_stream_machine(const struct gpu_info *device); /* "cpu", "NVIDIA H200": whose table it takes */
-
-/* ---- stream_text.c ---- */
-
-enum { STREAM_MOST_ROWS = 256 };
-struct stream_rows {
-    int n;
-    struct stream_row row[STREAM_MOST_ROWS];
-};
-/* "kind=algorithm[:blocks[xthreads]],...", added; a row without blocks has the shape {0, 0}. 0, or -errno after a
- * sentence. */
-int iso_stream_text_forced(const char *variable, struct stream_rows *to);
-/* The file of tuned rows, of this device. 0, or -errno with a sentence that names file and line. */
-int iso_stream_text_read(const char *path, const struct gpu_info *device, struct stream_rows *to, char sentence[512]);
-/* Writes one, and the folders above it; whoever reads meanwhile sees all of it or the old one. 0, or -errno after a
- * sentence. */
-int iso_stream_text_write(const char *path, const struct gpu_info *device, const struct stream_rows *rows);
-/* Where it is looked for: SHMEM_COLL_TABLE, else in the user's cache. "": nowhere. */
-void iso_stream_text_path(const struct gpu_info *device, char *path, size_t bytes);
+bool iso_stream_row_can(const struct select_row *row, const struct select_facts *f, struct select_shape *shape);
 
 /* ---- coll_engine.c ---- */
 
-int iso_engine_exchange(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-int iso_engine_broadcast(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
-int iso_engine_permute(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape);
+int iso_engine_exchange(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_engine_broadcast(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_engine_permute(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 /* Streams of copies of one slot, taken when a call first needs so many: those to the members, and one within the PE. */
 enum { ISO_ENGINE_STREAMS = 8 };
 struct stream_engines {

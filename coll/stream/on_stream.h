@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives on streams: what their host half (coll_stream.c, stream_table.c, coll_engine.c) and their kernels
+/* Collectives on streams: what their host half (coll_stream.c, stream_choice.c, coll_engine.c) and their kernels
  * (coll_kernels.c) have in common. A call becomes a struct stream_call, is checked, gets a row of the table, and the
  * row's algorithm enqueues kernels or copies. Block b of a kernel works with the blocks b of the other members, over
  * lane b of the slot's handle, on an equal part of the data: no block waits for another block of its PE.
- * Includes: shmem_device.h, shmem_device_coll.h. Used by coll/. */
+ * Includes: shmem_device.h, shmem_device_coll.h, select/needs.h. Used by coll/. */
 #ifndef ISO_ON_STREAM_H
 #define ISO_ON_STREAM_H
 
 #define ISOD_LANES_ARE_BLOCKS /* in kernels of the library: before the first include of device/api/state.h */
 #include "../../include/shmem_device_coll.h"
+#include "../select/needs.h"
 
 /* ---- kernels ---- */
 
@@ -31,22 +32,6 @@ struct isod_stream_coll {
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
     const int32_t *nodes; /* of hier_stream.h; NULL: all members are on one node, or each on its own */
-};
-
-/* What a kernel needs of the call: pointers of each member to all others, and to those of dest and source that it needs
- * to be symmetric; symmetric dest, source; a dest that is not source (of allreduce); several nodes, with more than one
- * member on one of them, and pointers as for DIRECT within each; stores of 128 bytes that arrive whole at all members,
- * which has been tried; more streams than the call's, which some captures do not take along. Kernels without DIRECT use
- * the ring where no pointer reaches. */
-enum {
-    ISOD_NEEDS_NOTHING = 0,
-    ISOD_NEEDS_DIRECT = 1,
-    ISOD_NEEDS_DEST = 2,
-    ISOD_NEEDS_SOURCE = 4,
-    ISOD_NEEDS_APART = 8,
-    ISOD_NEEDS_NODES = 16,
-    ISOD_NEEDS_WHOLE_LINES = 32,
-    ISOD_NEEDS_STREAMS = 64
 };
 
 /* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT or _NODES: a block

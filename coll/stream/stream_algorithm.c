@@ -49,33 +49,33 @@ ISOD_STREAM_DTYPES(SAME_NUMBER)
 #define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),
 enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 
-/* ---- capacity ---- */
+/* ---- how much they carry ---- */
 
-/* Lines carry inbox_bytes of each member's block in a round; one epoch a round. */
-static size_t capacity_ll(const struct stream_facts *f, unsigned grid)
+/* LL carries inbox_bytes of each member's block in a round; one epoch a round. */
+static bool fits_ll(const struct select_facts *f, unsigned blocks)
 {
-    size_t one = (size_t)grid * f->inbox_bytes * ISOD_EPOCHS_OF_CALL;
+    size_t one = (size_t)blocks * f->inbox_bytes * ISOD_EPOCHS_OF_CALL;
     bool of_blocks = f->kind != SHMEMX_ALLREDUCE && f->kind != SHMEMX_BROADCAST && f->kind != SHMEMX_PERMUTE;
-    return of_blocks ? one * (size_t)f->n_pes : one;
+    return f->bytes <= (of_blocks ? one * (size_t)f->n_pes : one);
 }
 
-/* Each member reduces a packet for all in a round; two epochs a round. */
-static size_t capacity_twoshot_ll(const struct stream_facts *f, unsigned grid)
+/* Each member reduces an inbox for all in a round; two epochs a round. */
+static bool fits_twoshot_ll(const struct select_facts *f, unsigned blocks)
 {
-    return (size_t)grid * f->inbox_bytes * (size_t)f->n_pes * (ISOD_EPOCHS_OF_CALL / 2);
+    return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (ISOD_EPOCHS_OF_CALL / 2);
 }
 
-/* A unit for each member, or more. What is left of equal parts goes by lines, which has to be less than a packet. */
-static size_t capacity_spans(const struct stream_facts *f, unsigned grid)
+/* A unit for each member, or more. What is left of equal parts goes by LL, which has to be less than an inbox. */
+static bool fits_spans(const struct select_facts *f, unsigned blocks)
 {
     size_t least = 16 * (size_t)f->n_pes;
-    (void)grid;
-    return f->bytes >= least && least <= f->inbox_bytes ? SIZE_MAX : 0;
+    (void)blocks;
+    return f->bytes >= least && least <= f->inbox_bytes;
 }
 
 /* ---- run ---- */
 
-int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct stream_shape shape, bool early)
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early)
 {
     struct isod_stream_coll args = c->args;
     struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args, early};
@@ -86,22 +86,22 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct str
     return rc == 0 ? 0 : 1;
 }
 
-static int run_move(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_move(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     return iso_stream_launch(c, a->move, shape, true);
 }
 
-static int run_reduce(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_reduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    const struct stream_facts *f = &c->facts;
+    const struct select_facts *f = &c->facts;
     gpu_kernel sum = f->op == SHMEMX_SUM && a->sums != NULL ? a->sums[f->type] : NULL;
     return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
 }
 
 /* Loads and stores, where what peers touch is in the device heap; which, the members agree on. */
-static int run_reduce_pipelined(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_reduce_pipelined(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    const struct stream_facts *f = &c->facts;
+    const struct select_facts *f = &c->facts;
     unsigned touched = f->kind == SHMEMX_ALLREDUCE ? ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST : ISOD_NEEDS_SOURCE;
     struct stream_call any = *c;
     any.args.by_pointer = f->direct && (f->in_heap & touched) == touched;
@@ -109,7 +109,7 @@ static int run_reduce_pipelined(const struct stream_call *c, const struct stream
 }
 
 /* What is not symmetric is brought to dest, which is: then it is a call in place. */
-static int run_reduce_brought(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_reduce_brought(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct stream_call brought = *c;
     brought.args.brought = c->args.source;
@@ -118,7 +118,7 @@ static int run_reduce_brought(const struct stream_call *c, const struct stream_a
 }
 
 /* Blocks get parts of the members' equal spans; dest_stride is the whole, with what is left behind the spans. */
-static int run_reduce_spans(const struct stream_call *c, const struct stream_algorithm *a, struct stream_shape shape)
+static int run_reduce_spans(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct stream_call spans = *c;
     spans.args.bytes = c->args.bytes / 16 / (unsigned)c->args.h.n_pes * 16;
@@ -129,91 +129,127 @@ static int run_reduce_spans(const struct stream_call *c, const struct stream_alg
 
 /* ---- the algorithms ---- */
 
-#define MOVE(kernel, bytes, capacity) \
-    NEEDS_##kernel, false, bytes, capacity, run_move, isod_stream_##kernel##_kernel, NULL, NULL
-#define SUMS(kernel, bytes, capacity) NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, kernel##_sums, NULL
-#define BROUGHT(kernel, bytes, capacity) \
-    (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, false, bytes, capacity, run_reduce_brought, NULL, kernel##_sums, NULL
-#define SPANS(kernel, bytes, capacity) NEEDS_##kernel, false, bytes, capacity, run_reduce_spans, NULL, kernel##_sums, NULL
-#define ANY(kernel, bytes, capacity) \
-    NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, NULL, isod_stream_##kernel##_any_kernel
-#define LONG(kernel, bytes, capacity) \
-    NEEDS_##kernel, false, bytes, capacity, run_reduce_pipelined, NULL, NULL, isod_stream_##kernel##_any_kernel
-#define ALL(kernel, bytes, capacity) \
-    NEEDS_##kernel, false, bytes, capacity, run_reduce, NULL, kernel##_sums, isod_stream_##kernel##_any_kernel
+#define KERNEL(kernel, per_thread, how_much, how) \
+    .needs = NEEDS_##kernel, .bytes = per_thread, .fits = how_much, .run = how
+#define MOVE(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_move), .move = isod_stream_##kernel##_kernel
+#define SUMS(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_reduce), .sums = kernel##_sums
+#define BROUGHT(kernel, per_thread) \
+    .needs = (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, .bytes = per_thread, .run = run_reduce_brought, \
+    .sums = kernel##_sums
+#define SPANS(kernel, bytes) KERNEL(kernel, bytes, fits_spans, run_reduce_spans), .sums = kernel##_sums
+#define ANY(kernel, bytes) KERNEL(kernel, bytes, NULL, run_reduce), .any = isod_stream_##kernel##_any_kernel
+#define HIER_TO_ALL(kernel, per_thread) \
+    .needs = (NEEDS_##kernel) | ISOD_NEEDS_DEST, .bytes = per_thread, .run = run_reduce, \
+    .any = isod_stream_##kernel##_any_kernel
+#define PIPELINED(kernel, bytes) \
+    KERNEL(kernel, bytes, NULL, run_reduce_pipelined), .any = isod_stream_##kernel##_any_kernel
+#define ALL(kernel, bytes, fits) \
+    KERNEL(kernel, bytes, fits, run_reduce), .sums = kernel##_sums, .any = isod_stream_##kernel##_any_kernel
 #define ENGINES(function) \
-    ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS, true, 0, NULL, function, NULL, NULL, NULL
+    .needs = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS, .engines = true, .run = function
 
 /* clang-format off */
-const struct stream_algorithm iso_stream_algorithms[] = {
-/*   kind                  name       kernel, bytes a thread, capacity             why */
-    {SHMEMX_ALLREDUCE,     "ll",   ALL(reduce_ll, 16, capacity_ll),         "one hop, data and flag in one line"},
-    {SHMEMX_ALLREDUCE,     "twoshot_ll",  SUMS(reduce_twoshot_ll, 16, capacity_twoshot_ll),      "two hops of lines, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "ll128",    SUMS(reduce_ll128, 8, capacity_ll),          "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLREDUCE,     "twoshot_ll128",   SUMS(reduce_twoshot_ll128, 8, capacity_twoshot_ll),        "two hops of wide lines, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "read",    SUMS(reduce_read, 64, NULL),               "everybody reads all sources, whole data"},
-    {SHMEMX_ALLREDUCE,     "twoshot_read",   SUMS(reduce_twoshot_read, 64, NULL),              "everybody reads a part of all and stores it to all"},
-    {SHMEMX_ALLREDUCE,     "twoshot_copy",   BROUGHT(reduce_twoshot_read, 64, NULL),           "source copied to dest, then as twoshot_read"},
-    {SHMEMX_ALLREDUCE,     "twoshot_push",   SUMS(reduce_twoshot_push, 64, NULL),              "stores only, piece by piece, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "twoshot_dest",   SPANS(reduce_twoshot_dest, 64, capacity_spans),       "as twoshot_push, staged in dest: large pieces"},
-    {SHMEMX_ALLREDUCE,     "hier",    ISOD_NEEDS_DEST | ANY(reduce_hier, 64, NULL), "parts of nodes, then between nodes, at once"},
-    {SHMEMX_ALLREDUCE,     "pipelined",    LONG(reduce_pipelined, 64, NULL),               "any memory, any operator, any path"},
+static const struct select_algorithm algorithms[] = {
+/*   kind                  name             kernel, bytes a thread, how much it carries */
+    {SHMEMX_ALLREDUCE,     "ll",            ALL(reduce_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_ALLREDUCE,     "twoshot_ll",    SUMS(reduce_twoshot_ll, 16, fits_twoshot_ll),
+     .why = "two hops of LL, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "ll128",         SUMS(reduce_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SUMS(reduce_twoshot_ll128, 8, fits_twoshot_ll),
+     .why = "two hops of LL128, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "read",          SUMS(reduce_read, 64, NULL),
+     .why = "each member reads all sources, whole data"},
+    {SHMEMX_ALLREDUCE,     "twoshot_read",  SUMS(reduce_twoshot_read, 64, NULL),
+     .why = "each member reads a part of all and stores it to all"},
+    {SHMEMX_ALLREDUCE,     "twoshot_copy",  BROUGHT(reduce_twoshot_read, 64),
+     .why = "source copied to dest, then as twoshot_read"},
+    {SHMEMX_ALLREDUCE,     "twoshot_push",  SUMS(reduce_twoshot_push, 64, NULL),
+     .why = "stores only, piece by piece, a part each to reduce"},
+    {SHMEMX_ALLREDUCE,     "twoshot_dest",  SPANS(reduce_twoshot_dest, 64),
+     .why = "as twoshot_push, staged in dest: large pieces"},
+    {SHMEMX_ALLREDUCE,     "hier",          HIER_TO_ALL(reduce_hier, 64),
+     .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_ALLREDUCE,     "pipelined",     PIPELINED(reduce_pipelined, 64),
+     .why = "any memory, any operator, any path"},
 
-    {SHMEMX_REDUCESCATTER, "ll",   ALL(reduce_ll, 16, capacity_ll),         "one hop, data and flag in one line"},
-    {SHMEMX_REDUCESCATTER, "ll128",    SUMS(reduce_ll128, 8, capacity_ll),          "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_REDUCESCATTER, "read",    SUMS(reduce_read, 64, NULL),               "everybody reads its block of all sources"},
-    {SHMEMX_REDUCESCATTER, "push",    SUMS(reduce_push, 64, NULL),               "stores only, piece by piece, any memory"},
-    {SHMEMX_REDUCESCATTER, "hier",    ANY(reduce_hier, 64, NULL),                "parts of nodes, then between nodes, at once"},
-    {SHMEMX_REDUCESCATTER, "pipelined",    LONG(reduce_pipelined, 64, NULL),               "any memory, any operator, any path"},
+    {SHMEMX_REDUCESCATTER, "ll",            ALL(reduce_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_REDUCESCATTER, "ll128",         SUMS(reduce_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_REDUCESCATTER, "read",          SUMS(reduce_read, 64, NULL),
+     .why = "each member reads its block of all sources"},
+    {SHMEMX_REDUCESCATTER, "push",          SUMS(reduce_push, 64, NULL),
+     .why = "stores only, piece by piece, any memory"},
+    {SHMEMX_REDUCESCATTER, "hier",          ANY(reduce_hier, 64),
+     .why = "parts of nodes, then between nodes, at once"},
+    {SHMEMX_REDUCESCATTER, "pipelined",     PIPELINED(reduce_pipelined, 64),
+     .why = "any memory, any operator, any path"},
 
-    {SHMEMX_FCOLLECT,      "ll",   MOVE(exchange_ll, 16, capacity_ll),      "one hop, data and flag in one line"},
-    {SHMEMX_FCOLLECT,      "ll128",    MOVE(exchange_ll128, 8, capacity_ll),        "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_FCOLLECT,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
-    {SHMEMX_FCOLLECT,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
-    {SHMEMX_FCOLLECT,      "hier",    MOVE(gather_hier, 64, NULL),               "a piece crosses once and is handed on"},
-    {SHMEMX_FCOLLECT,      "staged",  MOVE(exchange_staged, 64, NULL),           "any memory, any path"},
+    {SHMEMX_FCOLLECT,      "ll",            MOVE(exchange_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_FCOLLECT,      "ll128",         MOVE(exchange_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_FCOLLECT,      "push",          MOVE(exchange_push, 64, NULL),
+     .why = "straight into dest"},
+    {SHMEMX_FCOLLECT,      "engines",       ENGINES(iso_engine_exchange),
+     .why = "copy engines, no compute units"},
+    {SHMEMX_FCOLLECT,      "hier",          MOVE(gather_hier, 64, NULL),
+     .why = "a piece crosses once and is handed on"},
+    {SHMEMX_FCOLLECT,      "staged",        MOVE(exchange_staged, 64, NULL),
+     .why = "any memory, any path"},
 
-    {SHMEMX_ALLTOALL,      "ll",   MOVE(exchange_ll, 16, capacity_ll),      "one hop, data and flag in one line"},
-    {SHMEMX_ALLTOALL,      "ll128",    MOVE(exchange_ll128, 8, capacity_ll),        "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLTOALL,      "push",    MOVE(exchange_push, 64, NULL),             "straight into dest"},
-    {SHMEMX_ALLTOALL,      "engines", ENGINES(iso_engine_exchange),              "copy engines, no compute units"},
-    {SHMEMX_ALLTOALL,      "hier",    MOVE(exchange_hier, 64, NULL),             "by stores and by the ring at once"},
-    {SHMEMX_ALLTOALL,      "staged",  MOVE(exchange_staged, 64, NULL),           "any memory, any path"},
+    {SHMEMX_ALLTOALL,      "ll",            MOVE(exchange_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_ALLTOALL,      "ll128",         MOVE(exchange_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_ALLTOALL,      "push",          MOVE(exchange_push, 64, NULL),
+     .why = "straight into dest"},
+    {SHMEMX_ALLTOALL,      "engines",       ENGINES(iso_engine_exchange),
+     .why = "copy engines, no compute units"},
+    {SHMEMX_ALLTOALL,      "hier",          MOVE(exchange_hier, 64, NULL),
+     .why = "by stores and by the ring at once"},
+    {SHMEMX_ALLTOALL,      "staged",        MOVE(exchange_staged, 64, NULL),
+     .why = "any memory, any path"},
 
-    {SHMEMX_ALLTOALLV,     "push",    MOVE(alltoallv_push, 0, NULL),             "straight into dest"},
+    {SHMEMX_ALLTOALLV,     "push",          MOVE(alltoallv_push, 0, NULL),
+     .why = "straight into dest"},
 
-    {SHMEMX_BROADCAST,     "ll",   MOVE(broadcast_ll, 16, capacity_ll),     "one hop, data and flag in one line"},
-    {SHMEMX_BROADCAST,     "ll128",    MOVE(broadcast_ll128, 8, capacity_ll),       "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_BROADCAST,     "twoshot_ll128",   MOVE(broadcast_twoshot_ll128, 8, capacity_ll),      "a part to each, which sends it on, in wide lines"},
-    {SHMEMX_BROADCAST,     "read",    MOVE(broadcast_read, 64, NULL),            "all read at the same time, whole data"},
-    {SHMEMX_BROADCAST,     "twoshot_read",   MOVE(broadcast_twoshot_read, 64, NULL),           "everybody reads a part and stores it to all"},
-    {SHMEMX_BROADCAST,     "engines", ENGINES(iso_engine_broadcast),             "copy engines, no compute units"},
-    {SHMEMX_BROADCAST,     "staged",  MOVE(broadcast_staged, 64, NULL),          "any memory, any path"},
+    {SHMEMX_BROADCAST,     "ll",            MOVE(broadcast_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_BROADCAST,     "ll128",         MOVE(broadcast_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_BROADCAST,     "twoshot_ll128", MOVE(broadcast_twoshot_ll128, 8, fits_ll),
+     .why = "a part to each, which sends it on, by LL128"},
+    {SHMEMX_BROADCAST,     "read",          MOVE(broadcast_read, 64, NULL),
+     .why = "all read at the same time, whole data"},
+    {SHMEMX_BROADCAST,     "twoshot_read",  MOVE(broadcast_twoshot_read, 64, NULL),
+     .why = "each member reads a part and stores it to all"},
+    {SHMEMX_BROADCAST,     "engines",       ENGINES(iso_engine_broadcast),
+     .why = "copy engines, no compute units"},
+    {SHMEMX_BROADCAST,     "staged",        MOVE(broadcast_staged, 64, NULL),
+     .why = "any memory, any path"},
 
-    {SHMEMX_PERMUTE,       "ll",   MOVE(permute_ll, 16, capacity_ll),       "one hop, data and flag in one line"},
-    {SHMEMX_PERMUTE,       "ll128",    MOVE(permute_ll128, 8, capacity_ll),         "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_PERMUTE,       "push",    MOVE(permute_push, 64, NULL),              "straight into dest"},
-    {SHMEMX_PERMUTE,       "engines", ENGINES(iso_engine_permute),               "copy engines, no compute units"},
-    {SHMEMX_PERMUTE,       "staged",  MOVE(permute_staged, 64, NULL),            "any memory, any path"},
+    {SHMEMX_PERMUTE,       "ll",            MOVE(permute_ll, 16, fits_ll),
+     .why = "one hop, data and flag in one store"},
+    {SHMEMX_PERMUTE,       "ll128",         MOVE(permute_ll128, 8, fits_ll),
+     .why = "one hop, 120 bytes and their flag in one store"},
+    {SHMEMX_PERMUTE,       "push",          MOVE(permute_push, 64, NULL),
+     .why = "straight into dest"},
+    {SHMEMX_PERMUTE,       "engines",       ENGINES(iso_engine_permute),
+     .why = "copy engines, no compute units"},
+    {SHMEMX_PERMUTE,       "staged",        MOVE(permute_staged, 64, NULL),
+     .why = "any memory, any path"},
 
-    {SHMEMX_BARRIER,       "flags",   MOVE(barrier, 0, NULL),                    "one hop of flags, or rounds of them"},
-    {SHMEMX_SYNC,          "flags",   MOVE(sync, 0, NULL),                       "one hop of flags, or rounds of them"},
+    {SHMEMX_BARRIER,       "flags",         MOVE(barrier, 0, NULL),
+     .why = "one hop of flags, or rounds of them"},
+    {SHMEMX_SYNC,          "flags",         MOVE(sync, 0, NULL),
+     .why = "one hop of flags, or rounds of them"},
 };
 /* clang-format on */
 
-const int iso_stream_n_algorithms = sizeof(iso_stream_algorithms) / sizeof(iso_stream_algorithms[0]);
-
-const char *iso_stream_kind_name(int kind)
-{
-    static const char *const names[STREAM_KINDS] = {"allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",
-                                                    "broadcast", "permute",       "barrier",  "sync"};
-    return names[kind];
-}
-
-const struct stream_algorithm *iso_stream_algorithm_find(int kind, const char *name)
-{
-    for (int i = 0; i < iso_stream_n_algorithms; i++)
-        if (iso_stream_algorithms[i].kind == kind && strcmp(iso_stream_algorithms[i].name, name) == 0)
-            return &iso_stream_algorithms[i];
-    return NULL;
-}
+static const char *const kinds[STREAM_KINDS] = {"allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",
+                                                "broadcast", "permute",       "barrier",  "sync"};
+const struct select_plane iso_select_stream = {
+    "stream", "on a stream", kinds, STREAM_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0], ISOD_STREAM_THREADS};

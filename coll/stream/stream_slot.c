@@ -24,15 +24,15 @@ struct stream_slot {
     struct stream_engines engines;
     struct engine_words *words; /* NULL: of some member neither streams can, or pointers do not reach all */
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
-    struct stream_table *table; /* one of struct streams */
+    struct select_table *table; /* one of struct streams */
     enum stream_ll128 lines;
     unsigned most_blocks, most_threads;
 };
 
 /* Of one device. */
 struct streams {
-    struct stream_table *table;  /* for this device */
-    struct stream_table *common; /* for any: when members have different ones */
+    struct select_table *table;  /* for this device */
+    struct select_table *common; /* for any: when members have different ones */
     unsigned most_blocks, most_threads;
     struct stream_slot *list; /* device->lock */
 };
@@ -44,7 +44,7 @@ static const char call[] = "shmemx_coll_on_stream";
 /* Of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
 static int blocks_of(struct device *d, unsigned threads)
 {
-    int least = STREAM_MOST_BLOCKS;
+    int least = SELECT_MOST_BLOCKS;
     for (int i = 0; i < iso_stream_n_kernels && least > 0; i++) {
         int blocks = 0;
         if (iso_gpu_max_blocks(d->gpu, iso_stream_kernels[i], threads, 0, &blocks) != 0)
@@ -84,8 +84,8 @@ static void drop(struct streams *s)
 {
     if (s == NULL)
         return;
-    iso_stream_table_close(s->table);
-    iso_stream_table_close(s->common);
+    iso_select_close(s->table);
+    iso_select_close(s->common);
     free(s);
 }
 
@@ -269,8 +269,8 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
         slot->words = NULL;
     }
     if (!same && slot->handle.my_pe == 0)
-        log_warn("%s: the members of this team have different tables of algorithms (devices, SHMEM_COLL_ON_STREAM or "
-                 "SHMEM_COLL_TABLE differ); they take the built-in one for any device",
+        log_warn("%s: the members of this team have different tables of algorithms (devices or SHMEM_COLL_TABLE "
+                 "differ); they take the built-in one for any device",
                  call);
     return 0;
 }
@@ -293,7 +293,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
-        mine.table = iso_stream_table_sum(s->table);
+        mine.table = iso_select_sum(s->table);
         mine.lines = iso_stream_probe_ask(d, team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
         mine.words = slot->words != NULL;
@@ -359,7 +359,7 @@ void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
     c->facts.most_threads = slot->most_threads;
 }
 
-struct stream_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
+struct select_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
 
 struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot) { return slot->notes; }
 
@@ -472,7 +472,7 @@ void iso_coll_streams_stop(struct device *device)
 static size_t text_of(const struct device *d, char *text, size_t bytes)
 {
     const struct streams *s = streams_of(d);
-    size_t used = iso_stream_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
+    size_t used = iso_select_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
     return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
 }
 
@@ -486,8 +486,8 @@ size_t iso_coll_streams_text(char *text, size_t bytes)
         return text_of(d, text, bytes);
     if (d != NULL && d->running)
         info = d->info;
-    struct stream_table *table = iso_stream_table_open(info);
-    size_t len = table != NULL ? iso_stream_table_text(table, text, bytes) : 0;
-    iso_stream_table_close(table);
+    struct select_table *table = iso_stream_table_open(info);
+    size_t len = table != NULL ? iso_select_table_text(table, text, bytes) : 0;
+    iso_select_close(table);
     return len;
 }

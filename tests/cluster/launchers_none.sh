@@ -87,8 +87,8 @@ else
 fi
 
 # What would end a program, the doctor names, in the same words.
-for setting in SHMEM_BOOT=mpi SHMEM_COLL=x=y SHMEM_DEVICE=7777 SHMEM_WAVE=13 SHMEM_DEVICE_BLOCKS=0 SHMEM_VIRTUAL_NODES=a \
-    SHMEM_DEVICE_SHARING=foo SHMEM_DEVICE_RDMA=foo SHMEM_NIC=nosuch9 SHMEM_NETWORK=nosuch0 SHMEM_COLL_ON_STREAM=foo \
+for setting in SHMEM_BOOT=mpi SHMEM_COLL=x=y SHMEM_COLL=stream.foo SHMEM_DEVICE=7777 SHMEM_WAVE=13 SHMEM_DEVICE_BLOCKS=0 SHMEM_VIRTUAL_NODES=a \
+    SHMEM_DEVICE_SHARING=foo SHMEM_DEVICE_RDMA=foo SHMEM_NIC=nosuch9 SHMEM_NETWORK=nosuch0 \
     SHMEM_COLL_TABLE=/nonexist; do
     job 10 env "$setting" "$info" --doctor
     expect_status 1 "isomer-info --doctor, $setting"

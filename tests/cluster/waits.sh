@@ -71,7 +71,7 @@ expect_error_status "buffer freed too early"
 expect_message "shmemx_buffer_unregister: the buffer 0x[0-9a-f]+ \(8192 bytes\) was freed before it was unregistered" "buffer freed too early"
 SHMEM_COLL_EXPLAIN=1 job 30 "$oshrun" -n 2 "$waits" late 0
 expect_ranks 2 "SHMEM_COLL_EXPLAIN"
-expect_message "^\[pe 0\] barrier of 0 bytes on 2 PEs.*: .* \(chosen: " "SHMEM_COLL_EXPLAIN"
+expect_message "^\[pe 0\] barrier of 0 bytes on 2 PEs.*: .* \(row of the built-in table for the host: " "SHMEM_COLL_EXPLAIN"
 expect_no_message "warning: barrier" "SHMEM_COLL_EXPLAIN"
 
 # PE 1 has left while the others make one more call.
@@ -97,7 +97,7 @@ expect_message "collective mismatch: .*shmem_finalize" "pe 1 left, SHMEM_DEBUG"
 
 for barrier in central flags dissemination; do
     for npes in 1 2 3 4; do
-        SHMEM_COLL=barrier=$barrier job 60 "$oshrun" -n $npes "$waits" sessions 30
+        SHMEM_COLL=host.barrier=$barrier job 60 "$oshrun" -n $npes "$waits" sessions 30
         expect_ranks $npes "$npes PEs leave at different times, $barrier"
         expect_no_message "has left|have left" "$npes PEs leave at different times, $barrier"
     done

@@ -3,7 +3,7 @@
  * split over several engines or sent in two rounds; back to back with kernels' collectives in the same slot; two slots
  * at once; a consumer that waits for the signals of pieces in another branch of the same graph, where it was put first,
  * a thousand times; and what is refused: a slot whose engines are part of a capture, and a PE that has given up. The
- * table may give engines fewer streams: run again with SHMEM_COLL_ON_STREAM=fcollect=engines:1,... and so on. */
+ * table may give engines fewer streams: run again with SHMEM_COLL=stream.fcollect=engines:1,... and so on. */
 #include "device_test.h"
 
 enum { MIB = 1 << 20, MOST_BLOCK = 3 * MIB + 13, MOST_WHOLE = 5 * MIB + 13, SLOT = 2, OTHER_SLOT = 3, REPLAYS = 1000 };

@@ -149,7 +149,7 @@ static bool can_be_hier(struct hier_state *s, const struct coll_case *c)
 /* A line such as "fcollect of 64 bytes on 4 PEs, on a stream: hier, 2 blocks of 64 threads (...)". */
 static void check_choice(struct hier_state *s, const struct coll_case *c, const shmemx_coll_t *q, const char *text)
 {
-    const char *forced = getenv("SHMEM_COLL_ON_STREAM");
+    const char *forced = getenv("SHMEM_COLL");
     char choice[400];
     (void)shmemx_coll_explain(q, choice, sizeof(choice));
     bool hier = strstr(choice, "stream: hier,") != NULL;

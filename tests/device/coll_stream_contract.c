@@ -2,7 +2,7 @@
 /* The buffer contract of collectives on streams: source may be rewritten and dest read by what comes later in the
  * stream, and peers touch neither before this PE's stream has come to the call nor after the call has ended on it. So
  * calls follow one another on the same buffers with nothing between them but the kernels that rewrite and look, each
- * PE late at random; for every kind, place of the buffers, size and way (SHMEM_COLL_ON_STREAM forces it). Then chains
+ * PE late at random; for every kind, place of the buffers, size and way (SHMEM_COLL forces it). Then chains
  * in which one call's dest is the next one's source, and consumers on another stream that wait for the signals of
  * pieces. SHMEM_TEST_TURNS is the number of turns a case. */
 #include "coll_turn.h"

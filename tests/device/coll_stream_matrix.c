@@ -2,7 +2,7 @@
 /* Collectives on streams: kind x type x operator x size x team x place of dest and source x engines, each result
  * compared bit by bit, guards and all. Sizes are fixed ones, those about a packet of each block, and those about the
  * borders where the library's choice changes, which shmemx_coll_explain tells. Run once for each set of algorithms that
- * SHMEM_COLL_ON_STREAM forces: then every one of them must have been the choice of a case, or the run tested nothing.
+ * SHMEM_COLL forces: then every one of them must have been the choice of a case, or the run tested nothing.
  */
 #include "matrix.h"
 
@@ -94,13 +94,14 @@ static bool case_valid(const int *v)
 
 /* ---- the choice ---- */
 
-/* The name that SHMEM_COLL_ON_STREAM gives for the kind; false: none. */
+/* The name that SHMEM_COLL gives for the kind; false: none. */
 static bool forced_name(int kind, char *name, size_t bytes)
 {
-    const char *text = getenv("SHMEM_COLL_ON_STREAM");
-    size_t len = strlen(kind_names[kind]);
+    const char *text = getenv("SHMEM_COLL");
+    char wanted[40];
+    size_t len = (size_t)snprintf(wanted, sizeof(wanted), "stream.%s", kind_names[kind]);
     for (; text != NULL && *text != 0; text = strchr(text, ',') != NULL ? strchr(text, ',') + 1 : NULL)
-        if (strncmp(text, kind_names[kind], len) == 0 && text[len] == '=') {
+        if (strncmp(text, wanted, len) == 0 && text[len] == '=') {
             snprintf(name, bytes, "%.*s", (int)strcspn(text + len + 1, ":,"), text + len + 1);
             return true;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The low half of the epochs wraps around, which lines and their inboxes depend on: with SHMEM_DEVICE_EPOCH=4294967293
  * (and a few numbers before it) that is within the first calls of a slot. So each kind, size and place of the buffers
- * has a slot of its own here, and a few turns in it; for every algorithm, as SHMEM_COLL_ON_STREAM forces them. */
+ * has a slot of its own here, and a few turns in it; for every algorithm, as SHMEM_COLL forces them. */
 #include "coll_turn.h"
 
 static const char *const kind_names[] = {KIND_NAMES};

@@ -8,6 +8,7 @@
 #include "../check.h"
 
 #include "../../coll/stream/coll_stream.h"
+#include "said.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,7 +24,7 @@ enum {
 static uint32_t inbox_bytes(int pes) { return pes <= 8 ? 8192 : pes <= 32 ? 2048 : 512; }
 
 /* A call whose blocks have `one` bytes. */
-static const struct stream_facts *fake(struct stream_facts *f, int kind, size_t one, int pes, unsigned has)
+static const struct select_facts *fake(struct select_facts *f, int kind, size_t one, int pes, unsigned has)
 {
     bool blocks = kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_FCOLLECT || kind == SHMEMX_ALLTOALL;
     bool data = kind != SHMEMX_ALLTOALLV && kind != SHMEMX_BARRIER && kind != SHMEMX_SYNC;
@@ -53,13 +54,13 @@ static struct gpu_info device_named(const char *name)
 
 /* With these values of the two variables; a null pointer in the name is the
  * table for any device. */
-static struct stream_table *open_table(const char *name, const char *forced, const char *file)
+static struct select_table *open_table(const char *name, const char *forced, const char *file)
 {
     struct gpu_info info = device_named(name != NULL ? name : "");
-    ISO->env->coll_on_stream = forced;
+    ISO->env->coll = forced;
     ISO->env->coll_table = file;
-    struct stream_table *table = iso_stream_table_open(name != NULL ? &info : NULL);
-    ISO->env->coll_on_stream = ISO->env->coll_table = "";
+    struct select_table *table = iso_stream_table_open(name != NULL ? &info : NULL);
+    ISO->env->coll = ISO->env->coll_table = "";
     return table;
 }
 
@@ -67,32 +68,6 @@ static const char *const machines[] = {NULL, "cpu", "NVIDIA H200", "NVIDIA H200 
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
 /* ---- what was said ---- */
-
-struct said {
-    int saved, file;
-    char text[2048];
-};
-
-static void listen(struct said *s)
-{
-    char path[] = "/tmp/isomer-said-XXXXXX";
-    s->file = mkstemp(path);
-    CHECK(s->file >= 0 && unlink(path) == 0);
-    fflush(stderr);
-    s->saved = dup(STDERR_FILENO);
-    dup2(s->file, STDERR_FILENO);
-}
-
-static const char *heard(struct said *s)
-{
-    fflush(stderr);
-    dup2(s->saved, STDERR_FILENO);
-    ssize_t n = pread(s->file, s->text, sizeof s->text - 1, 0);
-    s->text[n > 0 ? n : 0] = '\0';
-    close(s->saved);
-    close(s->file);
-    return s->text;
-}
 
 /* One line, and these words in it (NULL: none). */
 static void check_sentence(const char *text, const char *one, const char *two)
@@ -105,18 +80,18 @@ static void check_sentence(const char *text, const char *one, const char *two)
 
 /* ---- every call gets what can do it ---- */
 
-static const char *name_of(const struct stream_facts *c, const struct stream_choice *choice)
+static const char *name_of(const struct select_facts *c, const struct select_choice *choice)
 {
     static char text[512];
     snprintf(text, sizeof text, "has %u, op %d, engines %d: ", c->has, c->op, c->engines);
     size_t used = strlen(text);
-    iso_stream_choice_text(c, choice, text + used, sizeof text - used);
+    iso_select_choice_text(&iso_select_stream, c, choice, text + used, sizeof text - used);
     return text;
 }
 
-static bool is_right(const struct stream_facts *c, const struct stream_choice *choice)
+static bool is_right(const struct select_facts *c, const struct select_choice *choice)
 {
-    const struct stream_algorithm *a = choice->algorithm;
+    const struct select_algorithm *a = choice->algorithm;
     unsigned most = a->engines ? (unsigned)ISO_ENGINE_STREAMS : c->most_blocks;
     const unsigned pointers = ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES;
     if ((a->needs & pointers) != 0 && (a->needs & ~c->near & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE)) != 0)
@@ -128,29 +103,29 @@ static bool is_right(const struct stream_facts *c, const struct stream_choice *c
     if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
         choice->shape.threads > c->most_threads)
         return false;
-    return a->capacity == NULL || c->bytes <= a->capacity(c, choice->shape.grid);
+    return a->fits == NULL || a->fits(c, choice->shape.grid);
 }
 
-static void check_call(const struct stream_table *table, const struct stream_facts *c)
+static void check_call(const struct select_table *table, const struct select_facts *c)
 {
     const unsigned engines_need = ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_STREAMS;
     bool possible =
         !c->engines || ((c->has & engines_need) == engines_need && (c->near & ISOD_NEEDS_DEST) != 0);
     if (c->kind == SHMEMX_ALLTOALLV && (c->has & ISOD_NEEDS_DEST) == 0)
         possible = false;
-    struct stream_choice choice = iso_stream_choose(table, c);
+    struct select_choice choice = iso_stream_choose(table, c);
     if (!CHECK_NAMED((choice.algorithm != NULL) == possible, name_of(c, &choice)) || !possible)
         return;
     CHECK_NAMED(is_right(c, &choice), name_of(c, &choice));
 }
 
-static void check_size(const struct stream_table *table, int kind, size_t one, int pes)
+static void check_size(const struct select_table *table, int kind, size_t one, int pes)
 {
     static const unsigned blocks[] = {1, 3, 64}, threads[] = {32, 512};
     static const unsigned near[] = {ISOD_NEEDS_DEST, ISOD_NEEDS_SOURCE, ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE};
     bool reduces = kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER;
     bool engines = kind >= SHMEMX_FCOLLECT && kind <= SHMEMX_PERMUTE && kind != SHMEMX_ALLTOALLV;
-    struct stream_facts f;
+    struct select_facts f;
     for (unsigned has = 0; has <= (EVERYTHING | ISOD_NEEDS_NODES); has++)
         for (unsigned i = 0; i < 6; i++) {
             (void)fake(&f, kind, one, pes, has);
@@ -165,7 +140,7 @@ static void check_size(const struct stream_table *table, int kind, size_t one, i
         }
 }
 
-static void check_table(const struct stream_table *table)
+static void check_table(const struct select_table *table)
 {
     static const int pes[] = {1, 2, 4, 5, 8, 9, 33, 128};
     for (int kind = 0; kind < STREAM_KINDS; kind++)
@@ -180,10 +155,10 @@ static void check_table(const struct stream_table *table)
 static void test_built_in(void)
 {
     for (int i = 0; i < MACHINES; i++) {
-        struct stream_table *table = open_table(machines[i], "", "");
+        struct select_table *table = open_table(machines[i], "", "");
         CHECK(table != NULL);
         check_table(table);
-        iso_stream_table_close(table);
+        iso_select_close(table);
     }
 }
 
@@ -191,83 +166,83 @@ static void test_built_in(void)
 static void test_every_algorithm_forced(void)
 {
     char forced[128];
-    for (int i = 0; i < iso_stream_n_algorithms; i++) {
-        const struct stream_algorithm *a = &iso_stream_algorithms[i];
-        snprintf(forced, sizeof forced, "%s=%s%s", iso_stream_kind_name(a->kind), a->name, i % 2 ? ":1024x512" : "");
-        struct stream_table *table = open_table("cpu", forced, "");
-        struct stream_facts f;
+    for (int i = 0; i < iso_select_stream.n_algorithms; i++) {
+        const struct select_algorithm *a = &iso_select_stream.algorithms[i];
+        snprintf(forced, sizeof forced, "stream.%s=%s%s", iso_select_stream.kinds[a->kind], a->name, i % 2 ? ":1024x512" : "");
+        struct select_table *table = open_table("cpu", forced, "");
+        struct select_facts f;
         CHECK_NAMED(table != NULL, forced);
         unsigned has = EVERYTHING | (a->needs & ISOD_NEEDS_NODES); /* nodes are not everybody's */
-        struct stream_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
-        CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.why, "SHMEM_COLL_ON_STREAM"), forced);
+        struct select_choice choice = iso_stream_choose(table, fake(&f, a->kind, 64, 4, has));
+        CHECK_NAMED(choice.algorithm == a && !choice.not_forced && strstr(choice.from, "SHMEM_COLL"), forced);
         for (int bit = 4; bit < 32; bit += 7)
             check_size(table, a->kind, (size_t)1 << bit, 4);
-        iso_stream_table_close(table);
+        iso_select_close(table);
     }
 }
 
 /* ---- what is forced ---- */
 
-static struct stream_choice choice_of(const char *forced, const struct stream_facts *c)
+static struct select_choice choice_of(const char *forced, const struct select_facts *c)
 {
-    struct stream_table *table = open_table("cpu", forced, "");
+    struct select_table *table = open_table("cpu", forced, "");
     CHECK_NAMED(table != NULL, forced);
-    struct stream_choice choice = iso_stream_choose(table, c);
-    choice.why = ""; /* gone with the table */
-    iso_stream_table_close(table);
+    struct select_choice choice = iso_stream_choose(table, c);
+    choice.from = choice.why = ""; /* gone with the table */
+    iso_select_close(table);
     return choice;
 }
 
-static void check_forced(const char *forced, const struct stream_facts *c, const char *name, unsigned grid,
+static void check_forced(const char *forced, const struct select_facts *c, const char *name, unsigned grid,
                          unsigned threads)
 {
-    struct stream_choice choice = choice_of(forced, c);
+    struct select_choice choice = choice_of(forced, c);
     CHECK_NAMED(choice.algorithm != NULL && strcmp(choice.algorithm->name, name) == 0, forced);
     CHECK_NAMED(choice.shape.grid == grid && choice.shape.threads == threads, forced);
 }
 
 static void test_forced(void)
 {
-    struct stream_facts f;
-    const struct stream_facts *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
-    check_forced("allreduce=pipelined:3x96", c, "pipelined", 3, 96);
-    check_forced("allreduce=pipelined:3", c, "pipelined", 3, 256);
-    check_forced(",,allreduce=twoshot_read:64x512,", c, "twoshot_read", 64, 512);
-    check_forced("allreduce=twoshot_push:1000x512", c, "twoshot_push", 64, 512); /* as many as may wait */
-    check_forced("allreduce=ll", c, "ll", 1, 256);           /* as many as are worth it */
-    check_forced("fcollect=push:7x7,allreduce=ll:2x8", c, "ll", 2, 8);
+    struct select_facts f;
+    const struct select_facts *c = fake(&f, SHMEMX_ALLREDUCE, 4096, 4, EVERYTHING);
+    check_forced("stream.allreduce=pipelined:3x96", c, "pipelined", 3, 96);
+    check_forced("stream.allreduce=pipelined:3", c, "pipelined", 3, 256);
+    check_forced(",,stream.allreduce=twoshot_read:64x512,", c, "twoshot_read", 64, 512);
+    check_forced("stream.allreduce=twoshot_push:1000x512", c, "twoshot_push", 64, 512); /* as many as may wait */
+    check_forced("stream.allreduce=ll", c, "ll", 1, 256);           /* as many as are worth it */
+    check_forced("stream.fcollect=push:7x7,stream.allreduce=ll:2x8", c, "ll", 2, 8);
     f.most_threads = 64;
-    check_forced("allreduce=pipelined:3x96", c, "pipelined", 3, 64);
-    check_forced("barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
-    check_forced("permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
-    check_forced("permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS, 256);
+    check_forced("stream.allreduce=pipelined:3x96", c, "pipelined", 3, 64);
+    check_forced("stream.barrier=flags:9x32", fake(&f, SHMEMX_BARRIER, 0, 4, 0), "flags", 1, 32);
+    check_forced("stream.permute=engines:5", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", 5, 256);
+    check_forced("stream.permute=engines:50", fake(&f, SHMEMX_PERMUTE, 1, 4, EVERYTHING), "engines", ISO_ENGINE_STREAMS, 256);
 }
 
 static void test_forced_in_order_and_impossible(void)
 {
-    struct stream_facts f;
-    struct stream_choice choice = choice_of("allreduce=twoshot_read,allreduce=pipelined:2x64",
+    struct select_facts f;
+    struct select_choice choice = choice_of("stream.allreduce=twoshot_read,stream.allreduce=pipelined:2x64",
                                             fake(&f, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT | ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "pipelined") == 0 && choice.shape.grid == 2 && !choice.not_forced);
-    choice = choice_of("allreduce=twoshot_read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
+    choice = choice_of("stream.allreduce=twoshot_read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, 0));
     CHECK(strcmp(choice.algorithm->name, "pipelined") == 0 && choice.not_forced);
     (void)fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING);
     f.op = SHMEMX_MAX;
-    choice = choice_of("allreduce=twoshot_push", &f);
+    choice = choice_of("stream.allreduce=twoshot_push", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     f.op = SHMEMX_SUM;
     f.type = SHMEMX_UINT8;
-    choice = choice_of("allreduce=twoshot_push", &f);
+    choice = choice_of("stream.allreduce=twoshot_push", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
-    choice = choice_of("allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
+    choice = choice_of("stream.allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced); /* in place */
-    choice = choice_of("allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
+    choice = choice_of("stream.allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024, 4, EVERYTHING));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && !choice.not_forced); /* all that 8 rounds of 8 KiB carry */
-    choice = choice_of("allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024 + 1, 4, EVERYTHING));
+    choice = choice_of("stream.allreduce=ll:1x32", fake(&f, SHMEMX_ALLREDUCE, 64 * 1024 + 1, 4, EVERYTHING));
     CHECK(strcmp(choice.algorithm->name, "ll") != 0 && choice.not_forced);
-    choice = choice_of("fcollect=ll:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
+    choice = choice_of("stream.fcollect=ll:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0);
-    choice = choice_of("allreduce=twoshot_push", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
+    choice = choice_of("stream.allreduce=twoshot_push", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
     CHECK(!choice.not_forced); /* of another kind */
 }
 
@@ -276,38 +251,38 @@ static void test_wrong_variables(void)
     static const struct {
         const char *value, *one, *two;
     } cases[] = {
-        {"allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
-        {"=push", "\"\" is no collective", "sync"},
-        {"allreduce", "\"\" is no algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
-        {"allreduce=ring", "\"ring\"", "twoshot_push, twoshot_dest, hier, pipelined"},
-        {"allreduce=ll,barrier=x", "\"barrier=x\"", "there are flags"},
-        {"allreduce=ll:", "\"\" is no number of blocks", "1..1024"},
-        {"allreduce=ll:0", "\"0\" is no number of blocks", "1..1024"},
-        {"allreduce=ll:1025", "\"1025\"", "1..1024"},
-        {"allreduce=ll:99999999999999999999", "no number of blocks", NULL},
-        {"allreduce=ll:-1", "\"-1\"", NULL},
-        {"allreduce=ll:4x", "\"\" is no number of threads", "1..512"},
-        {"allreduce=ll:4x513", "\"513\"", "1..512"},
-        {"allreduce=ll:4x32x1", "\"32x1\"", NULL},
-        {"allreduce=ll: 4", "\" 4\"", NULL},
-        {"allreduce:4=ll", "SHMEM_COLL_ON_STREAM", NULL},
+        {"stream.allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
+        {"stream.=push", "\"\" is not a collective", "sync"},
+        {"stream.allreduce", "\"\" is not an algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
+        {"stream.allreduce=ring", "\"ring\"", "twoshot_push, twoshot_dest, hier, pipelined"},
+        {"stream.allreduce=ll,stream.barrier=x", "\"stream.barrier=x\"", "there are flags"},
+        {"stream.allreduce=ll:", "\"\" is not a number of blocks", "1..1024"},
+        {"stream.allreduce=ll:0", "\"0\" is not a number of blocks", "1..1024"},
+        {"stream.allreduce=ll:1025", "\"1025\"", "1..1024"},
+        {"stream.allreduce=ll:99999999999999999999", "not a number of blocks", NULL},
+        {"stream.allreduce=ll:-1", "\"-1\"", NULL},
+        {"stream.allreduce=ll:4x", "\"\" is not a number of threads", "1..512"},
+        {"stream.allreduce=ll:4x513", "\"513\"", "1..512"},
+        {"stream.allreduce=ll:4x32x1", "\"32x1\"", NULL},
+        {"stream.allreduce=ll: 4", "\" 4\"", NULL},
+        {"stream.allreduce:4=ll", "SHMEM_COLL", NULL},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct said said;
         listen(&said);
-        struct stream_table *table = open_table("cpu", cases[i].value, "");
+        struct select_table *table = open_table("cpu", cases[i].value, "");
         const char *text = heard(&said);
-        CHECK_NAMED(table == NULL && strstr(text, "SHMEM_COLL_ON_STREAM") != NULL, cases[i].value);
+        CHECK_NAMED(table == NULL && strstr(text, "SHMEM_COLL") != NULL, cases[i].value);
         check_sentence(text, cases[i].one, cases[i].two);
-        iso_stream_table_close(table);
+        iso_select_close(table);
     }
-    char many[STREAM_MOST_ROWS * 20 + 20] = "";
-    for (int i = 0; i <= STREAM_MOST_ROWS; i++)
-        strcat(many, "sync=flags:1x32,");
+    char many[SELECT_MOST_ROWS * 25 + 25] = "";
+    for (int i = 0; i <= SELECT_MOST_ROWS; i++)
+        strcat(many, "stream.sync=flags:1x32,");
     struct said said;
     listen(&said);
     CHECK(open_table("cpu", many, "") == NULL);
-    check_sentence(heard(&said), "at most 256", NULL);
+    check_sentence(heard(&said), "allowed: 256", NULL);
 }
 
 /* ---- files ---- */
@@ -331,19 +306,19 @@ static void write_file(const char *path, const char *text)
     }
 }
 
-static const char *algorithm_of(const struct stream_table *table, const struct stream_facts *c)
+static const char *algorithm_of(const struct select_table *table, const struct select_facts *c)
 {
     return iso_stream_choose(table, c).algorithm->name;
 }
 
 static void test_thresholds(void)
 {
-    struct stream_facts f;
+    struct select_facts f;
     const char *path = path_in_folder("thresholds");
     write_file(path, "# made by hand\n\n  8 x NVIDIA H200   # of that machine\n"
                      "allreduce ll 1000 2 1 32\nallreduce\ttwoshot_read\t 4k  any 5  "
                      "64 \r\nallreduce pipelined any any 1 32");
-    struct stream_table *table = open_table("NVIDIA H200", "", path);
+    struct select_table *table = open_table("NVIDIA H200", "", path);
     CHECK(table != NULL);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING)), "ll") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 1001, 2, EVERYTHING)), "twoshot_read") == 0);
@@ -352,23 +327,23 @@ static void test_thresholds(void)
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4097, 3, EVERYTHING)), "pipelined") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 4096, 3, 0)), "pipelined") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_FCOLLECT, 8, 3, EVERYTHING)), "ll") == 0); /* built in */
-    struct stream_choice choice = iso_stream_choose(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING));
-    CHECK_NAMED(strstr(choice.why, path) != NULL, choice.why);
-    iso_stream_table_close(table);
+    struct select_choice choice = iso_stream_choose(table, fake(&f, SHMEMX_ALLREDUCE, 1000, 2, EVERYTHING));
+    CHECK_NAMED(strstr(choice.from, path) != NULL, choice.from);
+    iso_select_close(table);
 }
 
 static void test_built_in_thresholds(void)
 {
     const size_t kib = 1024;
-    struct stream_facts f;
-    struct stream_table *table = open_table("NVIDIA H200", "", "");
+    struct select_facts f;
+    struct select_table *table = open_table("NVIDIA H200", "", "");
     const unsigned torn = EVERYTHING & ~(unsigned)ISOD_NEEDS_WHOLE_LINES;
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib, 4, torn)), "ll") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 48 * kib + 1, 4, torn)), "twoshot_ll") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 8 * kib, 2, EVERYTHING)), "ll") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib, 4, EVERYTHING)), "ll128") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 128 * kib + 1, 4, EVERYTHING)), "twoshot_ll128") == 0);
-    iso_stream_table_close(table);
+    iso_select_close(table);
 }
 
 static void test_wrong_files(void)
@@ -379,18 +354,18 @@ static void test_wrong_files(void)
         {"", ":0: ", "says nothing"},
         {"# only\n\n", ":2: ", "says nothing"},
         {"allreduce ll 1 1 1 1\n", ":1: ", "\"8 x NVIDIA H200\""},
-        {"x x cpu\n", ":1: ", "no header"},
-        {"0 x cpu\n", ":1: ", "no header"},
-        {"99999999999999999999 x cpu\n", ":1: ", "no header"},
+        {"x x cpu\n", ":1: ", "not a header"},
+        {"0 x cpu\n", ":1: ", "not a header"},
+        {"99999999999999999999 x cpu\n", ":1: ", "not a header"},
         {"8 x NVIDIA H200\n", ":1: ", "this device is \"cpu\""},
         {"8 x cpu\nallreduce\n", ":2: ", "1 fields; a row has 6"},
-        {"8 x cpu\n\nallreduce ll 1 1 1 1 1\n", ":3: ", "7 fields"},
+        {"8 x cpu\n\nallreduce ll 1 1 1 1 1\n", ":3: ", "\"1\" is not a need"},
         {"8 x cpu\nallreduce ring 1 1 1 1\n", ":2: ", "\"ring\""},
         {"8 x cpu\nbcast ll 1 1 1 1\n", ":2: ", "\"bcast\""},
-        {"8 x cpu\nallreduce ll -1 1 1 1\n", ":2: ", "\"-1\" is no size"},
-        {"8 x cpu\nallreduce ll 1 0 1 1\n", ":2: ", "no number of PEs"},
-        {"8 x cpu\nallreduce ll 1 1 1 1\nallreduce ll 1 1 0 1\n", ":3: ", "no number of blocks"},
-        {"8 x cpu\nallreduce ll 1 1 1 1000\n", ":2: ", "no number of threads"},
+        {"8 x cpu\nallreduce ll -1 1 1 1\n", ":2: ", "\"-1\" is not a size"},
+        {"8 x cpu\nallreduce ll 1 0 1 1\n", ":2: ", "not a number of PEs"},
+        {"8 x cpu\nallreduce ll 1 1 1 1\nallreduce ll 1 1 0 1\n", ":3: ", "not a number of blocks"},
+        {"8 x cpu\nallreduce ll 1 1 1 1000\n", ":2: ", "not a number of threads"},
     };
     const char *path = path_in_folder("wrong");
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -410,14 +385,14 @@ static void test_files_too_large_or_missing(void)
     struct said said;
     FILE *out = fopen(path, "w");
     CHECK(out != NULL);
-    fprintf(out, "8 x cpu\n%2000d\n", 1);
+    fprintf(out, "8 x cpu\n%70000d\n", 1);
     fclose(out);
     listen(&said);
     CHECK(open_table("cpu", "", path) == NULL);
-    check_sentence(heard(&said), ":2: ", "longer than");
+    check_sentence(heard(&said), path, "File too large");
     out = fopen(path, "w");
     fprintf(out, "8 x cpu\n");
-    for (int i = 0; i <= STREAM_MOST_ROWS; i++)
+    for (int i = 0; i <= SELECT_MOST_ROWS; i++)
         fprintf(out, "sync flags any any 1 32\n");
     fclose(out);
     listen(&said);
@@ -435,28 +410,29 @@ static void test_path(void)
     char path[256];
     struct gpu_info info = device_named("AMD Instinct MI300X / x");
     setenv("XDG_CACHE_HOME", "/c", 1);
-    iso_stream_text_path(&info, path, sizeof path);
+    iso_select_path(ISO->env->coll_table, &info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "/c/isomer/AMD-Instinct-MI300X---x.table") == 0, path);
     setenv("XDG_CACHE_HOME", "relative", 1);
     setenv("HOME", "/h", 1);
-    iso_stream_text_path(&info, path, sizeof path);
+    iso_select_path(ISO->env->coll_table, &info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "/h/.cache/isomer/AMD-Instinct-MI300X---x.table") == 0, path);
     unsetenv("HOME");
-    iso_stream_text_path(&info, path, sizeof path);
+    iso_select_path(ISO->env->coll_table, &info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "") == 0, path);
     ISO->env->coll_table = "mine";
-    iso_stream_text_path(&info, path, sizeof path);
+    iso_select_path(ISO->env->coll_table, &info, path, sizeof path);
     CHECK_NAMED(strcmp(path, "mine") == 0, path);
     ISO->env->coll_table = "";
 }
 
-static void fill_rows(struct stream_rows *rows)
+static void fill_rows(struct select_rows *rows)
 {
     rows->n = 0;
-    for (int i = 0; i < iso_stream_n_algorithms; i++) {
-        struct stream_row *row = &rows->row[rows->n++];
-        row->kind = iso_stream_algorithms[i].kind;
-        row->algorithm = iso_stream_algorithms[i].name;
+    for (int i = 0; i < iso_select_stream.n_algorithms; i++) {
+        struct select_row *row = &rows->row[rows->n++];
+        row->algorithm = &iso_select_stream.algorithms[i];
+        row->needs = row->algorithm->needs | (i % 4 == 0 ? ISOD_NEEDS_APART : 0);
+        row->why = NULL;
         row->max_bytes = i % 3 == 0 ? SIZE_MAX : (size_t)1 << i;
         row->max_pes = i % 2 == 0 ? INT_MAX : i;
         row->shape.grid = (unsigned)(i * 23 + 1);
@@ -466,25 +442,26 @@ static void fill_rows(struct stream_rows *rows)
 
 static void test_written_file_reads_back(void)
 {
-    static struct stream_rows rows, back;
+    static struct select_rows rows, back;
     struct gpu_info info = device_named("NVIDIA H200");
     char sentence[512] = "";
     const char *path = path_in_folder("a/b/c/H200.table");
     fill_rows(&rows);
     for (int twice = 0; twice < 2; twice++) {
-        CHECK_EQ(iso_stream_text_write(path, &info, &rows), 0);
-        back.n = 0;
-        CHECK_EQ_NAMED(iso_stream_text_read(path, &info, &back, sentence), 0, sentence);
+        CHECK_EQ(iso_select_write(path, &info, &rows), 0);
+        free(back.text);
+        CHECK_EQ_NAMED(iso_select_read(path, &info, &back, sentence), 0, sentence);
     }
+    free(back.text);
     CHECK_EQ(back.n, rows.n);
     for (int i = 0; i < rows.n; i++) {
-        const struct stream_row *a = &rows.row[i], *b = &back.row[i];
-        CHECK(a->kind == b->kind && strcmp(a->algorithm, b->algorithm) == 0 && a->max_bytes == b->max_bytes);
+        const struct select_row *a = &rows.row[i], *b = &back.row[i];
+        CHECK(a->algorithm == b->algorithm && a->needs == b->needs && a->max_bytes == b->max_bytes);
         CHECK(a->max_pes == b->max_pes && a->shape.grid == b->shape.grid && a->shape.threads == b->shape.threads);
     }
     struct said said;
     listen(&said);
-    CHECK(iso_stream_text_write("/dev/null/x", &info, &rows) != 0);
+    CHECK(iso_select_write("/dev/null/x", &info, &rows) != 0);
     check_sentence(heard(&said), "/dev/null/x", "Not a directory");
 }
 
@@ -492,33 +469,34 @@ static void test_written_file_reads_back(void)
  * with a warning when it is there. */
 static void test_cache(void)
 {
-    struct stream_facts f;
+    struct select_facts f;
     struct said said;
     struct gpu_info info = device_named("NVIDIA H200");
     char path[256];
     setenv("XDG_CACHE_HOME", folder, 1);
-    iso_stream_text_path(&info, path, sizeof path);
+    iso_select_path(ISO->env->coll_table, &info, path, sizeof path);
     listen(&said);
-    struct stream_table *table = open_table("NVIDIA H200", "", "");
+    struct select_table *table = open_table("NVIDIA H200", "", "");
     CHECK_NAMED(heard(&said)[0] == '\0', said.text);
     CHECK(table != NULL);
-    uint64_t without = iso_stream_table_sum(table);
-    iso_stream_table_close(table);
+    uint64_t without = iso_select_sum(table);
+    iso_select_close(table);
 
-    struct stream_rows rows = {1, {{SHMEMX_ALLREDUCE, "twoshot_push", 64, 4, {2, 32}}}};
-    CHECK_EQ(iso_stream_text_write(path, &info, &rows), 0);
+    const struct select_algorithm *push = iso_select_find(&iso_select_stream, SHMEMX_ALLREDUCE, "twoshot_push");
+    struct select_rows rows = {1, {{push, push->needs, 4, 64, {2, 32}, NULL}}, NULL};
+    CHECK_EQ(iso_select_write(path, &info, &rows), 0);
     table = open_table("NVIDIA H200", "", "");
-    CHECK(table != NULL && iso_stream_table_sum(table) != without);
+    CHECK(table != NULL && iso_select_sum(table) != without);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "twoshot_push") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 65, 4, EVERYTHING)), "ll") == 0);
-    iso_stream_table_close(table);
+    iso_select_close(table);
 
     write_file(path, "8 x NVIDIA H200\nallreduce twoshot_push 64 4 2 32\nnonsense\n");
     listen(&said);
     table = open_table("NVIDIA H200", "", "");
     check_sentence(heard(&said), ":3: ", "not used");
-    CHECK(table != NULL && iso_stream_table_sum(table) == without);
-    iso_stream_table_close(table);
+    CHECK(table != NULL && iso_select_sum(table) == without);
+    iso_select_close(table);
     CHECK_EQ(unlink(path), 0);
 }
 
@@ -526,23 +504,23 @@ static void test_cache(void)
 
 static uint64_t sum_of(const char *name, const char *forced)
 {
-    struct stream_table *table = open_table(name, forced, "");
-    uint64_t sum = iso_stream_table_sum(table);
-    iso_stream_table_close(table);
+    struct select_table *table = open_table(name, forced, "");
+    uint64_t sum = iso_select_sum(table);
+    iso_select_close(table);
     return sum;
 }
 
 static void test_sums(void)
 {
     static const char *const forced[] = {"",
-                                         "allreduce=ll",
-                                         "allreduce=twoshot_ll",
-                                         "allreduce=ll:1024x256",
-                                         "allreduce=ll:1023x256",
-                                         "allreduce=ll:1024x255",
-                                         "reducescatter=ll",
-                                         "allreduce=ll,allreduce=read",
-                                         "allreduce=read,allreduce=ll"};
+                                         "stream.allreduce=ll",
+                                         "stream.allreduce=twoshot_ll",
+                                         "stream.allreduce=ll:1024x256",
+                                         "stream.allreduce=ll:1023x256",
+                                         "stream.allreduce=ll:1024x255",
+                                         "stream.reducescatter=ll",
+                                         "stream.allreduce=ll,stream.allreduce=read",
+                                         "stream.allreduce=read,stream.allreduce=ll"};
     enum { SUMS = sizeof forced / sizeof forced[0] };
     for (int i = 0; i < SUMS; i++)
         for (int k = 0; k < SUMS; k++)
@@ -553,54 +531,48 @@ static void test_sums(void)
 
 static void test_text(void)
 {
-    struct stream_table *table = open_table("NVIDIA H200", "fcollect=staged:3x33", "");
-    size_t len = iso_stream_table_text(table, NULL, 0);
+    struct select_table *table = open_table("NVIDIA H200", "stream.fcollect=staged:3x33", "");
+    size_t len = iso_select_table_text(table, NULL, 0);
     char *text = (char *)malloc(len + 2);
     memset(text, 'x', len + 2);
-    CHECK_EQ(iso_stream_table_text(table, text, len + 1), len);
+    CHECK_EQ(iso_select_table_text(table, text, len + 1), len);
     CHECK(strlen(text) == len && text[len + 1] == 'x');
     CHECK(strstr(text, "for NVIDIA H200") != NULL && strstr(text, "forced") != NULL);
-    CHECK_EQ(iso_stream_table_text(table, text, 10), len);
+    CHECK_EQ(iso_select_table_text(table, text, 10), len);
     CHECK_EQ(strlen(text), 9);
     free(text);
-    struct stream_facts f;
+    struct select_facts f;
     char line[512];
-    const struct stream_facts *c = fake(&f, SHMEMX_FCOLLECT, 100, 3, 0);
-    struct stream_choice choice = iso_stream_choose(table, c);
-    len = iso_stream_choice_text(c, &choice, line, sizeof line);
+    const struct select_facts *c = fake(&f, SHMEMX_FCOLLECT, 100, 3, 0);
+    struct select_choice choice = iso_stream_choose(table, c);
+    len = iso_select_choice_text(&iso_select_stream, c, &choice, line, sizeof line);
     CHECK_EQ(len, strlen(line));
     CHECK_NAMED(strstr(line, "fcollect of 300 bytes on 3 PEs, on a stream: "
                              "staged, 3 blocks of 33 threads") == line,
                 line);
-    iso_stream_table_close(table);
+    iso_select_close(table);
 }
 
-/* Once a row, by the first member of a team. */
+/* Once a row. */
 static void test_explanations(void)
 {
     struct stream_call call;
     struct said said;
-    struct stream_table *table = open_table("cpu", "allreduce=twoshot_read", "");
+    struct select_table *table = open_table("cpu", "stream.allreduce=twoshot_read", "");
     memset(&call, 0, sizeof call);
-    struct stream_choice choice =
+    struct select_choice choice =
         iso_stream_choose(table, fake(&call.facts, SHMEMX_ALLREDUCE, 64, 4, ISOD_NEEDS_DIRECT));
     listen(&said);
-    iso_stream_table_explain(table, &call, &choice);
-    ISO->env->coll_explain = true;
-    call.args.h.my_pe = 1;
-    iso_stream_table_explain(table, &call, &choice);
-    call.args.h.my_pe = 0;
-    iso_stream_table_explain(table, &call, &choice);
-    iso_stream_table_explain(table, &call, &choice);
-    ISO->env->coll_explain = false;
+    iso_select_explain(table, &call.facts, &choice);
+    iso_select_explain(table, &call.facts, &choice);
     check_sentence(heard(&said), "ll, 1 block of 32 threads", "because the forced one cannot do this");
-    iso_stream_table_close(table);
+    iso_select_close(table);
 }
 
 int main(void)
 {
     check_self.seed = 1;
-    ISO->env->coll_on_stream = ISO->env->coll_table = "";
+    ISO->env->coll = ISO->env->coll_table = "";
     unsetenv("XDG_CACHE_HOME");
     unsetenv("HOME");
     CHECK(mkdtemp(folder) != NULL);

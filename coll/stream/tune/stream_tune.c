@@ -39,17 +39,17 @@ static const char call[] = "shmemx_coll_tune";
 static const int kinds[] = {SHMEMX_ALLREDUCE, SHMEMX_REDUCESCATTER, SHMEMX_FCOLLECT,
                             SHMEMX_ALLTOALL,  SHMEMX_BROADCAST,     SHMEMX_PERMUTE};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
-_Static_assert(MOST_TEAMS *(KINDS + 1) * MOST_SIZES <= STREAM_MOST_ROWS, "rows fit; allreduce may have two a size");
+_Static_assert(MOST_TEAMS *(KINDS + 1) * MOST_SIZES <= SELECT_MOST_ROWS, "rows fit; allreduce may have two a size");
 
 /* A row without its limits. */
 struct way {
-    const struct stream_algorithm *algorithm; /* NULL: none yet */
-    struct stream_shape most;
+    const struct select_algorithm *algorithm; /* NULL: none yet */
+    struct select_shape most;
 };
 
 struct trial {
     struct way way;
-    struct stream_shape shape; /* what a call of this size takes of it */
+    struct select_shape shape; /* what a call of this size takes of it */
     unsigned calls;            /* of its graph */
     bool final;                /* measured twice */
     double us;                 /* 0: not measured */
@@ -76,8 +76,8 @@ struct tuning {
     bool talks;
     uint16_t *dest, *source; /* symmetric device memory */
     shmemx_stream_t stream;
-    struct stream_table *built_in;
-    struct stream_rows rows;
+    struct select_table *built_in;
+    struct select_rows rows;
     int n_gains;
     double gains[MOST_TEAMS * KINDS * MOST_SIZES]; /* built-in row's time over that of the new one */
     int n_spread;                                  /* of these, the built-in row's two times were not steady */
@@ -162,7 +162,7 @@ static void say_wrong(const struct stream_call *c, const struct trial *r, size_t
 {
     log_error("%s: %s of %zu bytes on %d PEs by %s, %u x %u, went wrong: element %zu of dest is %#06x, expected %#06x; "
               "nothing is written",
-              call, iso_stream_kind_name(c->coll->kind), c->facts.bytes, (int)c->args.h.n_pes, r->way.algorithm->name,
+              call, iso_select_stream.kinds[c->coll->kind], c->facts.bytes, (int)c->args.h.n_pes, r->way.algorithm->name,
               r->shape.grid, r->shape.threads, at, seen, expected(c, at));
 }
 
@@ -287,7 +287,7 @@ static int fastest(const struct trials *s, enum buffers buffers)
 static void say_trial(const struct trials *s, const struct trial *r)
 {
     if (s->t->talks)
-        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_stream_kind_name(s->coll.kind),
+        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_select_stream.kinds[s->coll.kind],
                   s->c.facts.bytes, s->c.facts.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
 }
 
@@ -308,7 +308,7 @@ static int measure(struct trials *s, struct trial *r)
 /* The trial of a way: an earlier one, if calls of this size are the same by both. -1: it cannot do the call. */
 static int add_trial(struct trials *s, struct way way)
 {
-    struct stream_row row = {way.algorithm->kind, way.algorithm->name, SIZE_MAX, INT_MAX, way.most};
+    struct select_row row = {way.algorithm, way.algorithm->needs, INT_MAX, SIZE_MAX, way.most, NULL};
     struct trial new_one = {.way = way};
     if (!iso_stream_row_can(&row, &s->c.facts, &new_one.shape))
         return -1;
@@ -324,12 +324,12 @@ static int add_trial(struct trials *s, struct way way)
 
 /* The largest first: of shapes that a small call takes alike, the first stands in the row. Threads of the CPU device
  * take turns on a core, so more than a few cannot gain anything there. */
-static void add_shapes(struct trials *s, const struct stream_algorithm *a)
+static void add_shapes(struct trials *s, const struct select_algorithm *a)
 {
     static const unsigned cpu_threads[] = {32, 64, 32}, gpu_threads[] = {256, 512, 128};
     bool cpu = strcmp(s->t->device->info->flavour, "cpu") == 0;
     const unsigned *threads = cpu ? cpu_threads : gpu_threads;
-    unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.facts.most_blocks, cpu ? 4 : STREAM_MOST_BLOCKS);
+    unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.facts.most_blocks, cpu ? 4 : SELECT_MOST_BLOCKS);
     for (unsigned halves = 0; halves < 4 && most >> halves != 0; halves++)
         for (int i = 0; i < (a->engines ? 1 : 3); i++) {
             struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
@@ -338,16 +338,18 @@ static void add_shapes(struct trials *s, const struct stream_algorithm *a)
 }
 
 /* Trials run in graphs: what those cannot hold has no place in the table. */
-static bool is_captured(const struct trials *s, const struct stream_algorithm *a)
+static bool is_captured(const struct trials *s, const struct select_algorithm *a)
 {
     return (a->needs & ISOD_NEEDS_STREAMS) == 0 || s->t->device->info->joins_captures;
 }
 
 static void add_all(struct trials *s)
 {
-    for (int i = 0; i < iso_stream_n_algorithms; i++)
-        if (iso_stream_algorithms[i].kind == s->coll.kind && is_captured(s, &iso_stream_algorithms[i]))
-            add_shapes(s, &iso_stream_algorithms[i]);
+    for (int i = 0; i < iso_select_stream.n_algorithms; i++) {
+        const struct select_algorithm *a = &iso_select_stream.algorithms[i];
+        if (a->kind == s->coll.kind && is_captured(s, a))
+            add_shapes(s, a);
+    }
 }
 
 /* ---- one size ---- */
@@ -397,7 +399,7 @@ static void say_result(const struct trials *s, const struct trial *best, const s
     if (!s->t->talks)
         return;
     fprintf(stderr, "%-13s %3d PEs %9zu bytes: %-7s %3u x %-3u %10.1f us   (built in: %-7s %3u x %-3u %10.1f us)\n",
-            iso_stream_kind_name(s->coll.kind), (int)s->c.args.h.n_pes, s->c.facts.bytes, best->way.algorithm->name,
+            iso_select_stream.kinds[s->coll.kind], (int)s->c.args.h.n_pes, s->c.facts.bytes, best->way.algorithm->name,
             best->shape.grid, best->shape.threads, best->us, built_in->way.algorithm->name, built_in->shape.grid,
             built_in->shape.threads, built_in->us);
 }
@@ -410,7 +412,7 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
     for (int b = 0; b < BUFFERS; b++)
         if (before != NULL)
             incumbent[b] = add_trial(s, before->best[b]);
-    struct stream_choice choice = iso_stream_choose(s->t->built_in, &s->c.facts);
+    struct select_choice choice = iso_stream_choose(s->t->built_in, &s->c.facts);
     struct way chosen = {choice.algorithm, choice.shape};
     int built_in = add_trial(s, chosen);
     if (measure_all(s, incumbent, built_in) != 0)
@@ -442,7 +444,7 @@ static size_t limit_of(const struct tuning *t, const struct result *results, int
 
 static void add_row(struct tuning *t, const struct way *way, size_t max_bytes, int max_pes)
 {
-    struct stream_row row = {way->algorithm->kind, way->algorithm->name, max_bytes, max_pes, way->most};
+    struct select_row row = {way->algorithm, way->algorithm->needs, max_pes, max_bytes, way->most, NULL};
     t->rows.row[t->rows.n++] = row;
 }
 
@@ -521,16 +523,16 @@ struct sent {
     int32_t algorithm, max_pes, n;
 };
 
-static struct sent row_to_send(const struct stream_rows *rows, int i)
+static struct sent row_to_send(const struct select_rows *rows, int i)
 {
     struct sent s = {0, 0, 0, 0, 0, rows->n};
     if (i >= rows->n)
         return s;
-    const struct stream_row *row = &rows->row[i];
+    const struct select_row *row = &rows->row[i];
     s.max_bytes = row->max_bytes;
     s.grid = row->shape.grid;
     s.threads = row->shape.threads;
-    s.algorithm = (int32_t)(iso_stream_algorithm_find(row->kind, row->algorithm) - iso_stream_algorithms);
+    s.algorithm = (int32_t)(row->algorithm - iso_select_stream.algorithms);
     s.max_pes = row->max_pes;
     return s;
 }
@@ -546,8 +548,8 @@ static void share_rows(struct tuning *t)
         mine = row_to_send(&t->rows, i);
         iso_coll_all_gather(t->world, &mine, sizeof mine, all, call);
         n = all[0].n;
-        const struct stream_algorithm *a = &iso_stream_algorithms[all[0].algorithm];
-        struct stream_row row = {a->kind, a->name, all[0].max_bytes, all[0].max_pes, {all[0].grid, all[0].threads}};
+        const struct select_algorithm *a = &iso_select_stream.algorithms[all[0].algorithm];
+        struct select_row row = {a, a->needs, all[0].max_pes, all[0].max_bytes, {all[0].grid, all[0].threads}, NULL};
         t->rows.row[i] = row;
     }
     t->rows.n = n;
@@ -559,7 +561,7 @@ static int write_rows(struct tuning *t)
     int rc = 0;
     share_rows(t);
     if (ISO->my_local == 0)
-        rc = iso_stream_text_write(t->path, t->device->info, &t->rows);
+        rc = iso_select_write(t->path, t->device->info, &t->rows);
     return all_of(t->world, rc == 0) ? 0 : -EIO;
 }
 
@@ -619,11 +621,11 @@ static bool are_valid(const char *path, size_t most_bytes)
 static bool can_write(struct tuning *t, const char *path)
 {
     char beside[sizeof t->path + 16];
-    struct stream_rows none = {.n = 0};
+    struct select_rows none = {.n = 0};
     if (path != NULL)
         snprintf(t->path, sizeof t->path, "%s", path);
     else
-        iso_stream_text_path(t->device->info, t->path, sizeof t->path);
+        iso_select_path(ISO->env->coll_table, t->device->info, t->path, sizeof t->path);
     if (ISO->my_local != 0)
         return true;
     if (t->path[0] == '\0') {
@@ -632,7 +634,7 @@ static bool can_write(struct tuning *t, const char *path)
         return false;
     }
     snprintf(beside, sizeof beside, "%s.try", t->path);
-    return iso_stream_text_write(beside, t->device->info, &none) == 0 && unlink(beside) == 0;
+    return iso_select_write(beside, t->device->info, &none) == 0 && unlink(beside) == 0;
 }
 
 /* Collective; what `end` takes away, whether it went well or not. */
@@ -661,7 +663,7 @@ static void end(struct tuning *t)
 {
     if (t->stream != NULL)
         (void)pshmemx_stream_destroy(t->stream);
-    iso_stream_table_close(t->built_in);
+    iso_select_close(t->built_in);
     pshmemx_free(t->source);
     pshmemx_free(t->dest);
     ISO->env->coll_table = t->table;

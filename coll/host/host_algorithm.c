@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs; which of
+ * those that can do a call does it is the matter of coll/select/tables/host.table and of SHMEM_COLL.
+ * Called by coll_host.c, barrier.c and init.c. */
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
+#include "../../shmem/collectives.h"
+#include "../select/select.h"
+#include "alltoall.h"
+#include "bcast.h"
+#include "collect.h"
+#include "hier_move.h"
+#include "hier_reduce.h"
+#include "reduce.h"
+#include "scan.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct select_table *in_force(void) { return (struct select_table *)ISO->select; }
+
+/* ---- the algorithms ---- */
+
+static bool fits_inbox(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return f->bytes <= ISO_INBOX_BYTES;
+}
+static bool fits_stage(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return f->bytes <= ISO_STAGE_BYTES;
+}
+/* The node scratch holds a block of each member, or one for each pair of members. */
+static bool fits_scratch(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return f->bytes <= ISO_SCRATCH_BYTES / (size_t)f->n_pes;
+}
+static bool fits_scratch_rows(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return f->bytes <= ISO_SCRATCH_BYTES / (size_t)f->n_pes / (size_t)f->n_pes;
+}
+/* Of several nodes: n + 1 blocks, each rounded up and behind a head. */
+static bool holds_heads(const struct select_facts *f, size_t bytes)
+{
+    return bytes <= ISO_SCRATCH_BYTES && (bytes + 16) * ((size_t)f->n_pes + 1) <= ISO_SCRATCH_BYTES;
+}
+static bool fits_operands(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return holds_heads(f, f->bytes);
+}
+static bool fits_heads(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return holds_heads(f, ISO_INBOX_BYTES);
+}
+static bool fits_node_rows(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return f->bytes <= ISO_SCRATCH_BYTES / (size_t)f->n_pes / (size_t)f->most_near;
+}
+
+/* clang-format off */
+static const struct select_algorithm algorithms[] = {
+    {COLL_BARRIER,   "central",         ISOD_NEEDS_DIRECT, .barrier = iso_barrier_central,
+     .why = "PEs share cores: one atomic each, and each is scheduled once"},
+    {COLL_BARRIER,   "hier",            ISOD_NEEDS_NODES, .barrier = iso_barrier_hier,
+     .why = "PEs of several nodes: a counter on each, log2 n messages for each"},
+    {COLL_BARRIER,   "flags",           ISOD_NEEDS_NOTHING, .barrier = iso_barrier_flags,
+     .why = "one hop"},
+    {COLL_BARRIER,   "dissemination",   ISOD_NEEDS_NOTHING, .barrier = iso_barrier_dissemination,
+     .why = "log2 n hops instead of n lines to read"},
+
+    {COLL_BROADCAST, "hier",            ISOD_NEEDS_NODES, .run_host = hier_bcast,
+     .why = "PEs of several nodes: one message to each, handed on by pointer"},
+    {COLL_BROADCAST, "pipe",            ISOD_NEEDS_SPAN, .run_host = hier_bcast_pipe,
+     .why = "from node to node in chunks"},
+    {COLL_BROADCAST, "push",            ISOD_NEEDS_NOTHING, .run_host = bcast_push,
+     .why = "one hop, and no answer is needed"},
+    {COLL_BROADCAST, "tree",            ISOD_NEEDS_NOTHING, .run_host = bcast_tree,
+     .why = "the root writes log2 n dests instead of n"},
+    {COLL_BROADCAST, "pull",            ISOD_NEEDS_NOTHING, .run_host = bcast_pull,
+     .why = "receivers copy at the same time, and each cache line crosses once"},
+
+    {COLL_COLLECT,   "hier",            ISOD_NEEDS_NODES, .fits = fits_heads, .run_host = hier_collect,
+     .why = "PEs of several nodes: each block once to each node, copied there by pointer"},
+    {COLL_COLLECT,   "push",            ISOD_NEEDS_NOTHING, .run_host = collect_push,
+     .why = "lengths and short blocks in one hop, long blocks straight into dest"},
+    {COLL_COLLECT,   "pull",            ISOD_NEEDS_NOTHING, .run_host = collect_pull,
+     .why = "lengths and short blocks in one hop; of long blocks, each cache line crosses once"},
+
+    {COLL_FCOLLECT,  "node_scratch",    ISOD_NEEDS_DIRECT, .fits = fits_scratch, .run_host = fcollect_scratch,
+     .why = "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_FCOLLECT,  "hier",            ISOD_NEEDS_NODES, .fits = fits_operands, .run_host = hier_fcollect,
+     .why = "PEs of several nodes: all blocks of a node in one message"},
+    {COLL_FCOLLECT,  "rails",           ISOD_NEEDS_NODES, .run_host = hier_fcollect_rails,
+     .why = "PEs of several nodes: each block once to each node, copied there by pointer as it comes"},
+    {COLL_FCOLLECT,  "inbox",           ISOD_NEEDS_NOTHING, .fits = fits_inbox, .run_host = fcollect_inbox,
+     .why = "one hop, data and flag in one cache line"},
+    {COLL_FCOLLECT,  "push",            ISOD_NEEDS_NOTHING, .run_host = fcollect_push,
+     .why = "one hop, straight into dest"},
+    {COLL_FCOLLECT,  "pull",            ISOD_NEEDS_NOTHING, .run_host = fcollect_pull,
+     .why = "each cache line crosses once, which is worth a second synchronisation"},
+
+    {COLL_ALLTOALL,  "node_scratch",    ISOD_NEEDS_DIRECT, .fits = fits_scratch_rows, .run_host = alltoall_scratch,
+     .why = "PEs share cores: each touches few lines and is scheduled once"},
+    {COLL_ALLTOALL,  "hier",            ISOD_NEEDS_NODES, .fits = fits_node_rows, .run_host = hier_alltoall,
+     .why = "PEs of several nodes: all blocks from node to node in one message"},
+    {COLL_ALLTOALL,  "inbox",           ISOD_NEEDS_NOTHING, .fits = fits_inbox, .run_host = alltoall_inbox,
+     .why = "one hop, data and flag in one cache line"},
+    {COLL_ALLTOALL,  "push",            ISOD_NEEDS_NOTHING, .run_host = alltoall_push,
+     .why = "one hop, straight into dest"},
+    {COLL_ALLTOALL,  "pull",            ISOD_NEEDS_NOTHING, .run_host = alltoall_pull,
+     .why = "each cache line crosses once, which is worth a second synchronisation"},
+
+    {COLL_ALLTOALLS, "inbox",           ISOD_NEEDS_NOTHING, .fits = fits_inbox, .run_host = alltoalls_inbox,
+     .why = "one hop, data and flag in one cache line"},
+    {COLL_ALLTOALLS, "staged",          ISOD_NEEDS_FAR, .run_host = alltoalls_staged,
+     .why = "packed where no pointer reaches"},
+    {COLL_ALLTOALLS, "push",            ISOD_NEEDS_NOTHING, .run_host = alltoalls_push,
+     .why = "one hop, straight into dest"},
+
+    {COLL_REDUCE,    "node_scratch",    ISOD_NEEDS_DIRECT, .run_host = reduce_scratch,
+     .why = "PEs share cores: one synchronisation"},
+    {COLL_REDUCE,    "hier",            ISOD_NEEDS_NODES, .fits = fits_operands, .run_host = hier_reduce,
+     .why = "PEs of several nodes: all operands of a node in one message"},
+    {COLL_REDUCE,    "inbox",           ISOD_NEEDS_NOTHING, .fits = fits_inbox, .run_host = reduce_inbox,
+     .why = "one hop, data and flag in one cache line"},
+    {COLL_REDUCE,    "staged",          ISOD_NEEDS_NOTHING, .fits = fits_stage, .run_host = reduce_staged,
+     .why = "one hop, each member reduces all"},
+    {COLL_REDUCE,    "twoshot",         ISOD_NEEDS_NOTHING, .run_host = reduce_twoshot,
+     .why = "each member reduces a part for all"},
+    {COLL_REDUCE,    "chain",           ISOD_NEEDS_SPAN | ISOD_NEEDS_ORDER, .run_host = hier_reduce_chain,
+     .why = "PEs of several nodes: parts run through the nodes in chunks, results back"},
+    {COLL_REDUCE,    "twoshot_central", ISOD_NEEDS_DIRECT, .run_host = reduce_twoshot_central,
+     .why = "each member reduces a part; PEs share cores and synchronise by a counter"},
+
+    {COLL_SCAN,      "node_scratch",    ISOD_NEEDS_DIRECT, .run_host = scan_scratch,
+     .why = "PEs share cores: one synchronisation"},
+    {COLL_SCAN,      "hier",            ISOD_NEEDS_NODES, .fits = fits_operands, .run_host = hier_scan,
+     .why = "PEs of several nodes: all operands of a node in one message"},
+    {COLL_SCAN,      "inbox",           ISOD_NEEDS_NOTHING, .fits = fits_inbox, .run_host = scan_inbox,
+     .why = "one hop, data and flag in one cache line"},
+    {COLL_SCAN,      "chain",           ISOD_NEEDS_NODE_ORDER | ISOD_NEEDS_APART, .run_host = hier_scan_chain,
+     .why = "PEs of several nodes: sums run through the nodes in chunks"},
+    {COLL_SCAN,      "twoshot_central", ISOD_NEEDS_DIRECT, .run_host = scan_twoshot_central,
+     .why = "each member scans a part; PEs share cores and synchronise by a counter"},
+    {COLL_SCAN,      "twoshot",         ISOD_NEEDS_NOTHING, .run_host = scan_twoshot,
+     .why = "each member scans a part for all"},
+};
+/* clang-format on */
+
+static const char *const kinds[COLL_OPS] = {"barrier",  "broadcast", "collect", "fcollect",
+                                            "alltoall", "alltoalls", "reduce",  "scan"};
+const struct select_plane iso_select_host = {"host", "on the host", kinds, COLL_OPS, algorithms,
+                                             sizeof algorithms / sizeof algorithms[0], 0};
+
+/* ---- the choice ---- */
+
+static struct select_facts facts_of(enum coll_op op, const struct team *team, const struct coll_work *w)
+{
+    const struct slot_nodes *nodes = team->slot.nodes;
+    struct select_facts f = {.kind = (int)op, .n_pes = team->n_pes};
+    bool central = team->slot.central != NULL, node_order = nodes != NULL && nodes->in_order;
+    f.has = central ? ISOD_NEEDS_DIRECT : ISOD_NEEDS_FAR;
+    f.has |= central && ISO->oversubscribed ? ISOD_NEEDS_OVER : ISOD_NEEDS_SPARE;
+    if (nodes != NULL) {
+        f.most_near = nodes->most_near;
+        f.has |= (f.most_near > 1 ? ISOD_NEEDS_NODES : 0) | (f.most_near > 0 ? ISOD_NEEDS_SPAN : 0) |
+                 (node_order ? ISOD_NEEDS_NODE_ORDER | ISOD_NEEDS_ORDER : 0);
+    }
+    if (w != NULL) {
+        f.bytes = op == COLL_COLLECT ? 0 : w->bytes;
+        f.has |= w->exact ? ISOD_NEEDS_ORDER : 0;
+        if (f.bytes == 0 || w->dest.base != w->source.base) /* which the specification has alike on all members */
+            f.has |= ISOD_NEEDS_APART;
+    }
+    return f;
+}
+
+const struct select_algorithm *iso_host_choose(enum coll_op op, const struct team *team, const struct coll_work *w)
+{
+    struct select_facts facts = facts_of(op, team, w);
+    struct select_table *t = in_force();
+    const struct select_entry *e = t->kind[op];
+    /* Each kind has a row without conditions (is_total): the walk ends inside the kind's rows. */
+    while (!iso_select_row_fits(&e->row, &facts, 1))
+        e++;
+    if (ISO_UNLIKELY(ISO->env->coll_explain) && team->my_pe == 0) {
+        struct select_choice choice = iso_select_choice_of(t, &facts, e);
+        iso_select_explain(t, &facts, &choice);
+    }
+    return e->row.algorithm;
+}
+
+void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call)
+{
+    return iso_host_choose(COLL_BARRIER, team, NULL)->barrier;
+}
+
+/* ---- start and stop ---- */
+
+/* The content is for the device to judge. */
+static int check_table(const char *path)
+{
+    FILE *file = *path != '\0' ? fopen(path, "re") : NULL;
+    int rc = file == NULL && *path != '\0' ? -errno : 0;
+    if (rc != 0)
+        log_error("SHMEM_COLL_TABLE: %s: %m", path);
+    if (file != NULL)
+        fclose(file);
+    return rc;
+}
+
+int iso_coll_check(const struct env *env)
+{
+    struct select_rows none = {.n = 0};
+    int rc = iso_select_forced(env->coll, NULL, &none);
+    return rc != 0 ? rc : check_table(env->coll_table);
+}
+
+/* The last row of each kind can do every call. */
+static bool is_total(const struct select_table *t)
+{
+    for (int op = 0; op < COLL_OPS; op++) {
+        const struct select_entry *last = t->kind[op + 1] - 1;
+        if (last < t->kind[op] || last->row.needs != ISOD_NEEDS_NOTHING || last->row.algorithm->fits != NULL ||
+            last->row.max_bytes != SIZE_MAX || last->row.max_pes != INT_MAX) {
+            log_error("coll/select/tables/host.table: the last row of %s cannot do every call", kinds[op]);
+            return false;
+        }
+    }
+    return true;
+}
+
+struct select_table *iso_host_table_open(const char *forced)
+{
+    struct select_table *t = iso_select_create(&iso_select_host, "");
+    if (t != NULL && iso_select_add_forced(t, forced) && iso_select_add_built_in(t)) {
+        iso_select_finish(t);
+        if (is_total(t))
+            return t;
+    }
+    iso_select_close(t);
+    return NULL;
+}
+
+int iso_coll_start(void)
+{
+    struct select_table *t = iso_host_table_open(ISO->env->coll);
+    int status = t != NULL ? iso_active_set_start() : -EINVAL;
+    if (status != 0)
+        iso_select_close(t);
+    else
+        ISO->select = t;
+    return status;
+}
+
+void iso_coll_stop(void)
+{
+    iso_active_set_stop();
+    iso_select_close(in_force());
+    ISO->select = NULL;
+}
+
+/* Before the start: without what SHMEM_COLL forces. */
+size_t iso_coll_table_text(char *text, size_t bytes)
+{
+    struct select_table *t = in_force() != NULL ? in_force() : iso_host_table_open("");
+    size_t len = t != NULL ? iso_select_table_text(t, text, bytes) : 0;
+    if (t != in_force())
+        iso_select_close(t);
+    return len;
+}

@@ -1,0 +1,15 @@
+# coll/select/tables/*.table become one source of the library, ${iso_tables}: each file is an array of bytes that ends in
+# NUL. What is wrong in a row is found by tests/unit/select_test.c.
+file(GLOB iso_table_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/tables/*.table)
+set(arrays "")
+set(texts "")
+foreach(file ${iso_table_files})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  get_filename_component(name ${file} NAME_WE)
+  file(READ ${file} bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(APPEND arrays "static const unsigned char ${name}_text[] = {${bytes}0};\n")
+  string(APPEND texts "{\"${name}\", ${name}_text, sizeof ${name}_text},")
+endforeach()
+set(iso_tables ${PROJECT_BINARY_DIR}/select_tables.c)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/tables.c.in ${iso_tables} @ONLY)
