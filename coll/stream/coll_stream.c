@@ -98,7 +98,7 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
     c->facts.kind = coll->kind;
     c->facts.engines = coll->engines != 0;
     c->team = iso_team_or_null(coll->team);
-    return c->team != NULL || wrong(c, "team is no team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+    return c->team != NULL || wrong(c, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
 }
 
 static bool op_fits(struct stream_call *c)
