@@ -444,6 +444,11 @@ PRIM_COLD_FN void isod_unit_store_odd(char *p, struct prim_vec16 v, uint64_t byt
         for (uint32_t i = 0; i < n; i++)
             *(isod_any8 *)(void *)(p + i) = (uint8_t)((i < 8 ? v.word[0] : v.word[1]) >> (i & 7) * 8);
 }
+/* Bytes of an array that are whole units at addresses of units: all but the end, or none. */
+PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
+{
+    return ((uintptr_t)p & 15) == 0 ? bytes / 16 * 16 : 0;
+}
 /* `bytes` is what is left of the piece from p on. */
 PRIM_FN struct prim_vec16 isod_unit_load(const char *p, uint64_t bytes)
 {
@@ -476,17 +481,49 @@ PRIM_FN struct prim_ll *isod_ll_there(const struct isod_coll *c, int32_t to, uin
     return isod_ll(c, isod_coll_memory(c, to), c->h.my_pe) + 2 * unit;
 }
 
-/* source + m * stride, `bytes` of it, to each other member m. */
+/* A unit to all other members. */
+PRIM_FN void isod_unit_send_all(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
+{
+    for (uint32_t i = 1; i <= isod_coll_others(c); i++)
+        isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i), unit), v);
+}
+
+/* To each other member m a whole unit of its own, at source + m * stride. */
+PRIM_FN void isod_unit_send_each(struct isod_coll *c, const char *source, uint64_t stride, uint64_t unit)
+{
+    for (uint32_t i = 1; i <= isod_coll_others(c); i += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH];
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (i + k <= isod_coll_others(c))
+                v[k] = prim_load16(source + (uint64_t)(uint32_t)isod_coll_other(c, i + k) * stride + unit * 16);
+        PRIM_UNROLL
+        for (uint32_t k = 0; k < ISOD_BATCH; k++)
+            if (i + k <= isod_coll_others(c))
+                isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i + k), unit), v[k]);
+    }
+}
+
+/* source + m * stride, `bytes` of it, to each other member m. Whole aligned units are loaded several at once; others one
+ * by one, since the code for those is long. */
 PRIM_FN void isod_ll_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
 {
-    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
+    uint64_t whole = (stride & 15) == 0 ? isod_whole_bytes(source, bytes) : 0, u = c->rank;
+    for (; u < whole / 16; u += c->size) {
+        if (stride == 0)
+            isod_unit_send_all(c, u, prim_load16(source + u * 16));
+        else
+            isod_unit_send_each(c, source, stride, u);
+    }
+    for (; u < isod_units(bytes); u += c->size) {
         for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
-            int32_t to = isod_coll_other(c, i);
-            struct prim_vec16 v = isod_unit_load(source + (uint64_t)to * stride + u * 16, bytes - u * 16);
-            isod_ll_store(c, isod_ll_there(c, to, u), v);
+            int32_t m = isod_coll_other(c, i);
+            const char *from = source + (uint64_t)(uint32_t)m * stride + u * 16;
+            isod_ll_store(c, isod_ll_there(c, m, u), isod_unit_load_odd(from, bytes - u * 16));
         }
     }
 }
+
 PRIM_FN void isod_ll_send_one(struct isod_coll *c, int32_t to, const char *source, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)

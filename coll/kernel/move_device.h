@@ -36,10 +36,10 @@ PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod
     isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
 }
 
+/* By LL, here and below: at most inbox_bytes, in a staged epoch that has begun behind a sync. Calls on streams share
+ * these. */
 PRIM_FN void isod_exchange_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_begin_staged_epoch(c);
-    prim_sync(prim_group_block());
     isod_ll_send(c, w->source, w->source_stride, w->bytes);
     isod_exchange_copy_own(c, w);
     isod_ll_receive(c, w->dest, w->dest_stride, w->bytes);
@@ -79,6 +79,8 @@ PRIM_FN int isod_exchange(shmemd_t h, struct isod_move w, uint32_t call)
         return isod_exchange_direct(h, w, call);
     if (!isod_coll_enter(&c, h, call))
         return 1;
+    isod_coll_begin_staged_epoch(&c);
+    prim_sync(prim_group_block());
     isod_exchange_ll(&c, &w);
     return isod_coll_leave(&c);
 }
@@ -93,16 +95,14 @@ PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
 
 /* ---- broadcast ---- */
 
-/* The others' flags are for the rule of staged epochs. */
+/* The flags, here and in permute, are for the rule of staged epochs. */
 PRIM_FN void isod_broadcast_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_begin_staged_epoch(c);
-    prim_sync(prim_group_block());
     if (c->h.my_pe == w->from) {
         isod_ll_send(c, w->source, 0, w->bytes);
         isod_coll_copy_own(w->dest, w->source, w->bytes);
     } else {
-        isod_flags_send(c, -1);
+        isod_flags_send_near(c);
         isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     }
     isod_flags_wait(c, w->from, ISOD_ARRIVAL);
@@ -162,6 +162,8 @@ PRIM_FN int isod_broadcast(shmemd_t h, struct isod_move w)
         return isod_broadcast_direct(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_BROADCAST))
         return 1;
+    isod_coll_begin_staged_epoch(&c);
+    prim_sync(prim_group_block());
     isod_broadcast_ll(&c, &w);
     return isod_coll_leave(&c);
 }
@@ -178,11 +180,9 @@ PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
 
 PRIM_FN void isod_permute_ll(struct isod_coll *c, const struct isod_move *w)
 {
-    isod_coll_begin_staged_epoch(c);
-    prim_sync(prim_group_block());
     if (w->to != c->h.my_pe)
         isod_ll_send_one(c, w->to, w->source, w->bytes);
-    isod_flags_send(c, w->to); /* the rule of staged epochs */
+    isod_flags_send_near(c);
     if (w->from != c->h.my_pe)
         isod_ll_receive_one(c, w->from, w->dest, w->bytes);
     else
@@ -250,6 +250,8 @@ PRIM_FN int isod_permute(shmemd_t h, struct isod_move w)
         return isod_permute_direct(h, w);
     if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
         return 1;
+    isod_coll_begin_staged_epoch(&c);
+    prim_sync(prim_group_block());
     isod_permute_ll(&c, &w);
     return isod_coll_leave(&c);
 }

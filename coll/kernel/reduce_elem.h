@@ -59,25 +59,31 @@ PRIM_FN void ISOD_NAMED(isod_acc_batch)(struct ISOD_NAMED(isod_acc) * a, const s
     ISOD_NAMED(isod_acc_join)(a, v[3], first + 3, n, op);
 }
 
-/* One hop: everybody has everything, and reduces for itself. dest may be source: a thread writes a unit after it has
- * sent and read it. */
-PRIM_FN void ISOD_NAMED(isod_reduce_ll)(struct isod_coll *c, const struct isod_reduce *w, int op)
+/* Unit u of all members' LL data of this epoch, and mine. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll_combine)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine, int op)
 {
-    const char *own = w->source + (uint64_t)c->h.my_pe * w->stride;
+    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+        isod_units_wait(c, first, ISOD_BATCH, u, v);
+        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, op);
+    }
+    return ISOD_NAMED(isod_acc_vec)(&a);
+}
+
+/* One-shot, by LL: every member gets all data, and reduces for itself. At most inbox_bytes, in one epoch; calls on
+ * streams make rounds of this. A thread writes a unit of dest after it has sent and read it, so dest may be source. */
+PRIM_FN void ISOD_NAMED(isod_reduce_ll)(struct isod_coll *c, const struct isod_move *w, int op)
+{
+    const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
     isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
-    isod_ll_send(c, w->source, w->stride, w->bytes);
+    isod_ll_send(c, w->source, w->source_stride, w->bytes);
     for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
         uint64_t left = w->bytes - u * 16;
-        struct prim_vec16 mine = isod_unit_load(own + u * 16, left);
-        struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
-        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
-            struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-            isod_units_wait(c, first, ISOD_BATCH, u, v);
-            ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, op);
-        }
+        struct prim_vec16 result = ISOD_NAMED(isod_ll_combine)(c, u, isod_unit_load(own + u * 16, left), op);
         if (!c->failed)
-            isod_unit_store(w->dest + u * 16, ISOD_NAMED(isod_acc_vec)(&a), left);
+            isod_unit_store(w->dest + u * 16, result, left);
     }
 }
 
@@ -155,7 +161,9 @@ PRIM_FN int ISOD_NAMED(isod_reduce)(shmemd_t h, struct isod_reduce w, int op)
         return ISOD_NAMED(isod_reduce_pipelined)(h, w, op);
     if (!isod_coll_enter(&c, h, w.call))
         return 1;
-    ISOD_NAMED(isod_reduce_ll)(&c, &w, op);
+    struct isod_move all = isod_move_of(w.dest, w.source, w.bytes);
+    all.source_stride = w.stride;
+    ISOD_NAMED(isod_reduce_ll)(&c, &all, op);
     return isod_coll_leave(&c);
 }
 

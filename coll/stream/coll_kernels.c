@@ -7,41 +7,6 @@
 #include "engine_device.h"
 #include "stream_device.h"
 
-/* ---- lines: a round, in a staged epoch that has begun behind a sync ---- */
-
-PRIM_FN void exchange_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
-    isod_stream_ll_send(c, w->source, w->source_stride, w->bytes);
-    isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
-    isod_ll_receive(c, w->dest, w->dest_stride, w->bytes);
-}
-
-/* The flags, here and below, are for the rule of staged epochs. */
-PRIM_FN void broadcast_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    if (c->h.my_pe == w->from) {
-        isod_stream_ll_send(c, w->source, 0, w->bytes);
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    } else {
-        isod_flags_send_near(c);
-        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
-    }
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
-
-PRIM_FN void permute_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    if (w->to != c->h.my_pe)
-        isod_ll_send_one(c, w->to, w->source, w->bytes);
-    isod_flags_send_near(c);
-    if (w->from != c->h.my_pe)
-        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
-    else
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
-
 /* ---- stages: a piece, in a staged epoch. All members meet in each; a stage is read before its reader's next flags, and
  * written again behind the flags after those ---- */
 
@@ -86,19 +51,19 @@ PRIM_FN void permute_staged(struct isod_coll *c, const struct isod_move *w)
 
 /* ---- both of them, piece by piece ---- */
 
-enum schedule { EXCHANGE_LINES, BROADCAST_LINES, PERMUTE_LINES, EXCHANGE_STAGED, BROADCAST_STAGED, PERMUTE_STAGED };
+enum schedule { EXCHANGE_LL, BROADCAST_LL, PERMUTE_LL, EXCHANGE_STAGED, BROADCAST_STAGED, PERMUTE_STAGED };
 
 PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum schedule schedule)
 {
     switch (schedule) {
-    case EXCHANGE_LINES:
-        exchange_ll(c, w);
+    case EXCHANGE_LL:
+        isod_exchange_ll(c, w);
         break;
-    case BROADCAST_LINES:
-        broadcast_ll(c, w);
+    case BROADCAST_LL:
+        isod_broadcast_ll(c, w);
         break;
-    case PERMUTE_LINES:
-        permute_ll(c, w);
+    case PERMUTE_LL:
+        isod_permute_ll(c, w);
         break;
     case EXCHANGE_STAGED:
         exchange_staged(c, w);
@@ -357,14 +322,14 @@ PRIM_FN int broadcast_twoshot_read(const struct isod_stream_coll *a)
 
 /* ---- kernels ---- */
 
-ISOD_STREAM_KERNEL(exchange_ll, move_pieces(&a, EXCHANGE_LINES))
+ISOD_STREAM_KERNEL(exchange_ll, move_pieces(&a, EXCHANGE_LL))
 ISOD_STREAM_KERNEL(exchange_push, exchange_push(&a))
 ISOD_STREAM_KERNEL(exchange_staged, move_pieces(&a, EXCHANGE_STAGED))
-ISOD_STREAM_KERNEL(broadcast_ll, move_pieces(&a, BROADCAST_LINES))
+ISOD_STREAM_KERNEL(broadcast_ll, move_pieces(&a, BROADCAST_LL))
 ISOD_STREAM_KERNEL(broadcast_read, broadcast_read(&a))
 ISOD_STREAM_KERNEL(broadcast_twoshot_read, broadcast_twoshot_read(&a))
 ISOD_STREAM_KERNEL(broadcast_staged, move_pieces(&a, BROADCAST_STAGED))
-ISOD_STREAM_KERNEL(permute_ll, move_pieces(&a, PERMUTE_LINES))
+ISOD_STREAM_KERNEL(permute_ll, move_pieces(&a, PERMUTE_LL))
 ISOD_STREAM_KERNEL(permute_push, permute_push(&a))
 ISOD_STREAM_KERNEL(permute_staged, move_pieces(&a, PERMUTE_STAGED))
 ISOD_STREAM_KERNEL(alltoallv_push, alltoallv_push(&a))

@@ -34,7 +34,7 @@ PRIM_FN int any_ll(const struct isod_stream_coll *what)
         struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
         isod_coll_begin_staged_epoch(&c);
         prim_sync(prim_group_block());
-        isod_stream_ll_send(&c, piece.source, piece.source_stride, piece.bytes);
+        isod_ll_send(&c, piece.source, piece.source_stride, piece.bytes);
         for (uint64_t u = c.rank; u < isod_units(piece.bytes) && !c.failed; u += c.size)
             any_ll_unit(&c, what, &piece, u);
         at += c.inbox_bytes;

@@ -5,34 +5,7 @@
 
 /* ---- lines ---- */
 
-/* Unit u of what all members have sent in this epoch, and mine. */
-PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll_sum)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine)
-{
-    struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
-    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
-        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_units_wait(c, first, ISOD_BATCH, u, v);
-        ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
-    }
-    return ISOD_NAMED(isod_acc_vec)(&a);
-}
-
-/* One hop: everybody has everything, and reduces for itself. A thread writes a unit of dest after it has sent and read
- * it, so dest may be source. */
-PRIM_FN void ISOD_NAMED(isod_stream_ll_round)(struct isod_coll *c, const struct isod_move *w)
-{
-    const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
-    isod_coll_begin_staged_epoch(c);
-    prim_sync(prim_group_block());
-    isod_stream_ll_send(c, w->source, w->source_stride, w->bytes);
-    for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
-        uint64_t left = w->bytes - u * 16;
-        struct prim_vec16 result = ISOD_NAMED(isod_ll_sum)(c, u, isod_unit_load(own + u * 16, left));
-        if (!c->failed)
-            isod_unit_store(w->dest + u * 16, result, left);
-    }
-}
-
+/* Rounds of what an inbox holds. */
 PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -45,7 +18,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
         return 1;
     do {
         struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
-        ISOD_NAMED(isod_stream_ll_round)(&c, &piece);
+        ISOD_NAMED(isod_reduce_ll)(&c, &piece, ISOD_OP_sum_reduce);
         at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -67,7 +40,7 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const
     for (uint64_t u = c->rank; u < each && at + u * 16 < w->bytes && !c->failed; u += c->size) {
         uint64_t left = w->bytes - at - u * 16;
         struct prim_vec16 mine = isod_unit_load(w->source + at + u * 16, left);
-        struct prim_vec16 result = ISOD_NAMED(isod_ll_sum)(c, u, mine);
+        struct prim_vec16 result = ISOD_NAMED(isod_ll_combine)(c, u, mine, ISOD_OP_sum_reduce);
         if (!c->failed) {
             isod_unit_send_ahead(c, u, result);
             isod_unit_store(w->dest + at + u * 16, result, left);
@@ -384,7 +357,7 @@ PRIM_FN void ISOD_NAMED(isod_dest_rest)(struct isod_coll *c, const struct isod_s
     struct isod_move rest = isod_move_of(a->dest + at, a->source + at, a->dest_stride - at);
     rest.source_stride = 0;
     if (prim_block_index() == 0 && rest.bytes > 0)
-        ISOD_NAMED(isod_stream_ll_round)(c, &rest);
+        ISOD_NAMED(isod_reduce_ll)(c, &rest, ISOD_OP_sum_reduce);
 }
 
 PRIM_FN int ISOD_NAMED(isod_stream_twoshot_dest)(const struct isod_stream_coll *a)

@@ -46,12 +46,6 @@ PRIM_FN struct isod_move isod_move_piece(const struct isod_move *w, uint64_t at,
 /* Divisions of 64 bits are functions of a hundred instructions on GPUs, so numbers of units have 32. */
 PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return x / y + (x % y != 0 ? 1 : 0); }
 
-/* Bytes of an array that are whole units at addresses of units: all but the end, or none. */
-PRIM_FN uint64_t isod_whole_bytes(const void *p, uint64_t bytes)
-{
-    return ((uintptr_t)p & 15) == 0 ? bytes / 16 * 16 : 0;
-}
-
 /* ---- meetings of teams that pointers reach ---- */
 
 /* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads
@@ -77,15 +71,9 @@ PRIM_FN void isod_stream_bring(struct isod_coll *c, const struct isod_stream_col
         prim_fence_flag(); /* pairs with the acquire of isod_stream_await, of the members that wait */
 }
 
-/* ---- lines ---- */
+/* ---- LL ---- */
 
-PRIM_FN void isod_unit_send_all(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
-{
-    for (uint32_t i = 1; i <= isod_coll_others(c); i++)
-        isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i), unit), v);
-}
-
-/* The same in the epoch after this one. */
+/* isod_unit_send_all in the epoch after this one. */
 PRIM_FN void isod_unit_send_ahead(struct isod_coll *c, uint64_t unit, struct prim_vec16 v)
 {
     uint64_t inbox_at = c->inbox_at;
@@ -94,41 +82,6 @@ PRIM_FN void isod_unit_send_ahead(struct isod_coll *c, uint64_t unit, struct pri
     c->epoch--;
     c->staged--;
     c->inbox_at = inbox_at;
-}
-
-/* To each other member m a whole unit of its own, at source + m * stride. */
-PRIM_FN void isod_unit_send_each(struct isod_coll *c, const char *source, uint64_t stride, uint64_t unit)
-{
-    for (uint32_t i = 1; i <= isod_coll_others(c); i += ISOD_BATCH) {
-        struct prim_vec16 v[ISOD_BATCH];
-        PRIM_UNROLL
-        for (uint32_t k = 0; k < ISOD_BATCH; k++)
-            if (i + k <= isod_coll_others(c))
-                v[k] = prim_load16(source + (uint64_t)(uint32_t)isod_coll_other(c, i + k) * stride + unit * 16);
-        PRIM_UNROLL
-        for (uint32_t k = 0; k < ISOD_BATCH; k++)
-            if (i + k <= isod_coll_others(c))
-                isod_ll_store(c, isod_ll_there(c, isod_coll_other(c, i + k), unit), v[k]);
-    }
-}
-
-/* As isod_ll_send. */
-PRIM_FN void isod_stream_ll_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
-{
-    uint64_t whole = (stride & 15) == 0 ? isod_whole_bytes(source, bytes) : 0, u = c->rank;
-    for (; u < whole / 16; u += c->size) {
-        if (stride == 0)
-            isod_unit_send_all(c, u, prim_load16(source + u * 16));
-        else
-            isod_unit_send_each(c, source, stride, u);
-    }
-    for (; u < isod_units(bytes); u += c->size) {
-        for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
-            int32_t m = isod_coll_other(c, i);
-            const char *from = source + (uint64_t)(uint32_t)m * stride + u * 16;
-            isod_ll_store(c, isod_ll_there(c, m, u), isod_unit_load_odd(from, bytes - u * 16));
-        }
-    }
 }
 
 /* ---- lines of parts: `bytes` in parts of `each` units, part m is member m's; the last ones may be short or empty.
