@@ -3,10 +3,10 @@
  * Block b of this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane
  * has chosen. All threads of the block call
  * every function here, unless it says otherwise; thread i serves the i-th other member.
- * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within.
- * Invariants: all members go through the same epochs of the same kinds in the same order. A epoch is a number that only
- * grows; flags carry all of it, lines its low 32 bits. One block at a time uses a lane, so its words are read plainly.
- * Includes: device/. Included by the schedules (*_device.h here). */
+ * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within. Invariants: all
+ * members go through the same epochs of the same kinds in the same order. An epoch is a number that only grows; flags
+ * carry all of it, LL words its low 32 bits. One block at a time uses a lane, so its words are read plainly. Includes:
+ * device/. Included by the schedules (*_device.h here). */
 #ifndef ISO_COLL_DEVICE_H
 #define ISO_COLL_DEVICE_H
 
@@ -22,14 +22,14 @@ struct isod_coll {
     char *first;       /* that of this thread's first other member, looked up ahead; NULL: none, or by the ring */
     uint64_t inbox_at; /* where the inboxes of the epoch in progress begin in it; staged epochs */
     uint64_t epoch, staged;
-    uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so nobody waits for them */
+    uint64_t users, status; /* first thread: as found on entry, looked at when it leaves, so no thread waits for them */
     uint32_t inbox_bytes, call;
     uint32_t rank, size;
     bool direct; /* all members reach each other by pointer */
     bool failed; /* for this thread: a wait was given up */
 };
 
-/* Epochs that one call over lines may take; the low 32 bits do not wrap within a call. */
+/* Epochs that one call by LL may take; the low 32 bits do not wrap within a call. */
 #define ISOD_EPOCHS_OF_CALL 8u
 /* Members whose data a thread waits for at once: as many loads are in flight. */
 #define ISOD_BATCH 4
@@ -42,7 +42,7 @@ PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t
     c->failed = w->reported == 2;
 }
 
-/* One look at many lines has failed: what this costs is little beside them. */
+/* One look at many LL words has failed: this costs little beside it. */
 PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr)
 {
     prim_pause();
@@ -78,8 +78,8 @@ PRIM_FN int32_t isod_coll_other(const struct isod_coll *c, uint32_t i)
 }
 PRIM_FN uint32_t isod_coll_others(const struct isod_coll *c) { return (uint32_t)c->h.n_pes - 1; }
 
-/* From the begin of slot memory on. Where a lane may be chosen, by the lane's address, which is at hand: what the handle
- * says would take another register in every call, for a rare path. Elsewhere the block's number takes none. */
+/* From the begin of slot memory on. Where a lane may be chosen, by the lane's address, which is at hand: what the
+ * handle says would take another register in every call, for a rare path. Elsewhere the block's number takes none. */
 PRIM_FN uint64_t isod_coll_lane_at(const struct isod_coll *c)
 {
 #ifdef ISOD_LANES_ARE_BLOCKS
@@ -154,15 +154,15 @@ PRIM_FN struct isod_facts isod_facts_of(shmemd_t h, uint64_t bytes)
     f.in_heap = false;
     return f;
 }
-/* Lines cost twice the bytes and no fence; they need room in the inbox and pointers to all members. */
+/* LL costs twice the bytes and no fence. Data must fit the inbox, and pointers must reach all members. */
 PRIM_FN bool isod_takes_ll(struct isod_facts f) { return f.bytes <= f.inbox_bytes && f.direct; }
 PRIM_FN bool isod_takes_pointers(struct isod_facts f) { return f.direct && f.in_heap; }
 
 /* ---- epochs ----
- * In a plain epoch any member may flag any other. A staged epoch may use lines and stages, which have two banks, used in
- * turn; that is enough only under this rule: in a staged epoch EVERY member sends to (lines, or at least a flag) and
- * waits for EVERY other member. Then whoever begins staged epoch k + 2 has finished k + 1, so everybody has finished
- * reading what epoch k brought. */
+ * In a plain epoch any member may flag any other. A staged epoch may use LL and stages, which have two banks, used
+ * alternately. Two are enough only under this rule: in a staged epoch EVERY member sends to (LL, or at least a flag)
+ * and waits for EVERY other member. A member that begins staged epoch k + 2 has finished k + 1, so all have finished
+ * reading the data of epoch k. */
 
 PRIM_FN void isod_coll_begin_epoch(struct isod_coll *c) { c->epoch++; }
 PRIM_FN void isod_coll_begin_staged_epoch(struct isod_coll *c)
@@ -207,8 +207,8 @@ PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
     return meaning == ISOD_DATA ? prim_peek_u64(flag) : prim_load_relaxed_u64(flag);
 }
 
-/* By the calling thread, until `from` has set its flag of this epoch or of a later one. After it prim_acquire_from_peer,
- * and a sync of those who read, where the flag stands for data. */
+/* By the calling thread, until `from` has set its flag of this epoch or of a later one. After it
+ * prim_acquire_from_peer, and a sync of those who read, where the flag stands for data. */
 PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + (uint64_t)from * 8);
@@ -245,8 +245,8 @@ PRIM_FN void isod_flags_wait(struct isod_coll *c, int32_t but, enum isod_meaning
             isod_flag_wait(c, isod_coll_other(c, i), meaning);
 }
 
-/* All members are here; what their blocks have stored and read before is done. After it a sync, then anybody may read.
- */
+/* All members are here; earlier stores and reads of their blocks are done. After it a sync, then all threads may read.
+ * */
 PRIM_FN void isod_coll_sync(struct isod_coll *c)
 {
     prim_gather_stores(prim_group_block());
@@ -275,7 +275,7 @@ PRIM_FN void isod_coll_sync_near(struct isod_coll *c)
     prim_acquire_from_peer();
 }
 
-/* A sync in the midst of a call. false, for all threads: somebody has given up, so nothing more is sent. */
+/* A sync in the midst of a call. false, for all threads: a thread has given up, so nothing more is sent. */
 PRIM_FN bool isod_coll_goes_on(struct isod_coll *c)
 {
     c->failed = prim_sync_or(prim_group_block(), c->failed);
@@ -300,9 +300,9 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->first = c->rank < isod_coll_others(c) ? isod_coll_memory(c, isod_coll_other(c, c->rank + 1)) : (char *)0;
 }
 
-/* The numbers of lines are about to wrap: old lines could be taken for new ones, so each member clears its inboxes
- * behind a meeting, which has number `epoch`. All lines of earlier epochs have been read, since every call waits for all
- * that is sent to it. Teams that not all pointers reach use no lines. true: given up. */
+/* The low 32 bits of epochs are about to wrap: old LL words could be taken for new ones. So each member clears its
+ * inboxes before a synchronisation, which is epoch `epoch`. All LL words of earlier epochs have been read, since every
+ * call waits for all that is sent to it. Teams in which a pointer is missing do not use LL. true: given up. */
 PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
 {
     struct prim_vec16 zero = {{0, 0}};
@@ -387,7 +387,7 @@ PRIM_FN int isod_coll_leave(struct isod_coll *c)
     bool bad = c->failed;
     if (!c->direct && isod_lane_chosen(c->h) != 0)
         prim_sync(prim_group_block()); /* all threads have posted what the first one waits for */
-    if (c->rank == 0) { /* everybody has read the lane before the first sync of the call */
+    if (c->rank == 0) { /* all threads have read the lane before the first sync of the call */
         c->lane->epoch = c->epoch;
         c->lane->staged = c->staged;
         if (!c->direct && isod_lane_chosen(c->h) != 0) /* the next block on the chosen lane has another ring */
@@ -422,10 +422,10 @@ PRIM_FN bool isod_unit_is_whole(const void *p, uint64_t bytes) { return bytes >=
 PRIM_COLD_FN struct prim_vec16 isod_unit_load_odd(const char *p, uint64_t bytes)
 {
     struct prim_vec16 v = {{0, 0}};
-    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u, epoch = (((uintptr_t)p | n) & 3) == 0 ? 4 : 1;
-    for (uint32_t i = 0; i < n; i += epoch) {
+    uint32_t n = bytes < 16 ? (uint32_t)bytes : 16u, step = (((uintptr_t)p | n) & 3) == 0 ? 4 : 1;
+    for (uint32_t i = 0; i < n; i += step) {
         const void *from = p + i;
-        uint64_t part = epoch == 4 ? *(const isod_any32 *)from : *(const isod_any8 *)from;
+        uint64_t part = step == 4 ? *(const isod_any32 *)from : *(const isod_any8 *)from;
         part <<= (i & 7) * 8;
         if (i < 8) /* no index: an array would be stack */
             v.word[0] |= part;
@@ -462,15 +462,15 @@ PRIM_FN void isod_unit_store(char *p, struct prim_vec16 v, uint64_t bytes)
         isod_unit_store_odd(p, v, bytes);
 }
 
-/* ---- lines: at most inbox_bytes per sender that arrive with their epoch's number, no fence; staged epochs of direct
- * teams only. Unit u travels in lines 2u and 2u + 1 ---- */
+/* ---- LL: at most inbox_bytes per sender that arrive with their epoch, no fence; staged epochs of direct teams only.
+ * Unit u travels in LL words 2u and 2u + 1 ---- */
 
 PRIM_FN struct prim_ll *isod_ll(const struct isod_coll *c, char *memory, int32_t sender)
 {
     return (struct prim_ll *)(void *)(memory + c->inbox_at + (uint64_t)sender * 2 * c->inbox_bytes);
 }
 
-/* Both lines, however short the unit is: who waits for it need not ask, and has all its looks under way at once. */
+/* Both LL words, however short the unit is: the receiver need not ask, and has all its looks under way at once. */
 PRIM_FN void isod_ll_store(struct isod_coll *c, struct prim_ll *line, struct prim_vec16 v)
 {
     prim_store_ll(line, (uint32_t)v.word[0], (uint32_t)(v.word[0] >> 32), (uint32_t)c->epoch);
@@ -504,8 +504,8 @@ PRIM_FN void isod_unit_send_each(struct isod_coll *c, const char *source, uint64
     }
 }
 
-/* source + m * stride, `bytes` of it, to each other member m. Whole aligned units are loaded several at once; others one
- * by one, since the code for those is long. */
+/* source + m * stride, `bytes` of it, to each other member m. Whole aligned units are loaded several at once; others
+ * one by one, since the code for those is long. */
 PRIM_FN void isod_ll_send(struct isod_coll *c, const char *source, uint64_t stride, uint64_t bytes)
 {
     uint64_t whole = (stride & 15) == 0 ? isod_whole_bytes(source, bytes) : 0, u = c->rank;
@@ -545,7 +545,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
 {
     struct isod_waiting w = {0, 0, 0};
     const struct prim_ll *lines = isod_ll(c, c->here, first) + 2 * u;
-    uint64_t sender = c->inbox_bytes / 8; /* lines of one */
+    uint64_t sender = c->inbox_bytes / 8; /* LL words of one */
     for (;;) {
         int32_t missing = -1;
         PRIM_UNROLL

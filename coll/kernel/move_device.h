@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives that move data inside kernels: fcollect and alltoall (one schedule), broadcast, permute. Up to
- * inbox_bytes by lines: one hop, no fence. Above that directly between the members' buffers: a push waits for the
+ * inbox_bytes by LL: one hop, no fence. Above that directly between the members' buffers: a push waits for the
  * receiver's flag "dest may be written", then data, then the flag "it is there"; a read waits for the owner's flag, and
  * the owner for the readers' one. Sizes are equal on all members; nothing is done for 0 bytes.
  * Includes: coll_device.h. Included by include/shmem_device_coll.h. */
@@ -28,7 +28,7 @@ PRIM_FN struct isod_move isod_move_of(void *dest, const void *source, uint64_t b
     return w;
 }
 
-/* ---- fcollect, alltoall: everybody has a piece for everybody ---- */
+/* ---- fcollect, alltoall: each member has a piece for each member ---- */
 
 PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod_move *w)
 {

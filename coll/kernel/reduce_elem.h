@@ -105,10 +105,10 @@ PRIM_FN void ISOD_NAMED(isod_reduce_span)(struct isod_coll *c, const struct isod
     }
 }
 
-/* Two hops: member i reduces part i for everybody (reducescatter: its own block, for itself) from the sources of all
- * and writes it to the dests of all. The first meeting: all sources may be read and all dests written. The second: all
- * parts are there, nobody reads on. dest may be source: part i of any array is read and then written by member i only.
- */
+/* Two hops: member i reduces part i for all (reducescatter: its own block, for itself) from the sources of all and
+ * writes it to the dests of all. First synchronisation: all sources may be read and all dests written. Second: all
+ * parts are there, and all reads have ended. dest may be source: part i of any array is read and then written by member
+ * i only. */
 PRIM_FN void ISOD_NAMED(isod_reduce_direct)(struct isod_coll *c, const struct isod_reduce *w, int op)
 {
     struct isod_span s = isod_span_direct(c, w);
@@ -121,7 +121,7 @@ PRIM_FN void ISOD_NAMED(isod_reduce_direct)(struct isod_coll *c, const struct is
     isod_coll_sync(c);
 }
 
-/* Where pointers do not reach all: piece by piece into everybody's stages. */
+/* Where pointers do not reach all: piece by piece into the stages of all members. */
 PRIM_FN void ISOD_NAMED(isod_reduce_staged)(struct isod_coll *c, const struct isod_reduce *w, int op)
 {
     prim_sync(prim_group_block());

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels that move data on streams: fcollect and alltoall (one schedule, "exchange"), broadcast, permute, alltoallv;
- * barrier, sync; the two ends of collectives by copy engines. By lines: one hop, in rounds of a packet. By pushes and
+ * barrier, sync; the two ends of collectives by copy engines. By LL: one hop, in rounds of an inbox. By pushes and
  * reads: straight between the members' buffers, when all that write or are read have come. Staged: through the slot's
  * memory, piece by piece, whatever memory and path it is. Launched by stream_algorithm.c and coll_engine.c.
  * Includes: engine_device.h, stream_device.h. */
 #include "engine_device.h"
 #include "stream_device.h"
 
-/* ---- stages: a piece, in a staged epoch. All members meet in each; a stage is read before its reader's next flags, and
- * written again behind the flags after those ---- */
+/* ---- stages: a piece, in a staged epoch. All members synchronise in each; a stage is read before its reader's next
+ * flags, and written again behind the flags after those ---- */
 
 PRIM_FN const char *stage_of(const struct isod_coll *c, int32_t sender) { return c->here + isod_stage_at(c, sender); }
 
@@ -20,7 +20,7 @@ PRIM_FN void exchange_staged(struct isod_coll *c, const struct isod_move *w)
     isod_coll_sync(c);
     if (!isod_coll_goes_on(c))
         return;
-    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.epoch) {
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
         int32_t m = isod_coll_other(c, i);
         char *dest = w->dest + (uint64_t)(uint32_t)m * w->dest_stride;
         const char *from = i == 0 ? w->source + (uint64_t)(uint32_t)m * w->source_stride : stage_of(c, m);
@@ -76,7 +76,7 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
     }
 }
 
-/* The sync, or isod_coll_goes_on behind a round of lines, which lets threads fail one by one: what is sent now says
+/* The sync, or isod_coll_goes_on behind a round of LL, which lets threads fail one by one: what is sent now says
  * that this block has read what came in the epoch before. */
 PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule)
 {
@@ -122,7 +122,7 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
         struct isod_waves waves = isod_waves_of(&c);
         struct isod_part p = isod_part_of(w.bytes, waves.nth, waves.of);
         char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
-        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.epoch) {
+        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
             int32_t to = isod_coll_other(&c, i);
             isod_wave_put(&c, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
         }
@@ -136,7 +136,7 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
 PRIM_FN void alltoallv_put(struct isod_coll *c, const struct isod_stream_coll *a)
 {
     struct isod_waves waves = isod_waves_of(c);
-    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.epoch) {
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
         int32_t to = isod_coll_other(c, i);
         struct isod_part mine =
             isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());

@@ -2,20 +2,20 @@
 /* Reductions by stores into dests: the stage for what member i sends to be reduced is where member i's own result will
  * be, in dest of the member that reduces. So stages are as large as the data, and nothing but links is waited for.
  * Member m's result has its span of all arrays, `span` bytes from one to the next; a block works on one slice of each
- * span, in pieces. One turn: send piece k to be reduced, tell; reduce piece k - 2 into the own dest; hand out the
- * result of piece k - 4. Flags of a turn are waited for one turn later, so that they are under way beside data:
- * who is in turn t has waited for the others' flags of turn t - 2. So what it reduces, piece t - 3, has come in their
- * turn t - 2; and where it stores results, those of piece t - 5, has been read by them in their turn t - 2.
- * The meeting at the begin says that dests may be written, the one at the end that results are there.
+ * span, in pieces. One iteration: send piece k to be reduced, flag; reduce piece k - 2 into the own dest; hand out the
+ * result of piece k - 4. Flags of an iteration are waited for one iteration later, so that they are under way beside
+ * data: a member in iteration t has waited for the others' flags of iteration t - 2. So piece t - 3, which it reduces,
+ * has come in their iteration t - 2. The place of its results, those of piece t - 5, they have read in iteration t - 2.
+ * The synchronisation at the start says that dests may be written, the one at the end that results are there.
  * Included by reduce_kernels.c. */
 #ifndef ISO_DEST_STREAM_H
 #define ISO_DEST_STREAM_H
 
 #include "stream_device.h"
 
-#define ISOD_DEST_PACKETS 8 /* of a piece, in inbox_bytes */
+#define ISOD_DEST_INBOXES 8 /* of a piece, in inbox_bytes */
 #define ISOD_DEST_BATCH 2   /* units of a thread under way at once, to ISOD_BATCH members each */
-enum { ISOD_DEST_REDUCES = 3, ISOD_DEST_HANDS_OUT = 5 }; /* in turn t: piece t - this; it sends piece t - 1 */
+enum { ISOD_DEST_REDUCES = 3, ISOD_DEST_HANDS_OUT = 5 }; /* in iteration t: piece t - this; it sends piece t - 1 */
 
 struct isod_dest {
     char *dest; /* of this block, in span 0 */
@@ -26,10 +26,10 @@ struct isod_dest {
     bool whole;             /* all addresses are those of units */
 };
 
-/* Bytes of a piece, the same in all blocks: large ones cost fewer turns, but of few there is little to overlap. */
+/* Bytes of a piece, the same in all blocks: large ones cost fewer iterations, but of few there is little to overlap. */
 PRIM_FN uint32_t isod_dest_piece(const struct isod_stream_coll *a)
 {
-    uint32_t piece = a->h.inbox_bytes * ISOD_DEST_PACKETS;
+    uint32_t piece = a->h.inbox_bytes * ISOD_DEST_INBOXES;
     return a->share < 8 * (uint64_t)piece ? piece / 2 : piece;
 }
 PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
@@ -132,7 +132,7 @@ PRIM_FN void isod_dest_hand_out(const struct isod_coll *c, const struct isod_des
         isod_dest_copy_odd(c, ours + d->dests[isod_coll_other(c, i)], ours, units);
 }
 
-/* The end of a turn: tells what this block has stored and read in it. Turn 0 has done neither. */
+/* The end of an iteration, whose stores and reads the flags publish. Iteration 0 has neither. */
 PRIM_FN bool isod_dest_sync(struct isod_coll *c, const struct isod_dest *d, uint32_t turn)
 {
     uint64_t late = turn == 0 || turn == isod_dest_turns(d) - 1 ? 0 : 1;

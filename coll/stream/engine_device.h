@@ -11,7 +11,7 @@
 
 #include "../kernel/coll_device.h"
 
-#define ISOD_ENGINE_STEPS 2u
+#define ISOD_ENGINE_EPOCHS 2u
 
 /* All members are here: engines may write to all dests. What it returns is the same for all threads.
  * The word that engines copy is read after this kernel has ended, by the order of the stream. When a member does not
@@ -20,7 +20,7 @@
 PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    if (!isod_coll_enter_for(&c, a->h, a->call, ISOD_ENGINE_STEPS))
+    if (!isod_coll_enter_for(&c, a->h, a->call, ISOD_ENGINE_EPOCHS))
         return 1;
     isod_coll_begin_epoch(&c);
     isod_coll_sync_near(&c);
@@ -33,7 +33,7 @@ PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
     return rc;
 }
 
-/* false, for all threads: engine_begin has failed, or somebody has used the lane since. */
+/* false, for all threads: engine_begin has failed, or another call has used the lane since. */
 PRIM_FN bool isod_engine_resume(struct isod_coll *c, const struct isod_stream_coll *a)
 {
     if (!isod_coll_enter_for(c, a->h, a->call, 0))

@@ -149,9 +149,10 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
 
 /* ---- reductions. Member m's span comes from all; its owner is m, who gets a part from each other node: from his rail
  * there, which reads what the members of that node have for it, combines it in their order in a slot of its own, puts
- * that into a slot of m, and tells; m does that for its own node. A turn: send the parts of piece k; combine those of
- * piece k - 1; hand on results of piece k - 2. So turns wait for what others do in earlier turns only. There are two
- * slots for each sender: piece k goes where piece k - 2 was, when its reader has told that it has read that ---- */
+ * that into a slot of m, and flags; m does that for its own node. An iteration: send the parts of piece k; combine
+ * those of piece k - 1; hand on results of piece k - 2. So an iteration waits only for earlier iterations of others.
+ * There are two slots for each sender: piece k goes where piece k - 2 was, when its reader has told that it has read
+ * that ---- */
 
 struct reduction {
     const struct isod_stream_coll *what;

@@ -3,7 +3,7 @@
  * messages that arrive one by one. Pointers reach the members of a node, the ring all others. Member m has a *rail* in
  * each other node, the member with its place there (modulo the members of that node): what m sends to a node goes to
  * its rail, which hands it on; what a node has for m comes from there.
- * Words and slots lie where teams that pointers reach have their inboxes of lines, so nothing else touches them.
+ * Words and slots lie where teams that pointers reach have their inboxes of LL, so nothing else touches them.
  * Invariants: a word has one writer and only grows, by numbers of epochs; a value of it says that all it counts has
  * arrived, since it is stored behind that: by the same ring, or behind a fence. A call is a number of epochs that
  * depends on its sizes alone. Includes: stream_device.h. Included by *_kernels.c here. */
@@ -183,7 +183,7 @@ PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t,
 {
     struct isod_waves w = isod_waves_among(c, (uint32_t)t->size);
     struct isod_part p = isod_part_of(bytes, w.nth, w.of);
-    for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.epoch) {
+    for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.stride) {
         int32_t to = isod_hier_peer(t, i);
         if (i > 0)
             prim_copy_put(prim_group_wave(), isod_near(c->h, dest, to) + p.at,

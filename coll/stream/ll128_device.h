@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Wide lines: 120 bytes of data and the number of their epoch, in one store of 128 bytes, so of what is sent one part in
- * 16 is flags and not every other byte. They are for teams whose members' stores of that size arrive whole
+/* LL128: lines of 120 bytes of data and their epoch, in one store of 128 bytes. One part in 16 of the traffic is flags;
+ * of LL it is every other byte. It is for teams whose members' stores of that size arrive whole
  * (ISOD_NEEDS_WHOLE_LINES: tried out when a slot is made, ll128_kernels.c). The rules of banks and epochs are those of
- * lines; the flag is all of the epoch, so nothing is cleared when its low half wraps, and the memory is the lines' own:
- * what is no flag there has never been one.
+ * LL. The flag is the whole epoch, so nothing is cleared when its low half wraps. The memory is used by LL128 alone: a
+ * word there that is not a flag has never been one.
  * Data is counted in words of 8 bytes, 15 a line. 8 threads handle a line, a piece of two words each, the last one of
- * one; a wave goes through its lines in epoch, since its votes say what has come. So `failed` is alike in a wave.
- * Includes: stream_device.h. Included by ll128_kernels.c and reduce_kernels.c. */
+ * one; the threads of a wave go through its lines together, since its votes say what has come. So `failed` is alike in
+ * a wave. Includes: stream_device.h. Included by ll128_kernels.c and reduce_kernels.c. */
 #ifndef ISO_WIDE_DEVICE_H
 #define ISO_WIDE_DEVICE_H
 
@@ -302,7 +302,7 @@ PRIM_FN void isod_ll128_receive_one(struct isod_coll *c, int32_t from, char *des
     }
 }
 
-/* ---- lines of parts: `bytes` in parts of `each` lines, the first one is member `first`'s, the next one the next
+/* ---- LL128 in parts: `bytes` in parts of `each` lines, the first one is member `first`'s, the next one the next
  * member's, around the team; the last ones may be short or empty. Threads are spread over the lines of all other parts
  * ---- */
 

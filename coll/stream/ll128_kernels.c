@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that move data on streams by wide lines: fcollect and alltoall (one schedule, "exchange"), broadcast,
- * permute, as the rounds of lines in coll_kernels.c; and the one that finds out whether wide lines arrive whole.
+/* Kernels that move data on streams by LL128: fcollect and alltoall (one schedule, "exchange"), broadcast,
+ * permute, as the rounds of LL in move_device.h; and the one that finds out whether lines arrive whole.
  * Launched by stream_algorithm.c and stream_probe.c. Includes: ll128_device.h. */
 #include "ll128_device.h"
 
@@ -88,7 +88,7 @@ PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, ui
     isod_flags_wait(c, -1, ISOD_ARRIVAL);
 }
 
-/* In as few rounds as packets allow, each about as long. */
+/* In as few rounds as inboxes allow, each about as long. */
 PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -156,7 +156,7 @@ PRIM_FN uint64_t probe_round(struct isod_coll *c, uint32_t lines)
             wrong += probe_look(c, first + w.nth, piece, first + w.nth < lines);
     return wrong;
 }
-/* Nothing of the lane but its wide lines is used, so its epochs stay as they are. */
+/* Nothing of the lane but its LL128 memory is used, so its epochs stay as they are. */
 PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
 {
     struct isod_coll c;

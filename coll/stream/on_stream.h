@@ -15,8 +15,8 @@
 
 /* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
- * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_twoshot_dest: `bytes` and source_stride are of one
- * of the members' spans, dest_stride is of the whole. */
+ * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_twoshot_dest: `bytes` and source_stride are
+ * of one of the members' spans, dest_stride is of the whole. */
 struct isod_stream_coll {
     shmemd_t h;
     char *dest;
@@ -39,7 +39,7 @@ struct isod_stream_coll {
 #define ISOD_STREAM_THREADS 512
 #define ISOD_STREAM_MEMBERS 128
 
-/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. The lines ones carry at most inbox_bytes a block and
+/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. Those by LL carry at most inbox_bytes a block and
  * round, in at most ISOD_EPOCHS_OF_CALL rounds. */
 #define ISOD_STREAM_MOVES(X)                                                    \
     X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */               \
@@ -69,11 +69,11 @@ struct isod_stream_coll {
  * representations of ISOD_STREAM_SUM_KERNELS. ANY: one, isod_stream_##name##_any_kernel, for all representations and
  * operators, which are arguments. ALL: both. */
 #define ISOD_STREAM_REDUCES(X)                                                                              \
-    /* One hop: everybody gets everything, as lines. allreduce, reducescatter. */                           \
+    /* One-shot: all members get all data, by LL. allreduce, reducescatter. */                              \
     X(reduce_ll, ISOD_NEEDS_DIRECT, ALL)                                                                 \
-    /* Two hops: a part each, its result to all, as lines. allreduce. */                                    \
+    /* Two-shot: a part each, its result to all, by LL. allreduce. */                                       \
     X(reduce_twoshot_ll, ISOD_NEEDS_DIRECT, SUM)                                                                \
-    /* The same by wide lines. */                                                                           \
+    /* The same by LL128. */                                                                                \
     X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                         \
     X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                        \
     /* All are here; everybody reads everything; all have read. allreduce, reducescatter. */                \
@@ -146,15 +146,16 @@ enum isod_dtype {
 };
 
 /* ---- copy engines: flags that engines copy ----
- * engine_begin, one block: an epoch of lane 0, in which all members flag each other and wait for each other's flags: all
- * dests may be written. It stores the number of the next epoch in lane 0's `engine`, and what engines then copy are
+ * engine_begin, one block: an epoch of lane 0, in which all members flag each other and wait for each other's flags:
+ * all dests may be written. It stores the number of the next epoch in lane 0's `engine`, and what engines then copy are
  * payload and, behind it on the same stream, those 8 bytes onto the receiver's flag of this member. engine_end, one
  * block: that next epoch; it waits for the flags of all members that send to this one (to == -1: of all others, else of
- * member `from`; from == my_pe: of nobody). Flags only grow, so who was not sent to in one call misses nothing. */
+ * member `from`; from == my_pe: of nobody). Flags only grow, so a member that nothing was sent to in a call misses
+ * nothing. */
 
-/* ---- wide lines: do stores of 128 bytes arrive whole? ----
- * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody sends
- * lines of a pattern of its own to everybody, as wide lines do, looks for them as those are looked for, and at every
+/* ---- LL128: do stores of 128 bytes arrive whole? ----
+ * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody
+ * sends lines of a pattern of its own to everybody, as LL128 does, looks for them as those are looked for, and at every
  * word of what its flag says has come. The kernel adds how many words were old to *v_received, device memory. Rounds
  * are numbered from `share` on, equal on all members, above all epochs and all numbers of earlier probes. */
 #define ISOD_PROBE_FIRST ((uint64_t)1 << 63)
@@ -162,10 +163,8 @@ enum { ISOD_PROBE_LINES = 64 }; /* of a block to each member and round, at most 
 
 /* ---- sizes ----
  * Blocks get whole units of 16 bytes, equal parts but for the last ones, alike on all members, whose grids are equal; a
- * part has less than 64 GiB. A kernel of lines goes over its part in rounds (reduce_ll: inbox_bytes of it;
+ * part has less than 64 GiB. A kernel by LL goes over its part in rounds (reduce_ll: inbox_bytes of it;
  * reduce_twoshot_ll: n_pes times that). */
-
-/* The same for wide lines, whose blocks have whole eights of threads. */
 
 /* Of the host, before a launch of so many blocks. Bytes of a block's part, and of each member's part of that where it
  * is split among them. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of reductions on streams for all operators and all ways in which elements are dtype, which are arguments.
+/* Kernels of reductions on streams for all operators and all ways in which elements are kept, which are arguments.
  * Launched by stream_algorithm.c. Includes: hier_stream.h, reduce_any.h. */
 #include "hier_stream.h"
 #include "reduce_any.h"
 
-/* ---- lines: as in reduce_stream.h ---- */
+/* ---- LL: as in reduce_elem.h, with type and operator as arguments ---- */
 
 PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_move *w,
                             uint64_t u)
@@ -42,8 +42,9 @@ PRIM_FN int any_ll(const struct isod_stream_coll *what)
     return isod_coll_leave(&c);
 }
 
-/* ---- any memory, any path: isod_reduce_pipelined in one loop. Where pointers reach all that peers touch, one turn of
- * reads, and a meeting at its end; else turns of stages. The host says which, by what the members agree on ---- */
+/* ---- any memory, any path: isod_reduce_pipelined in one loop. Where pointers reach all that peers touch: one
+ * iteration of reads, and a synchronisation at its end; else iterations over stages. The host chooses, by facts on
+ * which the members agree ---- */
 
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
                                        const struct isod_span *s, uint64_t u)
@@ -68,8 +69,8 @@ PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const str
         one.word[i] = first ? a->word[i] : b->word[i];
     return one;
 }
-/* As the schedules of hier_kernels.c do it: a part of each node, then the parts. A part joins in a turn behind those of
- * its members, so that the code of a join, which is long, stands here once. */
+/* As the schedules of hier_kernels.c do it: a part of each node, then the parts. A part joins in an iteration behind
+ * those of its members, so that the code of a join, which is long, stands here once. */
 PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct isod_stream_coll *what,
                                        const struct isod_span *s, uint64_t u)
 {
@@ -95,8 +96,8 @@ PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, 
         isod_result_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
 }
 
-/* What is reduced in the turn at `at`, whose epoch begins. */
-PRIM_FN struct isod_span any_turn(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, bool direct)
+/* The span of the iteration at `at`, whose epoch begins. */
+PRIM_FN struct isod_span any_iteration(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, bool direct)
 {
     struct isod_span s;
     if (direct) {
@@ -121,7 +122,7 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
     bool direct = what->by_pointer != 0;
     for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
-        struct isod_span s = any_turn(&c, &all, at, direct);
+        struct isod_span s = any_iteration(&c, &all, at, direct);
         isod_coll_sync(&c);
         if (!isod_coll_goes_on(&c))
             break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of sums on streams, one for each schedule and way in which elements are dtype, so that an addition is one
+/* Kernels of sums on streams, one for each schedule and way in which elements are kept, so that an addition is one
  * instruction and nothing is asked about types and operators. Launched by stream_algorithm.c.
  * Includes: dest_stream.h, ll128_device.h. */
 #include "dest_stream.h"

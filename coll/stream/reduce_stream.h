@@ -3,7 +3,7 @@
  * reduce_elem.h was stamped with, stamped by reduce_kernels.c. As everywhere, elements are combined in member order and
  * rounded once, so every schedule gives the same bits. */
 
-/* ---- lines ---- */
+/* ---- LL ---- */
 
 /* Rounds of what an inbox holds. */
 PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
@@ -26,10 +26,10 @@ PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
 
 /* Two hops. Part m goes to member m, which sends its result to all. The second epoch begins without a sync, and nothing
  * is sent for parts that are empty; two banks are enough all the same. The bank of the first epoch is written next in
- * the epoch behind the second: the result of a unit comes from the thread that has read all that its member was sent for
- * it, so who has all results knows that all have read. That of the second is the bank of the epoch before the first: a
- * thread sends results behind lines of all members, and those were sent behind a sync, which all reads came before.
- * dest may be source: a unit's result comes after all members have sent what they had there. */
+ * the epoch behind the second: the result of a unit comes from the thread that has read all that its member was sent
+ * for it, so who has all results knows that all have read. That of the second is the bank of the epoch before the
+ * first: a thread sends results behind the LL data of all members, and those were sent behind a sync, which all reads
+ * came before. dest may be source: a unit's result comes after all members have sent what they had there. */
 PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
     struct isod_spread s = isod_spread_of(c, w->bytes, each);
@@ -50,7 +50,7 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const
     isod_spread_receive(c, &s, w->dest);
 }
 
-/* In as few rounds as packets allow, each about as long. */
+/* In as few rounds as inboxes allow, each about as long. */
 PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -70,7 +70,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll)(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
-/* ---- wide lines: the same two schedules ---- */
+/* ---- LL128: the same two schedules ---- */
 
 /* A piece of a line that all members have sent in this epoch, and mine. */
 PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
@@ -152,7 +152,7 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, co
     isod_ll128_parts_receive(c, &p, w->dest);
 }
 
-/* In as few rounds as packets allow, each about as long. */
+/* In as few rounds as inboxes allow, each about as long. */
 PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll128)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -350,7 +350,7 @@ PRIM_FN void ISOD_NAMED(isod_dest_reduce)(const struct isod_coll *c, const struc
         ISOD_NAMED(isod_dest_reduce_unit)(c, d, at + (uint64_t)u * 16, false);
 }
 
-/* The end that is no whole unit of each member: by lines, of one block. */
+/* The end that is no whole unit of each member: by LL, of one block. */
 PRIM_FN void ISOD_NAMED(isod_dest_rest)(struct isod_coll *c, const struct isod_stream_coll *a)
 {
     uint64_t at = a->source_stride * (uint64_t)a->h.n_pes;

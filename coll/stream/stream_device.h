@@ -24,7 +24,7 @@ PRIM_FN bool isod_stream_part(const struct isod_stream_coll *a, struct isod_move
     return left > 0;
 }
 
-/* What this thread sends first, in lines, is on its way while the lane is looked up. */
+/* The data that this thread sends first, by LL, is on its way while the lane is looked up. */
 PRIM_FN void isod_stream_expect(const struct isod_stream_coll *a, const struct isod_move *w)
 {
     uint64_t at = 16 * (uint64_t)prim_rank(prim_group_block());
@@ -46,7 +46,7 @@ PRIM_FN struct isod_move isod_move_piece(const struct isod_move *w, uint64_t at,
 /* Divisions of 64 bits are functions of a hundred instructions on GPUs, so numbers of units have 32. */
 PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return x / y + (x % y != 0 ? 1 : 0); }
 
-/* ---- meetings of teams that pointers reach ---- */
+/* ---- synchronisation of teams that pointers reach ---- */
 
 /* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads
  * of a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
@@ -84,7 +84,7 @@ PRIM_FN void isod_unit_send_ahead(struct isod_coll *c, uint64_t unit, struct pri
     c->inbox_at = inbox_at;
 }
 
-/* ---- lines of parts: `bytes` in parts of `each` units, part m is member m's; the last ones may be short or empty.
+/* ---- LL in parts: `bytes` in parts of `each` units, part m is member m's; the last ones may be short or empty.
  * Threads are spread over the units of all other parts, ISOD_SPREAD units of a thread at once ---- */
 
 #define ISOD_SPREAD 2 /* more do not fit in registers, beside the rest of a kernel */
@@ -208,17 +208,17 @@ PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *
 /* ---- a block's waves share the members, so that data is under way to all of them, over all links, at once ---- */
 
 struct isod_waves {
-    uint32_t first, epoch; /* members of this wave: first, first + epoch .., counted from the own one */
-    uint32_t nth, of;     /* and its part of what goes to each of them */
+    uint32_t first, stride; /* members of this wave: first, first + stride .., counted from the own one */
+    uint32_t nth, of;       /* and its part of what goes to each of them */
 };
 PRIM_FN struct isod_waves isod_waves_among(const struct isod_coll *c, uint32_t members)
 {
     uint32_t waves = isod_ceil_div(c->size, prim_wave_size()), wave = c->rank / prim_wave_size();
     struct isod_waves w;
-    w.epoch = waves < members ? waves : members;
-    w.first = wave % w.epoch;
-    w.nth = wave / w.epoch;
-    w.of = isod_ceil_div(waves - w.first, w.epoch);
+    w.stride = waves < members ? waves : members;
+    w.first = wave % w.stride;
+    w.nth = wave / w.stride;
+    w.of = isod_ceil_div(waves - w.first, w.stride);
     return w;
 }
 PRIM_FN struct isod_waves isod_waves_of(const struct isod_coll *c) { return isod_waves_among(c, (uint32_t)c->h.n_pes); }
@@ -251,7 +251,7 @@ PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t s
     struct isod_waves w = isod_waves_of(c);
     struct isod_part p = isod_part_of(bytes, w.nth, w.of);
     uint64_t at = isod_stage_at(c, c->h.my_pe) + p.at;
-    for (uint32_t i = w.first; i <= isod_coll_others(c); i += w.epoch) {
+    for (uint32_t i = w.first; i <= isod_coll_others(c); i += w.stride) {
         int32_t to = isod_coll_other(c, i);
         const char *from = source + (uint64_t)(uint32_t)to * stride + p.at;
         char *memory = isod_coll_memory(c, to);
@@ -356,11 +356,11 @@ PRIM_FN void isod_reads_store_two(const struct isod_coll *c, const struct isod_r
 }
 
 /* ---- reductions by pushes: piece by piece into stages of the owner. Stage memory of a lane is 4 banks here, each with
- * half a packet of each sender. One turn: push piece k, tell; wait for piece k - 1 of the others, reduce it.
- * Four banks are enough: who pushes piece k has, one turn before, waited for the others' flag of piece k - 2; they sent
- * it behind the turn of piece k - 3, in which they have read piece k - 4. Three are not: that they have read piece k -
- * 3 is told by their flag of piece k - 1, for which nobody has waited yet. The meeting at the begin says that nobody
- * uses the stages otherwise, the one at the end that nobody does any longer ---- */
+ * half an inbox of each sender. One iteration: push piece k, flag; wait for piece k - 1 of the others, reduce it. Four
+ * banks are enough: a member that pushes piece k has, one iteration before, waited for the others' flags of piece k -
+ * 2. They sent these behind the iteration of piece k - 3, in which they have read piece k - 4. Three are not enough:
+ * their flags of piece k - 1 say that they have read piece k - 3, and no member has waited for these yet. After the
+ * synchronisation at the start the stages have no other use, after the one at the end they have none ---- */
 
 struct isod_push {
     char *dest;
@@ -472,10 +472,11 @@ PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *
     }
 }
 
-/* Turns of a call, each an epoch: 0 is the meeting at the begin, turns from 1 on push, those from 2 on reduce, the last
- * one but one, pieces + 1, tells nothing, the last one, pieces + 2, is the meeting at the end. */
+/* Iterations of a call, each an epoch: 0 synchronises, those from 1 on push, those from 2 on reduce, pieces + 1 sends
+ * no flags, and the last one, pieces + 2, synchronises. */
 PRIM_FN uint32_t isod_push_turns(const struct isod_push *p) { return p->pieces + 3; }
-/* The end of a turn's pushes. Only the meetings wait for flags of their own turn. Turn 0 tells of no stores. */
+/* The end of an iteration's pushes. Only the first and the last iteration wait for their own flags. The first has no
+ * stores to publish. */
 PRIM_FN bool isod_push_sync(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
 {
     uint64_t late = turn == 0 || turn == p->pieces + 2 ? 0 : 1;
