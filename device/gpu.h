@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The run-time half of portability: what the library asks of the device that this PE uses. One of gpu_cpu.c, gpu_hip.c
- * and gpu_cuda.c is in a build. All functions return 0 or -errno unless they say otherwise; on failure
- * iso_gpu_error(gpu) is a sentence with the vendor's own words. Calls may come from any thread of the PE; each of them
- * makes the PE's device current and leaves it so. Nothing here synchronises the device unless it says so.
- * Includes nothing of ours but bootstrap/{log,env}.h. Used by shmem/, coll/. */
+/* The run-time half of portability: the functions that the library calls on the device of this PE. A build contains one
+ * of gpu_cpu.c, gpu_hip*.c and gpu_cuda*.c. All functions return 0 or -errno unless they say otherwise. After a failure
+ * iso_gpu_error(gpu) is a sentence with the vendor's own words. Any thread of the PE may call. Each call makes the PE's
+ * device current and leaves it so. No function synchronises the device unless it says so. Includes nothing of ours but
+ * bootstrap/{log,env}.h. Used by shmem/, coll/. */
 #ifndef ISO_GPU_H
 #define ISO_GPU_H
 
@@ -16,14 +16,14 @@ typedef void *gpu_stream;         /* hipStream_t, cudaStream_t, or the CPU devic
 typedef void *gpu_graph;          /* an instantiated graph */
 typedef void (*gpu_kernel)(void); /* a kernel's address: SHMEMD_KERNEL made it */
 
-/* What memory is for. COMMUNICATION: a peer's store is seen by a poll, a peer's atomic composes with ours (AMD:
- * fine-grained or uncached; elsewhere ordinary). BULK: ordinary memory, polls and atomics by peers are not for it. */
+/* Kinds of memory. COMMUNICATION: polls see stores of peers, and atomics of all PEs compose (AMD: fine-grained or
+ * uncached; elsewhere ordinary). BULK: ordinary memory, not for polls and atomics of peers. */
 enum gpu_memory { GPU_COMMUNICATION, GPU_BULK };
 
 /* How device memory becomes visible to other processes. */
 enum gpu_sharing { GPU_SHARE_VMM, GPU_SHARE_IPC };
 
-/* What a peer needs to map a piece of memory. Bytes travel by the mesh, fd (-1: none) by SCM_RIGHTS. */
+/* The bytes and the descriptor (-1: none) by which a peer maps a piece of memory. Both travel by the node socket. */
 struct gpu_key {
     unsigned char bytes[64];
     int fd;
@@ -50,15 +50,15 @@ struct gpu_info {
 
 /* ---- the device ---- */
 
-/* Chooses a device: `choice` is SHMEM_DEVICE (a number), or "" for local rank modulo number of devices. -ENODEV: there
- * is none; `why` gets one sentence. Does not start a device that no PE asked for. */
+/* Opens a device. `choice` is SHMEM_DEVICE (a number), or "" for the local rank modulo the number of devices. Does not
+ * start a device that no PE asked for. -ENODEV: there is none, and `why` gets one sentence. */
 int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes);
 void iso_gpu_close(struct gpu *gpu); /* NULL-tolerant; streams and memory of this layer must be gone */
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu);
 const char *iso_gpu_error(const struct gpu *gpu);
-/* Can kernels of this device load and store memory of the device with that id (struct gpu_info.id)? Enables it. */
+/* True when kernels of this device can load and store memory of the device with that struct gpu_info.id. Enables it. */
 bool iso_gpu_reaches(struct gpu *gpu, const char *id);
-/* For isomer-info without starting anything: one sentence about devices on this machine, found or not. */
+/* For isomer-info: one sentence about the devices of this machine, found or not. Starts nothing. */
 void iso_gpu_survey(char *text, size_t bytes);
 
 /* ---- memory that peers map ---- */
@@ -77,19 +77,22 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base);
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len);   /* an imported one */
 void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len); /* our own */
-/* For memory that the program has allocated by the vendor's calls: `*start`, `*len` get the whole allocation around
- * `ptr`; `key` exports it by the first way that works, *method its name ("vmm", "ipc"). -ENOTSUP: none does. */
+/* Export memory that the program has allocated by the vendor's calls. *start and *len get the whole allocation around
+ * `ptr`. `key` exports it by the first method that works, which *method names. -ENOTSUP: no method works. */
 int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
                            enum gpu_sharing *method);
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base);
+int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len,
+                           char **base);
 void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method);
 
 /* ---- memory that network devices reach ---- */
 
-/* A dma-buf of memory of this device and PE: *fd, which the caller closes, and *offset, where in it `at` lies. It holds
- * [at, at + len) and the rest of the pages at its ends. -ENOTSUP or another error: this memory has none. */
+/* Makes a dma-buf of memory of this device and PE. *fd is its descriptor, which the caller closes, and *offset the
+ * place of `at` in it. It holds [at, at + len) and the rest of the pages at its ends. -ENOTSUP or another error: none
+ * for this memory. */
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset);
-/* What a network device has written to memory of this device, and told the host of, is seen by kernels that run. */
+/* After it, kernels that run see data that a network device has written to memory of this device and reported to the
+ * host. */
 void iso_gpu_flush_writes(struct gpu *gpu);
 
 /* ---- memory of this PE alone ---- */
@@ -101,7 +104,7 @@ int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device);
 void iso_gpu_host_free(struct gpu *gpu, void *host);
 
 enum gpu_pointer { GPU_POINTER_HOST, GPU_POINTER_PINNED, GPU_POINTER_DEVICE };
-/* What kind of memory ptr points to. Slow: never on a hot path. */
+/* The kind of memory at ptr. Slow: never on a hot path. */
 enum gpu_pointer iso_gpu_pointer_kind(struct gpu *gpu, const void *ptr);
 
 /* ---- streams ---- */
@@ -112,24 +115,25 @@ void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream); /* the host waits until it is idle, by yielding */
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_wait_all(struct gpu *gpu); /* until all streams of this process on the device are, the vendor's own too */
-/* `later` goes on when what is in `earlier` now is done. */
+/* Work enqueued in `later` from now on begins when the work that is in `earlier` now is done. */
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier);
 bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);
-/* Any mixture of host, pinned and device memory; by a copy engine where there is one. Host memory that is not pinned
- * may be staged by the vendor and then blocks. */
+/* Copies between any two of host, pinned and device memory, by a copy engine where there is one. The vendor may stage
+ * host memory that is not pinned, and then blocks. */
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream);
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream);
-/* Words of 8 bytes that a stream itself stores and waits for, in the order given, with no kernel and so no place on the
- * device. A store: whoever acquires it sees what the stream has done before (release, system scope). A wait ends when
- * the word is `value` or larger; what comes behind it in the stream sees what was done before the store. Memory of this
- * device, of peers where kernels reach it, or iso_gpu_host_alloc's, by the device's address. A stream that waits may
- * hold up others that share its hardware queue. */
+/* Words of 8 bytes that a stream itself stores and waits for, in the order given, without a kernel. A store is a
+ * release of system scope: a thread that acquires the word sees the stream's earlier work. A wait ends when the word is
+ * `value` or larger; later work of the stream sees everything that was done before the store. Words are in memory of
+ * this device, of peers where kernels reach it, or in iso_gpu_host_alloc's by the device's address. A stream that waits
+ * may hold up other streams of its hardware queue. */
 struct gpu_word {
     uint64_t *at;
     uint64_t value;
     bool waits;
 };
-/* Can this device, and is the stream not being captured? A graph would bring the same values each time. */
+/* True when this device has such words and the stream is not being captured: a graph would bring the same values each
+ * time. */
 bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream);
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream);
@@ -140,18 +144,19 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
 /* ---- copy engines ---- */
 
 #define GPU_ANY_ENGINE (-1) /* one that is idle, in turn */
-/* Copy engines of this device that a copy can name, by 0 to one less; 0: the vendor's runtime does not let one choose.
- * It does not grow, and falls to 0 when they turn out not to work. */
+/* The number of copy engines that a copy can name, as 0 .. number - 1. 0: the vendor's runtime does not offer a choice.
+ * The number never grows, and becomes 0 when the engines turn out not to work. */
 int iso_gpu_engines(struct gpu *gpu);
-/* Between device memories that kernels of this device reach; done when it returns, which waits by yielding. Belongs to
- * no stream: what is to be copied has been written, and seen to be. Copies of several threads go side by side when they
- * name different engines; towards some peers fewer engines are of use than there are, then numbers share one. What
- * lasts longer than SHMEM_TIMEOUT is reported. -ENOTSUP: nothing was copied, but iso_gpu_copy can do it. */
+/* Copies between device memories that kernels of this device reach. Belongs to no stream: the source has been written,
+ * and its stores are visible, before the call. Done when it returns; it waits by yielding. Copies of several threads
+ * run side by side when they name different engines. Towards some peers fewer engines are useful than there are;
+ * several numbers then share an engine. A copy that lasts longer than SHMEM_TIMEOUT is reported. -ENOTSUP: no byte was
+ * copied, but iso_gpu_copy can copy them. */
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len);
 
 /* ---- kernels ---- */
 
-/* args: the kernel's one struct, copied before it returns. grid and block count in one dimension. */
+/* args is the kernel's one struct, copied before the call returns. grid and block count in one dimension. */
 struct gpu_launch {
     gpu_kernel kernel;
     unsigned grid, block;
@@ -164,7 +169,7 @@ struct gpu_launch {
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream);
 /* Loads the kernel's code now, so that no later launch has to (which may synchronise the device). */
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel);
-/* Blocks of `block` threads that can be resident, and thus wait for one another, at once on the whole device. */
+/* *blocks becomes the number of blocks of `block` threads that can be resident at once on the whole device. */
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks);
 
 #endif

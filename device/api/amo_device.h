@@ -64,7 +64,7 @@ PRIM_FN uint64_t isod_amo_by_way(shmemd_t h, struct isod_word_op o, const void *
                              isod_world_pe(h, pe));
     return o.bytes == 8 ? isod_amo_at_u64((uint64_t *)(void *)at, o) : isod_amo_at_u32((uint32_t *)(void *)at, o);
 }
-/* What fetches may be a look of a loop: a lock that spins, a counter that is watched. */
+/* A fetching atomic may be a look of a loop: a lock that spins, a counter that is watched. */
 PRIM_FN uint64_t isod_amo(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
 {
     uint64_t old = isod_amo_by_way(h, o, addr, pe);

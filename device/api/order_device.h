@@ -8,8 +8,8 @@
 #include "place_device.h"
 #include "ring.h"
 
-/* What the group has put on the ring, and what it synchronised with: one thread, which knows whether the ring was used,
- * waits for all of it. The last sync is unconditional: others may not know. */
+/* One thread, which knows whether the ring was used, waits for everything that the group has put on it, and for the
+ * threads with which it synchronised. The last sync is unconditional: other threads may not know. */
 PRIM_FN void isod_order_ring(shmemd_t h, shmemd_group_t g, bool used)
 {
     if (used && prim_is_first(g))

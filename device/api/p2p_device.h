@@ -14,7 +14,7 @@
 
 /* ---- one word ---- */
 
-/* The first thread waits; what it waited for may be read by the whole group. */
+/* The first thread waits; the whole group may then read the data behind the word. */
 PRIM_FN void isod_wait_until(shmemd_t h, shmemd_group_t g, int word, const void *ivar, int cmp, uint64_t value)
 {
     if (prim_is_first(g))

@@ -11,7 +11,8 @@
 
 PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.team->world_of[pe]); }
 
-/* What spacing alone does not tell: heaps that lie anywhere, registered buffers, the host heap, global variables. */
+/* For addresses that spacing alone does not give: heaps that lie anywhere, registered buffers, the host heap, global
+ * variables. */
 PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_t pe)
 {
     uint32_t n = at.world->n_segments;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The portability contract of schedules and kernels: what a target (a CPU, an AMD or an NVIDIA GPU) must give, what is
- * derived from it, and an #error for what is missing. Compiles as C11, C++17, HIP and CUDA.
- * All atomics are of system scope: any PE of the node, on any processor, may be on the other side.
- * Includes one target header and nothing else of ours. Used by shmem/, coll/ and kernels. */
+/* The portability contract of schedules and kernels: the functions that a target (a CPU, an AMD or an NVIDIA GPU) must
+ * give, the functions derived from them, and an #error for each missing one. Compiles as C11, C++17, HIP and CUDA. All
+ * atomics are of system scope: any PE of the node, on any processor, may be on the other side. Includes one target
+ * header and nothing else of ours. Used by shmem/, coll/ and kernels. */
 #ifndef ISO_PRIM_H
 #define ISO_PRIM_H
 
@@ -311,8 +311,8 @@ PRIM_FN void prim_signal_u64(struct prim_group g, uint64_t *flag, uint64_t value
 }
 #endif
 
-/* One look at a flag. What was stored before its value was signalled may be read once the caller has seen that value.
- */
+/* One look at a flag. Once the caller has seen a value it may read everything that was stored before that value was
+ * signalled. */
 PRIM_FN uint64_t prim_poll_u64(const uint64_t *flag) { return prim_load_acquire_u64(flag); }
 
 PRIM_FN uint64_t prim_fetch_sub_u64(uint64_t *p, uint64_t v) { return prim_fetch_add_u64(p, (uint64_t)0 - v); }

@@ -42,7 +42,7 @@ PRIM_CPU_RUNTIME void shmemd_cpu_pause(void);
 /* prim_look, and prim_pause of the program with addr NULL; prim_pass. */
 PRIM_CPU_RUNTIME void shmemd_cpu_look(const char *call, const void *addr, uint64_t value);
 PRIM_CPU_RUNTIME void shmemd_cpu_pass(void);
-/* A poll has seen what it waited for. */
+/* A poll has seen the value that it waited for. */
 PRIM_CPU_RUNTIME void shmemd_cpu_seen(void);
 /* prim_call_begin and prim_call_end. */
 PRIM_CPU_RUNTIME bool shmemd_cpu_call_begin(void);
@@ -50,14 +50,14 @@ PRIM_CPU_RUNTIME int shmemd_cpu_call_end(int rc);
 /* Memory of the block, the same for all its threads that ask with equal keys; aligned to 64. */
 PRIM_CPU_RUNTIME void *shmemd_cpu_shared(const void *key, size_t bytes);
 
-/* With a seed: keeps back what a thread of a kernel puts; false: the caller stores. What is kept back reaches its place
- * by a fence of its thread, or, once its thread has settled it, of any thread of the wave or the block; at the latest
- * when its thread waits or ends, or when nothing in the grid goes on. */
+/* With a seed: keeps back a put of a kernel's thread. False: the caller stores. A put that is kept back reaches its
+ * place by a fence of its thread, or, once its thread has settled it, of any thread of the wave or the block; at the
+ * latest when its thread waits or ends, or when no thread of the grid goes on. */
 PRIM_CPU_RUNTIME bool shmemd_cpu_hold(void *dest, const void *source, size_t bytes);
 PRIM_CPU_RUNTIME void shmemd_cpu_settle(enum prim_group_kind kind);
 PRIM_CPU_RUNTIME void shmemd_cpu_release(void); /* all that a fence of the calling thread covers */
 
-/* What PRIM_CHECK_PE says. */
+/* Reports the PE that PRIM_CHECK_PE refuses. */
 PRIM_CPU_RUNTIME __attribute__((noreturn)) void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe,
                                                                     int n_pes);
 
@@ -242,7 +242,7 @@ PRIM_FN struct prim_vec16 prim_load16(const void *p)
 }
 PRIM_FN void prim_store16(void *p, struct prim_vec16 v) { __builtin_memcpy(p, &v, sizeof(v)); }
 
-/* What the calling thread copies: a slice of whole cache lines. */
+/* The part of a copy that the calling thread makes: a slice of whole cache lines. */
 struct prim_cpu_part {
     size_t at, bytes;
 };

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* How a kernel asks the host to do what no pointer of its reaches: rings of 64-byte entries in pinned host memory,
+/* Requests of kernels to the host, for memory that no pointer reaches: rings of 64-byte entries in pinned host memory,
  * which the proxy thread of the PE executes in order. Tickets are words of device memory (a GPU has no fast atomics on
  * host memory), so the blocks and waves that share a ring need no other lock. A ticket is taken only when its entry is
  * free, and its entry is written at once: threads of a wave that run in lockstep never wait for each other here.
  * Invariants of a ring: done <= head <= done + entries; entry i is used by tickets t with t % entries == i, and by t
  * only after `done` has passed t - entries and turn[i] == t. PE numbers are the world's; addresses are symmetric, as
- * this PE names them. Includes: wait_device.h. Used by *_device.h; shmem/gpu/proxy.c executes what is posted here. */
+ * this PE names them. Includes: wait_device.h. Used by *_device.h; shmem/gpu/proxy.c executes the entries. */
 #ifndef ISO_RING_H
 #define ISO_RING_H
 
 #include "wait_device.h"
 
-/* What an entry asks for, and what its words are. */
+/* Kinds of entries, and the meaning of their words. */
 enum isod_ring_kind {
     ISOD_RING_INLINE,     /* put: the data */
     ISOD_RING_STAGED,     /* put: [0] number of the stage, [1] bytes */
@@ -59,7 +59,7 @@ struct isod_ring {
 
 /* ---- parts ---- */
 
-/* Does any kernel of this PE use the ring? Costs one load of device memory; issue it ahead of a fence. */
+/* True when a kernel of this PE uses the ring. Costs one load of device memory; issue it ahead of a fence. */
 PRIM_FN bool isod_ring_used(shmemd_t h) { return prim_load_relaxed_u64(&h.world->ring_used) != 0; }
 
 /* A block's operations go by one ring, so they are executed in their order. */
@@ -236,7 +236,7 @@ PRIM_FN void isod_ring_give_stage(struct isod_ring *r, uint32_t i, uint64_t done
     prim_store_release_u64(&r->leases[i], done << 1);
 }
 
-/* What the first thread of the group knows, on all of them: 0 .. 15. */
+/* Gives all threads of the group a number of the first one, 0 .. 15. */
 PRIM_FN uint32_t isod_ring_tell(struct prim_group g, uint32_t number)
 {
     uint32_t all = 0;
@@ -322,7 +322,7 @@ PRIM_FN int isod_ring_stage(struct isod_origin at, struct prim_group g, struct i
     return lost ? -1 : 1;
 }
 
-/* What goes through a stage, piece by piece. */
+/* Data goes through a stage piece by piece. */
 PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                    bool gets)
 {

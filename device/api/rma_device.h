@@ -176,7 +176,7 @@ PRIM_FN ptrdiff_t isod_epoch(const struct isod_strided *s, size_t i, ptrdiff_t s
     return (ptrdiff_t)i * stride * (ptrdiff_t)s->bytes;
 }
 
-/* Aligned elements are stored and loaded whole. Whoever has them misaligned gets bytes. */
+/* Aligned elements are stored and loaded whole; misaligned ones are copied as bytes. */
 PRIM_FN void isod_store_element(char *to, const char *from, size_t bytes)
 {
     size_t word = bytes == 16 ? 8 : bytes;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What a handle points to: structures that the host lays out and kernels read, in device memory or pinned host memory.
- * The same bytes for every compiler: fixed-size members, no enum, no bool, pointers of 8 bytes.
- * Invariant: nothing here but lanes, grid, status and the rings changes while a kernel runs; the host changes the
- * rest only between kernels. Includes: prim.h. Used by shmem/ (which writes it), device/ and coll/ kernels. */
+/* The structures that a handle points to: the host lays them out and kernels read them, in device memory or pinned host
+ * memory. The same bytes for every compiler: fixed-size members, no enum, no bool, pointers of 8 bytes. Invariant: only
+ * lanes, grid, status and the rings change while a kernel runs; the host changes the rest only between kernels.
+ * Includes: prim.h. Used by shmem/ (which writes them), device/ and coll/ kernels. */
 #ifndef ISO_STATE_H
 #define ISO_STATE_H
 
 #include "prim.h"
 
-/* ---- pinned host memory: what kernels tell the host, and the word by which it stops them ---- */
+/* ---- pinned host memory: records of kernels for the host, and the word by which the host stops them ---- */
 
-/* Which call a record speaks of: X(id, name). A kernel stores the number, the host prints the name. */
+/* The call that left a record: X(id, name). A kernel stores the number, the host prints the name. */
 #define ISOD_CALLS(X)                                              \
     X(NONE, "a kernel")                                            \
     X(WAIT_UNTIL, "shmemd_wait_until")                             \
@@ -45,14 +45,14 @@ enum isod_call {
         ISOD_CALL_COUNT
 };
 
-/* What was wrong with a call that left a record of misuse: X(id, sentence with `expected` and `seen` of the record). */
-#define ISOD_MISUSES(X)                                                                                              \
-    X(LANES,                                                                                                         \
-      "lanes are below %llu (SHMEM_DEVICE_BLOCKS), this one, the number of the block or shmemd_lane's, is %llu")     \
-    X(USERS, "%llu other blocks may be in a collective of this lane, team and slot at once, there were %llu: "       \
-             "kernels that run at the same time need different slots, blocks of a kernel different lanes")           \
-    X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                               \
-    X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from " \
+/* Reasons of a record of misuse: X(id, sentence with `expected` and `seen` of the record). */
+#define ISOD_MISUSES(X)                                                                                                \
+    X(LANES,                                                                                                           \
+      "lanes are below %llu (SHMEM_DEVICE_BLOCKS); the lane of this call, its block number or shmemd_lane's, is %llu") \
+    X(USERS, "%llu other blocks may be in a collective of this lane, team and slot at once, there were %llu: "         \
+             "kernels that run at the same time need different slots, blocks of a kernel different lanes")             \
+    X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                                 \
+    X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from "   \
                "itself")
 enum isod_misuse {
 #define ISOD_ENUMERATOR(id, sentence) ISOD_MISUSE_##id,
@@ -244,7 +244,7 @@ PRIM_FN shmemd_t isod_without_lane(shmemd_t h)
     return h;
 }
 
-/* What the rare paths need of a handle: few registers where they are called. */
+/* The part of a handle that rare paths need: few registers where they are called. */
 struct isod_origin {
     struct isod_world *world;
     struct isod_team *team;

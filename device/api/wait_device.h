@@ -10,7 +10,7 @@
 
 #define ISOD_POLLS_PER_LOOK 1024u
 
-/* For waited and in which call, for the record. */
+/* The PE that is waited for and the call, for the record. */
 struct isod_waited {
     uint32_t call; /* enum isod_call */
     int32_t pe;    /* world PE, -1: any */
@@ -23,7 +23,7 @@ PRIM_FN struct isod_waited isod_who(uint32_t call, int32_t world_pe)
     return who;
 }
 
-/* What is compared: the kind of word, and SHMEM_CMP_ as in shmem.h. Constants wherever this is inlined. */
+/* The comparison of a wait: the kind of word, and SHMEM_CMP_ as in shmem.h. Constants wherever this is inlined. */
 enum isod_word { ISOD_U64, ISOD_I64, ISOD_U32, ISOD_I32 };
 enum isod_cmp { ISOD_EQ = 1, ISOD_NE, ISOD_LT, ISOD_LE, ISOD_GT, ISOD_GE };
 

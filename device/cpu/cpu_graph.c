@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Graphs of the CPU device: what is captured from each stream is a branch, and branches wait for each other by joints.
- * A launch clones all tasks, with events of its own for the joints, and puts each branch into its stream. A graph that
- * is being captured is guarded by its streams' calls alone: capture is begun, joined and ended by one thread of the
- * program at a time. */
+/* Graphs of the CPU device. The tasks captured from one stream are a branch, and branches wait for each other by
+ * joints. A launch clones all tasks, with events of its own for the joints, and puts each branch into its stream. The
+ * calls on its streams guard a graph that is being captured: one thread of the program at a time begins, joins and ends
+ * a capture. */
 #include "cpu_task.h"
 
 #include <errno.h>
@@ -87,7 +87,7 @@ int iso_cpu_graph_after(struct cpu_stream *later, struct branch *to, struct cpu_
     return capture_joint(later, TASK_WAIT, joint);
 }
 
-/* What the joined tasks of the branch wait for is joined, too. true: that was changed. */
+/* Tasks for which joined tasks of the branch wait are joined, too. True when that changed anything. */
 static bool join_further(const struct cpu_graph *graph, const struct branch *branch)
 {
     const struct task *task = branch->tasks.first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams of the CPU device: a worker thread each, which runs what was put into its stream one after the other, and
- * graphs: the same tasks, recorded instead of run, a branch for each stream. Functions return 0 or -errno.
- * Includes: gpu.h. Used by gpu_cpu.c. */
+/* Streams of the CPU device: each has a worker thread, which runs the tasks of its stream one after the other. Graphs
+ * are the same tasks, recorded instead of run, with a branch for each stream. Functions return 0 or -errno. Includes:
+ * gpu.h. Used by gpu_cpu.c. */
 #ifndef ISO_CPU_STREAM_H
 #define ISO_CPU_STREAM_H
 
@@ -17,7 +17,7 @@ struct cpu_order {
     uint64_t seed;
     uint64_t timeout_ns; /* SHMEM_TIMEOUT, 0: never */
     bool gives_up;       /* SHMEM_TIMEOUT_ABORT */
-    uint64_t *busy; /* atomic: tasks of all streams of the device that are not done */
+    uint64_t *busy;      /* atomic: tasks of all streams of the device that are not done */
 };
 
 /* The worker starts when the first task comes. */

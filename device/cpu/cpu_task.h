@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What streams and graphs of the CPU device have in common: tasks and events.
- * Includes: cpu_stream.h. Used by cpu_stream.c, cpu_graph.c. */
+/* Shared by streams and graphs of the CPU device: tasks and events. Includes: cpu_stream.h. Used by cpu_stream.c,
+ * cpu_graph.c. */
 #ifndef ISO_CPU_TASK_H
 #define ISO_CPU_TASK_H
 
@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-/* Done when all that was in a stream at some moment is done. */
+/* Done when the tasks that were in a stream at some moment are done. */
 struct event {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -38,7 +38,7 @@ struct tasks {
     struct task *first, *last;
 };
 
-/* What a graph has captured from one stream, and where it runs when the graph is launched. */
+/* The tasks that a graph has captured from one stream, and the stream that runs them at a launch. */
 struct branch {
     struct branch *next;
     struct cpu_graph *graph;

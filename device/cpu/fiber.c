@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* The scheduler of the CPU device, and the runtime that prim_cpu.h calls in kernels.
- * A stack is a coroutine that runs one thread of the grid after the other: a thread that never waits costs a call, only
- * those that wait at the same time need a stack each. Whoever cannot go on picks the next and switches to it directly.
- * Invariants, per block: ready is the set of threads that may run (also those not yet begun); ready + those who wait +
- * those who have returned = all; a barrier opens when all of its group that have not returned have arrived.
- * A call of the block (prim_call_begin) is done by one thread for all, unless there is a seed, which is there to run
- * threads in unusual orders, or ThreadSanitizer, which looks for what the block leaves unordered.
- * All of it belongs to one OS thread; the order that synchronisation gives threads of a grid is told to
- * ThreadSanitizer. */
+ *
+ * A stack is a coroutine that runs one thread of the grid after the other. A thread that never waits costs a call; only
+ * threads that wait at the same time need a stack each. A thread that cannot go on picks the next one and switches to
+ * it directly.
+ *
+ * Invariants, per block: `ready` is the set of threads that may run, also those not yet begun; ready + waiting +
+ * returned = all threads; a barrier opens when all threads of its group that have not returned have arrived.
+ *
+ * One thread makes a call of the block (prim_call_begin) for all. Exceptions are a seed, which runs threads in unusual
+ * orders, and ThreadSanitizer, which looks for accesses that the block leaves unordered.
+ *
+ * All of it belongs to one OS thread. ThreadSanitizer is told the order that synchronisation gives the threads of a
+ * grid. */
 #include "fiber.h"
 
 #include "../../bootstrap/log.h"
@@ -48,13 +53,13 @@ enum {
 #define REST_AFTER_NS 100000000u         /* of nothing but polls: then the OS thread sleeps between rounds */
 #define REST_NS 50000
 
-/* What a thread's looks have found. A loop comes back to the word that a turn of it began with, `anchor`; where all
- * that it has seen since adds up to the same as in the turn before, nothing was new. */
+/* The findings of a thread's looks. A loop comes back to the word that an iteration began with, `anchor`. Nothing was
+ * new when the values seen since add up to the same as in the iteration before. */
 struct looks {
     const void *anchor;
-    uint64_t sum, last; /* of this turn so far; of the turn before */
-    uint32_t n, most;   /* looks of this turn; when there are more than most, it begins anew, with another word */
-    uint32_t idle;      /* looks since something was new; 0: the last turn had something */
+    uint64_t sum, last; /* of this iteration so far; of the one before */
+    uint32_t n, most;   /* looks of this iteration; with more than `most` it begins anew, with another word */
+    uint32_t idle;      /* looks since a value was new; 0: the last iteration had a new value */
     uint64_t since_ns;  /* of the first of those, nearly; 0: the clock has not been looked at */
 };
 
@@ -72,7 +77,7 @@ struct slab {
     struct stack stacks[STACKS_PER_SLAB];
 };
 
-/* What puts keep back, in the order of the calls. */
+/* Puts that are kept back, in the order of the calls. */
 struct held {
     struct held *next;
     void *dest;
@@ -92,13 +97,13 @@ struct rendezvous {
     char order[2]; /* for ThreadSanitizer; two, so that a slow leaver is not ordered after early comers of the next */
 };
 
-/* Where a block makes a call that one thread does for all: those who have not returned arrive, all but `by` wait. */
+/* A call of the block that one thread makes for all. Threads that have not returned arrive, and all but `by` wait. */
 struct call {
-    struct fiber *by;               /* NULL: nobody is inside */
-    uint32_t arrived;               /* who waits for the others, 0 while somebody is inside */
+    struct fiber *by;               /* NULL: no thread is inside */
+    uint32_t arrived;               /* threads that wait for the others; 0 while a thread is inside */
     uint32_t depth;                 /* of calls within calls */
-    int rc;                         /* of the last call; nobody arrives at the next before having taken it */
-    struct shmemd_cpu_thread place; /* of `by`, which has that of a block of one meanwhile */
+    int rc;                         /* of the last call; each thread takes it before it arrives at the next call */
+    struct shmemd_cpu_thread place; /* of `by`, which meanwhile has that of a block of one thread */
 };
 
 struct shared {
@@ -325,7 +330,7 @@ __attribute__((noinline)) static void held_store(const struct held *h)
     }
 }
 
-/* Whoever fences later is behind it, see shmemd_cpu_release. */
+/* A later fence of any thread comes behind it, see shmemd_cpu_release. */
 FIBER_UNSEEN static void held_list_release(struct held_list *list)
 {
     if (list->first == NULL)
@@ -340,7 +345,7 @@ FIBER_UNSEEN static void held_list_release(struct held_list *list)
     FIBER_RELEASE(list);
 }
 
-/* All that a fence of this thread covers. */
+/* Releases all puts that a fence of this thread covers. */
 FIBER_UNSEEN static void held_release(struct fiber *t)
 {
     held_list_release(&t->block->all.held);
@@ -348,7 +353,7 @@ FIBER_UNSEEN static void held_release(struct fiber *t)
     held_list_release(&t->held);
 }
 
-/* Nothing goes on: a peer may be waiting for what no fence comes for. */
+/* No thread goes on: a peer may be waiting for a put that no fence follows. */
 FIBER_UNSEEN static void held_release_all(struct fibers *f)
 {
     for (uint32_t i = 0; i < f->n_live; i++)
@@ -356,14 +361,14 @@ FIBER_UNSEEN static void held_release_all(struct fibers *f)
             held_release(&f->live[i]->threads[rank]);
 }
 
-/* Something happened that is no poll. */
+/* A thread did something other than poll. */
 FIBER_UNSEEN static void progress(struct fibers *f)
 {
     f->polls = 0;
     f->rests = 0;
 }
 
-/* All that could run only polls: other OS threads go first. */
+/* All threads that could run only poll: other OS threads go first. */
 FIBER_UNSEEN static void rest(struct fibers *f)
 {
     if (f->rests++ % RESTS_PER_LOOK == 0) {
@@ -390,7 +395,7 @@ FIBER_UNSEEN static void stop_running(struct fibers *f, struct fiber *self)
     f->n_ready--;
 }
 
-/* Who waits in these words of the block may run. */
+/* Waiting threads of these words of the block may run. */
 FIBER_UNSEEN static void make_ready(struct fibers *f, struct block *b, uint32_t word, uint64_t mask)
 {
     uint64_t more = b->alive[word] & mask & ~b->ready[word];
@@ -435,7 +440,7 @@ FIBER_UNSEEN static _Noreturn void stuck(const struct fibers *f, const struct bl
     abort();
 }
 
-/* Until somebody makes it ready. */
+/* Runs other threads until one makes this thread ready. */
 FIBER_UNSEEN static void stop(struct fibers *f, struct fiber *self)
 {
     stop_running(f, self);
@@ -649,7 +654,7 @@ FIBER_UNSEEN static uint32_t polling_blocks(const struct fibers *f)
     return n;
 }
 
-/* Where the whole grid waits for something that never comes, one thread says so for all. */
+/* Where the whole grid waits in vain, one thread reports it for all. */
 FIBER_UNSEEN static void look_at_clock(struct fibers *f, const char *call, const void *addr, uint64_t value)
 {
     struct looks *l = &f->running->looks;
@@ -665,7 +670,7 @@ FIBER_UNSEEN static void look_at_clock(struct fibers *f, const char *call, const
               (unsigned long long)value, polling_blocks(f), f->grid.blocks);
     if (!f->gives_up)
         return;
-    log_error("SHMEM_TIMEOUT_ABORT: the job ends, since a kernel has polled longer than SHMEM_TIMEOUT");
+    log_error("SHMEM_TIMEOUT_ABORT: the job ends, because a kernel has polled longer than SHMEM_TIMEOUT");
     abort();
 }
 
@@ -680,7 +685,7 @@ FIBER_UNSEEN static void pass(struct fibers *f, uint32_t every)
         go_on(f);
 }
 
-/* addr NULL: not a look, but a pause in a loop of plain loads. */
+/* addr NULL: a pause in a loop of plain loads. */
 void shmemd_cpu_look(const char *call, const void *addr, uint64_t value) FIBER_UNSEEN;
 void shmemd_cpu_look(const char *call, const void *addr, uint64_t value)
 {
@@ -691,7 +696,7 @@ void shmemd_cpu_look(const char *call, const void *addr, uint64_t value)
     bool idle = look_is_idle(l, addr, value);
     if (idle && ++l->idle % LOOKS_PER_CLOCK == 0) {
         if (f->grid.seed != 0)
-            held_release_all(f); /* what is looked for may be the answer to it */
+            held_release_all(f); /* the value that is looked for may answer one of them */
         look_at_clock(f, call, addr, value);
     } else if (!idle) {
         l->since_ns = 0;
@@ -743,7 +748,7 @@ void *shmemd_cpu_shared(const void *key, size_t bytes) FIBER_UNSEEN;
 void *shmemd_cpu_shared(const void *key, size_t bytes)
 {
     if (here == NULL) {
-        log_error("memory that a block shares was asked for outside of a kernel");
+        log_error("shared memory of a block was requested outside of a kernel");
         abort();
     }
     struct block *b = here->current->block;
@@ -778,7 +783,7 @@ FIBER_UNSEEN static void end_block(struct fibers *f, struct block *b)
         f->at = 0;
 }
 
-/* Whoever has returned is not waited for. */
+/* Threads that have returned are not waited for. */
 FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
 {
     struct block *b = self->block;

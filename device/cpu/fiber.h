@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a grid of the CPU device on the calling OS thread: every thread of every block is a fiber, all of them live
- * until they return, and they switch where they synchronise (blocks, waves), between polls, and at looks that find nothing
- * new. The order is round robin, or random by a seed: the same seed gives the same order. When all that could run only
- * poll, the OS thread yields.
- * Includes nothing of ours. Used by gpu_cpu.c, and by unit tests. */
+/* Runs a grid of the CPU device on the calling OS thread. Every thread of every block is a fiber, and all of them live
+ * until they return. They switch where they synchronise (blocks, waves), between polls, and at looks that find nothing
+ * new. The order is round robin, or random by a seed: the same seed gives the same order. The OS thread yields when all
+ * threads that could run only poll. Includes nothing of ours. Used by gpu_cpu.c, and by unit tests. */
 #ifndef ISO_FIBER_H
 #define ISO_FIBER_H
 

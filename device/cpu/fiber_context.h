@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A stack that can be left and resumed, by a few instructions on x86-64 and aarch64 and by ucontext elsewhere, and what
- * the sanitizers must be told about it. The switch keeps what the ABI says a call keeps, but not the control words of
- * floating point: the fibers of one OS thread share them.
- * Includes nothing of ours. Used by fiber.c only. */
+/* A stack that can be left and resumed, by a few instructions on x86-64 and aarch64 and by ucontext elsewhere, and the
+ * calls that tell the sanitizers about it. The switch keeps the registers that the ABI keeps across a call, but not the
+ * control words of floating point: the fibers of one OS thread share them. Includes nothing of ours. Used by fiber.c
+ * only. */
 #ifndef ISO_FIBER_CONTEXT_H
 #define ISO_FIBER_CONTEXT_H
 
@@ -42,9 +42,9 @@
 #define FIBER_TSAN 0
 #endif
 
-/* The scheduler's own state is not for ThreadSanitizer: to it fibers are threads, but never do two run at once. What
- * their synchronisation orders it is told by FIBER_RELEASE and FIBER_ACQUIRE of some address: acquire is after every release
- * so far. In other builds the OS thread's own order is all there is to it. */
+/* ThreadSanitizer does not see the scheduler's own state: to it fibers are threads, but two of them never run at once.
+ * FIBER_RELEASE and FIBER_ACQUIRE of an address tell it the order that synchronisation gives: an acquire comes after
+ * every release so far. In other builds the OS thread's own order is all there is. */
 #if FIBER_TSAN && defined(__clang__)
 #define FIBER_UNSEEN __attribute__((no_sanitize("thread"), disable_sanitizer_instrumentation))
 #elif FIBER_TSAN

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The CPU as a device: what gpu.h asks for, by mmap, memfd_create and streams that are threads. Memory that peers map
- * is a memfd: its descriptor is the key. Nothing here is mutable outside of struct gpu, so that several PEs of one
- * process each have a device of their own. */
+/* The CPU as a device: the functions of gpu.h, by mmap, memfd_create and streams that are threads. Memory that peers
+ * map is a memfd: its descriptor is the key. All mutable state is in struct gpu, so that several PEs of one process
+ * each have a device of their own. */
 #include "../gpu.h"
 
 #include "../../bootstrap/env.h"
@@ -593,7 +593,7 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
     if (rc == -EINVAL)
         return failed(gpu, rc, "ending a capture: this stream has not begun one");
     if (rc == -ECHILD)
-        return failed(gpu, rc, "ending a capture: this stream does not wait for all that streams that joined it do");
+        return failed(gpu, rc, "ending a capture: this stream does not wait for all work of the streams that joined it");
     return streamed(gpu, rc, "ending a capture");
 }
 
@@ -645,7 +645,7 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
     if (rc != 0)
         return rc;
     if (launch->kernel == NULL)
-        return failed(gpu, -EINVAL, "a launch of no kernel");
+        return failed(gpu, -EINVAL, "a launch without a kernel");
     if (launch->grid < 1 || launch->grid > FIBER_MOST_OF_GRID / launch->block)
         return failed(gpu, -EINVAL, "a grid of %u blocks of %u threads, allowed are 1..%u blocks", launch->grid,
                       launch->block, FIBER_MOST_OF_GRID / launch->block);

@@ -57,8 +57,8 @@ int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words
     return rc;
 }
 
-/* The runtime forgets its error. A kernel is known to the copy of the runtime that its program links, and nvcc links a
- * static one unless it is told. */
+/* The runtime forgets its error. A kernel is registered with the copy of the runtime that its program links, and nvcc
+ * links a static one by default. */
 int iso_cuda_check(struct gpu *gpu, const char *what, cudaError_t e)
 {
     if (e == cudaSuccess)
@@ -82,9 +82,9 @@ int iso_cuda_check_driver(struct gpu *gpu, const char *what, CUresult e)
     return iso_cuda_failed(gpu, e == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO, what, words);
 }
 
-/* The first CUDA call. Kernels are to be loaded then and not when they are first launched, which waits for those that
- * run: and they may be waiting for the new one. Streams that wait for words of peers should hold up as few others as
- * can be, and so share as few queues. Who has set the variables has it his way. */
+/* The first CUDA call. Kernels are loaded now and not at their first launch, which waits for kernels that run: these
+ * may be waiting for the new one. Streams that wait for words of peers should hold up few other streams, and so share
+ * few queues. Variables that are set already stay as they are. */
 #define MOST_QUEUES "32" /* that CUDA has; 8 unless it is told */
 static int device_count(int *n, char *why, size_t why_bytes)
 {
@@ -112,11 +112,11 @@ static int choose(int local_rank, const char *choice, int n, char *why, size_t w
     long device = strtol(choice, &end, 10);
     if (errno == 0 && *end == '\0' && device >= 0 && device < n)
         return (int)device;
-    snprintf(why, why_bytes, "SHMEM_DEVICE=%s is no number in 0..%d", choice, n - 1);
+    snprintf(why, why_bytes, "SHMEM_DEVICE=%s is not a number in 0..%d", choice, n - 1);
     return -EINVAL;
 }
 
-/* More streams than this share queues, and what waits in one may then stand before what it waits for. */
+/* More streams than this share queues, and a wait in one may then stand in front of the work that it waits for. */
 static unsigned hardware_queues(void)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -169,7 +169,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
         return device;
     struct gpu *g = (struct gpu *)calloc(1, sizeof *g);
     if (g == NULL) {
-        snprintf(why, why_bytes, "no memory for its description");
+        snprintf(why, why_bytes, "no host memory left");
         return -ENOMEM;
     }
     pthread_mutex_init(&g->lock, NULL);
@@ -197,9 +197,9 @@ void iso_gpu_close(struct gpu *gpu)
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
 const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
 
-/* A device that this process does not see (each PE was given one of its own) is taken for reachable: whether it is,
- * only mapping its memory tells. Mapping of either method enables what is needed; where PEs are threads of one process,
- * nothing is mapped and the access is enabled here. */
+/* A device that this process does not see (each PE was given one of its own) counts as reachable: only mapping its
+ * memory tells. Mapping of either method enables the access. Where PEs are threads of one process nothing is mapped,
+ * and the access is enabled here. */
 bool iso_gpu_reaches(struct gpu *gpu, const char *id)
 {
     int other, can = 0;
@@ -228,7 +228,7 @@ void iso_gpu_survey(char *text, size_t bytes)
     if (device_count(&n, text, bytes) != 0)
         return;
     if (cudaGetDeviceProperties(&prop, 0) != cudaSuccess)
-        snprintf(prop.name, sizeof prop.name, "a device that says: %s", cudaGetErrorString(cudaGetLastError()));
+        snprintf(prop.name, sizeof prop.name, "a device that reports: %s", cudaGetErrorString(cudaGetLastError()));
     const char *loading = getenv("CUDA_MODULE_LOADING");
     snprintf(text, bytes, "%d NVIDIA device%s, the first is %s%s", n, n > 1 ? "s" : "", prop.name,
              loading != NULL && strcmp(loading, "LAZY") == 0
@@ -249,11 +249,11 @@ static int allow_shared(struct gpu *gpu, gpu_kernel kernel, size_t bytes)
                    (int)bytes);
 }
 
-/* Kernels know to wait for those before them when they, and the PTX that they come from, are for 9.0 or later; all of a
+/* Kernels wait for those before them when they, and the PTX that they come from, are for 9.0 or later; all kernels of a
  * build are alike. Graphs take such launches since driver 12.3. */
 static bool can_be_early(struct gpu *gpu, gpu_kernel kernel)
 {
-    int known = __atomic_load_n(&gpu->early, __ATOMIC_RELAXED), driver = 0; /* relaxed: whoever asks finds the same */
+    int known = __atomic_load_n(&gpu->early, __ATOMIC_RELAXED), driver = 0; /* relaxed: all find the same */
     struct cudaFuncAttributes of;
     if (known != 0)
         return known > 0;

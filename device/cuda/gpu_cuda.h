@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the NVIDIA flavour share: the state of one PE's device, and calls that leave a sentence when they
+/* Shared by the files of the NVIDIA flavour: the state of one PE's device, and calls that leave a sentence when they
  * fail. Includes gpu.h. Used by gpu_cuda*.c only. */
 #ifndef ISO_GPU_CUDA_H
 #define ISO_GPU_CUDA_H
@@ -37,8 +37,8 @@ struct driver {
 #undef X
 };
 
-/* Making a stream may wait for all kernels that run, under a lock that copies need as well: and the kernels may be
- * waiting for these copies. So streams are made when the device is opened, and those that are destroyed serve again. */
+/* Making a stream may wait for all kernels that run, under a lock that copies need as well, and the kernels may be
+ * waiting for these copies. Therefore streams are made when the device is opened, and destroyed streams serve again. */
 enum { ISO_CUDA_SPARE_STREAMS = 64 };
 
 struct gpu {
@@ -57,8 +57,8 @@ struct gpu {
 /* ---- gpu_cuda.c ---- */
 
 void iso_cuda_use(const struct gpu *gpu); /* makes the PE's device current; what goes wrong, the next call says */
-/* While a program captures a stream in the mode that is CUDA's default, waits and allocations of every thread are
- * forbidden, and make the capture worthless: but not to a thread that relaxes its mode. Returns the mode to restore. */
+/* While a program captures a stream in CUDA's default mode, waits and allocations of every thread are forbidden and
+ * invalidate the capture, except for threads that relax their mode. Returns the mode to restore. */
 enum cudaStreamCaptureMode iso_cuda_relax(void);
 void iso_cuda_restore(enum cudaStreamCaptureMode mode);
 int iso_cuda_failed(struct gpu *gpu, int rc, const char *what, const char *words); /* rc */

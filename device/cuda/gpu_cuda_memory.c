@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* NVIDIA GPUs: memory that peers map, by chunks (VMM) or whole allocations (IPC), of the library and of the program;
  * and memory of this PE alone. All of it is ordinary device memory: it is coherent towards peers, so GPU_BULK and
- * GPU_COMMUNICATION are alike. What this file does to memory it does on a stream of its own and waits for that stream
- * alone; cudaMalloc, cudaFree, cudaHostAlloc and mapping may synchronise the device: only set-up calls do them.
- * Includes gpu_cuda.h. Called by shmem/, gpu_cuda.c. */
+ * GPU_COMMUNICATION are alike. This file zeroes memory on a stream of its own and waits for that stream alone.
+ * cudaMalloc, cudaFree, cudaHostAlloc and mapping may synchronise the device: only set-up calls use them. Includes
+ * gpu_cuda.h. Called by shmem/, gpu_cuda.c. */
 #include "gpu_cuda.h"
 
 #include <errno.h>
@@ -249,7 +249,7 @@ void iso_gpu_flush_writes(struct gpu *gpu)
                      CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
 }
 
-/* What the driver promises is tried: containers and virtual machines take some of it away. */
+/* Tries the features that the driver promises: containers and virtual machines take some of them away. */
 void iso_cuda_probe_memory(struct gpu *gpu)
 {
     CUmemAllocationProp prop = chunk_properties(gpu);

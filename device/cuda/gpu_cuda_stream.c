@@ -29,7 +29,8 @@ static int make_stream(struct gpu *gpu, bool high_priority, cudaStream_t *stream
     return RUNTIME(gpu, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, high_priority ? greatest : least);
 }
 
-/* What still runs in a stream that was destroyed may wait for what will be put into a new one. NULL: all have work. */
+/* Takes an idle stream only: work that still runs in a destroyed stream may wait for work of the new one. NULL: all are
+ * busy. */
 static cudaStream_t take_idle(struct gpu *gpu)
 {
     cudaStream_t taken = NULL;
@@ -184,7 +185,7 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
 
 /* ---- graphs ---- */
 
-/* Relaxed: what other threads of this PE do meanwhile, allocations included, is none of the capture's business. */
+/* Relaxed: other threads of this PE may allocate and wait during the capture. */
 int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
 {
     return RUNTIME(gpu, cudaStreamBeginCapture, stream_of(stream), cudaStreamCaptureModeRelaxed);
@@ -224,7 +225,7 @@ int iso_gpu_engines(struct gpu *gpu)
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
 {
     (void)engine, (void)dest, (void)source, (void)len;
-    return iso_cuda_failed(gpu, -ENOTSUP, "a copy by an engine of one's choice", "CUDA chooses engines itself");
+    return iso_cuda_failed(gpu, -ENOTSUP, "a copy by a chosen engine", "CUDA chooses engines itself");
 }
 
 /* ---- start and stop ---- */

@@ -126,8 +126,8 @@ static int attribute(hipDeviceAttribute_t which, int device)
 }
 
 /* Number of the device that `choice` or the local rank means, or -ENODEV after a sentence. The first HIP call, unless
- * the program has made one: HIP 7 puts branches of a graph that look small into one stream, and then a kernel that
- * waits for another branch never ends. Who has set the variable has it his way. */
+ * the program has made one. HIP 7 puts branches of a graph that look small into one stream, and then a kernel that
+ * waits for another branch never ends: so the variable is set here, unless it is set already. */
 static int choose(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
 {
     char *end = NULL;
@@ -284,5 +284,5 @@ void iso_gpu_survey(char *text, size_t bytes)
     else
         snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x%s", devices, devices == 1 ? "" : "s", version / 10000,
                  version / 100 % 100, version % 100,
-                 access("/dev/kfd", R_OK | W_OK) == 0 ? "" : ", but /dev/kfd may not be opened (group render)");
+                 access("/dev/kfd", R_OK | W_OK) == 0 ? "" : ", but this user may not open /dev/kfd: join the group render");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the AMD flavour share: the state of one PE's device. Memory that peers poll is uncached, else
- * fine-grained: in coarse-grained memory, which hipMalloc and (before its uncached type) hipMemCreate give, a poll may
+/* Shared by the files of the AMD flavour: the state of one PE's device. Memory that peers poll is uncached, else
+ * fine-grained. In coarse-grained memory, which hipMalloc and (before its uncached type) hipMemCreate give, a poll may
  * never see a peer's store. Includes gpu.h. Used by gpu_hip*.c only. */
 #ifndef ISO_GPU_HIP_H
 #define ISO_GPU_HIP_H

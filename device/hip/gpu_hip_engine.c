@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD GPUs: copies between device memories by a copy engine (SDMA) of one's choice, through the HSA runtime under HIP,
- * since HIP names no engine and, for what it takes for one device, may copy by compute units, which wait for kernels.
- * Invariants: an engine of this PE's device makes every copy, because in this process nobody else's page tables have
- * all that our kernels reach; so whose memory it is decides which engine is best, and never whether a copy is right.
- * A call about engines that has failed is not made again. Includes gpu_hip.h. Called by shmem/, gpu_hip.c,
- * gpu_hip_memory.c. */
+/* AMD GPUs: copies between device memories by a chosen copy engine (SDMA), through the HSA runtime under HIP. HIP names
+ * no engine, and for copies inside one device it may use compute units, which wait for kernels. Invariants: an engine
+ * of this PE's device makes every copy, because in this process only its page tables have everything that our kernels
+ * reach. So the owner of memory decides which engine is best, and never whether a copy is right. A call about engines
+ * that has failed is not made again. Includes gpu_hip.h. Called by shmem/, gpu_hip.c, gpu_hip_memory.c. */
 #include "gpu_hip.h"
 
 #include "../../bootstrap/env.h"
@@ -22,7 +21,8 @@
 
 enum { MOST_ENGINES = 32, MOST_WAYS = 64, POLLS_BEFORE_NAP = 200 };
 
-/* What every ROCm has, and (by types of our own, since older headers lack them) what came with ROCm 5.6 and later. */
+/* Calls that every ROCm has. Calls that came with ROCm 5.6 and later have types of our own, because older headers lack
+ * them. */
 #define HSA_CALLS(X)             \
     X(hsa_init)                  \
     X(hsa_shut_down)             \
@@ -97,7 +97,7 @@ struct copy {
 
 /* ---- the runtime's calls ---- */
 
-/* Only the copy of the runtime that HIP has loaded, and keeps: another one would know nothing of HIP's memory. */
+/* Only the copy of the runtime that HIP has loaded: another one would know nothing of HIP's memory. */
 static bool look_up(struct hsa *hsa)
 {
     void *entry, *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -127,8 +127,8 @@ static const char *words_of(const struct engines *e, hsa_status_t status)
 
 /* ---- agents ---- */
 
-/* The owner of memory that HIP has allocated or opened by a key; handle 0: unknown. Never for chunks: the runtime
- * crashes when it is asked for the owner of an imported one. */
+/* The owner of memory that HIP has allocated or opened by a key; handle 0: unknown. Not for chunks: the runtime crashes
+ * when it is asked for the owner of an imported chunk. */
 static hsa_agent_t owner_of(const struct engines *e, const void *ptr)
 {
     const hsa_agent_t nobody = {0};
@@ -212,8 +212,8 @@ void iso_hip_forget_peer(struct gpu *gpu, const char *at)
     free(peer);
 }
 
-/* Is it device memory that our engines reach, and whose? Of memory of other devices that the program has, only HIP
- * knows whether we reach it. */
+/* True for device memory that our engines reach; *owner is its agent. For memory of other devices that the program has,
+ * only HIP knows whether we reach it. */
 static bool find_owner(struct gpu *gpu, const void *ptr, hsa_agent_t *owner)
 {
     struct engines *e = gpu->engines;
@@ -272,7 +272,7 @@ static uint32_t free_engines(struct engines *e, struct way *way)
 
 static uint32_t lowest(uint32_t mask) { return mask & (~mask + 1); }
 
-/* The n-th engine of a mask that is not empty, round and round. */
+/* The n-th engine of a mask that is not empty, modulo their number. */
 static uint32_t nth(uint32_t mask, unsigned n)
 {
     for (n %= (unsigned)__builtin_popcount(mask); n > 0; n--)
@@ -288,7 +288,7 @@ static uint32_t next_of(struct engines *e, uint32_t mask)
     return engine;
 }
 
-/* What comes from a peer goes by the engine of the link to it, or by any of ours. */
+/* Data from a peer goes by the engine of the link to it, or by any of ours. */
 static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t from, int number)
 {
     hsa_agent_t peer = to.handle != e->ours.handle ? to : from;
@@ -304,7 +304,7 @@ static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t fro
     return next_of(e, (usable & idle) != 0 ? usable & idle : usable);
 }
 
-/* Fills what a copy needs beyond its addresses; false: only HIP can make it. */
+/* Chooses owner and engine of a copy. False: only HIP can make it. */
 static bool plan(struct gpu *gpu, struct copy *copy, int number)
 {
     struct engines *e = gpu->engines;
@@ -389,7 +389,7 @@ static void report(const struct copy *copy, uint64_t waited_ns)
         snprintf(engine, sizeof(engine), "%d", __builtin_ctz(copy->engine));
     log_error(
         "a copy of %zu bytes from %p to %p by copy engine %s is not done after %.1f s, longer than SHMEM_TIMEOUT: "
-        "its signal is 1, expected 0 (with HSA_ENABLE_PEER_SDMA=0 no engine is chosen here)",
+        "its signal is 1, expected 0 (set HSA_ENABLE_PEER_SDMA=0 so that no engine is chosen here)",
         copy->len, copy->source, copy->dest, engine, (double)waited_ns / 1e9);
 }
 
@@ -421,14 +421,14 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
 static int run_copy(struct gpu *gpu, struct engine *engine, struct copy *copy)
 {
     if (!begin_copy(gpu->engines, engine, copy))
-        return refuse(gpu, -ENOTSUP, copy, "the HSA runtime does not take it");
+        return refuse(gpu, -ENOTSUP, copy, "the HSA runtime refuses it");
     int64_t value = wait_for(gpu->engines, engine, copy);
     if (value == 0)
         return 0;
     engine->lost = true;
     if (value > 0)
         return refuse(gpu, -ETIMEDOUT, copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
-    return refuse(gpu, -EIO, copy, "the HSA runtime says that it failed");
+    return refuse(gpu, -EIO, copy, "the HSA runtime reports that it failed");
 }
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
@@ -437,7 +437,7 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *
     if (len == 0)
         return 0;
     if (gpu->engines == NULL || !plan(gpu, &copy, engine))
-        return refuse(gpu, -ENOTSUP, &copy, "none can be told to make it");
+        return refuse(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
     struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
     pthread_mutex_lock(&chosen->lock);
     int status = run_copy(gpu, chosen, &copy);
@@ -483,7 +483,7 @@ static void read_deadline(struct engines *e)
 
 void iso_hip_open_engines(struct gpu *gpu)
 {
-    /* HSA's own variables: who switches its copy engines off means these too. */
+    /* HSA's own variables: switching its copy engines off means these too. */
     if (iso_hip_is_off("HSA_ENABLE_SDMA") || iso_hip_is_off("HSA_ENABLE_PEER_SDMA"))
         return;
     struct engines *e = (struct engines *)calloc(1, sizeof(*e));

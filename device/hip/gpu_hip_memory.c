@@ -206,7 +206,7 @@ void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
 
 _Static_assert(sizeof(((struct gpu_info *)0)->id) <= sizeof(((struct gpu_key *)0)->bytes), "a key holds a device's id");
 
-/* The key of memory that a descriptor stands for says whose it is: importers cannot ask. */
+/* A key with a descriptor names the owning device, because importers cannot ask. */
 static void begin_key(const struct gpu *gpu, struct gpu_key *key)
 {
     memset(key, 0, sizeof(*key));
@@ -300,7 +300,7 @@ static int import_ipc(struct gpu *gpu, const struct gpu_key *key, char **base)
 static const char *why_none(const struct gpu *gpu)
 {
     return gpu->coarse ? "hipExtMallocWithFlags has no uncached device memory, and gives coarse-grained memory for "
-                         "fine-grained, in which polls do not see what peers store"
+                         "fine-grained, in which polls do not see stores of peers"
                        : "hipExtMallocWithFlags gives neither uncached nor fine-grained device memory";
 }
 
@@ -427,7 +427,7 @@ static struct chunk find_chunk(struct gpu *gpu, const char *at)
     return found;
 }
 
-/* What a chunk is shared by is its dma-buf; of allocations the runtime below HIP makes one. */
+/* The descriptor that shares a chunk is its dma-buf. For allocations the runtime below HIP makes one. */
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
 {
     struct chunk chunk = find_chunk(gpu, at);
@@ -446,7 +446,7 @@ int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64
                : iso_hip_refuse(gpu, -ENOTSUP, "hsa_amd_portable_export_dmabuf makes no dma-buf of this memory");
 }
 
-/* The read brings the store to the device. */
+/* The read forces the store out to the device. */
 void iso_gpu_flush_writes(struct gpu *gpu)
 {
     if (gpu->hdp_flush == NULL)
@@ -468,7 +468,7 @@ static void probe_network(struct gpu *gpu)
 
 /* ---- what there is ---- */
 
-/* Without a word HIP takes the pool of coarse-grained memory where a device has no other. False where the HSA runtime
+/* Where a device has no other pool, HIP silently takes the pool of coarse-grained memory. False where the HSA runtime
  * does not tell. */
 static bool says_coarse(const void *ptr)
 {
@@ -485,7 +485,7 @@ static bool says_coarse(const void *ptr)
            (info.global_flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED) != 0;
 }
 
-/* Which memory peers may poll and whether it can be shared by a key: found out on a small piece. */
+/* Finds out on a small piece which memory peers may poll, and whether a key can share it. */
 static void probe_ipc(struct gpu *gpu)
 {
     static const unsigned flags[] = {UNCACHED_MEMORY, hipDeviceMallocFinegrained};
@@ -522,7 +522,7 @@ static bool says_vmm(int device)
 #endif
 }
 
-/* One granule: made, exported, imported and mapped elsewhere. 0 or -errno. */
+/* Makes, exports, imports and maps one granule. 0 or -errno. */
 static int probe_granule(struct gpu *gpu)
 {
     struct gpu_key key;

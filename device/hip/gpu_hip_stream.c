@@ -16,7 +16,7 @@
 
 /* ---- streams ---- */
 
-/* Polls, then sleeps in between: a spinning host thread takes the core from those who make the device go on. */
+/* Polls, then sleeps between polls: a spinning host thread takes the core from threads that drive the device. */
 static hipError_t wait_stream(hipStream_t stream)
 {
     struct timespec nap = {0, 20000};
@@ -64,9 +64,9 @@ static void forget_stream(struct gpu *gpu, hipStream_t stream)
     free(gone);
 }
 
-/* Under no lock of HIP's: for hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and kernels
- * may be waiting for these. HIP 7 gives a capture up when its stream is asked, so that one is not, and *captures says
- * that there is one. */
+/* Holds no lock of HIP's meanwhile: hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and
+ * kernels may be waiting for these copies. HIP 7 gives a capture up when its stream is queried. Therefore a captured
+ * stream is not queried, and *captures says that there is one. */
 static bool made_are_idle(struct gpu *gpu, bool *captures)
 {
     bool idle = true;
@@ -93,7 +93,7 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     if (status == 0 && note_stream(gpu, made) != 0) {
         (void)hipStreamDestroy(made);
         made = NULL;
-        status = iso_hip_refuse(gpu, -ENOMEM, "no memory to note a stream");
+        status = iso_hip_refuse(gpu, -ENOMEM, "no host memory left for the record of a stream");
     }
     *stream = made;
     return status;
@@ -113,12 +113,12 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     iso_hip_use(gpu);
     if (iso_gpu_stream_is_capturing(gpu, stream)) /* HIP 7 would give the capture up */
         return iso_hip_refuse(gpu, -EBUSY,
-                              "the stream is being captured: what is in it runs when the graph is launched");
+                              "the stream is being captured: its work runs when the graph is launched");
     return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
 }
 
-/* What the library and the program have made by it, by polling; then the program's own, but not during a capture, which
- * HIP 7 gives up when the device is synchronised. */
+/* First waits, by polling, for streams that the library and the program have made by this layer. Then for the program's
+ * own, unless a stream is captured: HIP 7 gives the capture up when the device is synchronised. */
 int iso_gpu_wait_all(struct gpu *gpu)
 {
     const struct timespec nap = {0, 20000};
@@ -133,7 +133,8 @@ int iso_gpu_wait_all(struct gpu *gpu)
     return iso_hip_result(gpu, "hipDeviceSynchronize", e);
 }
 
-/* A stream with an error is idle: who then waits for it gets the error. So is a captured one, in which nothing runs. */
+/* A stream with an error counts as idle: the next wait for it returns the error. So does a captured one, in which
+ * nothing runs. */
 bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 {
     iso_hip_use(gpu);
@@ -146,7 +147,7 @@ bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
     return e != hipErrorNotReady;
 }
 
-/* What has been captured of a stream last: its next node comes behind these. */
+/* The last captured nodes of a stream: its next node comes behind them. */
 struct captured {
     const hipGraphNode_t *nodes;
     size_t n;
@@ -170,9 +171,9 @@ static bool has_node(const struct captured *last, hipGraphNode_t node)
     return false;
 }
 
-/* Both are part of a capture. Not by an event: HIP, at least to 6.2, takes every stream but the first for a child of
- * the one whose event it waits for, and follows a stream and its child for ever when the capture ends. HIP before 6.2
- * refuses a node that is named twice. */
+/* Both streams are part of a capture. An event would not do: HIP, at least to 6.2, takes every stream but the first for
+ * a child of the one whose event it waits for, and follows a stream and its child for ever when the capture ends. HIP
+ * before 6.2 refuses a node that is named twice. */
 static int join_captured(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
 {
     struct captured before, after;
@@ -225,7 +226,7 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
     return status != hipStreamCaptureStatusNone;
 }
 
-/* HIP's streams wait for words of memory made for that alone, which peers cannot map. */
+/* HIP's streams wait only for words of special memory, which peers cannot map. */
 bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
 {
     (void)gpu, (void)stream;
@@ -248,8 +249,7 @@ int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
                           hipStreamBeginCapture((hipStream_t)stream, hipStreamCaptureModeRelaxed));
 }
 
-/* Does a node of the graph that nothing comes behind stand in another stream than this one? False where HIP does not
- * tell. */
+/* True when a node without successors stands in another stream than this one. False where HIP does not tell. */
 static bool has_loose_end(hipGraph_t graph, const struct captured *last)
 {
     bool loose = false;
@@ -268,7 +268,7 @@ static bool has_loose_end(hipGraph_t graph, const struct captured *last)
     return loose;
 }
 
-/* Found out before HIP does: it would free the graph and leave the stream in its capture, for ever. */
+/* Checked before HIP does: HIP would free the graph and leave the stream in its capture for ever. */
 static bool is_unjoined(hipStream_t stream)
 {
     hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
@@ -338,7 +338,7 @@ static int copy_between(struct gpu *gpu, void *dest, const void *source, size_t 
     return iso_hip_result(gpu, "hipMemcpyAsync", hipMemcpyAsync(dest, source, len, hipMemcpyDefault, stream));
 }
 
-/* One piece of a copy of which one side is host memory that is not pinned: through the stage, waiting. */
+/* One piece of a copy with pageable host memory at one side: through the stage, waiting. */
 static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
 {
     hipError_t e;
@@ -355,7 +355,7 @@ static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t le
     return iso_hip_result(gpu, "hipMemcpyAsync", e);
 }
 
-/* Not left to the vendor, who pins and unpins pages for large copies, which synchronises the device. */
+/* The vendor would pin and unpin pages for large copies, which synchronises the device. */
 static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
 {
     int status = 0;
