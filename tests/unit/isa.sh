@@ -152,7 +152,7 @@ nevers() {
     never ' rmw_narrow' "an atomic of less than system scope" isa_update "$narrow_atomic" -
     # Not so: kernels for all types, which choose between the user's memory and stages, and broadcast_twoshot_read, which reads
     # where a table says; the compiler cannot tell those from other memory.
-    never '^(isod_stream_([a-z]+_(lines|push|staged|read)|reduce_[a-z0-9]+_sum_[a-z0-9]+)_kernel|isa_put) .*flat_[a-z]+16' \
+    never '^(isod_stream_([a-z]+_(ll|push|staged|read)|reduce_[a-z0-9_]+_sum_[a-z0-9]+)_kernel|isa_put) .*flat_[a-z]+16' \
         "payload is loaded as of any memory, so waits for shared memory wait for it too" isa_put \
         's/global_load_dwordx4/flat_load_dwordx4/'
     never ' scratch' "an access of scratch memory" isa_poll 's/global_load_dwordx2.*/scratch_load_dwordx2 v[0:1], off, s0/'
@@ -164,15 +164,15 @@ eaches() {
     each 'isod_stream_(exchange|alltoallv|permute)_push|isod_stream_[a-z]+_staged' '( load_plain16){4}( store_nt16){4}' \
         "pushes have four pieces in flight, past the caches" isa_put "$no_nt"
     each 'isod_stream_broadcast_read' '( load_system16){4} wait_vm' "no cache answers reads" isa_get 's/(sc0 sc1|glc)$//'
-    each 'isod_stream_reduce_twoshot_push?_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
+    each 'isod_stream_reduce_(twoshot_)?push_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
         's/global_load_dwordx4/global_load_dwordx2/'
-    each 'isod_stream_[a-z]+_twoshot_ll?(_[a-z0-9]+)*' '( load_system8){2}( wait_vm)?' "lines are loads of system scope" \
+    each 'isod_stream_[a-z]+_(twoshot_)?ll(_[a-z0-9]+)*' '( load_system8){2}( wait_vm)?' "LL words are loads of system scope" \
         isa_ll_load 's/ (sc0 sc1|glc)$//'
-    each 'isod_stream_[a-z]+_twoshot_ll?(_[a-z0-9]+)*' '( store_system8){2}' "lines are stores of system scope" \
+    each 'isod_stream_[a-z]+_(twoshot_)?ll(_[a-z0-9]+)*' '( store_system8){2}' "LL words are stores of system scope" \
         isa_ll_store 's/store_dwordx2 /store_dwordx4 /'
-    each 'isod_stream_[a-z]+_twoshot_ll128?(_sum_[a-z0-9]+)?' ' load_system16 wait_vm' "pieces of wide lines are loads of system scope" \
+    each 'isod_stream_[a-z]+_(twoshot_)?ll128(_sum_[a-z0-9]+)?' ' load_system16 wait_vm' "pieces of LL128 lines are loads of system scope" \
         isa_ll128_load 's/ (sc0 sc1|glc)$//'
-    each 'isod_stream_[a-z]+_twoshot_ll128?(_sum_[a-z0-9]+)?' ' store_system16' "and stores of system scope, 16 bytes each" \
+    each 'isod_stream_[a-z]+_(twoshot_)?ll128(_sum_[a-z0-9]+)?' ' store_system16' "and stores of system scope, 16 bytes each" \
         isa_ll128_store 's/store_dwordx4 /store_dwordx2 /'
 }
 
@@ -180,7 +180,7 @@ eaches() {
 # kernels. reduce_push and alltoallv are not among the last two: they have paths that only the program's logic excludes.
 flows() {
     local told='isod_stream_(reduce_twoshot_read_sum_[a-z0-9]+|permute_push|permute_staged|barrier|engine_begin)'
-    flow 'isod_stream_(reduce_twoshot_read?_sum_[a-z0-9]+|broadcast_read)' load_at_barrier \
+    flow 'isod_stream_(reduce_(twoshot_)?read_sum_[a-z0-9]+|broadcast_read)' load_at_barrier \
         "payload has not come before the barrier, and the flags behind it have no fence" isa_put_signal '/vmcnt/d'
     flow "$told|isod_stream_(exchange_push|exchange_staged|broadcast_staged)" unflushed \
         "a flag may overtake a store" isa_gather "$no_flush" -
