@@ -250,8 +250,10 @@ struct end {
 
 static void write_message(struct end *end, struct frame frame, const char *payload, bool alter)
 {
+    char bytes[1024] = {0}; /* frame.len may be longer than the payload */
+    snprintf(bytes, sizeof bytes, "%s", payload);
     end->socket.key[15] ^= alter; /* which alters the code */
-    CHECK_EQ(iso_frame_send(&end->socket, &frame, payload, NULL, iso_deadline_in(5)), 0);
+    CHECK_EQ(iso_frame_send(&end->socket, &frame, bytes, NULL, iso_deadline_in(5)), 0);
 }
 
 /* Reads a frame and its payload as text. */
