@@ -10,6 +10,7 @@ struct coll_args {
     const char *call;
     uint64_t bytes;
     int root;
+    uint32_t dest; /* 1 + offset of dest, modulo 2^32; 0: none */
 };
 void iso_coll_debug_match(struct team *team, struct coll_args args);
 /* Likewise for one more argument, by its name. */

@@ -12,7 +12,7 @@ void iso_barrier_sync(struct team *team, const char *call)
     if (team->n_pes == 1)
         return;
     if (ISO_UNLIKELY(team->slot.barrier == NULL))
-        team->slot.barrier = iso_coll_choose_barrier(team);
+        team->slot.barrier = ISO->coll->choose_barrier(team);
     team->slot.barrier(team, call);
 }
 

@@ -121,7 +121,7 @@ static void match(const char *call, const char *what, uint64_t value)
         return;
     char name[64];
     snprintf(name, sizeof name, "%s (%s)", call, what);
-    struct coll_args args = {name, value, 0};
+    struct coll_args args = {name, value, 0, 0};
     iso_coll_debug_match(&ISO->world, args);
 }
 

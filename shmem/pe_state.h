@@ -13,6 +13,7 @@
 
 struct alloc;
 struct channel;
+struct collectives;
 struct control;
 struct device;
 struct env;
@@ -62,6 +63,7 @@ struct state {
     size_t slot_bytes;
     struct alloc *alloc;
     void *active_sets;  /* coll: implicit teams by (start, stride, size) */
+    const struct collectives *coll; /* collectives.h */
     void *select;       /* coll: the algorithm table in force */
     unsigned wait_used; /* bit i: waits[i] is taken; atomic */
 

@@ -234,7 +234,7 @@ static bool triplet_is_valid(const struct team *parent, struct triplet t)
 static void destroy(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
-    iso_coll_streams_forget_team(team);
+    ISO->coll->streams.forget_team(team);
     iso_handles_forget_team(team);
     team->handle = (shmem_team_t)((uintptr_t)team->handle + ((uintptr_t)1 << 16)); /* dead at once */
     close_team(team);

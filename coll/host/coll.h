@@ -7,7 +7,7 @@
 #ifndef ISO_COLL_H
 #define ISO_COLL_H
 
-#include "../../shmem/slot.h"
+#include "../../shmem/inbox.h"
 
 #include <string.h>
 
@@ -94,11 +94,12 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
 
 /* ---- inboxes: at most ISO_INBOX_BYTES that arrive with their epoch in one cache line; staged epochs only ---- */
 
-void iso_coll_far_inbox(struct coll *c, int to, const void *data, size_t bytes);
-/* True: the inbox of `from`, a far member, is complete in this memory, and reads like that of a near one from now on.
- * Exactly one member must take it. */
-bool iso_coll_far_take(struct coll *c, char *memory, int from);
-void iso_coll_far_wait(struct coll *c, int from);
+/* Made in the far branches only: the near ones are what small collectives take. */
+ISO_INLINE struct inbox coll_inbox(const struct coll *c)
+{
+    struct inbox box = {c->slot, c->epoch, c->me, c->call};
+    return box;
+}
 
 ISO_INLINE struct slot_inbox *coll_inbox_at(struct coll *c, char *memory, int sender)
 {
@@ -114,7 +115,7 @@ ISO_INLINE void coll_inbox_send(struct coll *c, int to, const void *data, size_t
         coll_copy(inbox->payload, data, bytes);
         prim_signal_u64(prim_group_thread(), &inbox->seq, c->epoch); /* pairs with coll_inbox_wait */
     } else {
-        iso_coll_far_inbox(c, to, data, bytes);
+        iso_inbox_far_send(coll_inbox(c), to, data, bytes);
     }
 }
 
@@ -128,7 +129,7 @@ ISO_INLINE const void *coll_inbox_wait(struct coll *c, int from)
     if (ISO_LIKELY(c->views[from].near != NULL))
         iso_slot_wait(c->slot, &inbox->seq, c->epoch, c->views[from].pe, c->call);
     else
-        iso_coll_far_wait(c, from);
+        iso_inbox_far_wait(coll_inbox(c), from);
     return inbox->payload;
 }
 

@@ -21,7 +21,7 @@ static void complete(const struct team *team, const char *call)
 
 static void synchronise(struct team *team, const char *call)
 {
-    struct coll_args args = {call, 0, 0};
+    struct coll_args args = {call, 0, 0, 0};
     if (ISO_UNLIKELY(ISO->debug))
         iso_coll_debug_match(team, args);
     iso_barrier_sync(team, call);

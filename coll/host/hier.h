@@ -91,7 +91,7 @@ static int hier_speaker(struct coll *c, int node)
     for (int i = nodes->begin[node]; i < nodes->begin[node + 1]; i++) {
         int from = nodes->members[i];
         if (prim_poll_u64(&coll_inbox_at(c, nodes->central, from)->seq) == c->epoch ||
-            iso_coll_far_take(c, nodes->central, from))
+            iso_inbox_far_take(coll_inbox(c), nodes->central, from))
             return from;
     }
     return -1;

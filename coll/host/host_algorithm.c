@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs; which of
  * those that can do a call does it is the matter of coll/select/tables/host.table and of SHMEM_COLL.
- * Called by coll_host.c, barrier.c and init.c. */
+ * Called by coll_host.c and init.c; barrier.c has its choice from struct collectives. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../shmem/collectives.h"
 #include "../select/select.h"
+#include "../stream/coll_stream.h"
 #include "alltoall.h"
 #include "bcast.h"
 #include "collect.h"
@@ -198,7 +199,7 @@ const struct select_algorithm *iso_host_choose(enum coll_op op, const struct tea
     return e->row.algorithm;
 }
 
-void (*iso_coll_choose_barrier(struct team *team))(struct team *team, const char *call)
+static barrier_function *choose_barrier(struct team *team)
 {
     return iso_host_choose(COLL_BARRIER, team, NULL)->barrier;
 }
@@ -250,6 +251,12 @@ struct select_table *iso_host_table_open(const char *forced)
     return NULL;
 }
 
+static const struct collectives collectives = {
+    choose_barrier,
+    {iso_coll_streams_start, iso_coll_streams_reset, iso_coll_streams_forget_team, iso_coll_streams_watch,
+     iso_coll_streams_stop},
+};
+
 int iso_coll_start(void)
 {
     struct select_table *t = iso_host_table_open(ISO->env->coll);
@@ -258,6 +265,7 @@ int iso_coll_start(void)
         iso_select_close(t);
     else
         ISO->select = t;
+    ISO->coll = &collectives;
     return status;
 }
 

@@ -140,4 +140,13 @@ struct stream_engines {
 };
 void iso_engines_close(struct device *d, struct stream_engines *engines);
 
+/* ---- stream_slot.c: what struct collectives registers ---- */
+
+int iso_coll_streams_start(struct device *device);
+void iso_coll_streams_reset(const struct team *team, int slot);
+void iso_coll_streams_forget_team(const struct team *team);
+void iso_coll_streams_watch(const uint64_t *abort);
+void iso_coll_streams_stop(struct device *device);
+void iso_coll_streams_forget(void); /* tables and all slots: the next call begins anew */
+
 #endif

@@ -434,7 +434,7 @@ static int bring_up(struct device *d, const char *call)
     for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
         rc = steps[i](d, call);
     int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
-                                             iso_coll_streams_start};
+                                             ISO->coll->streams.start};
     for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
         rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");
     return rc;
@@ -484,7 +484,7 @@ static void take_down(struct device *d)
     struct state *self = ISO;
     d->running = false;
     self->careful = self->debug;
-    iso_coll_streams_stop(d);
+    ISO->coll->streams.stop(d);
     if (d->handles != NULL)
         iso_handles_stop(d);
     if (d->proxy != NULL)

@@ -718,7 +718,7 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
         if (handles[i] != NULL)
             renew(d, handles[i], team, __func__);
-    iso_coll_streams_reset(team, slot);
+    ISO->coll->streams.reset(team, slot);
     forget_give_up(d);
     iso_proxy_resume(d);
     iso_barrier_sync(team, __func__);

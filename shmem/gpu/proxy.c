@@ -466,7 +466,7 @@ static void *proxy_main(void *argument)
         look_at_records(p);
         if (now - watched_streams > WATCH_STREAMS_NS) {
             watched_streams = now;
-            iso_coll_streams_watch(&p->host->abort);
+            ISO->coll->streams.watch(&p->host->abort);
         }
         if (now - watched > WATCH_NS) {
             watched = now;

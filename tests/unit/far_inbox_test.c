@@ -19,7 +19,7 @@ static size_t length_of(int sender, int round) { return (size_t)(7 * round + 11 
 static void check_nothing_came(struct coll *c)
 {
     for (int i = 1; i < c->n; i++)
-        CHECK(!iso_coll_far_take(c, c->slot->memory, coll_other(c, i)));
+        CHECK(!iso_inbox_far_take(coll_inbox(c), c->slot->memory, coll_other(c, i)));
 }
 
 static void exchange(struct coll *c, int round)

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Small exchanges of the library's own between the members of a team: agreement, and the comparison of SHMEM_DEBUG.
+ * Each is one staged epoch of the team's slot, in which every member sends its inbox to every other one. */
+#include "agree.h"
+#include "inbox.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The i-th other member, i = 1 .. n - 1, counted from this one, so that members do not all begin with the same. */
+static int other(const struct team *team, int i) { return (team->my_pe + i) % team->n_pes; }
+
+static struct inbox begin(struct team *team, const char *call)
+{
+    team->slot.staged++;
+    return (struct inbox){&team->slot, ++team->slot.seq, team->my_pe, call};
+}
+
+static void send(struct inbox box, int to, const void *data, size_t bytes)
+{
+    char *near = box.slot->views[to].near;
+    if (ISO_LIKELY(near != NULL)) {
+        struct slot_inbox *inbox = iso_inbox_at(box, near, box.me);
+        prim_copy(prim_group_thread(), inbox->payload, data, bytes);
+        prim_signal_u64(prim_group_thread(), &inbox->seq, box.epoch); /* pairs with wait_for */
+    } else {
+        iso_inbox_far_send(box, to, data, bytes);
+    }
+}
+
+/* The payload that `from` has sent in this epoch: in this PE's memory, at the start of a cache line, valid until this
+ * member begins the next staged epoch but one. Bytes past the sent length are undefined. */
+static const void *wait_for(struct inbox box, int from)
+{
+    struct slot_inbox *inbox = iso_inbox_at(box, box.slot->memory, from);
+    if (prim_poll_u64(&inbox->seq) >= box.epoch)
+        return inbox->payload;
+    if (ISO_LIKELY(box.slot->views[from].near != NULL))
+        iso_slot_wait(box.slot, &inbox->seq, box.epoch, box.slot->views[from].pe, box.call);
+    else
+        iso_inbox_far_wait(box, from);
+    return inbox->payload;
+}
+
+static void send_all(const struct team *team, struct inbox box, const void *data, size_t bytes)
+{
+    for (int i = 1; i < team->n_pes; i++)
+        send(box, other(team, i), data, bytes);
+}
+
+/* A description of a member's call. */
+struct match {
+    char call[40];
+    uint64_t value; /* bytes, or another argument */
+    int32_t root;
+    uint32_t dest; /* 1 + its offset, modulo 2^32; 0: none */
+};
+_Static_assert(sizeof(struct match) <= ISO_INBOX_BYTES, "it fits an inbox");
+
+static struct match match_of(const char *call, uint64_t value, int root)
+{
+    struct match m;
+    memset(&m, 0, sizeof(m));
+    strncpy(m.call, iso_call_name(call), sizeof(m.call) - 1);
+    m.value = value;
+    m.root = root;
+    return m;
+}
+
+/* "shmem_int_broadcast (64 bytes, root 0)", "shmem_team_split_strided (stride 2)", "shmem_barrier_all".
+ * what: the name of the argument in `value`; NULL: `value` is the length in bytes. */
+static const char *text_of(const struct match *m, const char *what, char *text, size_t bytes)
+{
+    int n = snprintf(text, bytes, "%.*s", (int)sizeof(m->call), m->call);
+    if (what != NULL)
+        snprintf(text + n, bytes - (size_t)n, " (%s %" PRId64 ")", what, (int64_t)m->value);
+    else if (m->value != 0)
+        snprintf(text + n, bytes - (size_t)n, " (%" PRIu64 " bytes, root %d)", m->value, (int)m->root);
+    return text;
+}
+
+static ISO_COLD void compare(struct inbox box, const struct match *mine, int from, const char *what)
+{
+    const struct match *theirs = (const struct match *)wait_for(box, from);
+    int pe = box.slot->views[from].pe;
+    char ours[96], other[96];
+    if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
+        iso_fatal(box.call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
+                  text_of(mine, what, ours, sizeof(ours)), pe, text_of(theirs, NULL, other, sizeof(other)));
+    if (mine->value != theirs->value && what != NULL)
+        iso_fatal(box.call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
+                  (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
+    if (mine->value != theirs->value)
+        iso_fatal(box.call,
+                  "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
+                  mine->value, ISO->my_pe, theirs->value, pe);
+    if (mine->root != theirs->root)
+        iso_fatal(box.call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root, ISO->my_pe,
+                  (int)theirs->root, pe);
+    if (mine->dest != theirs->dest && mine->dest != 0 && theirs->dest != 0)
+        iso_fatal(box.call, "collective mismatch: dest is not the same symmetric object on pe %d and pe %d", ISO->my_pe,
+                  pe);
+}
+
+static void match_all(struct team *team, const struct match *mine, const char *call, const char *what)
+{
+    struct inbox box = begin(team, call);
+    send_all(team, box, mine, sizeof(*mine));
+    for (int i = 1; i < team->n_pes; i++)
+        compare(box, mine, other(team, i), what);
+}
+
+void iso_coll_debug_match(struct team *team, struct coll_args args)
+{
+    if (ISO_LIKELY(!ISO->debug))
+        return;
+    struct match mine = match_of(args.call, args.bytes, args.root);
+    mine.dest = args.dest;
+    match_all(team, &mine, args.call, NULL);
+}
+
+void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value)
+{
+    if (ISO_LIKELY(!ISO->debug))
+        return;
+    struct match mine = match_of(call, (uint64_t)value, 0);
+    match_all(team, &mine, call, what);
+}
+
+/* The library's own exchanges within a call are compared too: a member in another call is named. */
+static void match_call(struct team *team, const char *call)
+{
+    if (ISO_UNLIKELY(ISO->debug))
+        iso_coll_debug_match(team, (struct coll_args){call, 0, 0, 0});
+}
+
+uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
+{
+    uint64_t least = mine;
+    match_call(team, call);
+    struct inbox box = begin(team, call);
+    send_all(team, box, &mine, sizeof(mine));
+    for (int i = 1; i < team->n_pes; i++) {
+        uint64_t theirs = *(const uint64_t *)wait_for(box, other(team, i));
+        least = ISO_MIN(least, theirs);
+    }
+    return least;
+}
+
+void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
+{
+    assert(bytes <= ISO_INBOX_BYTES);
+    match_call(team, call);
+    struct inbox box = begin(team, call);
+    send_all(team, box, mine, bytes);
+    memcpy((char *)all + (size_t)team->my_pe * bytes, mine, bytes);
+    for (int i = 1; i < team->n_pes; i++)
+        memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for(box, other(team, i)), bytes);
+}
