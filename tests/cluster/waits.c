@@ -82,7 +82,7 @@ static void stream(int tenths)
         shmemx_signal_wait_until_on_stream(signal, SHMEM_CMP_EQ, one, on);
         shmemx_stream_synchronize(on);
     }
-    usleep(shmem_my_pe() == 0 ? (useconds_t)tenths * 100000u : 1000000u); /* its kernel has reported */
+    usleep(shmem_my_pe() == 0 ? (useconds_t)tenths * 100000u : 4500000u); /* its kernel has reported */
     if (shmem_my_pe() == 0)
         shmem_putmem(signal, &one, sizeof(one), 1);
     shmem_barrier_all();

@@ -42,7 +42,7 @@ for debug in 0 1; do
     expect_message "^\[pe [023]\]   pe 1 does not wait in the library" "the holder, SHMEM_DEBUG=$debug"
 done
 
-SHMEM_TIMEOUT=0.5 job 30 "$oshrun" -n 3 "$waits" stream 20
+SHMEM_TIMEOUT=0.5 job 30 "$oshrun" -n 3 "$waits" stream 60
 if [ "$status" -ne 77 ]; then
     expect_ranks 3 "a stream"
     expect_message "^\[pe 2\]   pe 1 waits in shmemx_stream_synchronize for the work in its stream: stream 0x[0-9a-f]+, for" "a stream"
