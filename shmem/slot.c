@@ -394,6 +394,9 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
         slot->index = (int)key.split;
     else
         status = my_pe == 0 ? lead(&m, key, slot) : follow(&m, key, slot);
+    /* Acquire: pairs with the increment of another thread of this PE that gave the index back before. The other members
+     * order the two threads already; ThreadSanitizer, which sees one process, needs it said here. */
+    (void)prim_load_acquire_u64(&my_directory()->closing);
     if (status == -ENOSPC)
         log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m.call,
                   ISO_SLOTS, n_pes);
