@@ -6,7 +6,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$ISO_BUILD
 failures=0
-seconds=60 # at most, of a program
+seconds=120 # at most, of a program; alone the longest takes 20
 cases=6    # of a program of kernels
 victims='.*victim|traf.*' # programs that `ends` starts; pgrep takes 15 characters
 export ISO_LAUNCHER=uid
