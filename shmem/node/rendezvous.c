@@ -43,7 +43,7 @@ static int fail_handshake(int pe, int rc)
     return rc;
 }
 
-/* fd -1: none. Too many descriptors under way: those to waited they go are about to receive them. */
+/* fd -1: none. Too many descriptors under way: their receivers are about to take them. */
 static int greet(int sock, enum node_socket_type type, const struct row *to, int fd)
 {
     struct node_socket_message m;

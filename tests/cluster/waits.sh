@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Waits that last longer than SHMEM_TIMEOUT are told in one report for the job, who waits for waited, and go on; or end the
+# Waits that last longer than SHMEM_TIMEOUT are told in one report for the job, which PE waits for which, and go on; or end the
 # job where wished.
 # A wait for a PE that has left ends the job; the last waits of PEs that all leave do not.
 . "$(dirname "$0")/cluster.sh"

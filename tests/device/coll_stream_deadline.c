@@ -17,7 +17,7 @@ struct deadline {
     unsigned turns;
 };
 
-/* The one that does not come, and for waited all others wait in every kind. */
+/* The PE that does not come; all others wait for it in every kind. */
 static int missing(const struct deadline *d) { return d->teams[TEAM_WORLD].n - 1; }
 
 /* Rooted at the missing PE; or round the ring, so that PE 0 waits for it. */

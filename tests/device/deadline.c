@@ -152,7 +152,7 @@ static void recover(struct deadline *d)
     }
 }
 
-/* Only PE 0 is late: it is told for waited it waits, nothing is aborted, and all goes well in the end. */
+/* Only PE 0 is late: the others report that they wait for it, nothing is aborted, and all goes well in the end. */
 static void late_only(struct deadline *d)
 {
     shmemx_device_error_t error;
