@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Extensions to OpenSHMEM, host part: start with a unique id, registered buffers, devices (device memory, handles for
- * kernels, launch, calls on streams), self-description. The in-kernel part is shmem_device.h. Calls that return int
- * return 0, or nonzero after a sentence on stderr, unless their comment says otherwise. */
+/* Extensions to OpenSHMEM, host part: start with a unique id, registered buffers, teams of any PEs, devices (device
+ * memory, handles for kernels, launch, calls on streams), self-description. The in-kernel part is shmem_device.h. Calls
+ * that return int return 0, or nonzero after a sentence on stderr, unless their comment says otherwise. */
 #ifndef SHMEMX_H
 #define SHMEMX_H
 
@@ -61,6 +61,35 @@ int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *i
  * have arrived. Contents are kept. Collective over the world. Nonzero after a sentence on stderr: the pages stay shared
  * with children that are forked. */
 int shmemx_buffer_unregister(void *addr);
+
+/* ---- teams of any PEs ---- */
+
+/* Makes a team of the PEs pes[0 .. n-1] of the world, in this order: pes[i] becomes number i of the team. `n` is
+ * 1 .. shmem_n_pes(). Each PE is listed once, the caller among them. The list may be in any order. `tag` is any number,
+ * and tells teams apart that are made at the same time.
+ *
+ * Collective over the listed PEs only, with equal n, pes and tag; other PEs take no part and may do anything meanwhile.
+ * No member returns before all have called. A PE may make any number of teams one after the other, also of the same list
+ * and tag. With SHMEM_THREAD_MULTIPLE, threads of a PE may make teams at the same time, overlapping ones too, with tags
+ * that differ. Of more than 8 threads at once, further ones wait until one returns. pes may be reused when the call
+ * returns.
+ *
+ * The team is like one of shmem_team_split_strided: a parent of splits and contexts, and an argument of all collectives
+ * on the host, in kernels and on streams. shmem_team_destroy ends it, collective over the members. Its memory is used
+ * again after the last of them has destroyed it.
+ *
+ * Returns 0, with the team in *team. Nonzero after a sentence, with SHMEM_TEAM_INVALID in *team:
+ * wrong arguments, which are found before any other member is asked; members that list each other under this tag have
+ * given different lists; no memory or no slot left (1024 teams may be alive on a PE). All members that have called get
+ * an error then. A member that never calls is reported after SHMEM_TIMEOUT, and the others go on waiting. */
+int shmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *team);
+
+#define SHMEMX_COLOR_NONE (-1) /* becomes member of no team; as any other negative color */
+/* Makes a team of the PEs of the parent that give the same color, as MPI_Comm_split does. They are numbered by `key`,
+ * those with equal keys by their numbers in the parent. Colors and keys may differ between PEs. Collective over the
+ * parent. *team becomes the team of the caller's color, SHMEM_TEAM_INVALID for a negative color. Returns 0, or nonzero
+ * on all PEs of the parent when no team was made; nonzero for a parent that is SHMEM_TEAM_INVALID. */
+int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_team_t *team);
 
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * No device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its number on the

@@ -44,6 +44,7 @@ struct state {
     int n_ctxs;
     struct team world, shared;
     pthread_mutex_t tables_lock; /* teams, ctxs */
+    pthread_mutex_t slots_lock;  /* grants and requests of slot.c: reading keys */
 
     struct peer *peers; /* [n_pes] */
     int *local_pes;     /* [n_local], ascending, this PE among them */

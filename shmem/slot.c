@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* How the members of a team agree on a slot, without a message: the leader (member 0) claims one index in the bitmaps
- * of all members, then writes a grant {key, first epoch} into each member's directory; members watch their own. An index
- * is free again when all members have closed it: the last one clears the bits. Epochs go on where the last user of the
+/* How the members of a team agree on a slot, without a message: the leader claims one index in the bitmaps of all
+ * members, then writes a grant {key, first epoch} into each member's directory; members watch their own. An index is
+ * free again when all members have closed it: the last one clears the bits. Epochs go on where the last user of the
  * index on any of the members stopped, so memory is reused as it is. Invariant: bit i of a PE is set <=> grant i of
- * that PE belongs to one team that is alive or being made or closed. Called by team.c and coll/host/active_set.c. */
+ * that PE belongs to one team that is alive or being made or closed.
+ * The leader is member 0. A team that its members make alone, from a list, is led by its lowest PE, which first waits
+ * for a request of each other member: an array of entries by sender, each written by that sender alone.
+ * Called by team.c and coll/host/active_set.c. */
 #include "slot.h"
 #include "../bootstrap/log.h"
 #include "node/peer.h"
@@ -20,12 +23,13 @@ enum {
     REFUSALS = 64,    /* entries behind the slots: a grant there means "no slot is free" */
     ENTRIES = ISO_SLOTS + REFUSALS,
     WORD_BITS = 64,
-    CLAIM_ROUNDS = 8 /* over all indices; more than one because claims of other leaders may be undone again */
+    CLAIM_ROUNDS = 8, /* over all indices; more than one because claims of other leaders may be undone again */
+    TICKETS = 8 /* teams from lists that threads of one PE may be making at once; further threads wait */
 };
 
 enum { GRANT_NONE, GRANT_NEW, GRANT_TAKEN };
 
-/* invariant: key, first are written by the leader before state; last, state = NONE by the owner before `closed`. */
+/* Of a refusal, `first` says why: an errno. Invariant: key, first are written by the leader before state; last, state = NONE by the owner before `closed`. */
 struct grant {
     _Alignas(ISO_LINE) struct slot_key key;
     uint64_t first;  /* epochs begin behind this number */
@@ -37,12 +41,24 @@ struct grant {
 struct directory {
     uint64_t used[ENTRIES / WORD_BITS]; /* atomic; leaders claim, last closers free */
     uint64_t closing;                   /* atomic; slots that this PE has closed and another member not yet */
+    uint64_t tickets;                   /* atomic; those that threads of this PE hold */
     _Alignas(ISO_LINE) struct grant grants[ENTRIES];
+};
+
+enum { REQUEST_NONE, REQUEST_NEW, REQUEST_FAILED };
+
+/* In the memory of the PE that leads the new team, for each sender TICKETS of them.
+ * Invariant: the sender writes key and other before state; the leader sets NONE before it answers. */
+struct request {
+    _Alignas(ISO_LINE) struct slot_key key;
+    uint64_t other; /* FAILED: 1 + the PE that gives another list, 0: none, the sender has no memory */
+    uint64_t state; /* pairs: signal of the sender, acquire of the leader */
 };
 
 /* The members of one call, and who is meant in reports. */
 struct members {
-    const int *world_of;
+    const int *world_of; /* in the order of the team */
+    const int *sorted;   /* ascending */
     int n;
     const char *call;
 };
@@ -52,7 +68,12 @@ struct members {
 static size_t page_up(size_t bytes) { return (bytes + SLOT_PAGE - 1) & ~(size_t)(SLOT_PAGE - 1); }
 
 static size_t directory_offset(void) { return page_up(offsetof(struct control, slots)); }
-static size_t slots_offset(void) { return directory_offset() + page_up(sizeof(struct directory)); }
+static size_t requests_offset(void) { return directory_offset() + page_up(sizeof(struct directory)); }
+static size_t request_offset(int sender, int ticket)
+{
+    return requests_offset() + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct request);
+}
+static size_t slots_offset(void) { return page_up(request_offset(ISO->n_pes, 0)); }
 
 size_t iso_slot_control_bytes(int n_pes)
 {
@@ -127,20 +148,15 @@ static void free_one(int index, int pe, const char *call)
     (void)control_amo(used_offset(index), pe, AMO_AND, ~used_bit(index), call);
 }
 
-/* The i-th member in ascending order of world PEs. Of leaders that want the same index, the one that got furthest in
- * this order gets it, so they cannot all fail. */
-static int ascending(const struct members *m, int i)
-{
-    return m->world_of[0] <= m->world_of[m->n - 1] ? m->world_of[i] : m->world_of[m->n - 1 - i];
-}
-
+/* In ascending order of PEs: of leaders that want the same index, the one that got furthest in this order gets it, so
+ * they cannot all fail. */
 static bool claim_on_all(const struct members *m, int index)
 {
     for (int i = 0; i < m->n; i++) {
-        if (claim_one(index, ascending(m, i), m->call))
+        if (claim_one(index, m->sorted[i], m->call))
             continue;
         while (--i >= 0)
-            free_one(index, ascending(m, i), m->call);
+            free_one(index, m->sorted[i], m->call);
         return false;
     }
     return true;
@@ -211,17 +227,19 @@ static void publish(int index, int pe, struct slot_key key, uint64_t first, cons
     const char *here = (const char *)ISO->control + grant_offset(index, 0);
     iso_far_put(&ISO->ctx_default, to, here, &grant, front, call);
     iso_far_signal(&ISO->ctx_default, state, GRANT_NEW, SHMEM_SIGNAL_SET, call);
+    if (key.parent == ISO_SLOT_OF_LIST)
+        iso_quiet(&ISO->ctx_default); /* a lower PE has its grant before a higher one has: see find_other */
 }
 
 /* Each member gets a refusal in an entry of its own: no agreement is needed for that. */
-static void refuse(int pe, struct slot_key key, const char *call)
+static void refuse(int pe, struct slot_key key, int status, const char *call)
 {
     struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[ISO_SLOTS / WORD_BITS], 0);
     for (;;) {
         for (int index = ISO_SLOTS; index < ENTRIES; index++)
             if (claim_one(index, pe, call)) {
                 iso_wait_end(&wait);
-                publish(index, pe, key, 0, call);
+                publish(index, pe, key, (uint64_t)-status, call);
                 return;
             }
         iso_wait_pause(&wait, UINT64_MAX);
@@ -231,17 +249,19 @@ static void refuse(int pe, struct slot_key key, const char *call)
 static int lead(const struct members *m, struct slot_key key, struct slot *slot)
 {
     int index = claim_index(m);
-    if (index < 0) {
-        for (int i = 1; i < m->n; i++)
-            refuse(m->world_of[i], key, m->call);
-        return -ENOSPC;
+    if (index >= 0) {
+        slot->index = index;
+        slot->seq = last_step(m, index);
+        prim_store_relaxed_u64(&my_directory()->grants[index].state, GRANT_TAKEN);
     }
-    slot->index = index;
-    slot->seq = last_step(m, index);
-    prim_store_relaxed_u64(&my_directory()->grants[index].state, GRANT_TAKEN);
-    for (int i = 1; i < m->n; i++)
-        publish(index, m->world_of[i], key, slot->seq, m->call);
-    return 0;
+    for (int i = 0; i < m->n; i++)
+        if (m->sorted[i] == ISO->my_pe)
+            continue;
+        else if (index >= 0)
+            publish(index, m->sorted[i], key, slot->seq, m->call);
+        else
+            refuse(m->sorted[i], key, -ENOSPC, m->call);
+    return index >= 0 ? 0 : -ENOSPC;
 }
 
 /* ---- the other members ---- */
@@ -249,44 +269,230 @@ static int lead(const struct members *m, struct slot_key key, struct slot *slot)
 static bool keys_equal(const struct slot_key *a, const struct slot_key *b)
 {
     return a->start == b->start && a->stride == b->stride && a->size == b->size && a->parent == b->parent &&
-           a->split == b->split;
+           a->split == b->split && a->list == b->list;
 }
 
-/* A new grant for `key` among the claimed entries of this PE, or -1. A grant that was taken stays, with its key, but is
- * no longer new: so a key may come again once its first use has been taken. */
+/* Takes a new grant for `key` among the claimed entries of this PE: its index, or -1. A grant that was taken stays, with
+ * its key, but is no longer new: so a key may come again once its first use has been taken. The lock: no leader writes
+ * an entry again before its grant was taken, so no thread reads a key that is being written. */
 static int find_grant(const struct slot_key *key)
 {
     struct directory *directory = my_directory();
-    for (int word = 0; word < ENTRIES / WORD_BITS; word++) {
+    int found = -1;
+    pthread_mutex_lock(&ISO->slots_lock);
+    for (int word = 0; word < ENTRIES / WORD_BITS && found < 0; word++) {
         uint64_t bits = prim_load_relaxed_u64(&directory->used[word]);
-        for (; bits != 0; bits &= bits - 1) {
+        for (; bits != 0 && found < 0; bits &= bits - 1) {
             int index = word * WORD_BITS + __builtin_ctzll(bits);
             struct grant *grant = &directory->grants[index];
             if (prim_load_acquire_u64(&grant->state) == GRANT_NEW && keys_equal(&grant->key, key))
-                return index;
+                found = index;
         }
     }
-    return -1;
+    if (found >= 0)
+        prim_store_relaxed_u64(&directory->grants[found].state, GRANT_TAKEN);
+    pthread_mutex_unlock(&ISO->slots_lock);
+    return found;
+}
+
+/* Of the grant that find_grant has taken. 0, or the -errno of a refusal. */
+static int read_grant(const struct members *m, int index, struct slot *slot)
+{
+    struct grant *grant = &my_directory()->grants[index];
+    if (index >= ISO_SLOTS) {
+        int status = -(int)grant->first;
+        prim_store_relaxed_u64(&grant->state, GRANT_NONE);
+        free_one(index, ISO->my_pe, m->call); /* orders the store before it for the next leader */
+        return status;
+    }
+    slot->index = index;
+    slot->seq = grant->first;
+    return 0;
 }
 
 static int follow(const struct members *m, struct slot_key key, struct slot *slot)
 {
-    struct directory *directory = my_directory();
-    struct wait wait = ISO_WAIT(m->call, m->world_of[0], directory->grants, GRANT_NEW);
+    struct wait wait = ISO_WAIT(m->call, m->world_of[0], my_directory()->grants, GRANT_NEW);
     int index;
     while ((index = find_grant(&key)) < 0)
         iso_wait_pause(&wait, GRANT_NONE);
     iso_wait_end(&wait);
-    struct grant *grant = &directory->grants[index];
-    if (index >= ISO_SLOTS) {
-        prim_store_relaxed_u64(&grant->state, GRANT_NONE);
-        free_one(index, ISO->my_pe, m->call); /* orders the store before it for the next leader */
-        return -ENOSPC;
+    return read_grant(m, index, slot);
+}
+
+/* ---- teams from lists: requests ---- */
+
+static struct request *my_request(int sender, int ticket)
+{
+    return (struct request *)(void *)((char *)ISO->control + request_offset(sender, ticket));
+}
+
+static int take_ticket(const char *call)
+{
+    struct directory *directory = my_directory();
+    struct wait wait = ISO_WAIT(call, -1, &directory->tickets, 0);
+    for (;;) {
+        for (int i = 0; i < TICKETS; i++)
+            if ((prim_fetch_or_u64(&directory->tickets, (uint64_t)1 << i) >> i & 1) == 0) {
+                iso_wait_end(&wait);
+                return i;
+            }
+        iso_wait_pause(&wait, (1 << TICKETS) - 1);
     }
-    slot->index = index;
-    slot->seq = grant->first;
-    prim_store_relaxed_u64(&grant->state, GRANT_TAKEN);
-    return 0;
+}
+
+/* The fields from `begin` on, then the state. */
+static void send_request(int pe, int ticket, const struct request *request, size_t begin, const char *call)
+{
+    size_t end = offsetof(struct request, state), at = request_offset(ISO->my_pe, ticket);
+    struct place to = control_place(at + begin, pe), state = control_place(at + end, pe);
+    const char *fields = (const char *)request + begin;
+    if (to.cpu != NULL) {
+        memcpy(to.cpu, fields, end - begin);
+        prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu, request->state); /* pairs with look */
+        return;
+    }
+    iso_far_put(&ISO->ctx_default, to, (const char *)ISO->control + at + begin, fields, end - begin, call);
+    iso_far_signal(&ISO->ctx_default, state, request->state, SHMEM_SIGNAL_SET, call);
+}
+
+enum answer { ANSWER_NONE, ANSWER_SAME, ANSWER_FAILED, ANSWER_OTHER };
+struct finding {
+    struct request *request;
+    struct slot_key key;
+    uint64_t other;
+};
+
+/* Whether `pe` has sent a request to this PE for the same team, or else for another list under the same tag. */
+static enum answer look(const struct slot_key *key, int pe, struct finding *found)
+{
+    enum answer answer = ANSWER_NONE;
+    pthread_mutex_lock(&ISO->slots_lock); /* no thread sets NONE, after which the sender may write another key */
+    for (int i = 0; i < TICKETS && answer != ANSWER_SAME && answer != ANSWER_FAILED; i++) {
+        struct request *r = my_request(pe, i);
+        uint64_t state = prim_load_acquire_u64(&r->state);
+        if (state == REQUEST_NONE || r->key.split != key->split)
+            continue;
+        answer = !keys_equal(&r->key, key) ? ANSWER_OTHER : state == REQUEST_NEW ? ANSWER_SAME : ANSWER_FAILED;
+        found->request = r;
+        found->key = r->key;
+        found->other = state == REQUEST_FAILED ? r->other : 0;
+    }
+    pthread_mutex_unlock(&ISO->slots_lock);
+    return answer;
+}
+
+/* Before the answer, after which the sender uses the entry again. */
+static void end_request(const struct finding *found)
+{
+    pthread_mutex_lock(&ISO->slots_lock);
+    prim_store_relaxed_u64(&found->request->state, REQUEST_NONE);
+    pthread_mutex_unlock(&ISO->slots_lock);
+}
+
+/* A member that does not ask this PE, because by its list another one leads: that one has said so. */
+static bool is_named(const struct members *m, const struct slot_key *key, int pe)
+{
+    struct finding found;
+    for (int i = 0; i < m->n; i++)
+        if (look(key, m->sorted[i], &found) == ANSWER_FAILED && found.other == (uint64_t)pe + 1)
+            return true;
+    return false;
+}
+
+/* Refuses all that have asked this PE for that team. */
+static void refuse_team(struct slot_key key, int status, const char *call)
+{
+    struct finding found;
+    for (int pe = 0; pe < ISO->n_pes; pe++) {
+        enum answer answer = look(&key, pe, &found);
+        if (answer != ANSWER_SAME && answer != ANSWER_FAILED)
+            continue;
+        end_request(&found);
+        refuse(pe, key, status, call);
+    }
+}
+
+static void say_other(const struct members *m, int pe, uint64_t tag)
+{
+    log_error("%s: pe %d lists this PE with others or in another order under tag %#llx; pes must be equal on all "
+              "members",
+              m->call, pe, (unsigned long long)tag);
+}
+
+/* Until the member has come, with this list or another. 0 or -errno. */
+static int await_request(const struct members *m, const struct slot_key *key, int pe)
+{
+    struct finding found = {NULL, *key, 0};
+    struct wait wait = ISO_WAIT(m->call, pe, &my_request(pe, 0)->state, REQUEST_NEW);
+    enum answer answer;
+    while ((answer = look(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
+        iso_wait_pause(&wait, REQUEST_NONE);
+    iso_wait_end(&wait);
+    if (answer == ANSWER_OTHER) {
+        say_other(m, pe, key->split);
+        refuse_team(found.key, -EINVAL, m->call);
+    }
+    if (answer == ANSWER_FAILED && found.other == 0)
+        return -ENOMEM;
+    return answer == ANSWER_SAME ? 0 : -EINVAL;
+}
+
+/* By the lowest PE. All members have come when it returns; `status`: of this one. */
+static int lead_list(const struct members *m, struct slot_key key, struct slot *slot, int status)
+{
+    struct finding found;
+    for (int i = 1; i < m->n; i++) {
+        int theirs = await_request(m, &key, m->sorted[i]);
+        status = status != 0 ? status : theirs;
+    }
+    if (status != 0) {
+        refuse_team(key, status, m->call);
+        return status;
+    }
+    for (int i = 1; i < m->n; i++)
+        if (look(&key, m->sorted[i], &found) == ANSWER_SAME)
+            end_request(&found);
+    return lead(m, key, slot);
+}
+
+/* A member that has asked this PE to lead another list under the same tag; -1: none. Each of the two waits for the other
+ * then, unless this PE has its grant: members leave a creation only with theirs, those are given in ascending order, and
+ * a PE is asked by higher ones only. So the caller looks for its grant once more. */
+static int find_other(const struct members *m, const struct slot_key *key, struct finding *found)
+{
+    for (int i = 0; i < m->n; i++)
+        if (look(key, m->sorted[i], found) == ANSWER_OTHER)
+            return m->sorted[i];
+    return -1;
+}
+
+/* Tells the leader whom this one has found with another list, and goes on waiting: the leader answers all. */
+static int follow_list(const struct members *m, struct slot_key key, struct slot *slot, int status)
+{
+    struct wait wait = ISO_WAIT(m->call, m->sorted[0], my_directory()->grants, GRANT_NEW);
+    int index, ticket = take_ticket(m->call), other;
+    struct request mine;
+    struct finding found;
+    memset(&mine, 0, sizeof(mine));
+    mine.key = key;
+    mine.state = status == 0 ? REQUEST_NEW : REQUEST_FAILED;
+    send_request(m->sorted[0], ticket, &mine, 0, m->call);
+    while ((index = find_grant(&key)) < 0) {
+        if (mine.state == REQUEST_NEW && (other = find_other(m, &key, &found)) >= 0) {
+            if ((index = find_grant(&key)) >= 0)
+                break;
+            say_other(m, other, key.split);
+            refuse_team(found.key, -EINVAL, m->call);
+            mine.other = (uint64_t)other + 1;
+            mine.state = REQUEST_FAILED;
+            send_request(m->sorted[0], ticket, &mine, offsetof(struct request, other), m->call);
+        }
+        iso_wait_pause(&wait, GRANT_NONE);
+    }
+    iso_wait_end(&wait);
+    (void)prim_fetch_and_u64(&my_directory()->tickets, ~((uint64_t)1 << ticket));
+    return read_grant(m, index, slot);
 }
 
 /* ---- open and close ---- */
@@ -361,9 +567,6 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
 {
     size_t offset = slots_offset() + (size_t)slot->index * ISO->slot_bytes;
     bool direct = true;
-    slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
-    if (slot->views == NULL)
-        return -ENOMEM;
     for (int i = 0; i < n_pes; i++) {
         int pe = world_of[i];
         char *cpu = ISO->peers[pe].control;
@@ -376,31 +579,63 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
     return direct || ISO->n_nodes == 1 ? 0 : make_nodes(slot, world_of, n_pes);
 }
 
-static const char *opening_call(struct slot_key key)
+static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+
+/* `status`: of this member so far. Where there is a parent, its members agree on that afterwards. */
+static int get_index(const struct members *m, struct slot_key key, struct slot *slot, int status)
 {
-    return key.parent == -1 ? "a collective on a new active set" : "shmem_team_split";
+    if (key.parent == ISO_SLOT_OF_LIST)
+        return ISO->my_pe == m->sorted[0] ? lead_list(m, key, slot, status) : follow_list(m, key, slot, status);
+    if (ISO->my_pe != m->world_of[0])
+        return follow(m, key, slot);
+    return lead(m, key, slot);
 }
 
-int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int my_pe)
+static void say_why(const struct members *m, struct slot_key key, int status)
 {
-    struct members m = {world_of, n_pes, opening_call(key)};
-    int status = 0;
+    if (status == -ENOSPC)
+        log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m->call,
+                  ISO_SLOTS, m->n);
+    else if (status == -ENOMEM)
+        log_error("%s: a member of a team of %d has no memory left", m->call, m->n);
+    else
+        log_error("%s: members of this team of %d have given different lists under tag %#llx", m->call, m->n,
+                  (unsigned long long)key.split);
+}
+
+/* Memory is allocated before the others hear of this member, so that afterwards nothing can fail on one alone. */
+int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int status)
+{
+    const char *call = key.parent == ISO_SLOT_OF_SET    ? "a collective on a new active set"
+                       : key.parent == ISO_SLOT_OF_LIST ? "shmemx_team_create"
+                                                        : "shmem_team_split";
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
     slot->n_pes = n_pes;
     if (n_pes == 1)
         return 0;
-    if (key.parent == -2)
+    int *sorted = (int *)malloc((size_t)n_pes * sizeof(*sorted));
+    slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
+    if (sorted == NULL || slot->views == NULL)
+        iso_fatal(call, "no memory for a team of %d", n_pes); /* the others would wait for this PE */
+    memcpy(sorted, world_of, (size_t)n_pes * sizeof(*sorted));
+    qsort(sorted, (size_t)n_pes, sizeof(*sorted), by_number);
+    struct members m = {world_of, sorted, n_pes, call};
+    if (key.parent == ISO_SLOT_OF_START)
         slot->index = (int)key.split;
     else
-        status = my_pe == 0 ? lead(&m, key, slot) : follow(&m, key, slot);
+        status = get_index(&m, key, slot, status);
     /* Acquire: pairs with the increment of another thread of this PE that gave the index back before. The other members
      * order the two threads already; ThreadSanitizer, which sees one process, needs it said here. */
     (void)prim_load_acquire_u64(&my_directory()->closing);
-    if (status == -ENOSPC)
-        log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m.call,
-                  ISO_SLOTS, n_pes);
-    return status != 0 ? status : make_views(slot, world_of, n_pes);
+    if (status != 0)
+        say_why(&m, key, status);
+    free(sorted);
+    if (status == 0)
+        return make_views(slot, world_of, n_pes);
+    free(slot->views);
+    slot->views = NULL;
+    return status;
 }
 
 /* The last member to close gives the index back on all of them: until then somebody might still write flags here. */
@@ -432,10 +667,9 @@ void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
     iso_slot_wait(slot, closed, (uint64_t)slot->n_pes - 1, -1, call);
 }
 
-void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe)
+void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
 {
-    struct members m = {world_of, n_pes, "shmem_team_destroy"};
-    (void)my_pe;
+    struct members m = {world_of, NULL, n_pes, "shmem_team_destroy"};
     if (slot->index >= FIRST_AGREED)
         give_back(slot, &m);
     free(slot->views);

@@ -167,13 +167,18 @@ size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page alig
 /* Identifies a new sequence of collectives: equal on all members, different from all others that are alive. */
 struct slot_key {
     int32_t start, stride, size; /* of the team */
-    int32_t parent;              /* slot index of the parent team, -1: active set, -2: world and shared */
-    uint64_t split;              /* number of the split in the parent */
+    int32_t parent;              /* slot index of the parent team, or ISO_SLOT_OF_ */
+    uint64_t split;              /* number of the split in the parent; its tag where members make a team alone */
+    uint64_t list;               /* of such a team: a hash of its PEs in their order; else 0 */
 };
-/* Collective over the members. Index 0 is the world's, 1 SHARED's: no agreement needed (key.parent == -2).
- * -ENOSPC: no slot is free on all members (a sentence was logged). */
-int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int my_pe);
-void iso_slot_close(struct slot *slot, const int *world_of, int n_pes, int my_pe);
+enum { ISO_SLOT_OF_SET = -1, ISO_SLOT_OF_START = -2, ISO_SLOT_OF_LIST = -3 };
+/* Collective over the members. `status`: 0; or the -errno of a member that has failed already, which all members of a
+ * list get then (where there is a parent, its members agree themselves). Index 0 is the world's, 1 SHARED's: no agreement needed (ISO_SLOT_OF_START).
+ * For ISO_SLOT_OF_LIST no member goes on before all have called, and all get the same result:
+ * -EINVAL: members that list each other under one tag have given different lists.
+ * Otherwise -ENOSPC: no slot is free on all members; -ENOMEM. A sentence was logged. */
+int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int status);
+void iso_slot_close(struct slot *slot, const int *world_of, int n_pes);
 /* All members have arrived. No quiet. */
 
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */

@@ -6,6 +6,7 @@
 #include "gpu/device.h"
 #include "ops/order.h"
 #include "slot.h"
+#include "../bootstrap/log.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -64,10 +65,9 @@ static int pe_in(const struct team *team, int world_pe)
     return -1;
 }
 
-/* Takes world_of. Its slot is opened by the caller. */
-static void describe(struct team *team, int *world_of, int n_pes)
+/* By world_of. Its slot is opened by the caller. */
+static void describe(struct team *team, int n_pes)
 {
-    team->world_of = world_of;
     team->n_pes = n_pes;
     find_stride(team);
     team->my_pe = pe_in(team, ISO->my_pe);
@@ -77,18 +77,18 @@ static void describe(struct team *team, int *world_of, int n_pes)
 static int open_slot(struct team *team, int parent_slot, uint64_t split)
 {
     struct slot_key key = {team->start, team->n_pes > 1 ? team->world_of[1] - team->start : 0, team->n_pes, parent_slot,
-                           split};
-    if (team->n_pes == 1)
-        return 0;
-    return iso_slot_open(&team->slot, key, team->world_of, team->n_pes, team->my_pe);
+                           split, 0};
+    return iso_slot_open(&team->slot, key, team->world_of, team->n_pes, 0);
 }
 
 static void close_team(struct team *team)
 {
-    if (team->n_pes > 1 && team->slot.index >= 0)
-        iso_slot_close(&team->slot, team->world_of, team->n_pes, team->my_pe);
+    if (team->slot.index >= 0)
+        iso_slot_close(&team->slot, team->world_of, team->n_pes);
+    pthread_mutex_lock(&ISO->tables_lock);
     free(team->world_of);
-    team->world_of = NULL;
+    team->world_of = NULL; /* its place may be taken */
+    pthread_mutex_unlock(&ISO->tables_lock);
 }
 
 /* ---- the predefined teams ---- */
@@ -102,8 +102,9 @@ static int start_predefined(struct team *team, shmem_team_t handle, const int *p
         world_of[i] = pes != NULL ? pes[i] : i;
     memset(team, 0, sizeof *team);
     team->handle = handle;
-    describe(team, world_of, n_pes);
-    return open_slot(team, -2, handle == SHMEM_TEAM_WORLD ? 0 : 1);
+    team->world_of = world_of;
+    describe(team, n_pes);
+    return open_slot(team, ISO_SLOT_OF_START, handle == SHMEM_TEAM_WORLD ? 0 : 1);
 }
 
 int iso_team_start(void)
@@ -125,7 +126,7 @@ int iso_team_start(void)
 static void drop_team(struct team *team)
 {
     team->slot.index = -1;
-    iso_slot_close(&team->slot, team->world_of, team->n_pes, team->my_pe);
+    iso_slot_close(&team->slot, team->world_of, team->n_pes);
     free(team->world_of);
     team->world_of = NULL;
 }
@@ -149,10 +150,14 @@ void iso_team_stop(void)
 
 /* ---- split ---- */
 
-/* A free place: one of a destroyed team (its generation goes on), else the next. */
-static struct team *take_place(void)
+/* A free place for a team of `n` PEs: one of a destroyed team (its generation goes on), else the next. Room for world_of
+ * marks it as taken. NULL: no memory. */
+static struct team *take_place(int n)
 {
     struct state *self = ISO;
+    int *world_of = (int *)malloc(sizeof *world_of * (size_t)n);
+    if (world_of == NULL)
+        return NULL;
     struct team *team = NULL;
     pthread_mutex_lock(&self->tables_lock);
     int i = FIRST_INDEX;
@@ -168,9 +173,11 @@ static struct team *take_place(void)
         uintptr_t generation = ((uintptr_t)team->handle >> 16) + 1;
         memset(team, 0, sizeof *team);
         team->handle = (shmem_team_t)(generation << 16 | (uintptr_t)i);
-        team->world_of = (int *)malloc(sizeof(int)); /* taken: replaced by describe's caller */
+        team->world_of = world_of;
     }
     pthread_mutex_unlock(&self->tables_lock);
+    if (team == NULL)
+        free(world_of);
     return team;
 }
 
@@ -178,39 +185,36 @@ struct triplet {
     int start, stride, size; /* in the parent's numbers */
 };
 
-static bool is_member(const struct team *parent, struct triplet t)
+/* The team of a place whose world_of is filled; `team` NULL: there was no memory. NULL on failure. Collective. */
+static struct team *open_split(struct team *team, int n, const struct team *parent, uint64_t split, int *rc)
 {
-    for (int i = 0; i < t.size; i++)
-        if (t.start + i * t.stride == parent->my_pe)
-            return true;
-    return false;
+    *rc = -ENOMEM;
+    if (team == NULL)
+        return NULL;
+    describe(team, n);
+    *rc = open_slot(team, parent->slot.index, split);
+    if (*rc == 0)
+        return team;
+    close_team(team);
+    return NULL;
 }
 
 /* The new team on its members; NULL with *rc == 0 on the others. Collective over the members. */
 static struct team *make_team(struct team *parent, struct triplet t, const shmem_team_config_t *config, int *rc)
 {
     uint64_t split = parent->splits++;
-    *rc = 0;
-    if (!is_member(parent, t))
-        return NULL;
-    struct team *team = take_place();
-    int *world_of = (int *)malloc(sizeof *world_of * (size_t)t.size);
-    if (team == NULL || world_of == NULL) {
-        free(world_of);
-        *rc = -ENOMEM;
-        return NULL;
-    }
-    free(team->world_of);
+    bool member = false;
     for (int i = 0; i < t.size; i++)
-        world_of[i] = parent->world_of[t.start + i * t.stride];
-    describe(team, world_of, t.size);
-    if (config != NULL)
+        member = member || t.start + i * t.stride == parent->my_pe;
+    *rc = 0;
+    if (!member)
+        return NULL;
+    struct team *team = take_place(t.size);
+    for (int i = 0; team != NULL && i < t.size; i++)
+        team->world_of[i] = parent->world_of[t.start + i * t.stride];
+    if (team != NULL && config != NULL)
         team->config = *config;
-    *rc = open_slot(team, parent->slot.index, split);
-    if (*rc == 0)
-        return team;
-    close_team(team);
-    return NULL;
+    return open_split(team, t.size, parent, split, rc);
 }
 
 static void check_config(const char *call, const shmem_team_config_t *config, long mask)
@@ -302,6 +306,141 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
         destroy(yteam);
     return 1;
 }
+
+/* ---- split by color ---- */
+
+struct colored {
+    int32_t color, key;
+    int32_t pe; /* in the parent */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct colored *x = (const struct colored *)a, *y = (const struct colored *)b;
+    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->pe - y->pe;
+}
+
+/* Those of this color to the front, in the order of the team; how many there are. */
+static int select_color(struct colored *all, int n, int32_t color)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++)
+        if (all[i].color == color)
+            all[found++] = all[i];
+    qsort(all, (size_t)found, sizeof *all, by_key);
+    return found;
+}
+
+SHMEM_API(shmemx_team_split_color, pshmemx_team_split_color);
+int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shmem_team_t *new_team)
+{
+    iso_check_life(__func__);
+    iso_check_out(__func__, "team", new_team);
+    *new_team = SHMEM_TEAM_INVALID;
+    if (parent_handle == SHMEM_TEAM_INVALID)
+        return 1;
+    struct team *parent = iso_team(parent_handle, __func__), *team = NULL;
+    struct colored mine = {color, key, parent->my_pe},
+                   *all = (struct colored *)malloc(sizeof *all * (size_t)parent->n_pes);
+    uint64_t split = parent->splits++;
+    int rc = 0;
+    if (all == NULL)
+        iso_fatal(__func__, "no memory for a team of %d", parent->n_pes); /* the others would wait for this PE */
+    iso_coll_all_gather(parent, &mine, sizeof mine, all, __func__);
+    if (color >= 0) {
+        int n = select_color(all, parent->n_pes, color);
+        team = take_place(n);
+        for (int i = 0; team != NULL && i < n; i++)
+            team->world_of[i] = parent->world_of[all[i].pe];
+        team = open_split(team, n, parent, split, &rc);
+    }
+    free(all);
+    bool all_made = iso_coll_all_min(parent, rc == 0, __func__) != 0;
+    if (team != NULL && !all_made)
+        destroy(team);
+    else if (team != NULL)
+        *new_team = team->handle;
+    return all_made ? 0 : 1;
+}
+
+/* ---- from a list, by its members alone ---- */
+
+/* Of the list in its order; lists that differ only there are different teams. FNV-1a over PEs, then mixed: each PE
+ * reaches all bits. */
+static uint64_t hash_of(const int *pes, int n)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ (uint64_t)(unsigned)pes[i]) * 0x100000001b3u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* The place of each PE + 1, 0: not in the list, into `place` of all PEs, zeroed. False after a sentence. */
+static bool list_is_valid(const char *call, const int *pes, int n, int *place)
+{
+    for (int i = 0; i < n; i++) {
+        if (pes[i] < 0 || pes[i] >= ISO->n_pes) {
+            log_error("%s: pes[%d] is %d; allowed: 0..%d", iso_call_name(call), i, pes[i], ISO->n_pes - 1);
+            return false;
+        }
+        if (place[pes[i]] != 0) {
+            log_error("%s: pes[%d] and pes[%d] are both %d; a PE may be listed once", iso_call_name(call),
+                      place[pes[i]] - 1, i, pes[i]);
+            return false;
+        }
+        place[pes[i]] = i + 1;
+    }
+    if (place[ISO->my_pe] == 0)
+        log_error("%s: pes does not list the calling pe %d; only members may call", iso_call_name(call), ISO->my_pe);
+    return place[ISO->my_pe] != 0;
+}
+
+static bool arguments_are_valid(const char *call, const int *pes, int n, const shmem_team_t *team)
+{
+    if (pes == NULL || team == NULL) {
+        log_error("%s: %s is a null pointer", iso_call_name(call), pes == NULL ? "pes" : "team");
+        return false;
+    }
+    if (n < 1 || n > ISO->n_pes) {
+        log_error("%s: n is %d; allowed: 1..%d", iso_call_name(call), n, ISO->n_pes);
+        return false;
+    }
+    int *place = (int *)calloc((size_t)ISO->n_pes, sizeof *place);
+    if (place == NULL)
+        iso_fatal(call, "no memory for a team of %d", n); /* the others would wait for this PE */
+    bool valid = list_is_valid(call, pes, n, place);
+    free(place);
+    return valid;
+}
+
+SHMEM_API(shmemx_team_create, pshmemx_team_create);
+int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_team)
+{
+    iso_check_life(__func__);
+    if (new_team != NULL)
+        *new_team = SHMEM_TEAM_INVALID;
+    if (!arguments_are_valid(__func__, pes, n, new_team))
+        return 1;
+    struct slot_key key = {pes[0], n > 1 ? pes[1] - pes[0] : 0, n, ISO_SLOT_OF_LIST, tag, hash_of(pes, n)};
+    struct team *team = take_place(n);
+    struct slot slot;
+    int rc = iso_slot_open(&slot, key, pes, n, team != NULL ? 0 : -ENOMEM);
+    if (team == NULL)
+        return 1;
+    memcpy(team->world_of, pes, sizeof *pes * (size_t)n);
+    describe(team, n);
+    team->slot = slot;
+    if (rc != 0) {
+        close_team(team);
+        return 1;
+    }
+    *new_team = team->handle;
+    return 0;
+}
+
+/* ---- destroy ---- */
 
 /* No kernel uses the team's memory any more. */
 static void finish_kernels(const struct team *team, const char *call)

@@ -80,8 +80,8 @@ static struct set *make(struct coll_set a, uint64_t psync, const char *call)
     team->world_of = world_of;
     for (int i = 0; i < a.size; i++)
         world_of[i] = a.start + i * team->stride;
-    struct slot_key key = {a.start, team->stride, a.size, -1, psync};
-    if (iso_slot_open(&team->slot, key, world_of, a.size, team->my_pe) != 0)
+    struct slot_key key = {a.start, team->stride, a.size, ISO_SLOT_OF_SET, psync, 0};
+    if (iso_slot_open(&team->slot, key, world_of, a.size, 0) != 0)
         iso_fatal(call, "the active set PE_start %d, logPE_stride %d, PE_size %d gets no slot", a.start, a.log_stride,
                   a.size);
     set->kept = a.size > 1 && team->slot.index < ISO_SLOTS_KEPT;
@@ -140,7 +140,7 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
 
 static void free_set(struct set *set)
 {
-    iso_slot_close(&set->team.slot, set->team.world_of, set->team.n_pes, set->team.my_pe);
+    iso_slot_close(&set->team.slot, set->team.world_of, set->team.n_pes);
     free(set->team.world_of);
     free(set);
 }

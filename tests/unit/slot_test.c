@@ -67,8 +67,8 @@ static void open_group(struct group *groups, struct group *g, struct check_rando
     g->open = true;
     if (!g->member)
         return;
-    struct slot_key key = {g->team.start, g->world_of[1] - g->world_of[0], g->team.n_pes, 0, split};
-    CHECK_EQ(iso_slot_open(&g->team.slot, key, g->world_of, g->team.n_pes, g->team.my_pe), 0);
+    struct slot_key key = {g->team.start, g->world_of[1] - g->world_of[0], g->team.n_pes, 0, split, 0};
+    CHECK_EQ(iso_slot_open(&g->team.slot, key, g->world_of, g->team.n_pes, 0), 0);
     CHECK(index_is_mine_once(groups, g));
     CHECK(flags_are_old(g));
 }
@@ -92,7 +92,7 @@ static void use_group(struct group *g, int which, uint64_t *words, uint64_t valu
 static void close_group(struct group *g)
 {
     if (g->member)
-        iso_slot_close(&g->team.slot, g->world_of, g->team.n_pes, g->team.my_pe);
+        iso_slot_close(&g->team.slot, g->world_of, g->team.n_pes);
     g->open = false;
 }
 
@@ -134,14 +134,14 @@ static int count_slots(struct slot *slots, const int *world_of)
 {
     int count = 0, status = 0;
     for (; count < ISO_SLOTS; count++) {
-        struct slot_key key = {0, 1, check_self.npes, 0, (uint64_t)count};
-        status = iso_slot_open(&slots[count], key, world_of, check_self.npes, check_self.pe);
+        struct slot_key key = {0, 1, check_self.npes, 0, (uint64_t)count, 0};
+        status = iso_slot_open(&slots[count], key, world_of, check_self.npes, 0);
         if (status != 0)
             break;
     }
     CHECK_EQ(status, -ENOSPC);
     for (int i = 0; i < count; i++)
-        iso_slot_close(&slots[i], world_of, check_self.npes, check_self.pe);
+        iso_slot_close(&slots[i], world_of, check_self.npes);
     shmem_barrier_all();
     return count;
 }
@@ -151,18 +151,18 @@ static void test_opening_at_the_limit(struct slot *slots, const int *world_of)
 {
     enum { FREE = 2, ALL = ISO_SLOTS - FREE, TIMES = 20 };
     int npes = check_self.npes, me = check_self.pe;
-    struct slot_key key = {0, 1, npes, 0, 0};
+    struct slot_key key = {0, 1, npes, 0, 0, 0};
     for (int i = 0; i < ALL; i++, key.split++)
-        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, me), 0);
+        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, 0), 0);
     for (int i = 0; i < TIMES; i++, key.split++) {
         shmem_barrier_all();
         if (me == npes - 1)
             usleep(1000);
-        iso_slot_close(&slots[i], world_of, npes, me);
-        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, me), 0);
+        iso_slot_close(&slots[i], world_of, npes);
+        CHECK_EQ(iso_slot_open(&slots[i], key, world_of, npes, 0), 0);
     }
     for (int i = 0; i < ALL; i++)
-        iso_slot_close(&slots[i], world_of, npes, me);
+        iso_slot_close(&slots[i], world_of, npes);
     shmem_barrier_all();
 }
 
