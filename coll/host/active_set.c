@@ -101,7 +101,8 @@ static void unlock(struct sets *sets, bool shared)
 }
 
 /* The lock is not held while a slot is opened: that waits for other PEs, whose threads may come in another order. Two
- * threads never make the same set, since they would be in one collective. psync is 0 where no threads share the table. */
+ * threads never make the same set, since they would be in one collective. psync is 0 where no threads share the
+ * table. */
 static struct set *find_or_make(struct sets *sets, struct coll_set a, uint64_t psync, const char *call)
 {
     lock(sets, psync != 0);

@@ -58,8 +58,8 @@ static void alltoall_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Each member reads its blocks out of the sources, once each; the second epoch keeps them unchanged until they are read.
- */
+/* Each member reads its blocks out of the sources, once each; the second epoch keeps them unchanged until they are
+ * read. */
 static void alltoall_pull(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);

@@ -46,15 +46,15 @@ struct coll_work {
 };
 
 /* ---- epochs ----
- * An epoch is one number; its flags and inboxes carry it. Beginning one is local and costs nothing. In a plain epoch any
- * member may flag any other, and only flagged members wait. */
+ * An epoch is one number; its flags and inboxes carry it. Beginning one is local and costs nothing. In a plain epoch
+ * any member may flag any other, and only flagged members wait. */
 
 ISO_INLINE void coll_begin_epoch(struct coll *c) { c->epoch = ++c->slot->seq; }
 
-/* A staged epoch may use inboxes, stages and the node scratch. They have two banks, used alternately. Two are enough only
- * under this rule: in a staged epoch EVERY member sends to (inbox, or stage and flag) and waits for EVERY other member,
- * or all pass the node scratch. A member that begins staged epoch k + 2 has finished k + 1, so all have finished reading
- * k. */
+/* A staged epoch may use inboxes, stages and the node scratch. They have two banks, used alternately. Two are enough
+ * only under this rule: in a staged epoch EVERY member sends to (inbox, or stage and flag) and waits for EVERY other
+ * member, or all pass the node scratch. A member that begins staged epoch k + 2 has finished k + 1, so all have
+ * finished reading k. */
 ISO_INLINE void coll_begin_staged_epoch(struct coll *c)
 {
     c->slot->staged++;

@@ -42,8 +42,8 @@ static void fcollect_push(struct coll *c, const struct coll_work *w)
     coll_put_done(c);
 }
 
-/* Each member reads all sources, once each, into memory of its own. The second epoch keeps each source unchanged until its
- * last reader is done. */
+/* Each member reads all sources, once each, into memory of its own. The second epoch keeps each source unchanged until
+ * its last reader is done. */
 static void fcollect_pull(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);

@@ -2,8 +2,8 @@
 /* Reductions and scans of teams on several nodes. Elements are combined in member order, as by every other schedule, so
  * results have the same bits: where members are numbered node by node a node goes on with the result of the nodes
  * before it; other numberings do that for integers only, whose result no order changes. n members, K nodes, m of them
- * on a node, arrays of N bytes; "out" is what a node sends. Includes: hier.h, reduce.h, scan.h. Included by host_algorithm.c.
- */
+ * on a node, arrays of N bytes; "out" is what a node sends. Includes: hier.h, reduce.h, scan.h. Included by
+ * host_algorithm.c. */
 #ifndef ISO_HIER_REDUCE_H
 #define ISO_HIER_REDUCE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs; which of
- * those that can do a call does it is the matter of coll/select/tables/host.table and of SHMEM_COLL.
+/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs; which
+ * of those that can do a call does it is the matter of coll/select/tables/host.table and of SHMEM_COLL.
  * Called by coll_host.c and init.c; barrier.c has its choice from struct collectives. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -253,7 +253,7 @@ struct select_table *iso_host_table_open(const char *forced)
 
 static const struct collectives collectives = {
     choose_barrier,
-    {iso_coll_streams_start, iso_coll_streams_reset, iso_coll_streams_forget_team, iso_coll_streams_watch,
+    {iso_stream_probe_start, iso_coll_streams_reset, iso_coll_streams_forget_team, iso_coll_streams_watch,
      iso_coll_streams_stop},
 };
 

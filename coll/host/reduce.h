@@ -139,7 +139,7 @@ static void reduce_twoshot_central(struct coll *c, const struct coll_work *w)
     reduce_sync_central(c);
 }
 
-/* ---- node scratch: one barrier for members that share cores; in pieces, when they are many or the array is long ---- */
+/* ---- node scratch: one barrier for members that share cores; in pieces, when members are many or arrays long ---- */
 
 /* Bytes of node scratch for each of n members; 0: there are too many. */
 static size_t reduce_scratch_share(int n)

@@ -88,23 +88,19 @@ static bool add_text(struct select_table *t, const struct select_text *text, enu
     return iso_select_add(t, &rows, origin);
 }
 
-/* Does the first line that is not a comment name this machine, or how its name begins? */
-static bool is_for(const struct select_text *text, const char *machine)
-{
-    const char *at = (const char *)text->text, *name;
-    char header[80];
-    while (*at == '#' || *at == '\n')
-        at += strcspn(at, "\n") + 1;
-    snprintf(header, sizeof header, "%.*s", (int)strcspn(at, "\n"), at);
-    (void)iso_select_devices(header, &name);
-    return strncmp(machine, name, strlen(name)) == 0;
-}
-
+/* The first line of a file that is not a comment names a machine, or how its name begins. */
 static bool add_for(struct select_table *t, const char *machine, enum select_origin origin)
 {
-    for (int i = 0; i < iso_select_n_texts; i++)
-        if (is_for(&iso_select_texts[i], machine))
+    for (int i = 0; i < iso_select_n_texts; i++) {
+        const char *at = (const char *)iso_select_texts[i].text, *name;
+        char header[80];
+        while (*at == '#' || *at == '\n')
+            at += strcspn(at, "\n") + 1;
+        snprintf(header, sizeof header, "%.*s", (int)strcspn(at, "\n"), at);
+        (void)iso_select_devices(header, &name);
+        if (strncmp(machine, name, strlen(name)) == 0)
             return add_text(t, &iso_select_texts[i], origin);
+    }
     return true;
 }
 
@@ -222,28 +218,25 @@ static void add(struct text *t, const char *format, ...)
 
 static const char columns[] = "%-13s %-15s %-11s %-6s %-8s %-23s %-10s %s\n";
 
-static void add_entry(struct text *t, const struct select_plane *plane, const struct select_entry *e)
-{
-    static const char *const origins[SELECT_ORIGINS] = {"forced", "tuned", "built in", "any device"};
-    char bytes[24] = "any", pes[16] = "any", shape[24] = "-", needs[128];
-    const struct select_row *row = &e->row;
-    if (row->max_bytes != SIZE_MAX)
-        snprintf(bytes, sizeof bytes, "<= %zu", row->max_bytes);
-    if (row->max_pes != INT_MAX)
-        snprintf(pes, sizeof pes, "<= %d", row->max_pes);
-    if (plane->most_threads != 0)
-        snprintf(shape, sizeof shape, "%ux%u", row->shape.grid, row->shape.threads);
-    add(t, columns, plane->kinds[row->algorithm->kind], row->algorithm->name, bytes, pes, shape,
-        iso_select_needs_text(row->needs, needs, sizeof needs), origins[e->origin],
-        row->why != NULL ? row->why : row->algorithm->why);
-}
-
 size_t iso_select_table_text(const struct select_table *table, char *text, size_t bytes)
 {
+    static const char *const origins[SELECT_ORIGINS] = {"forced", "tuned", "built in", "any device"};
+    const struct select_plane *plane = table->plane;
     struct text t = {text, bytes, 0};
-    add(&t, "%s%s%s:\n", table->plane->where, table->machine[0] != '\0' ? ", for " : "", table->machine);
+    add(&t, "%s%s%s:\n", plane->where, table->machine[0] != '\0' ? ", for " : "", table->machine);
     add(&t, columns, "kind", "algorithm", "bytes", "PEs", "blocks", "needs", "from", "why");
-    for (int i = 0; i < table->n; i++)
-        add_entry(&t, table->plane, &table->entries[i]);
+    for (int i = 0; i < table->n; i++) {
+        char most_bytes[24] = "any", pes[16] = "any", shape[24] = "-", needs[128];
+        const struct select_row *row = &table->entries[i].row;
+        if (row->max_bytes != SIZE_MAX)
+            snprintf(most_bytes, sizeof most_bytes, "<= %zu", row->max_bytes);
+        if (row->max_pes != INT_MAX)
+            snprintf(pes, sizeof pes, "<= %d", row->max_pes);
+        if (plane->most_threads != 0)
+            snprintf(shape, sizeof shape, "%ux%u", row->shape.grid, row->shape.threads);
+        add(&t, columns, plane->kinds[row->algorithm->kind], row->algorithm->name, most_bytes, pes, shape,
+            iso_select_needs_text(row->needs, needs, sizeof needs), origins[table->entries[i].origin],
+            row->why != NULL ? row->why : row->algorithm->why);
+    }
     return t.used;
 }

@@ -3,8 +3,8 @@
  * one table, one grammar, one printer. A table is read from top to bottom; the first row of the call's kind that can do
  * the call does it. Rows come in this order: forced by SHMEM_COLL, tuned (a file), built in for this device, built in
  * for any device. Built-in rows are the files in tables/, compiled in.
- * Invariant: a choice depends on facts that all members have alike and on nothing else; every kind but alltoallv ends in
- * a row without needs and limits.
+ * Invariant: a choice depends on facts that all members have alike and on nothing else; every kind but alltoallv ends
+ * in a row without needs and limits.
  * Includes: needs.h, device/gpu.h. Used by coll/. */
 #ifndef ISO_SELECT_H
 #define ISO_SELECT_H

@@ -225,21 +225,6 @@ const char *iso_select_machine(const struct gpu_info *device)
     return strcmp(device->flavour, "cpu") == 0 ? "cpu" : device->name;
 }
 
-/* "8 x NVIDIA H200": of how many devices of which name the table is. */
-static bool is_header(const char *line, const struct gpu_info *device, char sentence[512])
-{
-    const char *name;
-    unsigned n = iso_select_devices(line, &name);
-    if (n == 0)
-        return wrong(sentence, "\"%.80s\" is not a header; a header says for what the table is, like \"8 x NVIDIA H200\"",
-                     line);
-    if (strcmp(name, iso_select_machine(device)) != 0)
-        return wrong(sentence, "the table is for \"%.63s\", this device is \"%s\"", name, iso_select_machine(device));
-    if ((int)n != device->n_devices)
-        log_info("the table of collectives on streams was tuned with %u devices, here are %d", n, device->n_devices);
-    return true;
-}
-
 /* "far+over": added to row->needs. */
 static bool read_needs(char *text, struct select_row *row, char sentence[512])
 {
@@ -258,24 +243,15 @@ static bool read_needs(char *text, struct select_row *row, char sentence[512])
     return true;
 }
 
-/* `"why"` at the end of a row, which it cuts off. */
-static bool read_why(char *line, const char **why, char sentence[512])
-{
-    char *begin = cut(line, '"'), *end = begin != NULL ? cut(begin, '"') : NULL;
-    *why = begin;
-    return begin == NULL || (end != NULL && *end == '\0') ||
-           wrong(sentence, "the reason has to stand in quotes at the end of the row");
-}
-
-/* "allreduce ll 128k 4 64 128 [needs] ["why"]": kind, algorithm, most bytes, most PEs, on streams blocks and threads. */
+/* "allreduce ll 128k 4 64 128 [needs] ["why"]": kind, algorithm, most bytes, most PEs, on streams blocks and
+ * threads. */
 static bool read_row(struct reader *r, char *line, struct select_row *row)
 {
-    char *field[7], *one;
-    const char *why;
+    char *field[7], *one, *why = cut(line, '"'), *behind = why != NULL ? cut(why, '"') : NULL;
     unsigned pes = 0;
     int n = 0, least = r->plane->most_threads != 0 ? 6 : 4;
-    if (!read_why(line, &why, r->sentence))
-        return false;
+    if (why != NULL && (behind == NULL || *behind != '\0'))
+        return wrong(r->sentence, "the reason has to stand in quotes at the end of the row");
     for (char *rest = line; (one = strsep(&rest, " \t")) != NULL;)
         if (*one != '\0' && n++ < 7)
             field[n - 1] = one;
@@ -302,9 +278,23 @@ bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *d
     struct reader r = {plane, to->text, 0, sentence};
     char *one = next_line(&r);
     bool right = one != NULL || wrong(sentence, "the file says nothing");
-    if (right && device != NULL)
-        right = is_header(one, device, sentence);
     *header = one;
+
+    /* "8 x NVIDIA H200": of how many devices of which name the table is. */
+    if (right && device != NULL) {
+        const char *name, *machine = iso_select_machine(device);
+        unsigned n = iso_select_devices(one, &name);
+        if (n == 0)
+            right = wrong(sentence,
+                          "\"%.80s\" is not a header; a header names the devices of the table, like \"8 x NVIDIA H200\"",
+                          one);
+        else if (strcmp(name, machine) != 0)
+            right = wrong(sentence, "the table is for \"%.63s\", this device is \"%s\"", name, machine);
+        else if ((int)n != device->n_devices)
+            log_info("the table of collectives on streams was tuned with %u devices, here are %d", n,
+                     device->n_devices);
+    }
+
     while (right && (one = next_line(&r)) != NULL) {
         if (to->n == SELECT_MOST_ROWS)
             right = wrong(sentence, "more than %d rows", SELECT_MOST_ROWS);
@@ -357,16 +347,6 @@ int iso_select_read(const char *path, const struct gpu_info *device, struct sele
     return -EINVAL;
 }
 
-/* Letters that need no thought in a file's name. */
-static void add_file_name(char *path, size_t bytes, const char *machine)
-{
-    size_t used = strlen(path);
-    for (; *machine != '\0' && used + 1 < bytes; machine++)
-        path[used++] = isalnum((unsigned char)*machine) || *machine == '.' ? *machine : '-';
-    path[used] = '\0';
-    snprintf(path + used, bytes - used, ".table");
-}
-
 void iso_select_path(const char *named, const struct gpu_info *device, char *path, size_t bytes)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -381,7 +361,13 @@ void iso_select_path(const char *named, const struct gpu_info *device, char *pat
         snprintf(path, bytes, "%s/.cache/isomer/", home);
     else
         return;
-    add_file_name(path, bytes, iso_select_machine(device));
+
+    /* The machine's name, by letters that are safe in a file's name. */
+    size_t used = strlen(path);
+    for (const char *letter = iso_select_machine(device); *letter != '\0' && used + 1 < bytes; letter++)
+        path[used++] = isalnum((unsigned char)*letter) || *letter == '.' ? *letter : '-';
+    path[used] = '\0';
+    snprintf(path + used, bytes - used, ".table");
 }
 
 /* ---- write it ---- */
@@ -399,18 +385,6 @@ static int make_folders(const char *path)
     return 0;
 }
 
-static void write_row(FILE *out, const struct select_row *row)
-{
-    char bytes[24] = "any", pes[16] = "any", needs[128];
-    if (row->max_bytes != SIZE_MAX)
-        snprintf(bytes, sizeof bytes, "%zu", row->max_bytes);
-    if (row->max_pes != INT_MAX)
-        snprintf(pes, sizeof pes, "%d", row->max_pes);
-    fprintf(out, "%-13s %-15s %10s %5s %5u %5u %s\n", iso_select_stream.kinds[row->algorithm->kind],
-            row->algorithm->name, bytes, pes, row->shape.grid, row->shape.threads,
-            iso_select_needs_text(row->needs & ~row->algorithm->needs, needs, sizeof needs));
-}
-
 static int write_rows(const char *path, const struct gpu_info *device, const struct select_rows *rows)
 {
     FILE *out = fopen(path, "we");
@@ -418,8 +392,17 @@ static int write_rows(const char *path, const struct gpu_info *device, const str
         return -errno;
     fprintf(out, "%d x %s\n# kind         algorithm            bytes   PEs blocks threads needs\n", device->n_devices,
             iso_select_machine(device));
-    for (int i = 0; i < rows->n; i++)
-        write_row(out, &rows->row[i]);
+    for (int i = 0; i < rows->n; i++) {
+        const struct select_row *row = &rows->row[i];
+        char bytes[24] = "any", pes[16] = "any", needs[128];
+        if (row->max_bytes != SIZE_MAX)
+            snprintf(bytes, sizeof bytes, "%zu", row->max_bytes);
+        if (row->max_pes != INT_MAX)
+            snprintf(pes, sizeof pes, "%d", row->max_pes);
+        fprintf(out, "%-13s %-15s %10s %5s %5u %5u %s\n", iso_select_stream.kinds[row->algorithm->kind],
+                row->algorithm->name, bytes, pes, row->shape.grid, row->shape.threads,
+                iso_select_needs_text(row->needs & ~row->algorithm->needs, needs, sizeof needs));
+    }
     int rc = ferror(out) ? -EIO : 0;
     return fclose(out) != 0 && rc == 0 ? -errno : rc;
 }

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives by copy engines, with no compute units. A round is: in the caller's stream the members meet; a stream of
- * the slot, or several, go on behind that and copy, this PE to the others, payload and behind it flags; the caller's
- * stream goes on behind all of them when the flags of the others have come. The two meetings are words that streams
- * store and wait for (engine_words.c); where streams cannot, and in graphs, kernels of one block (engine_device.h),
- * which take a wave's place while they wait. Forks and joins are events, so a capture takes all of it in.
+/* Collectives by copy engines, with no compute units. A round has three parts. The members synchronise in the caller's
+ * stream. One or several streams of the slot go on behind that, and copy from this PE to the others: payload, and flags
+ * behind it. The caller's stream goes on behind all of them when the flags of the others have come. Both
+ * synchronisations are words that streams store and wait for (engine_words.c). Where streams cannot, and in graphs,
+ * they are kernels of one block (engine_device.h), which take a wave's place while they wait. Forks and joins are
+ * events, so a capture takes all of it in.
  *
- * One stream, which sends to one peer after the other, keeps the members in epoch, who all send to different ones then:
- * on four H200s that is 360 GB/s out of each, three streams with a peer each 230.
+ * One stream sends to one peer after the other. This keeps the members in step, so that all of them send to different
+ * peers: on four H200s 360 GB/s out of each, where three streams with a peer each had 230.
  *
- * Why a flag is not seen before its payload: it is copied by the same stream, or by one that waits for those that
- * copied the payload; a word is stored by that stream with release of system scope, which pairs with the wait for it.
- * On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes performed at the memory
- * that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU device stores the word
- * with release, behind what its worker has copied or waited for. The receiver polls with acquire.
+ * Why a flag is not seen before its payload: the stream that copies the flag has copied the payload, or waits for the
+ * streams that copied it. A word is stored by that stream with release of system scope, which pairs with the wait for
+ * it. On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes performed at the
+ * memory that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU device stores the
+ * word with release, behind what its worker has copied or waited for. The receiver polls with acquire.
  *
- * What has been enqueued cannot be stopped: when the first meeting gives up, its copies run all the same, into dests
- * whose owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),
+ * Enqueued copies cannot be stopped: when the first synchronisation gives up, they run all the same, into dests whose
+ * owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),
  * stream_slot.c (close). */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
@@ -92,18 +93,7 @@ static void copy(struct round *r, void *dest, const void *source, size_t bytes, 
         note(r, iso_gpu_copy(r->gpu, dest, source, bytes, r->engines->streams[stream]));
 }
 
-static void fork_streams(struct round *r)
-{
-    for (unsigned s = 0; s < r->streams + r->own; s++)
-        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[s], r->c.stream));
-}
-static void join_streams(struct round *r)
-{
-    for (unsigned s = 0; s < r->streams + r->own; s++)
-        note(r, iso_gpu_stream_after(r->gpu, r->c.stream, r->engines->streams[s]));
-}
-
-/* ---- who gets what, by which stream ---- */
+/* ---- which member gets what, by which stream ---- */
 
 static int peer_at(const struct round *r, int i) { return (r->first + i) % r->c.args.h.n_pes; }
 
@@ -114,34 +104,28 @@ static char *near(const struct round *r, const struct segment *segment, const vo
     return base != NULL ? base + ((const char *)addr - segment->base) : NULL;
 }
 
-static size_t bytes_for(const struct round *r, int m)
+/* This PE's flag at member m, on lane 0; NULL: not reachable. Lane 0 is the first of slot memory, its flags the first
+ * of the lane. */
+static char *flag_near(const struct round *r, int m)
 {
-    size_t from = (size_t)m * r->part;
-    if (m == r->full || from > r->total)
-        return 0;
-    return r->part == 0 ? r->bytes : ISO_MIN(r->part, r->total - from);
+    char *memory = r->c.slot->memory[m];
+    return memory != NULL ? memory + (size_t)r->c.args.h.my_pe * 8 : NULL;
 }
 
-static bool has_own(const struct round *r)
-{
-    return r->signals != NULL || (r->own_bytes > 0 && r->own_dest != r->own_source);
-}
-
-static size_t unit_of(const struct round *r)
-{
-    size_t pieces = ISO_MIN(r->bytes / SPLIT_BYTES, (size_t)r->each);
-    if (r->signals != NULL)
-        return r->c.coll->chunk_bytes;
-    return pieces < 2 ? ISO_MAX(r->bytes, (size_t)1) : ((r->bytes - 1) / pieces / SPLIT_ALIGN + 1) * SPLIT_ALIGN;
-}
-
-/* Fewer peers than streams: several for each. */
 static void plan(struct round *r)
 {
     unsigned peers = (unsigned)r->peers;
-    r->own = has_own(r) ? 1 : 0;
+    r->own = r->signals != NULL || (r->own_bytes > 0 && r->own_dest != r->own_source) ? 1 : 0;
+
+    /* Fewer peers than streams: several for each. */
     r->each = peers > 0 ? ISO_MAX(r->most / peers, 1u) : 1;
-    r->unit = unit_of(r);
+    size_t pieces = ISO_MIN(r->bytes / SPLIT_BYTES, (size_t)r->each);
+    if (r->signals != NULL)
+        r->unit = r->c.coll->chunk_bytes;
+    else if (pieces < 2)
+        r->unit = ISO_MAX(r->bytes, (size_t)1);
+    else
+        r->unit = ((r->bytes - 1) / pieces / SPLIT_ALIGN + 1) * SPLIT_ALIGN;
     r->units = r->bytes > 0 ? (r->bytes - 1) / r->unit + 1 : 1;
     r->each = (unsigned)ISO_MIN((size_t)r->each, r->units);
     r->streams = ISO_MIN(r->most, peers * r->each);
@@ -158,49 +142,41 @@ static void send_signal(struct round *r, int m, size_t u, unsigned stream)
 static void send_unit(struct round *r, int i, size_t u)
 {
     int m = peer_at(r, i);
-    unsigned stream = ((unsigned)i * r->each + (unsigned)(u % r->each)) % r->streams;
-    size_t at = u * r->unit, bytes = bytes_for(r, m);
+    unsigned first = (unsigned)i * r->each % r->streams, stream = (first + (unsigned)(u % r->each)) % r->streams;
+    size_t at = u * r->unit, part_at = (size_t)m * r->part, bytes = r->bytes;
+    if (m == r->full || part_at > r->total)
+        bytes = 0;
+    else if (r->part != 0)
+        bytes = ISO_MIN(r->part, r->total - part_at);
     if (at < bytes)
-        copy(r, near(r, r->segment, r->dest, m) + (size_t)m * r->part + at,
+        copy(r, near(r, r->segment, r->dest, m) + part_at + at,
              r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
     send_signal(r, m, u, stream);
-}
+    if (u + 1 < r->units)
+        return;
 
-/* Behind all units of that peer. */
-static void send_flag(struct round *r, int i)
-{
-    unsigned first = (unsigned)i * r->each % r->streams;
+    /* The flag, behind all units of that peer. */
     for (unsigned s = 1; s < r->each; s++)
         note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[first], r->engines->streams[first + s]));
-    if (r->words != NULL)
-        r->rc = r->rc != 0 ? r->rc : iso_words_send(r->words, &r->c, peer_at(r, i), r->engines->streams[first]);
-    else
-        copy(r, iso_stream_flag_near(&r->c, peer_at(r, i)), iso_stream_engine_word(&r->c), 8, first);
+    if (r->words == NULL)
+        copy(r, flag_near(r, m), &ISOD_LANES(r->c.args.h.team)->engine, 8, first);
+    else if (r->rc == 0)
+        r->rc = iso_words_send(r->words, &r->c, m, r->engines->streams[first]);
 }
 
-/* In units only where signals say so: whoever waits for them may begin early here, too. */
-static void send_own(struct round *r, size_t u)
-{
-    unsigned stream = r->streams;
-    size_t at = u * r->unit;
-    if (r->signals == NULL && u > 0)
-        return;
-    copy(r, r->own_dest + at, r->own_source + at,
-         r->signals != NULL ? ISO_MIN(r->unit, r->own_bytes - at) : r->own_bytes, stream);
-    send_signal(r, r->c.args.h.my_pe, u, stream);
-}
-
-/* Unit by unit round the peers, so that the first ones arrive early everywhere. */
+/* Unit by unit round the peers, so that the first ones arrive early everywhere. Within this PE data goes in units only
+ * where signals announce them: a kernel that waits for signals may begin early here, too. */
 static void send_all(struct round *r)
 {
     for (size_t u = 0; u < r->units; u++) {
-        for (int i = 0; i < r->peers; i++) {
+        for (int i = 0; i < r->peers; i++)
             send_unit(r, i, u);
-            if (u + 1 == r->units)
-                send_flag(r, i);
-        }
-        if (has_own(r))
-            send_own(r, u);
+        size_t at = u * r->unit;
+        if (r->signals != NULL)
+            copy(r, r->own_dest + at, r->own_source + at, ISO_MIN(r->unit, r->own_bytes - at), r->streams);
+        else if (u == 0)
+            copy(r, r->own_dest, r->own_source, r->own_bytes, r->streams);
+        send_signal(r, r->c.args.h.my_pe, u, r->streams);
     }
 }
 
@@ -215,13 +191,14 @@ static bool says(const struct round *r, const char *sentence)
 static bool is_reached(const struct round *r)
 {
     for (int m = 0; m < r->c.args.h.n_pes; m++)
-        if (near(r, r->segment, r->segment->base, m) == NULL || iso_stream_flag_near(&r->c, m) == NULL ||
+        if (near(r, r->segment, r->segment->base, m) == NULL || flag_near(r, m) == NULL ||
             (r->signals != NULL && near(r, r->signal_segment, r->signal_segment->base, m) == NULL))
             return false;
     return true;
 }
 
-/* What would fail after engine_begin, or copy into the dests of members that do not expect it. */
+/* Looked at before engine_begin: later a failure would leave the peers waiting, or copy into dests that do not expect
+ * it. */
 static bool can_run(struct round *r)
 {
     const shmemx_coll_t *coll = r->c.coll;
@@ -249,39 +226,35 @@ static int launch(struct round *r, gpu_kernel kernel)
     return iso_stream_launch(&r->c, kernel, one, false);
 }
 
-static int begin(struct round *r)
-{
-    if (r->words == NULL)
-        return launch(r, isod_stream_engine_begin_kernel);
-    return iso_words_begin(r->words, &r->c);
-}
-
-static int end(struct round *r)
-{
-    return r->words != NULL ? iso_words_end(r->words, &r->c) : launch(r, isod_stream_engine_end_kernel);
-}
-
-/* Copies that cannot be enqueued leave the peers waiting for their flags; then the call has failed with a sentence. */
+/* When copies cannot be enqueued, the peers wait for their flags in vain; then the call has failed with a sentence. */
 static int run(struct round *r)
 {
     plan(r);
-    if (!has_streams(r) || begin(r) != 0)
+    if (!has_streams(r))
         return 1;
-    fork_streams(r);
+    int rc = r->words != NULL ? iso_words_begin(r->words, &r->c) : launch(r, isod_stream_engine_begin_kernel);
+    if (rc != 0)
+        return 1;
+
+    for (unsigned s = 0; s < r->streams + r->own; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[s], r->c.stream));
     send_all(r);
-    join_streams(r);
-    return end(r) == 0 && r->rc == 0 ? 0 : 1;
+    for (unsigned s = 0; s < r->streams + r->own; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->c.stream, r->engines->streams[s]));
+
+    rc = r->words != NULL ? iso_words_end(r->words, &r->c) : launch(r, isod_stream_engine_end_kernel);
+    return rc == 0 && r->rc == 0 ? 0 : 1;
 }
 
-/* A round in which nothing goes from this PE to anybody. */
+/* A round in which nothing leaves this PE. */
 static struct round round_of(const struct stream_call *c, struct select_shape shape)
 {
     struct round r;
     memset(&r, 0, sizeof r);
     r.c = *c;
     r.gpu = c->device->gpu;
-    r.engines = iso_stream_engines(c);
-    r.words = iso_stream_words(c);
+    r.engines = &c->slot->engines;
+    r.words = c->slot->words != NULL && iso_gpu_has_words(c->device->gpu, c->stream) ? c->slot->words : NULL;
     r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)ISO_ENGINE_STREAMS);
     r.first = c->args.h.my_pe + 1;
     r.full = -1;

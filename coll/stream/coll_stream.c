@@ -101,9 +101,17 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
     return c->team != NULL || wrong(c, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
 }
 
-static bool op_fits(struct stream_call *c)
+static bool type_and_op_are_valid(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
+    c->facts.type = SHMEMX_UINT8;
+    c->facts.op = SHMEMX_SUM;
+    if (!is(c, OF_TYPE))
+        return true;
+    if (!in_range(c, "type", coll->type, SHMEMX_COMPLEXD))
+        return false;
+    if (!is(c, REDUCES))
+        return true;
     if (!in_range(c, "op", coll->op, SHMEMX_XOR))
         return false;
     c->facts.type = coll->type;
@@ -115,17 +123,6 @@ static bool op_fits(struct stream_call *c)
                  "op %s is not for type %s: integers have all, real numbers sum, prod, min and max, complex ones sum "
                  "and prod",
                  ops[coll->op].name, types[coll->type].name);
-}
-
-static bool type_is_valid(struct stream_call *c)
-{
-    c->facts.type = SHMEMX_UINT8;
-    c->facts.op = SHMEMX_SUM;
-    if (!is(c, OF_TYPE))
-        return true;
-    if (!in_range(c, "type", c->coll->type, SHMEMX_COMPLEXD))
-        return false;
-    return !is(c, REDUCES) || op_fits(c);
 }
 
 static bool partners_are_valid(struct stream_call *c)
@@ -143,8 +140,8 @@ static bool partners_are_valid(struct stream_call *c)
     if (!in_range(c, "to", coll->to, n - 1) || !in_range(c, "from", coll->from, n - 1))
         return false;
     return (coll->to == me) == (coll->from == me) ||
-           wrong(c, "to is %d and from is %d on member %d; who sends to itself receives from itself", coll->to,
-                 coll->from, me);
+           wrong(c, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
+                 coll->to, coll->from, me);
 }
 
 /* Bytes of one block, and of all: SIZE_MAX stays free, for "any" in tables. */
@@ -171,7 +168,7 @@ static bool engines_are_valid(const struct stream_call *c)
     if (!in_range(c, "engines", coll->engines, 1))
         return false;
     if (coll->engines != 0 && !is(c, HAS_ENGINES))
-        return wrong(c, "engines is 1, which only fcollect, alltoall, broadcast and permute may have");
+        return wrong(c, "engines is 1; only fcollect, alltoall, broadcast and permute may use copy engines");
     if (coll->signals == NULL)
         return (coll->signal_value == NULL && coll->chunk_bytes == 0) ||
                wrong(c, "signal_value or chunk_bytes is given, but signals is a null pointer");
@@ -184,8 +181,8 @@ static bool engines_are_valid(const struct stream_call *c)
 
 static bool numbers_are_valid(struct stream_call *c)
 {
-    return in_range(c, "slot", c->coll->slot, ISO_SLOTS_OF_USERS - 1) && type_is_valid(c) && partners_are_valid(c) &&
-           size_is_valid(c) && engines_are_valid(c);
+    return in_range(c, "slot", c->coll->slot, ISO_SLOTS_OF_USERS - 1) && type_and_op_are_valid(c) &&
+           partners_are_valid(c) && size_is_valid(c) && engines_are_valid(c);
 }
 
 static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->facts.bytes == 0; }
@@ -237,7 +234,7 @@ static bool pointer_is_valid(const struct stream_call *c, const char *arg, const
            wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
 }
 
-/* Ranges that overlap as they may. */
+/* The overlaps that are allowed. */
 static bool is_in_place(const struct stream_call *c)
 {
     const char *dest = (const char *)c->args.dest, *source = c->args.source;
@@ -257,16 +254,7 @@ static bool is_in_place(const struct stream_call *c)
     }
 }
 
-static bool no_overlap(const struct stream_call *c, size_t dest_bytes, size_t source_bytes)
-{
-    uintptr_t dest = (uintptr_t)c->args.dest, source = (uintptr_t)c->args.source;
-    if (dest + dest_bytes <= source || source + source_bytes <= dest || is_in_place(c))
-        return true;
-    return wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)c->args.dest, dest_bytes,
-                 (const void *)c->args.source, source_bytes);
-}
-
-/* Of the two, what peers do not touch does not matter. */
+/* Only ranges that peers touch count. */
 static void fill_ranges(struct stream_call *c, struct range dest, struct range source)
 {
     unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
@@ -284,16 +272,21 @@ static bool data_is_valid(struct stream_call *c)
     size_t alignment = types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
+    uintptr_t to = (uintptr_t)c->args.dest, from = (uintptr_t)c->args.source;
     if (!pointer_is_valid(c, "dest", c->args.dest, alignment) ||
-        !pointer_is_valid(c, "source", c->args.source, alignment) || !no_overlap(c, dest_bytes, source_bytes) ||
-        !look_up(c, "dest", c->args.dest, dest_bytes, &dest) ||
+        !pointer_is_valid(c, "source", c->args.source, alignment))
+        return false;
+    if (to < from + source_bytes && from < to + dest_bytes && !is_in_place(c))
+        return wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)c->args.dest, dest_bytes,
+                     (const void *)c->args.source, source_bytes);
+    if (!look_up(c, "dest", c->args.dest, dest_bytes, &dest) ||
         !look_up(c, "source", c->args.source, source_bytes, &source))
         return false;
     fill_ranges(c, dest, source);
     return true;
 }
 
-/* Lengths are known when it runs: only where the buffers begin can be looked at. */
+/* The lengths are known when the call runs: here only the begins of the buffers are looked at. */
 static bool blocks_are_valid(struct stream_call *c)
 {
     const shmemx_blocks_t *b = c->coll->blocks;
@@ -310,7 +303,7 @@ static bool blocks_are_valid(struct stream_call *c)
                                 !look_up(c, "blocks->received", b->received, (size_t)c->team->n_pes * 8, &received)))
         return false;
     if (!dest.symmetric || !received.symmetric)
-        return wrong(c, "%s is not symmetric: not of shmemx_malloc and no registered buffer",
+        return wrong(c, "%s is not symmetric: neither from shmemx_malloc nor in a registered buffer",
                      dest.symmetric ? "blocks->received" : "dest");
     c->args.v_bytes = b->bytes;
     c->args.v_source = b->source_offset;
@@ -334,7 +327,7 @@ static bool signals_are_valid(const struct stream_call *c)
         !pointer_is_valid(c, "signal_value", coll->signal_value, 8) ||
         !look_up(c, "signals", coll->signals, pieces * n * 8, &range))
         return false;
-    return range.near || wrong(c, "signals %p is no symmetric device memory", (void *)coll->signals);
+    return range.near || wrong(c, "signals %p is not symmetric device memory", (void *)coll->signals);
 }
 
 static bool memory_is_valid(struct stream_call *c)
@@ -359,10 +352,17 @@ static bool has_streams(const struct stream_call *c)
 static void describe(struct stream_call *c, struct stream_slot *slot)
 {
     struct select_facts *f = &c->facts;
-    iso_stream_slot_describe(slot, c);
+    c->slot = slot;
+    c->args.h = slot->handle;
+    c->args.nodes = (const int32_t *)slot->nodes;
+    f->n_pes = slot->handle.n_pes;
+    f->inbox_bytes = slot->handle.inbox_bytes;
+    f->direct = slot->handle.direct != 0;
+    f->most_blocks = slot->most_blocks;
+    f->most_threads = slot->most_threads;
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
-    if (iso_stream_slot_has_ll128(slot))
+    if (slot->ll128 == STREAM_LL128_WHOLE)
         f->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_NODES;
@@ -387,27 +387,23 @@ int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_
 /* SHMEM_DEBUG. `slot` NULL: none was made yet, by any member. */
 static void note(const struct stream_call *c, struct stream_slot *slot)
 {
-    struct stream_notes *notes = slot != NULL ? iso_stream_slot_notes(slot) : NULL;
-    if (notes != NULL)
-        iso_notes_call(notes, c);
-}
-
-static bool cannot(const struct stream_call *c)
-{
-    return wrong(c, "copy engines cannot do this: %s",
-                 (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
-                 : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
-                 : !has_streams(c)
-                     ? "the stream is being captured, and HIP before 5.6 never ends the capture of a second one"
-                     : "not all members reach each other's memory by pointers");
+    if (slot != NULL && slot->notes != NULL)
+        iso_notes_call(slot->notes, c);
 }
 
 static int enqueue(const struct stream_call *c)
 {
-    struct select_table *table = iso_stream_slot_table(c->slot);
+    struct select_table *table = c->slot->table;
     struct select_choice choice = iso_stream_choose(table, &c->facts);
-    if (choice.algorithm == NULL)
-        return cannot(c) ? 0 : 1;
+    if (choice.algorithm == NULL) {
+        (void)wrong(c, "copy engines cannot do this: %s",
+                    (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
+                    : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
+                    : !has_streams(c)
+                        ? "the stream is being captured, and HIP before 5.6 never ends the capture of a second one"
+                        : "not all members reach each other's memory by pointers");
+        return 1;
+    }
     if (ISO_UNLIKELY(ISO->env->coll_explain) && c->args.h.my_pe == 0)
         iso_select_explain(table, &c->facts, &choice);
     return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
@@ -433,19 +429,6 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
 
 /* ---- what it would do ---- */
 
-static size_t explain(struct stream_call *c, char *text, size_t bytes)
-{
-    struct stream_slot *slot = iso_stream_slot_find(c);
-    if (slot == NULL)
-        return (size_t)snprintf(text, bytes,
-                                "%s: slot %d of this team has made no call yet; its first one shows what "
-                                "is possible",
-                                iso_select_stream.kinds[c->coll->kind], c->coll->slot);
-    describe(c, slot);
-    struct select_choice choice = iso_stream_choose(iso_stream_slot_table(slot), &c->facts);
-    return iso_select_choice_text(&iso_select_stream, &c->facts, &choice, text, bytes);
-}
-
 SHMEM_API(shmemx_coll_explain, pshmemx_coll_explain);
 size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
 {
@@ -458,5 +441,15 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
         return 0;
     if (is_nothing(&c))
         return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued", iso_select_stream.kinds[coll->kind]);
-    return memory_is_valid(&c) ? explain(&c, text, bytes) : 0;
+    if (!memory_is_valid(&c))
+        return 0;
+
+    struct stream_slot *slot = iso_stream_slot_find(&c);
+    if (slot == NULL)
+        return (size_t)snprintf(text, bytes,
+                                "%s: slot %d of this team has made no call yet; its first one shows what is possible",
+                                iso_select_stream.kinds[coll->kind], coll->slot);
+    describe(&c, slot);
+    struct select_choice choice = iso_stream_choose(slot->table, &c.facts);
+    return iso_select_choice_text(&iso_select_stream, &c.facts, &choice, text, bytes);
 }

@@ -14,7 +14,7 @@ enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
 
 /* ---- one call, checked ---- */
 
-struct stream_slot; /* of one (team, slot) on this PE */
+struct stream_slot; /* below */
 
 struct stream_call {
     const shmemx_coll_t *coll;
@@ -47,26 +47,38 @@ void iso_notes_reset(struct stream_notes *notes); /* slot memory is as new, on a
 /* Before the call is enqueued. Ends the job when a member's call of the same number is another one. */
 void iso_notes_call(struct stream_notes *notes, const struct stream_call *c);
 
-/* ---- stream_slot.c ---- */
+/* ---- stream_slot.c: what is kept of one (team, slot) on this PE ---- */
+
+/* Do stores of 128 bytes arrive whole at all members? */
+enum stream_ll128 { STREAM_LL128_TORN, STREAM_LL128_UNKNOWN, STREAM_LL128_WHOLE };
+
+/* Streams of copies, taken when a call first needs so many: those to the members, and one within the PE. */
+enum { ISO_ENGINE_STREAMS = 8 };
+struct stream_engines {
+    gpu_stream streams[ISO_ENGINE_STREAMS + 1];
+    int n;
+};
+
+struct stream_slot {
+    struct stream_slot *next;
+    const struct team *team;
+    int number;
+    shmemd_t handle;
+    char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
+    void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
+    struct stream_engines engines;
+    struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
+    struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
+    struct select_table *table; /* shared by the slots of the device */
+    enum stream_ll128 ll128;
+    unsigned most_blocks, most_threads;
+};
 
 /* The slot of the call, made with all members when it is new; NULL after a sentence. */
 struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
-/* What the slot says about a call: its handle, its nodes, its most blocks and threads. */
-void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c);
-struct select_table *iso_stream_slot_table(struct stream_slot *slot);
-struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot); /* NULL: without SHMEM_DEBUG */
-bool iso_stream_slot_has_ll128(const struct stream_slot *slot);
-struct stream_engines *iso_stream_engines(const struct stream_call *c);
-/* Where engines of this PE write member m's flag of this PE, on lane 0 of the slot; NULL: not reachable. */
-char *iso_stream_flag_near(const struct stream_call *c, int member);
-/* This PE's word that they copy there. */
-const uint64_t *iso_stream_engine_word(const struct stream_call *c);
 
-/* The round numbers of streams that meet without a kernel; NULL: not in this call, kernels have to. */
-struct engine_words *iso_stream_words(const struct stream_call *c);
-
-/* ---- engine_words.c: members meet by words that their streams store and wait for ---- */
+/* ---- engine_words.c: members synchronise by words that their streams store and wait for ---- */
 
 struct engine_words; /* of one slot */
 /* NULL: no memory. `memory`: the members' slot memory, which stays. */
@@ -82,9 +94,8 @@ int iso_words_send(struct engine_words *w, const struct stream_call *c, int memb
 int iso_words_end(struct engine_words *w, const struct stream_call *c);
 void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
 
-/* ---- stream_probe.c: do stores of 128 bytes of all members arrive whole at all others? ---- */
+/* ---- stream_probe.c: finds out whether stores of 128 bytes arrive whole ---- */
 
-enum stream_ll128 { STREAM_LL128_TORN, STREAM_LL128_UNKNOWN, STREAM_LL128_WHOLE };
 int iso_stream_probe_start(struct device *d); /* with the device; 0, or -errno after a sentence */
 void iso_stream_probe_stop(struct device *d); /* also when it was not started */
 /* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */
@@ -96,15 +107,11 @@ enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shme
 /* One line on what is known; like snprintf. */
 size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes);
 
-/* ---- hier_nodes.c: the members of a team, of which kernels reach memory[m] by pointers ---- */
+/* ---- hier_nodes.c ---- */
 
-int iso_hier_leader(char *const *memory); /* the first member that this one reaches */
-/* Of leaders[m], what the members found: does this one reach those with the same leader, and no others? */
-bool iso_hier_agrees(char *const *memory, const int32_t *leaders, int n, int me);
-/* More nodes than one, and more members than one on one of them? */
-bool iso_hier_is_worth(const int32_t *leaders, int n);
-size_t iso_hier_words(int n); /* of the table, at most */
-void iso_hier_fill(int32_t *table, const int32_t *leaders, int n);
+/* Collective over the team. Fills slot->nodes where the team needs that table. *agrees: pointers of this member reach
+ * just the members that have found the same node. `slot` NULL: this member has none. 0, or -errno after a sentence. */
+int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot, uint32_t *agrees);
 
 /* ---- stream_algorithm.c ---- */
 
@@ -119,8 +126,8 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct sel
  * names it), then the built-in rows. NULL: the rows for any device alone, which are the same everywhere. NULL after a
  * sentence: a variable, or the file that it names, is wrong. */
 struct select_table *iso_stream_table_open(const struct gpu_info *device);
-struct select_table *
-iso_stream_table_built_in(const struct gpu_info *device); /* no variable, no file; NULL: likewise */
+/* Without variables and files; NULL: likewise. */
+struct select_table *iso_stream_table_built_in(const struct gpu_info *device);
 /* The same on all members. NULL algorithm: no row can do it, which happens for alltoallv without a symmetric dest and
  * with engines asked for alone. */
 struct select_choice iso_stream_choose(const struct select_table *table, const struct select_facts *f);
@@ -132,17 +139,10 @@ bool iso_stream_row_can(const struct select_row *row, const struct select_facts 
 int iso_engine_exchange(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_engine_permute(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
-/* Streams of copies of one slot, taken when a call first needs so many: those to the members, and one within the PE. */
-enum { ISO_ENGINE_STREAMS = 8 };
-struct stream_engines {
-    gpu_stream streams[ISO_ENGINE_STREAMS + 1];
-    int n;
-};
 void iso_engines_close(struct device *d, struct stream_engines *engines);
 
 /* ---- stream_slot.c: what struct collectives registers ---- */
 
-int iso_coll_streams_start(struct device *device);
 void iso_coll_streams_reset(const struct team *team, int slot);
 void iso_coll_streams_forget_team(const struct team *team);
 void iso_coll_streams_watch(const uint64_t *abort);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The two meetings of a round by copy engines, without a kernel: the streams themselves store words to the members and
- * wait for theirs (iso_gpu_stream_words), so that not even a wave has to find a place beside the program's kernels.
- * Words are at the end of slot memory, two for each member: the number of the last round that it is `ready` for, and of
- * the last whose data of it has `arrived`. The host counts rounds, alike on all members; so this is for calls outside
- * graphs, whose rounds have numbers of their own.
- * What waits in a stream can neither look at the clock nor at the abort word. So the stream also tells, in a word of
- * pinned memory, what it waits for, and the proxy's thread watches that: past the deadline it leaves the record that
- * a kernel would, and at an abort it stores the words itself. Invariant: words only grow until the reset.
+/* The two synchronisations of a round by copy engines, without a kernel: the streams themselves store words to the
+ * members and wait for theirs (iso_gpu_stream_words). So not even a wave has to find a place beside the program's
+ * kernels. Words are at the end of slot memory, two for each member: the number of the last round that the member is
+ * `ready` for, and of the last round whose data from it has `arrived`. The host counts rounds, alike on all members. So
+ * this is for calls outside graphs, whose rounds have numbers of their own.
+ * A stream that waits can look neither at the clock nor at the abort word. So the stream also tells, in a word of
+ * pinned memory, what it waits for, and the proxy's thread watches that word. Past the deadline the thread leaves the
+ * record that a kernel would leave, and at an abort it stores the words itself. Invariant: words only grow until the
+ * reset.
  * Called by coll_engine.c, stream_slot.c. */
 #include "../../bootstrap/log.h"
 #include "../../shmem/node/wait.h"
@@ -16,10 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is in the word of pinned memory: state, call, who is waited for plus 1 (0: all others), round. */
-enum { NOBODY, READY, ARRIVED };
-enum { CALL_AT = 2, WHO_AT = 12, ROUND_AT = 28 };
-_Static_assert(ISOD_CALL_COUNT <= 1 << (WHO_AT - CALL_AT), "a call fits");
+/* What is in the word of pinned memory: state, call, the awaited member plus 1 (0: all others), round. */
+enum { NO_WAIT, READY, ARRIVED };
+enum { CALL_AT = 2, MEMBER_AT = 12, ROUND_AT = 28 };
+_Static_assert(ISOD_CALL_COUNT <= 1 << (MEMBER_AT - CALL_AT), "a call fits");
 
 #define RELEASED ((uint64_t)1 << 62) /* stored at an abort: no round has a larger number */
 
@@ -45,10 +46,10 @@ static uint64_t *word(const struct engine_words *w, size_t kind, int owner, int 
     return (uint64_t *)(void *)(w->memory[owner] + kind) + of;
 }
 
-static struct gpu_word tell(const struct engine_words *w, const struct stream_call *c, unsigned state, int who)
+static struct gpu_word tell(const struct engine_words *w, const struct stream_call *c, unsigned state, int member)
 {
-    uint64_t value =
-        state | (uint64_t)c->args.call << CALL_AT | (uint64_t)(unsigned)(who + 1) << WHO_AT | w->round << ROUND_AT;
+    uint64_t awaited = (uint64_t)(unsigned)(member + 1) << MEMBER_AT;
+    uint64_t value = state | (uint64_t)c->args.call << CALL_AT | awaited | w->round << ROUND_AT;
     return (struct gpu_word){w->told_by_stream, value, false};
 }
 
@@ -60,17 +61,17 @@ static int enqueue(const struct engine_words *w, const struct stream_call *c, in
     return rc == 0 ? 0 : 1;
 }
 
-/* Of all others, or of `who` alone, and then that nobody is waited for any more. */
-static int add_waits(struct engine_words *w, const struct stream_call *c, int n, unsigned state, int who)
+/* Waits for all others (member < 0) or for one; then tells that the wait has ended. */
+static int add_waits(struct engine_words *w, const struct stream_call *c, int n, unsigned state, int member)
 {
     size_t kind = state == READY ? w->ready : w->arrived;
-    w->scratch[n++] = tell(w, c, state, who);
+    w->scratch[n++] = tell(w, c, state, member);
     for (int i = 1; i < w->n; i++) {
         int m = (w->me + i) % w->n;
-        if (who < 0 || m == who)
+        if (member < 0 || m == member)
             w->scratch[n++] = (struct gpu_word){word(w, kind, w->me, m), w->round, true};
     }
-    w->scratch[n++] = tell(w, c, NOBODY, -1);
+    w->scratch[n++] = tell(w, c, NO_WAIT, -1);
     return n;
 }
 
@@ -100,33 +101,27 @@ int iso_words_end(struct engine_words *w, const struct stream_call *c)
 
 /* ---- the watch ---- */
 
-static struct isod_record record_of(const struct engine_words *w, int m, const uint64_t *at, uint64_t seen, uint64_t ns)
-{
-    struct isod_record r;
-    memset(&r, 0, sizeof r);
-    r.call = (uint32_t)(w->seen >> CALL_AT & ((1u << (WHO_AT - CALL_AT)) - 1));
-    r.pe = w->team->world_of[m];
-    r.addr = (uint64_t)(uintptr_t)at;
-    r.expected = w->seen >> ROUND_AT;
-    r.seen = seen;
-    r.waited_ns = ns;
-    r.team = (int32_t)iso_handle_team_number(w->team);
-    r.slot = w->number;
-    r.thread = ISOD_THREAD_OF_STREAM;
-    return r;
-}
-
-/* Who is missing; and, at an abort, is taken for present from here on. */
+/* Records the members that are missing; at an abort they count as present from here on. */
 static void look(struct engine_words *w, bool stop, uint64_t waited_ns)
 {
     size_t kind = (w->seen & 3) == READY ? w->ready : w->arrived;
-    int who = (int)(w->seen >> WHO_AT & ((1u << (ROUND_AT - WHO_AT)) - 1)) - 1;
+    int one = (int)(w->seen >> MEMBER_AT & ((1u << (ROUND_AT - MEMBER_AT)) - 1)) - 1; /* -1: all others */
     for (int m = 0; m < w->n; m++) {
         uint64_t *at = word(w, kind, w->me, m), seen;
-        if (m == w->me || (who >= 0 && m != who) || (seen = iso_agent_load(at, 8)) >= w->seen >> ROUND_AT)
+        if (m == w->me || (one >= 0 && m != one) || (seen = iso_agent_load(at, 8)) >= w->seen >> ROUND_AT)
             continue;
-        struct isod_record r = record_of(w, m, at, seen, waited_ns);
+        struct isod_record r;
+        memset(&r, 0, sizeof r);
         r.state = stop ? ISOD_RECORD_GAVE_UP : ISOD_RECORD_LATE;
+        r.call = (uint32_t)(w->seen >> CALL_AT & ((1u << (MEMBER_AT - CALL_AT)) - 1));
+        r.pe = w->team->world_of[m];
+        r.addr = (uint64_t)(uintptr_t)at;
+        r.expected = w->seen >> ROUND_AT;
+        r.seen = seen;
+        r.waited_ns = waited_ns;
+        r.team = (int32_t)iso_handle_team_number(w->team);
+        r.slot = w->number;
+        r.thread = ISOD_THREAD_OF_STREAM;
         if (stop) {
             iso_handle_give_up(w->handle); /* before the stream can go on */
             iso_agent_store(at, RELEASED, 8);
@@ -144,7 +139,7 @@ void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns)
         w->reported = w->released = false;
     }
     bool late = deadline_ns != 0 && now - w->since_ns > deadline_ns;
-    if ((told & 3) == NOBODY || (stop ? w->released : !late || w->reported))
+    if ((told & 3) == NO_WAIT || (stop ? w->released : !late || w->reported))
         return;
     look(w, stop, now - w->since_ns);
     w->reported = true;
@@ -160,7 +155,7 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
     size_t n = (size_t)handle.n_pes;
     struct engine_words *w = (struct engine_words *)calloc(1, sizeof *w);
     struct gpu_word *scratch = (struct gpu_word *)calloc(2 * n, sizeof *scratch);
-    if (w == NULL || scratch == NULL || n >= 1u << (ROUND_AT - WHO_AT) ||
+    if (w == NULL || scratch == NULL || n >= 1u << (ROUND_AT - MEMBER_AT) ||
         iso_gpu_host_alloc(d->gpu, ISO_LINE, &host, &for_streams) != 0) {
         free(w);
         free(scratch);

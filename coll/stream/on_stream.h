@@ -26,8 +26,8 @@ struct isod_stream_coll {
     uint32_t call;        /* enum isod_call, for records */
     int32_t op, dtype;     /* reductions: enum isod_reduce_op, enum isod_dtype */
     uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
-    uint64_t share, span; /* of isod_stream_shares */
-    const char *brought;  /* reduce_twoshot_read: not NULL, copied to source, which is dest, before the others read it there */
+    uint64_t share, span; /* see "sizes" below; iso_stream_launch fills them in */
+    const char *brought;  /* reduce_twoshot_read: not NULL: copied to source, which is dest, before others read that */
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
@@ -162,17 +162,9 @@ enum isod_dtype {
 enum { ISOD_PROBE_LINES = 64 }; /* of a block to each member and round, at most as many as fit */
 
 /* ---- sizes ----
- * Blocks get whole units of 16 bytes, equal parts but for the last ones, alike on all members, whose grids are equal; a
- * part has less than 64 GiB. A kernel by LL goes over its part in rounds (reduce_ll: inbox_bytes of it;
+ * Blocks get whole units of 16 bytes, equal parts but for the last ones, alike on all members, whose grids are equal.
+ * `share` is the bytes of a block's part, less than 64 GiB; `span` is the bytes of each member's part of that, for
+ * kernels that split it among the members. A kernel by LL goes over its part in rounds (reduce_ll: inbox_bytes of it;
  * reduce_twoshot_ll: n_pes times that). */
-
-/* Of the host, before a launch of so many blocks. Bytes of a block's part, and of each member's part of that where it
- * is split among them. */
-static inline void isod_stream_shares(struct isod_stream_coll *a, unsigned grid)
-{
-    uint64_t units = (a->bytes + 15) / 16, share = (units + grid - 1) / grid, n = (uint64_t)a->h.n_pes;
-    a->share = share * 16;
-    a->span = (share + n - 1) / n * 16;
-}
 
 #endif

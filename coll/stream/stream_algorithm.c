@@ -2,7 +2,7 @@
 /* The algorithms of collectives on streams that the table may name, and their kernels. An algorithm says what it needs
  * of a call and how much it can carry; which of those that can is chosen is the table's matter.
  * Invariant: every kind but alltoallv has one without needs, for any operator and any size.
- * Called by coll_stream.c, stream_slot.c (kernels) and stream_table.c. */
+ * Called by coll_stream.c, stream_slot.c (kernels), stream_choice.c and the tuner. */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
@@ -40,7 +40,7 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 #define TABLE(name, needs, operators) TABLE_##operators(name)
 ISOD_STREAM_REDUCES(TABLE)
 
-/* What kernels get as `kept` is the number of the type. */
+/* What kernels get as `dtype` is the number of the type. */
 #define SAME_NUMBER(representation, type) \
     _Static_assert((int)ISOD_DTYPE_##representation == (int)type, "kernels number types as users do");
 ISOD_STREAM_DTYPES(SAME_NUMBER)
@@ -79,7 +79,9 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct sel
 {
     struct isod_stream_coll args = c->args;
     struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args, early};
-    isod_stream_shares(&args, shape.grid);
+    uint64_t units = (args.bytes + 15) / 16, share = (units + shape.grid - 1) / shape.grid, n = (uint64_t)args.h.n_pes;
+    args.share = share * 16;
+    args.span = (share + n - 1) / n * 16;
     int rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
     if (rc != 0)
         log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(c->device->gpu));

@@ -69,18 +69,20 @@ static unsigned most_blocks(const struct select_entry *e, const struct select_fa
     return ISO_MIN(e->row.shape.grid, e->row.algorithm->engines ? (unsigned)ISO_ENGINE_STREAMS : f->most_blocks);
 }
 
-/* Pointers to all members reach what peers touch, too, and there is a kernel for the type and the operator. */
-static bool has_what_it_needs(const struct select_algorithm *a, const struct select_facts *f)
-{
-    unsigned ranges = a->needs & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE);
-    bool direct = (a->needs & (ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES)) != 0;
-    bool combines = a->sums == NULL || a->any != NULL || (f->op == SHMEMX_SUM && a->sums[f->type] != NULL);
-    return !(direct && (ranges & ~f->near) != 0) && combines && (a->engines || !f->engines);
-}
-
 static bool can(const struct select_entry *e, const struct select_facts *f)
 {
-    return iso_select_row_fits(&e->row, f, most_blocks(e, f)) && has_what_it_needs(e->row.algorithm, f);
+    const struct select_algorithm *a = e->row.algorithm;
+    if (!iso_select_row_fits(&e->row, f, most_blocks(e, f)))
+        return false;
+
+    /* Where pointers have to reach all members, they have to reach the ranges that peers touch, too. */
+    unsigned ranges = a->needs & (ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE);
+    if ((a->needs & (ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES)) != 0 && (ranges & ~f->near) != 0)
+        return false;
+
+    /* There has to be a kernel for the type and the operator. */
+    bool combines = a->sums == NULL || a->any != NULL || (f->op == SHMEMX_SUM && a->sums[f->type] != NULL);
+    return combines && (a->engines || !f->engines);
 }
 
 /* As many blocks as have something to do, of no more threads than have a unit each, or what the algorithm counts. */

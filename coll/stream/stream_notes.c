@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* SHMEM_DEBUG=1: do the members of a (team, slot) make the same calls of collectives on streams? Each member numbers
  * its calls, leaves a note of each in the slot memory of every other member, behind what kernels use, and compares the
- * notes that have come with those of its own calls. Nobody waits for a note: of two members, the one that comes later
- * to a call finds the note of the other and ends the job. Each member has STREAM_NOTES places at each other member, so
- * calls are compared as long as the members are no further apart. A call that is captured leaves its note at its
- * capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
+ * notes that have come with those of its own calls. No member waits for a note: of two members, the one that comes
+ * later to a call finds the note of the other and ends the job. Each member has STREAM_NOTES places at each other
+ * member, so calls are compared as long as the members are no further apart. A call that is captured leaves its note at
+ * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/ops/order.h"
 #include "coll_stream.h"
@@ -245,7 +245,7 @@ static uint64_t take(const struct stream_notes *s, int m, uint64_t number, struc
     return seen;
 }
 
-/* All that has come of member m for calls that this member has made. */
+/* Compares all notes that have come from member m for calls that this member has made. */
 static void look(struct stream_notes *s, int m)
 {
     while (s->looked[m] < s->calls) {

@@ -2,7 +2,7 @@
 /* What collectives on streams keep: per device the tables and the limits of kernels, per (team, slot) the handle, the
  * streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table they
  * choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
- * Called by coll_stream.c and coll_engine.c; by shmem/ when a team or the device goes. */
+ * Called by coll_stream.c and by shmem/ (struct collectives). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../shmem/agree.h"
@@ -13,21 +13,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct stream_slot {
-    struct stream_slot *next;
-    const struct team *team;
-    int number;
-    shmemd_t handle;
-    char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
-    void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
-    struct stream_engines engines;
-    struct engine_words *words; /* NULL: of some member neither streams can, or pointers do not reach all */
-    struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
-    struct select_table *table; /* one of struct streams */
-    enum stream_ll128 lines;
-    unsigned most_blocks, most_threads;
-};
 
 /* Of one device. */
 struct streams {
@@ -41,7 +26,7 @@ static const char call[] = "shmemx_coll_on_stream";
 
 /* ---- per device ---- */
 
-/* Of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
+/* Blocks of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
 static int blocks_of(struct device *d, unsigned threads)
 {
     int least = SELECT_MOST_BLOCKS;
@@ -143,41 +128,32 @@ static void destroy(struct device *d, struct stream_slot *slot)
     free(slot);
 }
 
-/* The members' addresses are in the image of the handle alone. */
-static int read_memory(struct stream_slot *slot)
-{
-    struct isod_team image;
-    size_t bytes = (size_t)slot->handle.n_pes * sizeof *slot->memory;
-    slot->memory = (char **)malloc(bytes);
-    if (slot->memory == NULL) {
-        log_error("%s: no memory", call);
-        return -ENOMEM;
-    }
-    iso_agent_copy(&image, slot->handle.team, sizeof image);
-    iso_agent_copy(slot->memory, image.memory, bytes);
-    return 0;
-}
-
 static struct stream_slot *create(struct device *d, const struct team *team, int number, shmemd_t handle)
 {
+    struct isod_team image;
+    size_t bytes = (size_t)handle.n_pes * sizeof(char *);
     struct stream_slot *slot = (struct stream_slot *)calloc(1, sizeof *slot);
-    if (slot == NULL) {
+    char **memory = (char **)malloc(bytes);
+    if (slot == NULL || memory == NULL) {
         log_error("%s: no memory", call);
+        free(memory);
+        free(slot);
         return NULL;
     }
     slot->team = team;
     slot->number = number;
     slot->handle = handle;
-    if (read_memory(slot) == 0) {
-        if (handle.direct != 0 && iso_gpu_has_words(d->gpu, NULL))
-            slot->words = iso_words_open(d, team, number, handle, slot->memory);
-        if (ISO_UNLIKELY(ISO->debug))
-            slot->notes = iso_notes_open(team, number, handle);
-        return slot;
-    }
-    free(slot->memory);
-    free(slot);
-    return NULL;
+
+    /* The members' addresses are in the image of the handle alone. */
+    slot->memory = memory;
+    iso_agent_copy(&image, handle.team, sizeof image);
+    iso_agent_copy(memory, image.memory, bytes);
+
+    if (handle.direct != 0 && iso_gpu_has_words(d->gpu, NULL))
+        slot->words = iso_words_open(d, team, number, handle, memory);
+    if (ISO_UNLIKELY(ISO->debug))
+        slot->notes = iso_notes_open(team, number, handle);
+    return slot;
 }
 
 /* ---- one slot: what the members tell each other ---- */
@@ -186,55 +162,12 @@ struct member {
     uint64_t blocks; /* 0: it failed */
     uint64_t threads;
     uint64_t table;
-    uint32_t nodes; /* 1: it reaches those who have found the same node, and no others */
-    uint32_t notes; /* 1: it has some */
-    uint64_t lines; /* enum stream_ll128 */
+    uint32_t nodes; /* 1: it reaches just the members that have found the same node */
+    uint32_t notes; /* 1: it leaves notes */
+    uint64_t ll128; /* enum stream_ll128 */
     uint64_t clock; /* of the first: the number of a probe */
     uint64_t words; /* 1: its streams wait without a kernel */
 };
-
-/* -errno after a sentence. */
-static int write_nodes(struct device *d, struct stream_slot *slot, const int32_t *leaders)
-{
-    int n = slot->handle.n_pes;
-    size_t bytes = iso_hier_words(n) * sizeof(int32_t);
-    int32_t *table = (int32_t *)calloc(1, bytes);
-    int rc = table != NULL ? iso_gpu_alloc(d->gpu, bytes, &slot->nodes) : -ENOMEM;
-    if (rc == 0) {
-        iso_hier_fill(table, leaders, n);
-        iso_agent_copy(slot->nodes, table, bytes);
-    } else {
-        log_error("%s: no memory for the table of nodes of a team of %d", call, n);
-    }
-    free(table);
-    return rc;
-}
-
-/* Collective. `slot` NULL: this member has none. */
-static void share_nodes(struct device *d, struct team *team, struct stream_slot *slot, struct member *mine)
-{
-    int n = team->n_pes;
-    int32_t leader = slot != NULL ? iso_hier_leader(slot->memory) : team->my_pe;
-    int32_t *leaders = (int32_t *)calloc((size_t)n, sizeof *leaders);
-    if (leaders == NULL)
-        iso_fatal(call, "no memory for a team of %d", n); /* the others would wait for us */
-    iso_coll_all_gather(team, &leader, sizeof leader, leaders, call);
-    if (slot != NULL) {
-        mine->nodes = iso_hier_agrees(slot->memory, leaders, n, team->my_pe);
-        if (iso_hier_is_worth(leaders, n) && write_nodes(d, slot, leaders) != 0)
-            mine->blocks = 0;
-    }
-    free(leaders);
-}
-
-/* What all of them know: the least, but one that has not tried yet is asked to. */
-static enum stream_ll128 lines_of(const struct member *members, int n)
-{
-    enum stream_ll128 least = STREAM_LL128_WHOLE;
-    for (int i = 0; i < n; i++)
-        least = ISO_MIN(least, (enum stream_ll128)members[i].lines);
-    return least;
-}
 
 /* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same; nodes,
  * if all have found the same ones. -EIO: a member failed, and has said why. */
@@ -249,10 +182,11 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
         nodes = nodes && members[i].nodes != 0;
         notes = notes && members[i].notes != 0;
         least.words = ISO_MIN(least.words, members[i].words);
+        least.ll128 = ISO_MIN(least.ll128, members[i].ll128); /* unknown is more than torn: then a probe decides */
     }
     if (least.blocks == 0)
         return -EIO;
-    slot->lines = lines_of(members, slot->handle.n_pes);
+    slot->ll128 = (enum stream_ll128)least.ll128;
     slot->most_blocks = (unsigned)ISO_MIN(least.blocks, (uint64_t)slot->handle.lanes);
     slot->most_threads = (unsigned)least.threads;
     slot->table = same ? s->table : s->common;
@@ -282,7 +216,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL)
-        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
+        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for this PE */
     iso_coll_debug_same(team, call, "slot", number);
     if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, &handle, call) != 0) {
         free(all);
@@ -294,20 +228,21 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
         mine.table = iso_select_sum(s->table);
-        mine.lines = iso_stream_probe_ask(d, team, handle.direct != 0);
+        mine.ll128 = iso_stream_probe_ask(d, team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
         mine.words = slot->words != NULL;
         mine.notes = slot->notes != NULL;
     }
-    share_nodes(d, team, slot, &mine);
+    if (iso_hier_share(d, team, slot, &mine.nodes) != 0)
+        mine.blocks = 0;
     iso_coll_all_gather(team, &mine, sizeof mine, all, call);
     if (slot != NULL && agree(d, s, slot, all) != 0) {
         log_info("%s: another member of the team failed and says why", call);
         destroy(d, slot);
         slot = NULL;
     }
-    if (slot != NULL && slot->lines == STREAM_LL128_UNKNOWN)
-        slot->lines = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
+    if (slot != NULL && slot->ll128 == STREAM_LL128_UNKNOWN)
+        slot->ll128 = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
     free(all);
     if (slot == NULL)
         return NULL;
@@ -347,41 +282,7 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     return NULL;
 }
 
-void iso_stream_slot_describe(struct stream_slot *slot, struct stream_call *c)
-{
-    c->slot = slot;
-    c->args.h = slot->handle;
-    c->args.nodes = (const int32_t *)slot->nodes;
-    c->facts.n_pes = slot->handle.n_pes;
-    c->facts.inbox_bytes = slot->handle.inbox_bytes;
-    c->facts.direct = slot->handle.direct != 0;
-    c->facts.most_blocks = slot->most_blocks;
-    c->facts.most_threads = slot->most_threads;
-}
-
-struct select_table *iso_stream_slot_table(struct stream_slot *slot) { return slot->table; }
-
-struct stream_notes *iso_stream_slot_notes(struct stream_slot *slot) { return slot->notes; }
-
-bool iso_stream_slot_has_ll128(const struct stream_slot *slot) { return slot->lines == STREAM_LL128_WHOLE; }
-
-/* ---- for engines ---- */
-
-struct stream_engines *iso_stream_engines(const struct stream_call *c) { return &c->slot->engines; }
-
-struct engine_words *iso_stream_words(const struct stream_call *c)
-{
-    return c->slot->words != NULL && iso_gpu_has_words(c->device->gpu, c->stream) ? c->slot->words : NULL;
-}
-
-/* Lane 0 is the first of slot memory, its flags the first of the lane. */
-char *iso_stream_flag_near(const struct stream_call *c, int member)
-{
-    char *memory = c->slot->memory[member];
-    return memory != NULL ? memory + (size_t)c->args.h.my_pe * 8 : NULL;
-}
-
-const uint64_t *iso_stream_engine_word(const struct stream_call *c) { return &ISOD_LANES(c->args.h.team)->engine; }
+/* ---- all slots ---- */
 
 void iso_coll_streams_watch(const uint64_t *abort)
 {
@@ -414,10 +315,14 @@ void iso_coll_streams_reset(const struct team *team, int number)
 
 /* ---- the end ---- */
 
-/* Takes those of a team (NULL: of all) off the list. */
-static struct stream_slot *take_off(struct device *d, struct streams *s, const struct team *team)
+/* NULL: slots of all teams. */
+void iso_coll_streams_forget_team(const struct team *team)
 {
+    struct device *d = ISO->device;
+    struct streams *s = d != NULL ? streams_of(d) : NULL;
     struct stream_slot *gone = NULL;
+    if (s == NULL)
+        return;
     pthread_mutex_lock(&d->lock);
     for (struct stream_slot **at = &s->list; *at != NULL;) {
         struct stream_slot *slot = *at;
@@ -430,15 +335,7 @@ static struct stream_slot *take_off(struct device *d, struct streams *s, const s
         }
     }
     pthread_mutex_unlock(&d->lock);
-    return gone;
-}
 
-void iso_coll_streams_forget_team(const struct team *team)
-{
-    struct device *d = ISO->device;
-    if (d == NULL || streams_of(d) == NULL)
-        return;
-    struct stream_slot *gone = take_off(d, streams_of(d), team);
     while (gone != NULL) {
         struct stream_slot *next = gone->next;
         destroy(d, gone);
@@ -459,8 +356,6 @@ void iso_coll_streams_forget(void)
     drop(s);
 }
 
-int iso_coll_streams_start(struct device *device) { return iso_stream_probe_start(device); }
-
 void iso_coll_streams_stop(struct device *device)
 {
     iso_coll_streams_forget();
@@ -469,21 +364,16 @@ void iso_coll_streams_stop(struct device *device)
 
 /* ---- for isomer-info ---- */
 
-static size_t text_of(const struct device *d, char *text, size_t bytes)
-{
-    const struct streams *s = streams_of(d);
-    size_t used = iso_select_table_text(s->table, text, bytes), at = ISO_MIN(used, bytes);
-    return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
-}
-
-/* Starts nothing: without a device the table is that for any, or for the CPU in a build for it. */
+/* Starts nothing. Without a device the table is the one for any device, or for the CPU in a build for it. */
 size_t iso_coll_streams_text(char *text, size_t bytes)
 {
     struct device *d = ISO->device;
     struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
     const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
-    if (d != NULL && streams_of(d) != NULL)
-        return text_of(d, text, bytes);
+    if (d != NULL && streams_of(d) != NULL) {
+        size_t used = iso_select_table_text(streams_of(d)->table, text, bytes), at = ISO_MIN(used, bytes);
+        return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
+    }
     if (d != NULL && d->running)
         info = d->info;
     struct select_table *table = iso_stream_table_open(info);

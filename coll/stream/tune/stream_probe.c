@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether LL128 may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor
- * promises it, so members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds
- * long; one word that was older than its flag, on any of them, and none of them uses LL128. What is known of PEs
- * is dtype, since their devices do not change. What a probe runs with is made when the device starts: later, making a
+/* Whether LL128 may be used: does the hardware between these PEs keep stores of 128 bytes whole? No vendor promises
+ * that. So members of a new (team, slot) that do not know it of each other yet try it out, some milliseconds long. One
+ * word that was older than its flag, on any of them, and none of them uses LL128. Results are kept for each PE, since
+ * devices of PEs do not change. The stream and the memory of a probe are made when the device starts: later, making a
  * stream or giving memory back may wait for kernels that run, and they for another PE that is already in the probe.
  * Invariant: results of a probe are equal on all its members. Called by stream_slot.c. */
 #include "../../../bootstrap/env.h"
@@ -26,7 +26,7 @@ struct tools {
 struct stream_probe {
     struct tools tools;    /* nothing, where no probe will run */
     bool taken;            /* atomic: by a probe of another team, in another thread */
-    unsigned char known[]; /* [n_pes] enum stream_ll128, of this PE and that one; atomic, relaxed: teams agree on it */
+    unsigned char known[]; /* [n_pes] enum stream_ll128, between this PE and each; atomic, relaxed: teams agree on it */
 };
 
 static const char call[] = "shmemx_coll_on_stream";
@@ -109,8 +109,8 @@ enum stream_ll128 iso_stream_probe_ask(const struct device *d, const struct team
     return least;
 }
 
-/* Those made ahead, or, where another thread probes at this moment, new ones: in one stream, two probes would stand one
- * behind the other, and on another member the other way round. false after a sentence. */
+/* Takes the tools made ahead, or, where another thread probes at this moment, new ones: in one stream, two probes would
+ * stand one behind the other, and on another member the other way round. false after a sentence. */
 static bool take_tools(struct device *d, struct tools *t)
 {
     struct stream_probe *probe = (struct stream_probe *)d->probe;
@@ -129,7 +129,7 @@ static void give_tools(struct device *d, struct tools *t)
         drop_tools(d, t);
 }
 
-/* Words that were older than their flags. Nobody launches before all can, and then all have to. */
+/* Returns the number of words that were older than their flags. All members launch, or none does. */
 static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle, unsigned blocks, uint64_t number)
 {
     struct isod_stream_coll args;

@@ -71,7 +71,7 @@ struct tuning {
     char path[512];
     const char *table; /* SHMEM_COLL_TABLE: not asked meanwhile, since it may name what is to be made here */
     bool had_streams;  /* collectives on streams were called before */
-    size_t capacity;       /* the largest size, and the bytes of dest and of source */
+    size_t capacity;   /* the largest size, and the bytes of dest and of source */
     bool whole;        /* all sizes are measured: the last row is for larger ones, too */
     bool talks;
     uint16_t *dest, *source; /* symmetric device memory */
@@ -100,7 +100,6 @@ static void need(int rc, const char *what)
 }
 
 static bool all_of(struct team *team, bool mine) { return iso_coll_all_min(team, mine, call) != 0; }
-static uint64_t slowest(struct team *team, uint64_t ns) { return ~iso_coll_all_min(team, ~ns, call); }
 
 /* ---- data: bfloat16, small whole numbers ---- */
 
@@ -158,14 +157,6 @@ static size_t elems_of_dest(const struct stream_call *c)
     return c->coll->nelems * (c->args.dest_stride != 0 ? (size_t)c->args.h.n_pes : 1);
 }
 
-static void say_wrong(const struct stream_call *c, const struct trial *r, size_t at, uint16_t seen)
-{
-    log_error("%s: %s of %zu bytes on %d PEs by %s, %u x %u, went wrong: element %zu of dest is %#06x, expected %#06x; "
-              "nothing is written",
-              call, iso_select_stream.kinds[c->coll->kind], c->facts.bytes, (int)c->args.h.n_pes, r->way.algorithm->name,
-              r->shape.grid, r->shape.threads, at, seen, expected(c, at));
-}
-
 /* All of a small dest, parts of a large one. */
 static bool is_right(const struct tuning *t, const struct stream_call *c, const struct trial *r)
 {
@@ -176,7 +167,11 @@ static bool is_right(const struct tuning *t, const struct stream_call *c, const 
         iso_agent_copy(seen, t->dest + at, len * sizeof *seen);
         for (size_t i = 0; i < len; i++)
             if (seen[i] != expected(c, at + i)) {
-                say_wrong(c, r, at + i, seen[i]);
+                log_error("%s: %s of %zu bytes on %d PEs by %s, %u x %u, went wrong: element %zu of dest is %#06x, "
+                          "expected %#06x; nothing is written",
+                          call, iso_select_stream.kinds[c->coll->kind], c->facts.bytes, (int)c->args.h.n_pes,
+                          r->way.algorithm->name, r->shape.grid, r->shape.threads, at + i, seen[i],
+                          expected(c, at + i));
                 return false;
             }
     }
@@ -215,7 +210,8 @@ static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_gra
     else
         enqueue(s, r, 1);
     synchronize(s);
-    return slowest(s->c.team, iso_wait_now_ns() - begin);
+    uint64_t ns = iso_wait_now_ns() - begin;
+    return ~iso_coll_all_min(s->c.team, ~ns, call); /* the most */
 }
 
 static shmemx_graph_t capture(const struct trials *s, const struct trial *r, unsigned calls)
@@ -283,14 +279,6 @@ static int fastest(const struct trials *s, enum buffers buffers)
     return best;
 }
 
-/* SHMEM_LOG=debug: every trial. */
-static void say_trial(const struct trials *s, const struct trial *r)
-{
-    if (s->t->talks)
-        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_select_stream.kinds[s->coll.kind],
-                  s->c.facts.bytes, s->c.facts.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
-}
-
 static int measure(struct trials *s, struct trial *r)
 {
     int best = fastest(s, serves(&r->way, IN_PLACE) ? IN_PLACE : APART), rc = check(s, r);
@@ -299,7 +287,9 @@ static int measure(struct trials *s, struct trial *r)
     uint64_t calls = graph_ns / ISO_MAX(sample(s, r, NULL), (uint64_t)1);
     r->calls = (unsigned)ISO_MIN(ISO_MAX(calls, (uint64_t)1), (uint64_t)MOST_CALLS);
     time_graph(s, r, best >= 0 ? hopeless * s->trial[best].us : 0);
-    say_trial(s, r);
+    if (s->t->talks) /* SHMEM_LOG=debug: every trial */
+        log_debug("%s of %zu bytes on %d PEs: %s, %u x %u, %.2f us", iso_select_stream.kinds[s->coll.kind],
+                  s->c.facts.bytes, s->c.facts.n_pes, r->way.algorithm->name, r->shape.grid, r->shape.threads, r->us);
     return 0;
 }
 
@@ -324,31 +314,24 @@ static int add_trial(struct trials *s, struct way way)
 
 /* The largest first: of shapes that a small call takes alike, the first stands in the row. Threads of the CPU device
  * take turns on a core, so more than a few cannot gain anything there. */
-static void add_shapes(struct trials *s, const struct select_algorithm *a)
+static void add_all(struct trials *s)
 {
     static const unsigned cpu_threads[] = {32, 64, 32}, gpu_threads[] = {256, 512, 128};
     bool cpu = strcmp(s->t->device->info->flavour, "cpu") == 0;
     const unsigned *threads = cpu ? cpu_threads : gpu_threads;
-    unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.facts.most_blocks, cpu ? 4 : SELECT_MOST_BLOCKS);
-    for (unsigned halves = 0; halves < 4 && most >> halves != 0; halves++)
-        for (int i = 0; i < (a->engines ? 1 : 3); i++) {
-            struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
-            (void)add_trial(s, way);
-        }
-}
+    for (int k = 0; k < iso_select_stream.n_algorithms; k++) {
+        const struct select_algorithm *a = &iso_select_stream.algorithms[k];
+        unsigned most = a->engines ? ISO_ENGINE_STREAMS : ISO_MIN(s->c.facts.most_blocks, cpu ? 4 : SELECT_MOST_BLOCKS);
 
-/* Trials run in graphs: what those cannot hold has no place in the table. */
-static bool is_captured(const struct trials *s, const struct select_algorithm *a)
-{
-    return (a->needs & ISOD_NEEDS_STREAMS) == 0 || s->t->device->info->joins_captures;
-}
-
-static void add_all(struct trials *s)
-{
-    for (int i = 0; i < iso_select_stream.n_algorithms; i++) {
-        const struct select_algorithm *a = &iso_select_stream.algorithms[i];
-        if (a->kind == s->coll.kind && is_captured(s, a))
-            add_shapes(s, a);
+        /* Trials run in graphs: what graphs cannot hold has no place in the table. */
+        bool captured = (a->needs & ISOD_NEEDS_STREAMS) == 0 || s->t->device->info->joins_captures;
+        if (a->kind != s->coll.kind || !captured)
+            continue;
+        for (unsigned halves = 0; halves < 4 && most >> halves != 0; halves++)
+            for (int i = 0; i < (a->engines ? 1 : 3); i++) {
+                struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
+                (void)add_trial(s, way);
+            }
     }
 }
 
@@ -366,7 +349,7 @@ static int describe(struct trials *s, int kind, const struct team *team, size_t 
     return iso_stream_prepare(&s->c, &s->coll, s->t->stream);
 }
 
-/* Two rounds: all, then those between which it is. */
+/* Two rounds: all, then those that are compared. */
 static int measure_all(struct trials *s, const int incumbent[BUFFERS], int built_in)
 {
     for (int i = 0; i < s->n; i++) {
@@ -394,16 +377,6 @@ static int pick(const struct trials *s, enum buffers buffers, int incumbent)
     return new_one->us * (1 + needed) < old->us ? best : incumbent;
 }
 
-static void say_result(const struct trials *s, const struct trial *best, const struct trial *built_in)
-{
-    if (!s->t->talks)
-        return;
-    fprintf(stderr, "%-13s %3d PEs %9zu bytes: %-7s %3u x %-3u %10.1f us   (built in: %-7s %3u x %-3u %10.1f us)\n",
-            iso_select_stream.kinds[s->coll.kind], (int)s->c.args.h.n_pes, s->c.facts.bytes, best->way.algorithm->name,
-            best->shape.grid, best->shape.threads, best->us, built_in->way.algorithm->name, built_in->shape.grid,
-            built_in->shape.threads, built_in->us);
-}
-
 /* Writes result->best; `before`: those of the next smaller size. 0, or -errno after a sentence. */
 static int tune_size(struct trials *s, const struct result *before, struct result *result)
 {
@@ -421,9 +394,16 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
     result->best[APART] = result->best[IN_PLACE] = s->trial[best].way;
     if (!serves(&s->trial[best].way, IN_PLACE))
         result->best[IN_PLACE] = s->trial[pick(s, IN_PLACE, incumbent[IN_PLACE])].way;
-    say_result(s, &s->trial[best], &s->trial[built_in]);
-    s->t->gains[s->t->n_gains++] = s->trial[built_in].us / s->trial[best].us;
-    s->t->n_spread += s->trial[built_in].spread > steady;
+
+    const struct trial *now = &s->trial[best], *old = &s->trial[built_in];
+    if (s->t->talks)
+        fprintf(stderr,
+                "%-13s %3d PEs %9zu bytes: %-13s %3u x %-3u %10.1f us   (built in: %-13s %3u x %-3u %10.1f us)\n",
+                iso_select_stream.kinds[s->coll.kind], (int)s->c.args.h.n_pes, s->c.facts.bytes,
+                now->way.algorithm->name, now->shape.grid, now->shape.threads, now->us, old->way.algorithm->name,
+                old->shape.grid, old->shape.threads, old->us);
+    s->t->gains[s->t->n_gains++] = old->us / now->us;
+    s->t->n_spread += old->spread > steady;
     return 0;
 }
 
@@ -448,28 +428,11 @@ static void add_row(struct tuning *t, const struct way *way, size_t max_bytes, i
     t->rows.row[t->rows.n++] = row;
 }
 
-/* One row for neighbours that are alike. Behind a row that calls in place cannot take, those for them: other calls
- * never come to these. */
-static void add_rows(struct tuning *t, const struct result *results, int n, int pes)
-{
-    int first = 0;
-    for (int last = 0; last < n; last++) {
-        const struct way *best = results[last].best;
-        if (last + 1 < n && is_same(&best[APART], &results[last + 1].best[APART]))
-            continue;
-        add_row(t, &best[APART], limit_of(t, results, last, n), pes);
-        for (int i = first; i <= last && !serves(&best[APART], IN_PLACE); i++)
-            if (i == last || !is_same(&results[i].best[IN_PLACE], &results[i + 1].best[IN_PLACE]))
-                add_row(t, &results[i].best[IN_PLACE], limit_of(t, results, i, n), pes);
-        first = last + 1;
-    }
-}
-
 static int tune_kind(struct tuning *t, struct team *team, int kind)
 {
     struct result results[MOST_SIZES];
     struct trials s;
-    int n = 0;
+    int n = 0, first = 0;
     s.t = t;
     for (size_t bytes = least_bytes; bytes <= t->capacity; bytes *= 4) {
         results[n].bytes = bytes;
@@ -480,7 +443,19 @@ static int tune_kind(struct tuning *t, struct team *team, int kind)
             return rc;
         n++;
     }
-    add_rows(t, results, n, team->n_pes);
+
+    /* One row for neighbours that are alike. Behind a row that calls in place cannot take, those for them: other calls
+     * never come to these. */
+    for (int last = 0; last < n; last++) {
+        const struct way *best = results[last].best;
+        if (last + 1 < n && is_same(&best[APART], &results[last + 1].best[APART]))
+            continue;
+        add_row(t, &best[APART], limit_of(t, results, last, n), team->n_pes);
+        for (int i = first; i <= last && !serves(&best[APART], IN_PLACE); i++)
+            if (i == last || !is_same(&results[i].best[IN_PLACE], &results[i + 1].best[IN_PLACE]))
+                add_row(t, &results[i].best[IN_PLACE], limit_of(t, results, i, n), team->n_pes);
+        first = last + 1;
+    }
     return 0;
 }
 
@@ -523,29 +498,23 @@ struct sent {
     int32_t algorithm, max_pes, n;
 };
 
-static struct sent row_to_send(const struct select_rows *rows, int i)
+/* PE 0's rows go to all PEs, row by row. The first PE of each node writes them. */
+static int write_rows(struct tuning *t)
 {
-    struct sent s = {0, 0, 0, 0, 0, rows->n};
-    if (i >= rows->n)
-        return s;
-    const struct select_row *row = &rows->row[i];
-    s.max_bytes = row->max_bytes;
-    s.grid = row->shape.grid;
-    s.threads = row->shape.threads;
-    s.algorithm = (int32_t)(row->algorithm - iso_select_stream.algorithms);
-    s.max_pes = row->max_pes;
-    return s;
-}
-
-/* PE 0's rows for all. */
-static void share_rows(struct tuning *t)
-{
-    struct sent mine, *all = (struct sent *)calloc((size_t)ISO->n_pes, sizeof *all);
+    struct sent *all = (struct sent *)calloc((size_t)ISO->n_pes, sizeof *all);
+    int n = 1, rc = 0;
     if (all == NULL)
-        iso_fatal(call, "no memory for %d PEs", ISO->n_pes); /* the others would wait for us */
-    int n = 1;
+        iso_fatal(call, "no memory for %d PEs", ISO->n_pes); /* the others would wait for this PE */
     for (int i = 0; i < n; i++) {
-        mine = row_to_send(&t->rows, i);
+        struct sent mine = {0, 0, 0, 0, 0, t->rows.n};
+        if (i < t->rows.n) {
+            const struct select_row *own = &t->rows.row[i];
+            mine.max_bytes = own->max_bytes;
+            mine.grid = own->shape.grid;
+            mine.threads = own->shape.threads;
+            mine.algorithm = (int32_t)(own->algorithm - iso_select_stream.algorithms);
+            mine.max_pes = own->max_pes;
+        }
         iso_coll_all_gather(t->world, &mine, sizeof mine, all, call);
         n = all[0].n;
         const struct select_algorithm *a = &iso_select_stream.algorithms[all[0].algorithm];
@@ -554,12 +523,7 @@ static void share_rows(struct tuning *t)
     }
     t->rows.n = n;
     free(all);
-}
 
-static int write_rows(struct tuning *t)
-{
-    int rc = 0;
-    share_rows(t);
     if (ISO->my_local == 0)
         rc = iso_select_write(t->path, t->device->info, &t->rows);
     return all_of(t->world, rc == 0) ? 0 : -EIO;
@@ -573,7 +537,7 @@ static double geometric_mean(const double *x, int n)
         low = ISO_MIN(low, x[i]);
         high = ISO_MAX(high, x[i]);
     }
-    for (int epoch = 0; epoch < 50; epoch++) {
+    for (int halving = 0; halving < 50; halving++) {
         double middle = (low + high) / 2, product = 1;
         for (int i = 0; i < n; i++)
             product *= x[i] / middle;
@@ -583,20 +547,6 @@ static double geometric_mean(const double *x, int n)
             high = middle;
     }
     return low;
-}
-
-static void say_end(const struct tuning *t)
-{
-    if (t->talks)
-        fprintf(stderr,
-                "%d rows are in %s%s; by them the calls measured are %.2f times as fast as by the built-in table "
-                "(geometric mean)\n",
-                t->rows.n, t->path, ISO->n_local < ISO->n_pes ? " on each node" : "",
-                geometric_mean(t->gains, t->n_gains));
-    if (ISO->my_pe == 0 && 4 * t->n_spread > t->n_gains)
-        log_warn("%s: of %d calls %d took %.0f %% longer or more in one of two measurements, so the rows may be wrong: "
-                 "end what else runs on this machine and its devices, and tune again",
-                 call, t->n_gains, t->n_spread, 100 * (steady - 1));
 }
 
 /* ---- begin and end ---- */
@@ -685,7 +635,18 @@ int pshmemx_coll_tune(const char *path, size_t most_bytes, int verbose)
         return 1;
     bool done = begin(&t, most_bytes) && tune_teams(&t) == 0 && write_rows(&t) == 0;
     end(&t);
-    if (done)
-        say_end(&t);
-    return done ? 0 : 1;
+    if (!done)
+        return 1;
+
+    if (t.talks)
+        fprintf(stderr,
+                "%d rows are in %s%s; by them the calls measured are %.2f times as fast as by the built-in table "
+                "(geometric mean)\n",
+                t.rows.n, t.path, ISO->n_local < ISO->n_pes ? " on each node" : "",
+                geometric_mean(t.gains, t.n_gains));
+    if (ISO->my_pe == 0 && 4 * t.n_spread > t.n_gains)
+        log_warn("%s: of %d calls %d took %.0f %% longer or more in one of two measurements, so the rows may be wrong: "
+                 "end what else runs on this machine and its devices, and tune again",
+                 call, t.n_gains, t.n_spread, 100 * (steady - 1));
+    return 0;
 }
