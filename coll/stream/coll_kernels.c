@@ -76,8 +76,8 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
     }
 }
 
-/* The sync, or isod_coll_goes_on behind a round of LL, which lets threads fail one by one: what is sent now says
- * that this block has read what came in the epoch before. */
+/* The sync, or isod_coll_goes_on behind a round of LL, which lets threads fail one by one: the data of an epoch also
+ * says that this block has read the data of the epoch before. */
 PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule)
 {
     bool lines = schedule < EXCHANGE_STAGED;
@@ -132,40 +132,35 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
-/* Lengths are this member's own matter; so all blocks take part, with the part of each length that is theirs. */
-PRIM_FN void alltoallv_put(struct isod_coll *c, const struct isod_stream_coll *a)
-{
-    struct isod_waves waves = isod_waves_of(c);
-    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
-        int32_t to = isod_coll_other(c, i);
-        struct isod_part mine =
-            isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
-        char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at;
-        const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at;
-        isod_wave_put(c, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
-    }
-}
-PRIM_FN void alltoallv_count(struct isod_coll *c, const struct isod_stream_coll *a)
-{
-    for (int32_t to = (int32_t)c->rank; to < a->h.n_pes; to += (int32_t)c->size)
-        isod_coll_put_word(c, to, a->v_received + a->h.my_pe, prim_load_const_u64(&a->v_bytes[to]));
-}
+/* Lengths may differ between members; so all blocks take part, each with its part of each length. */
 PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     if (arrive(&c)) {
-        alltoallv_put(&c, a);
+        struct isod_waves waves = isod_waves_of(&c);
+        for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
+            int32_t to = isod_coll_other(&c, i);
+            struct isod_part mine =
+                isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
+            char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at;
+            const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at;
+            isod_wave_put(&c, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
+        }
+
+        /* The lengths, for the receivers. */
         if (prim_block_index() == 0 && a->v_received != 0)
-            alltoallv_count(&c, a);
+            for (int32_t to = (int32_t)c.rank; to < a->h.n_pes; to += (int32_t)c.size)
+                isod_coll_put_word(&c, to, a->v_received + a->h.my_pe, prim_load_const_u64(&a->v_bytes[to]));
+
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);
     }
     return isod_coll_leave(&c);
 }
 
-/* Ready for those who write here, then done with those who were written to. */
+/* Tells one member that dest is ready, or written, and waits until another one has told the same. */
 PRIM_FN void permute_sync(struct isod_coll *c, int32_t tell, int32_t wait_for)
 {
     if (c->rank == 0 && tell != c->h.my_pe) {
@@ -192,38 +187,14 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
         isod_coll_begin_epoch(&c);
         prim_gather_stores(prim_group_block());
         if (c.rank == 0)
-            prim_fence_flag(); /* pairs with the acquire of who is written to */
+            prim_fence_flag(); /* pairs with the acquire of the member that is written to */
         permute_sync(&c, w.to, w.from);
     }
     return isod_coll_leave(&c);
 }
 
-/* The root's kernel is here; in the end, that the others have read: loads whose values were stored before a sync are
- * done, so these flags need no fence. */
-PRIM_FN void broadcast_give(struct isod_coll *c, const struct isod_move *w)
-{
-    isod_coll_begin_epoch(c);
-    isod_flags_send(c, -1);
-    isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_coll_begin_epoch(c);
-    isod_flags_wait(c, -1, ISOD_DATA);
-    prim_acquire_from_peer();
-    prim_sync(prim_group_block()); /* all have read the lane */
-}
-PRIM_FN void broadcast_take(struct isod_coll *c, const struct isod_move *w)
-{
-    isod_coll_begin_epoch(c);
-    if (c->rank == 0)
-        isod_flag_wait(c, w->from, ISOD_DATA);
-    prim_acquire_from_peer();
-    if (!isod_coll_goes_on(c))
-        return;
-    isod_coll_get(c, w->from, w->dest, w->source, w->bytes);
-    isod_coll_begin_epoch(c);
-    prim_sync(prim_group_block());
-    if (c->rank == 0)
-        isod_flag_send(c, w->from);
-}
+/* The flags of the root say that its kernel is here, those of the others that they have read: loads whose values were
+ * stored before a sync are done, so these flags need no fence. */
 PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -232,15 +203,33 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    if (a->h.my_pe == w.from)
-        broadcast_give(&c, &w);
-    else
-        broadcast_take(&c, &w);
+
+    isod_coll_begin_epoch(&c);
+    if (a->h.my_pe == w.from) {
+        isod_flags_send(&c, -1);
+        isod_coll_copy_own(w.dest, w.source, w.bytes);
+        isod_coll_begin_epoch(&c);
+        isod_flags_wait(&c, -1, ISOD_DATA);
+        prim_acquire_from_peer();
+        prim_sync(prim_group_block()); /* all have read the lane */
+        return isod_coll_leave(&c);
+    }
+
+    if (c.rank == 0)
+        isod_flag_wait(&c, w.from, ISOD_DATA);
+    prim_acquire_from_peer();
+    if (isod_coll_goes_on(&c)) {
+        isod_coll_get(&c, w.from, w.dest, w.source, w.bytes);
+        isod_coll_begin_epoch(&c);
+        prim_sync(prim_group_block());
+        if (c.rank == 0)
+            isod_flag_send(&c, w.from);
+    }
     return isod_coll_leave(&c);
 }
 
-/* The members beside the root read a part each, and store it to all of them: what leaves the root is the data once, and
- * what leaves each of the others is little more. Whole aligned units first, several of a thread under way at once. */
+/* The members beside the root read a part each, and store it to all of them. So the data leaves the root once, and
+ * little more leaves each of the others. Whole aligned units first, several of a thread under way at once. */
 struct spread {
     const char *source; /* the root's */
     const int64_t *dests;

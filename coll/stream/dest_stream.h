@@ -13,7 +13,9 @@
 
 #include "stream_device.h"
 
-#define ISOD_DEST_INBOXES 8 /* of a piece, in inbox_bytes */
+/* A piece in inbox_bytes, the same in all blocks: large ones cost fewer iterations. Of few pieces there is little to
+ * overlap: below 8 of them they are half as long. */
+#define ISOD_DEST_INBOXES 8
 #define ISOD_DEST_BATCH 2   /* units of a thread under way at once, to ISOD_BATCH members each */
 enum { ISOD_DEST_REDUCES = 3, ISOD_DEST_HANDS_OUT = 5 }; /* in iteration t: piece t - this; it sends piece t - 1 */
 
@@ -26,12 +28,6 @@ struct isod_dest {
     bool whole;             /* all addresses are those of units */
 };
 
-/* Bytes of a piece, the same in all blocks: large ones cost fewer iterations, but of few there is little to overlap. */
-PRIM_FN uint32_t isod_dest_piece(const struct isod_stream_coll *a)
-{
-    uint32_t piece = a->h.inbox_bytes * ISOD_DEST_INBOXES;
-    return a->share < 8 * (uint64_t)piece ? piece / 2 : piece;
-}
 PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
 {
     return isod_ceil_div((uint32_t)isod_units(bytes), piece / 16);

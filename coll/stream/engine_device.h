@@ -33,23 +33,15 @@ PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
     return rc;
 }
 
-/* false, for all threads: engine_begin has failed, or another call has used the lane since. */
-PRIM_FN bool isod_engine_resume(struct isod_coll *c, const struct isod_stream_coll *a)
-{
-    if (!isod_coll_enter_for(c, a->h, a->call, 0))
-        return false;
-    c->epoch = c->lane->engine;
-    c->users = 0; /* this call itself: engine_begin has left 1 */
-    return true;
-}
-
-/* All that comes to this PE in this call is here. Flags are copied by engines of the senders, each behind its payload.
- */
+/* All data that comes to this PE in this call is here: flags are copied by engines of the senders, each behind its
+ * payload. */
 PRIM_FN int isod_engine_end(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    if (!isod_engine_resume(&c, a))
-        return 1;
+    if (!isod_coll_enter_for(&c, a->h, a->call, 0))
+        return 1; /* engine_begin has failed, or another call has used the lane since */
+    c.epoch = c.lane->engine;
+    c.users = 0;                   /* this call itself: engine_begin has left 1 */
     prim_sync(prim_group_block()); /* all have read the lane */
     if (a->to < 0)
         isod_flags_wait(&c, -1, ISOD_DATA);

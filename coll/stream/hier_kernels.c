@@ -7,8 +7,8 @@
 #include "hier_stream.h"
 #include "reduce_any.h"
 
-/* ---- data: straight into dest, from where it is handed on. A piece stays where it has arrived, so who waits for its
- * word reads it whenever he likes, and nothing has to be given back ---- */
+/* ---- data: straight into dest, from where it is handed on. A piece stays where it has arrived, so a member that waits
+ * for its word may read it at any time, and nothing has to be given back ---- */
 
 #define PIECE_BYTES 32768u
 
@@ -33,17 +33,6 @@ PRIM_FN struct isod_move exchange_piece(const struct exchange *x, uint32_t k)
     return isod_move_piece(&x->w, (uint64_t)k * PIECE_BYTES, PIECE_BYTES);
 }
 
-/* Peers may store here, and far members put here. */
-PRIM_FN void exchange_arrive(struct isod_coll *c, const struct exchange *x)
-{
-    isod_hier_arrive(c, &x->t, x->base + 1);
-    for (uint32_t i = c->rank; i < isod_hier_fars(&x->t); i += c->size) {
-        int32_t m = isod_hier_far(&x->t, i);
-        if (x->way == EXCHANGE || isod_hier_serves(&x->t, m))
-            isod_hier_tell(c, m, ISOD_HIER_READY, c->h.my_pe, x->base + 1);
-    }
-}
-
 /* A sync. */
 PRIM_FN void exchange_post(struct isod_coll *c, struct exchange *x)
 {
@@ -56,34 +45,19 @@ PRIM_FN void exchange_post(struct isod_coll *c, struct exchange *x)
             isod_hier_tell(c, to, ISOD_HIER_DATA, c->h.my_pe, x->base + 2 + k);
     }
 }
-/* As far as they are ready. */
-PRIM_FN void exchange_post_ready(struct isod_coll *c, struct exchange *x)
-{
-    bool ready = true;
-    while (x->posted < x->targets && ready) {
-        ready = c->rank == 0 && isod_hier_has(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1);
-        ready = prim_sync_or(prim_group_block(), ready);
-        if (ready)
-            exchange_post(c, x);
-    }
-}
-PRIM_FN bool exchange_post_rest(struct isod_coll *c, struct exchange *x)
-{
-    while (x->posted < x->targets) {
-        if (!isod_hier_await(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1))
-            return false;
-        exchange_post(c, x);
-    }
-    return true;
-}
-
-/* To the own node. Between two pieces whatever other nodes have become ready for is posted. */
+/* To the own node. Between two pieces, blocks are posted for far members that have become ready. */
 PRIM_FN void exchange_near(struct isod_coll *c, struct exchange *x)
 {
     uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
     for (uint32_t k = 0; k < x->pieces; k++) {
         struct isod_move p = exchange_piece(x, k);
-        exchange_post_ready(c, x);
+        bool ready = true;
+        while (x->posted < x->targets && ready) {
+            ready = c->rank == 0 && isod_hier_has(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1);
+            ready = prim_sync_or(prim_group_block(), ready);
+            if (ready)
+                exchange_post(c, x);
+        }
         isod_hier_put_peers(c, &x->t, p.dest + me * p.dest_stride, p.source, p.source_stride, p.bytes);
         isod_coll_copy_own(p.dest + me * p.dest_stride, p.source + me * p.source_stride, p.bytes);
     }
@@ -106,7 +80,7 @@ PRIM_FN bool exchange_hand_on(struct isod_coll *c, const struct exchange *x)
     return true;
 }
 
-/* All that comes from the others has come. */
+/* All pieces of the others have come. */
 PRIM_FN void await_all(struct isod_coll *c, uint64_t value)
 {
     for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size)
@@ -116,12 +90,24 @@ PRIM_FN void await_all(struct isod_coll *c, uint64_t value)
 
 PRIM_FN void exchange_run(struct isod_coll *c, struct exchange *x)
 {
-    exchange_arrive(c, x);
+    /* Peers may store here, and far members put here. */
+    isod_hier_arrive(c, &x->t, x->base + 1);
+    for (uint32_t i = c->rank; i < isod_hier_fars(&x->t); i += c->size) {
+        int32_t m = isod_hier_far(&x->t, i);
+        if (x->way == EXCHANGE || isod_hier_serves(&x->t, m))
+            isod_hier_tell(c, m, ISOD_HIER_READY, c->h.my_pe, x->base + 1);
+    }
     isod_hier_wait_peers(c, &x->t, ISOD_HIER_HERE, x->base + 1);
     if (!isod_hier_met(c))
         return;
+
     exchange_near(c, x);
-    if (!exchange_post_rest(c, x) || (x->way == GATHER && !exchange_hand_on(c, x)))
+    while (x->posted < x->targets) {
+        if (!isod_hier_await(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1))
+            return;
+        exchange_post(c, x);
+    }
+    if (x->way == GATHER && !exchange_hand_on(c, x))
         return;
     await_all(c, x->base + 1 + x->pieces);
     (void)isod_hier_met(c);
@@ -147,12 +133,12 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
     return isod_coll_leave(&c);
 }
 
-/* ---- reductions. Member m's span comes from all; its owner is m, who gets a part from each other node: from his rail
- * there, which reads what the members of that node have for it, combines it in their order in a slot of its own, puts
- * that into a slot of m, and flags; m does that for its own node. An iteration: send the parts of piece k; combine
- * those of piece k - 1; hand on results of piece k - 2. So an iteration waits only for earlier iterations of others.
- * There are two slots for each sender: piece k goes where piece k - 2 was, when its reader has told that it has read
- * that ---- */
+/* ---- reductions. Member m's span comes from all members; its owner is m, who gets a part from each other node. The
+ * part comes from m's rail there. The rail reads what the members of that node have for the span, combines it in their
+ * order in a slot of its own, puts that into a slot of m, and flags; m does the same for its own node. An iteration:
+ * send the parts of piece k; combine those of piece k - 1; hand on results of piece k - 2. So an iteration waits only
+ * for earlier iterations of others. There are two slots for each sender: piece k goes where piece k - 2 was, when its
+ * reader has told that it has read that ---- */
 
 struct reduction {
     const struct isod_stream_coll *what;
@@ -161,20 +147,13 @@ struct reduction {
     uint64_t base;      /* the epoch before the call */
 };
 
-/* ---- slots, behind the words: two for the part of each node, two for what goes to each member ---- */
+/* ---- slots, behind the words: two for the part of each node, then two for the part that goes to each member ---- */
 
-PRIM_FN uint64_t slots_at(const struct isod_coll *c)
-{
-    uint64_t words = (uint64_t)ISOD_HIER_WORDS * (uint32_t)c->h.n_pes * 8;
-    return isod_flags_bytes(c->h.n_pes) + (words + 127) / 128 * 128;
-}
 PRIM_FN uint64_t slot_in(const struct isod_coll *c, const struct reduction *r, int32_t node, uint32_t k)
 {
-    return slots_at(c) + ((uint64_t)(k & 1) * (uint32_t)c->h.n_pes + (uint32_t)node) * r->p.piece;
-}
-PRIM_FN uint64_t slot_out(const struct isod_coll *c, const struct reduction *r, int32_t m, uint32_t k)
-{
-    return slot_in(c, r, m, k) + 2 * (uint64_t)(uint32_t)c->h.n_pes * r->p.piece;
+    uint64_t words = (uint64_t)ISOD_HIER_WORDS * (uint32_t)c->h.n_pes * 8;
+    uint64_t slots = isod_flags_bytes(c->h.n_pes) + (words + 127) / 128 * 128;
+    return slots + ((uint64_t)(k & 1) * (uint32_t)c->h.n_pes + (uint32_t)node) * r->p.piece;
 }
 
 /* Piece k of member m's span: where it begins in the span, and its bytes. */
@@ -183,10 +162,6 @@ PRIM_FN uint64_t piece_bytes(const struct reduction *r, int32_t m, uint32_t k)
 {
     uint64_t left = isod_push_left(&r->p, m, piece_at(r, k));
     return left < r->p.piece ? left : r->p.piece;
-}
-PRIM_FN const char *piece_source(const struct reduction *r, int32_t m, uint32_t k)
-{
-    return r->p.source + (uint64_t)(uint32_t)m * r->p.stride + piece_at(r, k);
 }
 PRIM_FN char *piece_dest(const struct reduction *r, int32_t m, uint32_t k)
 {
@@ -216,8 +191,9 @@ PRIM_FN void send_part(struct isod_coll *c, const struct reduction *r, int32_t m
 {
     bool own = m == c->h.my_pe;
     uint64_t bytes = piece_bytes(r, m, k), in = slot_in(c, r, r->t.node, k);
-    char *part = c->here + (own ? in : slot_out(c, r, m, k));
-    const char *from = piece_source(r, m, k);
+    uint64_t out = slot_in(c, r, m, k) + 2 * (uint64_t)(uint32_t)c->h.n_pes * r->p.piece;
+    char *part = c->here + (own ? in : out);
+    const char *from = r->p.source + (uint64_t)(uint32_t)m * r->p.stride + piece_at(r, k);
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
         prim_store16(part + u * 16, part_of(r, from + u * 16, bytes - u * 16));
     if (own) {
@@ -244,13 +220,6 @@ PRIM_FN bool send_parts(struct isod_coll *c, const struct reduction *r, uint32_t
 
 /* ---- results ---- */
 
-PRIM_FN void store_result(const struct reduction *r, char *dest, struct prim_vec16 v, uint64_t left)
-{
-    isod_unit_store(dest, v, left);
-    for (uint32_t i = 1; r->p.dests != 0 && i <= isod_hier_peers(&r->t); i++)
-        isod_unit_store(dest + r->p.dests[isod_hier_peer(&r->t, i)], v, left);
-}
-
 /* A unit of the parts of all nodes, in their order. */
 PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction *r, uint32_t k, uint64_t u)
 {
@@ -266,14 +235,19 @@ PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction 
     return any_vec(r->what, &a);
 }
 
-/* Of piece k of the own span. dest may be source: what is overwritten, here and at the peers, has been read for the
- * parts of the result. */
+/* Of piece k of the own span. dest may be source: units that are overwritten, here and at the peers, have been read for
+ * the parts of the result. */
 PRIM_FN void combine(struct isod_coll *c, const struct reduction *r, uint32_t k)
 {
     uint64_t bytes = piece_bytes(r, c->h.my_pe, k);
     char *dest = piece_dest(r, c->h.my_pe, k);
-    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size)
-        store_result(r, dest + u * 16, result_of(c, r, k, u), bytes - u * 16);
+    for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
+        struct prim_vec16 v = result_of(c, r, k, u);
+        char *to = dest + u * 16;
+        isod_unit_store(to, v, bytes - u * 16);
+        for (uint32_t i = 1; r->p.dests != 0 && i <= isod_hier_peers(&r->t); i++)
+            isod_unit_store(to + r->p.dests[isod_hier_peer(&r->t, i)], v, bytes - u * 16);
+    }
 }
 
 /* The result of piece k, which the peers have, to the rails. A sync. */
@@ -302,6 +276,7 @@ PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint3
         prim_sync(prim_group_block()); /* all have read the slots */
     for (uint32_t i = c->rank; i < isod_hier_rails(&r->t); i += c->size)
         isod_hier_tell(c, isod_hier_rail_of(c, &r->t, i), ISOD_HIER_USED, c->h.my_pe, r->base + 2 + k);
+
     if (r->p.dests != 0)
         send_result(c, r, k);
     return true;
@@ -322,18 +297,8 @@ PRIM_FN bool hand_on_results(struct isod_coll *c, const struct reduction *r, uin
 
 /* ---- the call ---- */
 
-PRIM_FN bool reduce_turn(struct isod_coll *c, const struct reduction *r, uint32_t turn)
-{
-    uint32_t pieces = r->p.pieces;
-    if (turn < pieces && !send_parts(c, r, turn))
-        return false;
-    if (turn >= 1 && turn <= pieces && !receive_parts(c, r, turn - 1))
-        return false;
-    return turn < 2 || r->p.dests == 0 || hand_on_results(c, r, turn - 2);
-}
-
-/* All results are here, so all sources have been read; where only the own one comes here, the peers tell: loads whose
- * values were stored before a sync are done, hence no fence. And slots are free for the next call. */
+/* All results are here, so all sources have been read. Where only the own result comes here, the peers tell: loads
+ * whose values were stored before a sync are done, hence no fence. And slots are free for the next call. */
 PRIM_FN void reduce_finish(struct isod_coll *c, const struct reduction *r)
 {
     uint64_t all = r->base + 1 + r->p.pieces;
@@ -355,9 +320,15 @@ PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
     isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, r->base + 1);
     if (!isod_hier_met(c))
         return;
-    for (uint32_t turn = 0; turn < r->p.pieces + 2; turn++)
-        if (!reduce_turn(c, r, turn))
+    uint32_t pieces = r->p.pieces;
+    for (uint32_t turn = 0; turn < pieces + 2; turn++) {
+        if (turn < pieces && !send_parts(c, r, turn))
             return;
+        if (turn >= 1 && turn <= pieces && !receive_parts(c, r, turn - 1))
+            return;
+        if (turn >= 2 && r->p.dests != 0 && !hand_on_results(c, r, turn - 2))
+            return;
+    }
     reduce_finish(c, r);
 }
 

@@ -22,7 +22,6 @@ struct isod_hier {
 };
 
 PRIM_FN int32_t isod_hier_look(const struct isod_hier *t, int32_t i) { return ISOD_LOAD_I32(&t->table[i]); }
-PRIM_FN int32_t isod_hier_node(const struct isod_hier *t, int32_t m) { return isod_hier_look(t, 1 + m); }
 PRIM_FN int32_t isod_hier_local(const struct isod_hier *t, int32_t m) { return isod_hier_look(t, 1 + t->n + m); }
 /* The i-th member, node by node. */
 PRIM_FN int32_t isod_hier_sorted(const struct isod_hier *t, int32_t i) { return isod_hier_look(t, 1 + 2 * t->n + i); }
@@ -41,7 +40,7 @@ PRIM_FN struct isod_hier isod_hier_of(const struct isod_stream_coll *a)
     t.table = a->nodes;
     t.n = a->h.n_pes;
     t.nodes = isod_hier_look(&t, 0);
-    t.node = isod_hier_node(&t, a->h.my_pe);
+    t.node = isod_hier_look(&t, 1 + a->h.my_pe);
     t.local = isod_hier_local(&t, a->h.my_pe);
     t.begin = isod_hier_begin(&t, t.node);
     t.size = isod_hier_size(&t, t.node);
@@ -63,16 +62,12 @@ PRIM_FN int32_t isod_hier_far(const struct isod_hier *t, uint32_t i)
 }
 PRIM_FN uint32_t isod_hier_fars(const struct isod_hier *t) { return (uint32_t)(t->n - t->size); }
 
-PRIM_FN int32_t isod_hier_rail(const struct isod_hier *t, int32_t m, int32_t node)
-{
-    uint32_t local = (uint32_t)isod_hier_local(t, m), size = (uint32_t)isod_hier_size(t, node);
-    return isod_hier_sorted(t, isod_hier_begin(t, node) + (int32_t)(local % size));
-}
 /* This member's rail in the i-th other node, i = 0 .. nodes - 2. */
 PRIM_FN int32_t isod_hier_rail_of(const struct isod_coll *c, const struct isod_hier *t, uint32_t i)
 {
-    int32_t node = t->node + 1 + (int32_t)i;
-    return isod_hier_rail(t, c->h.my_pe, node < t->nodes ? node : node - t->nodes);
+    int32_t behind = t->node + 1 + (int32_t)i, node = behind < t->nodes ? behind : behind - t->nodes;
+    uint32_t local = (uint32_t)isod_hier_local(t, c->h.my_pe), size = (uint32_t)isod_hier_size(t, node);
+    return isod_hier_sorted(t, isod_hier_begin(t, node) + (int32_t)(local % size));
 }
 PRIM_FN uint32_t isod_hier_rails(const struct isod_hier *t) { return (uint32_t)t->nodes - 1; }
 /* Is this member the rail of m, which is on another node? */
@@ -131,7 +126,7 @@ PRIM_FN void isod_hier_wait(struct isod_coll *c, enum isod_hier_word word, int32
     }
     c->epoch = epoch;
 }
-/* A sync: what words stand for that any thread has waited for may be read. false: given up. */
+/* A sync: the data behind words that any thread has waited for may be read. false: given up. */
 PRIM_FN bool isod_hier_met(struct isod_coll *c)
 {
     prim_acquire_from_peer(); /* pairs with the fence or the ring behind which the word was stored */
@@ -160,15 +155,15 @@ PRIM_FN void isod_hier_wait_peers(struct isod_coll *c, const struct isod_hier *t
     for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
         isod_hier_wait(c, word, isod_hier_peer(t, i), value);
 }
-/* This kernel has begun: of no stores is told, hence no fence. */
+/* This kernel has begun: the word announces no stores, hence no fence. */
 PRIM_FN void isod_hier_arrive(struct isod_coll *c, const struct isod_hier *t, uint64_t value)
 {
     for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
         isod_hier_tell(c, isod_hier_peer(t, i), ISOD_HIER_HERE, c->h.my_pe, value);
 }
 
-/* What this block has posted is done: nothing is read from source any more. In a call that is given up the proxy may
- * still be at it, until the slot is reset. */
+/* The puts that this block has posted are done: nothing is read from source any more. In a call that is given up the
+ * proxy may go on reading, until the slot is reset. */
 PRIM_FN void isod_hier_flush(struct isod_coll *c)
 {
     if (c->rank == 0)
@@ -198,7 +193,7 @@ PRIM_FN void isod_hier_put_far(struct isod_coll *c, int32_t to, char *dest, cons
     isod_ring_put_nbi(c->h, prim_group_block(), dest, source, bytes, isod_world_pe(c->h, to));
 }
 
-/* What far member m has brought here is handed on to all peers, then told of. A sync. */
+/* Hands data that far member m has put here on to all peers, then tells them. A sync. */
 PRIM_FN void isod_hier_hand_on(struct isod_coll *c, const struct isod_hier *t, int32_t m, char *at, uint64_t bytes,
                                uint64_t value)
 {

@@ -27,12 +27,12 @@ PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
 /* Two hops. Part m goes to member m, which sends its result to all. The second epoch begins without a sync, and nothing
  * is sent for parts that are empty; two banks are enough all the same. The bank of the first epoch is written next in
  * the epoch behind the second: the result of a unit comes from the thread that has read all that its member was sent
- * for it, so who has all results knows that all have read. That of the second is the bank of the epoch before the
- * first: a thread sends results behind the LL data of all members, and those were sent behind a sync, which all reads
- * came before. dest may be source: a unit's result comes after all members have sent what they had there. */
+ * for it, so a member that has all results knows that all have read. That of the second is the bank of the epoch before
+ * the first: a thread sends results behind the LL data of all members, and those were sent behind a sync, which all
+ * reads came before. dest may be source: a unit's result comes after all members have sent what they had there. */
 PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
-    struct isod_spread s = isod_spread_of(c, w->bytes, each);
+    struct isod_spread s = {w->bytes, each, each * isod_coll_others(c)};
     uint64_t at = (uint64_t)c->h.my_pe * each * 16;
     isod_coll_begin_staged_epoch(c);
     prim_sync(prim_group_block());
@@ -225,8 +225,8 @@ PRIM_FN void ISOD_NAMED(isod_reads_span)(const struct isod_coll *c, const struct
         ISOD_NAMED(isod_reads_odd)(c, r, u);
 }
 
-/* Everybody reads all that it needs. In the end all have read: a load whose value went into a store before the sync is
- * done, so these flags need no fence either. */
+/* Each member reads all that it needs. In the end all have read: a load whose value went into a store before the sync
+ * is done, so these flags need no fence either. */
 PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -246,8 +246,8 @@ PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
-/* Everybody reads its span and writes the result to all; of any array a unit is read and then written by one thread of
- * one member, so dest may be source. */
+/* Each member reads its span and writes the result to all. One thread of one member reads a unit of an array and then
+ * writes it, so dest may be source. */
 PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -257,9 +257,13 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    if (a->brought != 0)
-        isod_stream_bring(&c, a, &w);
-    isod_stream_announce(&c);
+    if (a->brought != 0) { /* into w.source, where the others read it */
+        isod_coll_copy_own(w.dest, a->brought + (w.source - a->source), w.bytes);
+        prim_gather_stores(prim_group_block());
+        if (c.rank < isod_coll_others(&c))
+            prim_fence_flag(); /* pairs with the acquire of isod_stream_await, of the members that wait */
+    }
+    isod_stream_announce(&c); /* behind that, by the same threads */
     struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
     if (isod_stream_await(&c)) {
         ISOD_NAMED(isod_reads_span)(&c, &r);
@@ -303,7 +307,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
         return 1;
     struct isod_push p = isod_push_of(&c, &w, a->span, to);
-    for (uint32_t turn = 0; turn < isod_push_turns(&p); turn++) {
+    for (uint32_t turn = 0; turn < p.pieces + 3; turn++) {
         isod_coll_begin_epoch(&c);
         if (turn >= 1 && turn <= p.pieces)
             isod_push_send(&c, &p, turn - 1);
@@ -364,7 +368,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_dest)(const struct isod_stream_coll *
 {
     struct isod_coll c;
     struct isod_move w;
-    uint32_t piece = isod_dest_piece(a);
+    uint32_t large = a->h.inbox_bytes * ISOD_DEST_INBOXES, piece = a->share < 8 * (uint64_t)large ? large / 2 : large;
     if (!isod_stream_part(a, &w))
         return 0;
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_dest_pieces(w.bytes, piece) + ISOD_DEST_HANDS_OUT + 1))

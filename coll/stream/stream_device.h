@@ -48,8 +48,8 @@ PRIM_FN uint32_t isod_ceil_div(uint32_t x, uint32_t y) { return x / y + (x % y !
 
 /* ---- synchronisation of teams that pointers reach ---- */
 
-/* All members' kernels are here. Nothing that this kernel has stored is told of, hence no fence; nor need all threads
- * of a block have come, for its flags to say so. In two halves, for what can be done while flags are under way. */
+/* All members' kernels are here. The flags announce no stores of this kernel, hence no fence; nor need all threads of a
+ * block have come before its flags. In two halves, so that other work may be done while flags are under way. */
 PRIM_FN void isod_stream_announce(struct isod_coll *c)
 {
     isod_coll_begin_epoch(c);
@@ -60,15 +60,6 @@ PRIM_FN bool isod_stream_await(struct isod_coll *c)
     isod_flags_wait(c, -1, ISOD_DATA);
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);
-}
-
-/* What the others are going to read in w->source. The flags that announce it come behind, by the same threads. */
-PRIM_FN void isod_stream_bring(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
-{
-    isod_coll_copy_own(w->dest, a->brought + (w->source - a->source), w->bytes);
-    prim_gather_stores(prim_group_block());
-    if (c->rank < isod_coll_others(c))
-        prim_fence_flag(); /* pairs with the acquire of isod_stream_await, of the members that wait */
 }
 
 /* ---- LL ---- */
@@ -93,15 +84,6 @@ struct isod_spread {
     uint64_t bytes;
     uint32_t each, count; /* count: units to go over, short parts counted as full ones */
 };
-PRIM_FN struct isod_spread isod_spread_of(const struct isod_coll *c, uint64_t bytes, uint32_t each)
-{
-    struct isod_spread s;
-    s.bytes = bytes;
-    s.each = each;
-    s.count = each * isod_coll_others(c);
-    return s;
-}
-
 /* The i-th unit that this member exchanges with others: whose part it is of, the number in it, where it is. */
 struct isod_spread_place {
     int32_t member; /* -1: there is no such unit */
@@ -121,16 +103,6 @@ PRIM_FN struct isod_spread_place isod_spread_place_of(const struct isod_coll *c,
     return p;
 }
 
-/* Those at `from` and above. */
-PRIM_FN void isod_spread_send_odd(struct isod_coll *c, const struct isod_spread *s, const char *source, uint64_t from)
-{
-    for (uint32_t i = c->rank; from < s->bytes && i < s->count; i += c->size) {
-        struct isod_spread_place p = isod_spread_place_of(c, s, i);
-        if (p.member >= 0 && p.at >= from)
-            isod_ll_store(c, isod_ll_there(c, p.member, p.unit),
-                             isod_unit_load_odd(source + p.at, s->bytes - p.at));
-    }
-}
 PRIM_FN void isod_spread_send(struct isod_coll *c, const struct isod_spread *s, const char *source)
 {
     uint64_t whole = isod_whole_bytes(source, s->bytes);
@@ -151,23 +123,17 @@ PRIM_FN void isod_spread_send(struct isod_coll *c, const struct isod_spread *s, 
             if (to[k] != 0)
                 isod_ll_store(c, to[k], v[k]);
     }
-    isod_spread_send_odd(c, s, source, whole);
+    for (uint32_t i = c->rank; whole < s->bytes && i < s->count; i += c->size) {
+        struct isod_spread_place p = isod_spread_place_of(c, s, i);
+        if (p.member >= 0 && p.at >= whole)
+            isod_ll_store(c, isod_ll_there(c, p.member, p.unit), isod_unit_load_odd(source + p.at, s->bytes - p.at));
+    }
 }
 
-/* Where what the place's member sends for it arrives; NULL: there is no such unit. */
+/* Where the unit that the place's member sends arrives; NULL: there is no such unit. */
 PRIM_FN const struct prim_ll *isod_spread_ll(const struct isod_coll *c, struct isod_spread_place p)
 {
     return p.member >= 0 ? isod_ll(c, c->here, p.member) + 2 * (uint64_t)p.unit : (const struct prim_ll *)0;
-}
-/* Of units that this thread has waited for, those at `from` and above. */
-PRIM_FN void isod_spread_store_odd(struct isod_coll *c, const struct isod_spread *s, char *dest, uint64_t from)
-{
-    for (uint32_t i = c->rank; from < s->bytes && i < s->count && !c->failed; i += c->size) {
-        struct isod_spread_place p = isod_spread_place_of(c, s, i);
-        struct prim_vec16 v;
-        if (p.member >= 0 && p.at >= from && isod_unit_look(isod_spread_ll(c, p), (uint32_t)c->epoch, &v))
-            isod_unit_store_odd(dest + p.at, v, s->bytes - p.at);
-    }
 }
 /* The i-th unit and those of the next blocks of threads; all are looked at before one is waited for. */
 PRIM_FN void isod_spread_wait(struct isod_coll *c, const struct isod_spread *s, uint32_t i, struct prim_vec16 *v)
@@ -202,7 +168,14 @@ PRIM_FN void isod_spread_receive(struct isod_coll *c, const struct isod_spread *
                 prim_store16(dest + p.at, v[k]);
         }
     }
-    isod_spread_store_odd(c, s, dest, whole);
+
+    /* The others, which this thread has waited for in the loop above. */
+    for (uint32_t i = c->rank; whole < s->bytes && i < s->count && !c->failed; i += c->size) {
+        struct isod_spread_place p = isod_spread_place_of(c, s, i);
+        struct prim_vec16 v;
+        if (p.member >= 0 && p.at >= whole && isod_unit_look(isod_spread_ll(c, p), (uint32_t)c->epoch, &v))
+            isod_unit_store_odd(dest + p.at, v, s->bytes - p.at);
+    }
 }
 
 /* ---- a block's waves share the members, so that data is under way to all of them, over all links, at once ---- */
@@ -294,13 +267,6 @@ PRIM_FN bool isod_table_fill(const struct isod_coll *c, int64_t *table, const ch
     }
     return odd;
 }
-/* Of the lane in slot memory, from our heap on. */
-PRIM_FN void isod_table_fill_memory(const struct isod_coll *c, int64_t *table)
-{
-    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size)
-        table[m] = (int64_t)((uintptr_t)isod_coll_memory(c, m) - (uintptr_t)c->h.heap);
-}
-
 /* ---- reductions by reads: units first .. last - 1 of the members' sources, combined into the own dest or all of them.
  * Below `whole` they are whole and aligned at all members ---- */
 
@@ -384,7 +350,8 @@ PRIM_FN struct isod_push isod_push_of(const struct isod_coll *c, const struct is
     p.dests = to == ISOD_SPAN_ALL ? isod_table_dest() : (const int64_t *)0;
     p.piece = c->inbox_bytes / 32 * 16;
     p.pieces = isod_ceil_div((uint32_t)isod_units(p.each), p.piece / 16);
-    isod_table_fill_memory(c, isod_table_memory());
+    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size) /* the lane, from our heap on */
+        isod_table_memory()[m] = (int64_t)((uintptr_t)isod_coll_memory(c, m) - (uintptr_t)c->h.heap);
     if (to == ISOD_SPAN_ALL)
         (void)isod_table_fill(c, isod_table_dest(), w->dest);
     return p;
@@ -415,15 +382,6 @@ struct isod_push_place {
     char *to;
     uint64_t left; /* of the member's span from there on; 0: there is no such unit */
 };
-PRIM_FN struct isod_push_piece isod_push_piece_of(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
-{
-    struct isod_push_piece piece;
-    piece.at = (uint64_t)number * p->piece;
-    piece.stage = isod_push_stage(c, p, number, c->h.my_pe);
-    piece.units = (uint32_t)isod_units(p->each - piece.at < p->piece ? p->each - piece.at : p->piece);
-    piece.count = piece.units * isod_coll_others(c);
-    return piece;
-}
 PRIM_FN struct isod_push_place isod_push_place_of(const struct isod_coll *c, const struct isod_push *p,
                                                   const struct isod_push_piece *piece, uint32_t i)
 {
@@ -438,8 +396,12 @@ PRIM_FN struct isod_push_place isod_push_place_of(const struct isod_coll *c, con
 }
 PRIM_FN void isod_push_send(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
 {
-    struct isod_push_piece piece = isod_push_piece_of(c, p, number);
+    struct isod_push_piece piece;
     bool odd = false;
+    piece.at = (uint64_t)number * p->piece;
+    piece.stage = isod_push_stage(c, p, number, c->h.my_pe);
+    piece.units = (uint32_t)isod_units(p->each - piece.at < p->piece ? p->each - piece.at : p->piece);
+    piece.count = piece.units * isod_coll_others(c);
     for (uint32_t i = c->rank; i < piece.count; i += ISOD_BATCH * c->size) {
         struct isod_push_place at[ISOD_BATCH];
         struct prim_vec16 v[ISOD_BATCH];
@@ -472,11 +434,9 @@ PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *
     }
 }
 
-/* Iterations of a call, each an epoch: 0 synchronises, those from 1 on push, those from 2 on reduce, pieces + 1 sends
- * no flags, and the last one, pieces + 2, synchronises. */
-PRIM_FN uint32_t isod_push_turns(const struct isod_push *p) { return p->pieces + 3; }
-/* The end of an iteration's pushes. Only the first and the last iteration wait for their own flags. The first has no
- * stores to publish. */
+/* The end of an iteration's pushes. Iterations of a call, each an epoch: 0 synchronises, those from 1 on push, those
+ * from 2 on reduce, pieces + 1 sends no flags, and the last one, pieces + 2, synchronises. Only the first and the last
+ * iteration wait for their own flags. The first has no stores to publish. */
 PRIM_FN bool isod_push_sync(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
 {
     uint64_t late = turn == 0 || turn == p->pieces + 2 ? 0 : 1;
