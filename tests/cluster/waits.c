@@ -2,8 +2,9 @@
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
  * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early); `waits left
  * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again); `waits lock S`, `waits
- * stream S`, `waits returned S` (PE 1 holds a lock, waits for a stream, returns from main). Prints "pe R of N ok" at the
- * end. */
+ * stream S`, `waits returned S` (PE 1 holds a lock, waits for a stream, returns from main). A PE that is late S tenths
+ * also stays away until the words of the next argument stand in the file WAITS_SAID, the stderr of the job: so the
+ * report is there on a slow machine, too. Prints "pe R of N ok" at the end. */
 #include <shmem.h>
 #include <shmemx.h>
 
@@ -13,6 +14,31 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+static int lines_with(const char *words)
+{
+    FILE *said = fopen(getenv("WAITS_SAID"), "r");
+    char line[1024];
+    int n = 0;
+    while (said != NULL && fgets(line, sizeof(line), said) != NULL)
+        n += strstr(line, words) != NULL;
+    if (said != NULL)
+        fclose(said);
+    return n;
+}
+
+/* The script's time limit ends a job whose words do not come. */
+static void await_words(const char *words, int times)
+{
+    while (words != NULL && lines_with(words) < times)
+        usleep(10000);
+}
+
+static void stay_away(int tenths, const char *words, int times)
+{
+    usleep((useconds_t)tenths * 100000u);
+    await_words(words, times);
+}
 
 static void one_more(const char *call, uint64_t *signal, int *sum, shmem_team_t team)
 {
@@ -53,7 +79,7 @@ static void sessions(int n)
 }
 
 /* PE 1 holds two locks for so long, of which another PE is the home of one at least. */
-static void lock(int tenths)
+static void lock(int tenths, const char *words)
 {
     long *locks = (long *)shmem_calloc(2, sizeof(*locks));
     for (int i = 0; i < 2; i++) {
@@ -61,7 +87,7 @@ static void lock(int tenths)
             shmem_set_lock(&locks[i]);
         shmem_barrier_all();
         if (shmem_my_pe() == 1)
-            usleep((useconds_t)tenths * 100000u);
+            stay_away(tenths, words, i + 1);
         else
             shmem_set_lock(&locks[i]);
         shmem_clear_lock(&locks[i]);
@@ -69,8 +95,8 @@ static void lock(int tenths)
     }
 }
 
-/* PE 1 waits in a stream for PE 0, which comes late; the others wait in a barrier meanwhile. */
-static void stream(int tenths)
+/* PE 1 waits in a stream for PE 0, which comes late; the others wait in a barrier once its kernel has reported. */
+static void stream(int tenths, const char *words)
 {
     if (shmemx_device_init() != 0)
         exit(77);
@@ -82,9 +108,11 @@ static void stream(int tenths)
         shmemx_signal_wait_until_on_stream(signal, SHMEM_CMP_EQ, one, on);
         shmemx_stream_synchronize(on);
     }
-    usleep(shmem_my_pe() == 0 ? (useconds_t)tenths * 100000u : 4500000u); /* its kernel has reported */
-    if (shmem_my_pe() == 0)
+    if (shmem_my_pe() == 0) {
+        stay_away(tenths, words, 1);
         shmem_putmem(signal, &one, sizeof(one), 1);
+    } else
+        await_words("[pe 1] shmemx_signal_wait_until_on_stream: ", 1);
     shmem_barrier_all();
     shmemx_stream_destroy(on);
 }
@@ -93,13 +121,14 @@ int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
     int tenths = argc > 2 ? atoi(argv[2]) : 20;
+    const char *words = argc > 3 ? argv[3] : NULL;
     shmem_init();
     int me = shmem_my_pe(), npes = shmem_n_pes();
     uint64_t *signal = (uint64_t *)shmem_calloc(1, sizeof(*signal));
     int *sum = (int *)shmem_calloc(4, sizeof(*sum));
     bool late = strcmp(mode, "late") == 0 || strcmp(mode, "collective") == 0 || strcmp(mode, "signal") == 0;
     if (me == 0 && late)
-        usleep((useconds_t)tenths * 100000u);
+        stay_away(tenths, words, 1);
     if (strcmp(mode, "late") == 0)
         shmem_barrier_all();
     else if (strcmp(mode, "collective") == 0)
@@ -118,13 +147,13 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "sessions") == 0)
         sessions(tenths);
     else if (strcmp(mode, "lock") == 0)
-        lock(tenths);
+        lock(tenths, words);
     else if (strcmp(mode, "stream") == 0)
-        stream(tenths);
+        stream(tenths, words);
     else if (strcmp(mode, "returned") == 0) {
         if (me == 1)
             return 0;
-        usleep((useconds_t)tenths * 100000u);
+        stay_away(tenths, words, 1);
         shmem_barrier_all(); /* meets the end of PE 1 */
         shmem_barrier_all();
     }
