@@ -11,7 +11,7 @@ limit_ms=4000
 
 job 60 "$oshrun" -n 3 "$victim" busy 0 -1
 [ "$status" -ne 77 ] || skip "there is no device"
-expect_status 0 "nobody dies"
+expect_status 0 "no PE dies"
 start_ms=$((2 * took_ms))
 
 # fault VARIABLE=VALUE WHAT: one job
@@ -20,7 +20,7 @@ fault() {
     pe=$((RANDOM % n))
     what="$1 oshrun -n $n device_victim $2 $after_ms $pe"
     job 60 env "$1" "$oshrun" -n $n "$victim" "$2" $after_ms $pe
-    expect_message "(PE|pe) $pe[ :]" "$what: nobody names PE $pe"
+    expect_message "(PE|pe) $pe[ :]" "$what: no message names PE $pe"
     expect_within_ms $((limit_ms + after_ms + start_ms)) "$what"
     expect_error_status "$what"
     expect_no_message "shmemx_stream_synchronize returned 0" "$what: the host was not told"

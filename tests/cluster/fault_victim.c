@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One PE of a fault test: `fault_victim SEED MILLISECONDS PE [early]` does random puts, atomics, barriers, collectives,
  * locks and waits without end until PE is killed by SIGKILL after that time, by a timer, so at any instruction. The
- * time counts from after shmem_init, or from the start of main if `early`. With PE < 0 nobody dies and the loop ends by
+ * time counts from after shmem_init, or from the start of main if `early`. With PE < 0 no PE dies and the loop ends by
  * itself after 300 rounds. The sequence is equal on all PEs. */
 #define _GNU_SOURCE
 #include <shmem.h>

@@ -11,9 +11,9 @@ oshrun=$(program oshrun)
 RANDOM=${ISO_FAULT_SEED:-$$}
 limit_ms=3000
 
-# Without a launcher the survivors end each other. Somebody says who died, and nobody blames another PE.
+# Without a launcher the survivors end each other. A PE says which one died, and none blames another PE.
 expect_right_name() {
-    grep -qE "^\[pe [0-9]+\] .*pe $1 .*died|pe $1 .*(gone|lost|closed)" "$work/err" || fail "$2: nobody says that pe $1 died"
+    grep -qE "^\[pe [0-9]+\] .*pe $1 .*died|pe $1 .*(gone|lost|closed)" "$work/err" || fail "$2: no PE says that pe $1 died"
     ! grep -E '^\[pe [0-9]+\] .*pe [0-9]+ .*died' "$work/err" | grep -vq "\] .*pe $1 .*died" || fail "$2: blames another PE"
 }
 
@@ -22,7 +22,7 @@ fault() {
     local n=$((2 + RANDOM % 7)) seed=$RANDOM after_ms=$((RANDOM % 120)) pe before=$failures what
     pe=$((RANDOM % n))
     local arguments="$victim $seed $after_ms $pe"
-    # mpirun 4.1 itself can hang when a process dies in PMIx_Init, so there nobody is killed during shmem_init.
+    # mpirun 4.1 itself can hang when a process dies in PMIx_Init, so there no PE is killed during shmem_init.
     case "$1" in
     "$oshrun") [ $((RANDOM % 2)) -eq 0 ] || arguments="$arguments early" ;;
     esac
@@ -33,7 +33,7 @@ fault() {
     else
         what="$* -n $n $arguments"
         job 30 "$@" -n $n $arguments
-        expect_message "(PE|pe|rank|task|process rank) $pe[ :]" "$what: nobody names PE $pe"
+        expect_message "(PE|pe|rank|task|process rank) $pe[ :]" "$what: no message names PE $pe"
     fi
     expect_within_ms $((limit_ms + after_ms + start_ms)) "$what"
     expect_error_status "$what"
@@ -41,7 +41,7 @@ fault() {
     [ $failures -eq $before ] || echo "    (that was: $what)"
 }
 
-# What the launcher itself takes, twice, and that the loop ends well when nobody dies: the limit counts from the death.
+# What the launcher itself takes, twice, and that the loop ends well when no PE dies: the limit counts from the death.
 measure_start() {
     if [ "$1" = uid ]; then
         job 30 start_by_hand 4 "$(new_uid)" "$victim" 1 0 -1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Runs in the guest, sourced by guest_tests.sh: what must end with a sentence when a job over two nodes is set up wrongly,
-# or may not lock memory, or uses a key that nobody gave. "${nic[@]}" VALUE COMMAND... starts it with that
+# or may not lock memory, or uses a key that no PE gave. "${nic[@]}" VALUE COMMAND... starts it with that
 # SHMEM_NIC, in which NIC stands for the device of the node.
 nic=("$LAUNCH" 1 sh -c 'value=$1; shift; SHMEM_NIC=$(echo "$value" | sed "s/NIC/rxe$(hostname)/") exec "$@"' sh)
 
@@ -25,10 +25,10 @@ ends "the heap may not be locked" 30 'cannot register memory .* limit of locked 
 export SHMEM_DEVICE_RDMA=dmabuf
 ends "the CPU device has no dma-bufs" 30 'SHMEM_DEVICE_RDMA is "dmabuf", but rxe[ab] of pe .* no dma-buf' \
     "${nic[@]}" NIC "$build/bin/verbs_methods" peer
-SHMEM_DEVICE_RDMA=dma ends "a method that nobody knows" 30 'SHMEM_DEVICE_RDMA is "dma", allowed is dmabuf, peer' \
+SHMEM_DEVICE_RDMA=dma ends "a method that does not exist" 30 'SHMEM_DEVICE_RDMA is "dma", allowed is dmabuf, peer' \
     "${nic[@]}" NIC "$victim"
 unset SHMEM_DEVICE_RDMA
-ends "a key that nobody gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
+ends "a key that no PE gave" 30 'put of 8 bytes .* to pe 1 .*the key does not fit' "${nic[@]}" NIC "$victim" key
 ends "two kinds of network" 30 'pe 0 \(host a\) uses rxea port 1, which is InfiniBand, and pe 1 .*Ethernet.* SHMEM_NIC' \
     "${nic[@]}" NIC "$victim" layers
 ends "a connection that is there" 30 'connecting pe 0 .* to pe 1 .* failed there: Operation already in progress' \
