@@ -117,12 +117,12 @@ execute_process(COMMAND ${hip_compiler} -dumpversion OUTPUT_VARIABLE hip_clang_v
 get_filename_component(hip_folder ${hip_compiler} DIRECTORY)
 if(hip_clang_version VERSION_LESS 20)
   set(ISO_KERNEL_HEAVY -mllvm -amdgpu-spill-sgpr-to-vgpr=0)
+endif()
+if(EXISTS ${hip_folder}/llvm-objdump AND EXISTS ${hip_folder}/llvm-objcopy)
   set(ISO_KERNEL_CHECK ${PROJECT_SOURCE_DIR}/device/hip/hip_spills.sh ${hip_folder})
-  if(NOT EXISTS ${hip_folder}/llvm-objdump OR NOT EXISTS ${hip_folder}/llvm-objcopy)
-    set(ISO_KERNEL_CHECK)
-    message(WARNING "no llvm-objdump and llvm-objcopy beside ${hip_compiler} (Debian: llvm-19): large kernels that it "
-                    "compiles wrong (device/hip/hip_spills.sh) are not found")
-  endif()
+else()
+  message(WARNING "no llvm-objdump and llvm-objcopy beside ${hip_compiler} (Debian: llvm-19): large kernels that it "
+                  "compiles wrong (device/hip/hip_spills.sh) are not found")
 endif()
 
 # For compilers that link bitcode (Triton): code object version 5 is what those make. -fgpu-rdc, or all functions would

@@ -68,21 +68,31 @@ SHMEMD_FN void late_look(struct late_args a, uint64_t round)
 SHMEMD_KERNEL(late_fill, struct late_args, a) { late_make(a, a.first); }
 SHMEMD_KERNEL(late_check, struct late_args, a) { late_look(a, a.first); }
 
-SHMEMD_KERNEL(late_calls, struct late_args, a)
-{
-    for (uint64_t round = a.first; round < a.first + a.rounds; round++) {
-        int rc = 0;
-        late_make(a, round);
-        if (a.kind == SHMEMX_FCOLLECT)
-            rc = shmemd_fcollectmem_block(a.h, a.dest, a.source, a.bytes);
-        else if (a.kind == SHMEMX_ALLTOALL)
-            rc = shmemd_alltoallmem_block(a.h, a.dest, a.source, a.bytes);
-        else
-            rc = shmemd_permutemem_block(a.h, a.dest, a.source, a.bytes, (a.me + 1) % a.n, (a.me + a.n - 1) % a.n);
-        if (rc != 0 && shmemd_thread_index() == 0)
-            (void)prim_fetch_add_u64(a.wrong, 1);
-        late_look(a, round);
+/* A kernel for each kind: one with all of them needs more registers than a GPU has. */
+#define LATE_CALLS(name, call)                                                \
+    SHMEMD_KERNEL(name, struct late_args, a)                                  \
+    {                                                                         \
+        for (uint64_t round = a.first; round < a.first + a.rounds; round++) { \
+            late_make(a, round);                                              \
+            if ((call) != 0 && shmemd_thread_index() == 0)                    \
+                (void)prim_fetch_add_u64(a.wrong, 1);                         \
+            late_look(a, round);                                              \
+        }                                                                     \
     }
+LATE_CALLS(late_fcollect, shmemd_fcollectmem_block(a.h, a.dest, a.source, a.bytes))
+LATE_CALLS(late_alltoall, shmemd_alltoallmem_block(a.h, a.dest, a.source, a.bytes))
+LATE_CALLS(late_permute,
+           shmemd_permutemem_block(a.h, a.dest, a.source, a.bytes, (a.me + 1) % a.n, (a.me + a.n - 1) % a.n))
+
+static void in_kernel(const struct late_args *a, shmemx_stream_t stream)
+{
+    if (a->kind == SHMEMX_FCOLLECT)
+        DEVICE_LAUNCH(late_fcollect, 1, THREADS, *a, stream);
+    else if (a->kind == SHMEMX_ALLTOALL)
+        DEVICE_LAUNCH(late_alltoall, 1, THREADS, *a, stream);
+    else
+        DEVICE_LAUNCH(late_permute, 1, THREADS, *a, stream);
+    CHECK_EQ(shmemx_stream_synchronize(stream), 0);
 }
 
 static void on_stream(const struct late_args *a, shmemx_stream_t stream)
@@ -131,8 +141,7 @@ static void test_place(struct late_args *a, unsigned char *dest, shmemx_stream_t
             a->first += a->rounds;
             if (a->kind == SHMEMX_ALLTOALLV)
                 continue;
-            DEVICE_LAUNCH(late_calls, 1, THREADS, *a, stream);
-            CHECK_EQ(shmemx_stream_synchronize(stream), 0);
+            in_kernel(a, stream);
             check_none_wrong(a, "in a kernel");
             a->first += a->rounds;
         }

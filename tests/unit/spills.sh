@@ -42,7 +42,19 @@ expect no gfx942 "${on}v_mov_b32 v12, 0\\n\\t$off"
 expect no gfx942 "scratch_load_dword v12, off, off offset:136\\n\\t"
 expect no gfx942 "s_or_saveexec_b64 s[4:5], s[6:7]\\n\\tscratch_load_dword v12, off, off offset:136\\n\\t"
 expect no gfx942 "${on}scratch_store_dword off, v12, off offset:136\\n\\t$off"
+# a loop that ends when its last lane has left it: the reload behind it, before the lanes are on again or after
+loop='1: v_add_u32 v1, 1, v1\n\ts_andn2_b64 exec, exec, s[6:7]\n\t'
+load='buffer_load_dword v26, off, s[0:3], 0 offset:20\n\t'
+restore='s_or_b64 exec, exec, s[8:9]\n\t'
+expect yes gfx90a "${loop}s_cbranch_execnz 1b\\n\\t${load}$restore"
+expect yes gfx90a "${loop}s_cbranch_execz 2f\\n\\ts_branch 1b\\n\\t2: s_waitcnt vmcnt(0)\\n\\t${load}$restore"
+expect yes gfx942 "${loop}s_cbranch_execz 2f\\n\\ts_branch 1b\\n\\t2: scratch_load_dword v12, off, off offset:136\\n\\t$restore"
+expect yes gfx90a "${loop}s_cbranch_execnz 1b\\n\\tv_lshrrev_b32 v63, 4, v64\\n\\t$restore"
+expect no gfx90a "${loop}s_cbranch_execnz 1b\\n\\tv_readlane_b32 s3, v63, 4\\n\\t$restore"
+expect no gfx90a "${loop}s_cbranch_execz 2f\\n\\ts_branch 1b\\n\\t2: ${restore}$load"
+expect no gfx90a "${loop}s_cbranch_execnz 1b\\n\\t${restore}$load"
+expect no gfx90a "s_and_saveexec_b64 s[8:9], vcc\\n\\ts_cbranch_execz 2f\\n\\t${load}2: $restore"
 echo "int host(void) { return 1; }" >"$folder/host.c"
 "$bin/clang" -c "$folder/host.c" -o "$folder/host.o"
 "$root/device/hip/hip_spills.sh" "$bin" "$folder/host.o" || { echo "FAILED: an object without kernels"; failures=1; }
-[ $failures -eq 0 ] && echo "eight objects, two of them wrong: just these are found"
+[ $failures -eq 0 ] && echo "sixteen objects, six of them wrong: just these are found"
