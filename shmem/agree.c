@@ -112,7 +112,7 @@ static void match_all(struct team *team, const struct match *mine, const char *c
         compare(box, mine, other(team, i), what);
 }
 
-void iso_coll_debug_match(struct team *team, struct coll_args args)
+void iso_agree_match(struct team *team, struct agree_args args)
 {
     if (ISO_LIKELY(!ISO->debug))
         return;
@@ -121,7 +121,7 @@ void iso_coll_debug_match(struct team *team, struct coll_args args)
     match_all(team, &mine, args.call, NULL);
 }
 
-void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value)
+void iso_agree_same(struct team *team, const char *call, const char *what, int64_t value)
 {
     if (ISO_LIKELY(!ISO->debug))
         return;
@@ -133,10 +133,10 @@ void iso_coll_debug_same(struct team *team, const char *call, const char *what, 
 static void match_call(struct team *team, const char *call)
 {
     if (ISO_UNLIKELY(ISO->debug))
-        iso_coll_debug_match(team, (struct coll_args){call, 0, 0, 0});
+        iso_agree_match(team, (struct agree_args){call, 0, 0, 0});
 }
 
-uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
+uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call)
 {
     uint64_t least = mine;
     match_call(team, call);
@@ -149,7 +149,7 @@ uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call)
     return least;
 }
 
-void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
+void iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
 {
     assert(bytes <= ISO_INBOX_BYTES);
     match_call(team, call);

@@ -6,18 +6,18 @@
 #include "team.h"
 
 /* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends. No-op otherwise. */
-struct coll_args {
+struct agree_args {
     const char *call;
     uint64_t bytes;
     int root;
     uint32_t dest; /* 1 + offset of dest, modulo 2^32; 0: none */
 };
-void iso_coll_debug_match(struct team *team, struct coll_args args);
+void iso_agree_match(struct team *team, struct agree_args args);
 /* Likewise for one more argument, by its name. */
-void iso_coll_debug_same(struct team *team, const char *call, const char *what, int64_t value);
+void iso_agree_same(struct team *team, const char *call, const char *what, int64_t value);
 /* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
-uint64_t iso_coll_all_min(struct team *team, uint64_t mine, const char *call);
+uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
-void iso_coll_all_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
+void iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 
 #endif

@@ -346,7 +346,7 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)
         iso_device_table_changed();
-    bool all = iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0;
+    bool all = iso_agree_min(&ISO->world, rc == 0, __func__) != 0;
     if (!all)
         roll_back((char *)addr, len_bytes, mine.fd >= 0);
     if (mine.fd >= 0)
@@ -421,7 +421,7 @@ int pshmemx_buffer_unregister(void *addr)
     int rc = on_device ? 0 : release_pages((char *)addr, len);
     if (on_device || ISO->device != NULL)
         iso_device_table_changed();
-    return iso_coll_all_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
+    return iso_agree_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
 }
 
 /* Finalize with registered buffers left: memory keeps its contents and becomes private again. */

@@ -239,7 +239,7 @@ void pshmem_finalize(void)
     if (self->init_count == 1)
         (void)iso_device_finish_streams(__func__);
     iso_quiet_all(__func__);
-    iso_coll_debug_match(&self->world, (struct coll_args){__func__, 0, 0, 0});
+    iso_agree_match(&self->world, (struct agree_args){__func__, 0, 0, 0});
     iso_barrier_sync(&self->world, __func__);
     if (--self->init_count > 0)
         return;

@@ -121,8 +121,8 @@ static void match(const char *call, const char *what, uint64_t value)
         return;
     char name[64];
     snprintf(name, sizeof name, "%s (%s)", call, what);
-    struct coll_args args = {name, value, 0, 0};
-    iso_coll_debug_match(&ISO->world, args);
+    struct agree_args args = {name, value, 0, 0};
+    iso_agree_match(&ISO->world, args);
 }
 
 /* Relaxed, pairs with nothing: other threads of this PE learn of an object by the program's own synchronisation. */

@@ -218,7 +218,7 @@ int iso_segment_tell_nodes(char *base, size_t len, const char *call)
     all = (struct site *)calloc((unsigned)self->n_pes, sizeof *all);
     if (all == NULL)
         iso_fatal(call, "no memory for the addresses of %d PEs", self->n_pes); /* the others would wait for us */
-    iso_coll_all_gather(&self->world, &mine, sizeof mine, all, call);
+    iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
     for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
         if (all[pe].len != len) {
             log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,

@@ -256,14 +256,14 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
     struct team *parent = iso_team(parent_handle, __func__);
     struct triplet t = {start, stride, size};
     check_config(__func__, config, config_mask);
-    iso_coll_debug_same(parent, __func__, "start", start);
-    iso_coll_debug_same(parent, __func__, "stride", stride);
-    iso_coll_debug_same(parent, __func__, "size", size);
+    iso_agree_same(parent, __func__, "start", start);
+    iso_agree_same(parent, __func__, "stride", stride);
+    iso_agree_same(parent, __func__, "size", size);
     if (!triplet_is_valid(parent, t))
         return 1;
     int rc;
     struct team *team = make_team(parent, t, config_mask != 0 ? config : NULL, &rc);
-    bool all_made = iso_coll_all_min(parent, rc == 0, __func__) != 0;
+    bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
     if (team != NULL && !all_made)
         destroy(team);
     else if (team != NULL)
@@ -285,7 +285,7 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
     struct team *parent = iso_team(parent_handle, __func__);
     check_config(__func__, xaxis_config, xaxis_mask);
     check_config(__func__, yaxis_config, yaxis_mask);
-    iso_coll_debug_same(parent, __func__, "xrange", xrange);
+    iso_agree_same(parent, __func__, "xrange", xrange);
     if (xrange < 1)
         iso_fatal(__func__, "xrange is %d; it must be positive", xrange);
     xrange = ISO_MIN(xrange, parent->n_pes);
@@ -294,7 +294,7 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
     struct triplet column = {x, xrange, (parent->n_pes - x + xrange - 1) / xrange};
     struct team *xteam = make_team(parent, row, xaxis_mask != 0 ? xaxis_config : NULL, &rc_x);
     struct team *yteam = make_team(parent, column, yaxis_mask != 0 ? yaxis_config : NULL, &rc_y);
-    bool all_made = iso_coll_all_min(parent, rc_x == 0 && rc_y == 0, __func__) != 0;
+    bool all_made = iso_agree_min(parent, rc_x == 0 && rc_y == 0, __func__) != 0;
     if (all_made) {
         *xaxis_team = xteam->handle;
         *yaxis_team = yteam->handle;
@@ -346,7 +346,7 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
     int rc = 0;
     if (all == NULL)
         iso_fatal(__func__, "no memory for a team of %d", parent->n_pes); /* the others would wait for this PE */
-    iso_coll_all_gather(parent, &mine, sizeof mine, all, __func__);
+    iso_agree_gather(parent, &mine, sizeof mine, all, __func__);
     if (color >= 0) {
         int n = select_color(all, parent->n_pes, color);
         team = take_place(n);
@@ -355,7 +355,7 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
         team = open_split(team, n, parent, split, &rc);
     }
     free(all);
-    bool all_made = iso_coll_all_min(parent, rc == 0, __func__) != 0;
+    bool all_made = iso_agree_min(parent, rc == 0, __func__) != 0;
     if (team != NULL && !all_made)
         destroy(team);
     else if (team != NULL)

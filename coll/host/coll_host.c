@@ -123,7 +123,7 @@ void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w,
     if (ISO_UNLIKELY(ISO->debug)) {
         uint32_t dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
         uint64_t bytes = op == COLL_COLLECT ? w->elem_bytes : w->bytes;
-        iso_coll_debug_match(team, (struct coll_args){call, bytes, w->root, dest});
+        iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
     }
     iso_host_choose(op, team, w)->run_host(&c, w);
 }

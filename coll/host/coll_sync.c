@@ -21,9 +21,9 @@ static void complete(const struct team *team, const char *call)
 
 static void synchronise(struct team *team, const char *call)
 {
-    struct coll_args args = {call, 0, 0, 0};
+    struct agree_args args = {call, 0, 0, 0};
     if (ISO_UNLIKELY(ISO->debug))
-        iso_coll_debug_match(team, args);
+        iso_agree_match(team, args);
     iso_barrier_sync(team, call);
 }
 

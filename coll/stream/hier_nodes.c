@@ -58,7 +58,7 @@ int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot
     /* A node is named by the first member that its members reach; this member reaches itself. */
     while (slot != NULL && slot->memory[leader] == NULL)
         leader++;
-    iso_coll_all_gather(team, &leader, sizeof leader, leaders, call);
+    iso_agree_gather(team, &leader, sizeof leader, leaders, call);
 
     /* The table is for several nodes, with more than one member on one of them. */
     bool several = false, shared = false, same = true;

@@ -217,7 +217,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
     shmemd_t handle;
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for this PE */
-    iso_coll_debug_same(team, call, "slot", number);
+    iso_agree_same(team, call, "slot", number);
     if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, &handle, call) != 0) {
         free(all);
         return NULL;
@@ -235,7 +235,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
     }
     if (iso_hier_share(d, team, slot, &mine.nodes) != 0)
         mine.blocks = 0;
-    iso_coll_all_gather(team, &mine, sizeof mine, all, call);
+    iso_agree_gather(team, &mine, sizeof mine, all, call);
     if (slot != NULL && agree(d, s, slot, all) != 0) {
         log_info("%s: another member of the team failed and says why", call);
         destroy(d, slot);

@@ -35,7 +35,7 @@ static const char *method_name(enum gpu_sharing method) { return method == GPU_S
 bool iso_device_buffer_is(const void *addr, const char *name)
 {
     bool mine = ISO->device->running && iso_gpu_pointer_kind(ISO->device->gpu, addr) == GPU_POINTER_DEVICE;
-    bool all = iso_coll_all_min(&ISO->world, mine, name) != 0, none = iso_coll_all_min(&ISO->world, !mine, name) != 0;
+    bool all = iso_agree_min(&ISO->world, mine, name) != 0, none = iso_agree_min(&ISO->world, !mine, name) != 0;
     if (!all && !none)
         iso_fatal(name, "addr %p is %s memory here and not on all PEs; it must be of the same kind everywhere", addr,
                   mine ? "device" : "host");

@@ -30,7 +30,7 @@ static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / 
  * for all: one sentence in the whole job. All PEs get 0, or all get an error. */
 int iso_device_agree(const char *call, int rc, const char *sentence)
 {
-    uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_coll_all_min(&ISO->world, mine, call);
+    uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_agree_min(&ISO->world, mine, call);
     if (least == UINT64_MAX)
         return 0;
     if (least == (uint64_t)ISO->my_pe)
@@ -40,7 +40,7 @@ int iso_device_agree(const char *call, int rc, const char *sentence)
     return rc != 0 ? rc : -EIO;
 }
 
-static uint64_t smallest(uint64_t value, const char *call) { return iso_coll_all_min(&ISO->world, value, call); }
+static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(&ISO->world, value, call); }
 static uint64_t largest(uint64_t value, const char *call) { return ~smallest(~value, call); }
 
 /* `name` has the same value on all PEs? */

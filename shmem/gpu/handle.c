@@ -416,7 +416,7 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, co
         mine.lanes = (uint64_t)h->image.lanes;
         mine.direct = reaches_all(team);
     }
-    iso_coll_all_gather(team, &mine, sizeof mine, all, call);
+    iso_agree_gather(team, &mine, sizeof mine, all, call);
     int agreed = agree(d, h, all);
     if (agreed != 0 && rc == 0)
         log_info("%s: another member of the team failed and says why", iso_call_name(call));
@@ -670,7 +670,7 @@ static uint64_t largest_step(struct handle *h, struct team *team, const struct i
     uint64_t largest = 0, inverted;
     for (int i = 0; i < h->image.lanes; i++)
         largest = ISO_MAX(largest, lanes[i].epoch);
-    inverted = iso_coll_all_min(team, ~largest, call);
+    inverted = iso_agree_min(team, ~largest, call);
     return ~inverted;
 }
 

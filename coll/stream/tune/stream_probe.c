@@ -149,7 +149,7 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
                            &args,
                            sizeof args,
                            false};
-    if (iso_coll_all_min(team, ready, call) != 0) {
+    if (iso_agree_min(team, ready, call) != 0) {
         if (iso_gpu_launch(d->gpu, &l, tools.stream) != 0 || iso_gpu_stream_wait(d->gpu, tools.stream) != 0)
             iso_fatal(call, "the probe of LL128 failed on this PE, and the others wait for it: %s",
                       iso_gpu_error(d->gpu));
@@ -165,7 +165,7 @@ enum stream_ll128 iso_stream_probe_run(struct device *d, struct team *team, shme
 {
     struct stream_probe *probe = (struct stream_probe *)d->probe;
     uint64_t wrong = run_kernel(d, team, handle, blocks, number);
-    bool whole = iso_coll_all_min(team, wrong == 0, call) != 0;
+    bool whole = iso_agree_min(team, wrong == 0, call) != 0;
     for (int i = 0; i < team->n_pes; i++)
         if (i != team->my_pe && (whole || wrong != 0))
             __atomic_store_n(&probe->known[team->world_of[i]], whole ? STREAM_LL128_WHOLE : STREAM_LL128_TORN,

@@ -99,7 +99,7 @@ static void need(int rc, const char *what)
         iso_fatal(call, "%s failed on this PE, and the others wait for it", what);
 }
 
-static bool all_of(struct team *team, bool mine) { return iso_coll_all_min(team, mine, call) != 0; }
+static bool all_of(struct team *team, bool mine) { return iso_agree_min(team, mine, call) != 0; }
 
 /* ---- data: bfloat16, small whole numbers ---- */
 
@@ -211,7 +211,7 @@ static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_gra
         enqueue(s, r, 1);
     synchronize(s);
     uint64_t ns = iso_wait_now_ns() - begin;
-    return ~iso_coll_all_min(s->c.team, ~ns, call); /* the most */
+    return ~iso_agree_min(s->c.team, ~ns, call); /* the most */
 }
 
 static shmemx_graph_t capture(const struct trials *s, const struct trial *r, unsigned calls)
@@ -515,7 +515,7 @@ static int write_rows(struct tuning *t)
             mine.algorithm = (int32_t)(own->algorithm - iso_select_stream.algorithms);
             mine.max_pes = own->max_pes;
         }
-        iso_coll_all_gather(t->world, &mine, sizeof mine, all, call);
+        iso_agree_gather(t->world, &mine, sizeof mine, all, call);
         n = all[0].n;
         const struct select_algorithm *a = &iso_select_stream.algorithms[all[0].algorithm];
         struct select_row row = {a, a->needs, all[0].max_pes, all[0].max_bytes, {all[0].grid, all[0].threads}, NULL};
