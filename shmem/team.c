@@ -442,18 +442,6 @@ int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_t
 
 /* ---- destroy ---- */
 
-/* No kernel uses the team's memory any more. */
-static void finish_kernels(const struct team *team, const char *call)
-{
-    if (!iso_handles_has_team(team))
-        return;
-    if (ISO->device->captures != 0)
-        iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
-    if (iso_device_finish_streams(call) != 0)
-        iso_fatal(call, "kernels may still use the team's memory");
-    iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
-}
-
 SHMEM_API(shmem_team_destroy, pshmem_team_destroy);
 void pshmem_team_destroy(shmem_team_t handle)
 {
@@ -464,7 +452,7 @@ void pshmem_team_destroy(shmem_team_t handle)
     if (team == &ISO->world || team == &ISO->shared)
         iso_fatal(__func__, "SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
     iso_ctx_destroy_of_team(team);
-    finish_kernels(team, __func__);
+    iso_handles_finish_team(team, __func__);
     iso_barrier_sync(team, __func__); /* nobody is inside a collective of this slot any more */
     destroy(team);
 }

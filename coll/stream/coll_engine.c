@@ -254,7 +254,7 @@ static struct round round_of(const struct stream_call *c, struct select_shape sh
     r.c = *c;
     r.gpu = c->device->gpu;
     r.engines = &c->slot->engines;
-    r.words = c->slot->words != NULL && iso_gpu_has_words(c->device->gpu, c->stream) ? c->slot->words : NULL;
+    r.words = iso_stream_slot_words(c);
     r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)ISO_ENGINE_STREAMS);
     r.first = c->args.h.my_pe + 1;
     r.full = -1;

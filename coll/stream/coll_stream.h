@@ -60,7 +60,7 @@ struct stream_engines {
 };
 
 struct stream_slot {
-    struct stream_slot *next;
+    struct stream_slot *next, *next_watched;
     const struct team *team;
     int number;
     shmemd_t handle;
@@ -68,6 +68,7 @@ struct stream_slot {
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
     struct stream_engines engines;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
+    bool watched;               /* its streams have waited without a kernel */
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct select_table *table; /* shared by the slots of the device */
     enum stream_ll128 ll128;
@@ -77,6 +78,8 @@ struct stream_slot {
 /* The slot of the call, made with all members when it is new; NULL after a sentence. */
 struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
+/* The words of the call's streams, which the proxy watches from now on; NULL: not in this call, kernels have to wait. */
+struct engine_words *iso_stream_slot_words(const struct stream_call *c);
 
 /* ---- engine_words.c: members synchronise by words that their streams store and wait for ---- */
 

@@ -151,12 +151,12 @@ void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns)
 struct engine_words *iso_words_open(struct device *d, const struct team *team, int number, shmemd_t handle,
                                     char *const *memory)
 {
-    void *host = NULL, *for_streams = NULL;
+    char *host = NULL, *for_streams = NULL;
     size_t n = (size_t)handle.n_pes;
     struct engine_words *w = (struct engine_words *)calloc(1, sizeof *w);
     struct gpu_word *scratch = (struct gpu_word *)calloc(2 * n, sizeof *scratch);
     if (w == NULL || scratch == NULL || n >= 1u << (ROUND_AT - MEMBER_AT) ||
-        iso_gpu_host_alloc(d->gpu, ISO_LINE, &host, &for_streams) != 0) {
+        iso_pool_get(d, &d->told, ISO_LINE, &host, &for_streams) != 0) {
         free(w);
         free(scratch);
         return NULL;
@@ -167,8 +167,9 @@ struct engine_words *iso_words_open(struct device *d, const struct team *team, i
     w->ready = (size_t)handle.lanes * (size_t)isod_lane_bytes(handle.n_pes, handle.inbox_bytes);
     w->arrived = w->ready + (size_t)isod_flags_bytes(handle.n_pes);
     w->scratch = scratch;
-    w->told = (uint64_t *)host;
-    w->told_by_stream = (uint64_t *)for_streams;
+    w->told = (uint64_t *)(void *)host;
+    w->told_by_stream = (uint64_t *)(void *)for_streams;
+    *w->told = 0; /* the piece has been another slot's */
     return w;
 }
 
@@ -176,7 +177,7 @@ void iso_words_close(struct engine_words *w)
 {
     if (w == NULL)
         return;
-    iso_gpu_host_free(w->device->gpu, w->told);
+    iso_pool_put(w->device, &w->device->told, w->told);
     free(w->scratch);
     free(w);
 }

@@ -14,13 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SLOT_LISTS = 512 };
+
 /* Of one device. */
 struct streams {
     struct select_table *table;  /* for this device */
     struct select_table *common; /* for any: when members have different ones */
     unsigned most_blocks, most_threads;
-    struct stream_slot *list; /* device->lock */
+    struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
+    struct stream_slot *watched;           /* likewise: what the proxy looks at */
 };
+
+static struct stream_slot **list_of(struct streams *s, const struct team *team, int number)
+{
+    return &s->lists[(unsigned)(iso_handle_team_number(team) + 61 * number) % SLOT_LISTS];
+}
 
 static const char call[] = "shmemx_coll_on_stream";
 
@@ -210,7 +218,7 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 }
 
 /* Collective over the team. All members get a slot, or none does. */
-static struct stream_slot *make(struct device *d, struct team *team, int number)
+static struct stream_slot *make(struct device *d, struct team *team, int number, int lanes)
 {
     struct member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
@@ -218,7 +226,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for this PE */
     iso_agree_same(team, call, "slot", number);
-    if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, &handle, call) != 0) {
+    if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, lanes, &handle, call) != 0) {
         free(all);
         return NULL;
     }
@@ -241,14 +249,17 @@ static struct stream_slot *make(struct device *d, struct team *team, int number)
         destroy(d, slot);
         slot = NULL;
     }
-    if (slot != NULL && slot->ll128 == STREAM_LL128_UNKNOWN)
+    if (slot != NULL && slot->ll128 == STREAM_LL128_UNKNOWN) {
+        iso_handle_note_lanes(team, ISO_SLOT_STREAM_FIRST + number, slot->most_blocks);
         slot->ll128 = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
+    }
     free(all);
     if (slot == NULL)
         return NULL;
+    struct stream_slot **list = list_of(s, team, number);
     pthread_mutex_lock(&d->lock);
-    slot->next = s->list;
-    s->list = slot;
+    slot->next = *list;
+    *list = slot;
     pthread_mutex_unlock(&d->lock);
     return slot;
 }
@@ -262,7 +273,7 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
     if (s == NULL)
         return NULL;
     pthread_mutex_lock(&d->lock);
-    struct stream_slot *slot = s->list;
+    struct stream_slot *slot = *list_of(s, c->team, c->coll->slot);
     while (slot != NULL && (slot->team != c->team || slot->number != c->coll->slot))
         slot = slot->next;
     pthread_mutex_unlock(&d->lock);
@@ -275,11 +286,27 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     if (slot != NULL)
         return slot;
     if (c->device->captures == 0 && !iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
-        return make(c->device, c->team, c->coll->slot);
+        return make(c->device, c->team, c->coll->slot, 0);
     log_error("%s, %s: the first call of a (team, slot) makes what it needs, which a capture does not allow; make one "
               "call of slot %d of this team before",
               call, c->name, c->coll->slot);
     return NULL;
+}
+
+struct engine_words *iso_stream_slot_words(const struct stream_call *c)
+{
+    struct device *d = c->device;
+    struct stream_slot *slot = c->slot;
+    if (slot->words == NULL || !iso_gpu_has_words(d->gpu, c->stream))
+        return NULL;
+    if (!slot->watched) { /* calls of a slot come one after the other */
+        pthread_mutex_lock(&d->lock);
+        slot->watched = true;
+        slot->next_watched = streams_of(d)->watched;
+        streams_of(d)->watched = slot;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return slot->words;
 }
 
 /* ---- all slots ---- */
@@ -290,9 +317,8 @@ void iso_coll_streams_watch(const uint64_t *abort)
     pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads, and the abort word cleared */
     bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
     struct streams *s = streams_of(d);
-    for (struct stream_slot *slot = s != NULL ? s->list : NULL; slot != NULL; slot = slot->next)
-        if (slot->words != NULL)
-            iso_words_watch(slot->words, stop, (uint64_t)(ISO->env->timeout * 1e9));
+    for (struct stream_slot *slot = s != NULL ? s->watched : NULL; slot != NULL; slot = slot->next_watched)
+        iso_words_watch(slot->words, stop, (uint64_t)(ISO->env->timeout * 1e9));
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -303,7 +329,7 @@ void iso_coll_streams_reset(const struct team *team, int number)
     if (s == NULL)
         return;
     pthread_mutex_lock(&d->lock);
-    for (struct stream_slot *slot = s->list; slot != NULL; slot = slot->next)
+    for (struct stream_slot *slot = *list_of(s, team, number); slot != NULL; slot = slot->next)
         if (slot->team == team && slot->number == number) {
             if (slot->words != NULL)
                 iso_words_reset(slot->words);
@@ -324,16 +350,22 @@ void iso_coll_streams_forget_team(const struct team *team)
     if (s == NULL)
         return;
     pthread_mutex_lock(&d->lock);
-    for (struct stream_slot **at = &s->list; *at != NULL;) {
-        struct stream_slot *slot = *at;
-        if (team == NULL || slot->team == team) {
-            *at = slot->next;
-            slot->next = gone;
-            gone = slot;
-        } else {
-            at = &slot->next;
+    for (struct stream_slot **at = &s->watched; *at != NULL;)
+        if (team == NULL || (*at)->team == team)
+            *at = (*at)->next_watched;
+        else
+            at = &(*at)->next_watched;
+    for (int i = 0; i < SLOT_LISTS; i++)
+        for (struct stream_slot **at = &s->lists[i]; *at != NULL;) {
+            struct stream_slot *slot = *at;
+            if (team == NULL || slot->team == team) {
+                *at = slot->next;
+                slot->next = gone;
+                gone = slot;
+            } else {
+                at = &slot->next;
+            }
         }
-    }
     pthread_mutex_unlock(&d->lock);
 
     while (gone != NULL) {

@@ -18,6 +18,12 @@ struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
 struct agent;   /* device_agent.c */
 
+/* Blocks of memory of which pieces are handed out (device_pool.c). */
+struct device_pool {
+    struct pool_block *blocks; /* device->lock */
+    bool of_host;              /* pinned host memory; else device memory */
+};
+
 /* VMM: physical memory at [at, at + len) of every PE's heap. */
 struct device_chunk {
     size_t at, len;
@@ -43,6 +49,7 @@ struct device {
     struct alloc *control; /* slot memory, offsets from 0; each PE's own */
     int device_peers;      /* local PEs that use the same device, this one among them */
     pthread_mutex_t lock;  /* control, handles */
+    struct device_pool images, told; /* of handles; of words by which streams tell what they wait for */
     struct agent *agent;
     struct handles *handles;
     struct proxy *proxy;
@@ -107,19 +114,31 @@ uint64_t iso_agent_amo(void *word, struct amo op);
 uint64_t iso_agent_load(const void *word, unsigned bytes);        /* of a device word; as fresh as a poll */
 void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, after all earlier copies */
 
+/* ---- device_pool.c: small pieces of memory that stays until the device stops ---- */
+
+/* A piece with the contents of any earlier one. *base: for the CPU where the pool is of host memory, else for kernels;
+ * *for_device: for kernels and streams. 0, or -errno. */
+int iso_pool_get(struct device *d, struct device_pool *pool, size_t len, char **base, char **for_device);
+void iso_pool_put(struct device *d, struct device_pool *pool, const void *base); /* NULL-tolerant */
+void iso_pool_close(struct device *d, struct device_pool *pool);
+
 /* ---- handle.c ---- */
 
 int iso_handles_start(struct device *device); /* the world's image */
 void iso_handles_stop(struct device *device);
-bool iso_handles_has_team(const struct team *team); /* kernels, or the library's own on streams, may use its memory */
+/* Before the team is destroyed, collective over it: no kernel of any member uses its memory when it returns. */
+void iso_handles_finish_team(struct team *team, const char *call);
 void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
-/* Collective over the team. 0 or -errno after a sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
+/* Collective over the team. `lanes`: at most so many, 0: as many as usual; for a new handle. 0 or -errno after a
+ * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
  * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
 #define ISO_SLOTS_OF_USERS 256
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
 /* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
 enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 112 };
-int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
+int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call);
+/* Kernels have written so many of its lanes without an epoch. */
+void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes);
 bool iso_handle_is_open(struct team *team, int slot);
 ISO_INLINE int32_t iso_handle_team_number(const struct team *team) /* for messages */
 {

@@ -184,11 +184,18 @@ static uint64_t default_cap(const struct device *d, const char *call)
 }
 
 /* Slot memory of handles: a share of small heaps, at most 64 MiB; of large ones a small share, at most 512 MiB, which
- * is for about twenty handles of 8 PEs that all blocks may use. */
-static size_t control_for(size_t cap)
+ * is for about twenty handles of 8 PEs that all blocks may use. The CPU device has memory where it is touched only, so
+ * there it is addresses: for thousands of such handles. */
+static size_t control_for(const struct device *d, size_t cap)
 {
     const size_t unit = (size_t)64 << 10;
     size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 256, 512 * MIB));
+    if (strcmp(d->info->flavour, "cpu") == 0)
+#ifdef __SANITIZE_THREAD__
+        share = ISO_MAX(share, (size_t)64 * GIB / (unsigned)ISO->n_local);
+#else
+        share = ISO_MAX(share, ISO_MIN(256 * GIB, 4096 * GIB / (unsigned)ISO->n_local));
+#endif
     return ISO_MAX(share / unit * unit, unit);
 }
 
@@ -207,7 +214,7 @@ static int choose_sizes(struct device *d, const char *call)
         return iso_device_agree(call, -EINVAL, sentence);
     }
     size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
-    d->control_bytes = control_for(objects);
+    d->control_bytes = control_for(d, objects);
     d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
     d->alloc = iso_alloc_create(objects, 0);
     d->control = iso_alloc_create(d->control_bytes, 0);
@@ -395,7 +402,8 @@ int iso_device_back(size_t bytes, const char *call)
     if (bytes <= d->backed_bytes)
         return 0;
     size_t least = round_up(bytes - d->backed_bytes, d->granularity), left = d->heap_bytes - d->backed_bytes;
-    size_t wanted = ISO_MIN(ISO_MAX(least, d->backed_bytes), left);
+    size_t objects = d->backed_bytes - ISO_MIN(d->backed_bytes, d->control_bytes);
+    size_t wanted = ISO_MIN(ISO_MAX(least, objects), left);
     if (least > left || d->n_chunks == ISO_DEVICE_CHUNKS)
         return -ENOSPC; /* the allocator's cap and the doubling prevent both */
     if (wanted > least && add_chunk(d, wanted, true, call) == 0)
@@ -494,6 +502,8 @@ static void take_down(struct device *d)
     iso_transport_forget(segment());
     forget_buffers();
     iso_agent_stop(d);
+    iso_pool_close(d, &d->images);
+    iso_pool_close(d, &d->told);
     unmap_peers(d);
     iso_barrier_sync(&self->world, "shmem_finalize");
     free_own(d);
@@ -527,6 +537,7 @@ int iso_device_start(const char *call)
         return rc;
     }
     pthread_mutex_init(&d->lock, NULL);
+    d->told.of_host = true;
     self->device = d;
     rc = bring_up(d, call);
     if (rc != 0) {

@@ -2,7 +2,7 @@
 /* Handles: what the host lays out for kernels. One image of the world per PE (segments, peers, rings, host words) and
  * one of each (team, slot): its tables, its lanes, and its slot memory at the front of the device heap, allocated by
  * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
- * where it is; lanes, epochs and `direct` of a handle are equal on all its members. Called by users, stream.c,
+ * where it is: memory of the device begins so, and what was written is cleared when a team ends. Lanes, epochs and `direct` of a handle are equal on all its members. Called by users, stream.c,
  * device_heap.c, team.c (when a team goes), buffer.c (when the segment table has changed). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -19,6 +19,7 @@
 #include <string.h>
 
 #define SLOT_ALIGN 128   /* what flags of different PEs never share */
+#define HANDLE_LISTS 512
 #define RESET_MARGIN 16u /* epochs that no flag, packet or block of before can have reached */
 
 #define DECLARE(name) extern void name(void);
@@ -30,9 +31,11 @@ struct handle {
     const struct team *team;
     int slot;
     shmemd_t value;
-    void *memory; /* device: struct isod_team and all it points to */
+    char *memory; /* device: struct isod_team and all it points to; of d->images */
     size_t bytes;
     size_t offset; /* of its slot memory in the heap */
+    int written;   /* lanes that were written without an epoch */
+    bool spoiled;  /* some member's kernels gave up: any lane may have been written */
     struct isod_team image;
 };
 
@@ -42,8 +45,13 @@ struct handles {
     char **peers;             /* host's copy of the peers' tables: [ISOD_SEGMENTS][n_pes] */
     char **peers_on_device;
     struct handle *local; /* no slot memory: for operations on streams that no collective makes */
-    struct handle *list;  /* device->lock */
+    struct handle *lists[HANDLE_LISTS]; /* by team and slot; device->lock */
 };
+
+static struct handle **list_of(struct handles *t, const struct team *team, int slot)
+{
+    return &t->lists[(unsigned)(iso_handle_team_number(team) + 61 * slot) % HANDLE_LISTS];
+}
 
 /* ---- the image of the world ---- */
 
@@ -218,7 +226,7 @@ static int take_slot_memory(struct device *d, struct handle *h, int lanes)
     return fit;
 }
 
-/* Everything that can fail, and zeroes: before the members hear of it. -errno after a sentence. */
+/* Everything that can fail, before the members hear of it. -errno after a sentence. */
 static int take_memory(struct device *d, struct handle *h, int lanes, const char *call)
 {
     pthread_mutex_lock(&d->lock);
@@ -231,13 +239,12 @@ static int take_memory(struct device *d, struct handle *h, int lanes, const char
         return -ENOSPC;
     }
     h->bytes = lay_out(h->team->n_pes, h->image.lanes).end;
-    int rc = iso_gpu_alloc(d->gpu, h->bytes, &h->memory);
+    int rc = iso_pool_get(d, &d->images, h->bytes, &h->memory, &h->memory);
     if (rc != 0) {
         log_error("%s: %zu bytes of device memory for a handle: %s", iso_call_name(call), h->bytes,
                   iso_gpu_error(d->gpu));
         return rc;
     }
-    iso_agent_fill(ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset, 0, slot_bytes(h->team->n_pes, h->image.lanes));
     return 0;
 }
 
@@ -324,7 +331,7 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
 static void point_image(struct handle *h)
 {
     struct layout l = lay_out(h->team->n_pes, h->image.lanes);
-    char *at = (char *)h->memory;
+    char *at = h->memory;
     h->image.my_pe = h->team->my_pe;
     h->image.n_pes = h->team->n_pes;
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
@@ -349,7 +356,7 @@ static int write_image(struct device *d, struct handle *h, const struct member *
     free(copy);
     h->value.heap = ISO->segments[SEGMENT_INDEX_DEVICE].base;
     h->value.heap_bytes = d->heap_bytes;
-    h->value.team = (struct isod_team *)h->memory;
+    h->value.team = (struct isod_team *)(void *)h->memory;
     h->value.world = d->handles->world;
     h->value.my_pe = h->team->my_pe;
     h->value.n_pes = h->team->n_pes;
@@ -369,8 +376,17 @@ static void destroy(struct device *d, struct handle *h)
     if (h->image.lanes > 0)
         (void)iso_alloc_free(d->control, h->offset);
     pthread_mutex_unlock(&d->lock);
-    iso_gpu_free(d->gpu, h->memory);
+    iso_pool_put(d, &d->images, h->memory);
     free(h);
+}
+
+static void destroy_list(struct device *d, struct handle *list)
+{
+    while (list != NULL) {
+        struct handle *next = list->next;
+        destroy(d, list);
+        list = next;
+    }
 }
 
 static struct handle *create(const struct team *team, int slot)
@@ -386,7 +402,7 @@ static struct handle *create(const struct team *team, int slot)
 static struct handle *find(struct device *d, const struct team *team, int slot)
 {
     pthread_mutex_lock(&d->lock);
-    struct handle *h = d->handles->list;
+    struct handle *h = *list_of(d->handles, team, slot);
     while (h != NULL && (h->team != team || h->slot != slot))
         h = h->next;
     pthread_mutex_unlock(&d->lock);
@@ -404,10 +420,9 @@ static int lanes_of(const struct device *d, int slot)
 }
 
 /* Collective: everything that can fail comes before the exchange. */
-static int open_handle(struct device *d, struct team *team, struct handle *h, const char *call)
+static int open_handle(struct device *d, struct team *team, struct handle *h, int lanes, const char *call)
 {
     struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
-    int lanes = lanes_of(d, h->slot);
     if (all == NULL)
         iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
     int rc = take_memory(d, h, lanes, call);
@@ -426,22 +441,24 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, co
     return rc != 0 ? rc : agreed;
 }
 
-int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call)
+int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call)
 {
     struct device *d = ISO->device;
     struct handle *h = find(d, team, slot);
+    int most = lanes_of(d, slot);
     if (h == NULL) {
         h = create(team, slot);
         if (h == NULL)
             iso_fatal(call, "no memory for a handle");
-        int rc = open_handle(d, team, h, call);
+        int rc = open_handle(d, team, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
         if (rc != 0) {
             destroy(d, h);
             return rc;
         }
+        struct handle **list = list_of(d->handles, team, slot);
         pthread_mutex_lock(&d->lock);
-        h->next = d->handles->list;
-        d->handles->list = h;
+        h->next = *list;
+        *list = h;
         pthread_mutex_unlock(&d->lock);
     }
     *handle = h->value;
@@ -452,42 +469,101 @@ bool iso_handle_is_open(struct team *team, int slot) { return find(ISO->device, 
 
 shmemd_t iso_handle_local(void) { return ISO->device->handles->local->value; }
 
-bool iso_handles_has_team(const struct team *team)
+void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes)
+{
+    struct handle *h = find(ISO->device, team, slot);
+    if (h != NULL)
+        h->written = ISO_MAX(h->written, (int)lanes);
+}
+
+/* ---- the end of a team ---- */
+
+static bool has_given_up(const struct handle *h)
+{
+    return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
+}
+
+/* How many handles the team has, and whether one of them has given up. */
+static int count_handles(struct device *d, const struct team *team, bool *gave_up)
+{
+    struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
+    bool any = __atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) != 0; /* pairs with who has set it */
+    int n = 0;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (h->team == team) {
+                *gave_up = *gave_up || (any && has_given_up(h));
+                n++;
+            }
+    pthread_mutex_unlock(&d->lock);
+    return n;
+}
+
+/* Members have equal numbers of epochs behind them, unless kernels of one gave up: then others may have written lanes
+ * that this PE has never used. */
+void iso_handles_finish_team(struct team *team, const char *call)
 {
     struct device *d = ISO->device;
-    if (d == NULL || d->handles == NULL)
-        return false;
+    bool gave_up = false;
+    if (d == NULL || d->handles == NULL || count_handles(d, team, &gave_up) == 0)
+        return;
+    if (d->captures != 0)
+        iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
+    if (iso_device_finish_streams(call) != 0)
+        iso_fatal(call, "kernels may still use the team's memory");
+    iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
+    (void)count_handles(d, team, &gave_up);
+    if (iso_coll_all_min(team, !gave_up, call) != 0)
+        return;
     pthread_mutex_lock(&d->lock);
-    const struct handle *h = d->handles->list;
-    while (h != NULL && h->team != team)
-        h = h->next;
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            h->spoiled = h->spoiled || h->team == team;
     pthread_mutex_unlock(&d->lock);
-    return h != NULL;
+}
+
+/* Zeroes what was written of slot memory: the lanes up to the last that has an epoch behind it, and the words behind
+ * the lanes. No member's kernels run. */
+static void clear_slot_memory(const struct handle *h)
+{
+    int n = h->team->n_pes, used = h->spoiled ? h->image.lanes : h->written;
+    size_t bytes = (size_t)h->image.lanes * sizeof(struct isod_lane);
+    size_t lane = (size_t)isod_lane_bytes(n, h->image.inbox_bytes), words = lane * (size_t)h->image.lanes;
+    char *memory = ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset;
+    struct isod_lane *lanes = used < h->image.lanes ? (struct isod_lane *)malloc(bytes) : NULL;
+    if (lanes != NULL)
+        iso_agent_copy(lanes, ISOD_LANES(h->value.team), bytes);
+    for (int i = used; i < h->image.lanes; i++)
+        if (lanes == NULL || lanes[i].epoch != (uint64_t)ISO->env->device_epoch || lanes[i].users != 0)
+            used = i + 1;
+    free(lanes);
+    iso_agent_fill(memory, 0, lane * (size_t)used);
+    iso_agent_fill(memory + words, 0, slot_bytes(n, h->image.lanes) - words);
 }
 
 void iso_handles_forget_team(struct team *team)
 {
     struct device *d = ISO->device;
+    struct handle *gone = NULL;
     if (d == NULL || d->handles == NULL)
         return;
-    struct handle *gone = NULL;
     pthread_mutex_lock(&d->lock);
-    for (struct handle **at = &d->handles->list; *at != NULL;) {
-        struct handle *h = *at;
-        if (h->team == team) {
-            *at = h->next;
-            h->next = gone;
-            gone = h;
-        } else {
-            at = &h->next;
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (struct handle **at = &d->handles->lists[i]; *at != NULL;) {
+            struct handle *h = *at;
+            if (h->team == team) {
+                *at = h->next;
+                h->next = gone;
+                gone = h;
+            } else {
+                at = &h->next;
+            }
         }
-    }
     pthread_mutex_unlock(&d->lock);
-    while (gone != NULL) {
-        struct handle *next = gone->next;
-        destroy(d, gone);
-        gone = next;
-    }
+    for (const struct handle *h = gone; h != NULL; h = h->next)
+        clear_slot_memory(h);
+    destroy_list(d, gone);
 }
 
 /* ---- start and stop ---- */
@@ -499,7 +575,7 @@ static int make_local(struct device *d)
         return -ENOMEM;
     d->handles->local = h;
     h->bytes = lay_out(ISO->n_pes, 0).end;
-    int rc = iso_gpu_alloc(d->gpu, h->bytes, &h->memory);
+    int rc = iso_pool_get(d, &d->images, h->bytes, &h->memory, &h->memory);
     return rc != 0 ? rc : write_image(d, h, NULL);
 }
 
@@ -537,11 +613,8 @@ void iso_handles_stop(struct device *device)
     struct handles *t = device->handles;
     if (t == NULL)
         return;
-    while (t->list != NULL) {
-        struct handle *next = t->list->next;
-        destroy(device, t->list);
-        t->list = next;
-    }
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        destroy_list(device, t->lists[i]);
     destroy(device, t->local);
     iso_gpu_free(device->gpu, t->peers_on_device);
     iso_gpu_free(device->gpu, t->world);
@@ -575,7 +648,7 @@ int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *han
         log_error("shmemx_device_handle: a stream is being captured; make handles before shmemx_graph_begin");
         return 1;
     }
-    return iso_handle_open(team, slot, handle, __func__) == 0 ? 0 : 1;
+    return iso_handle_open(team, slot, 0, handle, __func__) == 0 ? 0 : 1;
 }
 
 SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
@@ -606,20 +679,16 @@ void iso_handle_give_up(shmemd_t handle)
     __atomic_store_n(&host->gave_up, 1, __ATOMIC_RELEASE); /* pairs with iso_handles_gave_up */
 }
 
-static bool has_given_up(const struct handle *h)
-{
-    return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
-}
-
 /* NULL: none. device->lock is held. */
 static const struct handle *first_dead(struct device *d)
 {
     if (has_given_up(d->handles->local))
         return d->handles->local;
-    const struct handle *h = d->handles->list;
-    while (h != NULL && !has_given_up(h))
-        h = h->next;
-    return h;
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (const struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (has_given_up(h))
+                return h;
+    return NULL;
 }
 
 static void say_dead(const char *call, const struct handle *h)

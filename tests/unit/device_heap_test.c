@@ -47,7 +47,7 @@ static void check_chunks(void)
         end += d->chunks[i].len;
     }
     if (d->sharing == GPU_SHARE_VMM)
-        CHECK(d->n_chunks <= 3 && end == d->backed_bytes);
+        CHECK(d->n_chunks <= 5 && end == d->backed_bytes);
     for (int i = 0; i < OBJECTS; i++)
         shmemx_free(objects[i]);
     CHECK_EQ(iso_alloc_stats(d->alloc).objects, 0);
