@@ -514,7 +514,7 @@ void iso_handles_finish_team(struct team *team, const char *call)
         iso_fatal(call, "kernels may still use the team's memory");
     iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
     (void)count_handles(d, team, &gave_up);
-    if (iso_coll_all_min(team, !gave_up, call) != 0)
+    if (iso_agree_min(team, !gave_up, call) != 0)
         return;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
