@@ -23,7 +23,10 @@ static int one_pe(int rank, int size, const int channel[2])
         if (read(channel[0], &id, sizeof id) != (ssize_t)sizeof id)
             return EXIT_FAILURE;
     }
-    shmemx_init_attr_t attr = {.rank = rank, .size = size, .id = &id, .requested = SHMEM_THREAD_SINGLE, .provided = 0};
+    shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
+    attr.rank = rank;
+    attr.size = size;
+    attr.id = &id;
     if (shmemx_init_attr(&attr) != 0)
         return EXIT_FAILURE;
 

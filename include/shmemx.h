@@ -20,19 +20,32 @@ typedef struct {
     unsigned char bytes[128];
 } shmemx_uniqueid_t;
 
+/* How a job starts. Begin with SHMEMX_INIT_ATTR and set what you need:
+ *     shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
+ * The struct grows at its end. A program that was compiled with a shorter one gets the values of SHMEMX_INIT_ATTR for
+ * the rest. A longer one, of a later version, is taken where its rest is zero. What is set here wins over the
+ * environment. */
 typedef struct {
+    size_t struct_bytes;         /* sizeof(shmemx_init_attr_t) of the program */
     int rank;                    /* this process becomes that PE, 0 .. size - 1 */
     int size;                    /* PEs of the job */
     const shmemx_uniqueid_t *id; /* the same on all */
     int requested;               /* SHMEM_THREAD_ level */
     int provided;                /* out: the level in force */
+    int device;                  /* number of this PE's device; -1: as SHMEM_DEVICE says */
+    int device_blocks;           /* 1 .. 1024, as SHMEM_DEVICE_BLOCKS; 0: as it says. Equal on all PEs */
+    size_t heap_bytes;           /* cap of the symmetric heap; 0: as SHMEM_SYMMETRIC_SIZE says. Equal on all PEs */
+    size_t device_heap_bytes;    /* cap of the device heap; 0: as SHMEM_DEVICE_HEAP_SIZE says. Equal on all PEs */
+    double timeout_seconds;      /* a wait that lasts longer is reported; 0: as SHMEM_TIMEOUT says; below 0: never */
 } shmemx_init_attr_t;
+#define SHMEMX_INIT_ATTR {sizeof(shmemx_init_attr_t), 0, 0, NULL, SHMEM_THREAD_SINGLE, 0, -1, 0, 0, 0, 0.0}
 
 /* Makes the id of a job. Called once, before init, by the process that becomes rank 0; that process listens from here
  * on. */
 int shmemx_get_uniqueid(shmemx_uniqueid_t *id);
 /* Starts the library as shmem_init_thread does. Takes precedence over any launcher. Collective over the `size`
- * processes. */
+ * processes. Where the library runs already, the call is counted and sets attr->provided only. Nonzero after a sentence
+ * on stderr: an argument is outside its range, or the job could not start; the call may be repeated. */
 int shmemx_init_attr(shmemx_init_attr_t *attr);
 
 /* ---- registered buffers: memory that the program has already becomes symmetric ---- */

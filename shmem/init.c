@@ -8,6 +8,7 @@
 #include "data_segment.h"
 #include "gpu/device.h"
 #include "info.h"
+#include "init_attr.h"
 #include "memory.h"
 #include "node/channel.h"
 #include "node/wait.h"
@@ -128,8 +129,8 @@ static void refuse_child(const char *call)
         iso_fatal_life(call);
 }
 
-/* 0, or -errno after a sentence. */
-static int start(const struct boot_attr *attr, int requested, int *provided)
+/* 0, or -errno after a sentence. attr: NULL where the environment says all. */
+static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
 {
     static ISO_PER_PE struct env env;
     struct state *self = ISO;
@@ -144,6 +145,8 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
         log_error("shmem_init: %s", error);
         return -EINVAL;
     }
+    if (attr != NULL)
+        iso_init_attr_apply(attr, &env);
     self->debug = env.debug;
     enum log_level level = self->debug ? LOG_DEBUG : LOG_WARN;
     iso_log_parse_level(env.log, &level); /* empty: stays; iso_env_read has refused what it does not know */
@@ -151,7 +154,10 @@ static int start(const struct boot_attr *attr, int requested, int *provided)
     iso_data_segment_refresh();
     register_handlers();
     self->left_at = 0; /* of an earlier life */
-    int rc = bring_up(attr);
+    struct boot_attr boot = {NULL, 0, 0};
+    if (attr != NULL)
+        boot = (struct boot_attr){attr->id->bytes, attr->rank, attr->size};
+    int rc = bring_up(attr != NULL ? &boot : NULL);
     if (rc != 0) {
         take_down();
         return rc;
@@ -209,14 +215,10 @@ SHMEM_API(shmemx_init_attr, pshmemx_init_attr);
 int pshmemx_init_attr(shmemx_init_attr_t *attr)
 {
     refuse_child(__func__);
-    if (attr == NULL || attr->id == NULL || attr->size < 1 || attr->rank < 0 || attr->rank >= attr->size) {
-        log_error("shmemx_init_attr: attr must give an id, a size of at least 1 and a rank in 0..size-1");
+    shmemx_init_attr_t known;
+    if (iso_init_attr_read(attr, &known) != 0 || !is_level(__func__, known.requested))
         return 1;
-    }
-    if (!is_level(__func__, attr->requested))
-        return 1;
-    struct boot_attr boot = {attr->id->bytes, attr->rank, attr->size};
-    return start(&boot, attr->requested, &attr->provided) == 0 ? 0 : 1;
+    return start(&known, known.requested, &attr->provided) == 0 ? 0 : 1;
 }
 
 SHMEM_API(shmemx_get_uniqueid, pshmemx_get_uniqueid);

@@ -330,8 +330,7 @@ static inline void check_enter(void)
 {
     int failed = check_rank == 0 ? shmemx_get_uniqueid(&check_id) : 0;
     pthread_barrier_wait(&check_id_made);
-    shmemx_init_attr_t attr;
-    memset(&attr, 0, sizeof(attr));
+    shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
     attr.rank = check_rank;
     attr.size = check_threads;
     attr.id = &check_id;

@@ -28,8 +28,7 @@ static int use_shmem(int rank, int size)
 
 static int start(int rank, int size, const shmemx_uniqueid_t *id)
 {
-    shmemx_init_attr_t attr;
-    memset(&attr, 0, sizeof attr);
+    shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
     attr.rank = rank;
     attr.size = size;
     attr.id = id;

@@ -172,7 +172,10 @@ static int run_rank(int rank, int ends[2])
         close(ends[1]); /* the end of the other's is the end of the pipe */
     if (rank != 0 && read(ends[0], &id, sizeof(id)) != (ssize_t)sizeof(id))
         return CHECK_FAILED;
-    shmemx_init_attr_t attr = {.rank = rank, .size = RANKS, .id = &id};
+    shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
+    attr.rank = rank;
+    attr.size = RANKS;
+    attr.id = &id;
     return shmemx_init_attr(&attr) == 0 ? test() : CHECK_FAILED;
 }
 

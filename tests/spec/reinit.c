@@ -41,8 +41,7 @@ static void refuse_levels(void)
     memset(&id, 0, sizeof id);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         int provided = -2, state = 1;
-        shmemx_init_attr_t attr;
-        memset(&attr, 0, sizeof attr);
+        shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
         attr.id = &id;
         attr.size = 1;
         attr.requested = wrong[i];
