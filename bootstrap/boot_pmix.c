@@ -8,9 +8,9 @@
 #include "env.h"
 
 #include "log.h"
+#include "pmix_library.h"
 
 #include <errno.h>
-#include <pmix.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,13 +35,14 @@ enum { DIRECT_MOST = 16 };
  * fields never move. */
 struct stamp {
     uint32_t protocol;
-    uint32_t len;    /* of what follows */
+    uint32_t len; /* of what follows */
     char version[VERSION_BYTES];
     uint32_t gather; /* struct client.gathers: an older value is told from the one that is meant */
 };
 
 /* One client per process, as PMIx itself: the only state of this file that does not hang off struct boot. */
 static struct client {
+    struct pmix_library pmix;
     pmix_proc_t me;
     pid_t opened_by;  /* 0: not open. A forked child is no client and must not say good-bye for its parent */
     unsigned gathers; /* allgathers so far, equal on all ranks */
@@ -65,20 +66,51 @@ static bool applies(const struct boot_attr *attr, const struct env *env, const c
     return set && !attr->id;
 }
 
+/* ---- values: what the macros of pmix.h do, of which later versions have made functions of libpmix ---- */
+
+/* Strings and byte objects are all that is asked for and has memory of its own. */
+static void release(pmix_value_t *value)
+{
+    if (value == NULL)
+        return;
+    if (value->type == PMIX_STRING)
+        free(value->data.string);
+    else if (value->type == PMIX_BYTE_OBJECT)
+        free(value->data.bo.bytes);
+    free(value);
+}
+
+/* A wish that is true or false, or a scope. */
+static pmix_info_t wish(const char *key, pmix_data_type_t type, int value)
+{
+    pmix_info_t info;
+    memset(&info, 0, sizeof info);
+    snprintf(info.key, sizeof info.key, "%s", key);
+    info.value.type = type;
+    if (type == PMIX_BOOL)
+        info.value.data.flag = value != 0;
+    else
+        info.value.data.scope = (pmix_scope_t)value;
+    return info;
+}
+
 /* ---- open and close ---- */
 
 static int init_client(void)
 {
     if (client.opened_by != 0)
         return 0;
+    int loaded = iso_pmix_library_open(&client.pmix);
+    if (loaded != 0)
+        return loaded;
     /* PMIx warns, once per process, when it was built without a compression library. */
     setenv("PMIX_MCA_pcompress_base_silence_warning", "1", 0);
-    pmix_status_t rc = PMIx_Init(&client.me, NULL, 0);
+    pmix_status_t rc = client.pmix.init(&client.me, NULL, 0);
     if (rc != PMIX_SUCCESS) {
         const char *space = getenv("PMIX_NAMESPACE");
         log_error("PMIx_Init: %s (%d): the environment names PMIx job \"%.64s\", but its server cannot be used; unset "
                   "PMIX_NAMESPACE (or set SHMEM_BOOT=single) if no launcher started this process",
-                  PMIx_Error_string(rc), (int)rc, space ? space : "");
+                  client.pmix.error_string(rc), (int)rc, space ? space : "");
         return -ECONNREFUSED;
     }
     client.opened_by = getpid();
@@ -91,11 +123,11 @@ static pmix_value_t *get_info(pmix_rank_t rank, const char *key, pmix_data_type_
     pmix_proc_t proc;
     pmix_value_t *value = NULL;
     PMIX_LOAD_PROCID(&proc, client.me.nspace, rank);
-    pmix_status_t rc = PMIx_Get(&proc, key, NULL, 0, &value);
+    pmix_status_t rc = client.pmix.get(&proc, key, NULL, 0, &value);
     if (rc == PMIX_SUCCESS && value && value->type == type)
         return value;
     if (rc == PMIX_SUCCESS && value)
-        PMIX_VALUE_RELEASE(value);
+        release(value);
     return NULL;
 }
 
@@ -103,8 +135,7 @@ static int read_size(struct boot *boot)
 {
     pmix_value_t *value = get_info(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, PMIX_UINT32);
     uint32_t size = value ? value->data.uint32 : 0;
-    if (value)
-        PMIX_VALUE_RELEASE(value);
+    release(value);
     if (size == 0 || size > INT32_MAX || client.me.rank >= size) {
         log_error("the launcher's PMIx gives job size %u and rank %u, expected a size above the rank", (unsigned)size,
                   (unsigned)client.me.rank);
@@ -124,8 +155,7 @@ static void read_host(struct boot *boot)
     else if (gethostname(boot->host, sizeof boot->host) != 0)
         snprintf(boot->host, sizeof boot->host, "localhost");
     boot->host[sizeof boot->host - 1] = '\0';
-    if (value)
-        PMIX_VALUE_RELEASE(value);
+    release(value);
 }
 
 /* For people only. The name of the job comes first: variables of an outer launcher are inherited. */
@@ -177,9 +207,10 @@ static int check_job(const struct boot *boot)
     bool by_oshrun = strncmp(given, OSHRUN_JOB, strlen(OSHRUN_JOB)) == 0;
     if (!by_oshrun || strcmp(given, client.me.nspace) == 0 || atoi(npes) <= 1)
         return 0;
-    log_error("shmem_init: oshrun started %s PEs, but MPI_Init has made this process an MPI job of 1: MPI does not know "
-              "oshrun; start programs that use MPI by mpirun",
-              npes);
+    log_error(
+        "shmem_init: oshrun started %s PEs, but MPI_Init has made this process an MPI job of 1: MPI does not know "
+        "oshrun; start programs that use MPI by mpirun",
+        npes);
     return -EPROTO;
 }
 
@@ -223,9 +254,9 @@ static void close_pmix(struct boot *boot)
     if (client.opened_by != getpid())
         return;
     client.opened_by = 0;
-    pmix_status_t rc = PMIx_Finalize(NULL, 0);
+    pmix_status_t rc = client.pmix.finalize(NULL, 0);
     if (rc != PMIX_SUCCESS)
-        log_debug("PMIx_Finalize: %s", PMIx_Error_string(rc));
+        log_debug("PMIx_Finalize: %s", client.pmix.error_string(rc));
 }
 
 /* ---- collectives ---- */
@@ -255,7 +286,7 @@ static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
     PMIX_LOAD_PROCID(&all, client.me.nspace, PMIX_RANK_WILDCARD);
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += (time_t)client.patience;
-    pmix_status_t rc = PMIx_Fence_nb(&all, 1, info, n_info, fence_ended, &fence);
+    pmix_status_t rc = client.pmix.fence_nb(&all, 1, info, n_info, fence_ended, &fence);
     pthread_mutex_lock(&fence.lock);
     while (rc == PMIX_SUCCESS && !fence.done) {
         if (!warn)
@@ -282,8 +313,9 @@ static int check_fence(pmix_status_t rc, int size)
 {
     if (rc == PMIX_SUCCESS)
         return 0;
-    log_error("bootstrap: the fence of the launcher over %d PEs ended with %s (%d)%s", size, PMIx_Error_string(rc),
-              (int)rc, rc == PMIX_ERR_PARTIAL_SUCCESS ? ": at least one PE has died" : "");
+    log_error("bootstrap: the fence of the launcher over %d PEs ended with %s (%d)%s", size,
+              client.pmix.error_string(rc), (int)rc,
+              rc == PMIX_ERR_PARTIAL_SUCCESS ? ": at least one PE has died" : "");
     return -ECONNABORTED;
 }
 
@@ -310,13 +342,13 @@ static int publish(const char *key, const void *bytes, size_t len)
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = (char *)stamped;
     value.data.bo.size = sizeof stamp + len;
-    pmix_status_t rc = PMIx_Put(PMIX_GLOBAL, key, &value); /* copies */
+    pmix_status_t rc = client.pmix.put(PMIX_GLOBAL, key, &value); /* copies */
     free(stamped);
     if (rc == PMIX_SUCCESS)
-        rc = PMIx_Commit();
+        rc = client.pmix.commit();
     if (rc == PMIX_SUCCESS)
         return 0;
-    log_error("bootstrap: PMIx_Put of %zu bytes: %s (%d)", len, PMIx_Error_string(rc), (int)rc);
+    log_error("bootstrap: PMIx_Put of %zu bytes: %s (%d)", len, client.pmix.error_string(rc), (int)rc);
     return -EIO;
 }
 
@@ -373,32 +405,30 @@ static bool is_current(const pmix_value_t *value)
 
 /* The value that `rank` has published under `key` in this gather, for the caller to release. NULL: there is none.
  * Several ways to ask, until one gives a value of this gather. The fence brought the data here: PMIX_OPTIONAL looks no
- * further. Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for a
- * PE that never put its value. Where the key was in use before, PMIx may have kept the old value. It should look again
- * because of PMIX_GET_REFRESH_CACHE, but 4.2.2 obeys that in the first place only, and then finds the old value all the
- * same. It does look again because of the scope, since the value that it has kept is not in the table of that scope. */
+ * further. Servers that leave it on their side are asked with PMIX_IMMEDIATE, since a plain look-up waits for ever for
+ * a PE that never put its value. Where the key was in use before, PMIx may have kept the old value. It should look
+ * again because of PMIX_GET_REFRESH_CACHE, but 4.2.2 obeys that in the first place only, and then finds the old value
+ * all the same. It does look again because of the scope, since the value that it has kept is not in the table of that
+ * scope. */
 static pmix_value_t *fetch(int rank, const char *key)
 {
     enum { OPTIONAL, REFRESH, SCOPE, WAYS };
-    bool yes = true;
-    pmix_scope_t scope = PMIX_REMOTE;
     pmix_info_t hints[WAYS][2];
     pmix_proc_t peer;
     PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
-    PMIX_INFO_LOAD(&hints[OPTIONAL][0], PMIX_OPTIONAL, &yes, PMIX_BOOL);
-    PMIX_INFO_LOAD(&hints[REFRESH][0], PMIX_GET_REFRESH_CACHE, &yes, PMIX_BOOL);
-    PMIX_INFO_LOAD(&hints[REFRESH][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
-    PMIX_INFO_LOAD(&hints[SCOPE][0], PMIX_DATA_SCOPE, &scope, PMIX_SCOPE);
-    PMIX_INFO_LOAD(&hints[SCOPE][1], PMIX_IMMEDIATE, &yes, PMIX_BOOL);
+    hints[OPTIONAL][0] = wish(PMIX_OPTIONAL, PMIX_BOOL, true);
+    hints[REFRESH][0] = wish(PMIX_GET_REFRESH_CACHE, PMIX_BOOL, true);
+    hints[REFRESH][1] = wish(PMIX_IMMEDIATE, PMIX_BOOL, true);
+    hints[SCOPE][0] = wish(PMIX_DATA_SCOPE, PMIX_SCOPE, PMIX_REMOTE);
+    hints[SCOPE][1] = wish(PMIX_IMMEDIATE, PMIX_BOOL, true);
     for (int way = 0; way < WAYS; way++) {
         pmix_value_t *value = NULL;
-        pmix_status_t rc = PMIx_Get(&peer, key, hints[way], way == OPTIONAL ? 1 : 2, &value);
+        pmix_status_t rc = client.pmix.get(&peer, key, hints[way], way == OPTIONAL ? 1 : 2, &value);
         if (rc == PMIX_SUCCESS && value && is_current(value))
             return value;
         if (way > OPTIONAL)
-            log_debug("PMIx_Get of pe %u: %s", (unsigned)rank, PMIx_Error_string(rc));
-        if (value)
-            PMIX_VALUE_RELEASE(value);
+            log_debug("PMIx_Get of pe %u: %s", (unsigned)rank, client.pmix.error_string(rc));
+        release(value);
     }
     return NULL;
 }
@@ -413,17 +443,14 @@ static int fetch_all(const struct boot *boot, const char *key, size_t len, unsig
         const unsigned char *bytes = value ? (const unsigned char *)value->data.bo.bytes : NULL;
         if (unpack(bytes, value ? value->data.bo.size : 0, r, len, out + (size_t)r * len) != 0)
             rc = -ECONNABORTED;
-        if (value)
-            PMIX_VALUE_RELEASE(value);
+        release(value);
     }
     return rc;
 }
 
 static int collect(int size)
 {
-    bool yes = true;
-    pmix_info_t info;
-    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &yes, PMIX_BOOL);
+    pmix_info_t info = wish(PMIX_COLLECT_DATA, PMIX_BOOL, true);
     return check_fence(run_fence(&info, 1, size), size);
 }
 
@@ -446,8 +473,7 @@ static int publish_list(const struct boot *boot, const char *key, size_t len)
         if (kept > 0)
             memcpy(list + used + sizeof kept, value->data.bo.bytes, kept);
         used += sizeof kept + kept;
-        if (value)
-            PMIX_VALUE_RELEASE(value);
+        release(value);
     }
     int rc = publish(LIST_KEY, list, used);
     free(list);
@@ -487,8 +513,7 @@ static int gather_by_list(const struct boot *boot, const char *key, size_t len, 
         rc = check_stamp(bytes, size, 0);
     if (rc == 0)
         rc = read_list(boot, bytes + sizeof(struct stamp), size - sizeof(struct stamp), len, out);
-    if (value)
-        PMIX_VALUE_RELEASE(value);
+    release(value);
     return rc;
 }
 
@@ -516,9 +541,9 @@ static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
 static void abort_pmix(struct boot *boot, int status, const char *sentence)
 {
     (void)boot;
-    pmix_status_t rc = PMIx_Abort(status, sentence ? "" : "shmem_global_exit", NULL, 0); /* launchers print it */
+    pmix_status_t rc = client.pmix.abort(status, sentence ? "" : "shmem_global_exit", NULL, 0); /* launchers print it */
     if (rc != PMIX_SUCCESS)
-        log_debug("PMIx_Abort: %s", PMIx_Error_string(rc));
+        log_debug("PMIx_Abort: %s", client.pmix.error_string(rc));
 }
 
 const struct boot_ops iso_boot_pmix = {

@@ -53,16 +53,20 @@ check_version() {
         fail "CMake has not version $version"
 }
 
-# Where the archives that PMIx needs are not here, one sentence instead of hundreds of the linker's.
+# One sentence instead of a program that crashes when it loads libpmix.
 check_static() {
     job 60 "$root/bin/oshcc" -static "$source" -o "$work/by_static"
-    if [ "$status" -ne 0 ]; then
-        [ "$(wc -l <"$work/err")" -eq 1 ] || fail "oshcc -static: more than one line"
-        expect_message "^oshcc: -static needs .* isomer::static" "oshcc -static"
-    else
-        job 20 "$work/by_static" ranks 1
-        expect_ranks 1 "program of oshcc -static"
-    fi
+    expect_error_status "oshcc -static"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "oshcc -static: more than one line"
+    expect_message "^oshcc: -static is not possible.* isomer::static" "oshcc -static"
+}
+
+# What a program of any framework gets with the library: nothing but libc and the vendor's runtime.
+check_needed() {
+    local needed
+    needed=$(readelf -d "$root/$libdir/libisomer.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux[-a-z0-9_]*)\.so|^lib(cudart|cuda|amdhip64|hsa-runtime64)\.so')
+    [ -z "$needed" ] || fail "libisomer.so is linked with $needed"
 }
 
 # A program under AddressSanitizer: libpmix's leaks are left out by the file, which is needed, and its own are not.
@@ -142,6 +146,7 @@ libdir=${libdir#./}
 check_version
 check_wrappers "installed"
 check_static
+check_needed
 check_leaks
 kernels=$("$root/bin/oshcc" --showme:kernels)
 check_kernels "installed"

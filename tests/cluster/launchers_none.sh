@@ -34,6 +34,13 @@ done
 job 10 env PMIX_NAMESPACE=gone PMIX_RANK=0 "$launched" ranks 1
 expect_error_status "a PMIx server that is gone"
 expect_message 'PMIx_Init' "a PMIx server that is gone"
+if echo 'int none;' | cc -shared -fPIC -x c - -o "$work/libpmix.so.2"; then
+    job 10 env LD_LIBRARY_PATH="$work" PMIX_NAMESPACE=gone PMIX_RANK=0 "$launched" ranks 1
+    expect_error_status "a libpmix without functions"
+    expect_message 'libpmix\.so\.2 has no PMIx_' "a libpmix without functions"
+    job 10 env LD_LIBRARY_PATH="$work" "$launched" ranks 1
+    expect_ranks 1 "a libpmix that is not needed"
+fi
 job 10 env SHMEM_BOOT=single OMPI_COMM_WORLD_SIZE=4 "$launched" ranks 1
 expect_ranks 1 "SHMEM_BOOT=single"
 job 10 env SHMEM_BOOT=nonsense "$launched" ranks 1
