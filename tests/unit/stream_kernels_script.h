@@ -184,7 +184,9 @@ static struct isod_stream_coll args_of(const struct pe_side *s, const struct cal
     a.by_pointer = a.h.direct != 0 && !l->in_buffer;
     if (l->algorithm->room == SPANS)
         a.bytes = a.source_stride = c->bytes / 16 / (size_t)a.h.n_pes * 16;
-    isod_stream_shares(&a, l->blocks);
+    uint64_t units = (a.bytes + 15) / 16, share = (units + l->blocks - 1) / l->blocks, n = (uint64_t)a.h.n_pes;
+    a.share = share * 16; /* as iso_stream_launch does */
+    a.span = (share + n - 1) / n * 16;
     return a;
 }
 
