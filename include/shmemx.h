@@ -262,6 +262,11 @@ int shmemx_sync_on_stream(shmem_team_t team, shmemx_stream_t stream);
 
 /* ---- self-description ---- */
 
+/* ISOMER_VERSION of the library that runs: 10000 * major + 100 * minor + patch. May be called at any time. */
+int shmemx_version(void);
+/* Bytes of a public struct ("shmemx_coll_t") in the library that runs; 0: it knows no such struct. A binding of another
+ * language compares its own declaration. May be called at any time. */
+size_t shmemx_struct_bytes(const char *name);
 /* 1 if the bookkeeping of this PE's symmetric heap is consistent, else 0. */
 int shmemx_heap_is_valid(void);
 /* Describes this library and job: version, build flavour, launcher, nodes, PEs, segments, path to each PE and why,

@@ -24,7 +24,7 @@ expect() {
     failed=1
 }
 
-nm -D --defined-only "$library" | sed 's/@.*//' >"$dir/nm" || exit 1
+nm -D --defined-only "$library" | awk '$2 != "A"' | sed 's/@.*//' >"$dir/nm" || exit 1
 awk '{print $3}' "$dir/nm" | sort >"$dir/exported"
 {
     cat "$list"
@@ -50,6 +50,22 @@ expect "not a weak alias of the second name" "$dir/not_weak"
 awk 'NR == FNR { type[$3] = $2; next } $1 in type && type[$1] != "T" { print $1 ": type " type[$1] }' \
     "$dir/nm" "$dir/pnames" >"$dir/not_strong"
 expect "second name that is not a strong symbol" "$dir/not_strong"
+
+# A program asks for a version of each name, so that a later library can keep the old meaning beside a new one.
+nm -D --defined-only "$library" | awk '$2 != "A" && $3 !~ /@@ISOMER_[0-9.]+$/ { print $3 }' >"$dir/no_version"
+expect "without a version" "$dir/no_version"
+
+# Bindings of other languages learn the size of each public struct.
+sed -nE 's/^\} (shmemx?_[a-z_]+_t);.*/\1/p' "$include/shmem.h" "$include/shmemx.h" "$include/shmemx_coll.h" >"$dir/structs"
+{
+    printf '#include <shmemx.h>\n#include <stdio.h>\nint main(void)\n{\n'
+    sed 's/.*/if (shmemx_struct_bytes("&") != sizeof(&)) puts("&");/' "$dir/structs"
+    printf 'return shmemx_version() != ISOMER_VERSION || shmemx_struct_bytes("none") + shmemx_struct_bytes(NULL) != 0;\n}\n'
+} >"$dir/structs.c"
+folder=$(cd "$(dirname "$library")" && pwd)
+$compiler -std=c11 -I"$include" "$dir/structs.c" -o "$dir/sizes" "$library" -Wl,-rpath,"$folder" &&
+    "$dir/sizes" >"$dir/unknown" || echo "the program about structs failed" >>"$dir/unknown"
+expect "structs whose size shmemx_struct_bytes does not know" "$dir/unknown"
 
 # Declared, and linked: a table of all addresses.
 {
