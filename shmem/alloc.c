@@ -68,15 +68,6 @@ static unsigned bin_of(uint64_t size)
     return (shift + 1) * SPLITS + (unsigned)((units >> shift) - SPLITS);
 }
 
-/* The first bin all of whose blocks have at least `size` bytes. */
-static unsigned bin_that_fits(uint64_t size)
-{
-    uint64_t units = size >> UNIT_LOG2;
-    if (units >= SPLITS)
-        units += (UINT64_C(1) << (log2_floor(units) - SPLIT_LOG2)) - 1;
-    return bin_of(units << UNIT_LOG2);
-}
-
 /* The first bin that is not empty, from `bin` on; N_BINS: none. */
 static unsigned bin_not_empty(const struct alloc *a, unsigned bin)
 {
@@ -94,7 +85,7 @@ static unsigned bin_not_empty(const struct alloc *a, unsigned bin)
     return level * SPLITS + (unsigned)__builtin_ctz(splits);
 }
 
-/* Newest first: what was freed last is warm in the caches. */
+/* The newest block goes first: its memory is warm in the caches. */
 static void bin_insert(struct alloc *a, uint32_t index)
 {
     unsigned bin = bin_of(a->blocks[index].size);
@@ -312,16 +303,20 @@ static uint32_t search(const struct alloc *a, uint64_t align, uint64_t size, uin
     return NIL;
 }
 
-/* A few close ones first: the bin of exactly this size is not one that surely fits, and a program that frees and
- * allocates the same size should get the same place. Then a bin that surely fits. All others last: they make a failure
- * exact. */
+/* A few close blocks come first: the bin of exactly this size is not one that surely fits, and a program that frees and
+ * allocates the same size should get the same place. A bin that surely fits comes second. All others come last, which
+ * makes a failure exact. */
 static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size)
 {
     uint32_t index = search(a, align, size, CLOSE_BLOCKS);
     if (index != NIL)
         return index;
-    uint64_t surely = size + (align > ISO_ALLOC_UNIT ? align - ISO_ALLOC_UNIT : 0);
-    unsigned bin = surely <= a->cap ? bin_not_empty(a, bin_that_fits(surely)) : N_BINS;
+
+    /* The first bin all of whose blocks surely fit: the size is rounded up to the begin of a bin. */
+    uint64_t surely = size + (align > ISO_ALLOC_UNIT ? align - ISO_ALLOC_UNIT : 0), units = surely >> UNIT_LOG2;
+    if (units >= SPLITS)
+        units += (UINT64_C(1) << (log2_floor(units) - SPLIT_LOG2)) - 1;
+    unsigned bin = surely <= a->cap ? bin_not_empty(a, bin_of(units << UNIT_LOG2)) : N_BINS;
     return bin < N_BINS ? a->bins[bin] : search(a, align, size, UINT64_MAX);
 }
 
@@ -474,25 +469,20 @@ size_t iso_alloc_top(struct alloc *a)
     return (size_t)top;
 }
 
-/* The bins are in the order of size, so the largest block is in the highest one that is not empty. */
-static uint64_t largest_free(const struct alloc *a)
-{
-    uint64_t largest = 0;
-    if (a->levels == 0)
-        return 0;
-    unsigned level = log2_floor(a->levels);
-    unsigned bin = level * SPLITS + log2_floor(a->splits[level]);
-    for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER])
-        if (a->blocks[i].size > largest)
-            largest = a->blocks[i].size;
-    return largest;
-}
-
 struct alloc_stats iso_alloc_stats(struct alloc *a)
 {
+    uint64_t largest = 0;
     pthread_mutex_lock(&a->lock);
-    struct alloc_stats stats = {(size_t)a->cap, (size_t)a->used, (size_t)largest_free(a), (size_t)a->objects,
-                                (size_t)a->top};
+
+    /* The bins are in the order of size, so the largest block is in the highest one that is not empty. */
+    if (a->levels != 0) {
+        unsigned level = log2_floor(a->levels);
+        for (uint32_t i = a->bins[level * SPLITS + log2_floor(a->splits[level])]; i != NIL;
+             i = a->blocks[i].links[BIN_AFTER])
+            if (a->blocks[i].size > largest)
+                largest = a->blocks[i].size;
+    }
+    struct alloc_stats stats = {(size_t)a->cap, (size_t)a->used, (size_t)largest, (size_t)a->objects, (size_t)a->top};
     pthread_mutex_unlock(&a->lock);
     return stats;
 }
@@ -504,22 +494,18 @@ struct census {
     uint64_t used_bytes;
 };
 
-static bool block_is_valid(const struct alloc *a, const struct block *b)
-{
-    if (b->size == 0 || b->size % ISO_ALLOC_UNIT != 0)
-        return false;
-    if (b->requested == 0)
-        return !is_free(a, b->next);
-    return b->size == round_to_unit(b->requested) && b->offset + b->size <= a->top;
-}
-
 static bool blocks_are_valid(const struct alloc *a, struct census *census)
 {
     uint64_t end = 0, seen = 0;
     uint32_t prev = NIL;
     for (uint32_t i = FIRST; i != NIL; i = a->blocks[i].next) {
         const struct block *b = &a->blocks[i];
-        if (i >= a->n_blocks || ++seen > a->n_blocks || b->offset != end || b->prev != prev || !block_is_valid(a, b))
+        if (i >= a->n_blocks || ++seen > a->n_blocks || b->offset != end || b->prev != prev)
+            return false;
+        if (b->size == 0 || b->size % ISO_ALLOC_UNIT != 0)
+            return false;
+        if (b->requested == 0 ? is_free(a, b->next)
+                              : b->size != round_to_unit(b->requested) || b->offset + b->size > a->top)
             return false;
         census->free += b->requested == 0;
         census->used += b->requested != 0;
@@ -531,26 +517,21 @@ static bool blocks_are_valid(const struct alloc *a, struct census *census)
            census->free + census->used + a->n_spare + 1 == a->n_blocks;
 }
 
-static bool bin_is_valid(const struct alloc *a, unsigned bin, uint64_t *seen)
-{
-    uint32_t before = NIL;
-    for (uint32_t i = a->bins[bin]; i != NIL; i = a->blocks[i].links[BIN_AFTER]) {
-        const struct block *b = &a->blocks[i];
-        if (b->size == 0 || b->requested != 0 || bin_of(b->size) != bin || b->links[BIN_BEFORE] != before)
-            return false;
-        if (++*seen > a->n_blocks)
-            return false;
-        before = i;
-    }
-    return ((a->splits[bin / SPLITS] >> (bin % SPLITS)) & 1) == (a->bins[bin] != NIL);
-}
-
 static bool bins_are_valid(const struct alloc *a, const struct census *census)
 {
     uint64_t seen = 0;
-    for (unsigned bin = 0; bin < N_BINS; bin++)
-        if (!bin_is_valid(a, bin, &seen))
+    for (unsigned bin = 0; bin < N_BINS; bin++) {
+        uint32_t before = NIL;
+        for (uint32_t i = a->bins[bin]; i != NIL; before = i, i = a->blocks[i].links[BIN_AFTER]) {
+            const struct block *b = &a->blocks[i];
+            if (b->size == 0 || b->requested != 0 || bin_of(b->size) != bin || b->links[BIN_BEFORE] != before)
+                return false;
+            if (++seen > a->n_blocks)
+                return false;
+        }
+        if (((a->splits[bin / SPLITS] >> (bin % SPLITS)) & 1) != (a->bins[bin] != NIL))
             return false;
+    }
     for (unsigned level = 0; level < LEVELS; level++)
         if (((a->levels >> level) & 1) != (a->splits[level] != 0))
             return false;
