@@ -18,36 +18,15 @@ static struct inbox begin(struct team *team, const char *call)
     return (struct inbox){&team->slot, ++team->slot.seq, team->my_pe, call};
 }
 
-static void send(struct inbox box, int to, const void *data, size_t bytes)
-{
-    char *near = box.slot->views[to].near;
-    if (ISO_LIKELY(near != NULL)) {
-        struct slot_inbox *inbox = iso_inbox_at(box, near, box.me);
-        prim_copy(prim_group_thread(), inbox->payload, data, bytes);
-        prim_signal_u64(prim_group_thread(), &inbox->seq, box.epoch); /* pairs with wait_for */
-    } else {
-        iso_inbox_far_send(box, to, data, bytes);
-    }
-}
-
-/* The payload that `from` has sent in this epoch: in this PE's memory, at the start of a cache line, valid until this
- * member begins the next staged epoch but one. Bytes past the sent length are undefined. */
-static const void *wait_for(struct inbox box, int from)
-{
-    struct slot_inbox *inbox = iso_inbox_at(box, box.slot->memory, from);
-    if (prim_poll_u64(&inbox->seq) >= box.epoch)
-        return inbox->payload;
-    if (ISO_LIKELY(box.slot->views[from].near != NULL))
-        iso_slot_wait(box.slot, &inbox->seq, box.epoch, box.slot->views[from].pe, box.call);
-    else
-        iso_inbox_far_wait(box, from);
-    return inbox->payload;
-}
-
 static void send_all(const struct team *team, struct inbox box, const void *data, size_t bytes)
 {
     for (int i = 1; i < team->n_pes; i++)
-        send(box, other(team, i), data, bytes);
+        iso_inbox_send(box, box.slot->views[other(team, i)].near, other(team, i), data, bytes);
+}
+
+static const void *wait_for(struct inbox box, int from)
+{
+    return iso_inbox_wait(box, &box.slot->views[from], from);
 }
 
 /* A description of a member's call. */

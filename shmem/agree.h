@@ -17,7 +17,7 @@ void iso_agree_match(struct team *team, struct agree_args args);
 void iso_agree_same(struct team *team, const char *call, const char *what, int64_t value);
 /* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
 uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
-/* Member i's `bytes` (at most 56) at all + i * bytes, on every member. Nobody has it before all have called. */
+/* Member i's `bytes` (at most 56) at all + i * bytes, on every member. No member has it before all have called. */
 void iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 
 #endif

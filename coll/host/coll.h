@@ -94,7 +94,6 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
 
 /* ---- inboxes: at most ISO_INBOX_BYTES that arrive with their epoch in one cache line; staged epochs only ---- */
 
-/* Made in the far branches only: the near ones are what small collectives take. */
 ISO_INLINE struct inbox coll_inbox(const struct coll *c)
 {
     struct inbox box = {c->slot, c->epoch, c->me, c->call};
@@ -103,34 +102,19 @@ ISO_INLINE struct inbox coll_inbox(const struct coll *c)
 
 ISO_INLINE struct slot_inbox *coll_inbox_at(struct coll *c, char *memory, int sender)
 {
-    return (struct slot_inbox *)(void *)(memory + iso_slot_inbox_offset(sender, c->slot->staged));
+    return iso_inbox_at(coll_inbox(c), memory, sender);
 }
 
 /* At most once for each other member in an epoch; bytes may be 0. */
 ISO_INLINE void coll_inbox_send(struct coll *c, int to, const void *data, size_t bytes)
 {
-    char *near = c->views[to].near;
-    if (ISO_LIKELY(near != NULL)) {
-        struct slot_inbox *inbox = coll_inbox_at(c, near, c->me);
-        coll_copy(inbox->payload, data, bytes);
-        prim_signal_u64(prim_group_thread(), &inbox->seq, c->epoch); /* pairs with coll_inbox_wait */
-    } else {
-        iso_inbox_far_send(coll_inbox(c), to, data, bytes);
-    }
+    iso_inbox_send(coll_inbox(c), c->views[to].near, to, data, bytes);
 }
 
-/* The payload that `from` has sent in this epoch: in this PE's memory, at the start of a cache line, valid until this
- * member begins the next staged epoch but one. Bytes past the sent length are undefined. */
+/* The payload that `from` has sent in this epoch: see iso_inbox_wait. */
 ISO_INLINE const void *coll_inbox_wait(struct coll *c, int from)
 {
-    struct slot_inbox *inbox = coll_inbox_at(c, c->slot->memory, from);
-    if (prim_poll_u64(&inbox->seq) >= c->epoch)
-        return inbox->payload;
-    if (ISO_LIKELY(c->views[from].near != NULL))
-        iso_slot_wait(c->slot, &inbox->seq, c->epoch, c->views[from].pe, c->call);
-    else
-        iso_inbox_far_wait(coll_inbox(c), from);
-    return inbox->payload;
+    return iso_inbox_wait(coll_inbox(c), &c->views[from], from);
 }
 
 ISO_INLINE void coll_inbox_recv(struct coll *c, int from, void *into, size_t bytes)
