@@ -33,24 +33,19 @@ static struct pages whole_pages(uintptr_t base, size_t len)
     return p;
 }
 
-static bool write_all(int fd, const char *from, size_t len)
-{
-    for (size_t done = 0; done < len;) {
-        ssize_t n = pwrite(fd, from + done, len - done, (off_t)done);
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
 /* Other threads must not write the buffer during this: the header says so. */
 static int share_pages(struct pages *p)
 {
     if (p->len == 0)
         return 0;
     p->fd = memfd_create("isomer-buffer", MFD_CLOEXEC);
-    if (p->fd >= 0 && ftruncate(p->fd, (off_t)p->len) == 0 && write_all(p->fd, p->base, p->len) &&
+    bool good = p->fd >= 0 && ftruncate(p->fd, (off_t)p->len) == 0;
+    for (size_t done = 0; good && done < p->len;) {
+        ssize_t n = pwrite(p->fd, p->base + done, p->len - done, (off_t)done);
+        good = n > 0;
+        done += good ? (size_t)n : 0;
+    }
+    if (good &&
         mmap(p->base, p->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) != MAP_FAILED)
         return 0;
     int rc = -errno;
@@ -61,24 +56,19 @@ static int share_pages(struct pages *p)
     return rc;
 }
 
-/* Back to private memory with the same contents, in one step for whoever reads it meanwhile. */
-static int replace_pages(char *base, size_t len)
-{
-    void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (copy == MAP_FAILED)
-        return -errno;
-    memcpy(copy, base, len);
-    if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, base) != MAP_FAILED)
-        return 0;
-    int rc = -errno;
-    munmap(copy, len);
-    return rc;
-}
-
-/* In halves where the address space has no room for a copy of the whole. */
+/* Makes the pages private memory again, with the same contents, in one step for a thread that reads them meanwhile. Goes
+ * by halves where the address space has no room for a copy of the whole. */
 static int unshare_pages(char *base, size_t len)
 {
-    int rc = replace_pages(base, len);
+    void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int rc = copy == MAP_FAILED ? -errno : 0;
+    if (rc == 0) {
+        memcpy(copy, base, len);
+        if (mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, base) != MAP_FAILED)
+            return 0;
+        rc = -errno;
+        munmap(copy, len);
+    }
     if (rc != -ENOMEM || len <= page_bytes())
         return rc;
     size_t half = (len / 2 + page_bytes() - 1) & ~(page_bytes() - 1);
@@ -153,14 +143,6 @@ static struct split find_split(const struct pe_offer *offers, size_t len)
     return split;
 }
 
-static bool lengths_match(const struct pe_offer *offers, size_t len)
-{
-    for (int i = 0; i < ISO->n_local; i++)
-        if (offers[i].len != len)
-            return false;
-    return true;
-}
-
 /* The up to three pieces of a buffer; NULL: nothing there. */
 struct pieces {
     struct segment *of[3];
@@ -230,49 +212,21 @@ static int probe_staging(const struct pe_offer *offers)
 
 /* ---- the calls ---- */
 
-static bool overlaps(const char *addr, size_t len)
-{
-    for (int i = 0; i < ISO->n_segments; i++) {
-        const struct segment *s = &ISO->segments[i];
-        if (addr < s->base + s->len && s->base < addr + len)
-            return true;
-    }
-    return false;
-}
-
-/* 0, or what a PE of this node failed by: it has said so. */
-static int failure_of(const struct pe_offer *offers)
-{
-    for (int i = 0; i < ISO->n_local; i++)
-        if (offers[i].extra != 0)
-            return offers[i].extra;
-    return 0;
-}
-
-static void describe_buffer(shmemx_buffer_info_t *info, size_t len, struct split split)
-{
-    if (info == NULL)
-        return;
-    memset(info, 0, sizeof *info);
-    info->mapped_bytes = split.hi - split.lo;
-    info->staged_bytes = len - info->mapped_bytes;
-    memcpy(info->method, "pages", sizeof "pages");
-    if (info->mapped_bytes == 0)
-        memcpy(info->method, "staged", sizeof "staged");
-}
-
 /* Collective over the node, also for a PE that could not share its pages: its `status` tells the others. */
 static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *info)
 {
     char *addr = (char *)(uintptr_t)mine->base;
     size_t len = (size_t)mine->len;
     struct pe_offer *offers = iso_device_new_offers();
-    if (offers == NULL) /* the others would wait for us */
+    if (offers == NULL) /* else the others would wait for this PE */
         iso_fatal("shmemx_buffer_register", "no memory for the addresses of %d PEs", ISO->n_local);
     int rc = iso_pe_exchange(mine, offers, "shmemx_buffer_register");
-    if (rc == 0)
-        rc = failure_of(offers);
-    if (rc == 0 && !lengths_match(offers, len)) {
+    for (int i = 0; rc == 0 && i < ISO->n_local; i++)
+        rc = offers[i].extra; /* that PE of the node has failed by it, and has said so */
+    bool equal = true;
+    for (int i = 0; i < ISO->n_local; i++)
+        equal &= offers[i].len == len;
+    if (rc == 0 && !equal) {
         log_error("shmemx_buffer_register: len_bytes differs between PEs (%zu here); it must be equal", len);
         rc = -EINVAL;
     }
@@ -285,7 +239,13 @@ static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *inf
     if (rc == 0)
         rc = add_pieces(addr, len, offers, split);
     iso_device_close_offers(offers);
-    describe_buffer(info, len, split);
+    if (info == NULL)
+        return rc;
+    const char *method = split.hi > split.lo ? "pages" : "staged";
+    memset(info, 0, sizeof *info);
+    info->mapped_bytes = split.hi - split.lo;
+    info->staged_bytes = len - info->mapped_bytes;
+    memcpy(info->method, method, strlen(method));
     return rc;
 }
 
@@ -310,16 +270,6 @@ static int release_pages(char *addr, size_t len)
     return rc;
 }
 
-/* Another PE, or this one, has failed: nobody has the buffer. */
-static void roll_back(char *addr, size_t len, bool shared)
-{
-    forget_pieces(addr, len);
-    if (shared)
-        (void)release_pages(addr, len);
-    if (ISO->device != NULL)
-        iso_device_table_changed();
-}
-
 SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
 int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
 {
@@ -330,8 +280,11 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     if (len_bytes > UINTPTR_MAX - (uintptr_t)addr)
         iso_fatal(__func__, "addr %p with len_bytes %zu ends beyond the address space; at most %zu bytes fit there",
                   addr, len_bytes, (size_t)(UINTPTR_MAX - (uintptr_t)addr));
-    if (overlaps((char *)addr, len_bytes))
-        iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
+    for (int i = 0; i < ISO->n_segments; i++) {
+        const struct segment *s = &ISO->segments[i];
+        if ((char *)addr < s->base + s->len && s->base < (char *)addr + len_bytes)
+            iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
+    }
     if (ISO->device != NULL && iso_device_buffer_is(addr, __func__))
         return iso_device_buffer_register((char *)addr, len_bytes, info) == 0 ? 0 : 1;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
@@ -347,8 +300,13 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     if (ISO->device != NULL)
         iso_device_table_changed();
     bool all = iso_agree_min(&ISO->world, rc == 0, __func__) != 0;
-    if (!all)
-        roll_back((char *)addr, len_bytes, mine.fd >= 0);
+    if (!all) { /* a PE has failed, so no PE may have the buffer */
+        forget_pieces((char *)addr, len_bytes);
+        if (mine.fd >= 0)
+            (void)release_pages((char *)addr, len_bytes);
+        if (ISO->device != NULL)
+            iso_device_table_changed();
+    }
     if (mine.fd >= 0)
         close(mine.fd);
     return all ? 0 : 1;
@@ -369,15 +327,6 @@ void iso_buffer_forget(struct segment *s)
     }
     free(s->peers);
     *s = self->segments[--self->n_segments];
-}
-
-/* The piece that begins the buffer at addr; NULL: there is none. */
-static const struct segment *registered_at(const char *addr)
-{
-    for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++)
-        if (ISO->segments[i].base == addr && ISO->segments[i].first_bytes != 0)
-            return &ISO->segments[i];
-    return NULL;
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */
@@ -404,9 +353,12 @@ SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
 int pshmemx_buffer_unregister(void *addr)
 {
     iso_check_life(__func__);
-    const struct segment *first = registered_at((const char *)addr);
+    const struct segment *first = NULL; /* the piece with the buffer's first byte */
+    for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments && first == NULL; i++)
+        if (ISO->segments[i].base == (char *)addr && ISO->segments[i].first_bytes != 0)
+            first = &ISO->segments[i];
     if (first == NULL)
-        iso_fatal(__func__, "addr %p is not the begin of a registered buffer", addr);
+        iso_fatal(__func__, "addr %p is not the start of a registered buffer", addr);
     size_t len = first->first_bytes;
     bool on_device = first->on_device;
 #ifndef ISO_PES_AS_THREADS
@@ -416,7 +368,7 @@ int pshmemx_buffer_unregister(void *addr)
     (void)check_still_shared;
 #endif
     iso_quiet_all(__func__);
-    iso_barrier_sync(&ISO->world, __func__); /* nobody puts into it any more */
+    iso_barrier_sync(&ISO->world, __func__); /* no PE puts into it any more */
     forget_pieces((const char *)addr, len);
     int rc = on_device ? 0 : release_pages((char *)addr, len);
     if (on_device || ISO->device != NULL)

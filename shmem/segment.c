@@ -2,7 +2,7 @@
 /* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
  * (device_heap.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
  * first operation on them; all else of the table is written by collective calls only. Every operation reads it without
- * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by everybody. */
+ * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by every operation. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "agree.h"
@@ -43,22 +43,6 @@ static char *reserve_aligned(size_t bytes, size_t start, size_t align)
     return at + lead;
 }
 
-/* The first object lies at a multiple of a power of two that is no less than the heap, so that what shmem_align can
- * promise does not depend on luck; of less where the address space is limited, but of 2 MiB for huge pages. */
-static char *reserve_heap(size_t bytes)
-{
-    const size_t least = (size_t)2 << 20;
-    size_t start = iso_memory_heap_start(), align = (size_t)1 << 30;
-#ifndef __SANITIZE_THREAD__ /* its part of the address space is small, and going beyond ends the process */
-    while (align < bytes)
-        align *= 2;
-#endif
-    char *at = reserve_aligned(bytes, start, align);
-    while (at == NULL && align > least)
-        at = reserve_aligned(bytes, start, align /= 2);
-    return at;
-}
-
 static int map_heap(struct segment *heap, size_t bytes)
 {
     heap->fd = memfd_create("isomer-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -68,29 +52,30 @@ static int map_heap(struct segment *heap, size_t bytes)
     }
     /* A peer that shrank the file would turn our loads into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-    void *at = reserve_heap(bytes);
+
+    /* The first object lies at a multiple of a power of two that is no less than the heap, so that what shmem_align can
+     * promise does not depend on luck. Where the address space is limited, the power is smaller, but at least 2 MiB for
+     * huge pages. */
+    const size_t least = (size_t)2 << 20;
+    size_t start = iso_memory_heap_start(), align = (size_t)1 << 30;
+#ifndef __SANITIZE_THREAD__ /* its part of the address space is small, and going beyond ends the process */
+    while (align < bytes)
+        align *= 2;
+#endif
+    char *at = reserve_aligned(bytes, start, align);
+    while (at == NULL && align > least)
+        at = reserve_aligned(bytes, start, align /= 2);
     if (at == NULL ||
-        mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != at) {
+        mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != (void *)at) {
         log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
         return -errno;
     }
+
     if (ISO->env->huge_pages)
         madvise(at, bytes, MADV_HUGEPAGE); /* isomer-info tells whether the kernel honours it */
-    heap->base = (char *)at;
+    heap->base = at;
     heap->len = bytes;
     return 0;
-}
-
-static void describe_data(struct segment *segment)
-{
-    const struct data_segment *data = iso_data_segment();
-    ISO->data_refusal = data->refusal;
-    segment->kind = SEGMENT_DATA;
-    if (data->refusal != NULL)
-        return;
-    segment->base = data->base;
-    segment->len = segment->limit = data->len;
-    segment->fd = data->fd;
 }
 
 int iso_segment_start(size_t heap_bytes)
@@ -113,7 +98,17 @@ int iso_segment_start(size_t heap_bytes)
     if (rc != 0)
         return rc;
     self->segments[SEGMENT_INDEX_HEAP].limit = iso_memory_heap_start(); /* other nodes may come before we allocate */
-    describe_data(&self->segments[SEGMENT_INDEX_DATA]);
+
+    const struct data_segment *data = iso_data_segment();
+    struct segment *globals = &self->segments[SEGMENT_INDEX_DATA];
+    self->data_refusal = data->refusal;
+    globals->kind = SEGMENT_DATA;
+    if (data->refusal == NULL) {
+        globals->base = data->base;
+        globals->len = globals->limit = data->len;
+        globals->fd = data->fd;
+    }
+
     self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
     self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
     for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
@@ -198,16 +193,6 @@ struct site {
     uint64_t base, len;
 };
 
-static void take_site(char *base, size_t len, int pe, const struct site *site)
-{
-    struct state *self = ISO;
-    for (int i = 0; i < self->n_segments; i++) {
-        struct segment *s = &self->segments[i];
-        if (s->len > 0 && s->base >= base && s->base < base + len)
-            s->peers[pe].base = (char *)(uintptr_t)site->base + (s->base - base);
-    }
-}
-
 int iso_segment_tell_nodes(char *base, size_t len, const char *call)
 {
     struct state *self = ISO;
@@ -224,8 +209,11 @@ int iso_segment_tell_nodes(char *base, size_t len, const char *call)
             log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,
                       (unsigned long long)all[pe].len, pe);
             rc = -EINVAL;
-        } else if (!self->peers[pe].local) {
-            take_site(base, len, pe, &all[pe]);
+        }
+        for (int i = 0; i < self->n_segments && rc == 0 && !self->peers[pe].local; i++) {
+            struct segment *s = &self->segments[i];
+            if (s->len > 0 && s->base >= base && s->base < base + len)
+                s->peers[pe].base = (char *)(uintptr_t)all[pe].base + (s->base - base);
         }
     }
     free(all);
@@ -307,7 +295,7 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
     return place;
 }
 
-/* The nearest thing the address could have meant. */
+/* Says which segment the address missed, and by what. */
 void iso_fatal_address(const char *call, const char *arg, const void *addr, size_t len)
 {
     const struct state *self = ISO;
