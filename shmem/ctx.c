@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Communication contexts (section 9.5) and sessions (section 9.9). A handle is index and generation, so a destroyed or
- * made-up handle is found out. Between PEs that share pointers a context has nothing outstanding but the order of
+ * made-up handle is noticed. Between PEs that share pointers a context has nothing outstanding but the order of
  * stores; what a transport needs per context hangs off it. */
 
 #include "ops/order.h"
@@ -12,12 +12,10 @@
 #define CTXS_MAX 65536
 #define FIRST_INDEX 2 /* 0 is SHMEM_CTX_INVALID, 1 SHMEM_CTX_DEFAULT */
 
-static int index_of(shmem_ctx_t handle) { return (int)((uintptr_t)handle & (CTXS_MAX - 1)); }
-
 static struct ctx *find(shmem_ctx_t handle)
 {
     struct state *self = ISO;
-    int i = index_of(handle);
+    int i = (int)((uintptr_t)handle & (CTXS_MAX - 1)); /* the rest is the generation */
     if (handle == SHMEM_CTX_DEFAULT)
         return &self->ctx_default;
     struct ctx *ctx = i >= FIRST_INDEX && i < __atomic_load_n(&self->n_ctxs, __ATOMIC_ACQUIRE) ? self->ctxs[i] : NULL;
@@ -37,7 +35,7 @@ void iso_fatal_ctx(const char *call, shmem_ctx_t ctx)
 {
     if (ctx == SHMEM_CTX_INVALID)
         iso_fatal(call, "ctx is SHMEM_CTX_INVALID");
-    iso_fatal(call, "ctx %p is no context of this PE (destroyed, or never made)", (void *)ctx);
+    iso_fatal(call, "ctx %p is not a context of this PE (destroyed, or never made)", (void *)ctx);
 }
 
 int iso_ctx_start(void)

@@ -48,7 +48,7 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * ph
     }
 }
 
-/* A program that only dlopens us (an interpreter) has nothing in its data segment that a kernel would want. */
+/* A program that only dlopens us (an interpreter) has nothing in its data segment that a kernel would use. */
 static bool needs_us(const struct dl_phdr_info *info, const ElfW(Phdr) * ph)
 {
     const char *strings = NULL;
@@ -249,27 +249,20 @@ static const char *share(void)
     return "the PEs are threads of one process, which has one set of global variables";
 }
 #else
-/* Long before shmem_init reads the variables, and refuses what is none of bootstrap/env.h's words. */
-static bool is_wanted(void)
+/* Returns why not, or NULL after the variables were moved into shared memory. The look at the environment comes long
+ * before that of shmem_init, which refuses words that bootstrap/env.h does not know. */
+static const char *share(void)
 {
     static const char *const off[] = {"0", "no", "off", "false"};
     const char *wish = getenv("SHMEM_DATA_SEGMENT");
-    for (size_t i = 0; wish != NULL && i < sizeof off / sizeof off[0]; i++)
-        if (strcasecmp(wish, off[i]) == 0)
-            return false;
-    return true;
-}
-
-/* Returns why not, or NULL after the variables were moved into shared memory. */
-static const char *share(void)
-{
     struct program program;
     memset(&program, 0, sizeof program);
     dl_iterate_phdr(read_program, &program);
     memcpy(data.build_id, program.build_id, sizeof data.build_id);
     int fd = -1;
-    if (!is_wanted())
-        return "SHMEM_DATA_SEGMENT is off";
+    for (size_t i = 0; wish != NULL && i < sizeof off / sizeof off[0]; i++)
+        if (strcasecmp(wish, off[i]) == 0)
+            return "SHMEM_DATA_SEGMENT is off";
     if (!program.links_us)
         return "the program does not link libisomer itself";
     if (program.lo >= program.hi)

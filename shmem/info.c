@@ -178,22 +178,17 @@ static void write_nodes(FILE *out)
 
 /* ---- segments ---- */
 
-static void write_segment(FILE *out, int index)
-{
-    const struct segment *s = &ISO->segments[index];
-    if (s->len == 0)
-        return;
-    fprintf(out, "  %2d %-6s %p  %s, %s in use%s\n", index, iso_segment_kind_name(s->kind), (void *)s->base,
-            amount(s->len).text, amount(s->limit).text, s->staged ? ", staged (no pointers)" : "");
-}
-
 static void write_segments(FILE *out)
 {
     struct alloc_stats stats = iso_alloc_stats(ISO->alloc);
     struct huge_pages huge = huge_pages(ISO->env);
     fprintf(out, "segments of PE %d:\n", ISO->my_pe);
-    for (int i = 0; i < ISO->n_segments; i++)
-        write_segment(out, i);
+    for (int i = 0; i < ISO->n_segments; i++) {
+        const struct segment *s = &ISO->segments[i];
+        if (s->len != 0)
+            fprintf(out, "  %2d %-6s %p  %s, %s in use%s\n", i, iso_segment_kind_name(s->kind), (void *)s->base,
+                    amount(s->len).text, amount(s->limit).text, s->staged ? ", staged (no pointers)" : "");
+    }
     fprintf(out, "  heap: %s may be allocated, %zu objects use %s; %s of control area\n", amount(stats.cap).text,
             stats.objects, amount(stats.used).text, amount(ISO->control_bytes).text);
     fprintf(out, "  heap: huge pages %s (shmem_enabled is %s, SHMEM_HUGE_PAGES %s)\n",
@@ -205,7 +200,7 @@ static void write_segments(FILE *out)
 /* ---- paths ---- */
 
 /* Between PEs of one node: init ends the job unless every one of them can map every other, so this PE may speak for
- * all pairs. Nodes without this PE are reached by their transport; what is inside of them is theirs to describe. */
+ * all pairs. Nodes without this PE are reached by their transport; their own PEs describe what is inside of them. */
 static void write_paths_of_node(FILE *out, int first)
 {
     const struct peer *peer = &ISO->peers[first];
@@ -225,9 +220,14 @@ static void write_paths_of_node(FILE *out, int first)
             mapped ? "by pointer" : "by transport ", mapped ? "" : name, globals, why, name);
 }
 
-/* The edges of registered buffers are all that has no pointer within a node. */
-static void write_buffer_paths(FILE *out)
+static void write_paths(FILE *out)
 {
+    fprintf(out, "paths between PEs:\n");
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        if (is_first_of_node(pe))
+            write_paths_of_node(out, pe);
+
+    /* The edges of registered buffers are all that has no pointer within a node. */
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments; i++) {
         const struct segment *s = &ISO->segments[i];
         if (s->len != 0)
@@ -236,15 +236,6 @@ static void write_buffer_paths(FILE *out)
                     : s->on_device ? "device memory, by the device"
                                    : "by pointer");
     }
-}
-
-static void write_paths(FILE *out)
-{
-    fprintf(out, "paths between PEs:\n");
-    for (int pe = 0; pe < ISO->n_pes; pe++)
-        if (is_first_of_node(pe))
-            write_paths_of_node(out, pe);
-    write_buffer_paths(out);
 }
 
 /* ---- variables and algorithms ---- */
@@ -258,16 +249,6 @@ static void write_table(FILE *out, size_t (*write_text)(char *text, size_t bytes
     write_text(table, bytes);
     fputs(table, out);
     free(table);
-}
-
-/* What the transports to other nodes say of themselves: device, method, counters. */
-static void write_network(FILE *out)
-{
-    if (ISO->n_nodes == 1)
-        return;
-    fprintf(out, "network of PE %d:\n", ISO->my_pe);
-    write_table(out, iso_transport_text);
-    fputs("\n", out);
 }
 
 static void write_variables(FILE *out)
@@ -289,14 +270,6 @@ static void write_settings(FILE *out)
     write_variables(out);
 }
 
-static void write_algorithms(FILE *out)
-{
-    fprintf(out, "collective algorithms:\n");
-    write_table(out, iso_coll_table_text);
-    fprintf(out, "collective algorithms on streams:\n");
-    write_table(out, iso_coll_streams_text);
-}
-
 static void write_info(FILE *out)
 {
     write_version(out);
@@ -306,15 +279,23 @@ static void write_info(FILE *out)
         write_nodes(out);
         write_segments(out);
         write_paths(out);
-        write_network(out);
+        if (ISO->n_nodes > 1) { /* what the transports to other nodes say of themselves: device, method, counters */
+            fprintf(out, "network of PE %d:\n", ISO->my_pe);
+            write_table(out, iso_transport_text);
+            fputs("\n", out);
+        }
         iso_device_write_info(out);
     } else {
         fprintf(out, "job: not started, so there are no PEs, segments and paths to show\n");
         iso_device_write_info(out);
     }
     write_variables(out);
-    if (ISO->life == LIFE_RUNNING)
-        write_algorithms(out);
+    if (ISO->life != LIFE_RUNNING)
+        return;
+    fprintf(out, "collective algorithms:\n");
+    write_table(out, iso_coll_table_text);
+    fprintf(out, "collective algorithms on streams:\n");
+    write_table(out, iso_coll_streams_text);
 }
 
 static void print_text(void (*write)(FILE *out))
@@ -372,13 +353,6 @@ static long long read_number(const char *path, long long otherwise)
 }
 
 static uint64_t machine_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE); }
-
-static void check_kernel(struct doctor *d)
-{
-    struct utsname name;
-    if (uname(&name) == 0)
-        find(d, FINE, "kernel %s %s on %s", name.sysname, name.release, name.machine);
-}
 
 static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
 
@@ -438,7 +412,7 @@ static void check_sockets(struct doctor *d)
     name.sun_family = AF_UNIX;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(sa_family_t)) == 0 && listen(fd, 1) == 0)
-        find(d, FINE, "PEs of one host can meet (abstract unix sockets)");
+        find(d, FINE, "PEs of one host can find each other (abstract unix sockets)");
     else
         find(d, PROBLEM, "an abstract unix socket cannot be made: %s; PEs of one host need them to find each other",
              strerror(errno));
@@ -554,20 +528,6 @@ static void check_huge_pages(struct doctor *d)
              huge.setting);
 }
 
-/* CAP_SYS_PTRACE, bit 19 of CapEff. */
-static bool may_ptrace_all(void)
-{
-    char line[256];
-    unsigned long long capabilities = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, "CapEff:", 7) == 0)
-            capabilities = strtoull(line + 7, NULL, 16);
-    if (f != NULL)
-        fclose(f);
-    return (capabilities >> 19 & 1) != 0;
-}
-
 /* Only the partial pages at the ends of registered buffers go this way. */
 static void check_attach(struct doctor *d)
 {
@@ -575,9 +535,18 @@ static void check_attach(struct doctor *d)
     char from = 1, to = 0;
     struct iovec there = {&from, 1}, here = {&to, 1};
     long long scope = read_number("/proc/sys/kernel/yama/ptrace_scope", 0);
+    unsigned long long capabilities = 0;
+    char line[256];
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, "CapEff:", 7) == 0)
+            capabilities = strtoull(line + 7, NULL, 16);
+    if (f != NULL)
+        fclose(f);
+    bool may_ptrace_all = (capabilities >> 19 & 1) != 0; /* CAP_SYS_PTRACE */
     if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
         find(d, WARNING, "cross-memory attach is not possible (process_vm_readv: %s); %s", strerror(errno), advice);
-    else if (scope > 0 && !(may_ptrace_all() && scope < 3))
+    else if (scope > 0 && !(may_ptrace_all && scope < 3))
         find(d, WARNING,
              "kernel.yama.ptrace_scope is %lld, so PEs cannot copy from and to each other's private memory; "
              "%s, or root sets it to 0",
@@ -606,54 +575,47 @@ static void check_data_segment(struct doctor *d)
              refusal);
 }
 
-/* How many PEs this node has: from the job, else from what a launcher says, else one. */
-static int count_local_pes(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE", NULL};
-    if (ISO->life == LIFE_RUNNING)
-        return ISO->n_local;
-    for (int i = 0; names[i] != NULL; i++)
-        if (getenv(names[i]) != NULL && atoi(getenv(names[i])) > 0)
-            return atoi(getenv(names[i]));
-    return 1;
-}
-
 static void find_sentence(void *doctor, int severity, const char *sentence)
 {
     find((struct doctor *)doctor, (enum severity)severity, "%s", sentence);
-}
-
-static void examine(struct doctor *d)
-{
-    check_kernel(d);
-    iso_variables_examine(&d->env, find_sentence, d);
-    d->local_pes = count_local_pes();
-    d->heap = d->env.symmetric_size != 0 ? d->env.symmetric_size : machine_bytes();
-    check_launcher(d);
-    check_memfd(d);
-    check_sockets(d);
-    check_data_segment(d);
-    check_address_space(d);
-    check_memory(d);
-    check_files(d);
-    check_locked_memory(d);
-    check_huge_pages(d);
-    check_attach(d);
-    check_cores(d);
-    iso_device_examine(find_sentence, d);
-    iso_network_examine(find_sentence, d);
 }
 
 static void write_doctor(FILE *out)
 {
     char *findings = NULL;
     size_t len = 0;
+    static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"};
+    struct utsname name;
     struct doctor d;
     memset(&d, 0, sizeof d);
     d.out = open_memstream(&findings, &len);
     if (d.out == NULL)
         return;
-    examine(&d);
+    if (uname(&name) == 0)
+        find(&d, FINE, "kernel %s %s on %s", name.sysname, name.release, name.machine);
+    iso_variables_examine(&d.env, find_sentence, &d);
+
+    /* The number of PEs of this node comes from the job, else from what a launcher says, else it is one. */
+    d.local_pes = ISO->life == LIFE_RUNNING ? ISO->n_local : 0;
+    for (size_t i = 0; d.local_pes == 0 && i < sizeof local_sizes / sizeof local_sizes[0]; i++)
+        if (getenv(local_sizes[i]) != NULL && atoi(getenv(local_sizes[i])) > 0)
+            d.local_pes = atoi(getenv(local_sizes[i]));
+    d.local_pes = ISO_MAX(d.local_pes, 1);
+    d.heap = d.env.symmetric_size != 0 ? d.env.symmetric_size : machine_bytes();
+
+    check_launcher(&d);
+    check_memfd(&d);
+    check_sockets(&d);
+    check_data_segment(&d);
+    check_address_space(&d);
+    check_memory(&d);
+    check_files(&d);
+    check_locked_memory(&d);
+    check_huge_pages(&d);
+    check_attach(&d);
+    check_cores(&d);
+    iso_device_examine(find_sentence, &d);
+    iso_network_examine(find_sentence, &d);
     fclose(d.out);
     fprintf(out, "problems: %d, warnings: %d, fine: %d\n%s", d.count[PROBLEM], d.count[WARNING], d.count[FINE],
             findings);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the doctor says about environment variables: values that are not allowed, by the functions that refuse them when
- * a program starts, and names that nobody reads. Called by info.c and, for names, by init.c. */
+ * a program starts, and names that are not known. Called by info.c and, for names, by init.c. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "../bootstrap/net/interface.h"
@@ -60,24 +60,6 @@ static int check_device(const struct env *env)
 
 typedef int check(const struct env *env);
 
-static int check_values(const struct env *env, void (*find)(void *doctor, int severity, const char *sentence),
-                        void *doctor)
-{
-    static check *const checks[] = {iso_coll_check, check_network, check_nic, check_device};
-    const char *prefix = "shmem_init: ";
-    int wrong = 0;
-    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
-        char sentence[512] = "";
-        iso_log_divert(sentence, sizeof sentence);
-        int rc = checks[i](env);
-        iso_log_divert(NULL, 0);
-        if (rc != 0)
-            find(doctor, PROBLEM, sentence + (strncmp(sentence, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
-        wrong += rc != 0;
-    }
-    return wrong;
-}
-
 /* ---- names ---- */
 
 static void describe(const struct env_stranger *stranger, char sentence[256])
@@ -86,7 +68,7 @@ static void describe(const struct env_stranger *stranger, char sentence[256])
              stranger->nearest);
 }
 
-/* Programs and other libraries have variables of their own: what does not look like one of ours is in one line. */
+/* Programs and other libraries have variables of their own: names unlike ours share one line. */
 void iso_variables_warn(void)
 {
     struct env_stranger stranger;
@@ -107,14 +89,29 @@ void iso_variables_warn(void)
 void iso_variables_examine(struct env *env, void (*find)(void *doctor, int severity, const char *sentence),
                            void *doctor)
 {
+    static check *const checks[] = {iso_coll_check, check_network, check_nic, check_device};
+    const char *prefix = "shmem_init: ";
     struct env_stranger stranger;
-    char sentence[256];
-    if (iso_env_read(env, sentence, sizeof sentence) != 0) {
+    char sentence[512];
+    int wrong = 0;
+    bool read = iso_env_read(env, sentence, sizeof sentence) == 0;
+    if (!read) {
         memset(env, 0, sizeof *env);
         find(doctor, PROBLEM, sentence);
-    } else if (check_values(env, find, doctor) == 0) {
-        find(doctor, FINE, "all environment variables have values that are allowed");
     }
+
+    for (size_t i = 0; read && i < sizeof checks / sizeof checks[0]; i++) {
+        sentence[0] = '\0';
+        iso_log_divert(sentence, sizeof sentence);
+        int rc = checks[i](env);
+        iso_log_divert(NULL, 0);
+        if (rc != 0)
+            find(doctor, PROBLEM, sentence + (strncmp(sentence, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0));
+        wrong += rc != 0;
+    }
+    if (read && wrong == 0)
+        find(doctor, FINE, "all environment variables have values that are allowed");
+
     for (size_t at = 0; iso_env_next_stranger(&at, &stranger);) {
         describe(&stranger, sentence);
         find(doctor, WARNING, sentence);
