@@ -56,8 +56,8 @@ static int share_pages(struct pages *p)
     return rc;
 }
 
-/* Makes the pages private memory again, with the same contents, in one step for a thread that reads them meanwhile. Goes
- * by halves where the address space has no room for a copy of the whole. */
+/* Makes the pages private memory again, with the same contents, in one step for a thread that reads them meanwhile.
+ * Goes by halves where the address space has no room for a copy of the whole. */
 static int unshare_pages(char *base, size_t len)
 {
     void *copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

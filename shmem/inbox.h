@@ -27,7 +27,8 @@ ISO_INLINE struct slot_inbox *iso_inbox_at(struct inbox box, char *memory, int s
     return (struct slot_inbox *)(void *)(memory + iso_slot_inbox_offset(sender, box.slot->staged));
 }
 
-/* At most once for each other member in an epoch; bytes may be 0. `near`: the memory of member `to`; NULL: it is far. */
+/* At most once for each other member in an epoch; bytes may be 0. `near`: the memory of member `to`, NULL when it is
+ * far. */
 ISO_INLINE void iso_inbox_send(struct inbox box, char *near, int to, const void *data, size_t bytes)
 {
     if (ISO_LIKELY(near != NULL)) {

@@ -448,7 +448,8 @@ static void check_files(struct doctor *d)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     if (limit.rlim_max < (rlim_t)d->local_pes + OWN_FILES)
-        find(d, PROBLEM, "%llu open files are allowed, the lowest of %d PEs on this node needs about %d: raise ulimit -n",
+        find(d, PROBLEM,
+             "%llu open files are allowed, the lowest of %d PEs on this node needs about %d: raise ulimit -n",
              (unsigned long long)limit.rlim_max, d->local_pes, d->local_pes + OWN_FILES);
     else
         find(d, FINE, "%llu open files are allowed, enough for about %llu PEs on one node",

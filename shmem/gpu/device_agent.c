@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's hands on device memory: copies between any two kinds of memory, and atomics on words of it.
- * Between device memories a copy engine copies; all else goes by two streams of this PE's own, of high priority, which
- * wait for nobody's kernels, one caller at a time; host memory that is not pinned passes through pinned stages, so that
- * no copy synchronises the device or waits for one that does. A copy or an atomic is done when the call returns.
+ * Between device memories a copy engine copies. All else goes by two streams of this PE's own, of high priority, which
+ * wait for no kernel of the program, one caller at a time. Host memory that is not pinned passes through pinned stages,
+ * so that no copy synchronises the device or waits for one that does. A copy or an atomic is done when the call returns.
  * Called by transport.c, memory.c, p2p.c, proxy.c. */
 #include "../../bootstrap/log.h"
 #include "device.h"
@@ -29,7 +29,7 @@ struct agent {
 
 extern void isod_word_kernel(void); /* device/agent_kernels.c */
 
-/* The copy or launch of a PE cannot be given up alone: the device is lost, or the address was none. */
+/* The copy or launch of a PE cannot be given up alone: the device is lost, or the address is wrong. */
 _Noreturn static ISO_COLD void fail(const struct agent *a, const char *what)
 {
     iso_fatal("the copy agent", "%s failed: %s", what, iso_gpu_error(a->device->gpu));
@@ -39,22 +39,7 @@ _Noreturn static ISO_COLD void fail(const struct agent *a, const char *what)
 
 enum side { HOST_SIDE, DEVICE_SIDE };
 
-/* Another PE's device memory, as it is mapped here? */
-static bool is_peers(const char *addr)
-{
-    const struct state *self = ISO;
-    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
-        const struct segment *s = &self->segments[i];
-        for (int l = 0; s->on_device && l < self->n_local; l++) {
-            const char *base = s->peers[self->local_pes[l]].gpu_ptr;
-            if (base != NULL && (size_t)(addr - base) < s->limit)
-                return true;
-        }
-    }
-    return false;
-}
-
-/* Symmetric memory is known; only for what is not, the driver is asked. Pinned memory needs no stage either. */
+/* Symmetric memory is known; the driver is asked only about other memory. Pinned memory needs no stage either. */
 static enum side side_of(const struct agent *a, const void *addr)
 {
     const struct state *self = ISO;
@@ -63,8 +48,16 @@ static enum side side_of(const struct agent *a, const void *addr)
         if ((size_t)((const char *)addr - s->base) < s->limit)
             return s->on_device ? DEVICE_SIDE : HOST_SIDE;
     }
-    if (is_peers((const char *)addr))
-        return DEVICE_SIDE;
+
+    /* Device memory of another PE has an address of its own where it is mapped here. */
+    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        for (int l = 0; s->on_device && l < self->n_local; l++) {
+            const char *base = s->peers[self->local_pes[l]].gpu_ptr;
+            if (base != NULL && (size_t)((const char *)addr - base) < s->limit)
+                return DEVICE_SIDE;
+        }
+    }
     return iso_gpu_pointer_kind(a->device->gpu, addr) == GPU_POINTER_HOST ? HOST_SIDE : DEVICE_SIDE;
 }
 
@@ -110,15 +103,6 @@ static void copy_down(struct agent *a, char *dest, const char *source, size_t le
     }
 }
 
-/* By an engine of this device's own, in turn, where one can choose: several threads' copies then go side by side. */
-static bool is_copied_by_engine(const struct agent *a, void *dest, const void *source, size_t len)
-{
-    int rc = iso_gpu_copy_by_engine(a->device->gpu, GPU_ANY_ENGINE, dest, source, len);
-    if (rc != 0 && rc != -ENOTSUP)
-        fail(a, "a copy by a copy engine");
-    return rc == 0;
-}
-
 void iso_agent_copy(void *dest, const void *source, size_t len)
 {
     struct agent *a = ISO->device->agent;
@@ -129,8 +113,14 @@ void iso_agent_copy(void *dest, const void *source, size_t len)
         memcpy(dest, source, len);
         return;
     }
-    if (to == DEVICE_SIDE && from == DEVICE_SIDE && is_copied_by_engine(a, dest, source, len))
-        return;
+    if (to == DEVICE_SIDE && from == DEVICE_SIDE) {
+        /* By an engine of this device's own, in turn, where one can choose: several threads' copies go side by side. */
+        int rc = iso_gpu_copy_by_engine(a->device->gpu, GPU_ANY_ENGINE, dest, source, len);
+        if (rc != 0 && rc != -ENOTSUP)
+            fail(a, "a copy by a copy engine");
+        if (rc == 0)
+            return;
+    }
     pthread_mutex_lock(&a->lock);
     if (from == HOST_SIDE) {
         copy_up(a, (char *)dest, (const char *)source, len);
@@ -157,7 +147,7 @@ void iso_agent_fill(void *dest, int byte, size_t len)
 
 /* ---- words ---- */
 
-/* By a kernel of one thread; its end orders the result before our load. */
+/* By a kernel of one thread; its end orders the result before the load below. */
 static uint64_t run(struct agent *a, struct isod_word_task task)
 {
     const struct gpu_launch launch = {isod_word_kernel, 1, 1, 0, &task, sizeof task, false};
@@ -181,15 +171,6 @@ uint64_t iso_agent_amo(void *word, struct amo op)
     return run(ISO->device->agent, task);
 }
 
-/* Narrow words are cut out of the aligned word of 4 bytes around them. */
-static uint64_t load_by_kernel(struct agent *a, const void *word, unsigned bytes)
-{
-    uintptr_t at = (uintptr_t)word, within = bytes < 4 ? at & 3 : 0;
-    struct isod_word_task task = {(void *)(at - within), NULL, 0, 0, ISOD_AMO_FETCH, bytes == 8 ? 8 : 4};
-    uint64_t value = run(a, task) >> (8 * within);
-    return bytes == 8 ? value : value & (UINT64_MAX >> (64 - 8 * bytes));
-}
-
 /* By a copy engine where there is one: it needs no place on the device, so kernels that fill it and wait for this very
  * store cannot hold it up; aligned words travel whole. A CPU device copies by memcpy, which promises neither. */
 static bool has_engine(const struct agent *a) { return strcmp(a->device->info->flavour, "cpu") != 0; }
@@ -198,8 +179,13 @@ uint64_t iso_agent_load(const void *word, unsigned bytes)
 {
     struct agent *a = ISO->device->agent;
     uint64_t value = 0;
-    if (!has_engine(a))
-        return load_by_kernel(a, word, bytes);
+    if (!has_engine(a)) {
+        /* Narrow words are cut out of the aligned word of 4 bytes around them. */
+        uintptr_t at = (uintptr_t)word, within = bytes < 4 ? at & 3 : 0;
+        struct isod_word_task task = {(void *)(at - within), NULL, 0, 0, ISOD_AMO_FETCH, bytes == 8 ? 8 : 4};
+        value = run(a, task) >> (8 * within);
+        return bytes == 8 ? value : value & (UINT64_MAX >> (64 - 8 * bytes));
+    }
     pthread_mutex_lock(&a->lock);
     copy_down(a, (char *)&value, (const char *)word, bytes);
     pthread_mutex_unlock(&a->lock);
@@ -221,9 +207,16 @@ void iso_agent_store(void *word, uint64_t value, unsigned bytes)
 
 /* ---- start and stop ---- */
 
-static int start(struct agent *a, struct gpu *gpu)
+int iso_agent_start(struct device *device)
 {
+    struct gpu *gpu = device->gpu;
+    struct agent *a = (struct agent *)calloc(1, sizeof *a);
     void *host = NULL, *for_kernels = NULL;
+    if (a == NULL)
+        return -ENOMEM;
+    pthread_mutex_init(&a->lock, NULL);
+    a->device = device;
+    device->agent = a;
     int rc = iso_gpu_preload(gpu, isod_word_kernel); /* a first launch may synchronise the device */
     for (int i = 0; rc == 0 && i < STAGES; i++) {
         rc = iso_gpu_stream_create(gpu, true, &a->stages[i].stream);
@@ -233,27 +226,14 @@ static int start(struct agent *a, struct gpu *gpu)
     }
     if (rc == 0)
         rc = iso_gpu_host_alloc(gpu, ISO_LINE, &host, &for_kernels);
-    if (rc != 0)
+    if (rc != 0) {
+        log_error("the streams and pinned memory of the copy agent cannot be made: %s", iso_gpu_error(gpu));
+        iso_agent_stop(device);
         return rc;
+    }
     a->old = (uint64_t *)host;
     a->old_for_kernels = (uint64_t *)for_kernels;
     return 0;
-}
-
-int iso_agent_start(struct device *device)
-{
-    struct agent *a = (struct agent *)calloc(1, sizeof *a);
-    if (a == NULL)
-        return -ENOMEM;
-    pthread_mutex_init(&a->lock, NULL);
-    a->device = device;
-    device->agent = a;
-    int rc = start(a, device->gpu);
-    if (rc != 0) {
-        log_error("the streams and pinned memory of the copy agent cannot be made: %s", iso_gpu_error(device->gpu));
-        iso_agent_stop(device);
-    }
-    return rc;
 }
 
 void iso_agent_stop(struct device *device)

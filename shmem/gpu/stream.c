@@ -137,13 +137,6 @@ static int copy(const struct on_stream *s, void *dest, const void *source, size_
     return rc == 0 ? 0 : 1;
 }
 
-/* A thread has 16 bytes at a time, and more than one of them under way. */
-static unsigned threads_for(size_t bytes)
-{
-    size_t wanted = (bytes / 32 + WAVE - 1) / WAVE * WAVE;
-    return (unsigned)ISO_MIN(ISO_MAX(wanted, (size_t)WAVE), (size_t)BLOCK_MOST);
-}
-
 static struct isod_stream_move move_of(void *dest, const void *source, size_t bytes, int pe)
 {
     struct isod_stream_move m = {iso_handle_local(), dest, source, bytes, NULL, 0, 0, pe};
@@ -152,7 +145,10 @@ static struct isod_stream_move move_of(void *dest, const void *source, size_t by
 
 static int move(const struct on_stream *s, gpu_kernel kernel, const struct isod_stream_move *m)
 {
-    return launch(s, kernel, threads_for(m->bytes), m, sizeof *m);
+    /* A thread has 16 bytes at a time, and more than one of them under way. */
+    size_t wanted = (m->bytes / 32 + WAVE - 1) / WAVE * WAVE;
+    size_t threads = ISO_MIN(ISO_MAX(wanted, (size_t)WAVE), (size_t)BLOCK_MOST);
+    return launch(s, kernel, (unsigned)threads, m, sizeof *m);
 }
 
 /* ---- put, get, signal ---- */
@@ -253,7 +249,7 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
                   SHMEM_CMP_GE);
         return 1;
     }
-    if (at == NULL || !iso_segment_of(sig_addr, 1)->on_device) { /* the CPU device could, and hide it from the program */
+    if (at == NULL || !iso_segment_of(sig_addr, 1)->on_device) { /* the CPU device could, and would hide the error */
         log_error("%s: sig_addr %p is memory of the host, which kernels do not poll; use memory of shmemx_malloc",
                   s.call, (void *)sig_addr);
         return 1;

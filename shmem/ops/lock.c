@@ -37,7 +37,8 @@ static ISO_COLD uint64_t far_amo(const struct word *word, struct amo op)
     return iso_far_amo(&ISO->ctx_default, word->place, op, word->call);
 }
 
-/* Acquire: pairs with the release of `serving` in the holder's clear_lock; its stores are visible to the PE that it serves. */
+/* Acquire: pairs with the release of `serving` in the holder's clear_lock. The holder's stores are visible to the PE
+ * that it serves. */
 ISO_INLINE uint64_t load_acquire(const struct word *word)
 {
     if (ISO_LIKELY(word->place.cpu != NULL))
@@ -132,22 +133,6 @@ static ISO_COLD void note_write(const struct word *home, const long *lock, uint6
 
 ISO_INLINE bool keeps_notes(void) { return ISO_UNLIKELY(ISO->debug) && ISO->n_pes > 1; }
 
-static ISO_COLD void debug_not_mine(const struct word *home, const long *lock)
-{
-    if (note_read(home, lock) == (uint64_t)ISO->my_pe + 1)
-        iso_fatal(home->call, "lock %p is already held by this PE: waiting for it would never end",
-                  (const void *)lock);
-}
-
-static ISO_COLD void debug_mine(const struct word *home, const long *lock)
-{
-    uint64_t note = note_read(home, lock);
-    if (note == 0)
-        iso_fatal(home->call, "lock %p is not held by any PE", (const void *)lock);
-    if (note != (uint64_t)ISO->my_pe + 1)
-        iso_fatal(home->call, "lock %p is held by pe %d, not by this PE", (const void *)lock, (int)note - 1);
-}
-
 /* ---- otherwise: the mark in the holder's copy ---- */
 
 /* By the holder, before `serving` goes on; relaxed, since only reports of PEs of the node read it. */
@@ -205,8 +190,9 @@ SHMEM_API(shmem_set_lock, pshmem_set_lock);
 void pshmem_set_lock(long *lock)
 {
     struct word home = home_word(lock, __func__);
-    if (keeps_notes() && ISO->thread_level != SHMEM_THREAD_MULTIPLE)
-        debug_not_mine(&home, lock);
+    if (keeps_notes() && ISO->thread_level != SHMEM_THREAD_MULTIPLE &&
+        note_read(&home, lock) == (uint64_t)ISO->my_pe + 1)
+        iso_fatal(__func__, "lock %p is already held by this PE: waiting for it would never end", (const void *)lock);
     uint64_t seen = take_ticket(&home);
     if (ISO_UNLIKELY(serving_of(seen) != next_of(seen)))
         wait_for_turn(&home, lock, next_of(seen));
@@ -239,7 +225,11 @@ void pshmem_clear_lock(long *lock)
     if (ISO_CHECKS && ISO_UNLIKELY(serving_of(seen) == next_of(seen)))
         iso_fatal(__func__, "lock %p is not held by any PE", (const void *)lock);
     if (keeps_notes()) {
-        debug_mine(&home, lock);
+        uint64_t note = note_read(&home, lock);
+        if (note == 0)
+            iso_fatal(__func__, "lock %p is not held by any PE", (const void *)lock);
+        if (note != (uint64_t)ISO->my_pe + 1)
+            iso_fatal(__func__, "lock %p is held by pe %d, not by this PE", (const void *)lock, (int)note - 1);
         note_write(&home, lock, 0);
     }
     mark(&home, lock, 0);

@@ -85,42 +85,28 @@ void pshmem_ctx_pe_quiet(shmem_ctx_t ctx, const int *target_pes, size_t npes)
         pe_quiet(iso_ctx(ctx, __func__), target_pes, npes, __func__);
 }
 
-/* A context that promises use by one thread at a time may be in another thread's hands while threads are free to call;
- * then its owner's own quiet is what completes it. */
-static bool is_in_other_hands(const struct ctx *ctx)
-{
-    return ISO->thread_level == SHMEM_THREAD_MULTIPLE &&
-           (ctx->options & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED)) != 0;
-}
-
-/* The table never moves and its entries stay, so this look needs no lock. A context made by another thread meanwhile
- * has no operations that this quiet must cover. */
-static bool any_created(const struct state *self)
-{
-    int n = __atomic_load_n(&self->n_ctxs, __ATOMIC_ACQUIRE); /* pairs with the release store in ctx.c */
-    for (int i = 0; i < n; i++)
-        if (self->ctxs[i] != NULL)
-            return true;
-    return false;
-}
-
-/* Destroyed contexts keep their entry, without a team. */
-static void quiet_created(struct state *self)
-{
-    pthread_mutex_lock(&self->tables_lock);
-    for (int i = 0; i < self->n_ctxs; i++) {
-        struct ctx *ctx = self->ctxs[i];
-        if (ctx != NULL && ctx->team != NULL && !is_in_other_hands(ctx) && iso_ctx_is_dirty(ctx))
-            iso_far_quiet(ctx);
-    }
-    pthread_mutex_unlock(&self->tables_lock);
-}
-
 void iso_quiet_all(const char *call)
 {
     struct state *self = ISO;
     iso_drain_rings(call);
     iso_quiet(&self->ctx_default);
-    if (ISO_UNLIKELY(any_created(self)))
-        quiet_created(self);
+
+    /* The table never moves and its entries stay, so this look needs no lock. A context made by another thread
+     * meanwhile has no operations that this quiet must cover. */
+    int n = __atomic_load_n(&self->n_ctxs, __ATOMIC_ACQUIRE), first = 0; /* pairs with the release store in ctx.c */
+    while (first < n && self->ctxs[first] == NULL)
+        first++;
+    if (ISO_LIKELY(first == n))
+        return;
+
+    /* Destroyed contexts keep their entry, without a team. A context that promises use by one thread at a time may be
+     * in another thread's hands while threads are free to call; its owner's own quiet is what completes it. */
+    const long promises = self->thread_level == SHMEM_THREAD_MULTIPLE ? SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED : 0;
+    pthread_mutex_lock(&self->tables_lock);
+    for (int i = first; i < self->n_ctxs; i++) {
+        struct ctx *ctx = self->ctxs[i];
+        if (ctx != NULL && ctx->team != NULL && (ctx->options & promises) == 0 && iso_ctx_is_dirty(ctx))
+            iso_far_quiet(ctx);
+    }
+    pthread_mutex_unlock(&self->tables_lock);
 }

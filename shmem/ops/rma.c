@@ -143,8 +143,6 @@ static size_t times(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-static size_t plus(size_t a, size_t b) { return a > SIZE_MAX - b ? SIZE_MAX : a + b; }
-
 static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, const char *call)
 {
     if (ISO_CHECKS && (stride < 1 || (size_t)stride < bsize))
@@ -163,7 +161,11 @@ static struct blocks blocks_of(const struct strided *s, size_t bytes, const char
 }
 
 /* Bytes from the beginning of the first block to the end of the last. */
-static size_t span(const struct blocks *b, size_t stride) { return plus(times(b->n - 1, stride), b->len); }
+static size_t span(const struct blocks *b, size_t stride)
+{
+    size_t last = times(b->n - 1, stride);
+    return last > SIZE_MAX - b->len ? SIZE_MAX : last + b->len;
+}
 
 /* `len` is b->len, as a constant where it is the size of one element. */
 ISO_INLINE void copy_each(const struct blocks *b, size_t len)

@@ -18,13 +18,6 @@ struct message {
     bool nbi;
 };
 
-static void check_op(int sig_op, const char *call)
-{
-    if (ISO_CHECKS && ISO_UNLIKELY(sig_op != SHMEM_SIGNAL_SET && sig_op != SHMEM_SIGNAL_ADD))
-        iso_fatal(call, "sig_op is %d, allowed: SHMEM_SIGNAL_SET (%d) or SHMEM_SIGNAL_ADD (%d)", sig_op,
-                  SHMEM_SIGNAL_SET, SHMEM_SIGNAL_ADD);
-}
-
 static struct place place_signal(const struct target *t, const uint64_t *sig_addr)
 {
     struct place place = iso_target_place(t, sig_addr, 8, "sig_addr");
@@ -53,7 +46,9 @@ static void update_at(const struct target *t, struct place at, uint64_t signal, 
 /* All addresses are checked before anything is moved. */
 static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct message *m)
 {
-    check_op(m->sig_op, t->call);
+    if (ISO_CHECKS && ISO_UNLIKELY(m->sig_op != SHMEM_SIGNAL_SET && m->sig_op != SHMEM_SIGNAL_ADD))
+        iso_fatal(t->call, "sig_op is %d, allowed: SHMEM_SIGNAL_SET (%d) or SHMEM_SIGNAL_ADD (%d)", m->sig_op,
+                  SHMEM_SIGNAL_SET, SHMEM_SIGNAL_ADD);
     struct place at = place_signal(t, m->sig_addr);
     if (m->len != 0) {
         struct place to = iso_target_place(t, m->dest, m->len, "dest");
