@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The channel of this PE: its connections, requests over them, and what their ends mean. All of it happens in
- * make_progress, under one lock, by whatever thread comes by. Nothing in it blocks but the sending of frames that fit
+ * make_progress, under one lock, by any thread that calls. Nothing in it blocks but the sending of frames that fit
  * the sockets' buffers. Silence is found by the kernel (keepalive and user timeout of TCP), an end by the end of the
  * stream. A connection that has ended stays in memory until make_progress returns, since callers may still look at it.
  * Static functions are called with channel.lock held, but for those under "waits" and "start". */
@@ -344,27 +344,21 @@ static void become_up(struct channel *c, struct link *link)
     log_debug("channel: connected with pe %d (%s)", link->pe, link->name);
 }
 
-/* The hello must come from a PE of another node and mean this one. */
-static int answer_hello(struct channel *c, struct link *link)
-{
-    struct hello hello = iso_handshake_said(&link->in.handshake);
-    unsigned char secret[AUTH_BYTES];
-    if (hello.service != HANDSHAKE_CHANNEL || !iso_handshake_is_current(&hello) ||
-        hello.detail != (uint32_t)ISO->my_pe || hello.pe >= (uint32_t)ISO->n_pes || ISO->peers[hello.pe].local)
-        return -EBADMSG;
-    link->pe = (int)hello.pe;
-    make_secret(c, link->pe, ISO->my_pe, secret);
-    return iso_handshake_answer(&link->in.handshake, &link->socket, secret);
-}
-
 /* 1: a part of the handshake came; 0: nothing yet; -errno. */
 static int shake_hands(struct channel *c, struct link *link)
 {
+    unsigned char secret[AUTH_BYTES];
     int rc = iso_handshake_receive(&link->in.handshake, &link->socket);
     if (rc <= 0)
         return rc;
     if (rc == HANDSHAKE_HELLO) {
-        rc = answer_hello(c, link);
+        struct hello hello = iso_handshake_said(&link->in.handshake); /* of a PE of another node, to this one */
+        if (hello.service != HANDSHAKE_CHANNEL || !iso_handshake_is_current(&hello) ||
+            hello.detail != (uint32_t)ISO->my_pe || hello.pe >= (uint32_t)ISO->n_pes || ISO->peers[hello.pe].local)
+            return -EBADMSG;
+        link->pe = (int)hello.pe;
+        make_secret(c, link->pe, ISO->my_pe, secret);
+        rc = iso_handshake_answer(&link->in.handshake, &link->socket, secret);
     } else if (link->socket.accepted) {
         rc = send_frame(link, CHANNEL_WELCOME, 0, NULL);
         if (rc == 0)
@@ -589,20 +583,6 @@ static void wait_once(struct channel *c, int event, const struct wait *wait)
     iso_pe_poll(wait);
 }
 
-/* Past SHMEM_TIMEOUT it is said once, as of every wait. */
-static void report_slow(int pe, uint64_t since, bool *reported)
-{
-    double waited = (double)(iso_wait_now_ns() - since) / 1e9;
-    char who[192];
-    if (*reported || ISO->env->timeout <= 0 || waited < ISO->env->timeout)
-        return;
-    *reported = true;
-    log_error("the set-up of a connection: %s has not answered for %.1f s, longer than SHMEM_TIMEOUT",
-              describe(pe, who), waited);
-    if (ISO->env->timeout_abort)
-        iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
-}
-
 int iso_channel_ask(int pe, const void *request_body, void *answer)
 {
     struct channel *c = ISO->channel;
@@ -612,6 +592,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
     struct wait wait = ISO_WAIT("the set-up of a connection", pe, NULL, 0);
     uint64_t since = iso_wait_now_ns();
     bool reported = false, done = false;
+    char who[192];
     request.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_lock(&c->lock);
     request.number = c->next_number++;
@@ -627,59 +608,18 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
         if (done)
             break;
         wait_once(c, request.event, &wait);
-        report_slow(pe, since, &reported);
+        double waited = (double)(iso_wait_now_ns() - since) / 1e9;
+        if (reported || ISO->env->timeout <= 0 || waited < ISO->env->timeout)
+            continue;
+        reported = true; /* it is said once, as of every wait past SHMEM_TIMEOUT */
+        log_error("the set-up of a connection: %s has not answered for %.1f s, longer than SHMEM_TIMEOUT",
+                  describe(pe, who), waited);
+        if (ISO->env->timeout_abort)
+            iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
     }
     if (request.event >= 0)
         close(request.event);
     return request.rc;
-}
-
-/* The lowest PE of a node, and its neighbours in the ring of nodes. */
-struct ring {
-    int before; /* calls us */
-    int next;
-    bool calls; /* we call `next`; with two nodes one call does */
-};
-
-/* 1: complete; 0: not yet; -errno after a sentence. */
-static int look_at_ring(struct channel *c, const struct ring *ring)
-{
-    struct target *next = &c->targets[ring->next];
-    pthread_mutex_lock(&c->lock);
-    make_progress(c);
-    if (ring->calls)
-        try_to_connect(c, ring->next);
-    int rc = next->up != NULL && c->targets[ring->before].up != NULL;
-    if (ring->calls && next->up == NULL && next->give_up == 0)
-        rc = next->error != 0 ? next->error : -ETIMEDOUT;
-    pthread_mutex_unlock(&c->lock);
-    return rc;
-}
-
-/* Every node has two others then that notice when it dies. 0 or -errno after a sentence. */
-static int close_ring(struct channel *c)
-{
-    const struct state *self = ISO;
-    int node = iso_pe_my_node(), n = self->n_nodes, rc;
-    struct ring ring = {self->node_first[(node + n - 1) % n], self->node_first[(node + 1) % n], n > 2 || node == 0};
-    struct wait wait = ISO_WAIT("shmem_init", ring.before, NULL, 0);
-    int64_t deadline = iso_deadline_in(self->env->boot_timeout);
-    char who[192];
-    if (self->node_first[node] != self->my_pe)
-        return 0;
-    pthread_mutex_lock(&c->lock);
-    if (ring.calls)
-        want_link(&c->targets[ring.next]);
-    pthread_mutex_unlock(&c->lock);
-    while ((rc = look_at_ring(c, &ring)) == 0) {
-        if (iso_deadline_now() > deadline && (!ring.calls || c->targets[ring.next].up != NULL)) {
-            log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
-                      describe(ring.before, who), self->my_pe, self->peers[self->my_pe].host, self->env->boot_timeout);
-            return -ETIMEDOUT;
-        }
-        wait_once(c, -1, &wait);
-    }
-    return rc < 0 ? rc : 0;
 }
 
 /* ---- start ---- */
@@ -737,13 +677,43 @@ void iso_channel_know(int pe, const struct host_addresses *addresses, const unsi
     memcpy(t->token, token, CHANNEL_TOKEN_BYTES);
 }
 
+/* The lowest PEs of the nodes are a ring: two other nodes notice when a node dies. */
 int iso_channel_start(void)
 {
-    struct channel *c = ISO->channel;
+    const struct state *self = ISO;
+    struct channel *c = self->channel;
+    int node = iso_pe_my_node(), n = self->n_nodes, rc = 0;
+    int before = self->node_first[(node + n - 1) % n]; /* calls this PE */
+    struct target *next = &c->targets[self->node_first[(node + 1) % n]];
+    bool in_ring = self->node_first[node] == self->my_pe;
+    bool calls = in_ring && (n > 2 || node == 0); /* this PE calls `next`; with two nodes one call does */
+    struct wait wait = ISO_WAIT("shmem_init", before, NULL, 0);
+    int64_t deadline = iso_deadline_in(self->env->boot_timeout);
+    char who[192];
     pthread_mutex_lock(&c->lock);
     c->started = true;
+    if (calls)
+        want_link(next);
     pthread_mutex_unlock(&c->lock);
-    return close_ring(c);
+    while (in_ring) {
+        pthread_mutex_lock(&c->lock);
+        make_progress(c);
+        if (calls)
+            try_to_connect(c, (int)(next - c->targets));
+        bool complete = next->up != NULL && c->targets[before].up != NULL;
+        if (calls && next->up == NULL && next->give_up == 0) /* try_to_connect has said why */
+            rc = next->error != 0 ? next->error : -ETIMEDOUT;
+        pthread_mutex_unlock(&c->lock);
+        if (complete || rc != 0)
+            return rc;
+        if (iso_deadline_now() > deadline && (!calls || next->up != NULL)) {
+            log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
+                      describe(before, who), self->my_pe, self->peers[self->my_pe].host, self->env->boot_timeout);
+            return -ETIMEDOUT;
+        }
+        wait_once(c, -1, &wait);
+    }
+    return 0;
 }
 
 /* ---- the end ---- */

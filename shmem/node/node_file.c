@@ -30,11 +30,6 @@ static size_t page_up(size_t bytes)
     return (bytes + page - 1) & ~(page - 1);
 }
 
-static size_t head_bytes(void)
-{
-    return page_up(sizeof(struct node_file) + (size_t)ISO->n_local * sizeof(struct node_member));
-}
-
 /* PEs that are threads of one process have theirs at the front of their heaps. */
 static size_t control_stride(void)
 {
@@ -45,12 +40,16 @@ static size_t control_stride(void)
 #endif
 }
 
-static size_t control_offset(int local) { return head_bytes() + (size_t)local * control_stride(); }
+static size_t control_offset(int local)
+{
+    size_t head = sizeof(struct node_file) + (size_t)ISO->n_local * sizeof(struct node_member);
+    return page_up(head) + (size_t)local * control_stride();
+}
 
 static int fail(const char *what)
 {
     int error = errno;
-    log_error("shmem_init: %s of %zu bytes that the PEs of this node share cannot be %s: %m", "the memory",
+    log_error("shmem_init: the memory of %zu bytes that the PEs of this node share cannot be %s: %m",
               control_offset(ISO->n_local), what);
     return -error;
 }
@@ -65,22 +64,6 @@ static int map_file(void)
     self->node = (struct node_file *)at;
     self->node_bytes = bytes;
     return 0;
-}
-
-/* Held from join to leave. Threads of one process do not die alone. */
-static int make_lock(pthread_mutex_t *lock)
-{
-    pthread_mutexattr_t robust;
-    pthread_mutexattr_init(&robust);
-    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
-    pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
-    int rc = pthread_mutex_init(lock, &robust);
-    pthread_mutexattr_destroy(&robust);
-#ifndef ISO_PES_AS_THREADS
-    if (rc == 0)
-        rc = pthread_mutex_lock(lock);
-#endif
-    return -rc;
 }
 
 int iso_node_make(void)
@@ -111,45 +94,46 @@ static struct node_memory describe(const struct segment *s)
     return memory;
 }
 
-static uint64_t my_pid_space(void)
-{
-    struct stat space;
-    return stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
-}
-
-static void add_cores(void)
-{
-    cpu_set_t mine;
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
-        return;
-    for (size_t i = 0; i < ISO_MIN(sizeof ISO->node->cores, sizeof mine); i++)
-        __atomic_fetch_or(&ISO->node->cores[i], ((const unsigned char *)&mine)[i], __ATOMIC_RELAXED);
-}
-
 int iso_node_join(void)
 {
     struct state *self = ISO;
     struct node_member *me = &self->node->members[self->my_local];
+    pthread_mutexattr_t robust;
+    struct stat space;
+    cpu_set_t mine;
     me->pid = (int32_t)getpid();
-    me->pid_space = my_pid_space();
+    me->pid_space = stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
     for (int i = 0; i < SEGMENT_INDEX_DEVICE; i++)
         me->memory[i] = describe(&self->segments[i]);
     me->heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
     me->data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
-    add_cores();
+    size_t n_bytes = sched_getaffinity(0, sizeof mine, &mine) == 0 ? ISO_MIN(sizeof self->node->cores, sizeof mine) : 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        __atomic_fetch_or(&self->node->cores[i], ((const unsigned char *)&mine)[i], __ATOMIC_RELAXED);
+
     if (control_stride() != 0 &&
         mmap(self->control, control_stride(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
              self->node_fd, (off_t)control_offset(self->my_local)) != (void *)self->control)
         return fail("mapped");
-    int rc = make_lock(&me->alive);
+
+    /* The lock is held from join to leave. Threads of one process do not die alone, and do not lock it. */
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutexattr_setpshared(&robust, PTHREAD_PROCESS_SHARED);
+    int rc = pthread_mutex_init(&me->alive, &robust);
+    pthread_mutexattr_destroy(&robust);
+#ifndef ISO_PES_AS_THREADS
+    if (rc == 0)
+        rc = pthread_mutex_lock(&me->alive);
+#endif
     self->node_joined = rc == 0;
-    errno = -rc;
+    errno = rc;
     return rc == 0 ? 0 : fail("locked");
 }
 
 /* ---- the memory of the others ---- */
 
-/* Without a touch of the file before it is known to be the right one. */
+/* The path is opened without access first, so that no other file than the right one is ever touched. */
 int iso_node_open(int local, int segment_index)
 {
     const struct node_member *member = &ISO->node->members[local], *me = &ISO->node->members[ISO->my_local];
@@ -263,20 +247,6 @@ static void hear_exit(void)
         iso_exit_quietly(ISO->node->exit_status);
 }
 
-static void hear_left(void)
-{
-    struct state *self = ISO;
-    uint32_t n_left = __atomic_load_n(&self->node->n_left, __ATOMIC_ACQUIRE);
-    if (n_left == self->node_left)
-        return;
-    self->node_left = n_left;
-    for (int i = 0; i < self->n_local; i++) {
-        const struct node_member *member = &self->node->members[i];
-        if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with tell_left */
-            iso_pe_take_left(self->local_pes[i], member->left_at);
-    }
-}
-
 /* `ask`: also the processes whose locks are held, since the kernel may lose a lock of a process that it ends for want of
  * memory. */
 static void look(const struct wait *wait, bool ask)
@@ -300,9 +270,17 @@ void iso_node_watch_now(const struct wait *wait) { look(wait, true); }
 
 void iso_node_watch(const struct wait *wait)
 {
-    struct node_file *node = ISO->node;
+    struct state *self = ISO;
+    struct node_file *node = self->node;
     hear_exit();
-    hear_left();
+    uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
+    for (int i = 0; n_left != self->node_left && i < self->n_local; i++) {
+        const struct node_member *member = &node->members[i];
+        if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_left */
+            iso_pe_take_left(self->local_pes[i], member->left_at);
+    }
+    self->node_left = n_left;
+
     uint64_t now = iso_wait_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
     if (now - before > WATCH_NS && __atomic_compare_exchange_n(&node->watched_ns, &before, now, false, __ATOMIC_RELAXED,
                                                                __ATOMIC_RELAXED)) /* it says nothing but the time */
@@ -330,10 +308,10 @@ void iso_node_tell_left(uint32_t left_at)
         return;
     me->left_at = left_at;
     __atomic_store_n(&me->left, 1, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with hear_left */
+    __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with iso_node_watch */
 }
 
-/* The lock belongs to the thread that made it: if that is another one, the file must stay where it is. */
+/* The lock belongs to the thread that made it. When another thread ends this PE, the file must stay mapped. */
 void iso_node_leave(void)
 {
     struct state *self = ISO;

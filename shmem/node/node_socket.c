@@ -39,18 +39,6 @@ int iso_node_socket_send(int sock, const struct node_socket_message *m, const in
     return n == (ssize_t)sizeof *m ? 0 : n < 0 ? -errno : -EIO;
 }
 
-static int take_fds(struct msghdr *h, int *fds)
-{
-    int n = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c != NULL; c = CMSG_NXTHDR(h, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-            continue;
-        n = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)n);
-    }
-    return n;
-}
-
 int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, int *n_fds)
 {
     union {
@@ -73,7 +61,12 @@ int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, i
         n = recvmsg(sock, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    *n_fds = take_fds(&h, fds);
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&h); c != NULL; c = CMSG_NXTHDR(&h, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        *n_fds = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)*n_fds);
+    }
     bool cut = (h.msg_flags & MSG_CTRUNC) != 0; /* there is room for all that is ever sent: this PE may open no more */
     if (n == (ssize_t)sizeof *m && !cut)
         return 0;
@@ -103,13 +96,6 @@ bool iso_node_socket_peer_is_user(int sock) { return credentials(sock).uid == ge
 
 /* ---- offers: a collective exchange of {base, len, descriptor} ---- */
 
-/* The message goes on without it: what it was for fails on this PE alone. */
-static void report_no_files(const struct peer *peer)
-{
-    log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
-              peer->pe, peer->pid, peer->host);
-}
-
 /* Descriptors that were sent and not yet received are counted for each user, and the kernel takes no more than the
  * sender's limit of open files (root is exempt): then it tries again. */
 static int send_offer(const struct pe_offer *offer, int local, const struct peer *to, const char *call)
@@ -129,7 +115,7 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
     return rc;
 }
 
-/* Of any PE, from this one. A socket that has closed is a PE that has died or left: a program's wait ends with a
+/* Takes one offer, which may be any PE's, from the socket of `from`. A socket that has closed is a PE that has died or left: a program's wait ends with a
  * sentence, and at start it is an error. */
 static int await_offer(const struct peer *from, struct pe_offer *theirs, const char *call)
 {
@@ -143,9 +129,10 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
         iso_wait_pause(&w, 0);
     }
     iso_wait_end(&w);
-    if (rc == -EMFILE)
-        report_no_files(from);
-    else if (rc != 0) {
+    if (rc == -EMFILE) { /* the message goes on without it: what it was for fails on this PE alone */
+        log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
+                  from->pe, from->pid, from->host);
+    } else if (rc != 0) {
         log_error("%s: pe %d has ended its start", iso_call_name(call), from->pe);
         return rc;
     }
@@ -154,19 +141,6 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
     struct pe_offer *offer = &theirs[m.local];
     memcpy(offer, m.body, sizeof *offer);
     offer->fd = n_fds > 0 ? fds[0] : -1;
-    return 0;
-}
-
-/* The lowest PE has all offers: each other one gets those that are not its own. */
-static int pass_offers(const struct pe_offer *offers, const char *call)
-{
-    struct state *self = ISO;
-    for (int of = 0; of < self->n_local; of++)
-        for (int to = 1; to < self->n_local; to++) {
-            int rc = of != to ? send_offer(&offers[of], of, &self->peers[self->local_pes[to]], call) : 0;
-            if (rc != 0)
-                return rc;
-        }
     return 0;
 }
 
@@ -179,8 +153,10 @@ int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const 
     if (self->my_local == 0) {
         for (int i = 1; i < self->n_local && rc == 0; i++)
             rc = await_offer(&self->peers[self->local_pes[i]], theirs, call);
-        if (rc == 0)
-            rc = pass_offers(theirs, call);
+        for (int of = 0; of < self->n_local; of++)
+            for (int to = 1; to < self->n_local; to++)
+                if (rc == 0 && of != to) /* each other PE gets the offers that are not its own */
+                    rc = send_offer(&theirs[of], of, &self->peers[self->local_pes[to]], call);
     } else {
         rc = send_offer(mine, self->my_local, lowest, call);
         for (int i = 1; i < self->n_local && rc == 0; i++)

@@ -112,19 +112,13 @@ static void drop_caller(struct rendezvous *m, int i)
     m->callers[i] = -1;
 }
 
-/* PEs speak at once: where there is no room for one more, it is the oldest that is none. */
-static void make_room(struct rendezvous *m)
-{
-    if (m->n_callers < ISO->n_local)
-        return;
-    drop_caller(m, 0);
-    memmove(m->callers, m->callers + 1, (size_t)(--m->n_callers) * sizeof *m->callers);
-}
-
 static int take_callers(struct rendezvous *m)
 {
     for (int sock; (sock = accept4(ISO->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
-        make_room(m);
+        if (m->n_callers == ISO->n_local) { /* PEs speak at once, so the oldest caller is not one */
+            drop_caller(m, 0);
+            memmove(m->callers, m->callers + 1, (size_t)(--m->n_callers) * sizeof *m->callers);
+        }
         m->callers[m->n_callers++] = sock;
         if (!iso_node_socket_peer_is_user(sock))
             drop_caller(m, --m->n_callers);
@@ -136,12 +130,7 @@ static int take_callers(struct rendezvous *m)
     return 0;
 }
 
-static bool is_expected(int pe)
-{
-    return pe >= 0 && pe < ISO->n_pes && pe != ISO->my_pe && ISO->peers[pe].local && ISO->peers[pe].sock < 0;
-}
-
-/* One that is a stranger, or has gone again, is dropped, and the start goes on. */
+/* A caller that is a stranger, or has gone again, is dropped, and the start goes on. */
 static int hear_caller(struct rendezvous *m, int i)
 {
     int sock = m->callers[i], pe;
@@ -153,7 +142,9 @@ static int hear_caller(struct rendezvous *m, int i)
         m->callers[i] = -1;
         return 0;
     }
-    if (rc == -EPROTO || (rc == 0 && !is_expected(pe))) {
+    bool expected = rc == 0 && pe >= 0 && pe < ISO->n_pes && pe != ISO->my_pe && ISO->peers[pe].local &&
+                    ISO->peers[pe].sock < 0;
+    if (rc == -EPROTO || (rc == 0 && !expected)) {
         drop_caller(m, i);
         return 0;
     }
@@ -164,19 +155,6 @@ static int hear_caller(struct rendezvous *m, int i)
     ISO->peers[pe].sock = sock;
     rc = greet(sock, NODE_SOCKET_WELCOME, &m->rows[pe], ISO->node_fd);
     return rc != 0 ? fail_handshake(pe, rc) : 0;
-}
-
-static int hear_callers(struct rendezvous *m)
-{
-    int rc = 0, kept = 0;
-    for (int i = 0; i < m->n_callers; i++) {
-        if (rc == 0)
-            rc = hear_caller(m, i);
-        if (m->callers[i] >= 0)
-            m->callers[kept++] = m->callers[i];
-    }
-    m->n_callers = kept;
-    return rc;
 }
 
 static int say_missing(int missing)
@@ -198,13 +176,19 @@ static int welcome_all(struct rendezvous *m, int64_t deadline)
         if (iso_deadline_poll_ms(deadline) == 0)
             return say_missing(m->missing);
         rc = take_callers(m);
-        if (rc == 0)
-            rc = hear_callers(m);
+        int kept = 0;
+        for (int i = 0; i < m->n_callers; i++) {
+            if (rc == 0)
+                rc = hear_caller(m, i);
+            if (m->callers[i] >= 0)
+                m->callers[kept++] = m->callers[i];
+        }
+        m->n_callers = kept;
     }
     return rc;
 }
 
-/* Nobody goes before all are ready: then each row of the file is what it will be. */
+/* No PE goes on before all are ready: then each row of the file is what it will be. */
 static int start_all(const struct rendezvous *m, int64_t deadline)
 {
     struct state *self = ISO;
@@ -227,7 +211,7 @@ static int gather_node(const struct row *rows, int64_t deadline)
 {
     size_t n = (size_t)ISO->n_local;
     struct rendezvous m = {rows, (int *)calloc(n, sizeof(int)), 0, ISO->n_local - 1,
-                        (struct pollfd *)calloc(n + 1, sizeof(struct pollfd))};
+                           (struct pollfd *)calloc(n + 1, sizeof(struct pollfd))};
     int rc = m.callers != NULL && m.polls != NULL ? iso_node_make() : -ENOMEM;
     if (rc == 0)
         rc = iso_node_join();
