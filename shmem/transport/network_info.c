@@ -88,25 +88,11 @@ static void examine_files(finding *find, void *doctor)
         globfree(&found);
 }
 
-static void examine_library(finding *find, void *doctor)
-{
-    char text[512];
-    void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (library != NULL) {
-        dlclose(library);
-        return;
-    }
-    snprintf(text, sizeof text,
-             "there are RDMA devices, but libibverbs.so.1 cannot be loaded (%s): install the packages libibverbs1 and "
-             "ibverbs-providers",
-             dlerror());
-    find(doctor, WARNING, text);
-}
-
 void iso_network_examine(finding *find, void *doctor)
 {
     struct peer far = {.local = false};
     const char *why = "";
+    char text[512];
     if (!examine_ports(find, doctor))
         return;
     if (!iso_transport_verbs.reaches(&far, &why)) {
@@ -114,7 +100,16 @@ void iso_network_examine(finding *find, void *doctor)
         return;
     }
     examine_files(find, doctor);
-    examine_library(find, doctor);
+    void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (library != NULL) {
+        dlclose(library);
+    } else {
+        snprintf(text, sizeof text,
+                 "there are RDMA devices, but libibverbs.so.1 cannot be loaded (%s): install the packages libibverbs1 "
+                 "and ibverbs-providers",
+                 dlerror());
+        find(doctor, WARNING, text);
+    }
     if (strcmp(ISO_GPU, "cuda") == 0)
         find(doctor, FINE,
              access(PEER_MODULE, F_OK) == 0

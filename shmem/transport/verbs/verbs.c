@@ -102,20 +102,6 @@ static void destroy(struct verbs *v)
     free(v);
 }
 
-/* Waits for all operations of this PE and, by the barrier, for those of all PEs. Afterwards no queue pair is needed,
- * and an error of one whose other end is gone is ignored. */
-static void complete_all(struct verbs *v)
-{
-    iso_verbs_lock(v);
-    for (uint32_t i = 0; i < v->n_queues; i++) {
-        iso_verbs_post(v, v->queues[i]);
-        iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
-    }
-    iso_verbs_unlock(v);
-    iso_boot_barrier(&ISO->boot);
-    __atomic_store_n(&v->ended, true, __ATOMIC_RELAXED);
-}
-
 static size_t text(char *at, size_t bytes)
 {
     const struct verbs *v = ISO->verbs;
@@ -137,8 +123,18 @@ static void stop(void)
     char line[1280];
     if (v == NULL)
         return;
-    if (ISO->life == LIFE_ENDING)
-        complete_all(v);
+    if (ISO->life == LIFE_ENDING) {
+        /* Waits for all operations of this PE and, by the barrier, for those of all PEs. Afterwards no queue pair is
+         * needed, and an error of one whose other end is gone is ignored. */
+        iso_verbs_lock(v);
+        for (uint32_t i = 0; i < v->n_queues; i++) {
+            iso_verbs_post(v, v->queues[i]);
+            iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
+        }
+        iso_verbs_unlock(v);
+        iso_boot_barrier(&ISO->boot);
+        __atomic_store_n(&v->ended, true, __ATOMIC_RELAXED);
+    }
     iso_verbs_thread_stop(v);
     if (iso_log_shows(LOG_DEBUG)) {
         text(line, sizeof line);

@@ -52,24 +52,6 @@ static struct ibv_qp *make_pair(const struct verbs *v, uint32_t *inline_bytes)
     return qp;
 }
 
-/* 0 or -errno. */
-static int make_number(struct verbs *v, struct verbs_queue *q)
-{
-    if (v->n_queues == v->max_queues) {
-        uint32_t max = ISO_MAX(2 * v->max_queues, 16u);
-        if (max > VERBS_QUEUES_MAX)
-            return -ENOSPC;
-        struct verbs_queue **grown = (struct verbs_queue **)realloc(v->queues, sizeof *grown * max);
-        if (grown == NULL)
-            return -ENOMEM;
-        v->queues = grown;
-        v->max_queues = max;
-    }
-    q->index = v->n_queues;
-    v->queues[v->n_queues++] = q;
-    return 0;
-}
-
 /* NULL: errno says why. */
 static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool incoming)
 {
@@ -80,10 +62,21 @@ static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool i
     q->group = group;
     q->incoming = incoming;
     q->qp = make_pair(v, &q->inline_bytes);
+    int error = q->qp == NULL ? errno : 0;
     v->counts.queue_pairs++;
-    int error = q->qp == NULL ? errno : -make_number(v, q);
-    if (q->qp != NULL && error == 0)
+    if (q->qp != NULL && v->n_queues == v->max_queues) {
+        uint32_t max = ISO_MAX(2 * v->max_queues, 16u);
+        struct verbs_queue **grown =
+            max <= VERBS_QUEUES_MAX ? (struct verbs_queue **)realloc(v->queues, sizeof *grown * max) : NULL;
+        error = grown != NULL ? 0 : max > VERBS_QUEUES_MAX ? ENOSPC : ENOMEM;
+        v->queues = grown != NULL ? grown : v->queues;
+        v->max_queues = grown != NULL ? max : v->max_queues;
+    }
+    if (q->qp != NULL && error == 0) {
+        q->index = v->n_queues;
+        v->queues[v->n_queues++] = q;
         return q;
+    }
     if (q->qp != NULL)
         v->lib.destroy_qp(q->qp);
     free(q);
@@ -154,22 +147,14 @@ static int to_receive(const struct verbs *v, const struct verbs_queue *q, const 
 
 double iso_verbs_timeout_s(void) { return ISO->env->nic_timeout > 0 ? ISO->env->nic_timeout : DEFAULT_TIMEOUT_S; }
 
-/* The device counts in powers of 2 of 4.096 us. */
-static uint8_t ack_timeout(void)
-{
-    double us = 4.096;
-    uint8_t code = 0;
-    for (; us < iso_verbs_timeout_s() * 1e6 && code < 31; us *= 2)
-        code++;
-    return code;
-}
-
 static int to_send(const struct verbs *v, const struct verbs_queue *q, uint32_t psn, const struct verbs_hello *other)
 {
     struct ibv_qp_attr attr;
+    double us = 4.096; /* the device counts in powers of 2 of 4.096 us */
     memset(&attr, 0, sizeof attr);
+    for (; us < iso_verbs_timeout_s() * 1e6 && attr.timeout < 31; us *= 2)
+        attr.timeout++;
     attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = ack_timeout();
     attr.retry_cnt = v->port.software ? RETRIES_SOFTWARE : RETRIES;
     attr.rnr_retry = RNR_RETRIES_FOR_EVER;
     attr.sq_psn = psn;
@@ -296,7 +281,7 @@ struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, i
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting) { /* another thread is at it */
+    while (peer->connecting) { /* another thread makes the connection */
         iso_verbs_unlock(v);
         iso_wait_pause(&wait, 0);
         iso_verbs_lock(v);

@@ -69,22 +69,6 @@ static int parse_wish(struct search *s, char name[ENTRY_BYTES])
 
 /* ---- properties of a device ---- */
 
-/* 0: at the node of this PE's core, or unknown. */
-static int distance_of(const char *device)
-{
-    char path[160];
-    unsigned node = 0;
-    int at = -1;
-    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", device);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%d", &at) != 1)
-        at = -1;
-    fclose(file);
-    return at >= 0 && getcpu(NULL, &node) == 0 && (unsigned)at != node ? 1 : 0;
-}
-
 /* The higher the better; 0: of no use. */
 static int gid_rank(const struct ibv_gid_entry *g)
 {
@@ -130,6 +114,8 @@ static void note(struct search *s, const char *device, int number, const char *w
 static void add_port(struct search *s, struct ibv_device *device, struct ibv_context *context, int number)
 {
     char path[160];
+    int near = -1; /* the memory node of the device, -1: unknown */
+    unsigned here = 0;
     struct ibv_port_attr attr;
     struct ibv_device_attr limits;
     struct candidate *c = &s->found[s->n_found];
@@ -148,6 +134,12 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     p->global = (attr.flags & IBV_QPF_GRH_REQUIRED) != 0;
     snprintf(path, sizeof path, "/sys/class/infiniband/%s/device", name);
     p->software = access(path, F_OK) != 0; /* no bus behind it */
+    snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", name);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fscanf(file, "%d", &near) != 1)
+        near = -1;
+    if (file != NULL)
+        fclose(file);
     p->mtu = (uint8_t)attr.active_mtu;
     p->lid = attr.lid;
     p->max_message = attr.max_msg_sz;
@@ -155,7 +147,7 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
     int reads = ISO_MIN(limits.max_qp_rd_atom, limits.max_qp_init_rd_atom);
     p->read_depth = (uint8_t)ISO_MIN(ISO_MAX(reads, 1), 16);
     c->device = device;
-    c->distance = distance_of(name);
+    c->distance = near >= 0 && getcpu(NULL, &here) == 0 && (unsigned)near != here ? 1 : 0;
     int gid = choose_gid(s, context, p); /* InfiniBand is addressed by the LID: the GID is for messages only */
     p->gid_index = gid < 0 ? 0 : (uint8_t)gid;
     if (gid < 0 && p->ethernet)
@@ -189,8 +181,8 @@ static void add_device(struct search *s, struct ibv_device *device)
 
 /* ---- the choice ---- */
 
-/* Of one kind of network, since the other cannot talk to it: InfiniBand where there is some, so that all PEs of hosts
- * that are equipped alike agree, wherever their cores are. Of that the nearest. */
+/* All ports must be of one kind of network, since the kinds cannot talk to each other. InfiniBand is preferred, so that
+ * all PEs of hosts that are equipped alike agree, wherever their cores are. Of that kind the nearest ports are used. */
 static const struct candidate *choose(const struct search *s)
 {
     const struct candidate *near[PORTS_MAX];
@@ -207,18 +199,6 @@ static const struct candidate *choose(const struct search *s)
     return n > 0 ? near[ISO->my_local % n] : NULL;
 }
 
-static int open_chosen(struct verbs *v, const struct candidate *c)
-{
-    v->port = c->port;
-    v->device = v->lib.open_device(c->device);
-    v->pd = v->device != NULL ? v->lib.alloc_pd(v->device) : NULL;
-    if (v->pd != NULL)
-        return 0;
-    log_error("shmem_init: the RDMA device %s cannot be opened: %m; /dev/infiniband/uverbs* must be writable",
-              c->port.device);
-    return -EIO;
-}
-
 static int search_and_open(struct search *s, struct ibv_device **list, const char *name)
 {
     for (int i = 0; list[i] != NULL; i++) {
@@ -229,8 +209,17 @@ static int search_and_open(struct search *s, struct ibv_device **list, const cha
             add_device(s, list[i]);
     }
     const struct candidate *c = choose(s);
-    if (c != NULL)
-        return open_chosen(s->v, c);
+    if (c != NULL) {
+        struct verbs *v = s->v;
+        v->port = c->port;
+        v->device = v->lib.open_device(c->device);
+        v->pd = v->device != NULL ? v->lib.alloc_pd(v->device) : NULL;
+        if (v->pd != NULL)
+            return 0;
+        log_error("shmem_init: the RDMA device %s cannot be opened: %m; /dev/infiniband/uverbs* must be writable",
+                  c->port.device);
+        return -EIO;
+    }
     bool unknown = s->why[0] == '\0' && s->devices[0] != '\0';
     log_error("shmem_init: no port of an RDMA device of host %s can be used (%s%s): %s%s", ISO->boot.host,
               name[0] != '\0' ? "SHMEM_NIC: " : "SHMEM_NIC is not set", name,

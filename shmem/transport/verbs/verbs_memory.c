@@ -211,18 +211,6 @@ void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
 
 /* ---- keys of peers ---- */
 
-static const struct verbs_key *find_key(struct verbs_peer *peer, uint64_t addr)
-{
-    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
-        const struct verbs_key *k = &peer->keys[i];
-        if (addr - k->start >= k->end - k->start)
-            continue;
-        peer->last_key = i;
-        return k;
-    }
-    return NULL;
-}
-
 /* A key with the same start is older: its range was shorter, or is gone. */
 static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
 {
@@ -258,9 +246,14 @@ _Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, 
 
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
 {
-    const struct verbs_key *known = find_key(&v->peers[pe], addr);
-    if (ISO_LIKELY(known != NULL))
-        return *known;
+    struct verbs_peer *peer = &v->peers[pe];
+    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
+        const struct verbs_key *k = &peer->keys[i];
+        if (addr - k->start < k->end - k->start) {
+            peer->last_key = i;
+            return *k;
+        }
+    }
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
     memcpy(request, &row, sizeof row);
@@ -274,7 +267,7 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     if (row.error != 0 || addr - row.key.start >= row.key.end - row.key.start)
         fail_key(v, pe, addr, &row);
     v->counts.keys++;
-    if (add_key(&v->peers[pe], &row.key) != 0)
+    if (add_key(peer, &row.key) != 0)
         iso_verbs_fail(v, "no memory for the keys of pe %d", pe);
     return row.key;
 }
@@ -320,16 +313,6 @@ static bool touches(uint64_t start, uint64_t end, uint64_t base, uint64_t len)
     return start < base + len && base < end;
 }
 
-static void forget_keys(struct verbs_peer *peer, uint64_t base, uint64_t len)
-{
-    int n = 0;
-    for (int i = 0; i < peer->n_keys; i++)
-        if (!touches(peer->keys[i].start, peer->keys[i].end, base, len))
-            peer->keys[n++] = peer->keys[i];
-    peer->n_keys = n;
-    peer->last_key = 0;
-}
-
 void iso_verbs_forget(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
@@ -346,13 +329,21 @@ void iso_verbs_forget(const struct segment *segment)
     }
     v->n_regions = n;
     v->last_region = 0;
-    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
-        forget_keys(&v->peers[pe], (uint64_t)(uintptr_t)segment->peers[pe].base, segment->len);
+    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++) {
+        struct verbs_peer *peer = &v->peers[pe];
+        base = (uint64_t)(uintptr_t)segment->peers[pe].base;
+        n = 0;
+        for (int i = 0; i < peer->n_keys; i++)
+            if (!touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
+                peer->keys[n++] = peer->keys[i];
+        peer->n_keys = n;
+        peer->last_key = 0;
+    }
     iso_verbs_unlock(v);
 }
 
-/* Returns true with the lock held: a peer's request for a key would register the whole range around it, at any moment.
- */
+/* Returns true with the lock held, since a peer's request for a key would register the whole range around it, at any
+ * moment. iso_verbs_unlock_unpinned releases it. */
 bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_t len)
 {
     struct verbs *v = ISO->verbs;

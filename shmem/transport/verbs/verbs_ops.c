@@ -37,17 +37,6 @@ static struct verbs_request request_of(const struct move *m, size_t n)
 
 /* ---- the ways of the local bytes: each adds one request for at most n bytes and says how many it took ---- */
 
-static size_t add_inline(struct move *m, uint32_t rkey, size_t n)
-{
-    struct verbs_request request = request_of(m, n);
-    struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
-    wr->send_flags |= IBV_SEND_INLINE;
-    wr->sg_list->addr = (uint64_t)(uintptr_t)m->local;
-    wr->sg_list->length = (uint32_t)n;
-    set_remote(wr, m->remote, rkey);
-    return n;
-}
-
 /* Joins a small put to the one before, if that is not posted yet and both sides continue it. */
 static bool join_inline(struct move *m, uint32_t rkey, size_t n)
 {
@@ -124,8 +113,17 @@ static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
 static size_t add_any(struct move *m, uint32_t rkey, size_t n)
 {
     bool put = m->opcode == IBV_WR_RDMA_WRITE;
-    if (put && n <= m->q->inline_bytes && !m->on_device)
-        return join_inline(m, rkey, n) ? n : add_inline(m, rkey, n);
+    if (put && n <= m->q->inline_bytes && !m->on_device) {
+        if (join_inline(m, rkey, n))
+            return n;
+        struct verbs_request request = request_of(m, n);
+        struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
+        wr->send_flags |= IBV_SEND_INLINE;
+        wr->sg_list->addr = (uint64_t)(uintptr_t)m->local;
+        wr->sg_list->length = (uint32_t)n;
+        set_remote(wr, m->remote, rkey);
+        return n;
+    }
     if (!put || m->nbi || n > VERBS_COPY_MAX || m->on_device) {
         size_t added = add_in_place(m, rkey, n);
         if (added != 0)

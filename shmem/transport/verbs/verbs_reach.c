@@ -70,7 +70,7 @@ static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const st
 
 /* Tries the chosen or requested method, else all from the best one down. *method is the last one tried. */
 static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const struct verbs_range *range,
-                                 enum verbs_method *method)
+                                       enum verbs_method *method)
 {
     const struct verbs_reach *reach = &v->reach;
     enum verbs_method only = reach->method != VERBS_ANY_METHOD ? reach->method : reach->wish;
