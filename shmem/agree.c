@@ -49,7 +49,7 @@ static struct match match_of(const char *call, uint64_t value, int root)
 }
 
 /* "shmem_int_broadcast (64 bytes, root 0)", "shmem_team_split_strided (stride 2)", "shmem_barrier_all".
- * what: the name of the argument in `value`; NULL: `value` is the length in bytes. */
+ * `what` names the argument in `value`; NULL: `value` is the length in bytes. */
 static const char *text_of(const struct match *m, const char *what, char *text, size_t bytes)
 {
     int n = snprintf(text, bytes, "%.*s", (int)sizeof(m->call), m->call);

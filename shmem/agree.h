@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the library exchanges between the members of a team for itself: agreement, and the comparison of SHMEM_DEBUG. */
+/* The library's own exchanges between the members of a team: agreement, and the comparison of SHMEM_DEBUG. */
 #ifndef ISO_AGREE_H
 #define ISO_AGREE_H
 

@@ -23,7 +23,7 @@ enum {
 };
 enum { NIL = 0, FIRST = 1 }; /* index 0 is no block */
 
-/* What the two links of a block are. */
+/* The meaning of the two links of a block. */
 enum { BIN_BEFORE = 0, BIN_AFTER = 1 };   /* free: neighbours in its bin */
 enum { TREE_LOWER = 0, TREE_HIGHER = 1 }; /* used: children in the tree */
 enum { SPARE_AFTER = 1 };                 /* neither: list of unused entries */
@@ -312,7 +312,7 @@ static uint32_t pick(const struct alloc *a, uint64_t align, uint64_t size)
     if (index != NIL)
         return index;
 
-    /* The first bin all of whose blocks surely fit: the size is rounded up to the begin of a bin. */
+    /* The first bin all of whose blocks surely fit: the size is rounded up to the start of a bin. */
     uint64_t surely = size + (align > ISO_ALLOC_UNIT ? align - ISO_ALLOC_UNIT : 0), units = surely >> UNIT_LOG2;
     if (units >= SPLITS)
         units += (UINT64_C(1) << (log2_floor(units) - SPLIT_LOG2)) - 1;

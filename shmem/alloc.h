@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The offset allocator of a symmetric heap: hands out ranges of [0, cap) and never touches the memory behind them.
- * What it answers depends on the calls made and on their order only, not on addresses: PEs that make the same calls get
+ * Its answers depend on the calls made and on their order only, not on addresses: PEs that make the same calls get
  * the same offsets, so objects are symmetric by construction. Calls may come from several threads.
  * Offsets and sizes are multiples of ISO_ALLOC_UNIT inside; the size asked for is remembered. Includes nothing of ours.
  */

@@ -25,7 +25,7 @@ static struct data_segment data = {.fd = -1, .refusal = "the library's construct
 
 const struct data_segment *iso_data_segment(void) { return &data; }
 
-/* What dl_iterate_phdr tells about the program. */
+/* The answer of dl_iterate_phdr about the program. */
 struct program {
     uintptr_t lo, hi;   /* pages of the writable segment, without RELRO */
     uintptr_t file_hi;  /* pages from here on are anonymous (.bss) */
@@ -216,7 +216,7 @@ static bool privatize(char *base, size_t len, int fd)
     return true;
 }
 
-/* A child whose variables are its parent's, all or some of them, could corrupt it. */
+/* A child that shares any variables with its parent could corrupt them. */
 _Noreturn static void end_child(int error)
 {
     errno = error;

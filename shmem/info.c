@@ -279,7 +279,7 @@ static void write_info(FILE *out)
         write_nodes(out);
         write_segments(out);
         write_paths(out);
-        if (ISO->n_nodes > 1) { /* what the transports to other nodes say of themselves: device, method, counters */
+        if (ISO->n_nodes > 1) { /* each transport's own line: device, method, counters */
             fprintf(out, "network of PE %d:\n", ISO->my_pe);
             write_table(out, iso_transport_text);
             fputs("\n", out);
@@ -377,7 +377,7 @@ static void check_launcher(struct doctor *d)
          pmix ? "a PMIx launcher or a unique id is there" : "no launcher: a program started like this has one PE");
 }
 
-/* What every PE does at its start: a memfd, sealed, mapped shared, of which pages can be given back. */
+/* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
 static void check_memfd(struct doctor *d)
 {
     const size_t bytes = (size_t)1 << 30;

@@ -50,7 +50,7 @@ static int map_heap(struct segment *heap, size_t bytes)
         log_error("shmem_init: a heap of %zu bytes cannot be made: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
         return -errno;
     }
-    /* A peer that shrank the file would turn our loads into SIGBUS. */
+    /* A peer that shrank the file would turn loads of this PE into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 
     /* The first object lies at a multiple of a power of two that is no less than the heap, so that what shmem_align can
@@ -201,8 +201,8 @@ int iso_segment_tell_nodes(char *base, size_t len, const char *call)
     if (self->n_nodes == 1)
         return 0;
     all = (struct site *)calloc((unsigned)self->n_pes, sizeof *all);
-    if (all == NULL)
-        iso_fatal(call, "no memory for the addresses of %d PEs", self->n_pes); /* the others would wait for us */
+    if (all == NULL) /* to return would leave the others waiting for this PE */
+        iso_fatal(call, "no memory for the addresses of %d PEs", self->n_pes);
     iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
     for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
         if (all[pe].len != len) {
@@ -302,7 +302,7 @@ void iso_fatal_address(const char *call, const char *arg, const void *addr, size
     iso_check_life(call);
     if (addr == NULL)
         iso_fatal(call, "%s is a null pointer", arg);
-    if (len == SIZE_MAX) /* what does not fit: see iso_target_bytes */
+    if (len == SIZE_MAX) /* a size that does not fit, see iso_target_bytes */
         iso_fatal(call, "nelems is too large: the elements at %s %p have more bytes than an address space", arg, addr);
     for (int i = 0; i < self->n_segments; i++) {
         const struct segment *s = &self->segments[i];

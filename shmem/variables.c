@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the doctor says about environment variables: values that are not allowed, by the functions that refuse them when
+/* The doctor's lines about environment variables: values that are not allowed, by the functions that refuse them when
  * a program starts, and names that are not known. Called by info.c and, for names, by init.c. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"

@@ -2,7 +2,7 @@
 /* The host's hands on device memory: copies between any two kinds of memory, and atomics on words of it.
  * Between device memories a copy engine copies. All else goes by two streams of this PE's own, of high priority, which
  * wait for no kernel of the program, one caller at a time. Host memory that is not pinned passes through pinned stages,
- * so that no copy synchronises the device or waits for one that does. A copy or an atomic is done when the call returns.
+ * so that no copy synchronises the device or waits for one that does. A copy or an atomic is done on return.
  * Called by transport.c, memory.c, p2p.c, proxy.c. */
 #include "../../bootstrap/log.h"
 #include "device.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What isomer-info and the doctor say about devices: which one this PE uses, how its memory is shared and why, what the
- * heap holds, what several PEs on one device cost, and the settings of the environment that trap people. Starts
- * nothing. Called by info.c. */
+/* The lines of isomer-info and the doctor about devices: which one this PE uses, how its memory is shared and why, the
+ * objects of the heap, the cost of several PEs on one device, and settings of the environment that cause failures.
+ * Starts nothing. Called by info.c. */
 #include "../../bootstrap/env.h"
 #include "device.h"
 
@@ -122,7 +122,7 @@ static void check_queues(const struct device *d, finding *find, void *doctor)
 
 static void check_traps(finding *find, void *doctor)
 {
-    const char *overlap = getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"); /* opening the device sets it to 0 where it is not set */
+    const char *overlap = getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"); /* opening the device sets it to 0 if it is not set */
     if (strcmp(ISO_GPU, "hip") == 0 && overlap != NULL && strcmp(overlap, "0") != 0)
         find(doctor, WARNING,
              "DEBUG_HIP_GRAPH_MIN_OVERLAP is set and not 0: HIP 7 may put branches of a graph into one stream, and a "

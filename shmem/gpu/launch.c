@@ -104,7 +104,7 @@ int iso_device_finish_streams(const char *call)
         pthread_join(thread, NULL);
     }
     if (f.rc != 0)
-        log_error("%s: waiting for what is in the streams: %s", iso_call_name(call), iso_gpu_error(d->gpu));
+        log_error("%s: waiting for the work in the streams failed: %s", iso_call_name(call), iso_gpu_error(d->gpu));
     return f.rc;
 }
 

@@ -271,7 +271,7 @@ int pshmemx_quiet_on_stream(shmemx_stream_t stream)
 }
 
 /* The team's own handle, made by the first of its calls: collective, and not during a capture. */
-static int meet(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
+static int synchronise(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx_stream_t stream)
 {
     struct on_stream s;
     struct isod_stream_sync m;
@@ -297,11 +297,11 @@ static int meet(const char *call, gpu_kernel kernel, shmem_team_t handle, shmemx
 SHMEM_API(shmemx_barrier_on_stream, pshmemx_barrier_on_stream);
 int pshmemx_barrier_on_stream(shmem_team_t team, shmemx_stream_t stream)
 {
-    return meet(__func__, isod_barrier_kernel, team, stream);
+    return synchronise(__func__, isod_barrier_kernel, team, stream);
 }
 
 SHMEM_API(shmemx_sync_on_stream, pshmemx_sync_on_stream);
 int pshmemx_sync_on_stream(shmem_team_t team, shmemx_stream_t stream)
 {
-    return meet(__func__, isod_sync_kernel, team, stream);
+    return synchronise(__func__, isod_sync_kernel, team, stream);
 }

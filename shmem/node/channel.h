@@ -29,7 +29,7 @@ void iso_channel_bye(void);                   /* tells all; from now on the end 
 void iso_channel_close(void);                 /* frees; NULL-tolerant */
 
 /* Makes the answer to the request of another PE: CHANNEL_BODY_BYTES each, zeroed beforehand. Called with the channel's
- * lock held, by whatever thread makes progress: it may take locks of a transport, it must not ask. */
+ * lock held, by any thread that makes progress: it may take locks of a transport, it must not ask. */
 typedef void channel_handler(int pe, const void *request, void *answer);
 void iso_channel_set_handler(channel_handler *handler);
 

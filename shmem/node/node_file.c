@@ -247,8 +247,8 @@ static void hear_exit(void)
         iso_exit_quietly(ISO->node->exit_status);
 }
 
-/* `ask`: also the processes whose locks are held, since the kernel may lose a lock of a process that it ends for want of
- * memory. */
+/* `ask`: the processes of held locks are examined too. The kernel may lose the lock of a process that it ends for want
+ * of memory. */
 static void look(const struct wait *wait, bool ask)
 {
     struct state *self = ISO;

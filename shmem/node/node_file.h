@@ -22,7 +22,7 @@ struct node_member {
     uint64_t pid_space;                       /* inode of that namespace */
     uint64_t heap_base, data_base;
     struct node_memory memory[SEGMENT_INDEX_DEVICE]; /* heap, data */
-    uint32_t left;                                   /* is behind its last barrier; release, pairs with iso_node_watch */
+    uint32_t left;                                   /* behind its last barrier; release, pairs with iso_node_watch */
     uint32_t left_at;                                /* its last step of the world, before left */
     uint32_t gone;                                   /* needs the file no more: its end is no death; release */
 };

@@ -115,8 +115,8 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
     return rc;
 }
 
-/* Takes one offer, which may be any PE's, from the socket of `from`. A socket that has closed is a PE that has died or left: a program's wait ends with a
- * sentence, and at start it is an error. */
+/* Takes one offer, which may be any PE's, from the socket of `from`. A closed socket means that the PE has died or
+ * left: a program's wait ends with a sentence, and a start fails. */
 static int await_offer(const struct peer *from, struct pe_offer *theirs, const char *call)
 {
     struct wait w = ISO_WAIT(call, from->pe, NULL, 0);
@@ -130,7 +130,8 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
     }
     iso_wait_end(&w);
     if (rc == -EMFILE) { /* the message goes on without it: what it was for fails on this PE alone */
-        log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise ulimit -n",
+        log_error("a descriptor from pe %d (pid %d on %s) found no room among the open files of this PE; raise "
+                  "ulimit -n",
                   from->pe, from->pid, from->host);
     } else if (rc != 0) {
         log_error("%s: pe %d has ended its start", iso_call_name(call), from->pe);

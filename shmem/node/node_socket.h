@@ -11,15 +11,22 @@
 #define NODE_SOCKET_BODY_BYTES 256
 
 /* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
-enum node_socket_type { NODE_SOCKET_HELLO = 1, NODE_SOCKET_WELCOME, NODE_SOCKET_READY, NODE_SOCKET_GO, NODE_SOCKET_OFFER };
+enum node_socket_type {
+    NODE_SOCKET_HELLO = 1,
+    NODE_SOCKET_WELCOME,
+    NODE_SOCKET_READY,
+    NODE_SOCKET_GO,
+    NODE_SOCKET_OFFER
+};
 
 struct node_socket_message {
     uint32_t type;
-    int32_t local; /* NODE_SOCKET_OFFER: whose it is */
+    int32_t local; /* NODE_SOCKET_OFFER: the PE that offers */
     char body[NODE_SOCKET_BODY_BYTES];
 };
 
-/* What every PE tells all others. The first three fields never move: builds of different protocols read them. */
+/* The row that every PE sends to all others. The first three fields never move, since builds of different protocols
+ * read them. */
 struct row {
     uint32_t magic, protocol;
     char version[24];
@@ -35,14 +42,14 @@ struct row {
     uint64_t coll_hash; /* of SHMEM_COLL: all members must run the same algorithm */
 };
 
-/* Meets the PEs of this node over ISO->listener: afterwards all have mapped the file of the node and know what it says.
+/* The handshake of this node over ISO->listener: afterwards all have mapped the file of the node and know what it says.
  * `rows` by PE. 0, or -errno after one sentence (rendezvous.c). */
 int iso_rendezvous_hold(const struct row *rows);
 
 /* 0 or -errno; never raises SIGPIPE. -ETOOMANYREFS: descriptors that were sent wait to be received; receive, then try
  * again. */
 int iso_node_socket_send(int sock, const struct node_socket_message *m, const int *fds, int n_fds);
-/* n_fds: descriptors received, at most NODE_SOCKET_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: closed by the other end;
+/* n_fds: descriptors received, at most NODE_SOCKET_FDS_MAX. -EAGAIN: nothing there; -ECONNRESET: the other end closed;
  * -EMFILE: *m has come, its descriptors found no room here. */
 int iso_node_socket_receive(int sock, struct node_socket_message *m, int *fds, int *n_fds);
 void iso_node_socket_close_fds(const int *fds, int n_fds);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The other PEs: who they are, and how this PE meets them, hears of their end, and tells them of its own. */
+/* The other PEs: their names and places, how this PE finds them, notices their end, and announces its own. */
 #ifndef ISO_PEER_H
 #define ISO_PEER_H
 
@@ -8,7 +8,7 @@
 struct transport_ops;
 struct wait;
 
-/* What a collective exchange between the PEs of a node carries (iso_pe_exchange). */
+/* The content of a collective exchange between the PEs of a node (iso_pe_exchange). */
 struct pe_offer {
     uint64_t base;
     uint64_t len;
@@ -37,7 +37,8 @@ int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and 
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
 void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
-/* Reads what peers have said and notices the dead: ends the job when one died (in whose wait: `wait`, may be NULL). */
+/* Reads the messages of peers and notices the dead: ends the job when a peer died. The sentence names the call of
+ * `wait`, which may be NULL. */
 void iso_pe_poll(const struct wait *wait);
 /* Peer `pe` has said that it left, with its last step of the world. */
 void iso_pe_take_left(int pe, uint32_t left_at);

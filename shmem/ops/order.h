@@ -15,7 +15,7 @@ ISO_INLINE void iso_ctx_clean(struct ctx *ctx)
         __atomic_store_n(&ctx->remote_dirty, false, __ATOMIC_RELAXED);
 }
 
-/* Stores before it are seen before stores after it, by whoever acquires the later ones (wait_until, test, fetch).
+/* A PE that acquires a store after the fence (wait_until, test, fetch) also sees the stores before the fence.
  * glibc's memcpy ends its non-temporal copies with sfence, so a release fence is enough on x86. */
 ISO_INLINE void iso_fence(struct ctx *ctx)
 {

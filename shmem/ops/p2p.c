@@ -2,7 +2,7 @@
 /* Waits for and tests of words of this PE (section 9.11), also the deprecated ones. Values of all types become keys,
  * unsigned 64-bit numbers in the same order, so that there is one comparison. A call on a single word looks at it
  * inline first. All waits, and all calls on several words, go through one core over struct set. Words are read at the
- * caller's own address, whatever kind of host memory it is; the agent reads words of device memory. */
+ * caller's own address, for every kind of host memory; the agent reads words of device memory. */
 #include "../node/wait.h"
 #include "target.h"
 #include "word.h"

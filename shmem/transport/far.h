@@ -23,10 +23,10 @@ void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *sou
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call);
 /* An 8-byte write (or add) at `at` after all earlier far puts of ctx to the same PE. */
 void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call);
-/* Whole words of 1, 2, 4 or 8 bytes, aligned: what p and g, waits and tests need of device memory. */
+/* Whole words of 1, 2, 4 or 8 bytes, aligned: p and g, waits and tests use them on device memory. */
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call);
 void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned bytes, const char *call);
-/* Is this local argument symmetric device memory? Then iso_far_put and _get move it, whatever the other side is. */
+/* Is this local argument symmetric device memory? Then iso_far_put and _get move it, for every kind of other side. */
 bool iso_far_is_local_slow(const void *addr);
 ISO_INLINE bool iso_far_is_local(const void *addr) { return ISO_UNLIKELY(ISO->careful) && iso_far_is_local_slow(addr); }
 /* The source, or dest, is busy until quiet (or until a later blocking put, or get, of ctx with the same PE). */

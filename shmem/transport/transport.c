@@ -279,7 +279,7 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     ops_of(&at)->signal(ctx, at, value, sig_op);
 }
 
-/* The transport moves this memory, of whatever kind: the agent does not reach it. */
+/* The transport moves this memory, since the agent does not reach it. */
 static bool is_transported(const struct place *at)
 {
     const struct segment *s = at->segment;

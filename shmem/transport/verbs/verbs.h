@@ -32,7 +32,7 @@ enum {
     VERBS_ENDS_BYTES = 384
 };
 
-/* Our own calls, not the provider's; printed by verbs.c. */
+/* Calls of the library, not the provider's; printed by verbs.c. */
 #define VERBS_COUNTS(X) \
     X(requests)         \
     X(joined)           \

@@ -114,7 +114,7 @@ static int to_init(const struct verbs *v, const struct verbs_queue *q)
     return -v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
-/* Does an address need the GID? It does between subnets of InfiniBand too, whose GIDs have different prefixes. */
+/* Does an address need the GID? It does between subnets of InfiniBand too: their GIDs have different prefixes. */
 static bool is_global(const struct verbs_port *port, const struct verbs_hello *other)
 {
     static const uint8_t none[16] = {0};

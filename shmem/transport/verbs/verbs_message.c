@@ -249,10 +249,10 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
     if (ask->fetch != NULL)
         iso_word_to(ask->fetch, m->operand, ask->bytes);
     q->answered = m->serial + 1;
-    iso_verbs_post(v, q); /* what waited for it */
+    iso_verbs_post(v, q); /* the requests that waited for it */
 }
 
-/* The sender, as the message has it, must be the one whose queue pair it came by. */
+/* The message must have come by a queue pair of the sender that it names. */
 static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
 {
     if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= VERBS_GROUPS)

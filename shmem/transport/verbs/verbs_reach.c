@@ -34,7 +34,8 @@ int iso_verbs_reach_start(struct verbs *v)
     v->reach.method = VERBS_ANY_METHOD;
     if (wish < VERBS_ANY_METHOD || ISO->env->device_rdma[0] == '\0')
         return 0;
-    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty", ISO->env->device_rdma);
+    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty",
+              ISO->env->device_rdma);
     return -EINVAL;
 }
 
