@@ -31,8 +31,19 @@ static void set_spin(void)
 
 SHMEM_API(shmem_finalize, pshmem_finalize);
 
+/* The end that all PEs reach together: nothing is under way behind it. */
+static void complete_all(const char *call)
+{
+    if (ISO->init_count == 1)
+        (void)iso_device_finish_streams(call);
+    iso_quiet_all(call);
+    iso_agree_match(&ISO->world, (struct agree_args){call, 0, 0, 0});
+    iso_barrier_sync(&ISO->world, call);
+}
+
 /* The process ends: without shmem_finalize, a clean exit is an implicit one (deprecated, section 12), any other ends
- * the job, since the others would wait for this PE for ever. */
+ * the job, since the others would wait for this PE for ever. Where another thread may be inside of a call, what it uses
+ * is left to the end of the process. */
 static void at_exit(int status, void *arg)
 {
     struct state *self = ISO;
@@ -41,7 +52,12 @@ static void at_exit(int status, void *arg)
     if (self->life == LIFE_RUNNING && status == 0) {
         self->init_count = 1;
         __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
-        pshmem_finalize();
+        if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
+            complete_all("shmem_finalize");
+            iso_device_stop();
+        } else {
+            pshmem_finalize();
+        }
     } else if (self->life == LIFE_RUNNING) {
         log_error("the program exited with status %d before shmem_finalize; ending the job", status);
         iso_abort_job(status, "exit before shmem_finalize");
@@ -238,11 +254,7 @@ void pshmem_finalize(void)
         iso_fatal_life(__func__);
     if (self->init_count == 1 && iso_boot_check(&self->boot) != 0)
         iso_abort_job(1, "MPI_Init has made a PE an MPI job of its own");
-    if (self->init_count == 1)
-        (void)iso_device_finish_streams(__func__);
-    iso_quiet_all(__func__);
-    iso_agree_match(&self->world, (struct agree_args){__func__, 0, 0, 0});
-    iso_barrier_sync(&self->world, __func__);
+    complete_all(__func__);
     if (--self->init_count > 0)
         return;
     iso_device_stop(); /* collective: while barriers still work */

@@ -1,7 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /* One way to end a job by shmem_global_exit; global_exit.sh runs them and looks at exit status, output and time.
- * usage: global_exit WHO STATUS; WHO is first, last, all, or waiting (PE 0 while the others wait for it). */
+ * usage: global_exit WHO STATUS; WHO is first, last, all, or waiting (PE 0 while the others wait for it); inside: no
+ * shmem_global_exit, but exit() by a second thread of each PE while the first one is in barriers. */
 #include "../check.h"
+
+#include <pthread.h>
+
+/* At a moment of its own on each PE and in each run. */
+static void *exit_soon(void *status)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    usleep((useconds_t)((now.tv_nsec / 1000 + getpid() * 977) % 4000));
+    exit((int)(intptr_t)status);
+}
+
+static void exit_inside(int status)
+{
+    int provided;
+    pthread_t second;
+    CHECK_OR_EXIT(shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) == 0);
+    CHECK_OR_EXIT(pthread_create(&second, NULL, exit_soon, (void *)(intptr_t)status) == 0);
+    for (;;)
+        shmem_barrier_all();
+}
 
 static void say_good_bye(void) { printf("atexit of pe %d\n", check_self.pe); }
 
@@ -9,6 +31,8 @@ int main(int argc, char **argv)
 {
     const char *who = argc > 1 ? argv[1] : "first";
     int status = argc > 2 ? atoi(argv[2]) : 0;
+    if (strcmp(who, "inside") == 0)
+        exit_inside(status);
     shmem_init();
     int me = shmem_my_pe();
     int npes = shmem_n_pes();

@@ -35,4 +35,15 @@ for pes in 1 2 4; do
         done
     done
 done
+
+# A program that is wrong, and ends all the same: by its own status, or because the others have waited for one that left.
+for round in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    timeout 20 $LAUNCH $((round % 3 + 1)) "$program" inside $((round % 2)) >"$out" 2>&1
+    seen=$?
+    if [ $seen -gt 1 ] || grep -q "killed by signal" "$out"; then
+        echo "exit inside of a barrier: status, expected 0 or 1, seen $seen"
+        cat "$out"
+        failed=1
+    fi
+done
 exit $failed
