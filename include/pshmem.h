@@ -214,6 +214,7 @@ PSHMEMX(quiet_on_stream)
 PSHMEMX(barrier_on_stream)
 PSHMEMX(sync_on_stream)
 PSHMEMX(coll_on_stream)
+PSHMEMX(slot_prepare)
 PSHMEMX(coll_explain)
 PSHMEMX(coll_tune)
 

@@ -5,11 +5,16 @@
  * may be captured into a graph and replayed any number of times; no part of it runs on the host.
  *
  * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each on
- * a stream of its own choice. Calls of one slot follow one another: they are in one stream, or in streams that wait for
- * each other. Calls that may run at the same time take different slots. Copy engines may carry fcollect, alltoall,
+ * a stream of its own choice. Calls of one slot follow one another, also when a PE makes them on different streams: a
+ * call then first waits for all work that is in the stream of the slot's last call when it is enqueued. In a capture it
+ * waits for the last call of the slot in that capture, which its stream joins; no call waits from within a capture for
+ * one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other streams, and
+ * behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a slot's last call
+ * may be destroyed after the slot's next call on another stream, or with the team.
+ * Calls that may run at the same time take different slots. Copy engines may carry fcollect, alltoall,
  * broadcast and permute: all members make such a call in a capture, or none does. The first call of a (team, slot) with
  * data or a synchronisation to do makes what the slot needs and waits until all members do so; it may not be in a
- * capture.
+ * capture. shmemx_slot_prepare does the same ahead.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
@@ -154,6 +159,21 @@ typedef struct {
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
+
+/* Makes what collectives on streams of (team, slot) need, as their first call would: the warm-up before a capture. A
+ * team may have all 256 slots; the memory for them is found when they are made. `slot` is 0 .. 255. max_blocks bounds
+ * the blocks of the slot's calls, and so its memory: 1 or more, or 0 for as many as the device and SHMEM_DEVICE_BLOCKS
+ * allow. One block moves fewer bytes a second, and is as fast for small messages. Device memory of a slot, on each PE,
+ * in a team of n, for each block:
+ *     n at most 8     n * 67,840 bytes + 128 (8 PEs: 530 KiB)
+ *     n at most 32    n * 17,152 bytes + 256
+ *     more            n *  4,480 bytes + the 8 n bytes of flags, rounded up to 128
+ * and 384 bytes for tables; and 16 n bytes for each slot. The CPU device uses what is touched of it. shmemx_info_text
+ * says how much is in use.
+ *
+ * Collective over the team, with equal slot. Must not be called during a capture. Does nothing when the slot is made
+ * already. Returns 0; or nonzero after a sentence on stderr, on all members when one has no memory for it. */
+int shmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks);
 
 /* Says in one line which algorithm such a call takes, and why. Writes at most `bytes` characters and returns the length
  * of the whole text, like snprintf. All members get the same answer, but need not all ask. Before the first call of a

@@ -18,6 +18,7 @@ struct collectives {
         int (*start)(struct device *device);
         void (*reset)(const struct team *team, int slot); /* slot memory is as new, on all members */
         void (*forget_team)(const struct team *team);
+        void (*forget_stream)(void *stream); /* before it is destroyed */
         /* Streams that wait without a kernel: past the deadline a record; *abort not 0: their end. By the proxy. */
         void (*watch)(const uint64_t *abort);
         void (*stop)(struct device *device);

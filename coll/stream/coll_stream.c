@@ -406,6 +406,8 @@ static int enqueue(const struct stream_call *c)
     }
     if (ISO_UNLIKELY(ISO->env->coll_explain) && c->args.h.my_pe == 0)
         iso_select_explain(table, &c->facts, &choice);
+    if (iso_stream_slot_order(c) != 0)
+        return 1;
     return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
 }
 

@@ -69,6 +69,11 @@ struct stream_slot {
     struct stream_engines engines;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */
+    /* Where the last call was enqueued; [1]: the last one that was captured. */
+    struct {
+        gpu_stream stream;
+        bool any;
+    } last[2];
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct select_table *table; /* shared by the slots of the device */
     enum stream_ll128 ll128;
@@ -78,7 +83,9 @@ struct stream_slot {
 /* The slot of the call, made with all members when it is new; NULL after a sentence. */
 struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
-/* The words of the call's streams, which the proxy watches from now on; NULL: not in this call, kernels have to wait. */
+/* The call's stream waits for the slot's last call, if that is in another one. 0, or nonzero after a sentence. */
+int iso_stream_slot_order(const struct stream_call *c);
+/* The words of the call's streams, which the proxy watches from now on; NULL: in this call kernels have to wait. */
 struct engine_words *iso_stream_slot_words(const struct stream_call *c);
 
 /* ---- engine_words.c: members synchronise by words that their streams store and wait for ---- */
@@ -148,6 +155,7 @@ void iso_engines_close(struct device *d, struct stream_engines *engines);
 
 void iso_coll_streams_reset(const struct team *team, int slot);
 void iso_coll_streams_forget_team(const struct team *team);
+void iso_coll_streams_forget_stream(gpu_stream stream);
 void iso_coll_streams_watch(const uint64_t *abort);
 void iso_coll_streams_stop(struct device *device);
 void iso_coll_streams_forget(void); /* tables and all slots: the next call begins anew */

@@ -23,6 +23,7 @@ struct streams {
     unsigned most_blocks, most_threads;
     struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
     struct stream_slot *watched;           /* likewise: what the proxy looks at */
+    gpu_stream ends; /* comes behind all work of streams that were destroyed while slots had calls in them; or NULL */
 };
 
 static struct stream_slot **list_of(struct streams *s, const struct team *team, int number)
@@ -293,6 +294,27 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     return NULL;
 }
 
+/* A stream orders its own calls. So while no call was captured in another stream than the last one, no question to the
+ * device is needed. A capture cannot wait for work outside of it, nor the other way round. */
+int iso_stream_slot_order(const struct stream_call *c)
+{
+    struct stream_slot *slot = c->slot;
+    struct gpu *gpu = c->device->gpu;
+    if (ISO_LIKELY(slot->last[0].any && slot->last[0].stream == c->stream && !slot->last[1].any))
+        return 0;
+    int captured = iso_gpu_stream_is_capturing(gpu, c->stream), from = slot->last[captured].any ? captured : 0;
+    gpu_stream before = slot->last[from].stream;
+    if (slot->last[from].any && before != c->stream && iso_gpu_stream_is_capturing(gpu, before) == (captured != 0) &&
+        iso_gpu_stream_after(gpu, c->stream, before) != 0) {
+        log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
+                  slot->number, iso_gpu_error(gpu));
+        return 1;
+    }
+    slot->last[captured].stream = c->stream;
+    slot->last[captured].any = true;
+    return 0;
+}
+
 struct engine_words *iso_stream_slot_words(const struct stream_call *c)
 {
     struct device *d = c->device;
@@ -307,6 +329,29 @@ struct engine_words *iso_stream_slot_words(const struct stream_call *c)
         pthread_mutex_unlock(&d->lock);
     }
     return slot->words;
+}
+
+SHMEM_API(shmemx_slot_prepare, pshmemx_slot_prepare);
+int pshmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks)
+{
+    shmemx_coll_t coll = {.slot = slot};
+    struct stream_call c = {.coll = &coll, .device = iso_device_running(__func__), .team = iso_team_or_null(team)};
+    if (c.device == NULL)
+        return 1;
+    if (c.team == NULL || slot < 0 || slot >= ISO_SLOTS_OF_USERS || max_blocks < 0) {
+        if (c.team == NULL)
+            log_error("shmemx_slot_prepare: team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+        else if (max_blocks < 0)
+            log_error("shmemx_slot_prepare: max_blocks is %d; it must be 0 or more", max_blocks);
+        else
+            log_error("shmemx_slot_prepare: slot is %d; allowed: 0..%d", slot, ISO_SLOTS_OF_USERS - 1);
+        return 1;
+    }
+    if (c.device->captures != 0) {
+        log_error("shmemx_slot_prepare: a stream is being captured; prepare slots before");
+        return 1;
+    }
+    return iso_stream_slot_find(&c) != NULL || make(c.device, c.team, slot, max_blocks) != NULL ? 0 : 1;
 }
 
 /* ---- all slots ---- */
@@ -340,6 +385,38 @@ void iso_coll_streams_reset(const struct team *team, int number)
 }
 
 /* ---- the end ---- */
+
+/* Of a slot whose last call is in this stream: later calls in other streams wait for `ends` instead. */
+void iso_coll_streams_forget_stream(gpu_stream stream)
+{
+    struct device *d = ISO->device;
+    struct streams *s = d != NULL ? streams_of(d) : NULL;
+    bool used = false;
+    if (s == NULL)
+        return;
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < SLOT_LISTS; i++)
+        for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next) {
+            used = used || (slot->last[0].any && slot->last[0].stream == stream);
+            slot->last[1].any = slot->last[1].any && slot->last[1].stream != stream; /* no capture goes on in it */
+        }
+    pthread_mutex_unlock(&d->lock);
+    if (!used)
+        return;
+    if (s->ends == NULL && iso_gpu_stream_create(d->gpu, false, &s->ends) != 0)
+        s->ends = NULL;
+    bool kept = s->ends != NULL && iso_gpu_stream_after(d->gpu, s->ends, stream) == 0;
+    if (!kept)
+        (void)iso_gpu_stream_wait(d->gpu, stream);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < SLOT_LISTS; i++)
+        for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next)
+            if (slot->last[0].any && slot->last[0].stream == stream) {
+                slot->last[0].stream = s->ends;
+                slot->last[0].any = kept;
+            }
+    pthread_mutex_unlock(&d->lock);
+}
 
 /* NULL: slots of all teams. */
 void iso_coll_streams_forget_team(const struct team *team)
@@ -385,6 +462,8 @@ void iso_coll_streams_forget(void)
     struct streams *s = streams_of(d);
     __atomic_store_n(&d->streams, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&d->lock);
+    if (s->ends != NULL)
+        iso_gpu_stream_destroy(d->gpu, s->ends);
     drop(s);
 }
 

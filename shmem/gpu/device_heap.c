@@ -185,16 +185,16 @@ static uint64_t default_cap(const struct device *d, const char *call)
 
 /* Slot memory of handles: a share of small heaps, at most 64 MiB; of large ones a small share, at most 512 MiB, which
  * is for about twenty handles of 8 PEs that all blocks may use. The CPU device has memory where it is touched only, so
- * there it is addresses: for thousands of such handles. */
-static size_t control_for(const struct device *d, size_t cap)
+ * there it is addresses: for thousands of such handles. Equal on all PEs; most_local: PEs of the fullest node. */
+static size_t control_for(const struct device *d, size_t cap, unsigned most_local)
 {
     const size_t unit = (size_t)64 << 10;
     size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 256, 512 * MIB));
     if (strcmp(d->info->flavour, "cpu") == 0)
 #ifdef __SANITIZE_THREAD__
-        share = ISO_MAX(share, (size_t)64 * GIB / (unsigned)ISO->n_local);
+        share = ISO_MAX(share, (size_t)64 * GIB / most_local);
 #else
-        share = ISO_MAX(share, ISO_MIN(256 * GIB, 4096 * GIB / (unsigned)ISO->n_local));
+        share = ISO_MAX(share, ISO_MIN(256 * GIB, 4096 * GIB / most_local));
 #endif
     return ISO_MAX(share / unit * unit, unit);
 }
@@ -214,7 +214,7 @@ static int choose_sizes(struct device *d, const char *call)
         return iso_device_agree(call, -EINVAL, sentence);
     }
     size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
-    d->control_bytes = control_for(d, objects);
+    d->control_bytes = control_for(d, objects, (unsigned)largest((uint64_t)ISO->n_local, call));
     d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
     d->alloc = iso_alloc_create(objects, 0);
     d->control = iso_alloc_create(d->control_bytes, 0);

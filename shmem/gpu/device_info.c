@@ -44,10 +44,10 @@ static void write_running(FILE *out, const struct device *d)
             (unsigned long long)(d->info->memory_bytes / MIB), d->info->multiprocessors, d->info->wave_size);
     fprintf(out, "  memory is shared by %s: %s\n", method(d), d->sharing_why);
     fprintf(out,
-            "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; handles use %zu of "
-            "%zu KiB\n",
+            "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; %zu slots use %zu "
+            "of %zu KiB\n",
             (void *)s->base, objects.cap / MIB, d->backed_bytes / MIB, d->n_chunks > 0 ? d->n_chunks : 1,
-            d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.used >> 10,
+            d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.objects, control.used >> 10,
             d->control_bytes >> 10);
     write_paths(out, s);
     if (strcmp(d->info->flavour, "hip") == 0)

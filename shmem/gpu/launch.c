@@ -3,6 +3,7 @@
  * when the device refuses. Called by users. */
 #include "../../bootstrap/log.h"
 #include "../node/wait.h"
+#include "../collectives.h"
 #include "device.h"
 
 /* 0 or 1: the public result of a vendor call. */
@@ -42,6 +43,7 @@ int pshmemx_stream_destroy(shmemx_stream_t stream)
         log_error("shmemx_stream_destroy: the stream is being captured; call shmemx_graph_end first");
         return 1;
     }
+    ISO->coll->streams.forget_stream(stream);
     iso_gpu_stream_destroy(d->gpu, stream);
     return 0;
 }
