@@ -109,39 +109,9 @@ static void describe_peer(struct segment *s, size_t offset, int pe, const struct
         p->cpu_ptr = mapped + (p->base - theirs.base);
 }
 
-/* NULL after a sentence. */
-static char *map_offer(struct pe_offer *offer, int pe)
-{
-    struct pages theirs = whole_pages((uintptr_t)offer->base, (size_t)offer->len);
-    if (offer->fd < 0) {
-        log_error("shmemx_buffer_register: the descriptor of the pages of pe %d did not arrive; raise ulimit -n", pe);
-        return NULL;
-    }
-    void *at = mmap(NULL, theirs.len, PROT_READ | PROT_WRITE, MAP_SHARED, offer->fd, 0);
-    if (at == MAP_FAILED)
-        log_error("shmemx_buffer_register: mapping %zu bytes of pe %d failed: %m", theirs.len, pe);
-    close(offer->fd);
-    offer->fd = -1;
-    return at != MAP_FAILED ? (char *)at : NULL;
-}
-
 struct split {
     size_t lo, hi; /* offsets of the piece that is whole pages on every PE; lo == hi: none */
 };
-
-static struct split find_split(const struct pe_offer *offers, size_t len)
-{
-    struct split split = {0, len};
-    for (int i = 0; i < ISO->n_local; i++) {
-        struct pages p = whole_pages((uintptr_t)offers[i].base, len);
-        size_t from = p.len > 0 ? (size_t)((uintptr_t)p.base - offers[i].base) : len;
-        split.lo = ISO_MAX(split.lo, from);
-        split.hi = ISO_MIN(split.hi, from + p.len);
-    }
-    if (split.lo >= split.hi)
-        split.lo = split.hi = 0;
-    return split;
-}
 
 /* The up to three pieces of a buffer; NULL: nothing there. */
 struct pieces {
@@ -182,12 +152,26 @@ static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct sp
     for (int l = 0; rc == 0 && l < self->n_local; l++) {
         int pe = self->local_pes[l];
         bool maps = pe != self->my_pe && split.lo < split.hi && !self->peers[pe].threaded;
-        char *mapped = maps ? map_offer(&offers[l], pe) : NULL;
-        if (maps && mapped == NULL)
-            return -ENOMEM;
+        size_t theirs = whole_pages((uintptr_t)offers[l].base, (size_t)offers[l].len).len;
+        void *mapped = NULL;
+        if (maps && offers[l].fd < 0) {
+            log_error("shmemx_buffer_register: the descriptor of the pages of pe %d did not arrive; raise ulimit -n",
+                      pe);
+            return -EMFILE;
+        }
+        if (maps) {
+            mapped = mmap(NULL, theirs, PROT_READ | PROT_WRITE, MAP_SHARED, offers[l].fd, 0);
+            rc = mapped == MAP_FAILED ? -errno : 0;
+            if (rc != 0)
+                log_error("shmemx_buffer_register: mapping %zu bytes of pe %d failed: %m", theirs, pe);
+            close(offers[l].fd);
+            offers[l].fd = -1;
+            if (rc != 0)
+                return rc;
+        }
         for (int i = 0; i < 3 && pe != self->my_pe; i++)
             if (pieces.of[i] != NULL)
-                describe_peer(pieces.of[i], pieces.from[i], pe, &offers[l], mapped);
+                describe_peer(pieces.of[i], pieces.from[i], pe, &offers[l], (char *)mapped);
     }
     return rc;
 }
@@ -232,7 +216,15 @@ static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *inf
     }
     struct split split = {0, 0};
     if (rc == 0) {
-        split = find_split(offers, len);
+        split.hi = len;
+        for (int i = 0; i < ISO->n_local; i++) {
+            struct pages p = whole_pages((uintptr_t)offers[i].base, len);
+            size_t from = p.len > 0 ? (size_t)((uintptr_t)p.base - offers[i].base) : len;
+            split.lo = ISO_MAX(split.lo, from);
+            split.hi = ISO_MIN(split.hi, from + p.len);
+        }
+        if (split.lo >= split.hi)
+            split.lo = split.hi = 0;
         if (split.hi - split.lo < len)
             rc = probe_staging(offers);
     }

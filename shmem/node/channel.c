@@ -384,21 +384,6 @@ static void answer_request(struct channel *c, struct link *link, uint32_t number
         end_link(c, link, rc);
 }
 
-/* Until there is a handler. Without memory for it the other end would wait for ever. */
-static void keep_request(struct channel *c, struct link *link, uint32_t number)
-{
-    struct early_request *early = (struct early_request *)calloc(1, sizeof *early);
-    if (early == NULL)
-        iso_fatal("the set-up of a connection", "no memory for a request of pe %d", link->pe);
-    early->link = link;
-    early->number = number;
-    memcpy(early->body, link->in.body, sizeof early->body);
-    struct early_request **at = &c->early;
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = early;
-}
-
 static void take_answer(struct channel *c, const struct link *link, uint32_t number)
 {
     for (struct request *request = c->requests; request != NULL; request = request->next)
@@ -434,6 +419,7 @@ static void send_requests(struct channel *c)
 
 static void take_frame(struct channel *c, struct link *link, const struct frame *frame)
 {
+    struct early_request *early, **end = &c->early;
     if (link->state == LINK_AWAITS_WELCOME) {
         if (frame->kind == CHANNEL_WELCOME)
             become_up(c, link);
@@ -443,10 +429,20 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
     }
     switch (frame->kind) {
     case CHANNEL_REQUEST:
-        if (c->handler != NULL)
+        if (c->handler != NULL) {
             answer_request(c, link, frame->number, link->in.body);
-        else
-            keep_request(c, link, frame->number);
+            return;
+        }
+        /* The request stays until there is a handler. Without memory for it the other end would wait for ever. */
+        early = (struct early_request *)calloc(1, sizeof *early);
+        if (early == NULL)
+            iso_fatal("the set-up of a connection", "no memory for a request of pe %d", link->pe);
+        early->link = link;
+        early->number = frame->number;
+        memcpy(early->body, link->in.body, sizeof early->body);
+        while (*end != NULL)
+            end = &(*end)->next;
+        *end = early;
         return;
     case CHANNEL_ANSWER:
         take_answer(c, link, frame->number);
@@ -478,15 +474,6 @@ static int read_frame(struct channel *c, struct link *link)
     if (rc == 1)
         take_frame(c, link, &frame);
     return rc;
-}
-
-static void read_link(struct channel *c, struct link *link)
-{
-    int rc = 1;
-    while (rc > 0 && link->socket.fd >= 0)
-        rc = link->state == LINK_HANDSHAKE ? shake_hands(c, link) : read_frame(c, link);
-    if (rc < 0 && link->socket.fd >= 0)
-        end_link(c, link, rc);
 }
 
 /* ---- progress ---- */
@@ -530,8 +517,12 @@ static void make_progress(struct channel *c)
             accept_all(c);
         else if (link->socket.fd >= 0 && link->state == LINK_CONNECTING)
             connected(c, link);
-        else if (link->socket.fd >= 0)
-            read_link(c, link);
+        else
+            for (int rc = 1; rc > 0 && link->socket.fd >= 0;) {
+                rc = link->state == LINK_HANDSHAKE ? shake_hands(c, link) : read_frame(c, link);
+                if (rc < 0 && link->socket.fd >= 0)
+                    end_link(c, link, rc);
+            }
     }
     int64_t now = c->pending != NULL ? iso_deadline_now() : 0;
     for (struct link *link = c->pending, *next; link != NULL; link = next) {

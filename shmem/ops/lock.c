@@ -175,17 +175,6 @@ int iso_lock_holder(const struct segment *segment, size_t offset)
 
 /* ---- the calls ---- */
 
-static void wait_for_turn(const struct word *home, const long *lock, uint32_t ticket)
-{
-    /* The reported peer is "any": tickets do not tell who holds the lock, a report looks for it. */
-    struct wait wait = ISO_WAIT(home->call, -1, lock, ticket);
-    wait.kind = WAIT_LOCK;
-    uint32_t serving;
-    while ((serving = serving_of(load_acquire(home))) != ticket)
-        iso_wait_pause(&wait, serving);
-    iso_wait_end(&wait);
-}
-
 SHMEM_API(shmem_set_lock, pshmem_set_lock);
 void pshmem_set_lock(long *lock)
 {
@@ -194,8 +183,15 @@ void pshmem_set_lock(long *lock)
         note_read(&home, lock) == (uint64_t)ISO->my_pe + 1)
         iso_fatal(__func__, "lock %p is already held by this PE: waiting for it would never end", (const void *)lock);
     uint64_t seen = take_ticket(&home);
-    if (ISO_UNLIKELY(serving_of(seen) != next_of(seen)))
-        wait_for_turn(&home, lock, next_of(seen));
+    if (ISO_UNLIKELY(serving_of(seen) != next_of(seen))) {
+        /* The reported peer is "any": tickets do not tell which PE holds the lock, a report looks for it. */
+        struct wait wait = ISO_WAIT(__func__, -1, lock, next_of(seen));
+        wait.kind = WAIT_LOCK;
+        uint32_t serving;
+        while ((serving = serving_of(load_acquire(&home))) != next_of(seen))
+            iso_wait_pause(&wait, serving);
+        iso_wait_end(&wait);
+    }
     if (keeps_notes())
         note_write(&home, lock, (uint64_t)ISO->my_pe + 1);
     mark(&home, lock, HELD);

@@ -30,13 +30,20 @@ int iso_verbs_group(const struct ctx *ctx)
 
 /* ---- one end ---- */
 
-/* With as much inline data as the device gives: a message that fits inline is as fast as a small put. */
-static struct ibv_qp *make_pair(const struct verbs *v, uint32_t *inline_bytes)
+/* NULL: errno says why. */
+static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool incoming)
 {
     static const uint32_t widths[] = {VERBS_INLINE, 96, 64, 48, 0};
-    struct ibv_qp *qp = NULL;
     _Static_assert(sizeof(struct verbs_message) <= 48, "the least width but none has room for a message");
-    for (size_t i = 0; qp == NULL && i < sizeof widths / sizeof widths[0]; i++) {
+    struct verbs_queue *q = (struct verbs_queue *)calloc(1, sizeof *q);
+    if (q == NULL)
+        return NULL;
+    q->pe = pe;
+    q->group = group;
+    q->incoming = incoming;
+
+    /* As much inline data as the device gives: a message that fits inline is as fast as a small put. */
+    for (size_t i = 0; q->qp == NULL && i < sizeof widths / sizeof widths[0]; i++) {
         struct ibv_qp_init_attr attr;
         memset(&attr, 0, sizeof attr);
         attr.send_cq = v->sent;
@@ -46,22 +53,9 @@ static struct ibv_qp *make_pair(const struct verbs *v, uint32_t *inline_bytes)
         attr.cap.max_send_wr = VERBS_DEPTH;
         attr.cap.max_send_sge = 1;
         attr.cap.max_inline_data = widths[i];
-        qp = v->lib.create_qp(v->pd, &attr);
-        *inline_bytes = attr.cap.max_inline_data;
+        q->qp = v->lib.create_qp(v->pd, &attr);
+        q->inline_bytes = attr.cap.max_inline_data;
     }
-    return qp;
-}
-
-/* NULL: errno says why. */
-static struct verbs_queue *make_queue(struct verbs *v, int pe, int group, bool incoming)
-{
-    struct verbs_queue *q = (struct verbs_queue *)calloc(1, sizeof *q);
-    if (q == NULL)
-        return NULL;
-    q->pe = pe;
-    q->group = group;
-    q->incoming = incoming;
-    q->qp = make_pair(v, &q->inline_bytes);
     int error = q->qp == NULL ? errno : 0;
     v->counts.queue_pairs++;
     if (q->qp != NULL && v->n_queues == v->max_queues) {

@@ -272,24 +272,6 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     return row.key;
 }
 
-/* The stage of the pair, made if need be. */
-static int key_of_stage(struct verbs *v, int pe, struct verbs_key *key)
-{
-    struct verbs_peer *peer = &v->peers[pe];
-    if (peer->stage == NULL)
-        peer->stage = map_shared(VERBS_STAGE_BYTES);
-    if (peer->stage != NULL && peer->stage_mr == NULL) {
-        peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, EXPOSED);
-        v->counts.registrations++;
-        v->counts.system_calls++;
-    }
-    if (peer->stage_mr == NULL)
-        return -ENOMEM;
-    key->stage = (uint64_t)(uintptr_t)peer->stage;
-    key->rkey = peer->stage_mr->rkey;
-    return 0;
-}
-
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
 {
     const void *addr = (const void *)(uintptr_t)row->addr;
@@ -300,10 +282,25 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
     if (r == NULL)
         return;
     row->key = (struct verbs_key){.start = r->start, .end = r->end, .flushes = s->on_device && v->reach.flushes};
-    if (r->mr != NULL)
+    if (r->mr != NULL) {
         row->key.rkey = r->mr->rkey;
-    else
-        row->error = key_of_stage(v, pe, &row->key);
+        return;
+    }
+
+    /* The region is staged: the key is that of the pair's stage, made if need be. */
+    struct verbs_peer *peer = &v->peers[pe];
+    if (peer->stage == NULL)
+        peer->stage = map_shared(VERBS_STAGE_BYTES);
+    if (peer->stage != NULL && peer->stage_mr == NULL) {
+        peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, EXPOSED);
+        v->counts.registrations++;
+        v->counts.system_calls++;
+    }
+    row->error = peer->stage_mr != NULL ? 0 : -ENOMEM;
+    if (peer->stage_mr == NULL)
+        return;
+    row->key.stage = (uint64_t)(uintptr_t)peer->stage;
+    row->key.rkey = peer->stage_mr->rkey;
 }
 
 /* ---- the end of a segment ---- */
