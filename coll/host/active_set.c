@@ -120,14 +120,6 @@ static struct set *find_or_make(struct sets *sets, struct coll_set a, uint64_t p
     return set;
 }
 
-/* Equal on all PEs for equal pSync, different for different ones; never 0. */
-static uint64_t identity(const struct coll_mem *psync)
-{
-    if (psync->segment == NULL)
-        return 1;
-    return psync->offset * ISO_SEGMENTS_MAX + (uint64_t)(psync->segment - ISO->segments) + 2;
-}
-
 struct team *iso_coll_active_set(struct coll_set a, const char *call)
 {
     iso_check_life(call);
@@ -135,8 +127,15 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
         check_inside(a, call);
     struct coll_mem psync = iso_coll_mem(a.psync, a.psync_longs * sizeof(long), "pSync", call);
     struct sets *sets = (struct sets *)ISO->active_sets;
-    bool shared = ISO->thread_level == SHMEM_THREAD_MULTIPLE;
-    return &find_or_make(sets, a, shared ? identity(&psync) : 0, call)->team;
+
+    /* With threads pSync is part of the identity: equal on all PEs for equal pSync, different for different ones. */
+    uint64_t identity = 0;
+    if (ISO->thread_level == SHMEM_THREAD_MULTIPLE) {
+        identity = 1;
+        if (psync.segment != NULL)
+            identity = psync.offset * ISO_SEGMENTS_MAX + (uint64_t)(psync.segment - ISO->segments) + 2;
+    }
+    return &find_or_make(sets, a, identity, call)->team;
 }
 
 static void free_set(struct set *set)

@@ -34,7 +34,7 @@ static void bcast_pull(struct coll *c, const struct coll_work *w)
     coll_begin_epoch(c);
     if (c->me == w->root) {
         coll_flag_set_all(c);
-        if (coll_shares_cores()) /* its own copy would stand in front of a receiver's */
+        if (ISO->oversubscribed) /* its own copy would stand in front of a receiver's, which needs this core */
             coll_flag_wait_all(c);
         bcast_own(w);
         coll_flag_wait_all(c);

@@ -22,8 +22,8 @@ struct coll_mem {
 struct coll {
     struct slot *slot;
     struct slot_view *views; /* slot->views; NULL when n == 1 */
-    uint64_t epoch; /* the one in progress */
-    int me, n;     /* in the team */
+    uint64_t epoch;          /* the one in progress */
+    int me, n;               /* in the team */
     const char *call;
     struct team *team;
 };
@@ -63,9 +63,6 @@ ISO_INLINE void coll_begin_staged_epoch(struct coll *c)
 
 /* The i-th other member, i = 1 .. n - 1, counted from this one: so members do not all begin with the same. */
 ISO_INLINE int coll_other(const struct coll *c, int i) { return c->me + i < c->n ? c->me + i : c->me + i - c->n; }
-
-/* More members than cores: work that is not urgent waits until others have run. */
-ISO_INLINE bool coll_shares_cores(void) { return ISO->oversubscribed; }
 
 ISO_INLINE void coll_copy(void *PRIM_RESTRICT into, const void *PRIM_RESTRICT from, size_t bytes)
 {

@@ -78,20 +78,14 @@ static int reduce_team(shmem_team_t handle, const struct reduction *r, enum redu
     return 0;
 }
 
-static void scan_alone(const struct coll_work *w)
-{
-    if (w->bytes > 0 && w->exclusive)
-        memset(w->dest.base, 0, w->bytes);
-    else if (w->bytes > 0 && w->dest.base != w->source.base)
-        memcpy(w->dest.base, w->source.base, w->bytes);
-}
-
 static int scan(struct team *team, const struct reduction *r, struct coll_work w)
 {
     if (team->n_pes > 1)
         iso_coll_run(COLL_SCAN, team, &w, r->call);
-    else
-        scan_alone(&w);
+    else if (w.bytes > 0 && w.exclusive)
+        memset(w.dest.base, 0, w.bytes);
+    else if (w.bytes > 0 && w.dest.base != w.source.base)
+        memcpy(w.dest.base, w.source.base, w.bytes);
     return 0;
 }
 

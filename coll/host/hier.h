@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What schedules for teams on several nodes are written over, besides coll.h: within a node by pointer, between nodes
+/* The base of schedules for teams on several nodes, besides coll.h: within a node by pointer, between nodes
  * by what crosses once for all of a node. They need slot->nodes, and are the host's only. In the node that receives,
  * the flags and data of a message lie with one member, where all of the node wait and read. Included by hier_*.h. */
 #ifndef ISO_HIER_H
@@ -58,10 +58,10 @@ static void hier_flag_wait(struct coll *c, int holder, int from, uint64_t epoch)
 }
 
 /* ---- blocks of nodes; staged epochs only ----
- * Whoever speaks for its node sends one block to every other node and waits for one from each: so all members have
- * arrived when anybody is through, which is what the two banks need. It takes them, and what it has taken the others of
- * its node find, once it has released them. The packet's number is looked at for equality: a later one of another
- * member, by another connection, says nothing of data that is still on its way. */
+ * The member that speaks for its node sends one block to every other node and waits for one from each. So all members
+ * have arrived when any of them is through, which the two banks need. It takes the blocks; the others of its node find
+ * them once it has released them. The packet's number is compared for equality: a later one of another member, by
+ * another connection, says nothing of data that is still on its way. */
 
 #define HIER_MEMBERS (ISO_SCRATCH_BYTES / 8)
 
@@ -84,7 +84,7 @@ static void hier_send(struct coll *c, int node, const char *block, size_t bytes)
     coll_inbox_send(c, to, block, bytes > ISO_INBOX_BYTES ? 0 : bytes);
 }
 
-/* Who has spoken for the node in this epoch, or -1. */
+/* The member that has spoken for the node in this epoch, or -1. */
 static int hier_speaker(struct coll *c, int node)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
@@ -109,7 +109,7 @@ static const char *hier_block(struct coll *c, int node, size_t bytes)
         iso_wait_pause(&wait, prim_poll_u64(word));
     iso_wait_end(&wait);
     return bytes > ISO_INBOX_BYTES ? central + coll_stage_offset(c, from)
-                                    : (const char *)coll_inbox_at(c, central, from)->payload;
+                                   : (const char *)coll_inbox_at(c, central, from)->payload;
 }
 
 /* Every member's share of the scratch, by member: this node's there, the others' where they arrived. */

@@ -20,9 +20,8 @@ static size_t hier_chunk_bytes(size_t bytes, size_t i)
     return ISO_MIN(bytes - i * HIER_CHUNK_BYTES, HIER_CHUNK_BYTES);
 }
 
-/* ---- broadcast: short ones to one member of each other node, which hands them on. Out: K - 1 messages by the root.
- * ----
- */
+/* ---- broadcast: short ones to one member of each other node, which hands them on. Out: K - 1 messages by the
+ * root. ---- */
 
 static void hier_forward(struct coll *c, const struct coll_work *w, const char *from)
 {
@@ -40,7 +39,8 @@ static void hier_bcast(struct coll *c, const struct coll_work *w)
     coll_begin_epoch(c);
     if (c->me == w->root) {
         for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, iso_slot_node_leader(nodes, (root_node + k) % nodes->n));
+            coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes,
+                          iso_slot_node_leader(nodes, (root_node + k) % nodes->n));
         hier_forward(c, w, w->source.base);
         bcast_own(w);
         coll_put_done(c);
@@ -53,8 +53,8 @@ static void hier_bcast(struct coll *c, const struct coll_work *w)
 }
 
 /* ---- broadcast: long ones from node to node in chunks. Out: b by every node but the last, in chunks; the first bytes
- * are everywhere after K - 1 hops of a chunk. A chunk arrives with one member of the node, by turns, who sends it on;
- * the others copy it out of that one's dest. ---- */
+ * are everywhere after K - 1 hops of a chunk. A chunk arrives with one member of the node, by turns, which sends it on;
+ * the others copy it out of that member's dest. ---- */
 
 struct hier_pipe {
     uint64_t base;
@@ -76,7 +76,7 @@ static struct hier_pipe hier_pipe_of(struct coll *c, const struct coll_work *w)
 }
 
 static void hier_pipe_send(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, const char *from,
-                             size_t i)
+                           size_t i)
 {
     if (p->next < 0)
         return;
@@ -85,40 +85,30 @@ static void hier_pipe_send(struct coll *c, const struct coll_work *w, const stru
                   hier_rail(c->slot->nodes, i, p->next));
 }
 
-static void hier_pipe_root(struct coll *c, const struct coll_work *w, const struct hier_pipe *p)
-{
-    c->epoch = p->base + 1;
-    for (int i = 1; i < c->slot->nodes->n_near; i++)
-        coll_flag_set(c, hier_peer(c->slot->nodes, i));
-    for (size_t i = 0; i < p->chunks; i++)
-        hier_pipe_send(c, w, p, w->source.base, i);
-    bcast_own(w);
-}
-
-static void hier_pipe_chunk(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, size_t i)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    int rail = hier_rail(nodes, i, nodes->mine), from = p->before < 0 ? w->root : hier_rail(nodes, i, p->before);
-    size_t at = i * HIER_CHUNK_BYTES;
-    hier_flag_wait(c, rail, from, p->base + 1 + i);
-    if (rail == c->me)
-        hier_pipe_send(c, w, p, w->dest.base, i);
-    else
-        coll_read(c, w->dest.base + at, &w->dest, at, hier_chunk_bytes(w->bytes, i), rail);
-}
-
 static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     struct hier_pipe p = hier_pipe_of(c, w);
     if (c->me == w->root) {
-        hier_pipe_root(c, w, &p);
+        c->epoch = p.base + 1;
+        for (int i = 1; i < nodes->n_near; i++)
+            coll_flag_set(c, hier_peer(nodes, i));
+        for (size_t i = 0; i < p.chunks; i++)
+            hier_pipe_send(c, w, &p, w->source.base, i);
+        bcast_own(w);
     } else if (hier_node_of(nodes, w->root) == nodes->mine) {
         hier_flag_wait(c, c->me, w->root, p.base + 1);
         coll_read(c, w->dest.base, &w->source, 0, w->bytes, w->root);
     } else {
-        for (size_t i = 0; i < p.chunks; i++)
-            hier_pipe_chunk(c, w, &p, i);
+        for (size_t i = 0; i < p.chunks; i++) {
+            int rail = hier_rail(nodes, i, nodes->mine), from = p.before < 0 ? w->root : hier_rail(nodes, i, p.before);
+            size_t at = i * HIER_CHUNK_BYTES;
+            hier_flag_wait(c, rail, from, p.base + 1 + i);
+            if (rail == c->me)
+                hier_pipe_send(c, w, &p, w->dest.base, i);
+            else
+                coll_read(c, w->dest.base + at, &w->dest, at, hier_chunk_bytes(w->bytes, i), rail);
+        }
     }
     coll_put_done(c);
     hier_sync(c, c->slot->seq); /* no member of the node reads this memory any more */
@@ -158,16 +148,6 @@ static void hier_gather_send(struct coll *c, const struct hier_gather *g)
     }
 }
 
-static void hier_gather_near(struct coll *c, const struct hier_gather *g)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    coll_copy_own(g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
-    for (int i = 1; i < nodes->n_near; i++) {
-        int from = hier_peer(nodes, i);
-        coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);
-    }
-}
-
 /* Chunk i of the member at `place` in `node`. */
 static void hier_gather_far(struct coll *c, const struct hier_gather *g, int node, int place, size_t i)
 {
@@ -188,7 +168,12 @@ static void hier_gather(struct coll *c, struct hier_gather *g)
     c->slot->seq += g->chunks + 2;
     hier_gather_send(c, g);
     hier_sync(c, c->slot->seq - 1); /* sources of this node are ready */
-    hier_gather_near(c, g);
+    coll_copy_own(g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
+    for (int i = 1; i < nodes->n_near; i++) {
+        int from = hier_peer(nodes, i);
+        coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);
+    }
+
     for (size_t i = 0; i < g->chunks; i++)
         for (int k = 1; k < nodes->n; k++)
             for (int place = 0; place < hier_size(nodes, (nodes->mine + k) % nodes->n); place++)
@@ -250,17 +235,6 @@ static size_t hier_rows_at(struct coll *c, int node, size_t bytes)
     return (size_t)nodes->n_near * (size_t)nodes->begin[node] * bytes;
 }
 
-static void hier_alltoall_fill(struct coll *c, const struct coll_work *w, char *scratch)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    for (int k = 0; k < nodes->n; k++) {
-        int size = hier_size(nodes, k);
-        char *row = scratch + hier_rows_at(c, k, w->bytes) + (size_t)nodes->me_near * (size_t)size * w->bytes;
-        for (int i = 0; i < size; i++)
-            memcpy(row + (size_t)i * w->bytes, alltoall_out(w, nodes->members[nodes->begin[k] + i]), w->bytes);
-    }
-}
-
 /* All blocks of other nodes are here; this member's are one of each row. */
 static void hier_alltoall_take(struct coll *c, const struct coll_work *w)
 {
@@ -280,7 +254,13 @@ static void hier_alltoall(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     coll_begin_staged_epoch(c);
-    hier_alltoall_fill(c, w, hier_scratch(c));
+    for (int k = 0; k < nodes->n; k++) {
+        int size = hier_size(nodes, k);
+        char *rows = hier_scratch(c) + hier_rows_at(c, k, w->bytes);
+        char *row = rows + (size_t)nodes->me_near * (size_t)size * w->bytes;
+        for (int i = 0; i < size; i++)
+            memcpy(row + (size_t)i * w->bytes, alltoall_out(w, nodes->members[nodes->begin[k] + i]), w->bytes);
+    }
     if (!iso_slot_node_arrive(nodes)) {
         iso_slot_node_await(c->slot, c->epoch, c->call);
         hier_alltoall_take(c, w);
@@ -289,7 +269,7 @@ static void hier_alltoall(struct coll *c, const struct coll_work *w)
     for (int i = 1; i < nodes->n; i++) {
         int k = (nodes->mine + i) % nodes->n;
         hier_send(c, k, hier_scratch(c) + hier_rows_at(c, k, w->bytes),
-                    (size_t)nodes->n_near * (size_t)hier_size(nodes, k) * w->bytes);
+                  (size_t)nodes->n_near * (size_t)hier_size(nodes, k) * w->bytes);
     }
     hier_alltoall_take(c, w);
     iso_slot_node_release(nodes, c->epoch);

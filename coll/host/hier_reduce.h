@@ -38,7 +38,7 @@ static void hier_reduce(struct coll *c, const struct coll_work *w)
     memcpy(w->dest.base, sum, w->bytes);
 }
 
-/* Each member adds up what stands before it. */
+/* Each member adds up the operands before its own. */
 static void hier_scan(struct coll *c, const struct coll_work *w)
 {
     const char *operands[HIER_MEMBERS], *left = NULL;
@@ -69,7 +69,7 @@ static void hier_scan(struct coll *c, const struct coll_work *w)
 #define CHAIN_FETCH_BYTES ((size_t)2 * ISO_STAGE_BYTES)
 
 struct chain {
-    uint64_t base;     /* epochs: base + 1 says "entered", base + 2 + i that chunk i is there, the last one is the end */
+    uint64_t base;     /* epochs: base + 1: "entered"; base + 2 + i: chunk i is there; the last one: the end */
     size_t chunks;     /* of the whole array */
     size_t per_chunk;  /* elements */
     size_t rails;      /* as many as the fullest node has members */

@@ -206,23 +206,22 @@ static barrier_function *choose_barrier(struct team *team)
 
 /* ---- start and stop ---- */
 
-/* The content is for the device to judge. */
-static int check_table(const char *path)
-{
-    FILE *file = *path != '\0' ? fopen(path, "re") : NULL;
-    int rc = file == NULL && *path != '\0' ? -errno : 0;
-    if (rc != 0)
-        log_error("SHMEM_COLL_TABLE: %s: %m", path);
-    if (file != NULL)
-        fclose(file);
-    return rc;
-}
-
 int iso_coll_check(const struct env *env)
 {
     struct select_rows none = {.n = 0};
     int rc = iso_select_forced(env->coll, NULL, &none);
-    return rc != 0 ? rc : check_table(env->coll_table);
+    if (rc != 0 || env->coll_table[0] == '\0')
+        return rc;
+
+    /* The file of tuned rows has to exist; its content is for the device to judge. */
+    FILE *file = fopen(env->coll_table, "re");
+    if (file == NULL) {
+        rc = -errno;
+        log_error("SHMEM_COLL_TABLE: %s: %m", env->coll_table);
+        return rc;
+    }
+    fclose(file);
+    return 0;
 }
 
 /* The last row of each kind can do every call. */

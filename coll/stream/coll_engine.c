@@ -95,8 +95,6 @@ static void copy(struct round *r, void *dest, const void *source, size_t bytes, 
 
 /* ---- which member gets what, by which stream ---- */
 
-static int peer_at(const struct round *r, int i) { return (r->first + i) % r->c.args.h.n_pes; }
-
 /* Where this PE's engines write the object of member m. */
 static char *near(const struct round *r, const struct segment *segment, const void *addr, int m)
 {
@@ -141,7 +139,7 @@ static void send_signal(struct round *r, int m, size_t u, unsigned stream)
 
 static void send_unit(struct round *r, int i, size_t u)
 {
-    int m = peer_at(r, i);
+    int m = (r->first + i) % r->c.args.h.n_pes;
     unsigned first = (unsigned)i * r->each % r->streams, stream = (first + (unsigned)(u % r->each)) % r->streams;
     size_t at = u * r->unit, part_at = (size_t)m * r->part, bytes = r->bytes;
     if (m == r->full || part_at > r->total)

@@ -85,29 +85,29 @@ static bool can(const struct select_entry *e, const struct select_facts *f)
     return combines && (a->engines || !f->engines);
 }
 
-/* As many blocks as have something to do, of no more threads than have a unit each, or what the algorithm counts. */
-static struct select_shape scale(const struct select_facts *f, const struct select_algorithm *a,
-                                 struct select_shape most)
-{
-    const unsigned wave = 64; /* of the device that has the largest: members may have different ones */
-    struct select_shape s = most;
-    uint64_t units = (f->block + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u),
-             of_block = (uint64_t)a->bytes * most.threads;
-    uint64_t worth = ISO_MAX((f->block + of_block - 1) / of_block, (uint64_t)1);
-    s.grid = (unsigned)ISO_MIN(worth, (uint64_t)most.grid);
-    if (a->fits != NULL && !a->fits(f, s.grid))
-        s.grid = most.grid;
-    if (s.grid == 1 && units < most.threads)
-        s.threads = ISO_MIN(most.threads, ISO_MAX(((unsigned)units + wave - 1) / wave * wave, wave));
-    return s;
-}
-
 static struct select_shape shape_of(const struct select_entry *e, const struct select_facts *f)
 {
-    struct select_shape most = {most_blocks(e, f), ISO_MIN(e->row.shape.threads, f->most_threads)};
-    if ((e->row.algorithm->needs & ISOD_NEEDS_WHOLE_LINES) != 0)
-        most.threads = (most.threads + 7) / 8 * 8; /* they share lines; most_threads is a power of two */
-    return e->exact || e->row.algorithm->bytes == 0 ? most : scale(f, e->row.algorithm, most);
+    const struct select_algorithm *a = e->row.algorithm;
+    struct select_shape s = {most_blocks(e, f), ISO_MIN(e->row.shape.threads, f->most_threads)};
+    if ((a->needs & ISOD_NEEDS_WHOLE_LINES) != 0)
+        s.threads = (s.threads + 7) / 8 * 8; /* they share lines; most_threads is a power of two */
+    if (e->exact || a->bytes == 0)
+        return s;
+
+    /* As many blocks as have something to do, or as the algorithm needs for so many bytes. */
+    unsigned most = s.grid;
+    uint64_t of_block = (uint64_t)a->bytes * s.threads;
+    uint64_t worth = ISO_MAX((f->block + of_block - 1) / of_block, (uint64_t)1);
+    s.grid = (unsigned)ISO_MIN(worth, (uint64_t)most);
+    if (a->fits != NULL && !a->fits(f, s.grid))
+        s.grid = most;
+
+    /* A single block has no more threads than have a unit each, in whole waves. */
+    const unsigned wave = 64; /* of the device that has the largest: members may have different ones */
+    uint64_t units = (f->block + 15) / 16 * 16 / ISO_MIN(a->bytes, 16u);
+    if (s.grid == 1 && units < s.threads)
+        s.threads = ISO_MIN(s.threads, ISO_MAX(((unsigned)units + wave - 1) / wave * wave, wave));
+    return s;
 }
 
 bool iso_stream_row_can(const struct select_row *row, const struct select_facts *f, struct select_shape *shape)

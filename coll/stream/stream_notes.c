@@ -230,7 +230,8 @@ static void leave(const struct stream_notes *s, int m, const struct note *note)
     struct place rest = to;
     size_t skip = sizeof note->number;
     rest.offset += skip;
-    iso_far_put(&ISO->ctx_default, rest, heap->base + rest.offset, (const char *)note + skip, sizeof *note - skip, call);
+    iso_far_put(&ISO->ctx_default, rest, heap->base + rest.offset, (const char *)note + skip, sizeof *note - skip,
+                call);
     iso_quiet(&ISO->ctx_default);
     iso_far_store(&ISO->ctx_default, to, note->number, 8, call);
 }
