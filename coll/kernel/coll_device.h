@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What a schedule inside kernels is written over: the counterpart of coll.h for a block of a GPU, or of the CPU device.
- * Block b of this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane
- * has chosen. All threads of the block call
- * every function here, unless it says otherwise; thread i serves the i-th other member.
- * What kernels call stands between prim_call_begin and prim_call_end; all else here runs within. Invariants: all
+/* The base of schedules inside kernels: the counterpart of coll.h for a block of a GPU, or of the CPU device. Block b of
+ * this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane has chosen.
+ * All threads of the block call every function here, unless it says otherwise; thread i serves the i-th other member.
+ * Functions that kernels call stand between prim_call_begin and prim_call_end; all others run within. Invariants: all
  * members go through the same epochs of the same kinds in the same order. An epoch is a number that only grows; flags
- * carry all of it, LL words its low 32 bits. One block at a time uses a lane, so its words are read plainly. Includes:
- * device/. Included by the schedules (*_device.h here). */
+ * carry all of it, LL words its low 32 bits. One block at a time uses a lane, so its words are read plainly.
+ * Includes: device/. Included by the schedules (*_device.h here). */
 #ifndef ISO_COLL_DEVICE_H
 #define ISO_COLL_DEVICE_H
 
@@ -50,8 +49,8 @@ PRIM_FN void isod_coll_pause(struct isod_coll *c, struct isod_waiting *w, int32_
         isod_coll_look(c, w, from, addr, 0);
 }
 
-/* What functions of the rare paths get of a handle, and make of that: h for flags, epochs and the ring. call_of: the
- * call and, in its upper half, the handle's `direct` with its lane: one register. */
+/* Functions of the rare paths get parts of a handle, and make a handle for flags, epochs and the ring of them. call_of:
+ * the call and, in its upper half, the handle's `direct` with its lane: one register. */
 PRIM_FN uint32_t isod_coll_call_of(shmemd_t h, uint32_t call) { return call | (uint32_t)h.direct << 16; }
 PRIM_FN shmemd_t isod_coll_handle(struct isod_origin at, char *heap, uint32_t call_of)
 {
@@ -78,7 +77,7 @@ PRIM_FN int32_t isod_coll_other(const struct isod_coll *c, uint32_t i)
 }
 PRIM_FN uint32_t isod_coll_others(const struct isod_coll *c) { return (uint32_t)c->h.n_pes - 1; }
 
-/* From the begin of slot memory on. Where a lane may be chosen, by the lane's address, which is at hand: what the
+/* The lane's place in slot memory. Where a lane may be chosen, by the lane's address, which is at hand: what the
  * handle says would take another register in every call, for a rare path. Elsewhere the block's number takes none. */
 PRIM_FN uint64_t isod_coll_lane_at(const struct isod_coll *c)
 {
@@ -140,10 +139,10 @@ PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, u
  * another schedule than the others. */
 
 struct isod_facts {
-    uint64_t bytes;        /* of a member's block */
+    uint64_t bytes;       /* of a member's block */
     uint32_t inbox_bytes; /* of the team */
-    bool direct;           /* of the team: all members reach each other's heaps by pointer */
-    bool in_heap;          /* buffers that peers touch are in the device heap, the same symmetric objects everywhere */
+    bool direct;          /* of the team: all members reach each other's heaps by pointer */
+    bool in_heap;         /* buffers that peers touch are in the device heap, the same symmetric objects everywhere */
 };
 PRIM_FN struct isod_facts isod_facts_of(shmemd_t h, uint64_t bytes)
 {
@@ -183,8 +182,8 @@ PRIM_COLD_FN void isod_flag_store_far(struct isod_origin home, char *heap, int32
     isod_ring_signal(isod_coll_handle(home, heap, 0), (uint64_t *)(void *)flag, epoch, ISOD_SIGNAL_SET, pe);
 }
 
-/* By the calling thread. What it says about memory is up to what was called before: prim_gather_stores by the block and
- * prim_fence_flag by this thread, or nothing. Pairs with isod_flag_wait. */
+/* By the calling thread. The flag announces stores only behind prim_gather_stores by the block and prim_fence_flag by
+ * this thread. Pairs with isod_flag_wait. */
 PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 {
     uint64_t at = (uint64_t)c->h.my_pe * 8;
@@ -195,8 +194,8 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 }
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
-/* What a flag stands for: data that is read afterwards, or arrival alone: that its sender has read what is overwritten
- * afterwards. Loads whose values were used are done, so this needs no acquire (on NVIDIA that would empty the
+/* A flag stands for data that is read afterwards, or for arrival alone: its sender has read the memory that is
+ * overwritten afterwards. Loads whose values were used are done, so this needs no acquire (on NVIDIA that would empty the
  * first-level cache, tables and all); where one costs nothing, it is made all the same, and race detectors know. */
 enum isod_meaning { ISOD_DATA, ISOD_ARRIVAL };
 PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
@@ -245,8 +244,8 @@ PRIM_FN void isod_flags_wait(struct isod_coll *c, int32_t but, enum isod_meaning
             isod_flag_wait(c, isod_coll_other(c, i), meaning);
 }
 
-/* All members are here; earlier stores and reads of their blocks are done. After it a sync, then all threads may read.
- * */
+/* All members are here; earlier stores and reads of their blocks are done. After it a sync; then all threads may
+ * read. */
 PRIM_FN void isod_coll_sync(struct isod_coll *c)
 {
     prim_gather_stores(prim_group_block());
@@ -284,7 +283,7 @@ PRIM_FN bool isod_coll_goes_on(struct isod_coll *c)
 
 /* ---- begin and end of a call ---- */
 
-/* What does not change from call to call. */
+/* The part of a call that does not change from call to call. */
 PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
     c->h = h;
@@ -325,16 +324,6 @@ PRIM_FN bool isod_coll_numbers_turn(uint64_t done, uint64_t epochs)
 {
     return done == 0 || (uint32_t)done + epochs > 0xffffffffu;
 }
-PRIM_FN void isod_coll_begin_numbers(struct isod_coll *c, uint64_t epochs)
-{
-    if (c->epoch == 0)
-        c->epoch = 1;
-    if (isod_coll_numbers_turn(c->epoch, epochs)) {
-        c->failed = isod_coll_clear_ll(isod_origin_of(c->h), c->h.heap, isod_coll_call_of(c->h, c->call), c->epoch + 1);
-        c->epoch = (c->epoch | 0xffffffffu) + 2;
-    }
-}
-
 /* For a call of at most `epochs` epochs. false, for all threads: the call returns nonzero at once. Not a sync: the
  * schedule begins by one. */
 PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t epochs)
@@ -357,7 +346,12 @@ PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call,
             prim_store_relaxed_u64(&c->lane->users, 0);
         return false;
     }
-    isod_coll_begin_numbers(c, epochs);
+    if (c->epoch == 0)
+        c->epoch = 1;
+    if (isod_coll_numbers_turn(c->epoch, epochs)) {
+        c->failed = isod_coll_clear_ll(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), c->epoch + 1);
+        c->epoch = (c->epoch | 0xffffffffu) + 2;
+    }
     return true;
 }
 PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
@@ -378,10 +372,10 @@ PRIM_COLD_FN int isod_coll_fail(struct isod_origin at, struct isod_lane *lane, u
     return 1;
 }
 
-/* What this block has posted is there. By one thread. true: given up. */
+/* All that this block has posted has arrived. By one thread. true: given up. */
 PRIM_COLD_FN bool isod_coll_flush(struct isod_origin at, uint32_t call) { return !isod_ring_flush(at, call); }
 
-/* A sync: the result is there for all threads. What the call returns, the same for all of them. */
+/* A sync: the result is there for all threads. Returns what the call returns, the same for all of them. */
 PRIM_FN int isod_coll_leave(struct isod_coll *c)
 {
     bool bad = c->failed;
@@ -559,7 +553,7 @@ PRIM_FN void isod_units_wait(struct isod_coll *c, int32_t first, int32_t count, 
     }
 }
 
-/* What each other member m has sent goes to dest + m * stride. */
+/* The data of each other member m goes to dest + m * stride. */
 PRIM_FN void isod_ll_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
 {
     for (uint64_t u = c->rank; u < isod_units(bytes); u += c->size) {
@@ -663,26 +657,22 @@ PRIM_FN void isod_stage_put(struct isod_coll *c, int32_t to, const char *source,
 /* All blocks of the grid are here; their stores are seen by all of them. All blocks are resident, which is the caller's
  * duty. Bit 63 of the counter turns when the last one arrives, and its other bits come back to where they were: so
  * grids of any sizes may follow one another. true, for all threads of the block: given up. */
-PRIM_FN bool isod_grid_arrive(shmemd_t h)
-{
-    const uint64_t top = (uint64_t)1 << 63;
-    uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
-    bool bad = false;
-    prim_gather_stores(prim_group_block());
-    if (prim_is_first(prim_group_block())) {
-        prim_fence_flag(); /* pairs with the acquire in isod_wait of the other blocks, as the addition does */
-        uint64_t old = prim_fetch_add_u64(arrived, prim_block_index() == 0 ? top - others : 1);
-        int turned = (old & top) != 0 ? ISOD_GE : ISOD_LT;
-        bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
-    }
-    return prim_sync_or(prim_group_block(), bad);
-}
 PRIM_FN bool isod_grid_sync(shmemd_t h)
 {
-    int rc = 0;
-    if (prim_call_begin())
-        rc = isod_grid_arrive(h) ? 1 : 0;
-    return prim_call_end(rc) != 0;
+    const uint64_t top = (uint64_t)1 << 63;
+    bool bad = false;
+    if (prim_call_begin()) {
+        uint64_t *arrived = &h.team->grid->arrived, others = prim_block_count() - 1;
+        prim_gather_stores(prim_group_block());
+        if (prim_is_first(prim_group_block())) {
+            prim_fence_flag(); /* pairs with the acquire in isod_wait of the other blocks, as the addition does */
+            uint64_t old = prim_fetch_add_u64(arrived, prim_block_index() == 0 ? top - others : 1);
+            int turned = (old & top) != 0 ? ISOD_GE : ISOD_LT;
+            bad = !isod_wait(h, ISOD_I64, arrived, turned, 0, isod_who(ISOD_CALL_GRID, -1), (uint64_t *)0);
+        }
+        bad = prim_sync_or(prim_group_block(), bad);
+    }
+    return prim_call_end(bad ? 1 : 0) != 0;
 }
 
 /* The end of a call of the grid: whatever any block has noticed, all of them return nonzero. */

@@ -28,22 +28,23 @@ PRIM_FN struct isod_move isod_move_of(void *dest, const void *source, uint64_t b
     return w;
 }
 
-/* ---- fcollect, alltoall: each member has a piece for each member ---- */
-
 PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod_move *w)
 {
     uint64_t me = (uint64_t)c->h.my_pe;
     isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
 }
 
-/* By LL, here and below: at most inbox_bytes, in a staged epoch that has begun behind a sync. Calls on streams share
- * these. */
-PRIM_FN void isod_exchange_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    isod_ll_send(c, w->source, w->source_stride, w->bytes);
-    isod_exchange_copy_own(c, w);
-    isod_ll_receive(c, w->dest, w->dest_stride, w->bytes);
-}
+/* ---- by LL: isod_exchange_ll, isod_broadcast_ll, isod_permute_ll ---- */
+
+#define ISOD_PASTE_(a, b) a##_##b
+#define ISOD_PASTE(a, b) ISOD_PASTE_(a, b)
+#define ISOD_NAMED(what) ISOD_PASTE(what, ISOD_NAME)
+
+#define ISOD_NAME ll
+#define ISOD_LL(what) isod_ll_##what
+#include "move_ll.h"
+
+/* ---- fcollect, alltoall: each member has a piece for each member ---- */
 
 PRIM_FN void isod_exchange_push(struct isod_coll *c, const struct isod_move *w)
 {
@@ -94,19 +95,6 @@ PRIM_FN int isod_exchange_block(shmemd_t h, struct isod_move w, uint32_t call)
 }
 
 /* ---- broadcast ---- */
-
-/* The flags, here and in permute, are for the rule of staged epochs. */
-PRIM_FN void isod_broadcast_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    if (c->h.my_pe == w->from) {
-        isod_ll_send(c, w->source, 0, w->bytes);
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    } else {
-        isod_flags_send_near(c);
-        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
-    }
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
 
 PRIM_FN void isod_broadcast_give(struct isod_coll *c, const struct isod_move *w)
 {
@@ -177,18 +165,6 @@ PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
 }
 
 /* ---- permute ---- */
-
-PRIM_FN void isod_permute_ll(struct isod_coll *c, const struct isod_move *w)
-{
-    if (w->to != c->h.my_pe)
-        isod_ll_send_one(c, w->to, w->source, w->bytes);
-    isod_flags_send_near(c);
-    if (w->from != c->h.my_pe)
-        isod_ll_receive_one(c, w->from, w->dest, w->bytes);
-    else
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
 
 PRIM_FN void isod_permute_push(struct isod_coll *c, const struct isod_move *w)
 {

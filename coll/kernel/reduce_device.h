@@ -118,9 +118,6 @@ PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
 
 /* ---- operators ---- */
 
-#define ISOD_PASTE_(a, b) a##_##b
-#define ISOD_PASTE(a, b) ISOD_PASTE_(a, b)
-#define ISOD_NAMED(what) ISOD_PASTE(what, ISOD_NAME)
 #define ISOD_SAME(x) (x)
 
 /* A body for each operator of SHMEM_REDUCE_OPS, by its name there: an operator without one does not compile. Integers

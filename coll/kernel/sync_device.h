@@ -14,7 +14,7 @@ PRIM_FN bool isod_syncs_directly(shmemd_t h)
            prim_size(prim_group_block()) >= (unsigned)h.n_pes;
 }
 
-/* Before the flags of a barrier: what this PE has sent by the ring is complete, its stores are seen before the flag. */
+/* Before the flags of a barrier: this PE's operations on the ring are complete, its stores are seen before the flag. */
 PRIM_FN void isod_barrier_complete(shmemd_t h)
 {
     bool used = isod_ring_used(h); /* this load and the fence wait together */
@@ -48,7 +48,7 @@ PRIM_FN bool isod_synchronise_wait(shmemd_t h, const uint64_t *flag, uint64_t ep
 
 /* Thread i flags member i and waits for its flag. false: given up. */
 PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
-                              enum isod_meaning meaning)
+                                     enum isod_meaning meaning)
 {
     int32_t member = (int32_t)prim_rank(prim_group_block());
     char *there = ISOD_LOAD_POINTER(&lane->near[member]), *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
@@ -56,11 +56,12 @@ PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, u
         isod_barrier_complete(h);
     prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, epoch);
     return isod_synchronise_wait(h, (const uint64_t *)(const void *)here + member, epoch,
-                          isod_who(call, isod_world_pe(h, member)), meaning);
+                                 isod_who(call, isod_world_pe(h, member)), meaning);
 }
 
 /* The general way: any number of members, the ring, epoch numbers that wrap. */
-PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_origin home, char *heap, uint32_t call_of, enum isod_meaning meaning)
+PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_origin home, char *heap, uint32_t call_of,
+                                            enum isod_meaning meaning)
 {
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;

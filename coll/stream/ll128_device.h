@@ -6,15 +6,17 @@
  * word there that is not a flag has never been one.
  * Data is counted in words of 8 bytes, 15 a line. 8 threads handle a line, a piece of two words each, the last one of
  * one; the threads of a wave go through its lines together, since its votes say what has come. So `failed` is alike in
- * a wave. Includes: stream_device.h. Included by ll128_kernels.c and reduce_kernels.c. */
-#ifndef ISO_WIDE_DEVICE_H
-#define ISO_WIDE_DEVICE_H
+ * a wave. Includes: stream_device.h. Included by *_kernels.c here. */
+#ifndef ISO_LL128_DEVICE_H
+#define ISO_LL128_DEVICE_H
 
 #include "stream_device.h"
 
 #define ISOD_LL128_DATA 120u /* bytes of a line */
 #define ISOD_LL128_LINE 128u
 #define ISOD_LL128_PIECES 8u
+
+enum isod_by { ISOD_BY_LL, ISOD_BY_LL128 }; /* of schedules that both of them have */
 
 PRIM_FN uint32_t isod_ll128_lines(uint64_t bytes) { return ((uint32_t)bytes + ISOD_LL128_DATA - 1) / ISOD_LL128_DATA; }
 
@@ -52,7 +54,7 @@ PRIM_FN char *isod_ll128_there(const struct isod_coll *c, int32_t to, uint32_t l
 
 typedef uint64_t __attribute__((__may_alias__)) isod_any64;
 
-/* What a block sends or receives in a round. odd: not of whole words at addresses of words. */
+/* The memory that a block sends or receives in a round. odd: not of whole words at addresses of words. */
 struct isod_ll128_data {
     uint64_t bytes;
     bool odd;
@@ -69,7 +71,7 @@ PRIM_FN uint64_t isod_ll128_left(const struct isod_ll128_data *d, uint64_t at, u
     uint64_t most = piece != ISOD_LL128_PIECES - 1 ? 16 : 8, left = at < d->bytes ? d->bytes - at : 0;
     return left < most ? left : most;
 }
-/* At `at` of p, what is not there is 0. */
+/* At `at` of p; words beyond the end are 0. */
 PRIM_FN struct prim_vec16 isod_ll128_load(const struct isod_ll128_data *d, const char *p, uint64_t at, uint32_t piece)
 {
     struct prim_vec16 v = {{0, 0}};
@@ -84,7 +86,8 @@ PRIM_FN struct prim_vec16 isod_ll128_load(const struct isod_ll128_data *d, const
     }
     return v;
 }
-PRIM_FN void isod_ll128_store(const struct isod_ll128_data *d, char *p, uint64_t at, uint32_t piece, struct prim_vec16 v)
+PRIM_FN void isod_ll128_store(const struct isod_ll128_data *d, char *p, uint64_t at, uint32_t piece,
+                              struct prim_vec16 v)
 {
     uint64_t left = isod_ll128_left(d, at, piece);
     if (!d->odd) {
@@ -108,7 +111,7 @@ PRIM_FN struct prim_vec16 isod_ll128_flagged(struct prim_vec16 v, uint32_t piece
 
 /* The same piece to all. */
 PRIM_FN void isod_ll128_send_piece(const struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
-                                  bool yes)
+                                   bool yes)
 {
     v = isod_ll128_flagged(v, piece, c->epoch);
     for (uint32_t i = 1; i <= isod_coll_others(c); i++)
@@ -116,7 +119,7 @@ PRIM_FN void isod_ll128_send_piece(const struct isod_coll *c, uint32_t line, uin
 }
 /* The same in the epoch after this one. */
 PRIM_FN void isod_ll128_send_piece_ahead(struct isod_coll *c, uint32_t line, uint32_t piece, struct prim_vec16 v,
-                                        bool yes)
+                                         bool yes)
 {
     c->epoch++;
     c->staged++;
@@ -132,7 +135,8 @@ PRIM_FN void isod_ll128_send_all(const struct isod_coll *c, const char *source, 
         uint32_t line = first + w.nth;
         for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
             uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
-            isod_ll128_send_piece(c, line, piece, isod_ll128_load(&d, source, at, piece), line < isod_ll128_lines(bytes));
+            struct prim_vec16 v = isod_ll128_load(&d, source, at, piece);
+            isod_ll128_send_piece(c, line, piece, v, line < isod_ll128_lines(bytes));
         }
     }
 }
@@ -246,7 +250,7 @@ PRIM_FN void isod_ll128_wait_alone(struct isod_coll *c, const struct isod_ll128_
 /* v[k] becomes the piece of member first + k's line, k < count <= ISOD_BATCH (of this member: stays as it is), if
  * `yes`. By a whole wave, which waits for all that its threads wait for, and fails as one. */
 PRIM_FN void isod_ll128_wait(struct isod_coll *c, int32_t first, int32_t count, uint32_t line, uint32_t piece, bool yes,
-                            struct prim_vec16 *v)
+                             struct prim_vec16 *v)
 {
     struct isod_ll128_wanted of;
     of.from = c->here + isod_ll128_box(c, first, c->staged) + (uint64_t)line * ISOD_LL128_LINE;
@@ -265,7 +269,7 @@ PRIM_FN void isod_ll128_wait(struct isod_coll *c, int32_t first, int32_t count, 
             prim_ll128_take(of.from + (uint64_t)(uint32_t)k * of.sender, piece, &v[k]);
 }
 
-/* What each other member m has sent goes to dest + m * stride. */
+/* The data of each other member m goes to dest + m * stride. */
 PRIM_FN void isod_ll128_receive(struct isod_coll *c, char *dest, uint64_t stride, uint64_t bytes)
 {
     struct isod_ll128 w = isod_ll128_of(c);
@@ -313,7 +317,7 @@ struct isod_ll128_parts {
     uint32_t each, count; /* count: lines to go over, short parts counted as full ones */
 };
 PRIM_FN struct isod_ll128_parts isod_ll128_parts_of(const struct isod_coll *c, uint64_t bytes, int32_t first,
-                                                  uint32_t each)
+                                                    uint32_t each)
 {
     struct isod_ll128_parts p;
     p.w = isod_ll128_of(c);
@@ -335,7 +339,7 @@ struct isod_ll128_place {
     bool yes; /* there is such a line */
 };
 PRIM_FN struct isod_ll128_place isod_ll128_place_of(const struct isod_coll *c, const struct isod_ll128_parts *p,
-                                                  uint32_t i)
+                                                    uint32_t i)
 {
     struct isod_ll128_place l;
     uint32_t other = i / p->each;
@@ -396,5 +400,11 @@ PRIM_FN void isod_ll128_parts_forward(struct isod_coll *c, const struct isod_ll1
         }
     }
 }
+
+/* ---- moves: isod_exchange_ll128, isod_broadcast_ll128, isod_permute_ll128 ---- */
+
+#define ISOD_NAME ll128
+#define ISOD_LL(what) isod_ll128_##what
+#include "../kernel/move_ll.h"
 
 #endif

@@ -1,78 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels that move data on streams by LL128: fcollect and alltoall (one schedule, "exchange"), broadcast,
- * permute, as the rounds of LL in move_device.h; and the one that finds out whether lines arrive whole.
- * Launched by stream_algorithm.c and stream_probe.c. Includes: ll128_device.h. */
-#include "ll128_device.h"
-
-/* ---- a round, in a staged epoch that has begun behind a sync ---- */
-
-PRIM_FN void exchange_round(struct isod_coll *c, const struct isod_move *w)
-{
-    uint64_t me = (uint64_t)(uint32_t)c->h.my_pe;
-    isod_ll128_send(c, w->source, w->source_stride, w->bytes);
-    isod_coll_copy_own(w->dest + me * w->dest_stride, w->source + me * w->source_stride, w->bytes);
-    isod_ll128_receive(c, w->dest, w->dest_stride, w->bytes);
-}
-
-/* The flags, here and below, are for the rule of staged epochs. */
-PRIM_FN void broadcast_round(struct isod_coll *c, const struct isod_move *w)
-{
-    if (c->h.my_pe == w->from) {
-        isod_ll128_send_all(c, w->source, w->bytes);
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    } else {
-        isod_flags_send_near(c);
-        isod_ll128_receive_one(c, w->from, w->dest, w->bytes);
-    }
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
-
-PRIM_FN void permute_round(struct isod_coll *c, const struct isod_move *w)
-{
-    if (w->to != c->h.my_pe)
-        isod_ll128_send_one(c, w->to, w->source, w->bytes);
-    isod_flags_send_near(c);
-    if (w->from != c->h.my_pe)
-        isod_ll128_receive_one(c, w->from, w->dest, w->bytes);
-    else
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    isod_flags_wait(c, w->from, ISOD_ARRIVAL);
-}
-
-/* ---- all rounds ---- */
-
-enum schedule { EXCHANGE, BROADCAST, PERMUTE };
-
-PRIM_FN int move_rounds(const struct isod_stream_coll *a, enum schedule schedule)
-{
-    struct isod_coll c;
-    struct isod_move w;
-    uint64_t at = 0;
-    if (!isod_stream_part(a, &w))
-        return 0;
-    isod_stream_expect(a, &w);
-    if (!isod_coll_enter(&c, a->h, a->call))
-        return 1;
-    prim_sync(prim_group_block());
-    do {
-        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
-        isod_coll_begin_staged_epoch(&c);
-        if (schedule == EXCHANGE)
-            exchange_round(&c, &piece);
-        else if (schedule == BROADCAST)
-            broadcast_round(&c, &piece);
-        else
-            permute_round(&c, &piece);
-        at += c.inbox_bytes;
-    } while (at < w.bytes && isod_coll_goes_on(&c));
-    return isod_coll_leave(&c);
-}
+/* Kernels that move data on streams by LL128, and the one that finds out whether stores of 128 bytes arrive whole.
+ * Launched by stream_algorithm.c and stream_probe.c. Includes: move_stream.h. */
+#include "move_stream.h"
 
 /* ---- broadcast in two hops ---- */
 
-/* The root sends a part to each other member, and that one to the others, line by line: in one epoch, since what comes
- * from the root and what comes from a member lie apart. A part may be empty, hence flags of all to all. */
-PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+/* The root sends a part to each other member, which sends it to the others, line by line: in one epoch, since lines from
+ * the root and lines from a member lie apart. A part may be empty, hence flags of all to all. */
+PRIM_FN void twoshot_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
     int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */
     struct isod_ll128_parts p = isod_ll128_parts_of(c, w->bytes, first, each);
@@ -89,7 +24,7 @@ PRIM_FN void broadcast2_round(struct isod_coll *c, const struct isod_move *w, ui
 }
 
 /* In as few rounds as inboxes allow, each about as long. */
-PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
+PRIM_FN int twoshot_rounds(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -106,7 +41,7 @@ PRIM_FN int broadcast2_rounds(const struct isod_stream_coll *a)
         uint64_t most = (uint64_t)each * ISOD_LL128_DATA * parts;
         struct isod_move piece = isod_move_piece(&w, at, most);
         isod_coll_begin_staged_epoch(&c);
-        broadcast2_round(&c, &piece, each);
+        twoshot_round(&c, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -179,8 +114,8 @@ PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
 
 /* ---- kernels ---- */
 
-ISOD_STREAM_KERNEL(exchange_ll128, move_rounds(&a, EXCHANGE))
-ISOD_STREAM_KERNEL(broadcast_ll128, move_rounds(&a, BROADCAST))
-ISOD_STREAM_KERNEL(broadcast_twoshot_ll128, broadcast2_rounds(&a))
-ISOD_STREAM_KERNEL(permute_ll128, move_rounds(&a, PERMUTE))
+ISOD_STREAM_KERNEL(exchange_ll128, move_pieces(&a, EXCHANGE_LL128))
+ISOD_STREAM_KERNEL(broadcast_ll128, move_pieces(&a, BROADCAST_LL128))
+ISOD_STREAM_KERNEL(permute_ll128, move_pieces(&a, PERMUTE_LL128))
+ISOD_STREAM_KERNEL(broadcast_twoshot_ll128, twoshot_rounds(&a))
 ISOD_STREAM_KERNEL(ll128_probe, ll128_probe(&a))

@@ -24,7 +24,7 @@ struct isod_stream_coll {
     uint64_t bytes, dest_stride, source_stride;
     int32_t to, from;     /* permute; broadcast: from is the root */
     uint32_t call;        /* enum isod_call, for records */
-    int32_t op, dtype;     /* reductions: enum isod_reduce_op, enum isod_dtype */
+    int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_dtype */
     uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
     uint64_t share, span; /* see "sizes" below; iso_stream_launch fills them in */
     const char *brought;  /* reduce_twoshot_read: not NULL: copied to source, which is dest, before others read that */
@@ -41,61 +41,61 @@ struct isod_stream_coll {
 
 /* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. Those by LL carry at most inbox_bytes a block and
  * round, in at most ISOD_EPOCHS_OF_CALL rounds. */
-#define ISOD_STREAM_MOVES(X)                                                    \
-    X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */               \
-    X(exchange_push, ISOD_NEEDS_DEST)                                           \
-    X(exchange_staged, ISOD_NEEDS_NOTHING)                                      \
-    X(gather_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                          \
-    X(exchange_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                        \
-    X(exchange_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                \
-    X(broadcast_ll, ISOD_NEEDS_DIRECT)                                       \
-    X(broadcast_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)               \
-    X(broadcast_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)              \
-    X(broadcast_read, ISOD_NEEDS_SOURCE)                                        \
+#define ISOD_STREAM_MOVES(X)                                                           \
+    X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */                         \
+    X(exchange_push, ISOD_NEEDS_DEST)                                                  \
+    X(exchange_staged, ISOD_NEEDS_NOTHING)                                             \
+    X(gather_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                                 \
+    X(exchange_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_DEST)                               \
+    X(exchange_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                      \
+    X(broadcast_ll, ISOD_NEEDS_DIRECT)                                                 \
+    X(broadcast_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                     \
+    X(broadcast_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)             \
+    X(broadcast_read, ISOD_NEEDS_SOURCE)                                               \
     X(broadcast_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_SOURCE) \
-    X(broadcast_staged, ISOD_NEEDS_NOTHING)                                     \
-    X(permute_ll, ISOD_NEEDS_DIRECT)                                         \
-    X(permute_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                 \
-    X(permute_push, ISOD_NEEDS_DEST)                                            \
-    X(permute_staged, ISOD_NEEDS_NOTHING)                                       \
-    X(alltoallv_push, ISOD_NEEDS_DEST)                                          \
-    X(barrier, ISOD_NEEDS_NOTHING)                                              \
-    X(sync, ISOD_NEEDS_NOTHING)                                                 \
-    X(ll128_probe, ISOD_NEEDS_DIRECT)   /* see below */                          \
-    X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */                          \
+    X(broadcast_staged, ISOD_NEEDS_NOTHING)                                            \
+    X(permute_ll, ISOD_NEEDS_DIRECT)                                                   \
+    X(permute_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                       \
+    X(permute_push, ISOD_NEEDS_DEST)                                                   \
+    X(permute_staged, ISOD_NEEDS_NOTHING)                                              \
+    X(alltoallv_push, ISOD_NEEDS_DEST)                                                 \
+    X(barrier, ISOD_NEEDS_NOTHING)                                                     \
+    X(sync, ISOD_NEEDS_NOTHING)                                                        \
+    X(ll128_probe, ISOD_NEEDS_DIRECT) /* see below */                                  \
+    X(engine_begin, ISOD_NEEDS_DIRECT) /* see below */                                 \
     X(engine_end, ISOD_NEEDS_DIRECT)
 
 /* Kernels of reductions: X(name, needs, operators). SUM: isod_stream_##name##_sum_##representation##_kernel for the
  * representations of ISOD_STREAM_SUM_KERNELS. ANY: one, isod_stream_##name##_any_kernel, for all representations and
  * operators, which are arguments. ALL: both. */
-#define ISOD_STREAM_REDUCES(X)                                                                              \
-    /* One-shot: all members get all data, by LL. allreduce, reducescatter. */                              \
-    X(reduce_ll, ISOD_NEEDS_DIRECT, ALL)                                                                 \
-    /* Two-shot: a part each, its result to all, by LL. allreduce. */                                       \
-    X(reduce_twoshot_ll, ISOD_NEEDS_DIRECT, SUM)                                                                \
-    /* The same by LL128. */                                                                                \
-    X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                         \
-    X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                        \
-    /* All are here; everybody reads everything; all have read. allreduce, reducescatter. */                \
-    X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                           \
-    /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */      \
-    X(reduce_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST, SUM)                           \
-    /* Piece by piece, the next under way while one is reduced: parts into the stages of their owner, its   \
-     * results into all dests. allreduce. */                                                                \
-    X(reduce_twoshot_push, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                               \
-    /* The same with the dests themselves as stages, for dests that are no sources. allreduce. */           \
-    X(reduce_twoshot_dest, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                            \
-    /* As twoshot_push without the second half: reducescatter. */                                                  \
-    X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                  \
-    /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:      \
-     * allreduce, which needs a symmetric dest too. */                                                      \
-    X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                               \
-    /* What kernels of users do: reads where what peers touch is in the heap, else everything into          \
-     * everybody's stages. allreduce, reducescatter. */                                                     \
+#define ISOD_STREAM_REDUCES(X)                                                                             \
+    /* One-shot: all members get all data, by LL. allreduce, reducescatter. */                             \
+    X(reduce_ll, ISOD_NEEDS_DIRECT, ALL)                                                                   \
+    /* Two-shot: a part each, its result to all, by LL. allreduce. */                                      \
+    X(reduce_twoshot_ll, ISOD_NEEDS_DIRECT, SUM)                                                           \
+    /* The same by LL128. */                                                                               \
+    X(reduce_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                                       \
+    X(reduce_twoshot_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES, SUM)                               \
+    /* All are here; each member reads all; all have read. allreduce, reducescatter. */                    \
+    X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                          \
+    /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */     \
+    X(reduce_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST, SUM)                   \
+    /* Piece by piece, the next under way while one is reduced: parts into the stages of their owner, its  \
+     * results into all dests. allreduce. */                                                               \
+    X(reduce_twoshot_push, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                       \
+    /* The same with the dests themselves as stages, for dests that are no sources. allreduce. */          \
+    X(reduce_twoshot_dest, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                    \
+    /* As twoshot_push without the second half: reducescatter. */                                          \
+    X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                 \
+    /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:     \
+     * allreduce, which needs a symmetric dest too. */                                                     \
+    X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                              \
+    /* As kernels of users do: reads where ranges that peers touch are in the heap, else all data into the \
+     * stages of all. allreduce, reducescatter. */                                                         \
     X(reduce_pipelined, ISOD_NEEDS_NOTHING, ANY)
 
 /* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. */
-#define ISOD_STREAM_DTYPES_FOR(X, ...)      \
+#define ISOD_STREAM_DTYPES_FOR(X, ...)    \
     X(u8, SHMEMX_UINT8, __VA_ARGS__)      \
     X(i8, SHMEMX_INT8, __VA_ARGS__)       \
     X(u16, SHMEMX_UINT16, __VA_ARGS__)    \
@@ -150,13 +150,13 @@ enum isod_dtype {
  * all dests may be written. It stores the number of the next epoch in lane 0's `engine`, and what engines then copy are
  * payload and, behind it on the same stream, those 8 bytes onto the receiver's flag of this member. engine_end, one
  * block: that next epoch; it waits for the flags of all members that send to this one (to == -1: of all others, else of
- * member `from`; from == my_pe: of nobody). Flags only grow, so a member that nothing was sent to in a call misses
+ * member `from`; from == my_pe: of none). Flags only grow, so a member that nothing was sent to in a call misses
  * nothing. */
 
 /* ---- LL128: do stores of 128 bytes arrive whole? ----
- * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds everybody
- * sends lines of a pattern of its own to everybody, as LL128 does, looks for them as those are looked for, and at every
- * word of what its flag says has come. The kernel adds how many words were old to *v_received, device memory. Rounds
+ * ll128_probe, by some blocks of whole eights of threads, all members at once: in each of `bytes` rounds each
+ * member sends lines of a pattern of its own to all others, as LL128 does. It waits for their lines as LL128 does, and
+ * looks at every word of them. The kernel adds how many words were old to *v_received, device memory. Rounds
  * are numbered from `share` on, equal on all members, above all epochs and all numbers of earlier probes. */
 #define ISOD_PROBE_FIRST ((uint64_t)1 << 63)
 enum { ISOD_PROBE_LINES = 64 }; /* of a block to each member and round, at most as many as fit */

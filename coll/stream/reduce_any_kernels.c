@@ -4,10 +4,11 @@
 #include "hier_stream.h"
 #include "reduce_any.h"
 
-/* ---- LL: as in reduce_elem.h, with type and operator as arguments ---- */
+/* ---- LL: isod_reduce_ll of reduce_elem.h once more. That is a template whose operator is a constant and whose
+ * accumulator has a type; here both are looked up in `what`, for a batch of members at once ---- */
 
 PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_move *w,
-                            uint64_t u)
+                         uint64_t u)
 {
     uint64_t left = w->bytes - u * 16;
     struct prim_vec16 mine = isod_unit_load(w->source + (uint64_t)c->h.my_pe * w->source_stride + u * 16, left);

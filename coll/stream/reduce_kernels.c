@@ -18,14 +18,14 @@
 #define ISOD_NAME bf16
 #include "reduce_stream.h"
 
-#define SUM_KERNELS(NAME, ...)                                                              \
-    ISOD_STREAM_KERNEL(reduce_ll_sum_##NAME, isod_stream_ll_##NAME(&a))               \
-    ISOD_STREAM_KERNEL(reduce_twoshot_ll_sum_##NAME, isod_stream_twoshot_ll_##NAME(&a))             \
-    ISOD_STREAM_KERNEL(reduce_ll128_sum_##NAME, isod_stream_ll128_##NAME(&a))                 \
-    ISOD_STREAM_KERNEL(reduce_twoshot_ll128_sum_##NAME, isod_stream_twoshot_ll128_##NAME(&a))               \
-    ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read_##NAME(&a))                 \
-    ISOD_STREAM_KERNEL(reduce_twoshot_read_sum_##NAME, isod_stream_twoshot_read_##NAME(&a))               \
-    ISOD_STREAM_KERNEL(reduce_twoshot_push_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_ALL)) \
-    ISOD_STREAM_KERNEL(reduce_twoshot_dest_sum_##NAME, isod_stream_twoshot_dest_##NAME(&a))               \
+#define SUM_KERNELS(NAME, ...)                                                                          \
+    ISOD_STREAM_KERNEL(reduce_ll_sum_##NAME, isod_stream_oneshot_##NAME(&a, ISOD_BY_LL))                \
+    ISOD_STREAM_KERNEL(reduce_twoshot_ll_sum_##NAME, isod_stream_twoshot_##NAME(&a, ISOD_BY_LL))        \
+    ISOD_STREAM_KERNEL(reduce_ll128_sum_##NAME, isod_stream_oneshot_##NAME(&a, ISOD_BY_LL128))          \
+    ISOD_STREAM_KERNEL(reduce_twoshot_ll128_sum_##NAME, isod_stream_twoshot_##NAME(&a, ISOD_BY_LL128))  \
+    ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read_##NAME(&a))                             \
+    ISOD_STREAM_KERNEL(reduce_twoshot_read_sum_##NAME, isod_stream_twoshot_read_##NAME(&a))             \
+    ISOD_STREAM_KERNEL(reduce_twoshot_push_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_ALL))      \
+    ISOD_STREAM_KERNEL(reduce_twoshot_dest_sum_##NAME, isod_stream_twoshot_dest_##NAME(&a))             \
     ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push_##NAME(&a, ISOD_SPAN_OWN))
 ISOD_STREAM_SUM_KERNELS_FOR(SUM_KERNELS, )

@@ -3,26 +3,7 @@
  * reduce_elem.h was stamped with, stamped by reduce_kernels.c. As everywhere, elements are combined in member order and
  * rounded once, so every schedule gives the same bits. */
 
-/* ---- LL ---- */
-
-/* Rounds of what an inbox holds. */
-PRIM_FN int ISOD_NAMED(isod_stream_ll)(const struct isod_stream_coll *a)
-{
-    struct isod_coll c;
-    struct isod_move w;
-    uint64_t at = 0;
-    if (!isod_stream_part(a, &w))
-        return 0;
-    isod_stream_expect(a, &w);
-    if (!isod_coll_enter(&c, a->h, a->call))
-        return 1;
-    do {
-        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
-        ISOD_NAMED(isod_reduce_ll)(&c, &piece, ISOD_OP_sum_reduce);
-        at += c.inbox_bytes;
-    } while (at < w.bytes && isod_coll_goes_on(&c));
-    return isod_coll_leave(&c);
-}
+/* ---- LL, LL128 ---- */
 
 /* Two hops. Part m goes to member m, which sends its result to all. The second epoch begins without a sync, and nothing
  * is sent for parts that are empty; two banks are enough all the same. The bank of the first epoch is written next in
@@ -50,31 +31,9 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const
     isod_spread_receive(c, &s, w->dest);
 }
 
-/* In as few rounds as inboxes allow, each about as long. */
-PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll)(const struct isod_stream_coll *a)
-{
-    struct isod_coll c;
-    struct isod_move w;
-    uint64_t at = 0;
-    if (!isod_stream_part(a, &w))
-        return 0;
-    if (!isod_coll_enter(&c, a->h, a->call))
-        return 1;
-    uint32_t span = (uint32_t)(a->span / 16), each = isod_ceil_div(span, isod_ceil_div(span, c.inbox_bytes / 16));
-    do {
-        uint64_t most = (uint64_t)each * 16 * (uint64_t)a->h.n_pes;
-        struct isod_move piece = isod_move_piece(&w, at, most);
-        ISOD_NAMED(isod_stream_twoshot_ll_round)(&c, &piece, each);
-        at += most;
-    } while (at < w.bytes && isod_coll_goes_on(&c));
-    return isod_coll_leave(&c);
-}
-
-/* ---- LL128: the same two schedules ---- */
-
 /* A piece of a line that all members have sent in this epoch, and mine. */
 PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
-                                                    struct prim_vec16 mine)
+                                                     struct prim_vec16 mine)
 {
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
@@ -105,24 +64,6 @@ PRIM_FN void ISOD_NAMED(isod_stream_ll128_round)(struct isod_coll *c, const stru
         }
     }
 }
-PRIM_FN int ISOD_NAMED(isod_stream_ll128)(const struct isod_stream_coll *a)
-{
-    struct isod_coll c;
-    struct isod_move w;
-    uint64_t at = 0;
-    if (!isod_stream_part(a, &w))
-        return 0;
-    isod_stream_expect(a, &w);
-    if (!isod_coll_enter(&c, a->h, a->call))
-        return 1;
-    do {
-        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
-        ISOD_NAMED(isod_stream_ll128_round)(&c, &piece);
-        at += c.inbox_bytes;
-    } while (at < w.bytes && isod_coll_goes_on(&c));
-    return isod_coll_leave(&c);
-}
-
 /* Two banks are enough for what isod_stream_twoshot_ll_round says, with lines for units. */
 PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
@@ -152,8 +93,8 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, co
     isod_ll128_parts_receive(c, &p, w->dest);
 }
 
-/* In as few rounds as inboxes allow, each about as long. */
-PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll128)(const struct isod_stream_coll *a)
+/* One-shot: rounds of what an inbox holds. */
+PRIM_FN int ISOD_NAMED(isod_stream_oneshot)(const struct isod_stream_coll *a, enum isod_by by)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -163,12 +104,42 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_ll128)(const struct isod_stream_coll 
     isod_stream_expect(a, &w);
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    uint32_t span = isod_ceil_div(isod_ll128_lines(a->share), (uint32_t)a->h.n_pes);
-    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_ll128_lines(c.inbox_bytes)));
     do {
-        uint64_t most = (uint64_t)each * ISOD_LL128_DATA * (uint64_t)a->h.n_pes;
+        struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
+        if (by == ISOD_BY_LL)
+            ISOD_NAMED(isod_reduce_ll)(&c, &piece, ISOD_OP_sum_reduce);
+        else
+            ISOD_NAMED(isod_stream_ll128_round)(&c, &piece);
+        at += c.inbox_bytes;
+    } while (at < w.bytes && isod_coll_goes_on(&c));
+    return isod_coll_leave(&c);
+}
+
+/* Two-shot: as few rounds as inboxes allow, each about as long. A member's part of a round is `each` units of LL, or
+ * lines of LL128. */
+PRIM_FN int ISOD_NAMED(isod_stream_twoshot)(const struct isod_stream_coll *a, enum isod_by by)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    uint64_t at = 0;
+    if (!isod_stream_part(a, &w))
+        return 0;
+    if (by == ISOD_BY_LL128)
+        isod_stream_expect(a, &w);
+    if (!isod_coll_enter(&c, a->h, a->call))
+        return 1;
+
+    uint32_t span = by == ISOD_BY_LL ? (uint32_t)(a->span / 16)
+                                     : isod_ceil_div(isod_ll128_lines(a->share), (uint32_t)a->h.n_pes);
+    uint32_t fit = by == ISOD_BY_LL ? c.inbox_bytes / 16 : isod_ll128_lines(c.inbox_bytes);
+    uint32_t each = isod_ceil_div(span, isod_ceil_div(span, fit));
+    do {
+        uint64_t most = (uint64_t)each * (by == ISOD_BY_LL ? 16 : ISOD_LL128_DATA) * (uint64_t)a->h.n_pes;
         struct isod_move piece = isod_move_piece(&w, at, most);
-        ISOD_NAMED(isod_stream_twoshot_ll128_round)(&c, &piece, each);
+        if (by == ISOD_BY_LL)
+            ISOD_NAMED(isod_stream_twoshot_ll_round)(&c, &piece, each);
+        else
+            ISOD_NAMED(isod_stream_twoshot_ll128_round)(&c, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
