@@ -31,7 +31,7 @@ struct coll {
 /* into[i] = left[i] op right[i]; into may be left or right, no other overlap. */
 typedef void coll_combine_fn(void *into, const void *left, const void *right, size_t nelems);
 
-/* What is to be done. Equal on all members but for the addresses behind dest and source, and `nelems` of collect. */
+/* The work of a call. Equal on all members but for the addresses behind dest and source, and `nelems` of collect. */
 struct coll_work {
     struct coll_mem dest, source;
     size_t nelems; /* per member block; reductions: of the whole array; collect: this member's */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Broadcast, fcollect, collect and alltoall of teams on several nodes. What crosses between nodes is the least there
- * is: each byte once for a node that needs it, long ones in chunks that the node copies by pointer while later ones are
+/* Broadcast, fcollect, collect and alltoall of teams on several nodes. The least possible crosses between nodes: each
+ * byte once for a node that needs it, long ones in chunks that the node copies by pointer while later ones are
  * still on their way. n members, K nodes, m of them on a node, blocks of b bytes; "out" is what a node sends.
  * Includes: hier.h, alltoall.h, bcast.h, collect.h. Included by host_algorithm.c. */
 #ifndef ISO_HIER_MOVE_H
@@ -225,9 +225,9 @@ static void hier_collect(struct coll *c, const struct coll_work *w)
                begin[m + 1] - begin[m]);
 }
 
-/* ---- alltoall: short blocks. Out: K - 1 messages of m * (members there) * b bytes. What a node has for another lies
- * together on its scratch: for each member here its blocks for the members there. Long blocks have no better way than
- * straight to their member (alltoall_push, which sends them first and copies meanwhile): all bytes differ. ---- */
+/* ---- alltoall: short blocks. Out: K - 1 messages of m * (members there) * b bytes. The blocks of a node for another
+ * lie together on its scratch: for each member here its blocks for the members there. Long blocks have no better way
+ * than straight to their member (alltoall_push, which sends them first and copies meanwhile): all bytes differ. ---- */
 
 static size_t hier_rows_at(struct coll *c, int node, size_t bytes)
 {

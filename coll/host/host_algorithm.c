@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs; which
- * of those that can do a call does it is the matter of coll/select/tables/host.table and of SHMEM_COLL.
+/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs. Of
+ * those that can do a call, coll/select/tables/host.table and SHMEM_COLL choose one.
  * Called by coll_host.c and init.c; barrier.c has its choice from struct collectives. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"

@@ -7,7 +7,7 @@
 
 #include "coll.h"
 
-/* What stays in the first-level cache while all members' operands are combined. */
+/* Bytes that stay in the first-level cache while all members' operands are combined. */
 #define REDUCE_BLOCK_BYTES 8192
 
 /* ---- one-shot: each member gets all operands, and reduces for itself ---- */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The base of schedules inside kernels: the counterpart of coll.h for a block of a GPU, or of the CPU device. Block b of
- * this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane has chosen.
- * All threads of the block call every function here, unless it says otherwise; thread i serves the i-th other member.
- * Functions that kernels call stand between prim_call_begin and prim_call_end; all others run within. Invariants: all
- * members go through the same epochs of the same kinds in the same order. An epoch is a number that only grows; flags
- * carry all of it, LL words its low 32 bits. One block at a time uses a lane, so its words are read plainly.
+/* The base of schedules inside kernels: the counterpart of coll.h for a block of a GPU, or of the CPU device. Block b
+ * of this PE works with blocks b of the other members, over lane b of the handle, or over one that shmemd_lane has
+ * chosen. All threads of the block call every function here, unless it says otherwise; thread i serves the i-th other
+ * member. Functions that kernels call stand between prim_call_begin and prim_call_end; all others run within.
+ * Invariants: all members go through the same epochs of the same kinds in the same order. An epoch is a number that
+ * only grows; flags carry all of it, LL words its low 32 bits. One block at a time uses a lane, so its words are read
+ * plainly.
  * Includes: device/. Included by the schedules (*_device.h here). */
 #ifndef ISO_COLL_DEVICE_H
 #define ISO_COLL_DEVICE_H
@@ -33,7 +34,7 @@ struct isod_coll {
 /* Members whose data a thread waits for at once: as many loads are in flight. */
 #define ISOD_BATCH 4
 
-/* Many looks for what member `from` sends have failed. This rare path alone looks up who that is in the world. */
+/* Many looks for data or a flag of member `from` have failed. This rare path alone looks up its number in the world. */
 PRIM_FN void isod_coll_look(struct isod_coll *c, struct isod_waiting *w, int32_t from, const void *addr, uint64_t seen)
 {
     struct isod_waited who = isod_who(c->call, isod_world_pe(c->h, from));
@@ -195,8 +196,8 @@ PRIM_FN void isod_flag_store(struct isod_coll *c, int32_t to, char *memory)
 PRIM_FN void isod_flag_send(struct isod_coll *c, int32_t to) { isod_flag_store(c, to, isod_coll_memory(c, to)); }
 
 /* A flag stands for data that is read afterwards, or for arrival alone: its sender has read the memory that is
- * overwritten afterwards. Loads whose values were used are done, so this needs no acquire (on NVIDIA that would empty the
- * first-level cache, tables and all); where one costs nothing, it is made all the same, and race detectors know. */
+ * overwritten afterwards. Loads whose values were used are done, so this needs no acquire (on NVIDIA that would empty
+ * the first-level cache, tables and all); where one costs nothing, it is made all the same, and race detectors know. */
 enum isod_meaning { ISOD_DATA, ISOD_ARRIVAL };
 PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
 {
@@ -207,7 +208,7 @@ PRIM_FN uint64_t isod_flag_look(const uint64_t *flag, enum isod_meaning meaning)
 }
 
 /* By the calling thread, until `from` has set its flag of this epoch or of a later one. After it
- * prim_acquire_from_peer, and a sync of those who read, where the flag stands for data. */
+ * prim_acquire_from_peer, and a sync of the threads that read, where the flag stands for data. */
 PRIM_FN void isod_flag_wait(struct isod_coll *c, int32_t from, enum isod_meaning meaning)
 {
     const uint64_t *flag = (const uint64_t *)(const void *)(c->here + (uint64_t)from * 8);

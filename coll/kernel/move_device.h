@@ -9,7 +9,7 @@
 
 #include "coll_device.h"
 
-/* What goes to member m is at source + m * source_stride, what comes from member m goes to dest + m * dest_stride. */
+/* Data for member m is at source + m * source_stride, data of member m goes to dest + m * dest_stride. */
 struct isod_move {
     char *dest;
     const char *source;

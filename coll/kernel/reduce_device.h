@@ -78,7 +78,7 @@ PRIM_FN struct isod_span isod_span_staged(const struct isod_coll *c, const struc
     return s;
 }
 
-/* What member m has for the span. */
+/* Member m's operand of the span. */
 PRIM_FN const char *isod_operand(const struct isod_coll *c, const struct isod_span *s, int32_t m)
 {
     if (m == c->h.my_pe)
@@ -104,7 +104,7 @@ PRIM_FN struct isod_facts isod_reduce_facts(shmemd_t h, const struct isod_reduce
     return f;
 }
 
-/* What this block of a grid reduces. */
+/* The part that this block of a grid reduces; false: none. */
 PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
 {
     uint64_t from = 0, len = 0;

@@ -187,7 +187,7 @@ const char *iso_select_needs_text(unsigned needs, char *text, size_t bytes);
 unsigned iso_select_devices(const char *header, const char **name);
 /* The file of tuned rows on streams, of this device. 0, or -errno with a sentence that names file and line. */
 int iso_select_read(const char *path, const struct gpu_info *device, struct select_rows *to, char sentence[512]);
-/* Writes one, and the folders above it; whoever reads meanwhile sees all of it or the old one. 0, or -errno after a
+/* Writes one, and the folders above it; a reader meanwhile sees all of it or the old one. 0, or -errno after a
  * sentence. */
 int iso_select_write(const char *path, const struct gpu_info *device, const struct select_rows *rows);
 /* Where it is looked for: `named` (SHMEM_COLL_TABLE), else in the user's cache. "": nowhere. */

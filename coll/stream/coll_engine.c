@@ -54,7 +54,7 @@ struct round {
     size_t unit, units; /* bytes of a copy; copies of a block */
     unsigned streams;   /* in use to peers: the first ones */
     unsigned own;       /* 1: and the one behind them within this PE */
-    unsigned each;      /* of them for each peer, who has stream number i * each and those behind it, i = 0 .. */
+    unsigned each;      /* of them for each peer: peer i has streams i * each, i * each + 1 .. */
     int rc;
 };
 

@@ -191,7 +191,7 @@ static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c
 
 static bool is_cpu(const struct stream_call *c) { return strcmp(c->device->info->flavour, "cpu") == 0; }
 
-/* What kernels of the members know of a range. */
+/* A range, as the kernels of the members reach it. */
 struct range {
     bool symmetric;
     bool near;    /* and pointers reach it wherever they reach device heaps */
@@ -313,7 +313,7 @@ static bool blocks_are_valid(struct stream_call *c)
     return true;
 }
 
-/* What engines write behind each piece. */
+/* Signals are written by engines, behind each piece. */
 static bool signals_are_valid(const struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;

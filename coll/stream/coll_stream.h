@@ -108,7 +108,7 @@ void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
 
 int iso_stream_probe_start(struct device *d); /* with the device; 0, or -errno after a sentence */
 void iso_stream_probe_stop(struct device *d); /* also when it was not started */
-/* What this PE alone can say of a team's members; `direct`: all reach each other by pointers. */
+/* The knowledge of this PE alone about a team's members; `direct`: all reach each other by pointers. */
 enum stream_ll128 iso_stream_probe_ask(const struct device *d, const struct team *team, bool direct);
 /* Collective over the team of the handle, by at most so many blocks; the same on all members: WHOLE or TORN. `number`:
  * equal on all, and larger than that of any earlier time. */

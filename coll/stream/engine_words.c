@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is in the word of pinned memory: state, call, the awaited member plus 1 (0: all others), round. */
+/* The word of pinned memory: state, call, the awaited member plus 1 (0: all others), round. */
 enum { NO_WAIT, READY, ARRIVED };
 enum { CALL_AT = 2, MEMBER_AT = 12, ROUND_AT = 28 };
 _Static_assert(ISOD_CALL_COUNT <= 1 << (MEMBER_AT - CALL_AT), "a call fits");

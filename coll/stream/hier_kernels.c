@@ -133,7 +133,7 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
     return isod_coll_leave(&c);
 }
 
-/* ---- reductions. Member m's span comes from all members; its owner is m, who gets a part from each other node. The
+/* ---- reductions. Member m's span comes from all members; its owner is m, which gets a part from each other node. The
  * part comes from m's rail there. The rail reads what the members of that node have for the span, combines it in their
  * order in a slot of its own, puts that into a slot of m, and flags; m does the same for its own node. An iteration:
  * send the parts of piece k; combine those of piece k - 1; hand on results of piece k - 2. So an iteration waits only

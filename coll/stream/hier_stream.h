@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels of teams that span nodes are written over: who is on which node, and words and slots of a lane for
+/* The base of kernels of teams that span nodes: which member is on which node, and words and slots of a lane for
  * messages that arrive one by one. Pointers reach the members of a node, the ring all others. Member m has a *rail* in
  * each other node, the member with its place there (modulo the members of that node): what m sends to a node goes to
  * its rail, which hands it on; what a node has for m comes from there.
@@ -76,12 +76,12 @@ PRIM_FN bool isod_hier_serves(const struct isod_hier *t, int32_t m)
     return (int32_t)((uint32_t)isod_hier_local(t, m) % (uint32_t)t->size) == t->local;
 }
 
-/* ---- words: one of each kind and member, in the lane of who waits for it ---- */
+/* ---- words: one of each kind and member, in the lane of the member that waits for it ---- */
 
 enum isod_hier_word {
     ISOD_HIER_HERE,  /* [peer] its kernel has begun: its memory may be read and written by pointer */
     ISOD_HIER_READY, /* [far member] likewise, its dest by the ring */
-    ISOD_HIER_DATA,  /* [member] pieces that have arrived of what comes from it, whoever has handed them on */
+    ISOD_HIER_DATA,  /* [member] pieces of it that have arrived, from it or handed on by another */
     ISOD_HIER_PART,  /* [rail] pieces of its node's part of a reduction that lie in its slots here */
     ISOD_HIER_USED,  /* [far member] pieces of parts sent to it that it has read */
     ISOD_HIER_WORDS

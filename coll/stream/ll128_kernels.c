@@ -5,8 +5,8 @@
 
 /* ---- broadcast in two hops ---- */
 
-/* The root sends a part to each other member, which sends it to the others, line by line: in one epoch, since lines from
- * the root and lines from a member lie apart. A part may be empty, hence flags of all to all. */
+/* The root sends a part to each other member, which sends it to the others, line by line: in one epoch, since lines
+ * from the root and lines from a member lie apart. A part may be empty, hence flags of all to all. */
 PRIM_FN void twoshot_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
 {
     int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */

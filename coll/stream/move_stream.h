@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Moves on streams in pieces of an inbox: fcollect and alltoall (one schedule, "exchange"), broadcast, permute. By LL and
- * LL128: one hop. Staged: through the slot's memory, whatever memory and path it is.
+/* Moves on streams in pieces of an inbox: fcollect and alltoall (one schedule, "exchange"), broadcast, permute. By LL
+ * and LL128: one hop. Staged: through the slot's memory, whatever memory and path it is.
  * Includes: ll128_device.h. Included by coll_kernels.c and ll128_kernels.c. */
 #ifndef ISO_MOVE_STREAM_H
 #define ISO_MOVE_STREAM_H
@@ -95,8 +95,8 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
     }
 }
 
-/* The sync, or isod_coll_goes_on behind a round of LL or LL128, which lets threads fail one by one: the data of an epoch also
- * says that this block has read the data of the epoch before. */
+/* The sync, or isod_coll_goes_on behind a round of LL or LL128, which lets threads fail one by one: the data of an
+ * epoch also says that this block has read the data of the epoch before. */
 PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule)
 {
     bool ll = schedule < EXCHANGE_STAGED;

@@ -13,7 +13,7 @@
 
 /* ---- kernels ---- */
 
-/* The one argument of all of them. What goes to member m is at source + m * source_stride, what comes from member m
+/* The one argument of all of them. Data for member m is at source + m * source_stride, data of member m
  * goes to dest + m * dest_stride, `bytes` each; reductions: member m's result comes from source + m * source_stride of
  * all members, stride 0 is allreduce, and `bytes` is of the result. reduce_twoshot_dest: `bytes` and source_stride are
  * of one of the members' spans, dest_stride is of the whole. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The algorithms of collectives on streams that the table may name, and their kernels. An algorithm says what it needs
- * of a call and how much it can carry; which of those that can is chosen is the table's matter.
+ * of a call and how much it can carry; the table chooses one of those that can do a call.
  * Invariant: every kind but alltoallv has one without needs, for any operator and any size.
  * Called by coll_stream.c, stream_slot.c (kernels), stream_choice.c and the tuner. */
 #include "../../bootstrap/log.h"
@@ -40,7 +40,7 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 #define TABLE(name, needs, operators) TABLE_##operators(name)
 ISOD_STREAM_REDUCES(TABLE)
 
-/* What kernels get as `dtype` is the number of the type. */
+/* Kernels get the number of the type as `dtype`. */
 #define SAME_NUMBER(representation, type) \
     _Static_assert((int)ISOD_DTYPE_##representation == (int)type, "kernels number types as users do");
 ISOD_STREAM_DTYPES(SAME_NUMBER)
@@ -65,7 +65,7 @@ static bool fits_twoshot_ll(const struct select_facts *f, unsigned blocks)
     return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (ISOD_EPOCHS_OF_CALL / 2);
 }
 
-/* A unit for each member, or more. What is left of equal parts goes by LL, which has to be less than an inbox. */
+/* A unit for each member, or more. The rest behind equal parts goes by LL, so it has to be less than an inbox. */
 static bool fits_spans(const struct select_facts *f, unsigned blocks)
 {
     size_t least = 16 * (size_t)f->n_pes;
@@ -110,7 +110,7 @@ static int run_reduce_pipelined(const struct stream_call *c, const struct select
     return run_reduce(&any, a, shape);
 }
 
-/* What is not symmetric is brought to dest, which is: then it is a call in place. */
+/* A source that is not symmetric is copied to dest, which is symmetric: then it is a call in place. */
 static int run_reduce_brought(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct stream_call brought = *c;

@@ -181,7 +181,7 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
 
 /* ---- comparing ---- */
 
-/* NULL: they fit. What differs first. */
+/* The first difference; NULL: the calls fit. */
 static const char *difference(const struct stream_notes *s, const struct note *mine, int m, const struct note *theirs)
 {
     if (mine->kind != theirs->kind)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What collectives on streams keep: per device the tables and the limits of kernels, per (team, slot) the handle, the
- * streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table they
- * choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
+/* The state of collectives on streams: per device the tables and the limits of kernels, per (team, slot) the handle,
+ * the streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table
+ * they choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
  * Called by coll_stream.c and by shmem/ (struct collectives). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"

@@ -17,7 +17,7 @@
 
 enum { GPU_BLOCKS = 16, GPU_THREADS = 256, GPU_ROUNDS = 300, CPU_BLOCKS = 2, CPU_THREADS = 32, CPU_ROUNDS = 3 };
 
-/* What one probe runs with. */
+/* The means of one probe. */
 struct tools {
     gpu_stream stream;
     uint64_t *wrong; /* device memory */
@@ -34,8 +34,8 @@ extern void isod_stream_ll128_probe_kernel(void);
 
 static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
 
-/* On AMD a store of a wave is several writes of 64 bytes, whose order on the way to a peer nothing holds; that a probe
- * of some milliseconds sees none of them alone is no reason to rely on it. */
+/* On AMD a store of a wave is several writes of 64 bytes, which nothing keeps in order on the way to a peer. A
+ * probe of some milliseconds that sees none of them alone is no reason to rely on it. */
 static bool is_worth_trying(const struct device *d)
 {
     int64_t wanted = ISO->env->ll128;
