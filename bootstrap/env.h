@@ -22,6 +22,8 @@
     X(info, INFO, flag, "0", "", "print the version and all environment variables to stdout at start")                \
     X(debug, DEBUG, flag, "0", "", "check objects, freed buffers and that collectives match across PEs")              \
     X(symmetric_size, SYMMETRIC_SIZE, size, "0", "", "cap of the symmetric heap of one PE; 0: the machine's memory")  \
+    X(local_size, LOCAL_SIZE, size, "0", "",                                                                          \
+      "cap of shmemx_local_malloc of one PE, and as much of shmemx_team_malloc; 0: a quarter of the heap")            \
     X(log, LOG, text, "", "", "error, warn, info, debug or trace; empty: warn, with SHMEM_DEBUG debug")               \
     X(node, NODE, text, "", "", "PEs with equal values share pointers; empty: by host name")                          \
     X(network, NETWORK, text, "", "",                                                                                 \

@@ -141,6 +141,51 @@ void *shmemx_calloc(size_t count, size_t size, int kind);
 void *shmemx_align(size_t alignment, size_t size, int kind);
 void shmemx_free(void *ptr);
 
+/* ---- memory of one PE: no other PE's program takes part ---- */
+
+/* Allocates `size` bytes of a kind of memory for this PE alone, at a multiple of 256 bytes. Contents are undefined. Peers
+ * that share pointers have it mapped when the call returns: their service threads map device memory that was added for
+ * it, and their programs need not call anything. Others reach it by RDMA or the ring, as symmetric memory. The address
+ * is given to other PEs as shmemx_offset_of says. On its owner it is also a local argument of every call. Collectives on
+ * streams take it as private memory. Host collectives refuse it; collectives in kernels, and locks, do not take it.
+ * SHMEM_LOCAL_SIZE is the cap. A device kind needs shmemx_device_init before.
+ * Any thread, at any time but during stream capture when device memory has to be added. NULL when size is 0, or after a
+ * sentence: no room, no device, a kind that is not one of the three. */
+void *shmemx_local_malloc(size_t size, int kind);
+/* Frees it. NULL is ignored; another pointer that is not the start of a local object is refused with a sentence. No PE,
+ * kernel or stream may use the memory any more, and puts into it have arrived. */
+void shmemx_local_free(void *ptr);
+
+/* Names the place of `addr` so that other PEs understand it: *offset becomes a number that any PE may give to
+ * shmemx_at_offset. `addr` is in memory of shmem_malloc, shmemx_malloc, shmemx_local_malloc, shmemx_team_malloc, or a
+ * global variable. Not collective. 0, or nonzero after a sentence: other memory, registered buffers among it. */
+int shmemx_offset_of(const void *addr, uint64_t *offset);
+/* The address by which calls of this PE mean that place on PE `pe` of the world: dest, source, signal or word of put, get,
+ * signals and atomics, of the host, on streams and in kernels, with `pe` as their target. It is an address of this PE's
+ * own range, whether or not this PE has an object there. So it must not be loaded or stored here; shmem_ptr(address, pe)
+ * is what can be. It can be kept, and offsets within the object are added to it. It is the same for all pe.
+ * Not collective. NULL after a sentence: pe outside the world, a number that is not of shmemx_offset_of, or a device
+ * place before this PE's shmemx_device_init. */
+void *shmemx_at_offset(int pe, uint64_t offset);
+
+/* What an address is. */
+#define SHMEMX_PLACE_NONE 0   /* not memory of this library */
+#define SHMEMX_PLACE_HEAP 1   /* of shmem_malloc or shmemx_malloc, or of the library itself */
+#define SHMEMX_PLACE_DATA 2   /* a global variable */
+#define SHMEMX_PLACE_BUFFER 3 /* a registered buffer */
+#define SHMEMX_PLACE_LOCAL 4  /* of shmemx_local_malloc, here or on another PE */
+#define SHMEMX_PLACE_TEAM 5   /* of shmemx_team_malloc, of any team */
+typedef struct {
+    int place;           /* SHMEMX_PLACE_ */
+    int kind;            /* SHMEMX_HOST or SHMEMX_DEVICE */
+    int is_symmetric;    /* 1: the same object on all PEs, or on the members of a team */
+    void *object;        /* the start of this PE's object there; NULL: none, or not of an allocating call */
+    size_t object_bytes; /* as it was asked for */
+} shmemx_address_info_t;
+/* Describes the memory at addr. Not collective. 0; nonzero, with *info all zero, when it is not memory of this library.
+ * A null info is refused with a sentence. */
+int shmemx_address_info(const void *addr, shmemx_address_info_t *info);
+
 /* ---- handles: arguments of every call in a kernel, see shmem_device.h ---- */
 
 struct shmemd; /* shmemd_t is complete in shmem_device.h, which includes this file */

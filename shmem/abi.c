@@ -13,6 +13,7 @@
     X(shmemx_uniqueid_t)          \
     X(shmemx_init_attr_t)         \
     X(shmemx_buffer_info_t)       \
+    X(shmemx_address_info_t)      \
     X(shmemx_device_error_t)      \
     X(shmemx_blocks_t)            \
     X(shmemx_coll_t)              \

@@ -2,7 +2,7 @@
 /* Two-level segregated fit over offsets, with all bookkeeping in an array of its own.
  * Invariants: the blocks, in the order of `next`, tile [0, cap); two free blocks are never neighbours; every free block
  * is in the bin of its size, every used one in the tree; blocks[FIRST].offset == 0; iso_alloc_is_valid() checks them.
- * Called by memory.c and the unit tests. */
+ * Called by memory.c, local.c and the unit tests. */
 #include "alloc.h"
 
 #include <errno.h>
@@ -334,17 +334,13 @@ static void occupy(struct alloc *a, uint32_t index, uint64_t requested)
         release(a, rest);
 }
 
-static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
+/* An object `pad` bytes behind the front of a free block that has room for it there. */
+static int place(struct alloc *a, uint32_t index, uint64_t pad, uint64_t requested, size_t *offset)
 {
-    uint64_t size = round_to_unit(requested);
-    uint32_t index = pick(a, align, size);
-    if (index == NIL)
-        return -ENOSPC;
     int rc = spare_reserve(a, SPARES_OF_GET);
     if (rc != 0)
         return rc;
     bin_remove(a, index);
-    uint64_t pad = padding(&a->blocks[index], align);
     if (pad > 0) {
         uint32_t front = index;
         index = split(a, front, pad);
@@ -355,6 +351,24 @@ static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offs
     a->objects++;
     *offset = (size_t)a->blocks[index].offset;
     return 0;
+}
+
+static int get(struct alloc *a, uint64_t align, uint64_t requested, size_t *offset)
+{
+    uint32_t index = pick(a, align, round_to_unit(requested));
+    return index == NIL ? -ENOSPC : place(a, index, padding(&a->blocks[index], align), requested, offset);
+}
+
+/* The free block that holds the first place at or above `from`; NIL: there is no such place. */
+static uint32_t first_from(const struct alloc *a, uint64_t from, uint64_t size, uint64_t *pad)
+{
+    for (uint32_t i = FIRST; i != NIL; i = a->blocks[i].next) {
+        const struct block *b = &a->blocks[i];
+        *pad = from > b->offset ? from - b->offset : 0;
+        if (b->requested == 0 && *pad <= b->size && size <= b->size - *pad)
+            return i;
+    }
+    return NIL;
 }
 
 static int resize(struct alloc *a, uint32_t index, uint64_t requested)
@@ -420,6 +434,35 @@ int iso_alloc_get(struct alloc *a, size_t align, size_t size, size_t *offset)
         return -ENOSPC;
     pthread_mutex_lock(&a->lock);
     int rc = get(a, align, size, offset);
+    pthread_mutex_unlock(&a->lock);
+    return rc;
+}
+
+int iso_alloc_first(struct alloc *a, size_t from, size_t size, size_t *offset)
+{
+    uint64_t pad;
+    if (from > a->cap || size > a->cap)
+        return -ENOSPC;
+    pthread_mutex_lock(&a->lock);
+    uint32_t index = first_from(a, round_to_unit(from), round_to_unit(size), &pad);
+    if (index != NIL)
+        *offset = (size_t)(a->blocks[index].offset + pad);
+    pthread_mutex_unlock(&a->lock);
+    return index == NIL ? -ENOSPC : 0;
+}
+
+int iso_alloc_take(struct alloc *a, size_t offset, size_t size)
+{
+    uint64_t pad;
+    size_t taken;
+    if (size == 0 || offset % ISO_ALLOC_UNIT != 0)
+        return -EINVAL;
+    if (offset > a->cap || size > a->cap)
+        return -ENOSPC;
+    pthread_mutex_lock(&a->lock);
+    uint32_t index = first_from(a, offset, round_to_unit(size), &pad);
+    bool is_there = index != NIL && a->blocks[index].offset + pad == offset;
+    int rc = is_there ? place(a, index, pad, size, &taken) : -ENOSPC;
     pthread_mutex_unlock(&a->lock);
     return rc;
 }

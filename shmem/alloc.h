@@ -36,6 +36,11 @@ void iso_alloc_destroy(struct alloc *alloc); /* NULL-tolerant */
 /* align: a power of two; size > 0. 0; -ENOSPC: no free range fits (exact: there is none); -ENOMEM: no memory for the
  * bookkeeping; -EINVAL. After a failure nothing has changed. */
 int iso_alloc_get(struct alloc *alloc, size_t align, size_t size, size_t *offset);
+/* For allocators of several PEs that shall give one offset: *offset becomes the lowest one at or above `from` where
+ * `size` bytes are free. 0; -ENOSPC. Takes nothing; costs a walk over all blocks. */
+int iso_alloc_first(struct alloc *alloc, size_t from, size_t size, size_t *offset);
+/* An object at this offset, a multiple of the unit. 0; -ENOSPC: not free; -ENOMEM; -EINVAL. */
+int iso_alloc_take(struct alloc *alloc, size_t offset, size_t size);
 /* 0; -ENOENT: no object begins at offset. */
 int iso_alloc_free(struct alloc *alloc, size_t offset);
 /* Gives the object at offset another size > 0 where it is. 0, -ENOSPC (what follows it is not free), -ENOENT, -ENOMEM.

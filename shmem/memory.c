@@ -96,7 +96,8 @@ int iso_memory_start(void)
         return rc;
     }
     heap->limit = start;
-    return 0;
+    int rc = iso_segment_add_part(SEGMENT_INDEX_LOCAL, heap, heap->len, ISO->part_bytes);
+    return rc != 0 ? rc : iso_segment_add_part(SEGMENT_INDEX_TEAM, heap, heap->len + ISO->part_bytes, ISO->part_bytes);
 }
 
 void iso_memory_stop(void)
@@ -198,25 +199,26 @@ static void *allocate_and_exchange(const struct request *r)
  * nobody sees any more. */
 static bool punch(const struct segment *segment, size_t from, size_t len)
 {
+    const struct segment *heap = segment->within != NULL ? segment->within : segment;
+    off_t at = (off_t)(segment->base + from - heap->base);
     if (!iso_transport_lock_unpinned(segment, from, len))
         return false;
-    if (fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)len) != 0)
+    if (fallocate(heap->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)len) != 0)
         log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
     iso_transport_unlock();
     return true;
 }
 
-/* Gives whole pages of [offset, offset + size) back to the system; they read as zero afterwards. */
-static void give_back(const struct heap *h, size_t offset, size_t size)
+/* Whole pages alone; they read as zero afterwards. */
+void iso_memory_give_back(const struct segment *segment, size_t from, size_t size)
 {
-    if (size < GIVE_BACK_BYTES || h->segment->fd < 0)
+    if (size < GIVE_BACK_BYTES || segment->on_device)
         return;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from = (h->start + offset + page - 1) & ~(page - 1);
-    size_t to = (h->start + offset + size) & ~(page - 1);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), to = (from + size) & ~(page - 1);
+    from = (from + page - 1) & ~(page - 1);
     for (size_t len; from < to; from += len) {
         len = ISO_MIN(to - from, (size_t)PUNCH_BYTES);
-        if (!punch(h->segment, from, len))
+        if (!punch(segment, from, len))
             return;
     }
 }
@@ -225,7 +227,7 @@ static void retire(const struct heap *h, size_t offset, size_t size)
 {
     if (ISO->debug && size < GIVE_BACK_BYTES)
         h->fill(objects_of(h) + offset, POISON, size);
-    give_back(h, offset, size);
+    iso_memory_give_back(h->segment, h->start + offset, size);
 }
 
 static ISO_COLD _Noreturn void fatal_pointer(const struct heap *h, const char *call, const void *ptr)

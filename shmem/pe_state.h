@@ -62,6 +62,7 @@ struct state {
     struct control *control; /* this PE's */
     size_t control_bytes;
     size_t slot_bytes;
+    size_t part_bytes; /* behind the heap: of local objects, and as much of those of teams */
     struct alloc *alloc;
     void *active_sets;  /* coll: implicit teams by (start, stride, size) */
     const struct collectives *coll; /* collectives.h */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
- * (device_heap.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
+ * (device_heap.c), the parts behind both heaps (local.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
  * first operation on them; all else of the table is written by collective calls only. Every operation reads it without
  * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by every operation. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "agree.h"
+#include "alloc.h"
 #include "data_segment.h"
 #include "memory.h"
 #include "node/node_file.h"
@@ -19,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const char *const kind_names[] = {"heap", "data", "device", "buffer"};
+static const char *const kind_names[] = {"heap", "data", "device", "buffer", "local", "team"};
 
 const char *iso_segment_kind_name(enum segment_kind kind) { return kind_names[kind]; }
 
@@ -43,11 +44,18 @@ static char *reserve_aligned(size_t bytes, size_t start, size_t align)
     return at + lead;
 }
 
-static int map_heap(struct segment *heap, size_t bytes)
+/* Bytes that are mapped from the base on: the parts behind the heap too. */
+static size_t span_of(const struct segment *s)
 {
+    return s->kind == SEGMENT_HEAP ? s->len + 2 * ISO->part_bytes : s->len;
+}
+
+static int map_heap(struct segment *heap, size_t heap_bytes)
+{
+    size_t bytes = heap_bytes + 2 * ISO->part_bytes;
     heap->fd = memfd_create("isomer-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (heap->fd < 0 || ftruncate(heap->fd, (off_t)bytes) != 0) {
-        log_error("shmem_init: a heap of %zu bytes cannot be made: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
+        log_error("shmem_init: a heap of %zu bytes cannot be made: %m; lower SHMEM_SYMMETRIC_SIZE", heap_bytes);
         return -errno;
     }
     /* A peer that shrank the file would turn loads of this PE into SIGBUS. */
@@ -67,20 +75,21 @@ static int map_heap(struct segment *heap, size_t bytes)
         at = reserve_aligned(bytes, start, align /= 2);
     if (at == NULL ||
         mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, heap->fd, 0) != (void *)at) {
-        log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", bytes);
+        log_error("shmem_init: mapping a heap of %zu bytes failed: %m; lower SHMEM_SYMMETRIC_SIZE", heap_bytes);
         return -errno;
     }
 
     if (ISO->env->huge_pages)
         madvise(at, bytes, MADV_HUGEPAGE); /* isomer-info tells whether the kernel honours it */
     heap->base = at;
-    heap->len = bytes;
+    heap->len = heap_bytes;
     return 0;
 }
 
-int iso_segment_start(size_t heap_bytes)
+int iso_segment_start(size_t heap_bytes, size_t part_bytes)
 {
     struct state *self = ISO;
+    self->part_bytes = part_bytes;
     size_t table_bytes = ISO_SEGMENTS_MAX * sizeof *self->segments;
     self->segments = (struct segment *)aligned_alloc(ISO_LINE, table_bytes);
     if (self->segments == NULL)
@@ -111,11 +120,44 @@ int iso_segment_start(size_t heap_bytes)
 
     self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
     self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
-    for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
+    for (int i = 0; i <= SEGMENT_INDEX_DEVICE; i++)
         iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base);
     self->peers[self->my_pe].control = self->segments[SEGMENT_INDEX_HEAP].base;
     self->control = (struct control *)(void *)self->segments[SEGMENT_INDEX_HEAP].base;
     return 0;
+}
+
+int iso_segment_add_part(int index, struct segment *heap, size_t at, size_t len)
+{
+    struct segment *part = &ISO->segments[index];
+    part->alloc = iso_alloc_create(len, 0);
+    if (part->alloc == NULL)
+        return -errno;
+    part->kind = index == SEGMENT_INDEX_LOCAL || index == SEGMENT_INDEX_DEVICE_LOCAL ? SEGMENT_LOCAL : SEGMENT_TEAM;
+    part->within = heap;
+    part->on_device = heap->on_device;
+    part->base = heap->base + at;
+    for (int pe = 0; pe < ISO->n_pes; pe++) {
+        const struct segment_peer *from = &heap->peers[pe];
+        part->peers[pe] = (struct segment_peer){from->cpu_ptr != NULL ? from->cpu_ptr + at : NULL,
+                                                from->gpu_ptr != NULL ? from->gpu_ptr + at : NULL,
+                                                from->base != NULL ? from->base + at : NULL, from->key};
+    }
+    part->len = len;
+    __atomic_store_n(&part->limit, len, __ATOMIC_RELEASE); /* pairs with look-ups of threads that serve other nodes */
+    return 0;
+}
+
+void iso_segment_clear_part(int index)
+{
+    struct segment *part = &ISO->segments[index];
+    struct segment_peer *peers = part->peers;
+    iso_alloc_destroy(part->alloc);
+    if (peers != NULL)
+        memset(peers, 0, (size_t)ISO->n_pes * sizeof *peers);
+    memset(part, 0, sizeof *part);
+    part->peers = peers;
+    part->fd = -1;
 }
 
 void iso_segment_set_peer(struct segment *segment, int pe, char *base)
@@ -130,12 +172,12 @@ void iso_segment_set_peer(struct segment *segment, int pe, char *base)
 /* The length was agreed upon at start. Release: pairs with iso_segment_reach, which other threads may be in. */
 int iso_segment_map(const struct segment *segment, int pe, int fd)
 {
-    void *at = mmap(NULL, segment->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *at = mmap(NULL, span_of(segment), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     int rc = at == MAP_FAILED ? -errno : 0;
     if (rc != 0)
         log_error(
             "mapping the %s segment of pe %d (%zu bytes) failed: %m; lower SHMEM_SYMMETRIC_SIZE or raise ulimit -v",
-            kind_names[segment->kind], pe, segment->len);
+            kind_names[segment->kind], pe, span_of(segment));
     else
         __atomic_store_n(&segment->peers[pe].cpu_ptr, (char *)at, __ATOMIC_RELEASE);
     close(fd);
@@ -163,9 +205,20 @@ static bool may_be_mapped(const struct segment *segment, int pe)
            peer->transport->by_pointer;
 }
 
+/* A part is where its heap is, which is at `heap`; NULL: not mapped. Relaxed: all threads store the same. */
+static char *reach_part(const struct segment *part, int pe, char *heap)
+{
+    char *at = heap != NULL ? heap + (part->base - part->within->base) : NULL;
+    if (at != NULL)
+        __atomic_store_n(&part->peers[pe].cpu_ptr, at, __ATOMIC_RELAXED);
+    return at;
+}
+
 char *iso_segment_look(const struct segment *segment, int pe)
 {
     char **cpu_ptr = &segment->peers[pe].cpu_ptr;
+    if (segment->within != NULL)
+        return reach_part(segment, pe, iso_segment_look(segment->within, pe));
     if (__atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE) == NULL && may_be_mapped(segment, pe))
         (void)map_first(segment, pe);
     return __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
@@ -175,8 +228,12 @@ char *iso_segment_look(const struct segment *segment, int pe)
 char *iso_segment_reach(const struct segment *segment, int pe)
 {
     char **cpu_ptr = &segment->peers[pe].cpu_ptr, *cpu = __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
-    if (cpu != NULL || !may_be_mapped(segment, pe))
+    if (cpu != NULL)
         return cpu;
+    if (segment->within != NULL)
+        return reach_part(segment, pe, iso_segment_reach(segment->within, pe));
+    if (!may_be_mapped(segment, pe))
+        return NULL;
     int rc = map_first(segment, pe);
     for (int tries = 0; tries < 20 && (rc == -ENOENT || rc == -ESRCH); tries++) {
         iso_node_watch_now(NULL); /* has it died? */
@@ -226,7 +283,7 @@ static void unmap_peers(struct segment *segment)
         struct segment_peer *peer = &segment->peers[pe];
         bool mapped = peer->cpu_ptr != NULL && pe != ISO->my_pe && !ISO->peers[pe].threaded;
         if (mapped && segment->kind <= SEGMENT_DATA)
-            munmap(peer->cpu_ptr, segment->len);
+            munmap(peer->cpu_ptr, span_of(segment));
     }
     free(segment->peers);
     segment->peers = NULL;
@@ -238,10 +295,12 @@ void iso_segment_stop(void)
     if (self->segments == NULL)
         return;
     struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP];
+    for (int i = SEGMENT_INDEX_LOCAL; i < SEGMENT_INDEX_FREE; i++)
+        iso_segment_clear_part(i);
     for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
         unmap_peers(&self->segments[i]);
     if (heap->base != NULL)
-        munmap(heap->base, heap->len);
+        munmap(heap->base, span_of(heap));
     if (heap->fd >= 0)
         close(heap->fd);
     free(self->segments);

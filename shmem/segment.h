@@ -5,7 +5,9 @@
 
 #include "pe_state.h"
 
-enum segment_kind { SEGMENT_HEAP, SEGMENT_DATA, SEGMENT_DEVICE, SEGMENT_BUFFER };
+/* LOCAL: what this PE has allocated alone; the same offset is another object, or none, on other PEs. TEAM: objects of
+ * teams, at the same offset on the members. Both exist for the host and for the device. */
+enum segment_kind { SEGMENT_HEAP, SEGMENT_DATA, SEGMENT_DEVICE, SEGMENT_BUFFER, SEGMENT_LOCAL, SEGMENT_TEAM };
 
 /* Where one PE's copy of a segment is, seen from here. The table that every operation looks into. */
 struct segment_peer {
@@ -26,13 +28,25 @@ struct segment {
     int fd;             /* memfd behind it, -1: none */
     bool staged;        /* partial page of a registered buffer: no pointers to it, puts and gets only */
     bool on_device;     /* device memory: of kind DEVICE, or a registered buffer of the GPU's own allocator */
+    struct segment *within; /* LOCAL, TEAM: the heap behind whose end it is mapped, in one piece with it; else NULL */
+    struct alloc *alloc;    /* LOCAL, TEAM: this PE's objects in it; else NULL */
     size_t first_bytes; /* buffers: the length given at registration, on the piece that begins it; else 0 */
     void *foreign;      /* device_buffer.c: what it has imported for this segment */
 };
 
-/* segment.c: heap [0], data [1] and device heap [2] always exist (limit 0 where unusable), then buffers. */
+/* segment.c: heap [0], data [1], device heap [2] and the parts behind the heaps [3 .. 6] always exist (limit 0 where
+ * unusable), then buffers. Invariant: parts of a heap have the same size on all PEs, limit == len. */
 #define ISO_SEGMENTS_MAX 512
-enum { SEGMENT_INDEX_HEAP = 0, SEGMENT_INDEX_DATA = 1, SEGMENT_INDEX_DEVICE = 2, SEGMENT_INDEX_FREE = 3 };
+enum {
+    SEGMENT_INDEX_HEAP = 0,
+    SEGMENT_INDEX_DATA = 1,
+    SEGMENT_INDEX_DEVICE = 2,
+    SEGMENT_INDEX_LOCAL = 3,
+    SEGMENT_INDEX_TEAM = 4,
+    SEGMENT_INDEX_DEVICE_LOCAL = 5,
+    SEGMENT_INDEX_DEVICE_TEAM = 6,
+    SEGMENT_INDEX_FREE = 7
+};
 
 /* ---- look-ups: the hot path ---- */
 
@@ -91,7 +105,11 @@ ISO_COLD void iso_debug_object(const char *call, const char *arg, const void *ad
 
 /* ---- start and end; peers ---- */
 
-int iso_segment_start(size_t heap_bytes); /* heap and data segment of this PE; peers' pointers come by pe.c */
+/* Heap with its two parts of part_bytes each, and data segment, of this PE; peers' pointers come by pe.c. */
+int iso_segment_start(size_t heap_bytes, size_t part_bytes);
+/* Once it is known where `heap` is for all PEs: its part at [at, at + len) from the heap's base. 0 or -errno. */
+int iso_segment_add_part(int index, struct segment *heap, size_t at, size_t len);
+void iso_segment_clear_part(int index);
 void iso_segment_stop(void);
 void iso_segment_set_peer(struct segment *segment, int pe, char *base); /* where it is for its owner */
 int iso_segment_map(const struct segment *segment, int pe, int fd);     /* takes fd. 0, or -errno after a sentence */

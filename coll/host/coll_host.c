@@ -43,6 +43,9 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
                   "%s %p is device memory: collectives of the host work on host memory; use those of shmem_device.h in "
                   "a kernel",
                   arg, addr);
+    if (ISO_UNLIKELY(mem.segment->kind == SEGMENT_LOCAL))
+        iso_fatal(call, "%s %p is local memory (shmemx_local_malloc), not the same object on all members: allocate it by "
+                        "shmem_malloc or shmemx_team_malloc", arg, addr);
     mem.offset = (size_t)(mem.base - mem.segment->base);
     return mem;
 }

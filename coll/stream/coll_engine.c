@@ -205,7 +205,7 @@ static bool can_run(struct round *r)
     r->segment = iso_segment_of(r->c.args.dest, blocks * r->c.args.bytes);
     if (coll->signals != NULL)
         r->signal_segment = iso_segment_of(coll->signals, 8);
-    if (r->segment == NULL || (coll->signals != NULL && r->signal_segment == NULL))
+    if (r->segment == NULL || r->segment->kind == SEGMENT_LOCAL || (coll->signals != NULL && r->signal_segment == NULL))
         return says(r, "copy engines need symmetric dest and signals");
     if (!is_reached(r))
         return says(r, "copy engines of this PE do not reach the memory of all members");

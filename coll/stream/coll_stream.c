@@ -216,6 +216,8 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
         return true;
     if (!first->on_device && !is_cpu(c))
         return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
+    if (first->kind == SEGMENT_LOCAL) /* another object on each member: as private memory */
+        return true;
     range->symmetric = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
     range->in_heap = whole != NULL && whole->kind == SEGMENT_DEVICE;

@@ -143,7 +143,8 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
 /* ", dest at 0x1000 of the device heap" */
 static int write_place(char *text, size_t bytes, const char *arg, uint64_t place)
 {
-    static const char *const names[] = {"heap", "globals", "device heap", "registered buffer"}; /* enum segment_kind */
+    static const char *const names[] = {"heap",  "globals", "device heap", "registered buffer",
+                                        "local", "memory of a team"}; /* enum segment_kind */
     if (place == 0)
         return snprintf(text, bytes, ", %s not symmetric", arg);
     return snprintf(text, bytes, ", %s at %#llx of the %s", arg,

@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 
+struct grow;    /* device_grow.c */
 struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
 struct agent;   /* device_agent.c */
@@ -39,10 +40,18 @@ struct device {
     size_t window_stride;  /* local PE i's heap is at window + i * stride */
     size_t window_bytes;
     size_t heap_bytes;   /* address range of one heap: cap */
+    size_t part_bytes;   /* behind it: of local objects, and as much of those of teams */
+    size_t span_bytes;   /* the heap and its two parts, rounded to the granularity */
     size_t granularity;  /* of chunks and heaps, the largest of all PEs */
     size_t backed_bytes; /* VMM: chunks cover [0, backed) on every PE; IPC: the whole heap */
     struct device_chunk chunks[ISO_DEVICE_CHUNKS];
     int n_chunks;
+    struct device_chunk grown[2 * ISO_DEVICE_CHUNKS]; /* of the parts, of this PE alone; offsets from the heap's base */
+    int n_grown;                                      /* atomic */
+    bool grow_failed[2];      /* some PEs may have mapped memory behind grown_bytes, so no more is added there */
+    size_t grown_bytes[2];    /* VMM: backed of the part of local objects, of that of teams; atomic */
+    pthread_mutex_t grow_lock; /* the three above */
+    struct grow *grow;         /* device_grow.c; NULL: no peer's memory is imported here */
     bool *reaches;         /* [n_local] this PE's device loads and stores memory of that PE's */
     size_t control_bytes;  /* front of the heap: slot memory of handles; objects begin behind it */
     struct alloc *alloc;   /* objects; offsets from control_bytes; alike on all PEs */
@@ -75,10 +84,23 @@ struct device *iso_device_running(const char *call);
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
 int iso_device_back(size_t bytes, const char *call);
-/* Physical memory around that offset of the heap: a chunk, or all of a fixed allocation. Any thread. */
+/* Physical memory around that offset from the heap's base, also in the parts behind the heap: a chunk, or all of a
+ * fixed allocation. Any thread. */
 struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset);
 /* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
 bool iso_device_holds(const void *addr);
+
+/* ---- device_grow.c: memory of one PE alone, mapped by the others without their programs ---- */
+
+/* The thread of this PE that maps what others have added. *offer gets its address for iso_grow_meet. Nothing at all
+ * where no PE imports anything. 0 or -errno. */
+int iso_grow_start(struct device *device, struct pe_offer *offer);
+void iso_grow_meet(struct device *device, const struct pe_offer *theirs); /* [n_local] */
+void iso_grow_stop(struct device *device);                                /* unmaps what others have added */
+/* Physical memory for the first `bytes` of a part of this PE's device memory: when it returns 0, the PEs of the node
+ * have mapped it. No other PE's program takes part. 0, or -errno after a sentence. Any thread. */
+int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
+bool iso_device_imports(const struct device *device, int local); /* that PE's memory is mapped by an import of ours */
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 

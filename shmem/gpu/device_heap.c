@@ -169,6 +169,17 @@ static bool has_threaded_peers(void)
 }
 
 /* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
+/* Behind the heap. VMM: only addresses. */
+static size_t part_for(const struct device *d, size_t objects)
+{
+    size_t wish = (size_t)ISO->env->local_size, part = ISO_MIN(objects / 4, GIB * 1024);
+#ifndef __SANITIZE_THREAD__
+    if (d->sharing == GPU_SHARE_VMM)
+        part = ISO_MIN(objects, GIB * 1024);
+#endif
+    return round_up(wish != 0 ? wish : ISO_MAX(part, 2 * MIB), d->granularity);
+}
+
 static uint64_t default_cap(const struct device *d, const char *call)
 {
     uint64_t memory = smallest(d->info->memory_bytes, call), sharers = largest((uint64_t)d->device_peers, call);
@@ -216,6 +227,8 @@ static int choose_sizes(struct device *d, const char *call)
     size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
     d->control_bytes = control_for(d, objects, (unsigned)largest((uint64_t)ISO->n_local, call));
     d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
+    d->part_bytes = part_for(d, objects);
+    d->span_bytes = d->heap_bytes + 2 * d->part_bytes;
     d->alloc = iso_alloc_create(objects, 0);
     d->control = iso_alloc_create(d->control_bytes, 0);
     return iso_device_agree(call, d->alloc != NULL && d->control != NULL ? 0 : -ENOMEM,
@@ -241,7 +254,7 @@ static int reserve(struct device *d, const char *call)
     struct state *self = ISO;
     bool alone = has_threaded_peers();
     char *base = NULL;
-    d->window_bytes = alone ? d->heap_bytes : d->heap_bytes * (size_t)self->n_local;
+    d->window_bytes = alone ? d->span_bytes : d->span_bytes * (size_t)self->n_local;
     int rc = iso_gpu_reserve(d->gpu, d->window_bytes, &base);
     if (rc != 0)
         d->window_bytes = 0;
@@ -250,7 +263,7 @@ static int reserve(struct device *d, const char *call)
     if (rc != 0 || alone)
         return rc;
     d->window = base;
-    d->window_stride = d->heap_bytes;
+    d->window_stride = d->span_bytes;
     segment()->base = base + (size_t)self->my_local * d->window_stride;
     return 0;
 }
@@ -260,7 +273,7 @@ static int create_fixed(struct device *d, struct pe_offer *mine, const char *cal
     struct gpu_key key = {{0}, -1};
     _Static_assert(sizeof key.bytes == sizeof mine->key, "keys travel whole");
     char *base = NULL;
-    int rc = iso_gpu_shared_create(d->gpu, d->heap_bytes, GPU_COMMUNICATION, &base, &key);
+    int rc = iso_gpu_shared_create(d->gpu, d->span_bytes, GPU_COMMUNICATION, &base, &key);
     segment()->base = rc == 0 ? base : NULL;
     d->backed_bytes = rc == 0 ? d->heap_bytes : 0;
     memcpy(mine->key, key.bytes, sizeof mine->key);
@@ -268,8 +281,8 @@ static int create_fixed(struct device *d, struct pe_offer *mine, const char *cal
     return agree_on_device(d, call, rc, "cannot allocate its device heap");
 }
 
-/* Local PE i's memory is mapped by an import of ours (not our own, not in this process). */
-static bool is_imported(const struct device *d, int i)
+/* Not our own, not in this process. */
+bool iso_device_imports(const struct device *d, int i)
 {
     int pe = ISO->local_pes[i];
     return pe != ISO->my_pe && d->reaches[i] && !ISO->peers[pe].threaded;
@@ -281,7 +294,7 @@ static int describe_peer(struct device *d, int i, struct pe_offer *offer)
     struct segment_peer *peer = &segment()->peers[ISO->local_pes[i]];
     struct gpu_key key;
     peer->base = (char *)(uintptr_t)offer->base;
-    if (!is_imported(d, i) || d->window != NULL) {
+    if (!iso_device_imports(d, i) || d->window != NULL) {
         peer->gpu_ptr = !d->reaches[i]      ? NULL
                         : d->window != NULL ? d->window + (size_t)i * d->window_stride
                                             : peer->base;
@@ -290,7 +303,7 @@ static int describe_peer(struct device *d, int i, struct pe_offer *offer)
     memcpy(key.bytes, offer->key, sizeof key.bytes);
     key.fd = offer->fd;
     offer->fd = -1; /* the import takes it */
-    return iso_gpu_shared_import(d->gpu, &key, d->heap_bytes, &peer->gpu_ptr);
+    return iso_gpu_shared_import(d->gpu, &key, d->span_bytes, &peer->gpu_ptr);
 }
 
 void iso_device_close_offers(struct pe_offer *offers)
@@ -299,6 +312,17 @@ void iso_device_close_offers(struct pe_offer *offers)
         if (offers[i].fd >= 0)
             close(offers[i].fd);
     free(offers);
+}
+
+/* Behind the heap: where it is for all is known. */
+static int add_parts(struct device *d)
+{
+    int rc = iso_segment_add_part(SEGMENT_INDEX_DEVICE_LOCAL, segment(), d->heap_bytes, d->part_bytes);
+    if (rc == 0)
+        rc = iso_segment_add_part(SEGMENT_INDEX_DEVICE_TEAM, segment(), d->heap_bytes + d->part_bytes, d->part_bytes);
+    for (int i = 0; i < 2 && d->sharing == GPU_SHARE_IPC; i++)
+        d->grown_bytes[i] = d->part_bytes;
+    return rc;
 }
 
 /* Own heap, then everybody's: the table's row. */
@@ -310,8 +334,11 @@ static int make_heap(struct device *d, const char *call)
         rc = d->sharing == GPU_SHARE_VMM ? reserve(d, call) : create_fixed(d, &mine, call);
     mine.base = (uint64_t)(uintptr_t)segment()->base;
     if (rc == 0)
+        rc = iso_device_agree(call, iso_grow_start(d, &mine), "cannot start the thread that maps memory of other PEs");
+    if (rc == 0)
         rc = iso_device_exchange(&mine, theirs, call);
     if (rc == 0) {
+        iso_grow_meet(d, theirs);
         for (int i = 0; rc == 0 && i < ISO->n_local; i++)
             rc = describe_peer(d, i, &theirs[i]);
         rc = agree_on_device(d, call, rc, "cannot map the device heap of another PE");
@@ -320,6 +347,8 @@ static int make_heap(struct device *d, const char *call)
         segment()->len = d->heap_bytes;
         rc = iso_segment_tell_nodes(segment()->base, d->heap_bytes, call);
     }
+    if (rc == 0)
+        rc = iso_device_agree(call, add_parts(d), "has no memory for a heap's bookkeeping");
     if (mine.fd >= 0)
         close(mine.fd);
     iso_device_close_offers(theirs);
@@ -332,7 +361,7 @@ static void release_chunk(struct device *d, struct device_chunk c, int mapped)
 {
     struct segment *s = segment();
     for (int i = 0; i < mapped; i++)
-        if (is_imported(d, i))
+        if (iso_device_imports(d, i))
             iso_gpu_chunk_release(d->gpu, s->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len);
 }
 
@@ -341,7 +370,7 @@ static int import_chunk(struct device *d, struct device_chunk c, struct pe_offer
     int rc = 0;
     for (int i = 0; rc == 0 && i < ISO->n_local; i++) {
         struct gpu_key key;
-        if (is_imported(d, i)) {
+        if (iso_device_imports(d, i)) {
             memcpy(key.bytes, offers[i].key, sizeof key.bytes);
             key.fd = offers[i].fd;
             offers[i].fd = -1;
@@ -429,7 +458,11 @@ struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset)
     for (int i = 0; i < n; i++)
         if (offset - d->chunks[i].at < d->chunks[i].len)
             return d->chunks[i];
-    return (struct device_chunk){0, d->heap_bytes};
+    n = __atomic_load_n(&d->n_grown, __ATOMIC_ACQUIRE); /* of iso_grow_back, likewise */
+    for (int i = 0; i < n; i++)
+        if (offset - d->grown[i].at < d->grown[i].len)
+            return d->grown[i];
+    return (struct device_chunk){0, d->span_bytes};
 }
 
 /* ---- start and stop ---- */
@@ -455,25 +488,29 @@ static void unmap_peers(struct device *d)
         release_chunk(d, d->chunks[c], ISO->n_local);
     for (int i = 0; i < ISO->n_local; i++) {
         char *at = s->peers[ISO->local_pes[i]].gpu_ptr;
-        if (d->reaches != NULL && is_imported(d, i) && at != NULL && d->window == NULL)
-            iso_gpu_shared_close(d->gpu, at, d->heap_bytes);
+        if (d->reaches != NULL && iso_device_imports(d, i) && at != NULL && d->window == NULL)
+            iso_gpu_shared_close(d->gpu, at, d->span_bytes);
     }
 }
 
 static void free_own(struct device *d)
 {
     char *base = segment()->base;
+    for (int c = d->n_grown - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
     for (int c = d->n_chunks - 1; c >= 0; c--)
         iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
     if (d->window_bytes != 0)
         iso_gpu_unreserve(d->gpu, d->window != NULL ? d->window : base, d->window_bytes);
     else if (d->backed_bytes != 0)
-        iso_gpu_shared_destroy(d->gpu, base, d->heap_bytes);
+        iso_gpu_shared_destroy(d->gpu, base, d->span_bytes);
 }
 
 static void clear_segment(void)
 {
     struct segment *s = segment();
+    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_LOCAL);
+    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_TEAM);
     s->base = NULL;
     s->limit = s->len = 0;
     memset(s->peers, 0, (size_t)ISO->n_pes * sizeof *s->peers);
@@ -499,11 +536,14 @@ static void take_down(struct device *d)
         iso_proxy_stop(d);
     if (self->n_nodes > 1)
         iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
-    iso_transport_forget(segment());
+    for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++)
+        if (ISO->segments[i].on_device)
+            iso_transport_forget(&ISO->segments[i]);
     forget_buffers();
     iso_agent_stop(d);
     iso_pool_close(d, &d->images);
     iso_pool_close(d, &d->told);
+    iso_grow_stop(d);
     unmap_peers(d);
     iso_barrier_sync(&self->world, "shmem_finalize");
     free_own(d);
@@ -513,6 +553,7 @@ static void take_down(struct device *d)
     if (d->gpu != NULL)
         iso_gpu_close(d->gpu);
     pthread_mutex_destroy(&d->lock);
+    pthread_mutex_destroy(&d->grow_lock);
     free(d->reaches);
     free(d);
     self->device = NULL;
@@ -538,6 +579,7 @@ int iso_device_start(const char *call)
     }
     pthread_mutex_init(&d->lock, NULL);
     d->told.of_host = true;
+    pthread_mutex_init(&d->grow_lock, NULL);
     self->device = d;
     rc = bring_up(d, call);
     if (rc != 0) {

@@ -126,8 +126,10 @@ static void fill_segments(struct device *d)
     uint32_t n = 0;
     add_segment(d, &n, &self->segments[SEGMENT_INDEX_DEVICE]); /* the first, as kernels expect */
     for (int i = 0; i < self->n_segments; i++)
-        if (i != SEGMENT_INDEX_DEVICE)
+        if (i != SEGMENT_INDEX_DEVICE && self->segments[i].within == NULL)
             add_segment(d, &n, &self->segments[i]);
+    for (int i = SEGMENT_INDEX_LOCAL; i < SEGMENT_INDEX_FREE; i++) /* the last: a look-up of other memory costs no more */
+        add_segment(d, &n, &self->segments[i]);
     d->handles->image->n_segments = n;
 }
 

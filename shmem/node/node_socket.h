@@ -10,18 +10,20 @@
 #define NODE_SOCKET_FDS_MAX 1
 #define NODE_SOCKET_BODY_BYTES 256
 
-/* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers. */
+/* The start of a PE, in this order: HELLO to the lowest PE of its node, WELCOME back, READY, GO. Then offers.
+ * CHUNK: to the thread of device_grow.c, by a connection of its own, and back as the answer. */
 enum node_socket_type {
     NODE_SOCKET_HELLO = 1,
     NODE_SOCKET_WELCOME,
     NODE_SOCKET_READY,
     NODE_SOCKET_GO,
-    NODE_SOCKET_OFFER
+    NODE_SOCKET_OFFER,
+    NODE_SOCKET_CHUNK
 };
 
 struct node_socket_message {
     uint32_t type;
-    int32_t local; /* NODE_SOCKET_OFFER: the PE that offers */
+    int32_t local; /* NODE_SOCKET_OFFER, CHUNK: the PE that offers; of the answer to CHUNK: 0 or -errno */
     char body[NODE_SOCKET_BODY_BYTES];
 };
 
@@ -36,6 +38,7 @@ struct row {
     uint64_t build_hash;
     uint64_t data_bytes;
     uint64_t heap_wish;     /* SHMEM_SYMMETRIC_SIZE, 0: the default */
+    uint64_t local_wish;    /* SHMEM_LOCAL_SIZE, 0: the default */
     uint64_t machine_bytes; /* memory of the machine */
     int32_t sock_name_len;
     int32_t debug;      /* SHMEM_DEBUG must be equal: its checks are collective */

@@ -89,6 +89,7 @@ static int fill_row(struct row *row)
     row->build_hash = hash_bytes(build_id, sizeof build_id);
     row->data_bytes = data_bytes;
     row->heap_wish = self->env->symmetric_size;
+    row->local_wish = self->env->local_size;
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     row->debug = self->debug;
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
@@ -115,13 +116,13 @@ static int check_versions(const struct row *rows)
 }
 
 /* All PEs see the same: one speaks for them. */
-static int check_heap_wish(uint64_t bytes)
+static int check_cap(const char *name, uint64_t bytes, const char *otherwise)
 {
     if (bytes <= ISO_ALLOC_MOST)
         return 0;
     iso_log(ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO,
-            "shmem_init: SHMEM_SYMMETRIC_SIZE is %llu bytes, allowed: 1..%zu (16 TiB), or 0 for the machine's memory",
-            (unsigned long long)bytes, ISO_ALLOC_MOST);
+            "shmem_init: %s is %llu bytes, allowed: 1..%zu (16 TiB), or 0 for %s", name, (unsigned long long)bytes,
+            ISO_ALLOC_MOST, otherwise);
     return -EINVAL;
 }
 
@@ -132,6 +133,11 @@ static int check_settings(const struct row *rows)
         if (rows[pe].heap_wish != mine->heap_wish) {
             log_error("shmem_init: SHMEM_SYMMETRIC_SIZE is %llu bytes on pe %d and %llu on this PE; it must be equal",
                       (unsigned long long)rows[pe].heap_wish, pe, (unsigned long long)mine->heap_wish);
+            return -EINVAL;
+        }
+        if (rows[pe].local_wish != mine->local_wish) {
+            log_error("shmem_init: SHMEM_LOCAL_SIZE is %llu bytes on pe %d and %llu on this PE; it must be equal",
+                      (unsigned long long)rows[pe].local_wish, pe, (unsigned long long)mine->local_wish);
             return -EINVAL;
         }
         if (rows[pe].coll_hash != mine->coll_hash) {
@@ -145,7 +151,8 @@ static int check_settings(const struct row *rows)
             return -EINVAL;
         }
     }
-    return check_heap_wish(mine->heap_wish);
+    int rc = check_cap("SHMEM_LOCAL_SIZE", mine->local_wish, "a quarter of the heap");
+    return rc != 0 ? rc : check_cap("SHMEM_SYMMETRIC_SIZE", mine->heap_wish, "the machine's memory");
 }
 
 /* Different programs may share a job (their heaps are symmetric), but not their global variables. */
@@ -185,6 +192,14 @@ static size_t heap_cap(const struct row *rows)
     for (int pe = 0; pe < ISO->n_pes; pe++)
         cap = ISO_MIN(cap, rows[pe].machine_bytes);
     return (size_t)cap & ~(huge - 1);
+}
+
+/* Of local objects, and of those of teams: only addresses. */
+static size_t part_cap(const struct row *rows)
+{
+    const size_t huge = (size_t)2 << 20, least = (size_t)64 << 20;
+    size_t cap = rows[0].local_wish != 0 ? (size_t)rows[0].local_wish : ISO_MAX(heap_cap(rows) / 4, least);
+    return (cap + huge - 1) & ~(huge - 1);
 }
 
 /* ---- the node map ---- */
@@ -320,7 +335,7 @@ static int start_with(const struct row *rows)
     if (rc != 0)
         return rc;
     self->control_bytes = iso_slot_control_bytes(self->n_pes);
-    rc = iso_segment_start(iso_memory_heap_start() + heap_cap(rows));
+    rc = iso_segment_start(iso_memory_heap_start() + heap_cap(rows), part_cap(rows));
     if (rc != 0)
         return rc;
     compare_programs(rows);

@@ -255,6 +255,37 @@ static void test_bookkeeping_full(void)
     iso_alloc_destroy(alloc);
 }
 
+/* Two allocators with different objects agree on a place, as members of a team do. */
+static void test_common_place(void)
+{
+    struct alloc *a = iso_alloc_create(100 * UNIT, 0), *b = iso_alloc_create(100 * UNIT, 0);
+    size_t offset, place = 0, seen_a, seen_b;
+    CHECK_OR_EXIT(a != NULL && b != NULL);
+    CHECK_EQ(iso_alloc_get(a, UNIT, 10 * UNIT, &offset), 0);
+    CHECK_EQ(iso_alloc_take(b, 12 * UNIT, 5 * UNIT), 0);
+    CHECK_EQ(iso_alloc_take(b, 16 * UNIT, 1), -ENOSPC);
+    CHECK_EQ(iso_alloc_take(b, 16 * UNIT + 1, 1), -EINVAL);
+    for (;;) {
+        CHECK_EQ(iso_alloc_first(a, place, 3 * UNIT - 1, &seen_a), 0);
+        CHECK_EQ(iso_alloc_first(b, place, 3 * UNIT - 1, &seen_b), 0);
+        if (seen_a == seen_b)
+            break;
+        place = seen_a > seen_b ? seen_a : seen_b;
+    }
+    CHECK_EQ(seen_a, 17 * UNIT);
+    CHECK_EQ(iso_alloc_take(a, seen_a, 3 * UNIT - 1), 0);
+    CHECK_EQ(iso_alloc_take(b, seen_b, 3 * UNIT - 1), 0);
+    CHECK(iso_alloc_is_valid(a) && iso_alloc_is_valid(b));
+    CHECK_EQ(iso_alloc_stats(a).used, 13 * UNIT);
+    CHECK_EQ(iso_alloc_first(a, 90 * UNIT, 11 * UNIT, &offset), -ENOSPC);
+    CHECK_EQ(iso_alloc_take(a, 99 * UNIT, UNIT), 0);
+    CHECK_EQ(iso_alloc_take(a, 100 * UNIT, UNIT), -ENOSPC);
+    CHECK_EQ(iso_alloc_free(a, 17 * UNIT), 0);
+    CHECK(iso_alloc_is_valid(a));
+    iso_alloc_destroy(a);
+    iso_alloc_destroy(b);
+}
+
 /* A hundred thousand live objects: the tree stays shallow enough and the bookkeeping grows. */
 static void test_many_objects(void)
 {
@@ -281,6 +312,7 @@ int main(void)
     test_reuse();
     test_deterministic();
     test_bookkeeping_full();
+    test_common_place();
     test_many_objects();
     test_random((size_t)1 << 16, 1, 6000);
     test_random(((size_t)1 << 20) + 3 * UNIT, 2, 6000);

@@ -118,9 +118,15 @@ static struct range range_of(const struct segment *s, const void *addr)
         limit = (limit + MIB - 1) & ~(MIB - 1);
         r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
     }
-    if (s->kind == SEGMENT_DEVICE) {
-        struct device_chunk c = iso_device_chunk_of(ISO->device, offset);
-        r = (struct range){ISO_MAX(r.start, c.at), ISO_MIN(r.end, c.at + c.len)};
+    if (s->alloc != NULL) { /* a part: all of it is within the limit, so not beyond its objects */
+        size_t top = ISO_MAX(iso_alloc_top(s->alloc), offset + 1);
+        r = heap_range(offset, 0);
+        r.end = ISO_MIN(r.end, ISO_MIN((top + MIB - 1) & ~(MIB - 1), s->len));
+    }
+    if (s->kind == SEGMENT_DEVICE || (s->alloc != NULL && s->on_device)) {
+        size_t before = s->within != NULL ? (size_t)(s->base - s->within->base) : 0; /* chunks count from the heap on */
+        struct device_chunk c = iso_device_chunk_of(ISO->device, before + offset);
+        r = (struct range){ISO_MAX(r.start + before, c.at) - before, ISO_MIN(r.end + before, c.at + c.len) - before};
     }
     return (struct range){base + r.start, base + r.end};
 }
