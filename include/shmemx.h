@@ -7,6 +7,8 @@
 
 #include "shmem.h"
 
+#include <sys/types.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -141,6 +143,9 @@ void *shmemx_calloc(size_t count, size_t size, int kind);
 void *shmemx_align(size_t alignment, size_t size, int kind);
 void shmemx_free(void *ptr);
 
+/* A stream of the device: hipStream_t, cudaStream_t, or the CPU device's. */
+typedef void *shmemx_stream_t; /* NULL: the default stream */
+
 /* ---- memory of one PE: no other PE's program takes part ---- */
 
 /* Allocates `size` bytes of a kind of memory for this PE alone, at a multiple of 256 bytes. Contents are undefined. Peers
@@ -155,6 +160,32 @@ void *shmemx_local_malloc(size_t size, int kind);
 /* Frees it. NULL is ignored; another pointer that is not the start of a local object is refused with a sentence. No PE,
  * kernel or stream may use the memory any more, and puts into it have arrived. */
 void shmemx_local_free(void *ptr);
+
+/* The two functions that torch.cuda.memory.CUDAPluggableAllocator takes, over local memory of the kind SHMEMX_DEVICE:
+ * CUDAPluggableAllocator("libisomer.so", "shmemx_torch_malloc", "shmemx_torch_free"). `size` is in bytes. `device` must be
+ * the number of the device that this PE uses. `stream` is the one that the memory is for.
+ * Not collective; any thread; after shmemx_device_init, and malloc not during stream capture when memory has to be added.
+ * malloc returns NULL when size is 0, or after a sentence: no room, another device. free first waits until the work in
+ * `stream` is done, as the vendor's free does. Work in other streams must be done before: torch sees to that by
+ * record_stream. When `stream` is being captured, the memory stays allocated until shmem_finalize, since the graph uses
+ * it. After shmem_finalize, free does nothing. */
+void *shmemx_torch_malloc(ssize_t size, int device, shmemx_stream_t stream);
+void shmemx_torch_free(void *ptr, ssize_t size, int device, shmemx_stream_t stream);
+
+/* ---- memory of a team ---- */
+
+/* Allocates `size` bytes of a kind of memory on all members of the team, at one place: its address means the same object
+ * on every member, in every call, as memory of shmemx_malloc does on all PEs. It is at a multiple of 64 bytes; contents
+ * are undefined. Other PEs take no part and keep their own objects alike. A device kind needs shmemx_device_init before.
+ * Collective over the team, with equal size and kind. All members may use it on return. NULL on all members when size is
+ * 0, or after a sentence: the arguments differ, a member has no room, no device, or the kind is not one of the three.
+ * SHMEM_LOCAL_SIZE is the cap. NULL after a sentence, on this PE alone, when `team` is not a team of this PE. */
+void *shmemx_team_malloc(shmem_team_t team, size_t size, int kind);
+/* Frees it. Begins as shmem_barrier_all of the members: puts into it have arrived. `team` is the team of the allocation,
+ * which must not be destroyed before. Collective over the team, with the same object on all members. 0; nonzero after a
+ * sentence, and nothing is freed: the members' pointers differ, or ptr is not the start of such an object. NULL is
+ * ignored, but by all members. */
+int shmemx_team_free(shmem_team_t team, void *ptr);
 
 /* Names the place of `addr` so that other PEs understand it: *offset becomes a number that any PE may give to
  * shmemx_at_offset. `addr` is in memory of shmem_malloc, shmemx_malloc, shmemx_local_malloc, shmemx_team_malloc, or a
@@ -238,7 +269,6 @@ int shmemx_device_reset(shmem_team_t team, int slot);
  * waits holds up the streams of its queue. HIP gives a process 4 queues unless GPU_MAX_HW_QUEUES says more, CUDA 8
  * (CUDA_DEVICE_MAX_CONNECTIONS). Both variables are read when the device is first used. */
 
-typedef void *shmemx_stream_t; /* NULL: the default stream */
 typedef void *shmemx_graph_t;
 /* Makes a stream. Returns 0, or nonzero after a sentence on stderr, as all calls below do.
  *

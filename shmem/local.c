@@ -95,6 +95,138 @@ static void local_free(const char *call, void *ptr)
 SHMEM_API(shmemx_local_free, pshmemx_local_free);
 void pshmemx_local_free(void *ptr) { local_free("shmemx_local_free", ptr); }
 
+/* ---- for torch ---- */
+
+/* Freed memory has no work left in a stream, so any stream may have it next. */
+SHMEM_API(shmemx_torch_malloc, pshmemx_torch_malloc);
+void *pshmemx_torch_malloc(ssize_t size, int device, shmemx_stream_t stream)
+{
+    (void)stream;
+    const struct device *d = iso_device_running(__func__);
+    if (d == NULL)
+        return NULL;
+    if (size >= 0 && device == d->info->device)
+        return local_malloc("shmemx_torch_malloc", (size_t)size, SHMEMX_DEVICE);
+    log_error("shmemx_torch_malloc: size %zd on device %d; at least 0 bytes on device %d, which this PE uses, are needed",
+              size, device, d->info->device);
+    return NULL;
+}
+
+/* A stream that is being captured cannot be waited for, and its graph uses the memory as long as it lives. After
+ * shmem_finalize the memory has gone: programs end in any order. */
+SHMEM_API(shmemx_torch_free, pshmemx_torch_free);
+void pshmemx_torch_free(void *ptr, ssize_t size, int device, shmemx_stream_t stream)
+{
+    struct device *d = ISO->life == LIFE_RUNNING ? ISO->device : NULL;
+    (void)size;
+    (void)device;
+    if (ptr == NULL || d == NULL || !d->running)
+        return;
+    if (iso_gpu_stream_is_capturing(d->gpu, stream))
+        return;
+    if (iso_gpu_stream_wait(d->gpu, stream) == 0)
+        local_free("shmemx_torch_free", ptr);
+    else
+        log_error("shmemx_torch_free: the work in stream %p failed, so ptr %p is not freed: %s", stream, ptr,
+                  iso_gpu_error(d->gpu));
+}
+
+/* ---- of a team ---- */
+
+/* Equal on all members? One more exchange than the smallest value alone. */
+static bool is_equal(struct team *team, uint64_t value, const char *call)
+{
+    uint64_t least = iso_agree_min(team, value, call);
+    return least == ~iso_agree_min(team, ~value, call);
+}
+
+enum taking { TOOK_NO_MEMORY, TOOK_NOTHING, TOOK };
+
+/* The lowest offset that is free on all members, taken on all. Members ask for what is free at or above the highest
+ * answer, until all answer the same. NULL part: this member has none. 0; -ENOSPC, -ENOMEM on all members. */
+static int take_place(struct team *team, const struct segment *part, size_t size, size_t *offset, const char *call)
+{
+    for (uint64_t from = 0;;) {
+        size_t free_at = SIZE_MAX;
+        if (part != NULL && iso_alloc_first(part->alloc, (size_t)from, size, &free_at) != 0)
+            free_at = SIZE_MAX;
+        uint64_t least = iso_agree_min(team, free_at, call);
+        from = ~iso_agree_min(team, ~(uint64_t)free_at, call);
+        if (from == SIZE_MAX)
+            return -ENOSPC;
+        if (least != from)
+            continue;
+        int rc = iso_alloc_take(part->alloc, free_at, size); /* another thread may have been faster */
+        enum taking mine = rc == 0 ? TOOK : rc == -ENOMEM ? TOOK_NO_MEMORY : TOOK_NOTHING;
+        uint64_t worst = iso_agree_min(team, (uint64_t)mine, call);
+        *offset = free_at;
+        if (worst == TOOK)
+            return 0;
+        if (mine == TOOK)
+            iso_alloc_free(part->alloc, free_at);
+        if (worst == TOOK_NO_MEMORY)
+            return -ENOMEM;
+    }
+}
+
+/* NULL after a sentence. */
+static struct team *team_of(shmem_team_t handle, const char *call)
+{
+    iso_check_life(call);
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL)
+        log_error("%s: team %p is not a team of this PE, or was destroyed", call, (void *)handle);
+    return team;
+}
+
+static void *team_malloc(const char *call, struct team *team, size_t size, int kind)
+{
+    size_t offset;
+    if (!is_equal(team, (uint64_t)size ^ (uint64_t)(unsigned)kind << 60, call)) {
+        log_error("%s: size %zu and kind %d differ between members; they must be equal", call, size, kind);
+        return NULL;
+    }
+    struct segment *part = part_of_kind(call, kind, SEGMENT_TEAM);
+    int rc = take_place(team, part, size, &offset, call);
+    if (rc != 0) {
+        if (part != NULL)
+            report_full(call, part, size);
+        return NULL;
+    }
+    rc = part->on_device ? iso_grow_back(part, offset + size, call) : 0;
+    if (iso_agree_min(team, rc == 0, call) != 0) /* on all, so the members may use it on return */
+        return part->base + offset;
+    iso_alloc_free(part->alloc, offset);
+    return NULL;
+}
+
+SHMEM_API(shmemx_team_malloc, pshmemx_team_malloc);
+void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
+{
+    struct team *team = team_of(team_handle, "shmemx_team_malloc");
+    return team != NULL && size != 0 ? team_malloc("shmemx_team_malloc", team, size, kind) : NULL;
+}
+
+SHMEM_API(shmemx_team_free, pshmemx_team_free);
+int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
+{
+    struct alloc_object object = {0, 0};
+    struct team *team = team_of(team_handle, __func__);
+    if (team == NULL)
+        return 1;
+    struct segment *part = ptr != NULL ? object_at(__func__, ptr, SEGMENT_TEAM, &object) : NULL;
+    iso_quiet_all(__func__);
+    uint64_t place = part != NULL ? (uint64_t)(part - ISO->segments) << OFFSET_BITS | object.offset : 0;
+    if (!is_equal(team, place, __func__)) { /* all members are here: no put of theirs is under way */
+        log_error("shmemx_team_free: ptr %p is not the same object on all members; nothing is freed", ptr);
+        return 1;
+    }
+    if (part == NULL)
+        return ptr != NULL;
+    iso_memory_give_back(part, object.offset, object.size);
+    return iso_alloc_free(part->alloc, object.offset) != 0;
+}
+
 /* ---- places ---- */
 
 SHMEM_API(shmemx_offset_of, pshmemx_offset_of);

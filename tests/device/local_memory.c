@@ -218,6 +218,55 @@ static void check_growth_of_all(int kind)
     shmem_barrier_all();
 }
 
+/* ---- as torch calls it ---- */
+
+struct slow_args {
+    shmemd_t h;
+    uint64_t *words;
+    uint64_t value;
+};
+
+SHMEMD_KERNEL(fill_slowly, struct slow_args, a)
+{
+    for (uint64_t round = 0; round < 2000; round++)
+        for (uint64_t i = 0; i < 128; i++)
+            shmemd_uint64_p(a.h, a.words + i, a.value + round / 2000, shmemd_my_pe(a.h));
+}
+
+/* A free waits for the stream: the next owner's words are not overwritten. */
+static void check_torch(void)
+{
+    enum { BYTES = 128 * 8 };
+    struct slow_args a;
+    shmemx_stream_t stream;
+    int device = 0;
+    char text[200];
+    CHECK_EQ(shmemx_stream_create(&stream), 0);
+    CHECK_EQ(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h), 0);
+    shmemx_device_text(text, sizeof text); /* "cuda 0: ..." */
+    CHECK_EQ(sscanf(text + strcspn(text, "0123456789"), "%d", &device), 1);
+    for (int round = 0; round < 5; round++) {
+        a.words = (uint64_t *)shmemx_torch_malloc(BYTES, device, stream);
+        CHECK_OR_EXIT(a.words != NULL);
+        a.value = 1;
+        CHECK_EQ(shmemx_launch(SHMEMX_KERNEL(fill_slowly), 1, 1, 0, &a, sizeof a, stream), 0);
+        shmemx_torch_free(a.words, BYTES, device, stream);
+        uint64_t *next = (uint64_t *)shmemx_local_malloc(BYTES, SHMEMX_DEVICE), words[128] = {0}, seen[128];
+        CHECK(next == a.words);
+        device_write(next, words, sizeof words);
+        CHECK_EQ(shmemx_stream_synchronize(stream), 0);
+        device_read(seen, next, sizeof seen);
+        CHECK(memcmp(seen, words, sizeof seen) == 0);
+        shmemx_local_free(next);
+    }
+    CHECK(shmemx_torch_malloc(-1, device, stream) == NULL);
+    CHECK(shmemx_torch_malloc(BYTES, device + 1, stream) == NULL);
+    CHECK(shmemx_torch_malloc(0, device, stream) == NULL);
+    shmemx_torch_free(NULL, 0, device, stream);
+    CHECK_EQ(shmemx_stream_destroy(stream), 0);
+    shmem_barrier_all();
+}
+
 /* ---- what is refused, and what an address is ---- */
 
 static void check_refusals(int kind)
@@ -296,6 +345,7 @@ static int test_main(void)
         if (device_flag("SHMEM_TEST_TIMES"))
             show_times(kinds[k]);
     }
+    check_torch();
     check_collective();
     CHECK_HEAP();
     return CHECK_DONE();
