@@ -69,12 +69,13 @@ typedef struct {
  * children that are forked meanwhile, as the symmetric heap is. AMD: memory of its allocators is for data that kernels
  * read which begin later. Signals, polls, atomics, and data for kernels that run already, need memory of shmemx_malloc.
  *
- * Returns 0, or nonzero on all PEs, with a sentence on stderr of one PE at least; then nothing is registered. Wrong
- * arguments end the job. */
+ * Returns 0, or nonzero on all PEs, with a sentence on stderr of one PE at least; then nothing is registered. That is so
+ * for wrong arguments of any PE, too. */
 int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info);
 /* Ends a registration. `addr` is the address that was registered. Begins as shmem_barrier_all: puts into the buffer
- * have arrived. Contents are kept. Collective over the world. Nonzero after a sentence on stderr: the pages stay shared
- * with children that are forked. */
+ * have arrived. Contents are kept. Collective over the world. Nonzero on all PEs after a sentence on stderr: addr is
+ * not the start of a registered buffer on some PE, and nothing is unregistered; or the pages stay shared with children
+ * that are forked. */
 int shmemx_buffer_unregister(void *addr);
 
 /* ---- teams of any PEs ---- */

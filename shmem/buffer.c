@@ -262,22 +262,46 @@ static int release_pages(char *addr, size_t len)
     return rc;
 }
 
+static bool overlaps(const char *addr, size_t len)
+{
+    for (int i = 0; i < ISO->n_segments; i++) {
+        const struct segment *s = &ISO->segments[i];
+        if (addr < s->base + s->len && s->base < addr + len)
+            return true;
+    }
+    return false;
+}
+
+/* What is wrong with a buffer of this PE, as a sentence. 0 or -EINVAL. */
+static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
+{
+    if (addr == NULL || len == 0)
+        snprintf(sentence, bytes, "has addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed",
+                 (const void *)addr, len);
+    else if (len > UINTPTR_MAX - (uintptr_t)addr)
+        snprintf(sentence, bytes,
+                 "has addr %p with len_bytes %zu, which ends beyond the address space; at most %zu bytes fit there",
+                 (const void *)addr, len, (size_t)(UINTPTR_MAX - (uintptr_t)addr));
+    else if (overlaps(addr, len))
+        snprintf(sentence, bytes, "has addr %p with %zu bytes, which overlaps memory that is symmetric already",
+                 (const void *)addr, len);
+    else
+        return 0;
+    return -EINVAL;
+}
+
 SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
 int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
 {
+    char sentence[192] = "";
+    bool is_device = false;
     iso_check_life(__func__);
-    if (addr == NULL || len_bytes == 0)
-        iso_fatal(__func__, "addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed", addr,
-                  len_bytes);
-    if (len_bytes > UINTPTR_MAX - (uintptr_t)addr)
-        iso_fatal(__func__, "addr %p with len_bytes %zu ends beyond the address space; at most %zu bytes fit there",
-                  addr, len_bytes, (size_t)(UINTPTR_MAX - (uintptr_t)addr));
-    for (int i = 0; i < ISO->n_segments; i++) {
-        const struct segment *s = &ISO->segments[i];
-        if ((char *)addr < s->base + s->len && s->base < (char *)addr + len_bytes)
-            iso_fatal(__func__, "addr %p with %zu bytes overlaps memory that is symmetric already", addr, len_bytes);
-    }
-    if (ISO->device != NULL && iso_device_buffer_is(addr, __func__))
+    int wrong = examine((char *)addr, len_bytes, sentence, sizeof sentence);
+    if (iso_device_agree(__func__, wrong, sentence) != 0)
+        return 1;
+    if (ISO->device != NULL && iso_device_buffer_is(addr, &is_device, __func__) != 0)
+        return 1;
+    if (is_device)
         return iso_device_buffer_register((char *)addr, len_bytes, info) == 0 ? 0 : 1;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
     struct pages mine = whole_pages((uintptr_t)addr, len_bytes);
@@ -345,12 +369,14 @@ SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
 int pshmemx_buffer_unregister(void *addr)
 {
     iso_check_life(__func__);
+    char sentence[96];
     const struct segment *first = NULL; /* the piece with the buffer's first byte */
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments && first == NULL; i++)
         if (ISO->segments[i].base == (char *)addr && ISO->segments[i].first_bytes != 0)
             first = &ISO->segments[i];
-    if (first == NULL)
-        iso_fatal(__func__, "addr %p is not the start of a registered buffer", addr);
+    snprintf(sentence, sizeof sentence, "has addr %p, which is not the start of a registered buffer", addr);
+    if (iso_device_agree(__func__, first != NULL ? 0 : -EINVAL, sentence) != 0 || first == NULL)
+        return 1;
     size_t len = first->first_bytes;
     bool on_device = first->on_device;
 #ifndef ISO_PES_AS_THREADS

@@ -104,8 +104,9 @@ bool iso_device_imports(const struct device *device, int local); /* that PE's me
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 
-/* Device memory, to be registered here? Collective over the world: ends the job when only some PEs' buffers are. */
-bool iso_device_buffer_is(const void *addr, const char *call);
+/* Device memory, to be registered here? Collective over the world. 0, or -errno on all PEs after a sentence when only
+ * some PEs' buffers are. */
+int iso_device_buffer_is(const void *addr, bool *is_device, const char *call);
 /* Collective. 0, or -errno after a sentence, on all PEs alike; the segment is the last of the table. */
 int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *info);
 void iso_device_buffer_close(struct segment *segment); /* what was imported for it */

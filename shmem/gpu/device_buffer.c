@@ -32,14 +32,16 @@ struct allocation {
 
 static const char *method_name(enum gpu_sharing method) { return method == GPU_SHARE_VMM ? "vmm" : "ipc"; }
 
-bool iso_device_buffer_is(const void *addr, const char *name)
+int iso_device_buffer_is(const void *addr, bool *is_device, const char *name)
 {
+    char sentence[160];
     bool mine = ISO->device->running && iso_gpu_pointer_kind(ISO->device->gpu, addr) == GPU_POINTER_DEVICE;
     bool all = iso_agree_min(&ISO->world, mine, name) != 0, none = iso_agree_min(&ISO->world, !mine, name) != 0;
-    if (!all && !none)
-        iso_fatal(name, "addr %p is %s memory here and not on all PEs; it must be of the same kind everywhere", addr,
-                  mine ? "device" : "host");
-    return mine;
+    snprintf(sentence, sizeof sentence,
+             "has %s memory at addr %p, and not all PEs have; it must be of the same kind everywhere",
+             mine ? "device" : "host", addr);
+    *is_device = mine;
+    return all || none ? 0 : iso_device_agree(name, -EINVAL, sentence);
 }
 
 static int export_buffer(struct gpu *gpu, char *addr, size_t len, struct allocation *a)

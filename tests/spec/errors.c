@@ -201,11 +201,16 @@ static void null_indices(void) { shmem_long_test_some(heap_longs(), 4, NULL, NUL
 static void null_pes(void) { shmem_pe_quiet(NULL, 2); }
 
 /* The end of the buffer wraps around to its begin, or before. */
-static void wrap_buffer(void) { shmemx_buffer_register(malloc(10), SIZE_MAX, NULL); }
+static void wrap_buffer(void)
+{
+    if (shmemx_buffer_register(malloc(10), SIZE_MAX, NULL) != 0)
+        shmem_global_exit(1);
+}
 static void wrap_buffer_least(void)
 {
     char *at = (char *)malloc(10);
-    shmemx_buffer_register(at, SIZE_MAX - (uintptr_t)at + 1, NULL);
+    if (shmemx_buffer_register(at, SIZE_MAX - (uintptr_t)at + 1, NULL) != 0)
+        shmem_global_exit(1);
 }
 static void wrap_lock(void) { shmem_set_lock((long *)(UINTPTR_MAX - 7)); }
 static void wrap_put(void) { shmem_putmem(heap + 8, heap, SIZE_MAX - 3, 0); }

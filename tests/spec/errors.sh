@@ -77,7 +77,7 @@ wrong $any free_inside shmem_free ptr 0x
 wrong $any null_split shmem_team_split_strided 'new_team is a null pointer'
 wrong $any null_split_x shmem_team_split_2d 'xaxis_team is a null pointer'
 wrong $any null_split_y shmem_team_split_2d 'yaxis_team is a null pointer'
-wrong $any wrap_buffer shmemx_buffer_register addr 0x 'len_bytes 18446744073709551615 ends beyond the address space'
+wrong $any wrap_buffer shmemx_buffer_register addr 0x 'len_bytes 18446744073709551615, which ends beyond the address space'
 wrong $any wrap_buffer_least shmemx_buffer_register addr 0x 'ends beyond the address space; at most [0-9]+ bytes fit'
 wrong $any wrap_alltoalls shmem_long_alltoalls dest nelems
 wrong SHMEM_DEBUG=1 mismatch_size 'shmem_int_sum_reduce' '\b(4|16 bytes)\b' '\b(5|20 bytes)\b' 'pe 0' 'pe 1'

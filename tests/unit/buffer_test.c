@@ -135,6 +135,36 @@ static void test_lengths(void)
     munmap(buffer, LEN);
 }
 
+/* Of the last PE: all get an error, and go on. */
+static void test_wrong_arguments(void)
+{
+    char *buffer = take_pages(LEN), *other = take_pages(LEN), said[4096];
+    char *object = (char *)shmem_malloc(1000);
+    int n_segments = ISO->n_segments;
+    CHECK_OR_EXIT(object != NULL);
+    check_fill(buffer, LEN, check_self.pe, 1, 1);
+    struct heard heard = begin_to_hear();
+    CHECK(shmemx_buffer_register(is_last() ? NULL : buffer, LEN, NULL) != 0);
+    CHECK(shmemx_buffer_register(buffer, is_last() ? 0 : LEN, NULL) != 0);
+    CHECK(shmemx_buffer_register(is_last() ? object + 100 : buffer, 100, NULL) != 0);
+    CHECK_EQ(ISO->n_segments, n_segments);
+    CHECK_EQ(shmemx_buffer_register(buffer, LEN, NULL), 0);
+    CHECK(shmemx_buffer_register(is_last() ? buffer + LEN / 2 : other, LEN, NULL) != 0);
+    CHECK(shmemx_buffer_unregister(is_last() ? buffer + 1 : buffer) != 0);
+    CHECK_EQ(shmemx_buffer_unregister(buffer), 0);
+    end_hearing(heard, said, sizeof(said));
+    if (is_last()) {
+        check_said(said, "a non-null address and at least 1 byte are needed");
+        check_said(said, "overlaps memory that is symmetric already");
+        check_said(said, "not the start of a registered buffer");
+    }
+    check_gone(buffer, n_segments);
+    check_works(buffer);
+    shmem_free(object);
+    munmap(buffer, LEN);
+    munmap(other, LEN);
+}
+
 /* Three pieces each, so that the table ends inside the last one. */
 static void test_full_table(void)
 {
@@ -164,6 +194,7 @@ static int test(void)
         return CHECK_SKIP("needs 2 PEs: a launcher, or PEs as threads");
     }
     test_lengths();
+    test_wrong_arguments();
     test_full_table();
     if (!CHECK_PES_ARE_THREADS) { /* which share no pages and have one limit */
         test_descriptors(0, "Too many open files");

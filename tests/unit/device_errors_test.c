@@ -33,7 +33,11 @@ static void fetched(void)
     shmem_long_atomic_fetch_add_nbi(words(), host, 1, 0);
 }
 static void misaligned(void) { (void)shmem_signal_fetch((const uint64_t *)(const void *)(device + 4)); }
-static void registered(void) { (void)shmemx_buffer_register(device, 100, NULL); }
+static void registered(void)
+{
+    if (shmemx_buffer_register(device, 100, NULL) != 0)
+        _exit(CHECK_FAILED);
+}
 
 struct wrong {
     void (*call)(void);
@@ -52,7 +56,7 @@ static const struct wrong cases[] = {
     {beyond, "shmem_putmem: dest ", "beyond its objects"},
     {fetched, "shmem_long_atomic_fetch_add_nbi: fetch ", "must be memory of the host"},
     {misaligned, "shmem_signal_fetch: sig_addr ", "not aligned to 8 bytes"},
-    {registered, "shmemx_buffer_register: addr ", "symmetric already"},
+    {registered, "shmemx_buffer_register: pe 0 has addr ", "symmetric already"},
 };
 
 /* Only the child's end is a return. */
