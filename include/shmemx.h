@@ -84,11 +84,11 @@ int shmemx_buffer_unregister(void *addr);
  * 1 .. shmem_n_pes(). Each PE is listed once, the caller among them. The list may be in any order. `tag` is any number,
  * and tells teams apart that are made at the same time.
  *
- * Collective over the listed PEs only, with equal n, pes and tag; other PEs take no part and may do anything meanwhile.
- * No member returns before all have called. A PE may make any number of teams one after the other, also of the same list
- * and tag. With SHMEM_THREAD_MULTIPLE, threads of a PE may make teams at the same time, overlapping ones too, with tags
- * that differ. Of more than 8 threads at once, further ones wait until one returns. pes may be reused when the call
- * returns.
+ * Collective over the listed PEs only, with equal n, pes and tag; other PEs take no part and may do anything
+ * meanwhile. No member returns before all have called. A PE may make any number of teams one after the other, also of
+ * the same list and tag. With SHMEM_THREAD_MULTIPLE, threads of a PE may make teams at the same time, overlapping ones
+ * too, with tags that differ. Of more than 8 threads at once, further ones wait until one returns. pes may be reused
+ * when the call returns.
  *
  * The team is like one of shmem_team_split_strided: a parent of splits and contexts, and an argument of all collectives
  * on the host, in kernels and on streams. shmem_team_destroy ends it, collective over the members. Its memory is used

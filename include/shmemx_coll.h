@@ -4,17 +4,17 @@
  * A call enqueues: it begins after the work that is in the stream now, ends before later work, and returns at once. It
  * may be captured into a graph and replayed any number of times; no part of it runs on the host.
  *
- * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each on
- * a stream of its own choice. Calls of one slot follow one another, also when a PE makes them on different streams: a
- * call then first waits for all work that is in the stream of the slot's last call when it is enqueued. In a capture it
- * waits for the last call of the slot in that capture, which its stream joins; no call waits from within a capture for
- * one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other streams, and
- * behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a slot's last call
- * may be destroyed after the slot's next call on another stream, or with the team.
- * Calls that may run at the same time take different slots. Copy engines may carry fcollect, alltoall,
- * broadcast and permute: all members make such a call in a capture, or none does. The first call of a (team, slot) with
- * data or a synchronisation to do makes what the slot needs and waits until all members do so; it may not be in a
- * capture. shmemx_slot_prepare does the same ahead.
+ * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each
+ * on a stream of its own choice. Calls of one slot follow one another, also when a PE makes them on different streams:
+ * a call then first waits for all work that is in the stream of the slot's last call when it is enqueued. In a capture
+ * it waits for the last call of the slot in that capture, which its stream joins; no call waits from within a capture
+ * for one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other
+ * streams, and behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a
+ * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
+ * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute: all members
+ * make such a call in a capture, or none does. The first call of a (team, slot) with data or a synchronisation to do
+ * makes what the slot needs and waits until all members do so; it may not be in a capture. shmemx_slot_prepare does
+ * the same ahead.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0

@@ -29,7 +29,8 @@ enum {
 
 enum { GRANT_NONE, GRANT_NEW, GRANT_TAKEN };
 
-/* Of a refusal, `first` says why: an errno. Invariant: key, first are written by the leader before state; last, state = NONE by the owner before `closed`. */
+/* Of a refusal, `first` says why: an errno. Invariant: key, first are written by the leader before state; last, state
+ * = NONE by the owner before `closed`. */
 struct grant {
     _Alignas(ISO_LINE) struct slot_key key;
     uint64_t first;  /* epochs begin behind this number */
@@ -68,10 +69,10 @@ struct members {
 static size_t page_up(size_t bytes) { return (bytes + SLOT_PAGE - 1) & ~(size_t)(SLOT_PAGE - 1); }
 
 static size_t directory_offset(void) { return page_up(offsetof(struct control, slots)); }
-static size_t requests_offset(void) { return directory_offset() + page_up(sizeof(struct directory)); }
 static size_t request_offset(int sender, int ticket)
 {
-    return requests_offset() + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct request);
+    size_t requests = directory_offset() + page_up(sizeof(struct directory));
+    return requests + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct request);
 }
 static size_t slots_offset(void) { return page_up(request_offset(ISO->n_pes, 0)); }
 
@@ -112,8 +113,14 @@ static struct place control_place(size_t offset, int pe)
     return place;
 }
 
-static uint64_t near_amo(uint64_t *word, enum amo_op op, uint64_t operand)
+/* The old value. */
+static uint64_t control_amo(size_t offset, int pe, enum amo_op op, uint64_t operand, const char *call)
 {
+    struct place at = control_place(offset, pe);
+    struct amo amo = {op, sizeof(uint64_t), operand, 0, true};
+    uint64_t *word = (uint64_t *)(void *)at.cpu;
+    if (word == NULL)
+        return iso_far_amo(&ISO->ctx_default, at, amo, call);
     switch (op) {
     case AMO_ADD:
         return prim_fetch_add_u64(word, operand);
@@ -124,16 +131,6 @@ static uint64_t near_amo(uint64_t *word, enum amo_op op, uint64_t operand)
     default:
         return prim_load_acquire_u64(word);
     }
-}
-
-/* The old value. */
-static uint64_t control_amo(size_t offset, int pe, enum amo_op op, uint64_t operand, const char *call)
-{
-    struct place at = control_place(offset, pe);
-    struct amo amo = {op, sizeof(uint64_t), operand, 0, true};
-    if (at.cpu != NULL)
-        return near_amo((uint64_t *)(void *)at.cpu, op, operand);
-    return iso_far_amo(&ISO->ctx_default, at, amo, call);
 }
 
 /* ---- the leader ---- */
@@ -174,14 +171,6 @@ static int claim_any(const struct members *m)
     return -1;
 }
 
-static uint64_t count_closing(const struct members *m)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < m->n; i++)
-        n += control_amo(closing_offset(), m->world_of[i], AMO_FETCH, 0, m->call);
-    return n;
-}
-
 /* The same, after slots that are about to be free where there is none. Their count is taken before the look at the
  * bits: those that are given back in between are seen. Who closes has nothing to wait for, so this ends. */
 static int claim_index(const struct members *m)
@@ -189,7 +178,9 @@ static int claim_index(const struct members *m)
     struct wait wait = ISO_WAIT(m->call, -1, &my_directory()->closing, 0);
     int index = claim_any(m);
     for (uint64_t closing = 1; index < 0 && closing != 0;) {
-        closing = count_closing(m);
+        closing = 0;
+        for (int i = 0; i < m->n; i++)
+            closing += control_amo(closing_offset(), m->world_of[i], AMO_FETCH, 0, m->call);
         index = claim_any(m);
         if (index < 0 && closing != 0)
             iso_wait_pause(&wait, closing);
@@ -272,9 +263,9 @@ static bool keys_equal(const struct slot_key *a, const struct slot_key *b)
            a->split == b->split && a->list == b->list;
 }
 
-/* Takes a new grant for `key` among the claimed entries of this PE: its index, or -1. A grant that was taken stays, with
- * its key, but is no longer new: so a key may come again once its first use has been taken. The lock: no leader writes
- * an entry again before its grant was taken, so no thread reads a key that is being written. */
+/* Takes a new grant for `key` among the claimed entries of this PE: its index, or -1. A grant that was taken stays,
+ * with its key, but is no longer new: so a key may come again once its first use has been taken. The lock: no leader
+ * writes an entry again before its grant was taken, so no thread reads a key that is being written. */
 static int find_grant(const struct slot_key *key)
 {
     struct directory *directory = my_directory();
@@ -456,9 +447,9 @@ static int lead_list(const struct members *m, struct slot_key key, struct slot *
     return lead(m, key, slot);
 }
 
-/* A member that has asked this PE to lead another list under the same tag; -1: none. Each of the two waits for the other
- * then, unless this PE has its grant: members leave a creation only with theirs, those are given in ascending order, and
- * a PE is asked by higher ones only. So the caller looks for its grant once more. */
+/* A member that has asked this PE to lead another list under the same tag; -1: none. Each of the two waits for the
+ * other then, unless this PE has its grant: members leave a creation only with theirs, those are given in ascending
+ * order, and a PE is asked by higher ones only. So the caller looks for its grant once more. */
 static int find_other(const struct members *m, const struct slot_key *key, struct finding *found)
 {
     for (int i = 0; i < m->n; i++)

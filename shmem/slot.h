@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of a slot, and what is done with it: epochs, flags, packets, staging, the board of the leader.
+/* The memory of a slot, and what is done with it: epochs, flags, packets, staging, the scratch of the leader.
  * A flag or packet lies in the receiver's memory and has one writer. Its number is the epoch, which only grows, from one
  * user of the slot to the next as well, so nothing is ever reset and old contents are never mistaken for new ones.
  * Invariant: slot->seq is equal on all members whenever none of them is inside a collective.
@@ -19,9 +19,9 @@
  *   [64]     its release word                    (the leader's is used)
  *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line, the words of a far
  *            packet of bank 0 and of bank 1, two lines each
- *   [board]  2 banks of ISO_SCRATCH_BYTES          (the leader's is used)
- *   [stage]  per sender: 2 banks of ISO_STAGE_BYTES
- * board and stage begin at a page; pages that nobody uses have no memory behind them. */
+ *   [scratch] 2 banks of ISO_SCRATCH_BYTES          (the leader's is used)
+ *   [stage]   per sender: 2 banks of ISO_STAGE_BYTES
+ * scratch and stage begin at a page; pages that nobody uses have no memory behind them. */
 enum {
     SLOT_COUNTER = 0,
     SLOT_RELEASE = ISO_LINE,
@@ -65,7 +65,7 @@ struct slot_nodes {
     bool in_order; /* members are numbered node by node */
     int *begin;    /* [n + 1] where in `members` those of a node begin */
     int *members;  /* [members of the team] node by node, ascending */
-    char *central; /* the part of this node's first member: counter and board of the node */
+    char *central; /* the part of this node's first member: counter and scratch of the node */
 };
 /* The first member of a node: what other nodes send to its node lies in its part, for all of the node to read. */
 ISO_INLINE int iso_slot_node_leader(const struct slot_nodes *nodes, int node)
@@ -173,10 +173,10 @@ struct slot_key {
 };
 enum { ISO_SLOT_OF_SET = -1, ISO_SLOT_OF_START = -2, ISO_SLOT_OF_LIST = -3 };
 /* Collective over the members. `status`: 0; or the -errno of a member that has failed already, which all members of a
- * list get then (where there is a parent, its members agree themselves). Index 0 is the world's, 1 SHARED's: no agreement needed (ISO_SLOT_OF_START).
- * For ISO_SLOT_OF_LIST no member goes on before all have called, and all get the same result:
- * -EINVAL: members that list each other under one tag have given different lists.
- * Otherwise -ENOSPC: no slot is free on all members; -ENOMEM. A sentence was logged. */
+ * list get then (where there is a parent, its members agree themselves). Index 0 is the world's, 1 SHARED's: no
+ * agreement needed (ISO_SLOT_OF_START). For ISO_SLOT_OF_LIST no member goes on before all have called, and all get the
+ * same result: -EINVAL: members that list each other under one tag have given different lists. Otherwise -ENOSPC: no
+ * slot is free on all members; -ENOMEM. A sentence was logged. */
 int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int status);
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes);
 /* All members have arrived. No quiet. */

@@ -150,8 +150,8 @@ void iso_team_stop(void)
 
 /* ---- split ---- */
 
-/* A free place for a team of `n` PEs: one of a destroyed team (its generation goes on), else the next. Room for world_of
- * marks it as taken. NULL: no memory. */
+/* A free place for a team of `n` PEs: one of a destroyed team (its generation goes on), else the next. Room for
+ * world_of marks it as taken. NULL: no memory. */
 static struct team *take_place(int n)
 {
     struct state *self = ISO;

@@ -2,8 +2,9 @@
 /* Handles: what the host lays out for kernels. One image of the world per PE (segments, peers, rings, host words) and
  * one of each (team, slot): its tables, its lanes, and its slot memory at the front of the device heap, allocated by
  * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
- * where it is: memory of the device begins so, and what was written is cleared when a team ends. Lanes, epochs and `direct` of a handle are equal on all its members. Called by users, stream.c,
- * device_heap.c, team.c (when a team goes), buffer.c (when the segment table has changed). */
+ * where it is: memory of the device begins so, and what was written is cleared when a team ends. Lanes, epochs and
+ * `direct` of a handle are equal on all its members. Called by users, stream.c, device_heap.c, team.c (when a team
+ * goes), buffer.c (when the segment table has changed). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../agree.h"
@@ -80,16 +81,11 @@ static long virtual_node(int pe)
     return strtol(at, NULL, 10);
 }
 
-static bool is_hidden(int pe)
-{
-    return pe != ISO->my_pe && (ISO->env->force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe));
-}
-
 /* The host's memory is a kernel's own memory on the CPU device only. */
 char *iso_handle_near(const struct segment *s, int pe)
 {
     bool on_cpu = strcmp(ISO->device->info->flavour, "cpu") == 0;
-    if (is_hidden(pe))
+    if (pe != ISO->my_pe && (ISO->env->force_proxy || virtual_node(pe) != virtual_node(ISO->my_pe)))
         return NULL;
     if (s->on_device)
         return s->peers[pe].gpu_ptr;
@@ -222,8 +218,7 @@ static int take_slot_memory(struct device *d, struct handle *h, int lanes)
     while (fit > 0 && iso_alloc_get(d->control, SLOT_ALIGN, slot_bytes(n, fit), &h->offset) != 0)
         fit /= 2;
     if (fit > 0 && fit < lanes)
-        log_info("the handle of slot %d has room for %d blocks that use collectives, not %d: handles use %zu of %zu "
-                 "bytes",
+        log_info("slot %d has room for %d blocks that use collectives, not %d: slots use %zu of %zu bytes",
                  h->slot, fit, lanes, iso_alloc_stats(d->control).used, d->control_bytes);
     return fit;
 }
@@ -235,8 +230,8 @@ static int take_memory(struct device *d, struct handle *h, int lanes, const char
     h->image.lanes = take_slot_memory(d, h, lanes);
     pthread_mutex_unlock(&d->lock);
     if (h->image.lanes == 0) {
-        log_error("%s: no room for the slot memory of a team of %d: handles use %zu of %zu bytes; destroy teams, lower "
-                  "SHMEM_DEVICE_BLOCKS or raise SHMEM_DEVICE_HEAP_SIZE",
+        log_error("%s: no room for the slot memory of a team of %d: slots use %zu of %zu bytes; destroy teams, prepare "
+                  "slots with fewer blocks (shmemx_slot_prepare) or raise SHMEM_DEVICE_HEAP_SIZE",
                   iso_call_name(call), h->team->n_pes, iso_alloc_stats(d->control).used, d->control_bytes);
         return -ENOSPC;
     }
@@ -257,15 +252,6 @@ struct member {
     uint64_t lanes; /* 0: it failed */
     uint64_t direct;
 };
-
-static bool reaches_all(const struct team *team)
-{
-    const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
-    for (int i = 0; i < team->n_pes; i++)
-        if (iso_handle_near(s, team->world_of[i]) == NULL)
-            return false;
-    return true;
-}
 
 /* Lanes and direct: the smallest of all. -EIO: a member failed, and has said why. */
 static int agree(struct device *d, struct handle *h, const struct member *members)
@@ -300,16 +286,6 @@ static void find_flat(struct handle *h, char *const *heaps)
     h->value.flat_stride = stride;
 }
 
-static void fill_lanes(struct handle *h, struct isod_lane *lane, char *const *memory)
-{
-    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.inbox_bytes);
-    for (int i = 0; i < h->image.lanes; i++) {
-        lane[i].epoch = (uint64_t)ISO->env->device_epoch;
-        for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
-            lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
-    }
-}
-
 /* `members` NULL: no slot memory. */
 static void fill_tables(struct handle *h, char *at, const struct member *members)
 {
@@ -327,7 +303,13 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
         memory[i] = heaps[i] != NULL ? heaps[i] + offsets[i] : NULL;
     }
     find_flat(h, heaps);
-    fill_lanes(h, (struct isod_lane *)(void *)(at + l.lane), memory);
+    struct isod_lane *lane = (struct isod_lane *)(void *)(at + l.lane);
+    size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.inbox_bytes);
+    for (int i = 0; i < h->image.lanes; i++) {
+        lane[i].epoch = (uint64_t)ISO->env->device_epoch;
+        for (int m = 0; m < ISO_MIN(h->team->n_pes, ISOD_NEAR); m++)
+            lane[i].near[m] = memory[m] != NULL ? memory[m] + (size_t)i * bytes : NULL;
+    }
 }
 
 static void point_image(struct handle *h)
@@ -431,7 +413,9 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, in
     if (rc == 0) {
         mine.offset = h->offset;
         mine.lanes = (uint64_t)h->image.lanes;
-        mine.direct = reaches_all(team);
+        mine.direct = 1;
+        for (int i = 0; i < team->n_pes; i++)
+            mine.direct &= iso_handle_near(&ISO->segments[SEGMENT_INDEX_DEVICE], team->world_of[i]) != NULL;
     }
     iso_agree_gather(team, &mine, sizeof mine, all, call);
     int agreed = agree(d, h, all);
@@ -489,7 +473,7 @@ static bool has_given_up(const struct handle *h)
 static int count_handles(struct device *d, const struct team *team, bool *gave_up)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
-    bool any = __atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) != 0; /* pairs with who has set it */
+    bool any = __atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) != 0; /* pairs with the store after a status */
     int n = 0;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
@@ -570,17 +554,6 @@ void iso_handles_forget_team(struct team *team)
 
 /* ---- start and stop ---- */
 
-static int make_local(struct device *d)
-{
-    struct handle *h = create(&ISO->world, -1);
-    if (h == NULL)
-        return -ENOMEM;
-    d->handles->local = h;
-    h->bytes = lay_out(ISO->n_pes, 0).end;
-    int rc = iso_pool_get(d, &d->images, h->bytes, &h->memory, &h->memory);
-    return rc != 0 ? rc : write_image(d, h, NULL);
-}
-
 /* So that no first launch has to load code while another kernel waits. */
 static int preload(struct device *d)
 {
@@ -599,8 +572,15 @@ int iso_handles_start(struct device *device)
     if (device->handles == NULL)
         return -ENOMEM;
     int rc = make_world(device);
+    struct handle *local = device->handles->local = create(&ISO->world, -1);
+    if (rc == 0 && local == NULL)
+        rc = -ENOMEM;
+    if (rc == 0) {
+        local->bytes = lay_out(ISO->n_pes, 0).end;
+        rc = iso_pool_get(device, &device->images, local->bytes, &local->memory, &local->memory);
+    }
     if (rc == 0)
-        rc = make_local(device);
+        rc = write_image(device, local, NULL);
     if (rc == 0)
         rc = preload(device);
     if (rc != 0) {
@@ -693,30 +673,23 @@ static const struct handle *first_dead(struct device *d)
     return NULL;
 }
 
-static void say_dead(const char *call, const struct handle *h)
-{
-    char what[96];
-    if (h->slot < 0)
-        snprintf(what, sizeof what, "a put, get, signal, wait or quiet on a stream");
-    else if (h->slot == ISO_SLOT_ON_STREAM)
-        snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
-    else
-        snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
-    log_error("%s: %s gave up or was misused (shmemx_device_error says how), so its results are not there; this is "
-              "repeated until shmemx_device_reset",
-              iso_call_name(call), what);
-}
-
 bool iso_handles_gave_up(struct device *d, const char *call)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
-    if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with who has set it */
+    char what[96] = "a put, get, signal, wait or quiet on a stream";
+    if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with the store after a status */
         return false;
     pthread_mutex_lock(&d->lock);
     const struct handle *h = first_dead(d);
-    if (h != NULL)
-        say_dead(call, h);
+    if (h != NULL && h->slot == ISO_SLOT_ON_STREAM)
+        snprintf(what, sizeof what, "a barrier or sync on a stream of team %d", (int)h->image.team);
+    else if (h != NULL && h->slot >= 0)
+        snprintf(what, sizeof what, "a call of slot %d of team %d", (int)h->image.slot, (int)h->image.team);
     pthread_mutex_unlock(&d->lock);
+    if (h != NULL)
+        log_error("%s: %s gave up or was misused (shmemx_device_error says how), so its results are not there; this is "
+                  "repeated until shmemx_device_reset",
+                  iso_call_name(call), what);
     return h != NULL;
 }
 
@@ -735,16 +708,6 @@ static void forget_give_up(struct device *d)
 
 /* ---- reset ---- */
 
-/* The largest epoch that any lane of any member has reached: no flag or packet carries a larger one. */
-static uint64_t largest_step(struct handle *h, struct team *team, const struct isod_lane *lanes, const char *call)
-{
-    uint64_t largest = 0, inverted;
-    for (int i = 0; i < h->image.lanes; i++)
-        largest = ISO_MAX(largest, lanes[i].epoch);
-    inverted = iso_agree_min(team, ~largest, call);
-    return ~inverted;
-}
-
 static void renew(struct device *d, struct handle *h, struct team *team, const char *call)
 {
     size_t bytes = (size_t)h->image.lanes * sizeof(struct isod_lane);
@@ -753,7 +716,10 @@ static void renew(struct device *d, struct handle *h, struct team *team, const c
         iso_fatal(call, "no memory for %d lanes", (int)h->image.lanes);
     struct isod_lane *on_device = ISOD_LANES(h->value.team);
     iso_agent_copy(lanes, on_device, bytes);
-    uint64_t epoch = largest_step(h, team, lanes, call) + RESET_MARGIN;
+    uint64_t largest = 0; /* that any lane of any member has reached: no flag or packet carries a larger one */
+    for (int i = 0; i < h->image.lanes; i++)
+        largest = ISO_MAX(largest, lanes[i].epoch);
+    uint64_t epoch = ~iso_agree_min(team, ~largest, call) + RESET_MARGIN;
     for (int i = 0; i < h->image.lanes; i++) {
         lanes[i].epoch = epoch;
         lanes[i].staged = lanes[i].dead = lanes[i].users = 0;

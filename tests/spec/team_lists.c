@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Teams that their members make alone, from lists of PEs in any order, and teams split by color: members and their
- * numbers, collectives over them, children, contexts, groups that overlap, wrong and different lists, and nothing that is
- * left behind by many of them. */
+ * numbers, collectives over them, children, contexts, groups that overlap, wrong and different lists, and nothing that
+ * is left behind by many of them. */
 #include "../check.h"
 
 #include <dirent.h>
@@ -300,7 +300,8 @@ static int count_descriptors(void)
     return n;
 }
 
-/* 40 groups at once, made and destroyed in an order of numbers, so that no cycle of waits can arise; used in between. */
+/* 40 groups at once, made and destroyed in an order of numbers, so that no cycle of waits can arise; used in between.
+ * */
 static void test_many(int *source, int *dest)
 {
     enum { GROUPS = 40, ROUNDS = 100, WARM = 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads of each PE make, use and destroy teams from lists at the same time: overlapping groups in no common order, which
- * only their tags tell apart. More threads than a PE may have in the call at once, too. */
+/* Threads of each PE make, use and destroy teams from lists at the same time: overlapping groups in no common order,
+ * which only their tags tell apart. More threads than a PE may have in the call at once, too. */
 #include "../check.h"
 
 #include <pthread.h>
@@ -35,7 +35,8 @@ static void *make_teams(void *argument)
     check_self.failures = 0;
     struct check_random random = check_random_stream(10 + (uint64_t)worker->index);
     for (int round = 0; round < ROUNDS; round++) {
-        int all[PES_MOST], pes[PES_MOST], left = check_self.npes, n = 1 + (int)check_random_below(&random, (size_t)left);
+        int all[PES_MOST], pes[PES_MOST], left = check_self.npes;
+        int n = 1 + (int)check_random_below(&random, (size_t)left);
         bool member = false;
         for (int i = 0; i < left; i++)
             all[i] = i;
