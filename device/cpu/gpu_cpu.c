@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define GRANULARITY ((size_t)2 << 20)
+#define SPARSE_BYTES ((size_t)16 << 30)
 enum { MOST_BLOCKS = 1024, ENGINES = 2 };
 enum area_kind { AREA_CHUNK, AREA_SHARED, AREA_IMPORTED, AREA_OWN, AREA_HOST };
 struct area {
@@ -275,6 +276,8 @@ static int map_fd(struct gpu *gpu, char *at, size_t len, int fd, char **base)
     void *mapped = mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd, 0);
     if (mapped == MAP_FAILED)
         return failed(gpu, -errno, "mmap of %zu bytes of the CPU device's memory: %s", len, strerror(errno));
+    if (len >= SPARSE_BYTES)
+        (void)madvise(mapped, len, MADV_DONTDUMP); /* mostly holes, which a core dump would visit page by page */
     *base = (char *)mapped;
     return 0;
 }

@@ -46,7 +46,7 @@ static void write_running(FILE *out, const struct device *d)
     fprintf(out,
             "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; %zu slots use %zu "
             "of %zu KiB\n",
-            (void *)s->base, objects.cap / MIB, d->backed_bytes / MIB, d->n_chunks > 0 ? d->n_chunks : 1,
+            (void *)s->base, objects.cap / MIB, (d->backed_bytes - d->control_bytes) / MIB, d->n_chunks > 0 ? d->n_chunks : 1,
             d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.objects, control.used >> 10,
             d->control_bytes >> 10);
     write_paths(out, s);
