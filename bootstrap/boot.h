@@ -71,8 +71,8 @@ void iso_boot_abort(struct boot *boot, int status, const char *sentence);
  * to the parent's membership of the job. */
 void iso_boot_close(struct boot *boot);
 
-/* uid_create.c: makes an id and opens its listening socket; a PE of this process must become rank 0 of it. Several ids
- * at once are fine. 0 or -errno. */
+/* uid_create.c: makes an id and reserves its port; a PE of this host must become rank 0 of it. Several ids at once are
+ * fine. 0 or -errno. */
 int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES]);
 
 #endif

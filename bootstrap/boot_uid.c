@@ -72,6 +72,7 @@ static int open_job(struct boot *boot, const struct uid *uid, int rank, int size
         return -EMFILE;
     job = new_job(uid, rank, size, timeout_s);
     int rc = !job ? -ENOMEM : size == 1 ? 0 : rank == 0 ? iso_uid_hub_open(job) : iso_uid_member_open(job);
+    iso_uid_release(uid); /* rank 0 has listened: the port was never free */
     if (rc != 0) {
         free_job(job);
         return rc;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a unique id: choose an address of this host, listen there, draw a secret, and keep the socket until the PE
- * that becomes rank 0 of that id takes it. Called by shmemx_get_uniqueid (create) and uid_hub.c (take), from any
- * thread. */
+/* Making a unique id: choose an address of this host, reserve a port there, draw a secret. Rank 0 listens on that port
+ * from its init on, whichever process it is: this one, a child forked before or after, or a program started by them.
+ * Nothing listens before, so a forked child inherits no connection, and at most the reservation. Called by
+ * shmemx_get_uniqueid (create) and boot_uid.c (release), from any thread. */
 #include "env.h"
 #include "uid_job.h"
 
@@ -14,30 +15,28 @@
 #include <string.h>
 #include <unistd.h>
 
-struct listener {
-    struct listener *next;
+struct reservation {
+    struct reservation *next;
     struct uid uid;
     int fd;
 };
 
 /* Of the process, not of a PE: the thread that makes an id and the one that becomes rank 0 may differ. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener *listeners;
+static struct reservation *reservations;
 
-int iso_uid_take_listener(const struct uid *uid)
+void iso_uid_release(const struct uid *uid)
 {
-    int fd = -1;
     pthread_mutex_lock(&lock);
-    for (struct listener **at = &listeners; *at; at = &(*at)->next)
+    for (struct reservation **at = &reservations; *at; at = &(*at)->next)
         if (iso_uid_is_same(&(*at)->uid, uid)) {
-            struct listener *found = *at;
-            fd = found->fd;
+            struct reservation *found = *at;
             *at = found->next;
+            close(found->fd);
             free(found);
             break;
         }
     pthread_mutex_unlock(&lock);
-    return fd;
 }
 
 /* SHMEM_UID_ADDRESS, an address or an interface; else the first that is not loopback; else 127.0.0.1. */
@@ -74,18 +73,18 @@ int iso_boot_uid_create(unsigned char id[ISO_UID_BYTES])
         log_error("unique id: getrandom: %s", strerror(-rc));
         return rc;
     }
-    struct listener *listener = (struct listener *)malloc(sizeof *listener);
-    int fd = listener ? iso_tcp_listen(&uid.address) : -ENOMEM;
+    struct reservation *made = (struct reservation *)malloc(sizeof *made);
+    int fd = made ? iso_tcp_reserve(&uid.address) : -ENOMEM;
     if (fd < 0) {
         iso_tcp_name(&uid.address, name);
-        log_error("unique id: cannot listen on %s: %s; SHMEM_UID_ADDRESS chooses another address", name,
+        log_error("unique id: no port can be reserved on %s: %s; SHMEM_UID_ADDRESS chooses another address", name,
                   strerror(-fd));
-        free(listener);
+        free(made);
         return fd;
     }
     pthread_mutex_lock(&lock);
-    *listener = (struct listener){.next = listeners, .uid = uid, .fd = fd};
-    listeners = listener;
+    *made = (struct reservation){.next = reservations, .uid = uid, .fd = fd};
+    reservations = made;
     pthread_mutex_unlock(&lock);
     iso_uid_format(&uid, id);
     return 0;

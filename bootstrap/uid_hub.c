@@ -218,9 +218,7 @@ int iso_uid_hub_open(struct uid_job *job)
 {
     const struct frame welcome = {.kind = UID_WELCOME};
     char name[TCP_NAME_BYTES];
-    int listener = iso_uid_take_listener(&job->uid);
-    if (listener < 0)
-        listener = iso_tcp_listen(&job->uid.address);
+    int listener = iso_tcp_listen(&job->uid.address);
     if (listener < 0) {
         iso_tcp_name(&job->uid.address, name);
         return iso_uid_job_fail(

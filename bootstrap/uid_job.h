@@ -34,8 +34,8 @@ struct uid_job {
 
 /* ---- uid_create.c ---- */
 
-/* The listening socket of this id, now the caller's; -1 where another process, or a script, made the id. */
-int iso_uid_take_listener(const struct uid *uid);
+/* Ends this process's reservation of the id's port. Does nothing where another process, or a script, made the id. */
+void iso_uid_release(const struct uid *uid);
 
 /* ---- uid_job.c ---- */
 

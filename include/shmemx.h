@@ -42,8 +42,10 @@ typedef struct {
 } shmemx_init_attr_t;
 #define SHMEMX_INIT_ATTR {sizeof(shmemx_init_attr_t), 0, 0, NULL, SHMEM_THREAD_SINGLE, 0, -1, 0, 0, 0, 0.0}
 
-/* Makes the id of a job. Called once, before init, by the process that becomes rank 0; that process listens from here
- * on. */
+/* Makes the id of a job. Called before init, once for a job, by any process of the host of rank 0. Starts no thread and
+ * listens nowhere: the port is only reserved while this process lives or until its init. Rank 0 listens from its
+ * shmemx_init_attr on; it may be this process, or a child of it, forked before or after this call. The other PEs may
+ * start earlier and wait. Returns 0, or nonzero after a sentence on stderr. */
 int shmemx_get_uniqueid(shmemx_uniqueid_t *id);
 /* Starts the library as shmem_init_thread does. Takes precedence over any launcher. Collective over the `size`
  * processes. Where the library runs already, the call is counted and sets attr->provided only. Nonzero after a sentence

@@ -82,7 +82,7 @@ static void tune(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-int iso_tcp_listen(struct tcp_address *address)
+int iso_tcp_reserve(struct tcp_address *address)
 {
     struct sockaddr_storage storage;
     socklen_t len = to_system(address, &storage);
@@ -90,7 +90,7 @@ int iso_tcp_listen(struct tcp_address *address)
     if (fd < 0)
         return fd;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-        bind(fd, (const struct sockaddr *)&storage, len) != 0 || listen(fd, SOMAXCONN) != 0)
+        bind(fd, (const struct sockaddr *)&storage, len) != 0)
         goto fail;
     len = sizeof storage;
     if (getsockname(fd, (struct sockaddr *)&storage, &len) != 0)
@@ -98,6 +98,16 @@ int iso_tcp_listen(struct tcp_address *address)
     address->port = from_system(&storage).port;
     return fd;
 fail:;
+    int error = errno;
+    close(fd);
+    return -error;
+}
+
+int iso_tcp_listen(struct tcp_address *address)
+{
+    int fd = iso_tcp_reserve(address);
+    if (fd < 0 || listen(fd, SOMAXCONN) == 0)
+        return fd;
     int error = errno;
     close(fd);
     return -error;

@@ -25,7 +25,11 @@ bool iso_tcp_parse(const char *text, struct tcp_address *address);
 void iso_tcp_name(const struct tcp_address *address, char name[TCP_NAME_BYTES]);
 bool iso_tcp_is_same(const struct tcp_address *a, const struct tcp_address *b);
 
-/* Listens on *address; port 0: the system chooses one, which is written back. Descriptor or -errno. */
+/* Takes *address; port 0: the system chooses one, which is written back. Nothing listens there: connections are refused,
+ * no other program gets the port, and iso_tcp_listen of the same address still works, in any process. Descriptor or
+ * -errno. */
+int iso_tcp_reserve(struct tcp_address *address);
+/* Listens on *address; port 0 as above. Descriptor or -errno. */
 int iso_tcp_listen(struct tcp_address *address);
 /* The next waiting connection and its "address:port". Descriptor or -errno; -EAGAIN: no connection waits. */
 int iso_tcp_accept(int listener, char name[TCP_NAME_BYTES]);

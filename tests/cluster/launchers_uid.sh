@@ -10,6 +10,13 @@ for n in 1 2 3 8; do
     job 20 "$embedded" $n
     expect_ranks $n "embedded, $n PEs"
 done
+# The id is made before the fork, in a process that nothing listens in.
+for mode in parent child; do
+    for n in 1 2 5; do
+        job 20 "$embedded" $n $mode
+        expect_ranks $n "id before fork, rank 0 is the $mode, $n PEs"
+    done
+done
 # Attributes come before PMIx and before the environment.
 job 20 env SHMEM_UID="$(new_uid)" SHMEM_RANK=0 SHMEM_SIZE=7 "$embedded" 3
 expect_ranks 3 "attributes before the environment"

@@ -202,7 +202,7 @@ static void test_jobs(void)
         set_pes(pes, 0, sizes[i], sizes[i], id);
         for (int r = 0; r < sizes[i]; r++)
             pes[r].reopen = 2;
-        pes[0].delay_ms = 50; /* the others find the socket of an id whose PE is not there yet */
+        pes[0].delay_ms = 50; /* nothing listens yet at the port of the id */
         begin_pes(pes, sizes[i]);
         join_pes(pes, sizes[i]);
         check_all_good(pes, sizes[i]);
@@ -373,6 +373,7 @@ static void test_stranger_warnings(void)
     CHECK_EQ(iso_boot_uid_create(id), 0);
     set_pes(pes, 0, 2, 2, id);
     catch_start();
+    begin_pes(pes, 1);
     int web = connect_to(id), guessed = connect_to(id), silent = connect_to(id);
     write_to(web, "GET / HTTP/1.1\r\n", 16);
     CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, guessed, proof, &hello), 0);
@@ -380,7 +381,6 @@ static void test_stranger_warnings(void)
     CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, connect_to(id), proof, &hello), 0);
     close(old.socket.fd);
     CHECK_EQ(iso_handshake_dial(&old.handshake, &old.socket, connect_to(id), proof, &channel), 0);
-    begin_pes(pes, 1);
     while (strstr(catch_so_far(), "it was silent") == NULL) /* after 5 s */
         sleep_ms(10);
     begin_pes(pes + 1, 1);
