@@ -274,12 +274,15 @@ void iso_node_watch(const struct wait *wait)
     struct node_file *node = self->node;
     hear_exit();
     uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
-    for (int i = 0; n_left != self->node_left && i < self->n_local; i++) {
+    /* Relaxed, pairs with nothing: several threads of this PE look, and each may take the change. */
+    bool has_changed = n_left != __atomic_load_n(&self->node_left, __ATOMIC_RELAXED);
+    for (int i = 0; has_changed && i < self->n_local; i++) {
         const struct node_member *member = &node->members[i];
         if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_left */
             iso_pe_take_left(self->local_pes[i], member->left_at);
     }
-    self->node_left = n_left;
+    if (has_changed)
+        __atomic_store_n(&self->node_left, n_left, __ATOMIC_RELAXED);
 
     uint64_t now = iso_wait_now_ns(), before = __atomic_load_n(&node->watched_ns, __ATOMIC_RELAXED);
     if (now - before > WATCH_NS && __atomic_compare_exchange_n(&node->watched_ns, &before, now, false, __ATOMIC_RELAXED,
