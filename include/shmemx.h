@@ -71,8 +71,8 @@ typedef struct {
  * children that are forked meanwhile, as the symmetric heap is. AMD: memory of its allocators is for data that kernels
  * read which begin later. Signals, polls, atomics, and data for kernels that run already, need memory of shmemx_malloc.
  *
- * Returns 0, or nonzero on all PEs, with a sentence on stderr of one PE at least; then nothing is registered. That is so
- * for wrong arguments of any PE, too. */
+ * Returns 0, or nonzero on all PEs, with a sentence on stderr of one PE at least; then nothing is registered. Wrong
+ * arguments of any PE are such a case. */
 int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info);
 /* Ends a registration. `addr` is the address that was registered. Begins as shmem_barrier_all: puts into the buffer
  * have arrived. Contents are kept. Collective over the world. Nonzero on all PEs after a sentence on stderr: addr is
@@ -151,55 +151,56 @@ typedef void *shmemx_stream_t; /* NULL: the default stream */
 
 /* ---- memory of one PE: no other PE's program takes part ---- */
 
-/* Allocates `size` bytes of a kind of memory for this PE alone, at a multiple of 256 bytes. Contents are undefined. Peers
- * that share pointers have it mapped when the call returns: their service threads map device memory that was added for
- * it, and their programs need not call anything. Others reach it by RDMA or the ring, as symmetric memory. The address
- * is given to other PEs as shmemx_offset_of says. On its owner it is also a local argument of every call. Collectives on
- * streams take it as private memory. Host collectives refuse it; collectives in kernels, and locks, do not take it.
- * SHMEM_LOCAL_SIZE is the cap. A device kind needs shmemx_device_init before.
- * Any thread, at any time but during stream capture when device memory has to be added. NULL when size is 0, or after a
- * sentence: no room, no device, a kind that is not one of the three. */
+/* Allocates `size` bytes of a kind of memory for this PE alone, at a multiple of 256 bytes. Contents are undefined.
+ * Peers that share pointers have it mapped when the call returns: their service threads map device memory that was
+ * added for it, and their programs need not call anything. Others reach it by RDMA or the ring, as symmetric memory.
+ * The address is given to other PEs as shmemx_offset_of says. On its owner it is also a local argument of every call.
+ * Collectives on streams take it as private memory. Host collectives refuse it; collectives in kernels, and locks, do
+ * not take it. SHMEM_LOCAL_SIZE is the cap. A device kind needs shmemx_device_init before. Any thread, at any time
+ * but during stream capture when device memory has to be added. NULL when size is 0, or after a sentence: no room, no
+ * device, a kind that is not one of the three. */
 void *shmemx_local_malloc(size_t size, int kind);
-/* Frees it. NULL is ignored; another pointer that is not the start of a local object is refused with a sentence. No PE,
- * kernel or stream may use the memory any more, and puts into it have arrived. */
+/* Frees it. NULL is ignored; another pointer that is not the start of a local object is refused with a sentence. No
+ * PE, kernel or stream may use the memory any more, and puts into it have arrived. */
 void shmemx_local_free(void *ptr);
 
 /* The two functions that torch.cuda.memory.CUDAPluggableAllocator takes, over local memory of the kind SHMEMX_DEVICE:
- * CUDAPluggableAllocator("libisomer.so", "shmemx_torch_malloc", "shmemx_torch_free"). `size` is in bytes. `device` must be
- * the number of the device that this PE uses. `stream` is the one that the memory is for.
- * Not collective; any thread; after shmemx_device_init, and malloc not during stream capture when memory has to be added.
- * malloc returns NULL when size is 0, or after a sentence: no room, another device. free first waits until the work in
- * `stream` is done, as the vendor's free does. Work in other streams must be done before: torch sees to that by
- * record_stream. When `stream` is being captured, the memory stays allocated until shmem_finalize, since the graph uses
- * it. After shmem_finalize, free does nothing. */
+ * CUDAPluggableAllocator("libisomer.so", "shmemx_torch_malloc", "shmemx_torch_free"). `size` is in bytes. `device`
+ * must be the number of the device that this PE uses. `stream` is the one that the memory is for. Not collective; any
+ * thread; after shmemx_device_init, and malloc not during stream capture when memory has to be added. malloc returns
+ * NULL when size is 0, or after a sentence: no room, another device. free first waits until the work in `stream` is
+ * done, as the vendor's free does. Work in other streams must be done before: torch sees to that by record_stream.
+ * When `stream` is being captured, the memory stays allocated until shmem_finalize, since the graph uses it. After
+ * shmem_finalize, free does nothing. */
 void *shmemx_torch_malloc(ssize_t size, int device, shmemx_stream_t stream);
 void shmemx_torch_free(void *ptr, ssize_t size, int device, shmemx_stream_t stream);
 
 /* ---- memory of a team ---- */
 
-/* Allocates `size` bytes of a kind of memory on all members of the team, at one place: its address means the same object
- * on every member, in every call, as memory of shmemx_malloc does on all PEs. It is at a multiple of 64 bytes; contents
- * are undefined. Other PEs take no part and keep their own objects alike. A device kind needs shmemx_device_init before.
- * Collective over the team, with equal size and kind. All members may use it on return. NULL on all members when size is
- * 0, or after a sentence: the arguments differ, a member has no room, no device, or the kind is not one of the three.
- * SHMEM_LOCAL_SIZE is the cap. NULL after a sentence, on this PE alone, when `team` is not a team of this PE. */
+/* Allocates `size` bytes of a kind of memory on all members of the team, at one place: its address means the same
+ * object on every member, in every call, as memory of shmemx_malloc does on all PEs. It is at a multiple of 64 bytes;
+ * contents are undefined. Other PEs take no part and keep their own objects alike. A device kind needs
+ * shmemx_device_init before. Collective over the team, with equal size and kind. All members may use it on return.
+ * NULL on all members when size is 0, or after a sentence: the arguments differ, a member has no room, no device, or
+ * the kind is not one of the three. SHMEM_LOCAL_SIZE is the cap. NULL after a sentence, on this PE alone, when `team`
+ * is not a team of this PE. */
 void *shmemx_team_malloc(shmem_team_t team, size_t size, int kind);
-/* Frees it. Begins as shmem_barrier_all of the members: puts into it have arrived. `team` is the team of the allocation,
- * which must not be destroyed before. Collective over the team, with the same object on all members. 0; nonzero after a
- * sentence, and nothing is freed: the members' pointers differ, or ptr is not the start of such an object. NULL is
- * ignored, but by all members. */
+/* Frees it. Begins as shmem_barrier_all of the members: puts into it have arrived. `team` is the team of the
+ * allocation, which must not be destroyed before. Collective over the team, with the same object on all members. 0;
+ * nonzero after a sentence, and nothing is freed: the members' pointers differ, or ptr is not the start of such an
+ * object. NULL is ignored, but by all members. */
 int shmemx_team_free(shmem_team_t team, void *ptr);
 
 /* Names the place of `addr` so that other PEs understand it: *offset becomes a number that any PE may give to
  * shmemx_at_offset. `addr` is in memory of shmem_malloc, shmemx_malloc, shmemx_local_malloc, shmemx_team_malloc, or a
  * global variable. Not collective. 0, or nonzero after a sentence: other memory, registered buffers among it. */
 int shmemx_offset_of(const void *addr, uint64_t *offset);
-/* The address by which calls of this PE mean that place on PE `pe` of the world: dest, source, signal or word of put, get,
- * signals and atomics, of the host, on streams and in kernels, with `pe` as their target. It is an address of this PE's
- * own range, whether or not this PE has an object there. So it must not be loaded or stored here; shmem_ptr(address, pe)
- * is what can be. It can be kept, and offsets within the object are added to it. It is the same for all pe.
- * Not collective. NULL after a sentence: pe outside the world, a number that is not of shmemx_offset_of, or a device
- * place before this PE's shmemx_device_init. */
+/* The address by which calls of this PE mean that place on PE `pe` of the world: dest, source, signal or word of put,
+ * get, signals and atomics, of the host, on streams and in kernels, with `pe` as their target. It is an address of
+ * this PE's own range, whether or not this PE has an object there. So it must not be loaded or stored here;
+ * shmem_ptr(address, pe) is what can be. It can be kept, and offsets within the object are added to it. It is the
+ * same for all pe. Not collective. NULL after a sentence: pe outside the world, a number that is not of
+ * shmemx_offset_of, or a device place before this PE's shmemx_device_init. */
 void *shmemx_at_offset(int pe, uint64_t offset);
 
 /* What an address is. */

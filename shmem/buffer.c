@@ -262,19 +262,14 @@ static int release_pages(char *addr, size_t len)
     return rc;
 }
 
-static bool overlaps(const char *addr, size_t len)
-{
-    for (int i = 0; i < ISO->n_segments; i++) {
-        const struct segment *s = &ISO->segments[i];
-        if (addr < s->base + s->len && s->base < addr + len)
-            return true;
-    }
-    return false;
-}
-
 /* What is wrong with a buffer of this PE, as a sentence. 0 or -EINVAL. */
 static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
 {
+    bool overlaps = false;
+    for (int i = 0; i < ISO->n_segments && len <= UINTPTR_MAX - (uintptr_t)addr; i++) {
+        const struct segment *s = &ISO->segments[i];
+        overlaps = overlaps || (addr < s->base + s->len && s->base < addr + len);
+    }
     if (addr == NULL || len == 0)
         snprintf(sentence, bytes, "has addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed",
                  (const void *)addr, len);
@@ -282,7 +277,7 @@ static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
         snprintf(sentence, bytes,
                  "has addr %p with len_bytes %zu, which ends beyond the address space; at most %zu bytes fit there",
                  (const void *)addr, len, (size_t)(UINTPTR_MAX - (uintptr_t)addr));
-    else if (overlaps(addr, len))
+    else if (overlaps)
         snprintf(sentence, bytes, "has addr %p with %zu bytes, which overlaps memory that is symmetric already",
                  (const void *)addr, len);
     else

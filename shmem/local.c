@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects that not all PEs have: of one PE alone (local), or of a team. They lie in parts of their own behind the heaps, so
- * that the heaps' own objects stay alike on all PEs. A part has the same size on all PEs and is addressable whole: an
+/* Objects that not all PEs have: of one PE alone (local), or of a team. They lie in parts of their own behind the heaps,
+ * so that the heaps' own objects stay alike on all PEs. A part has the same size on all PEs and is addressable whole: an
  * address in it means a place of any PE, also where this PE has nothing there. Invariant: a local object takes no other
  * PE's program; an object of a team has one offset on all members. Called by users; the parts are made by memory.c and
  * device_heap.c. */
@@ -36,8 +36,8 @@ static struct segment *part_of_kind(const char *call, int kind, enum segment_kin
 static ISO_COLD void report_full(const char *call, const struct segment *part, size_t size)
 {
     struct alloc_stats s = iso_alloc_stats(part->alloc);
-    log_error("%s: no room for %zu bytes: %zu of the %zu bytes of %s %s memory are used (objects: %zu), the largest free "
-              "range has %zu bytes; raise SHMEM_LOCAL_SIZE",
+    log_error("%s: no room for %zu bytes: %zu of the %zu bytes of %s %s memory are used (objects: %zu), the largest "
+              "free range has %zu bytes; raise SHMEM_LOCAL_SIZE",
               call, size, s.used, s.cap, part->on_device ? "device" : "host", iso_segment_kind_name(part->kind),
               s.objects, s.largest_free);
 }
@@ -53,7 +53,8 @@ static struct segment *object_at(const char *call, const void *ptr, enum segment
     size_t offset = (size_t)((const char *)ptr - part->base);
     if (iso_alloc_find(part->alloc, offset, object) && object->offset == offset)
         return part;
-    log_error("%s: ptr %p is not the start of an object of this PE: it was freed before, or never allocated", call, ptr);
+    log_error("%s: ptr %p is not the start of an object of this PE: it was freed before, or never allocated", call,
+              ptr);
     return NULL;
 }
 
@@ -107,7 +108,7 @@ void *pshmemx_torch_malloc(ssize_t size, int device, shmemx_stream_t stream)
         return NULL;
     if (size >= 0 && device == d->info->device)
         return local_malloc("shmemx_torch_malloc", (size_t)size, SHMEMX_DEVICE);
-    log_error("shmemx_torch_malloc: size %zd on device %d; at least 0 bytes on device %d, which this PE uses, are needed",
+    log_error("shmemx_torch_malloc: size %zd on device %d; the least is 0, and device %d is the one that this PE uses",
               size, device, d->info->device);
     return NULL;
 }

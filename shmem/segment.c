@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The segment table: the host heap (one sparse memfd as large as the cap), the program's data segment, the device heap
- * (device_heap.c), the parts behind both heaps (local.c), registered buffers. Addresses never move. The heap and the data of a peer are mapped once, by the
- * first operation on them; all else of the table is written by collective calls only. Every operation reads it without
- * a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by every operation. */
+ * (device_heap.c), the parts behind both heaps (local.c), registered buffers. Addresses never move. The heap and the
+ * data of a peer are mapped once, by the first operation on them; all else of the table is written by collective calls
+ * only. Every operation reads it without a lock. Called by init.c, pe.c, buffer.c and, through iso_place, by every
+ * operation. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "agree.h"

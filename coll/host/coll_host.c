@@ -44,8 +44,10 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
                   "a kernel",
                   arg, addr);
     if (ISO_UNLIKELY(mem.segment->kind == SEGMENT_LOCAL))
-        iso_fatal(call, "%s %p is local memory (shmemx_local_malloc), not the same object on all members: allocate it by "
-                        "shmem_malloc or shmemx_team_malloc", arg, addr);
+        iso_fatal(call,
+                  "%s %p is local memory (shmemx_local_malloc), not the same object on all members: allocate it by "
+                  "shmem_malloc or shmemx_team_malloc",
+                  arg, addr);
     mem.offset = (size_t)(mem.base - mem.segment->base);
     return mem;
 }

@@ -69,18 +69,14 @@ static int open_device(struct device *d, const char *call)
 enum wish { WISH_NONE, WISH_VMM, WISH_IPC };
 
 /* Other words were refused when the variables were read. */
-static enum wish wish_of(const char *text)
-{
-    return strcmp(text, "vmm") == 0 ? WISH_VMM : strcmp(text, "ipc") == 0 ? WISH_IPC : WISH_NONE;
-}
-
 static int agree_on_wish(enum wish *wish, const char *call)
 {
     char sentence[160];
-    *wish = wish_of(ISO->env->device_sharing);
+    const char *text = ISO->env->device_sharing;
+    *wish = strcmp(text, "vmm") == 0 ? WISH_VMM : strcmp(text, "ipc") == 0 ? WISH_IPC : WISH_NONE;
     uint64_t least = smallest(*wish, call), most = largest(*wish, call);
     snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_SHARING \"%s\", another PE has not; it must be equal on all",
-             ISO->env->device_sharing);
+             text);
     return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
 }
 
@@ -160,15 +156,6 @@ static int meet(struct device *d, const char *call)
 
 /* ---- sizes ---- */
 
-static bool has_threaded_peers(void)
-{
-    for (int i = 0; i < ISO->n_local; i++)
-        if (ISO->peers[ISO->local_pes[i]].threaded)
-            return true;
-    return false;
-}
-
-/* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
 /* Behind the heap. VMM: only addresses. */
 static size_t part_for(const struct device *d, size_t objects)
 {
@@ -180,6 +167,7 @@ static size_t part_for(const struct device *d, size_t objects)
     return round_up(wish != 0 ? wish : ISO_MAX(part, 2 * MIB), d->granularity);
 }
 
+/* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
 static uint64_t default_cap(const struct device *d, const char *call)
 {
     uint64_t memory = smallest(d->info->memory_bytes, call), sharers = largest((uint64_t)d->device_peers, call);
@@ -252,7 +240,9 @@ static int agree_on_device(struct device *d, const char *call, int rc, const cha
 static int reserve(struct device *d, const char *call)
 {
     struct state *self = ISO;
-    bool alone = has_threaded_peers();
+    bool alone = false;
+    for (int i = 0; i < self->n_local; i++)
+        alone = alone || self->peers[self->local_pes[i]].threaded;
     char *base = NULL;
     d->window_bytes = alone ? d->span_bytes : d->span_bytes * (size_t)self->n_local;
     int rc = iso_gpu_reserve(d->gpu, d->window_bytes, &base);

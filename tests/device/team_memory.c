@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of teams: overlapping teams allocate in their own order, each object has one place on all members, and calls of
- * the host, of streams and of kernels reach it there. What the members free is used again. Wrong uses are refused. */
+/* Memory of teams: overlapping teams allocate in their own order, each object has one place on all members, and calls
+ * of the host, of streams and of kernels reach it there. What the members free is used again. Wrong uses are refused. */
 #include "device_test.h"
 
 enum { KINDS = 2, WORDS = 40, TEAMS = 3, ROUNDS = 4 };
@@ -18,7 +18,8 @@ static shmem_team_t pair_of(int first, bool reversed)
     int pes[2] = {first, first + 1}, swapped[2] = {first + 1, first}, one[1] = {check_self.pe};
     shmem_team_t team = SHMEM_TEAM_INVALID;
     bool alone = first < 0 || first + 1 >= check_self.npes;
-    CHECK_EQ(shmemx_team_create(alone ? one : reversed ? swapped : pes, alone ? 1 : 2, 7 + (uint64_t)reversed, &team), 0);
+    int *list = alone ? one : reversed ? swapped : pes;
+    CHECK_EQ(shmemx_team_create(list, alone ? 1 : 2, 7 + (uint64_t)reversed, &team), 0);
     CHECK_OR_EXIT(team != SHMEM_TEAM_INVALID);
     return team;
 }
