@@ -82,8 +82,7 @@ static void warn_of_ranks(void)
     log_warn("for %ld jobs of one PE: SHMEM_BOOT=single", n);
 }
 
-/* Another bootstrap follows in this process. PMIx stays open: it does not survive being opened a second time. */
-static void leave(struct boot *boot)
+void iso_boot_leave(struct boot *boot)
 {
     if (boot->ops && boot->ops != &iso_boot_pmix)
         boot->ops->close(boot);
@@ -102,7 +101,7 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
     if (chosen == &iso_boot_single && *env->boot == '\0' && !boot->ops)
         warn_of_ranks();
     if (boot->ops != chosen)
-        leave(boot);
+        iso_boot_leave(boot);
     int rc = chosen->open(boot, attr, env);
     boot->ops = rc == 0 ? chosen : NULL; /* an open that failed has freed what it had */
     if (rc != 0)
@@ -129,6 +128,6 @@ void iso_boot_close(struct boot *boot)
 {
     if (!boot)
         return;
-    leave(boot);
+    iso_boot_leave(boot);
     iso_boot_pmix.close(boot); /* whether it is the one in use or not; does nothing where it was not opened */
 }

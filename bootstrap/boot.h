@@ -67,6 +67,8 @@ int iso_boot_barrier(struct boot *boot);
 /* By shmem_finalize. 0, or -EPROTO after a sentence: MPI has made this process a job of its own (boot_pmix.c). */
 int iso_boot_check(const struct boot *boot);
 void iso_boot_abort(struct boot *boot, int status, const char *sentence);
+/* Another bootstrap may follow in this process. PMIx stays open: it does not survive being opened a second time. */
+void iso_boot_leave(struct boot *boot);
 /* When the process exits, after the last call of anything else here; NULL-tolerant. In a forked child it does nothing
  * to the parent's membership of the job. */
 void iso_boot_close(struct boot *boot);

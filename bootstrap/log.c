@@ -23,6 +23,15 @@ static ISO_PER_PE atomic_int current_pe = PE_UNKNOWN;
 static _Thread_local char *diverted_to;
 static _Thread_local size_t diverted_bytes;
 
+static _Thread_local char last_error[512];
+
+size_t iso_log_last(char *text, size_t bytes)
+{
+    if (text != NULL && bytes > 0)
+        snprintf(text, bytes, "%s", last_error);
+    return strlen(last_error);
+}
+
 void iso_log_divert(char *text, size_t bytes)
 {
     diverted_to = text;
@@ -78,6 +87,15 @@ static void write_all(const char *line, size_t len)
     }
 }
 
+void iso_log_elsewhere(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    iso_log(LOG_INFO, "%s", last_error);
+}
+
 void iso_log(enum log_level level, const char *format, ...)
 {
     if (!iso_log_shows(level))
@@ -97,6 +115,8 @@ void iso_log(enum log_level level, const char *format, ...)
     va_end(args);
     if (n < 0)
         n = 0;
+    if (level == LOG_ERROR)
+        snprintf(last_error, sizeof last_error, "%.*s", (int)sizeof last_error - 1, line + len);
     len += (size_t)n;
     if (len > sizeof line - 2) { /* room for the newline */
         len = sizeof line - 2;

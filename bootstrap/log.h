@@ -29,6 +29,11 @@ int iso_log_pe(void); /* for threads that work for a PE: where state exists once
 /* Until it is called with NULL, this thread's errors go to `text` instead, the last one, without prefix: for asking
  * what would be refused. */
 void iso_log_divert(char *text, size_t bytes);
+/* The text of this thread's last error, without prefix; empty: there was none. Writes at most `bytes` characters, the
+ * final null included, and returns the length of the whole text. */
+size_t iso_log_last(char *text, size_t bytes);
+/* As iso_log at the level info, and iso_log_last tells it: another PE prints the cause. */
+void iso_log_elsewhere(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void iso_log(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Makes text from outside fit to print: cuts it at the first NUL or at `len`, and control characters become '?'. */
 void iso_log_clean(const unsigned char *bytes, size_t len, char *text, size_t text_bytes);

@@ -5,6 +5,7 @@
 #include "inbox.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,81 +61,91 @@ static const char *text_of(const struct match *m, const char *what, char *text, 
     return text;
 }
 
-static ISO_COLD void compare(struct inbox box, const struct match *mine, int from, const char *what)
+static ISO_COLD int compare(struct inbox box, const struct match *mine, int from, const char *what)
 {
     const struct match *theirs = (const struct match *)wait_for(box, from);
     int pe = box.slot->views[from].pe;
     char ours[96], other[96];
+    if (iso_job_is_broken())
+        return -EIO;
     if (memcmp(mine->call, theirs->call, sizeof(mine->call)) != 0)
-        iso_fatal(box.call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
-                  text_of(mine, what, ours, sizeof(ours)), pe, text_of(theirs, NULL, other, sizeof(other)));
+        return iso_refuse(box.call, "collective mismatch: pe %d calls %s, pe %d calls %s", ISO->my_pe,
+                          text_of(mine, what, ours, sizeof(ours)), pe, text_of(theirs, NULL, other, sizeof(other)));
     if (mine->value != theirs->value && what != NULL)
-        iso_fatal(box.call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
-                  (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
+        return iso_refuse(box.call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
+                          (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
     if (mine->value != theirs->value)
-        iso_fatal(box.call,
-                  "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
-                  mine->value, ISO->my_pe, theirs->value, pe);
+        return iso_refuse(box.call,
+                          "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
+                          mine->value, ISO->my_pe, theirs->value, pe);
     if (mine->root != theirs->root)
-        iso_fatal(box.call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root, ISO->my_pe,
-                  (int)theirs->root, pe);
+        return iso_refuse(box.call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root,
+                          ISO->my_pe, (int)theirs->root, pe);
     if (mine->dest != theirs->dest && mine->dest != 0 && theirs->dest != 0)
-        iso_fatal(box.call, "collective mismatch: dest is not the same symmetric object on pe %d and pe %d", ISO->my_pe,
-                  pe);
+        return iso_refuse(box.call, "collective mismatch: dest is not the same symmetric object on pe %d and pe %d",
+                          ISO->my_pe, pe);
+    return 0;
 }
 
-static void match_all(struct team *team, const struct match *mine, const char *call, const char *what)
+static int match_all(struct team *team, const struct match *mine, const char *call, const char *what)
 {
     struct inbox box = begin(team, call);
     send_all(team, box, mine, sizeof(*mine));
-    for (int i = 1; i < team->n_pes; i++)
-        compare(box, mine, other(team, i), what);
+    int rc = 0;
+    for (int i = 1; i < team->n_pes; i++) { /* all: their inboxes are of this epoch */
+        int one = compare(box, mine, other(team, i), what);
+        rc = rc != 0 ? rc : one;
+    }
+    return rc;
 }
 
-void iso_agree_match(struct team *team, struct agree_args args)
+int iso_agree_match(struct team *team, struct agree_args args)
 {
     if (ISO_LIKELY(!ISO->debug))
-        return;
+        return 0;
     struct match mine = match_of(args.call, args.bytes, args.root);
     mine.dest = args.dest;
-    match_all(team, &mine, args.call, NULL);
+    return match_all(team, &mine, args.call, NULL);
 }
 
-void iso_agree_same(struct team *team, const char *call, const char *what, int64_t value)
+int iso_agree_same(struct team *team, const char *call, const char *what, int64_t value)
 {
     if (ISO_LIKELY(!ISO->debug))
-        return;
+        return 0;
     struct match mine = match_of(call, (uint64_t)value, 0);
-    match_all(team, &mine, call, what);
+    return match_all(team, &mine, call, what);
 }
 
 /* The library's own exchanges within a call are compared too: a member in another call is named. */
-static void match_call(struct team *team, const char *call)
+static int match_call(struct team *team, const char *call)
 {
-    if (ISO_UNLIKELY(ISO->debug))
-        iso_agree_match(team, (struct agree_args){call, 0, 0, 0});
+    return ISO_UNLIKELY(ISO->debug) ? iso_agree_match(team, (struct agree_args){call, 0, 0, 0}) : 0;
 }
 
 uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call)
 {
     uint64_t least = mine;
-    match_call(team, call);
+    if (match_call(team, call) != 0)
+        return 0;
     struct inbox box = begin(team, call);
     send_all(team, box, &mine, sizeof(mine));
     for (int i = 1; i < team->n_pes; i++) {
         uint64_t theirs = *(const uint64_t *)wait_for(box, other(team, i));
         least = ISO_MIN(least, theirs);
     }
-    return least;
+    return iso_job_rc(call) == 0 ? least : 0;
 }
 
-void iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
+int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call)
 {
     assert(bytes <= ISO_INBOX_BYTES);
-    match_call(team, call);
+    int rc = match_call(team, call);
+    if (rc != 0)
+        return rc;
     struct inbox box = begin(team, call);
     send_all(team, box, mine, bytes);
     memcpy((char *)all + (size_t)team->my_pe * bytes, mine, bytes);
     for (int i = 1; i < team->n_pes; i++)
         memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for(box, other(team, i)), bytes);
+    return iso_job_rc(call);
 }

@@ -5,19 +5,23 @@
 
 #include "team.h"
 
-/* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends. No-op otherwise. */
+/* In calls that return errors (error.h) a broken job makes all of these return early, with -EIO where they return rc. */
+
+/* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends, or -EINVAL after a
+ * sentence. No-op otherwise. */
 struct agree_args {
     const char *call;
     uint64_t bytes;
     int root;
     uint32_t dest; /* 1 + offset of dest, modulo 2^32; 0: none */
 };
-void iso_agree_match(struct team *team, struct agree_args args);
+int iso_agree_match(struct team *team, struct agree_args args);
 /* Likewise for one more argument, by its name. */
-void iso_agree_same(struct team *team, const char *call, const char *what, int64_t value);
-/* The smallest of the members' values, on every member. Collective, small, for agreement on success. */
+int iso_agree_same(struct team *team, const char *call, const char *what, int64_t value);
+/* The smallest of the members' values, on every member. Collective, small, for agreement on success. 0 in a broken job:
+ * a member that is gone has failed. */
 uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. No member has it before all have called. */
-void iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
+int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
 
 #endif

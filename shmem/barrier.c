@@ -7,13 +7,14 @@
 #include "node/wait.h"
 #include "slot.h"
 
-void iso_barrier_sync(struct team *team, const char *call)
+int iso_barrier_sync(struct team *team, const char *call)
 {
     if (team->n_pes == 1)
-        return;
+        return 0;
     if (ISO_UNLIKELY(team->slot.barrier == NULL))
         team->slot.barrier = ISO->coll->choose_barrier(team);
     team->slot.barrier(team, call);
+    return iso_job_rc(call);
 }
 
 /* One hop, n - 1 lines each way: the fastest where every PE has a core and the team is small. */
@@ -73,8 +74,9 @@ static void await_node(const struct slot *slot, int node, uint64_t epoch, const 
     const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
     struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, epoch);
     wait.slot = slot;
-    while (!node_has_said(slot, node, epoch))
-        iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag));
+    while (!node_has_said(slot, node, epoch) &&
+           iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag)) == 0)
+        continue;
     iso_wait_end(&wait);
 }
 

@@ -202,8 +202,8 @@ static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *inf
     char *addr = (char *)(uintptr_t)mine->base;
     size_t len = (size_t)mine->len;
     struct pe_offer *offers = iso_device_new_offers();
-    if (offers == NULL) /* else the others would wait for this PE */
-        iso_fatal("shmemx_buffer_register", "no memory for the addresses of %d PEs", ISO->n_local);
+    if (offers == NULL)
+        return iso_refuse_alone("shmemx_buffer_register", "no memory for the addresses of %d PEs", ISO->n_local);
     int rc = iso_pe_exchange(mine, offers, "shmemx_buffer_register");
     for (int i = 0; rc == 0 && i < ISO->n_local; i++)
         rc = offers[i].extra; /* that PE of the node has failed by it, and has said so */
@@ -290,7 +290,8 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 {
     char sentence[192] = "";
     bool is_device = false;
-    iso_check_life(__func__);
+    if (iso_enter(__func__) != 0)
+        return 1;
     int wrong = examine((char *)addr, len_bytes, sentence, sizeof sentence);
     if (iso_device_agree(__func__, wrong, sentence) != 0)
         return 1;
@@ -341,7 +342,7 @@ void iso_buffer_forget(struct segment *s)
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */
-static void check_still_shared(const char *addr, size_t len)
+static int check_still_shared(const char *addr, size_t len)
 {
     struct pages mine = whole_pages((uintptr_t)addr, len);
     char line[512];
@@ -353,18 +354,19 @@ static void check_still_shared(const char *addr, size_t len)
             shared = strstr(line, "isomer-buffer") != NULL;
     }
     if (maps == NULL)
-        return;
+        return 0;
     fclose(maps);
-    if (!shared)
-        iso_fatal("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered",
-                  (const void *)addr, len);
+    return shared ? 0
+                  : iso_refuse("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered",
+                               (const void *)addr, len);
 }
 
 SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
 int pshmemx_buffer_unregister(void *addr)
 {
-    iso_check_life(__func__);
     char sentence[96];
+    if (iso_enter(__func__) != 0)
+        return 1;
     const struct segment *first = NULL; /* the piece with the buffer's first byte */
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments && first == NULL; i++)
         if (ISO->segments[i].base == (char *)addr && ISO->segments[i].first_bytes != 0)
@@ -375,13 +377,14 @@ int pshmemx_buffer_unregister(void *addr)
     size_t len = first->first_bytes;
     bool on_device = first->on_device;
 #ifndef ISO_PES_AS_THREADS
-    if (ISO->debug && !on_device)
-        check_still_shared((const char *)addr, len);
+    if (ISO->debug && !on_device && check_still_shared((const char *)addr, len) != 0)
+        return 1;
 #else
     (void)check_still_shared;
 #endif
     iso_quiet_all(__func__);
-    iso_barrier_sync(&ISO->world, __func__); /* no PE puts into it any more */
+    if (iso_barrier_sync(&ISO->world, __func__) != 0) /* no PE puts into it any more */
+        return 1;
     forget_pieces((const char *)addr, len);
     int rc = on_device ? 0 : release_pages((char *)addr, len);
     if (on_device || ISO->device != NULL)

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Errors that end the job, and its end. Every file may call these functions, so they call nothing above bootstrap/:
- * what the device and the peers have to do then are the hooks of struct end_hooks, which these parts register. */
+/* Errors, and the end of the job. Every file may call these functions, so they call nothing above bootstrap/: what the
+ * device and the peers have to do then are the hooks of struct end_hooks, which these parts register. The text of the
+ * last error is kept by log.c, where every sentence passes. */
 #include "error.h"
 #include "../bootstrap/log.h"
 #include "pe_state.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 const char *iso_call_name(const char *call) { return strncmp(call, "pshmem", 6) == 0 ? call + 1 : call; }
@@ -25,8 +28,117 @@ static void tell_peers(int status)
         ISO->at_end.tell_peers(status);
 }
 
+/* ---- the mode in which errors come back ---- */
+
+/* Names of parts of the library have a blank. What shmem.h declares has its meaning from OpenSHMEM. */
+bool iso_error_returns(const char *call)
+{
+    const struct state *self = ISO;
+    if (self->errors != SHMEMX_ERRORS_RETURN || self->life == LIFE_CHILD)
+        return false;
+    return self->life == LIFE_BEFORE || self->life == LIFE_AFTER || strncmp(iso_call_name(call), "shmemx_", 7) == 0 ||
+           strncmp(call, "shmemd_", 7) == 0 || strchr(call, ' ') != NULL;
+}
+
+bool iso_job_is_broken(void) { return __atomic_load_n(&ISO->broken.stage, __ATOMIC_ACQUIRE) == 2; }
+
+void iso_job_mend(void) { ISO->broken = (struct broken){.pe = -1}; }
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void iso_job_mark(int pe, const char *sentence)
+{
+    struct broken *broken = &ISO->broken;
+    int whole = 0;
+    if (!__atomic_compare_exchange_n(&broken->stage, &whole, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return; /* another thread has said why */
+    broken->pe = pe;
+    broken->at_ns = now_ns();
+    snprintf(broken->why, sizeof broken->why, "%s", sentence);
+    __atomic_store_n(&broken->stage, 2, __ATOMIC_RELEASE);
+    stop_kernels();
+}
+
+void iso_job_break(int pe, int status, const char *sentence)
+{
+    if (ISO->errors != SHMEMX_ERRORS_RETURN || ISO->life == LIFE_CHILD)
+        iso_abort_job(status, sentence);
+    iso_job_mark(pe, sentence);
+}
+
+#define BROKEN "%s: the job was broken %.1f s ago: %s; call shmemx_leave"
+static double seconds_ago(void) { return (double)(now_ns() - ISO->broken.at_ns) / 1e9; }
+
+int iso_job_rc(const char *call)
+{
+    if (ISO_LIKELY(!iso_job_is_broken()))
+        return 0;
+    iso_log_elsewhere(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.why);
+    return -EIO;
+}
+
+int iso_refuse_broken(const char *call)
+{
+    log_error(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.why);
+    return -EIO;
+}
+
+int iso_job_give_up(const char *call)
+{
+    (void)iso_refuse_broken(call);
+    if (!iso_error_returns(call))
+        iso_abort_job(1, ISO->broken.why);
+    return -EIO;
+}
+
+SHMEM_API(shmemx_set_error_mode, pshmemx_set_error_mode);
+int pshmemx_set_error_mode(int mode)
+{
+    if (mode != SHMEMX_ERRORS_ABORT && mode != SHMEMX_ERRORS_RETURN) {
+        log_error("shmemx_set_error_mode: mode is %d; allowed: SHMEMX_ERRORS_ABORT (%d), SHMEMX_ERRORS_RETURN (%d)", mode,
+                  SHMEMX_ERRORS_ABORT, SHMEMX_ERRORS_RETURN);
+        return -EINVAL;
+    }
+    ISO->errors = mode;
+    return 0;
+}
+
+SHMEM_API(shmemx_error_text, pshmemx_error_text);
+size_t pshmemx_error_text(char *text, size_t bytes) { return iso_log_last(text, bytes); }
+
+SHMEM_API(shmemx_set_error_handler, pshmemx_set_error_handler);
+int pshmemx_set_error_handler(shmemx_error_handler_t handler, void *arg)
+{
+    ISO->on_error = handler;
+    ISO->on_error_arg = arg;
+    return 0;
+}
+
+static void run_handler(const char *sentence)
+{
+    shmemx_error_handler_t handler = ISO->on_error;
+    ISO->on_error = NULL; /* once: it may call what fails again */
+    if (handler != NULL)
+        handler(sentence, ISO->on_error_arg);
+}
+
+/* ---- the end of the job ---- */
+
 void iso_exit_quietly(int status)
 {
+    char sentence[96];
+    snprintf(sentence, sizeof sentence, "another PE has ended the job with status %d", status);
+    if (ISO->errors == SHMEMX_ERRORS_RETURN && ISO->life != LIFE_CHILD) {
+        iso_job_break(-1, status, sentence);
+        return;
+    }
+    if (!ISO->aborting)
+        run_handler(sentence);
     ISO->aborting = true;
     stop_kernels();
     tell_peers(status); /* passed on: a third PE may see our end before it hears who began it */
@@ -39,6 +151,8 @@ void iso_abort_job(int status, const char *sentence)
     struct state *self = ISO;
     if (!self->aborting && self->life != LIFE_CHILD) {
         self->aborting = true;
+        if (sentence != NULL)
+            run_handler(sentence);
         stop_kernels();
         fflush(stdout);
         if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
@@ -51,23 +165,60 @@ void iso_abort_job(int status, const char *sentence)
     _exit(status);
 }
 
+/* Prints "shmem_x: " and the rest, and writes it to text. */
+static void say(char *text, size_t bytes, const char *call, const char *format, va_list args)
+{
+    int n = snprintf(text, bytes, "%s: ", iso_call_name(call));
+    vsnprintf(text + n, bytes - (size_t)n, format, args);
+    log_error("%s", text);
+}
+
 void iso_fatal(const char *call, const char *format, ...)
 {
     char text[512];
-    int n = snprintf(text, sizeof text, "%s: ", iso_call_name(call));
     va_list args;
     va_start(args, format);
-    vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+    say(text, sizeof text, call, format, args);
     va_end(args);
-    log_error("%s", text);
     iso_abort_job(1, text);
 }
 
-void iso_fatal_life(const char *call)
+int iso_refuse(const char *call, const char *format, ...)
 {
-    static const char *const when[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize",
-                                       "in a forked child of a PE, which has no part in the job; only the child ends"};
-    iso_fatal(call, "called %s", when[ISO->life]);
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    say(text, sizeof text, call, format, args);
+    va_end(args);
+    if (!iso_error_returns(call))
+        iso_abort_job(1, text);
+    return -EINVAL;
+}
+
+int iso_refuse_alone(const char *call, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    say(text, sizeof text, call, format, args);
+    va_end(args);
+    if (!iso_error_returns(call))
+        iso_abort_job(1, text);
+    iso_job_break(ISO->my_pe, 1, text);
+    tell_peers(1);
+    return -EIO;
+}
+
+static const char *const times[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize or shmemx_leave",
+                                    "in a forked child of a PE, which has no part in the job; only the child ends"};
+
+void iso_fatal_life(const char *call) { iso_fatal(call, "called %s", times[ISO->life]); }
+
+int iso_refuse_entry(const char *call)
+{
+    if (ISO->life != LIFE_RUNNING)
+        return iso_refuse(call, "called %s", times[ISO->life]);
+    return iso_job_give_up(call);
 }
 
 void iso_fatal_pe(const char *call, int pe, int n_pes)

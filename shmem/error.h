@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Errors that end the job: one sentence on stderr, which names call, argument, value and allowed range; then the end.
- * Every file of shmem/ and coll/ may call these functions. */
+/* Errors: one sentence, which names call, argument, value and allowed range. Then the job ends, or in the mode
+ * SHMEMX_ERRORS_RETURN a call of shmemx.h returns it. Every file of shmem/ and coll/ may call these functions.
+ *
+ * A broken job is one in which a PE has died, has left, or has ended the job, while this PE returns errors. Invariant:
+ * once it is broken it stays so until shmemx_leave, and every wait of a call that returns errors then comes back. So a
+ * function with waits inside needs one question at its end, iso_job_rc: 0 means that all its waits had what they waited
+ * for. */
 #ifndef ISO_ERROR_H
 #define ISO_ERROR_H
 
-#include "../include/shmem.h"
+#include "../include/shmemx.h"
 #include "base.h"
 
 /* What the end of the job asks of parts above this file. A part sets its hooks in ISO->at_end when it starts; they stay
@@ -15,18 +20,51 @@ struct end_hooks {
     void (*end_peers)(void);        /* pe.c: the last resort without a launcher: SIGTERM for local peers after a grace */
 };
 
+/* Why a job is broken. Written once, by the thread that has raised `stage` from 0 to 1; it stores 2 behind the rest
+ * (release), which pairs with the acquire load of iso_job_is_broken. */
+struct broken {
+    int stage;
+    int pe; /* that died or left; -1: not known */
+    uint64_t at_ns;
+    char why[256];
+};
+
 /* "[pe 3] shmem_int_put: pe 9 is outside 0..7", then the whole job ends (in a forked child of a PE: the child alone).
  * `call` may begin with the p of pshmem_. */
 _Noreturn ISO_COLD void iso_fatal(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same sentence. Returns -EINVAL where this call returns errors (iso_error_returns); else it is iso_fatal. */
+ISO_COLD int iso_refuse(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise for what failed on this PE alone while the other members wait for it: the job is broken then, and they are
+ * told. */
+ISO_COLD int iso_refuse_alone(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Does `call` return its errors? In SHMEMX_ERRORS_RETURN: all but the calls of shmem.h. Parts of the library that no
+ * call names ("the proxy"), and the start, return them too. */
+bool iso_error_returns(const char *call);
+
 /* Ends the job with this status: tells peers, launcher, then exits. `sentence`: the cause, printed before; NULL: the
  * program wishes it (shmem_global_exit). */
 _Noreturn ISO_COLD void iso_abort_job(int status, const char *sentence);
-/* Another PE ends the job and has said why: leave with its status, without a word. */
-_Noreturn ISO_COLD void iso_exit_quietly(int status);
+/* The job cannot go on because of `pe` (-1: not known). SHMEMX_ERRORS_RETURN: it is broken from here on, kernels give
+ * up, and this returns. Else as iso_abort_job. `sentence` was printed before. */
+ISO_COLD void iso_job_break(int pe, int status, const char *sentence);
+/* Another PE ends the job and has said why: leave with its status, without a word; or iso_job_break. */
+ISO_COLD void iso_exit_quietly(int status);
+bool iso_job_is_broken(void);
+/* 0, or -EIO once the job is broken; then the sentence is this thread's last error, not printed. */
+int iso_job_rc(const char *call);
+/* A wait of `call` has found the job broken: comes back with -EIO where the call returns errors, else ends the job. */
+ISO_COLD int iso_job_give_up(const char *call);
+/* Prints why this call cannot go on, and returns -EIO. The job is broken. */
+ISO_COLD int iso_refuse_broken(const char *call);
+/* Without a sentence and in either mode: by shmemx_leave. Does nothing when the job is broken already. */
+void iso_job_mark(int pe, const char *sentence);
+/* The next life begins whole. */
+void iso_job_mend(void);
 /* "shmem_x" for "pshmem_x" and for "shmem_x". */
 const char *iso_call_name(const char *call);
 
 _Noreturn ISO_COLD void iso_fatal_life(const char *call);                    /* before init, after finalize */
+ISO_COLD int iso_refuse_entry(const char *call);                             /* likewise, or the job is broken */
 _Noreturn ISO_COLD void iso_fatal_pe(const char *call, int pe, int n_pes);   /* PE out of range */
 _Noreturn ISO_COLD void iso_fatal_ctx(const char *call, shmem_ctx_t ctx);    /* invalid context */
 _Noreturn ISO_COLD void iso_fatal_team(const char *call, shmem_team_t team); /* invalid team */

@@ -55,7 +55,7 @@ void iso_inbox_far_wait(struct inbox box, int from)
         (const uint64_t *)(const void *)(box.slot->memory + iso_slot_far_inbox_offset(from, box.slot->staged));
     struct wait wait = ISO_WAIT(box.call, box.slot->views[from].pe, word, iso_slot_far_word(box.epoch, 0));
     wait.slot = box.slot;
-    while (!iso_inbox_far_take(box, box.slot->memory, from))
-        iso_wait_pause(&wait, prim_poll_u64(word));
+    while (!iso_inbox_far_take(box, box.slot->memory, from) && iso_wait_pause(&wait, prim_poll_u64(word)) == 0)
+        continue;
     iso_wait_end(&wait);
 }

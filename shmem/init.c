@@ -170,6 +170,7 @@ static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
     iso_data_segment_refresh();
     register_handlers();
     self->left_at = 0; /* of an earlier life */
+    iso_job_mend();
     struct boot_attr boot = {NULL, 0, 0};
     if (attr != NULL)
         boot = (struct boot_attr){attr->id->bytes, attr->rank, attr->size};
@@ -265,6 +266,27 @@ void pshmem_finalize(void)
 #endif
     take_down();
     self->life = LIFE_AFTER;
+}
+
+/* The opposite of bring_up, without a barrier. The others are told first, so that they do not wait for this PE. */
+SHMEM_API(shmemx_leave, pshmemx_leave);
+int pshmemx_leave(void)
+{
+    struct state *self = ISO;
+    if (self->life != LIFE_RUNNING) {
+        log_error("shmemx_leave: the library is not running in this process");
+        return -EINVAL;
+    }
+    iso_job_mark(self->my_pe, "this PE has called shmemx_leave");
+    iso_pe_desert();
+    int rc = iso_device_leave(__func__);
+    if (rc != 0)
+        return rc;
+    self->life = LIFE_AFTER;
+    self->init_count = 0;
+    take_down();
+    iso_boot_leave(&self->boot);
+    return 0;
 }
 
 SHMEM_API(shmem_global_exit, pshmem_global_exit);

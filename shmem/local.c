@@ -62,7 +62,8 @@ static struct segment *object_at(const char *call, const void *ptr, enum segment
 
 static void *local_malloc(const char *call, size_t size, int kind)
 {
-    iso_check_life(call);
+    if (iso_enter(call) != 0)
+        return NULL;
     struct segment *part = part_of_kind(call, kind, SEGMENT_LOCAL);
     size_t offset;
     if (part == NULL || size == 0)
@@ -85,7 +86,8 @@ void *pshmemx_local_malloc(size_t size, int kind) { return local_malloc("shmemx_
 static void local_free(const char *call, void *ptr)
 {
     struct alloc_object object;
-    iso_check_life(call);
+    if (iso_enter(call) != 0)
+        return;
     struct segment *part = ptr != NULL ? object_at(call, ptr, SEGMENT_LOCAL, &object) : NULL;
     if (part == NULL)
         return;
@@ -173,7 +175,8 @@ static int take_place(struct team *team, const struct segment *part, size_t size
 /* NULL after a sentence. */
 static struct team *team_of(shmem_team_t handle, const char *call)
 {
-    iso_check_life(call);
+    if (iso_enter(call) != 0)
+        return NULL;
     struct team *team = iso_team_or_null(handle);
     if (team == NULL)
         log_error("%s: team %p is not a team of this PE, or was destroyed", call, (void *)handle);
@@ -233,7 +236,8 @@ int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
 SHMEM_API(shmemx_offset_of, pshmemx_offset_of);
 int pshmemx_offset_of(const void *addr, uint64_t *offset)
 {
-    iso_check_life(__func__);
+    if (iso_enter(__func__) != 0)
+        return 1;
     const struct segment *s = iso_segment_of(addr, 1);
     if (offset == NULL || s == NULL || s->kind == SEGMENT_BUFFER) {
         log_error("shmemx_offset_of: %s%p is %s", offset == NULL ? "offset of " : "addr ", addr,
@@ -249,7 +253,8 @@ int pshmemx_offset_of(const void *addr, uint64_t *offset)
 SHMEM_API(shmemx_at_offset, pshmemx_at_offset);
 void *pshmemx_at_offset(int pe, uint64_t offset)
 {
-    iso_check_life(__func__);
+    if (iso_enter(__func__) != 0)
+        return NULL;
     uint64_t index = offset >> OFFSET_BITS, at = offset & ((UINT64_C(1) << OFFSET_BITS) - 1);
     if (pe < 0 || pe >= ISO->n_pes) {
         log_error("shmemx_at_offset: pe is %d, allowed: 0..%d", pe, ISO->n_pes - 1);
@@ -284,7 +289,8 @@ int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
 {
     static const int places[] = {SHMEMX_PLACE_HEAP,   SHMEMX_PLACE_DATA,  SHMEMX_PLACE_HEAP, /* enum segment_kind */
                                  SHMEMX_PLACE_BUFFER, SHMEMX_PLACE_LOCAL, SHMEMX_PLACE_TEAM};
-    iso_check_life(__func__);
+    if (iso_enter(__func__) != 0)
+        return 1;
     if (info == NULL) {
         log_error("shmemx_address_info: info is a null pointer");
         return 1;

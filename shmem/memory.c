@@ -109,21 +109,21 @@ void iso_memory_stop(void)
 /* ---- parts of the calls ---- */
 
 /* What shmem_barrier_all does: also the puts of other contexts to an object arrive before it is reused. */
-static void barrier(const char *call)
+static int barrier(const char *call)
 {
     iso_quiet_all(call);
-    iso_barrier_sync(&ISO->world, call);
+    return iso_barrier_sync(&ISO->world, call);
 }
 
 /* SHMEM_DEBUG: the arguments agree on all PEs; pointers are compared as offsets, since bases may differ. */
-static void match(const char *call, const char *what, uint64_t value)
+static int match(const char *call, const char *what, uint64_t value)
 {
     if (ISO_LIKELY(!ISO->debug))
-        return;
+        return 0;
     char name[64];
     snprintf(name, sizeof name, "%s (%s)", call, what);
     struct agree_args args = {name, value, 0, 0};
-    iso_agree_match(&ISO->world, args);
+    return iso_agree_match(&ISO->world, args);
 }
 
 /* Relaxed, pairs with nothing: other threads of this PE learn of an object by the program's own synchronisation. */
@@ -140,7 +140,7 @@ static ISO_COLD void describe_cap(const struct heap *h, char *text, size_t bytes
     snprintf(text, bytes, chosen ? "its cap is the machine's memory, since %s is not set" : "raise %s", h->variable);
 }
 
-/* One PE speaks for all: every PE has failed alike. */
+/* One PE prints for all: every PE has failed alike. */
 static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
 
 static ISO_COLD void report_full(const struct request *r)
@@ -176,9 +176,11 @@ static char *allocate(const struct request *r)
         report_full(r);
         return NULL;
     }
-    if (rc != 0) /* other PEs may have succeeded: the heaps are not symmetric any more */
-        iso_fatal(r->call, "no memory is left for the bookkeeping of the %s's %zu objects", h->name,
-                  iso_alloc_stats(h->alloc).objects);
+    if (rc != 0) { /* other PEs may have succeeded: the heaps are not symmetric any more */
+        (void)iso_refuse_alone(r->call, "no memory is left for the bookkeeping of the %s's %zu objects", h->name,
+                               iso_alloc_stats(h->alloc).objects);
+        return NULL;
+    }
     if (h->back != NULL && h->back(h->start + offset + r->size, r->call) != 0) {
         iso_alloc_free(h->alloc, offset);
         return NULL;
@@ -189,10 +191,10 @@ static char *allocate(const struct request *r)
 
 static void *allocate_and_exchange(const struct request *r)
 {
-    match(r->call, "size", r->size);
+    if (match(r->call, "size", r->size) != 0)
+        return NULL;
     void *object = allocate(r);
-    barrier(r->call);
-    return object;
+    return barrier(r->call) == 0 ? object : NULL;
 }
 
 /* A piece at a time: the network stands still meanwhile. false: it holds these pages, and would go on writing to what
@@ -230,28 +232,27 @@ static void retire(const struct heap *h, size_t offset, size_t size)
     iso_memory_give_back(h->segment, h->start + offset, size);
 }
 
-static ISO_COLD _Noreturn void fatal_pointer(const struct heap *h, const char *call, const void *ptr)
+static ISO_COLD int refuse_pointer(const struct heap *h, const char *call, const void *ptr)
 {
     struct alloc_object object;
     char *objects = objects_of(h);
     size_t offset = (size_t)((const char *)ptr - objects);
     if (offset >= h->segment->len - h->start)
-        iso_fatal(call, "ptr %p is not in the %s (%p to %p)", ptr, h->name, (void *)objects,
-                  (void *)(h->segment->base + h->segment->limit));
+        return iso_refuse(call, "ptr %p is not in the %s (%p to %p)", ptr, h->name, (void *)objects,
+                          (void *)(h->segment->base + h->segment->limit));
     if (iso_alloc_find(h->alloc, offset, &object))
-        iso_fatal(call, "ptr %p lies %zu bytes inside the object of %zu bytes at %p, only its start can be given", ptr,
-                  offset - object.offset, object.size, (void *)(objects + object.offset));
-    iso_fatal(call, "ptr %p is no object of the %s: it was freed before, or never allocated", ptr, h->name);
+        return iso_refuse(call,
+                          "ptr %p lies %zu bytes inside the object of %zu bytes at %p, only its start can be given", ptr,
+                          offset - object.offset, object.size, (void *)(objects + object.offset));
+    return iso_refuse(call, "ptr %p is not an object of the %s: it was freed before, or never allocated", ptr, h->name);
 }
 
-/* The live object that begins at ptr; ends the job when there is none. */
-static struct alloc_object object_at(const struct heap *h, const char *call, const void *ptr)
+/* The live object that begins at ptr. 0, or -EINVAL after a sentence. */
+static int object_at(const struct heap *h, const char *call, const void *ptr, struct alloc_object *object)
 {
-    struct alloc_object object;
     size_t offset = (size_t)((const char *)ptr - objects_of(h));
-    if (!iso_alloc_find(h->alloc, offset, &object) || object.offset != offset)
-        fatal_pointer(h, call, ptr);
-    return object;
+    bool found = iso_alloc_find(h->alloc, offset, object) && object->offset == offset;
+    return found ? 0 : refuse_pointer(h, call, ptr);
 }
 
 /* ---- the calls' bodies, with the name that errors and waits carry ---- */
@@ -270,11 +271,12 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
         iso_log(level_of_one(), "%s: alignment %zu is not a power of two", call, alignment);
         return NULL;
     }
-    match(call, "alignment", alignment);
+    if (match(call, "alignment", alignment) != 0)
+        return NULL;
     if (alignment > common_alignment(h)) {
         iso_log(level_of_one(), "%s: alignment %zu is above %zu, which is all that the %ss of all PEs have in common",
                 call, alignment, common_alignment(h), h->name);
-        barrier(call);
+        (void)barrier(call);
         return NULL;
     }
     struct request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
@@ -289,28 +291,28 @@ static void *get_zeroed(const struct heap *h, const char *call, size_t count, si
         return NULL;
     if (__builtin_mul_overflow(count, size, &bytes))
         bytes = SIZE_MAX; /* more than any heap has: fails below, with the numbers */
-    match(call, "count * size", bytes);
+    if (match(call, "count * size", bytes) != 0)
+        return NULL;
     char *used_end = objects_of(h) + iso_alloc_top(h->alloc);
     struct request r = {h, call, ISO_LINE, bytes};
     char *object = allocate(&r);
     if (object != NULL && object < used_end)
         h->fill(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
-    barrier(call);
-    return object;
+    return barrier(call) == 0 ? object : NULL;
 }
 
 static void give(const char *call, void *ptr)
 {
-    iso_check_life(call);
-    if (ptr == NULL)
+    struct alloc_object object;
+    if (iso_enter(call) != 0 || ptr == NULL)
         return;
     struct heap h = heap_of(ptr);
-    struct alloc_object object = object_at(&h, call, ptr);
-    match(call, "offset of ptr", object.offset);
-    barrier(call);
+    if (object_at(&h, call, ptr, &object) != 0 || match(call, "offset of ptr", object.offset) != 0 || barrier(call) != 0)
+        return;
     if (iso_alloc_free(h.alloc, object.offset) != 0) /* another thread was faster */
-        fatal_pointer(&h, call, ptr);
-    retire(&h, object.offset, object.size);
+        (void)refuse_pointer(&h, call, ptr);
+    else
+        retire(&h, object.offset, object.size);
 }
 
 static void *call_malloc(const char *call, size_t size)
@@ -365,12 +367,14 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     struct heap h = host_heap();
     if (heap_of(ptr).segment != h.segment)
         iso_fatal(call, "ptr %p is device memory, which cannot change its size; allocate, copy and free", ptr);
-    struct alloc_object old = object_at(&h, call, ptr);
-    match(call, "offset of ptr", old.offset);
-    match(call, "size", size);
-    barrier(call);
+    struct alloc_object old;
+    if (object_at(&h, call, ptr, &old) != 0)
+        return NULL;
+    (void)match(call, "offset of ptr", old.offset);
+    (void)match(call, "size", size);
+    (void)barrier(call);
     void *object = change_size(&h, call, old, size);
-    barrier(call);
+    (void)barrier(call);
     return object;
 }
 
@@ -394,7 +398,7 @@ void *pshmem_malloc_with_hints(size_t size, long hints)
 {
     iso_check_life("shmem_malloc_with_hints");
     if (size != 0)
-        match("shmem_malloc_with_hints", "hints", (uint64_t)hints);
+        (void)match("shmem_malloc_with_hints", "hints", (uint64_t)hints);
     return call_malloc("shmem_malloc_with_hints", size);
 }
 
@@ -422,7 +426,8 @@ SHMEM_API(shmemx_heap_is_valid, pshmemx_heap_is_valid);
 int pshmemx_heap_is_valid(void)
 {
     const struct device *d = ISO->device;
-    iso_check_life("shmemx_heap_is_valid");
+    if (iso_enter("shmemx_heap_is_valid") != 0)
+        return 0;
     return iso_alloc_is_valid(ISO->alloc) && (d == NULL || iso_alloc_is_valid(d->alloc)) ? 1 : 0;
 }
 
@@ -432,11 +437,13 @@ int pshmemx_heap_is_valid(void)
  * device, said so. */
 static bool open_heap(const char *call, int kind, struct heap *h)
 {
-    iso_check_life(call);
+    if (iso_enter(call) != 0)
+        return false;
     if (kind != SHMEMX_HOST && kind != SHMEMX_DEVICE && kind != SHMEMX_DEVICE_BULK)
-        iso_fatal(call, "kind is %d, allowed: SHMEMX_HOST (%d), SHMEMX_DEVICE (%d), SHMEMX_DEVICE_BULK (%d)", kind,
-                  SHMEMX_HOST, SHMEMX_DEVICE, SHMEMX_DEVICE_BULK);
-    match(call, "kind", (uint64_t)kind);
+        return iso_refuse(call, "kind is %d, allowed: SHMEMX_HOST (%d), SHMEMX_DEVICE (%d), SHMEMX_DEVICE_BULK (%d)",
+                          kind, SHMEMX_HOST, SHMEMX_DEVICE, SHMEMX_DEVICE_BULK) == 0;
+    if (match(call, "kind", (uint64_t)kind) != 0)
+        return false;
     if (kind != SHMEMX_HOST && iso_device_need(call) == NULL)
         return false;
     *h = kind == SHMEMX_HOST ? host_heap() : device_heap();

@@ -81,6 +81,10 @@ struct state {
     uint32_t left_at; /* the world's last step, for the good-bye */
     bool aborting;
     struct end_hooks at_end;
+    int errors; /* SHMEMX_ERRORS_ */
+    struct broken broken;
+    shmemx_error_handler_t on_error; /* NULL: none */
+    void *on_error_arg;
     int parent_pid; /* the launcher's process on this host; 0: none that would have to live */
     bool leaving;   /* by shmem_global_exit */
     int leave_status;
@@ -110,6 +114,16 @@ ISO_INLINE void iso_check_life(const char *call)
 {
     if (ISO_CHECKS && ISO_UNLIKELY(ISO->life != LIFE_RUNNING))
         iso_fatal_life(call);
+}
+
+/* At the begin of a call that returns its errors. 0, or a negative errno after a sentence: before init, after finalize,
+ * or in a broken job. Where the mode or the call does not return errors, the job ends. */
+ISO_INLINE int iso_enter(const char *call)
+{
+    const struct state *self = ISO;
+    if (ISO_LIKELY(self->life == LIFE_RUNNING && __atomic_load_n(&self->broken.stage, __ATOMIC_ACQUIRE) != 2))
+        return 0;
+    return iso_refuse_entry(call);
 }
 
 /* The context behind a handle, SHMEM_CTX_DEFAULT without a table look-up. */

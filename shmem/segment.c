@@ -259,9 +259,9 @@ int iso_segment_tell_nodes(char *base, size_t len, const char *call)
     if (self->n_nodes == 1)
         return 0;
     all = (struct site *)calloc((unsigned)self->n_pes, sizeof *all);
-    if (all == NULL) /* to return would leave the others waiting for this PE */
-        iso_fatal(call, "no memory for the addresses of %d PEs", self->n_pes);
-    iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
+    if (all == NULL)
+        return iso_refuse_alone(call, "no memory for the addresses of %d PEs", self->n_pes);
+    rc = iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
     for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
         if (all[pe].len != len) {
             log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,

@@ -182,8 +182,8 @@ static int claim_index(const struct members *m)
         for (int i = 0; i < m->n; i++)
             closing += control_amo(closing_offset(), m->world_of[i], AMO_FETCH, 0, m->call);
         index = claim_any(m);
-        if (index < 0 && closing != 0)
-            iso_wait_pause(&wait, closing);
+        if (index < 0 && closing != 0 && iso_wait_pause(&wait, closing) != 0)
+            break;
     }
     iso_wait_end(&wait);
     return index;
@@ -233,7 +233,8 @@ static void refuse(int pe, struct slot_key key, int status, const char *call)
                 publish(index, pe, key, (uint64_t)-status, call);
                 return;
             }
-        iso_wait_pause(&wait, UINT64_MAX);
+        if (iso_wait_pause(&wait, UINT64_MAX) != 0)
+            return;
     }
 }
 
@@ -305,9 +306,11 @@ static int follow(const struct members *m, struct slot_key key, struct slot *slo
 {
     struct wait wait = ISO_WAIT(m->call, m->world_of[0], my_directory()->grants, GRANT_NEW);
     int index;
-    while ((index = find_grant(&key)) < 0)
-        iso_wait_pause(&wait, GRANT_NONE);
+    while ((index = find_grant(&key)) < 0 && iso_wait_pause(&wait, GRANT_NONE) == 0)
+        continue;
     iso_wait_end(&wait);
+    if (index < 0)
+        return -EIO;
     return read_grant(m, index, slot);
 }
 
@@ -328,7 +331,8 @@ static int take_ticket(const char *call)
                 iso_wait_end(&wait);
                 return i;
             }
-        iso_wait_pause(&wait, (1 << TICKETS) - 1);
+        if (iso_wait_pause(&wait, (1 << TICKETS) - 1) != 0)
+            return -EIO;
     }
 }
 
@@ -418,7 +422,8 @@ static int await_request(const struct members *m, const struct slot_key *key, in
     struct wait wait = ISO_WAIT(m->call, pe, &my_request(pe, 0)->state, REQUEST_NEW);
     enum answer answer;
     while ((answer = look(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
-        iso_wait_pause(&wait, REQUEST_NONE);
+        if (iso_wait_pause(&wait, REQUEST_NONE) != 0)
+            return -EIO;
     iso_wait_end(&wait);
     if (answer == ANSWER_OTHER) {
         say_other(m, pe, key->split);
@@ -465,6 +470,8 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
     int index, ticket = take_ticket(m->call), other;
     struct request mine;
     struct finding found;
+    if (ticket < 0)
+        return ticket;
     memset(&mine, 0, sizeof(mine));
     mine.key = key;
     mine.state = status == 0 ? REQUEST_NEW : REQUEST_FAILED;
@@ -479,7 +486,8 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
             mine.state = REQUEST_FAILED;
             send_request(m->sorted[0], ticket, &mine, offsetof(struct request, other), m->call);
         }
-        iso_wait_pause(&wait, GRANT_NONE);
+        if (iso_wait_pause(&wait, GRANT_NONE) != 0)
+            return -EIO;
     }
     iso_wait_end(&wait);
     (void)prim_fetch_and_u64(&my_directory()->tickets, ~((uint64_t)1 << ticket));
@@ -607,8 +615,10 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
         return 0;
     int *sorted = (int *)malloc((size_t)n_pes * sizeof(*sorted));
     slot->views = (struct slot_view *)calloc((size_t)n_pes, sizeof(*slot->views));
-    if (sorted == NULL || slot->views == NULL)
-        iso_fatal(call, "no memory for a team of %d", n_pes); /* the others would wait for this PE */
+    if (sorted == NULL || slot->views == NULL) {
+        free(sorted);
+        return iso_refuse_alone(call, "no memory for a team of %d", n_pes);
+    }
     memcpy(sorted, world_of, (size_t)n_pes * sizeof(*sorted));
     qsort(sorted, (size_t)n_pes, sizeof(*sorted), by_number);
     struct members m = {world_of, sorted, n_pes, call};
@@ -691,7 +701,7 @@ void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expec
     struct wait wait = ISO_WAIT(call, pe, word, expected);
     uint64_t seen;
     wait.slot = slot;
-    while ((seen = prim_poll_u64(word)) < expected)
-        iso_wait_pause(&wait, seen);
+    while ((seen = prim_poll_u64(word)) < expected && iso_wait_pause(&wait, seen) == 0)
+        continue;
     iso_wait_end(&wait);
 }

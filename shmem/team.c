@@ -34,11 +34,17 @@ struct team *iso_team(shmem_team_t handle, const char *call)
     return team;
 }
 
-void iso_fatal_team(const char *call, shmem_team_t team)
+static int refuse_team(const char *call, shmem_team_t team)
 {
     if (team == SHMEM_TEAM_INVALID)
-        iso_fatal(call, "team is SHMEM_TEAM_INVALID");
-    iso_fatal(call, "team %p is not a team of this PE (destroyed, or never made)", (void *)team);
+        return iso_refuse(call, "team is SHMEM_TEAM_INVALID");
+    return iso_refuse(call, "team %p is not a team of this PE (destroyed, or never made)", (void *)team);
+}
+
+void iso_fatal_team(const char *call, shmem_team_t team)
+{
+    (void)refuse_team(call, team);
+    iso_abort_job(1, "an invalid team"); /* a call that returns errors does not come here */
 }
 
 /* ---- members ---- */
@@ -334,20 +340,24 @@ static int select_color(struct colored *all, int n, int32_t color)
 SHMEM_API(shmemx_team_split_color, pshmemx_team_split_color);
 int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shmem_team_t *new_team)
 {
-    iso_check_life(__func__);
-    iso_check_out(__func__, "team", new_team);
+    if (iso_enter(__func__) != 0)
+        return 1;
+    if (new_team == NULL)
+        return iso_refuse(__func__, "team is a null pointer");
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_handle == SHMEM_TEAM_INVALID)
         return 1;
-    struct team *parent = iso_team(parent_handle, __func__), *team = NULL;
+    struct team *parent = iso_team_or_null(parent_handle), *team = NULL;
+    if (parent == NULL)
+        return refuse_team(__func__, parent_handle);
     struct colored mine = {color, key, parent->my_pe},
                    *all = (struct colored *)malloc(sizeof *all * (size_t)parent->n_pes);
     uint64_t split = parent->splits++;
     int rc = 0;
     if (all == NULL)
-        iso_fatal(__func__, "no memory for a team of %d", parent->n_pes); /* the others would wait for this PE */
-    iso_agree_gather(parent, &mine, sizeof mine, all, __func__);
-    if (color >= 0) {
+        return iso_refuse_alone(__func__, "no memory for a team of %d", parent->n_pes);
+    rc = iso_agree_gather(parent, &mine, sizeof mine, all, __func__);
+    if (color >= 0 && rc == 0) {
         int n = select_color(all, parent->n_pes, color);
         team = take_place(n);
         for (int i = 0; team != NULL && i < n; i++)
@@ -409,7 +419,7 @@ static bool arguments_are_valid(const char *call, const int *pes, int n, const s
     }
     int *place = (int *)calloc((size_t)ISO->n_pes, sizeof *place);
     if (place == NULL)
-        iso_fatal(call, "no memory for a team of %d", n); /* the others would wait for this PE */
+        return iso_refuse_alone(call, "no memory for a team of %d", n) == 0;
     bool valid = list_is_valid(call, pes, n, place);
     free(place);
     return valid;
@@ -418,7 +428,8 @@ static bool arguments_are_valid(const char *call, const int *pes, int n, const s
 SHMEM_API(shmemx_team_create, pshmemx_team_create);
 int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_team)
 {
-    iso_check_life(__func__);
+    if (iso_enter(__func__) != 0)
+        return 1;
     if (new_team != NULL)
         *new_team = SHMEM_TEAM_INVALID;
     if (!arguments_are_valid(__func__, pes, n, new_team))

@@ -37,7 +37,8 @@ struct team *iso_team_or_null(shmem_team_t handle);           /* NULL when inval
 int iso_team_start(void); /* world and shared */
 void iso_team_stop(void);
 
-/* All members have arrived. No quiet. (barrier.c) */
-void iso_barrier_sync(struct team *team, const char *call);
+/* All members have arrived. No quiet. 0, or -EIO in a call that returns errors: the job is broken, and they have not.
+ * (barrier.c) */
+int iso_barrier_sync(struct team *team, const char *call);
 
 #endif

@@ -387,10 +387,9 @@ int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_
 }
 
 /* SHMEM_DEBUG. `slot` NULL: none was made yet, by any member. */
-static void note(const struct stream_call *c, struct stream_slot *slot)
+static int note(const struct stream_call *c, struct stream_slot *slot)
 {
-    if (slot != NULL && slot->notes != NULL)
-        iso_notes_call(slot->notes, c);
+    return slot != NULL && slot->notes != NULL ? iso_notes_call(slot->notes, c) : 0;
 }
 
 static int enqueue(const struct stream_call *c)
@@ -420,14 +419,12 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
     if (!begin(&c, coll, stream) || !numbers_are_valid(&c))
         return 1;
     if (is_nothing(&c)) { /* on all members alike */
-        if (ISO_UNLIKELY(ISO->debug))
-            note(&c, iso_stream_slot_find(&c));
-        return 0;
+        return ISO_UNLIKELY(ISO->debug) && note(&c, iso_stream_slot_find(&c)) != 0 ? 1 : 0;
     }
     if (!complete(&c))
         return 1;
-    if (ISO_UNLIKELY(ISO->debug))
-        note(&c, c.slot);
+    if (ISO_UNLIKELY(ISO->debug) && note(&c, c.slot) != 0)
+        return 1;
     return enqueue(&c);
 }
 

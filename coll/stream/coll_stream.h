@@ -45,7 +45,7 @@ struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t 
 void iso_notes_close(struct stream_notes *notes);                                         /* NULL-tolerant */
 void iso_notes_reset(struct stream_notes *notes); /* slot memory is as new, on all members */
 /* Before the call is enqueued. Ends the job when a member's call of the same number is another one. */
-void iso_notes_call(struct stream_notes *notes, const struct stream_call *c);
+int iso_notes_call(struct stream_notes *notes, const struct stream_call *c);
 
 /* ---- stream_slot.c: what is kept of one (team, slot) on this PE ---- */
 

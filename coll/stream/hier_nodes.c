@@ -53,12 +53,15 @@ int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot
     int n = team->n_pes, rc = 0;
     int32_t leader = slot != NULL ? 0 : team->my_pe, *leaders = (int32_t *)calloc((size_t)n, sizeof *leaders);
     if (leaders == NULL)
-        iso_fatal(call, "no memory for a team of %d", n); /* the others would wait for this PE */
+        return iso_refuse_alone(call, "no memory for a team of %d", n);
 
     /* A node is named by the first member that its members reach; this member reaches itself. */
     while (slot != NULL && slot->memory[leader] == NULL)
         leader++;
-    iso_agree_gather(team, &leader, sizeof leader, leaders, call);
+    if ((rc = iso_agree_gather(team, &leader, sizeof leader, leaders, call)) != 0) {
+        free(leaders);
+        return rc;
+    }
 
     /* The table is for several nodes, with more than one member on one of them. */
     bool several = false, shared = false, same = true;

@@ -207,15 +207,17 @@ static const char *difference(const struct stream_notes *s, const struct note *m
     return mine->source != theirs->source ? "the place of source" : NULL;
 }
 
-static void compare(const struct stream_notes *s, int m, const struct note *theirs)
+static int compare(const struct stream_notes *s, int m, const struct note *theirs)
 {
     const struct note *mine = &s->mine[theirs->number % STREAM_NOTES];
     const char *what = mine->number == theirs->number ? difference(s, mine, m, theirs) : NULL;
     char ours[TEXT_BYTES], other[TEXT_BYTES];
-    if (what != NULL)
-        iso_fatal(call, "collective mismatch of %s in call %llu of slot %d of this team: pe %d calls %s, pe %d calls %s",
-                  what, (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
-                  s->team->world_of[m], text_of(theirs, other));
+    if (what == NULL)
+        return 0;
+    return iso_refuse(call,
+                      "collective mismatch of %s in call %llu of slot %d of this team: pe %d calls %s, pe %d calls %s",
+                      what, (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
+                      s->team->world_of[m], text_of(theirs, other));
 }
 
 static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t number)
@@ -248,27 +250,31 @@ static uint64_t take(const struct stream_notes *s, int m, uint64_t number, struc
 }
 
 /* Compares all notes that have come from member m for calls that this member has made. */
-static void look(struct stream_notes *s, int m)
+static int look(struct stream_notes *s, int m)
 {
+    int rc = 0;
     while (s->looked[m] < s->calls) {
         struct note note;
         uint64_t number = s->looked[m] + 1, seen = take(s, m, number, &note);
         if (seen < number)
-            return; /* m has not come to this call */
+            return rc; /* m has not come to this call */
         if (seen == number && note.number == number && note.sum == sum_of(&note))
-            compare(s, m, &note);
+            rc = compare(s, m, &note);
         s->looked[m] = number; /* else m is so far ahead that it has written over the note */
     }
+    return rc;
 }
 
 /* The quiet between both halves is a full fence on each member: of two notes that are left at once, one is found. */
-void iso_notes_call(struct stream_notes *s, const struct stream_call *c)
+int iso_notes_call(struct stream_notes *s, const struct stream_call *c)
 {
     struct note note = note_of(c, ++s->calls);
     s->mine[note.number % STREAM_NOTES] = note;
     for (int i = 1; i < s->n; i++)
         leave(s, (s->me + i) % s->n, &note);
     iso_quiet(&ISO->ctx_default);
-    for (int i = 1; i < s->n; i++)
-        look(s, (s->me + i) % s->n);
+    int rc = 0;
+    for (int i = 1; i < s->n && rc == 0; i++)
+        rc = look(s, (s->me + i) % s->n);
+    return rc;
 }

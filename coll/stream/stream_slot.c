@@ -224,10 +224,12 @@ static struct stream_slot *make(struct device *d, struct team *team, int number,
     struct member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
                   *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     shmemd_t handle;
-    if (all == NULL)
-        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for this PE */
-    iso_agree_same(team, call, "slot", number);
-    if (iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, lanes, &handle, call) != 0) {
+    if (all == NULL) {
+        (void)iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
+        return NULL;
+    }
+    if (iso_agree_same(team, call, "slot", number) != 0 ||
+        iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, lanes, &handle, call) != 0) {
         free(all);
         return NULL;
     }
@@ -244,9 +246,13 @@ static struct stream_slot *make(struct device *d, struct team *team, int number,
     }
     if (iso_hier_share(d, team, slot, &mine.nodes) != 0)
         mine.blocks = 0;
-    iso_agree_gather(team, &mine, sizeof mine, all, call);
+    int rc = iso_agree_gather(team, &mine, sizeof mine, all, call);
+    if (slot != NULL && rc != 0) {
+        destroy(d, slot);
+        slot = NULL;
+    }
     if (slot != NULL && agree(d, s, slot, all) != 0) {
-        log_info("%s: another member of the team failed and says why", call);
+        iso_log_elsewhere("%s: another member of the team failed and says why", call);
         destroy(d, slot);
         slot = NULL;
     }

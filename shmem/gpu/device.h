@@ -74,12 +74,19 @@ struct device {
  * PE. All PEs get the same answer. */
 int iso_device_start(const char *call);
 void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
+/* Without the other PEs. 0, or -ETIMEDOUT after a sentence: a stream is not idle 10 s after all waits gave up; nothing is
+ * freed then. */
+int iso_device_leave(const char *call);
 /* Until what is in this PE's streams is done; where no device runs, at once. 0, or -errno after a sentence. */
 int iso_device_finish_streams(const char *call);
+/* Likewise, at most that long, without a look at the peers. -ETIMEDOUT without a sentence. */
+int iso_device_idle_within(uint64_t timeout_ns);
 /* The running device, or NULL after a sentence (`call` is collective over the world: starts it). */
 struct device *iso_device_need(const char *call);
 /* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */
 struct device *iso_device_running(const char *call);
+/* Likewise, also in a broken job: for calls that give something back. */
+struct device *iso_device_left(const char *call);
 
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
@@ -187,7 +194,10 @@ struct isod_host *iso_proxy_host(struct device *device, struct isod_host **for_k
 struct isod_ring *iso_proxy_rings(struct device *device, uint32_t *n_rings); /* device address */
 /* The abort word: all waits of this PE's kernels give up (no device: nothing); and back, for a reset. */
 void iso_proxy_give_up(void);
-void iso_proxy_resume(struct device *device);
+void iso_proxy_resume(struct device *device, int team, int slot);
+/* The first error of a kernel or stream of that team and slot, as records name them, since its last reset; with slot
+ * below 0 of calls that have none. */
+bool iso_proxy_first_error(struct device *device, int team, int slot, shmemx_device_error_t *error);
 /* A record that no kernel has left: of a stream that waits by itself. By the proxy's thread. */
 void iso_proxy_report(struct device *device, const struct isod_record *record);
 

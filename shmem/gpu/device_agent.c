@@ -29,10 +29,11 @@ struct agent {
 
 extern void isod_word_kernel(void); /* device/agent_kernels.c */
 
-/* The copy or launch of a PE cannot be given up alone: the device is lost, or the address is wrong. */
-_Noreturn static ISO_COLD void fail(const struct agent *a, const char *what)
+/* The copy or launch of a PE cannot be given up alone: the device is lost, or the address is not its memory. Where this
+ * returns the job is broken, so nothing relies on what was to be copied. */
+static ISO_COLD void fail(const struct agent *a, const char *what)
 {
-    iso_fatal("the copy agent", "%s failed: %s", what, iso_gpu_error(a->device->gpu));
+    (void)iso_refuse_alone("the copy agent", "%s failed: %s", what, iso_gpu_error(a->device->gpu));
 }
 
 /* ---- copies ---- */

@@ -248,7 +248,8 @@ static int await_answer(int sock, int pe, const char *call)
     while ((rc = iso_node_socket_receive(sock, &m, fds, &n_fds)) == -EAGAIN) {
         struct pollfd ready = {sock, POLLIN, 0};
         (void)poll(&ready, 1, LOOK_MS);
-        iso_wait_pause(&w, 0);
+        if (iso_wait_pause(&w, 0) != 0)
+            return -EIO;
     }
     iso_wait_end(&w);
     if (rc != 0)

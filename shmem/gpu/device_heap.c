@@ -21,6 +21,7 @@
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
+#define LEAVE_NS 10000000000u /* for what is in the streams when no kernel waits any more */
 
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -33,10 +34,12 @@ int iso_device_agree(const char *call, int rc, const char *sentence)
     uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_agree_min(&ISO->world, mine, call);
     if (least == UINT64_MAX)
         return 0;
+    if (iso_job_is_broken())
+        return -EIO;
     if (least == (uint64_t)ISO->my_pe)
         log_error("%s: pe %d %s", iso_call_name(call), ISO->my_pe, sentence);
     else
-        log_info("%s: pe %d failed and says why", iso_call_name(call), (int)least);
+        iso_log_elsewhere("%s: pe %d failed and says why", iso_call_name(call), (int)least);
     return rc != 0 ? rc : -EIO;
 }
 
@@ -513,7 +516,7 @@ static void forget_buffers(void)
             iso_buffer_forget(&ISO->segments[i]);
 }
 
-/* Memory is given back when nobody maps it any more. */
+/* Memory is given back when no PE maps it any more; by shmemx_leave at once: it lives until the last mapping goes. */
 static void take_down(struct device *d)
 {
     struct state *self = ISO;
@@ -524,7 +527,7 @@ static void take_down(struct device *d)
         iso_handles_stop(d);
     if (d->proxy != NULL)
         iso_proxy_stop(d);
-    if (self->n_nodes > 1)
+    if (self->n_nodes > 1 && !iso_job_is_broken())
         iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
     for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++)
         if (ISO->segments[i].on_device)
@@ -535,7 +538,8 @@ static void take_down(struct device *d)
     iso_pool_close(d, &d->told);
     iso_grow_stop(d);
     unmap_peers(d);
-    iso_barrier_sync(&self->world, "shmem_finalize");
+    if (!iso_job_is_broken())
+        iso_barrier_sync(&self->world, "shmem_finalize");
     free_own(d);
     clear_segment();
     iso_alloc_destroy(d->alloc);
@@ -555,14 +559,26 @@ void iso_device_stop(void)
         take_down(ISO->device);
 }
 
+int iso_device_leave(const char *call)
+{
+    struct device *d = ISO->device;
+    int rc = d != NULL && d->running ? iso_device_idle_within(LEAVE_NS) : 0;
+    if (rc == -ETIMEDOUT)
+        log_error("%s: a stream of this PE is not idle %d s after the waits of its kernels gave up; nothing was freed, "
+                  "so the call may be repeated", iso_call_name(call), (int)(LEAVE_NS / 1000000000u));
+    else if (d != NULL)
+        take_down(d);
+    return rc == -ETIMEDOUT ? rc : 0;
+}
+
 int iso_device_start(const char *call)
 {
     struct state *self = ISO;
-    iso_check_life(call);
-    if (self->device != NULL)
-        return 0;
+    int rc = iso_enter(call);
+    if (rc != 0 || self->device != NULL)
+        return rc;
     struct device *d = (struct device *)calloc(1, sizeof *d);
-    int rc = iso_device_agree(call, d != NULL ? 0 : -ENOMEM, "has no memory left");
+    rc = iso_device_agree(call, d != NULL ? 0 : -ENOMEM, "has no memory left");
     if (rc != 0) {
         free(d);
         return rc;
@@ -588,11 +604,18 @@ struct device *iso_device_need(const char *call) { return iso_device_start(call)
 
 struct device *iso_device_running(const char *call)
 {
+    return iso_enter(call) == 0 ? iso_device_left(call) : NULL;
+}
+
+struct device *iso_device_left(const char *call)
+{
     struct device *d = ISO->device;
-    iso_check_life(call);
-    if (d != NULL && d->running)
+    if (ISO->life != LIFE_RUNNING)
+        (void)iso_refuse_entry(call);
+    else if (d != NULL && d->running)
         return d;
-    log_error("%s: no device is in use; call shmemx_device_init first, on all PEs", iso_call_name(call));
+    else
+        log_error("%s: no device is in use; call shmemx_device_init first, on all PEs", iso_call_name(call));
     return NULL;
 }
 

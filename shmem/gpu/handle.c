@@ -408,7 +408,7 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, in
 {
     struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
-        iso_fatal(call, "no memory for a team of %d", team->n_pes); /* the others would wait for us */
+        return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
     int rc = take_memory(d, h, lanes, call);
     if (rc == 0) {
         mine.offset = h->offset;
@@ -417,12 +417,14 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, in
         for (int i = 0; i < team->n_pes; i++)
             mine.direct &= iso_handle_near(&ISO->segments[SEGMENT_INDEX_DEVICE], team->world_of[i]) != NULL;
     }
-    iso_agree_gather(team, &mine, sizeof mine, all, call);
-    int agreed = agree(d, h, all);
-    if (agreed != 0 && rc == 0)
-        log_info("%s: another member of the team failed and says why", iso_call_name(call));
+    int agreed = iso_agree_gather(team, &mine, sizeof mine, all, call);
+    if (agreed == 0) {
+        agreed = agree(d, h, all);
+        if (agreed != 0 && rc == 0)
+            iso_log_elsewhere("%s: another member of the team failed and says why", iso_call_name(call));
+    }
     if (agreed == 0 && write_image(d, h, all) != 0)
-        iso_fatal(call, "no memory for the image of a handle");
+        agreed = iso_refuse_alone(call, "no memory for the image of a handle");
     free(all);
     return rc != 0 ? rc : agreed;
 }
@@ -435,7 +437,7 @@ int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, co
     if (h == NULL) {
         h = create(team, slot);
         if (h == NULL)
-            iso_fatal(call, "no memory for a handle");
+            return iso_refuse_alone(call, "no memory for a handle");
         int rc = open_handle(d, team, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
         if (rc != 0) {
             destroy(d, h);
@@ -693,6 +695,55 @@ bool iso_handles_gave_up(struct device *d, const char *call)
     return h != NULL;
 }
 
+/* "shmemd_barrier gave up waiting for pe 2 after 0.3 s (slot 0 of team 1); the job is broken: pe 2 died": kept as this
+ * thread's last error, not printed: the proxy has done that. */
+static void keep_status(const char *call, int team, int slot, const shmemx_device_error_t *e)
+{
+    char why[320] = "";
+    if (iso_job_is_broken())
+        snprintf(why, sizeof why, "; the job is broken: %s", ISO->broken.why);
+    if (e->call[0] == '\0')
+        iso_log_elsewhere("%s: a call of slot %d of team %d gave up%s", iso_call_name(call), slot, team, why);
+    else if (e->gave_up == 2)
+        iso_log_elsewhere("%s: %s was misused (slot %d of team %d)%s", iso_call_name(call), e->call, slot, team, why);
+    else
+        iso_log_elsewhere("%s: %s gave up waiting for pe %d after %.1f s (slot %d of team %d)%s", iso_call_name(call),
+                          e->call, e->pe, e->waited_seconds, slot, team, why);
+}
+
+SHMEM_API(shmemx_status, pshmemx_status);
+int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *error)
+{
+    struct device *d = ISO->device;
+    shmemx_device_error_t first = {.pe = -1, .team_slot = slot};
+    if (error != NULL)
+        *error = first;
+    if (ISO->life != LIFE_RUNNING)
+        return iso_refuse_entry(__func__);
+    const struct team *team = iso_team_or_null(team_handle);
+    if (team == NULL)
+        return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
+    if (!slot_is_valid(__func__, slot))
+        return -EINVAL;
+    if (d == NULL || !d->running)
+        return 0;
+    int number = iso_handle_team_number(team);
+    const struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
+                                      find(d, team, ISO_SLOT_ON_STREAM), d->handles->local};
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
+        if (handles[i] == NULL || !has_given_up(handles[i]))
+            continue;
+        first.gave_up = 1;
+        if (!iso_proxy_first_error(d, number, slot, &first))
+            (void)iso_proxy_first_error(d, number, -1, &first);
+        keep_status(__func__, number, slot, &first);
+        if (error != NULL)
+            *error = first;
+        return 1;
+    }
+    return 0;
+}
+
 /* Behind a reset. The word is cleared first: a kernel of another handle that gives up meanwhile sets its status before
  * the word, so either the look finds its status, or the word is 1 again. */
 static void forget_give_up(struct device *d)
@@ -708,12 +759,12 @@ static void forget_give_up(struct device *d)
 
 /* ---- reset ---- */
 
-static void renew(struct device *d, struct handle *h, struct team *team, const char *call)
+static int renew(struct device *d, struct handle *h, struct team *team, const char *call)
 {
     size_t bytes = (size_t)h->image.lanes * sizeof(struct isod_lane);
     struct isod_lane *lanes = (struct isod_lane *)calloc(1, bytes);
     if (lanes == NULL)
-        iso_fatal(call, "no memory for %d lanes", (int)h->image.lanes);
+        return iso_refuse_alone(call, "no memory for %d lanes", (int)h->image.lanes);
     struct isod_lane *on_device = ISOD_LANES(h->value.team);
     iso_agent_copy(lanes, on_device, bytes);
     uint64_t largest = 0; /* that any lane of any member has reached: no flag or packet carries a larger one */
@@ -730,6 +781,7 @@ static void renew(struct device *d, struct handle *h, struct team *team, const c
     iso_agent_fill(&h->value.team->status, 0, sizeof h->value.team->status);
     iso_agent_fill(&d->handles->local->value.team->status, 0, sizeof h->value.team->status);
     free(lanes);
+    return iso_job_rc(call);
 }
 
 /* What kernels have posted is delivered before slot memory is cleared, on all members; nothing begins before all have
@@ -737,9 +789,11 @@ static void renew(struct device *d, struct handle *h, struct team *team, const c
 SHMEM_API(shmemx_device_reset, pshmemx_device_reset);
 int pshmemx_device_reset(shmem_team_t team_handle, int slot)
 {
-    struct team *team = iso_team(team_handle, __func__);
     struct device *d = iso_device_running(__func__);
-    if (d == NULL || !slot_is_valid(__func__, slot))
+    struct team *team = d != NULL ? iso_team_or_null(team_handle) : NULL;
+    if (team == NULL && d != NULL)
+        (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
+    if (team == NULL || !slot_is_valid(__func__, slot))
         return 1;
     /* Each of them is there on all members, or on none: they were made collectively. */
     struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
@@ -751,13 +805,14 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
         return 1;
     }
     iso_drain_rings(__func__);
-    iso_barrier_sync(team, __func__);
-    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++)
+    int rc = iso_barrier_sync(team, __func__);
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0] && rc == 0; i++)
         if (handles[i] != NULL)
-            renew(d, handles[i], team, __func__);
+            rc = renew(d, handles[i], team, __func__);
+    if (rc != 0)
+        return 1;
     ISO->coll->streams.reset(team, slot);
     forget_give_up(d);
-    iso_proxy_resume(d);
-    iso_barrier_sync(team, __func__);
-    return 0;
+    iso_proxy_resume(d, iso_handle_team_number(team), slot);
+    return iso_barrier_sync(team, __func__) == 0 ? 0 : 1;
 }

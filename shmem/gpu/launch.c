@@ -6,6 +6,11 @@
 #include "../collectives.h"
 #include "device.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
 /* 0 or 1: the public result of a vendor call. */
 static int result(const char *call, struct device *d, int rc)
 {
@@ -36,7 +41,7 @@ int pshmemx_stream_create(shmemx_stream_t *stream)
 SHMEM_API(shmemx_stream_destroy, pshmemx_stream_destroy);
 int pshmemx_stream_destroy(shmemx_stream_t stream)
 {
-    struct device *d = iso_device_running(__func__);
+    struct device *d = iso_device_left(__func__);
     if (d == NULL || !is_given(__func__, "stream (the default stream, which stays)", stream != NULL))
         return 1;
     if (iso_gpu_stream_is_capturing(d->gpu, stream)) {
@@ -60,7 +65,11 @@ int pshmemx_stream_synchronize(shmemx_stream_t stream)
     int rc = iso_gpu_stream_wait(d->gpu, stream);
     iso_wait_end(&w);
     iso_wait_show_kernel(NULL, -1, 0, 0);
-    return result(__func__, d, rc) != 0 ? 1 : iso_handles_gave_up(d, __func__);
+    if (result(__func__, d, rc) != 0 || iso_handles_gave_up(d, __func__))
+        return 1;
+    if (iso_job_is_broken()) /* also where no wait gave up: a peer's part of a result may be missing */
+        return iso_refuse_broken(__func__);
+    return 0;
 }
 
 SHMEM_API(shmemx_stream_wait_stream, pshmemx_stream_wait_stream);
@@ -77,15 +86,42 @@ int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
 struct finish {
     struct gpu *gpu;
     int rc;
-    uint64_t done; /* atomic */
+    uint64_t done; /* atomic: 1: the thread is done; 2: the other one does not wait any more */
 };
 
 static void *finish_main(void *argument)
 {
     struct finish *f = (struct finish *)argument;
     f->rc = iso_gpu_wait_all(f->gpu);
-    __atomic_store_n(&f->done, 1, __ATOMIC_RELEASE); /* pairs with iso_device_finish_streams */
+    if (__atomic_exchange_n(&f->done, 1, __ATOMIC_ACQ_REL) == 2) /* pairs with iso_device_idle_within and the loads */
+        free(f);
     return NULL;
+}
+
+int iso_device_idle_within(uint64_t timeout_ns)
+{
+    const struct timespec pause = {0, 1000000};
+    uint64_t begun = iso_wait_now_ns();
+    pthread_t thread;
+    struct finish *f = (struct finish *)calloc(1, sizeof *f);
+    if (f == NULL)
+        return -ENOMEM;
+    f->gpu = ISO->device->gpu;
+    int rc = iso_thread_start(&thread, finish_main, f);
+    if (rc != 0) {
+        free(f);
+        return rc;
+    }
+    while (__atomic_load_n(&f->done, __ATOMIC_ACQUIRE) == 0 && iso_wait_now_ns() - begun < timeout_ns)
+        nanosleep(&pause, NULL);
+    if (__atomic_exchange_n(&f->done, 2, __ATOMIC_ACQ_REL) == 0) { /* pairs with finish_main, which frees it */
+        pthread_detach(thread);
+        return -ETIMEDOUT;
+    }
+    pthread_join(thread, NULL);
+    rc = f->rc;
+    free(f);
+    return rc;
 }
 
 int iso_device_finish_streams(const char *call)
@@ -96,12 +132,12 @@ int iso_device_finish_streams(const char *call)
         return 0;
     struct finish f = {d->gpu, 0, 0};
     if (iso_thread_start(&thread, finish_main, &f) != 0) {
-        (void)finish_main(&f);
+        f.rc = iso_gpu_wait_all(d->gpu);
     } else {
         struct wait w = ISO_WAIT(call, -1, NULL, 1);
         w.kind = WAIT_STREAM;
-        while (__atomic_load_n(&f.done, __ATOMIC_ACQUIRE) == 0)
-            iso_wait_pause(&w, 0);
+        while (__atomic_load_n(&f.done, __ATOMIC_ACQUIRE) == 0 && iso_wait_pause(&w, 0) == 0)
+            continue;
         iso_wait_end(&w);
         pthread_join(thread, NULL);
     }
@@ -173,7 +209,7 @@ int pshmemx_graph_launch(shmemx_graph_t graph, shmemx_stream_t stream)
 SHMEM_API(shmemx_graph_destroy, pshmemx_graph_destroy);
 int pshmemx_graph_destroy(shmemx_graph_t graph)
 {
-    struct device *d = iso_device_running(__func__);
+    struct device *d = iso_device_left(__func__);
     if (d == NULL || !is_given(__func__, "graph", graph != NULL))
         return 1;
     iso_gpu_graph_destroy(d->gpu, graph);

@@ -76,7 +76,8 @@ struct proxy {
 
     pthread_mutex_t records_lock; /* all below */
     struct isod_record kept[KEPT_MOST];
-    unsigned n_kept, printed;
+    struct isod_record first[KEPT_MOST]; /* of each (team, slot) that gave up, until its reset */
+    unsigned n_kept, n_first, printed;
 };
 
 /* ---- one entry ---- */
@@ -88,7 +89,7 @@ static const char *call_of(const struct isod_entry *e)
     return e->kind < sizeof names / sizeof names[0] ? names[e->kind] : "the proxy";
 }
 
-/* Ends the job with a sentence when PE or address is wrong; that is what a kernel cannot do by itself. */
+/* Ends the job with a sentence when PE or address is wrong, in either mode; that is what a kernel cannot do by itself. */
 static struct place place_of(const struct isod_entry *e, uint64_t bytes, const char *arg)
 {
     if (e->pe < 0 || e->pe >= ISO->n_pes)
@@ -308,9 +309,20 @@ static void print_record(const struct isod_record *r)
               call_name(r->call), who, how, r->addr, r->expected, r->seen, r->slot, r->team);
 }
 
+/* The record of that team and slot; NULL: there is none. records_lock is held. */
+static struct isod_record *first_of(struct proxy *p, int team, int slot)
+{
+    for (unsigned i = 0; i < p->n_first; i++)
+        if (p->first[i].slot == slot && (p->first[i].team == team || slot < 0))
+            return &p->first[i];
+    return NULL;
+}
+
 /* records_lock is held. */
 static void keep(struct proxy *p, const struct isod_record *r)
 {
+    if (r->state != ISOD_RECORD_LATE && p->n_first < KEPT_MOST && first_of(p, r->team, r->slot) == NULL)
+        p->first[p->n_first++] = *r;
     if (p->n_kept < KEPT_MOST)
         p->kept[p->n_kept++] = *r;
     if (r->state == ISOD_RECORD_LATE)
@@ -380,11 +392,25 @@ static void fill_error(shmemx_device_error_t *error, const struct isod_record *r
     error->gave_up = r->state == ISOD_RECORD_LATE ? 0 : r->state == ISOD_RECORD_GAVE_UP ? 1 : 2;
 }
 
+bool iso_proxy_first_error(struct device *device, int team, int slot, shmemx_device_error_t *error)
+{
+    struct proxy *p = device->proxy;
+    look_at_records(p);
+    pthread_mutex_lock(&p->records_lock);
+    const struct isod_record *r = first_of(p, team, slot);
+    if (r != NULL)
+        fill_error(error, r);
+    pthread_mutex_unlock(&p->records_lock);
+    return r != NULL;
+}
+
 SHMEM_API(shmemx_device_error, pshmemx_device_error);
 int pshmemx_device_error(shmemx_device_error_t *error)
 {
-    iso_check_life(__func__);
-    iso_check_out(__func__, "error", error);
+    if (ISO->life != LIFE_RUNNING)
+        return iso_refuse_entry(__func__);
+    if (error == NULL)
+        return iso_refuse(__func__, "error is a null pointer");
     struct proxy *p = ISO->device != NULL ? ISO->device->proxy : NULL;
     if (p == NULL)
         return 0; /* no kernel of ours has run */
@@ -409,11 +435,14 @@ void iso_proxy_give_up(void)
         __atomic_store_n(&p->host->abort, 1, __ATOMIC_RELAXED);
 }
 
-void iso_proxy_resume(struct device *device)
+void iso_proxy_resume(struct device *device, int team, int slot)
 {
     struct proxy *p = device->proxy;
+    struct isod_record *r;
     pthread_mutex_lock(&p->records_lock);
     p->printed = 0;
+    while ((r = first_of(p, team, slot)) != NULL || (r = first_of(p, team, -1)) != NULL)
+        *r = p->first[--p->n_first];
     pthread_mutex_unlock(&p->records_lock);
     pthread_mutex_lock(&device->lock); /* a watch of streams that has seen the abort must not end a later call */
     __atomic_store_n(&p->host->abort, 0, __ATOMIC_RELAXED);
@@ -423,8 +452,10 @@ void iso_proxy_resume(struct device *device)
 SHMEM_API(shmemx_device_abort, pshmemx_device_abort);
 void pshmemx_device_abort(void)
 {
-    iso_check_life(__func__);
-    iso_proxy_give_up();
+    if (ISO->life != LIFE_RUNNING)
+        (void)iso_refuse_entry(__func__);
+    else
+        iso_proxy_give_up();
 }
 
 /* ---- the thread ---- */
@@ -502,8 +533,9 @@ void iso_proxy_drain(const char *call)
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
         uint64_t last = posted(&p->pinned[i]), done;
         struct wait w = ISO_WAIT(call, -1, p->pinned[i].done, last);
-        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last) /* pairs with publish */
-            iso_wait_pause(&w, done);
+        while ((done = __atomic_load_n(p->pinned[i].done, __ATOMIC_ACQUIRE)) < last && /* pairs with publish */
+               iso_wait_pause(&w, done) == 0)
+            continue;
         iso_wait_end(&w);
     }
 }

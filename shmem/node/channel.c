@@ -164,7 +164,7 @@ static void free_links(struct link **list)
 
 /* ---- the ends of connections ---- */
 
-_Noreturn static void report_death(const struct link *link, int rc)
+static void report_death(const struct link *link, int rc)
 {
     char sentence[512], who[192];
     describe(link->pe, who);
@@ -180,7 +180,7 @@ _Noreturn static void report_death(const struct link *link, int rc)
                  "its host or the network to it has failed; ending the job",
                  who, link->name, strerror(-rc), ISO->env->node_timeout);
     log_error("%s", sentence);
-    iso_abort_job(1, sentence);
+    iso_job_break(link->pe, 1, sentence);
 }
 
 /* An attempt to connect is over: the next address follows, or the same ones again after a while. */
@@ -454,7 +454,9 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         iso_pe_take_left(link->pe, frame->number);
         return;
     case CHANNEL_EXIT:
+        link->gone = true; /* where this returns, the end of the connection is no news */
         iso_exit_quietly((int)frame->number);
+        return;
     default:
         end_link(c, link, -EBADMSG);
     }
@@ -574,6 +576,18 @@ static void wait_once(struct channel *c, int event, const struct wait *wait)
     iso_pe_poll(wait);
 }
 
+/* Of a broken job. */
+static void forget_request(struct channel *c, const struct request *request)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct request **at = &c->requests; *at != NULL; at = &(*at)->next)
+        if (*at == request) {
+            *at = request->next;
+            break;
+        }
+    pthread_mutex_unlock(&c->lock);
+}
+
 int iso_channel_ask(int pe, const void *request_body, void *answer)
 {
     struct channel *c = ISO->channel;
@@ -596,7 +610,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
         make_progress(c);
         done = request.done;
         pthread_mutex_unlock(&c->lock);
-        if (done)
+        if (done || iso_job_is_broken())
             break;
         wait_once(c, request.event, &wait);
         double waited = (double)(iso_wait_now_ns() - since) / 1e9;
@@ -607,6 +621,10 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
                   describe(pe, who), waited);
         if (ISO->env->timeout_abort)
             iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+    }
+    if (!done) {
+        forget_request(c, &request);
+        request.rc = -EIO;
     }
     if (request.event >= 0)
         close(request.event);

@@ -228,23 +228,35 @@ bool iso_node_is_alive(int local)
 #endif
 }
 
-_Noreturn static void report_death(const struct peer *peer, const struct wait *wait)
+static void report_death(const struct peer *peer, const struct wait *wait)
 {
+    const char *then = ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job";
     char sentence[256];
     if (wait == NULL)
-        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died; ending the job", peer->pe, peer->pid,
-                 peer->host);
+        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died%s", peer->pe, peer->pid, peer->host, then);
     else
-        snprintf(sentence, sizeof sentence, "%s: pe %d (pid %d on %s) died while this PE was waiting; ending the job",
-                 iso_call_name(wait->call), peer->pe, peer->pid, peer->host);
+        snprintf(sentence, sizeof sentence, "%s: pe %d (pid %d on %s) died while this PE was waiting%s",
+                 iso_call_name(wait->call), peer->pe, peer->pid, peer->host, then);
     log_error("%s", sentence);
-    iso_abort_job(1, sentence);
+    iso_job_break(peer->pe, 1, sentence);
 }
 
-static void hear_exit(void)
+static void report_deserted(const struct peer *peer)
 {
-    if (__atomic_load_n(&ISO->node->exit_begun, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_exit */
-        iso_exit_quietly(ISO->node->exit_status);
+    char sentence[256];
+    snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) has left the job by shmemx_leave%s", peer->pe, peer->pid,
+             peer->host, ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job");
+    log_error("%s", sentence);
+    iso_job_break(peer->pe, 1, sentence);
+}
+
+/* true: another PE ends the job, so its end is no death. */
+static bool hear_exit(void)
+{
+    if (!__atomic_load_n(&ISO->node->exit_begun, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_exit */
+        return false;
+    iso_exit_quietly(ISO->node->exit_status);
+    return true;
 }
 
 /* `ask`: the processes of held locks are examined too. The kernel may lose the lock of a process that it ends for want
@@ -252,7 +264,8 @@ static void hear_exit(void)
 static void look(const struct wait *wait, bool ask)
 {
     struct state *self = ISO;
-    hear_exit();
+    if (hear_exit())
+        return;
     for (int i = 0; i < self->n_local; i++) {
         const struct node_member *member = &self->node->members[i];
         const struct peer *peer = &self->peers[self->local_pes[i]];
@@ -260,10 +273,15 @@ static void look(const struct wait *wait, bool ask)
             continue;
         if (iso_node_is_alive(i) && (!ask || peer->threaded || peer->pid == 0 || process_lives(peer->pid)))
             continue;
-        hear_exit(); /* it ended because another PE ends the job */
+        if (hear_exit()) /* it ended because another PE ends the job */
+            return;
         if (!__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE)) /* it left between the two looks */
             report_death(peer, wait);
     }
+    for (int i = 0; i < self->n_local && !iso_job_is_broken(); i++) /* behind deaths, which are why a PE deserts */
+        if (i != self->my_local &&
+            __atomic_load_n(&self->node->members[i].deserted, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_deserted */
+            report_deserted(&self->peers[self->local_pes[i]]);
 }
 
 void iso_node_watch_now(const struct wait *wait) { look(wait, true); }
@@ -272,7 +290,8 @@ void iso_node_watch(const struct wait *wait)
 {
     struct state *self = ISO;
     struct node_file *node = self->node;
-    hear_exit();
+    if (hear_exit())
+        return;
     uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
     /* Relaxed, pairs with nothing: several threads of this PE look, and each may take the change. */
     bool has_changed = n_left != __atomic_load_n(&self->node_left, __ATOMIC_RELAXED);
@@ -312,6 +331,13 @@ void iso_node_tell_left(uint32_t left_at)
     me->left_at = left_at;
     __atomic_store_n(&me->left, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with iso_node_watch */
+}
+
+void iso_node_tell_deserted(void)
+{
+    struct state *self = ISO;
+    if (self->node_joined) /* release: pairs with look; before gone */
+        __atomic_store_n(&self->node->members[self->my_local].deserted, 1, __ATOMIC_RELEASE);
 }
 
 /* The lock belongs to the thread that made it. When another thread ends this PE, the file must stay mapped. */

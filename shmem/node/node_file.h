@@ -15,7 +15,7 @@ struct node_memory {
     uint64_t device, inode;
 };
 
-/* invariant: written by its PE before READY; then only left, left_at, gone. */
+/* invariant: written by its PE before READY; then only left, left_at, gone, deserted. */
 struct node_member {
     _Alignas(ISO_LINE) pthread_mutex_t alive; /* robust; held by its PE while it is in the job */
     int32_t pid;                              /* in its own pid namespace */
@@ -25,6 +25,7 @@ struct node_member {
     uint32_t left;                                   /* behind its last barrier; release, pairs with iso_node_watch */
     uint32_t left_at;                                /* its last step of the world, before left */
     uint32_t gone;                                   /* needs the file no more: its end is no death; release */
+    uint32_t deserted;                               /* has left by shmemx_leave, before gone: the job is broken */
 };
 
 struct node_file {
@@ -49,12 +50,13 @@ void iso_node_try(int local);
 void iso_node_learn(void);
 /* A descriptor of this memory of the local PE, or -errno. */
 int iso_node_open(int local, int segment_index);
-/* Ends the job when another PE does, or has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
+/* iso_job_break when another PE ends the job, or has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
  * the node in 10 ms, or by this one now. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
 void iso_node_tell_exit(int status);
 void iso_node_tell_left(uint32_t left_at);
+void iso_node_tell_deserted(void);
 /* Is this local PE in the job and alive? */
 bool iso_node_is_alive(int local);
 void iso_node_leave(void);

@@ -109,7 +109,8 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
     int rc;
     while ((rc = iso_node_socket_send(to->sock, &m, &offer->fd, offer->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
         iso_pe_poll(&w);
-        iso_wait_pause(&w, 0);
+        if (iso_wait_pause(&w, 0) != 0)
+            break;
     }
     iso_wait_end(&w);
     return rc;
@@ -126,7 +127,8 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
         iso_pe_poll(&w);
         if (rc != -EAGAIN && ISO->life != LIFE_RUNNING)
             break;
-        iso_wait_pause(&w, 0);
+        if (iso_wait_pause(&w, 0) != 0)
+            return -EIO;
     }
     iso_wait_end(&w);
     if (rc == -EMFILE) { /* the message goes on without it: what it was for fails on this PE alone */
@@ -138,7 +140,7 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
         return rc;
     }
     if (m.type != NODE_SOCKET_OFFER || m.local < 0 || m.local >= ISO->n_local)
-        iso_fatal(call, "pe %d sent a message of type %u where an offer is due", from->pe, m.type);
+        return iso_refuse_alone(call, "pe %d sent a message of type %u where an offer is due", from->pe, m.type);
     struct pe_offer *offer = &theirs[m.local];
     memcpy(offer, m.body, sizeof *offer);
     offer->fd = n_fds > 0 ? fds[0] : -1;

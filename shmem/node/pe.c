@@ -407,7 +407,7 @@ void iso_pe_take_left(int pe, uint32_t left_at)
 void iso_pe_poll(const struct wait *wait)
 {
     iso_channel_progress();
-    if (ISO->node != NULL && !ISO->aborting)
+    if (ISO->node != NULL && !ISO->aborting && !iso_job_is_broken())
         iso_node_watch(wait);
 }
 
@@ -420,6 +420,12 @@ static void tell_left(void)
         return;
     iso_node_tell_left(ISO->left_at);
     iso_channel_tell_left(ISO->left_at);
+}
+
+void iso_pe_desert(void)
+{
+    iso_node_tell_deserted();
+    iso_channel_tell_exit(1);
 }
 
 void iso_pe_part(void)

@@ -35,9 +35,10 @@ struct peer {
 
 int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and the peers of the two first segments */
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
+void iso_pe_desert(void); /* tells all that this PE leaves without them */
 void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
-/* Reads the messages of peers and notices the dead: ends the job when a peer died. The sentence names the call of
+/* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
  * `wait`, which may be NULL. */
 void iso_pe_poll(const struct wait *wait);
 /* Peer `pe` has said that it left, with its last step of the world. */

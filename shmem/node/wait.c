@@ -143,7 +143,7 @@ void iso_wait_finish(struct wait *wait)
 static void check_launcher(const struct wait *wait)
 {
     const struct state *self = ISO;
-    if (self->parent_pid == 0 || getppid() == self->parent_pid)
+    if (self->parent_pid == 0 || getppid() == self->parent_pid || self->errors == SHMEMX_ERRORS_RETURN)
         return;
     log_error("%s: the launcher (pid %d) is gone while this PE was waiting; ending it", iso_call_name(wait->call),
               self->parent_pid);
@@ -223,7 +223,7 @@ static void check_left(struct wait *wait)
                              : "left the job, by shmem_finalize or a start that failed",
              iso_call_name(wait->call));
     log_error("%s", sentence);
-    iso_abort_job(1, sentence);
+    iso_job_break(pe < self->n_pes ? pe : -1, 1, sentence);
 }
 
 /* ---- the stages ---- */
@@ -241,14 +241,16 @@ static bool should_sleep(const struct wait *wait, uint64_t now)
     return now - wait->busy_ns > (ISO->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
 }
 
-void iso_wait_slow(struct wait *wait, uint64_t seen)
+int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
+    if (iso_job_is_broken())
+        return iso_job_give_up(wait->call);
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
             wait->worked |= iso_transport_progress();
         sched_yield();
-        return;
+        return 0;
     }
     uint64_t now = iso_wait_now_ns();
     if (wait->since_ns == 0)
@@ -271,4 +273,5 @@ void iso_wait_slow(struct wait *wait, uint64_t seen)
         rest(waited);
     else
         sched_yield();
+    return 0;
 }

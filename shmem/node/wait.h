@@ -33,7 +33,7 @@ struct report_claim {
 };
 
 /* On the stack of the waiting thread: struct wait w = ISO_WAIT(call, peer, addr, expected);
- * while (!(condition)) iso_wait_pause(&w, seen); iso_wait_end(&w); */
+ * while (!(condition) && iso_wait_pause(&w, seen) == 0) continue; iso_wait_end(&w); */
 struct wait {
     const char *call;
     const void *addr;
@@ -77,17 +77,18 @@ ISO_INLINE void iso_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
-void iso_wait_slow(struct wait *wait, uint64_t seen);
+int iso_wait_slow(struct wait *wait, uint64_t seen);
 void iso_wait_finish(struct wait *wait);
 
 /* One poll has failed: `seen` is what it saw (for the report). Spins, then yields, then sleeps; makes progress;
- * notices dead peers; reports at the deadline. */
-ISO_INLINE void iso_wait_pause(struct wait *wait, uint64_t seen)
+ * notices dead peers; reports at the deadline. 0: poll again. -EIO, in a call that returns errors: the job is broken,
+ * and the wait is over without what it waited for (iso_job_rc says so at the end of the call). */
+ISO_INLINE int iso_wait_pause(struct wait *wait, uint64_t seen)
 {
-    if (++wait->polls < ISO->spin)
-        iso_cpu_relax();
-    else
-        iso_wait_slow(wait, seen);
+    if (ISO_UNLIKELY(++wait->polls >= ISO->spin))
+        return iso_wait_slow(wait, seen);
+    iso_cpu_relax();
+    return 0;
 }
 ISO_INLINE void iso_wait_end(struct wait *wait)
 {

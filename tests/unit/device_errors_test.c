@@ -51,7 +51,7 @@ static const struct wrong cases[] = {
     {resize, "shmem_realloc: ptr ", "is device memory"},
     {kind, "shmemx_malloc: kind is 9", "SHMEMX_DEVICE (1)"},
     {inside, "shmemx_free: ptr ", "64 bytes inside the object of 4096 bytes"},
-    {twice, "shmem_free: ptr ", "no object of the device heap"},
+    {twice, "shmem_free: ptr ", "is not an object of the device heap"},
     {past, "shmem_putmem: dest ", "ends beyond the device segment"},
     {beyond, "shmem_putmem: dest ", "beyond its objects"},
     {fetched, "shmem_long_atomic_fetch_add_nbi: fetch ", "must be memory of the host"},

@@ -151,8 +151,8 @@ static uint64_t run_kernel(struct device *d, struct team *team, shmemd_t handle,
                            false};
     if (iso_agree_min(team, ready, call) != 0) {
         if (iso_gpu_launch(d->gpu, &l, tools.stream) != 0 || iso_gpu_stream_wait(d->gpu, tools.stream) != 0)
-            iso_fatal(call, "the probe of LL128 failed on this PE, and the others wait for it: %s",
-                      iso_gpu_error(d->gpu));
+            (void)iso_refuse_alone(call, "the probe of LL128 failed on this PE, and the others wait for it: %s",
+                                   iso_gpu_error(d->gpu));
         iso_agent_copy(&wrong, tools.wrong, sizeof wrong);
     }
     if (ready)

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: MIT */
+/* Processes that outlive a job: with SHMEMX_ERRORS_RETURN a PE is killed at a random time, the others get an error, leave,
+ * and begin a new job with those that are left, in the same processes, by a new unique id. There is no launcher: this
+ * process forks the PEs, kills, and has the store for ids in shared memory.
+ *     survivors kill ROUNDS PES    in each round PES processes start, and one after the other is killed until 2 are left
+ *     survivors leak TIMES PES     TIMES jobs one after the other in the same processes; nothing may be left of them
+ *     survivors wrong PES          wrong arguments come back */
+#include <shmem.h>
+#include <shmemx.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 16, WORDS = 300, LAST_STEPS = 20, LIVES = 128, SKIP = 77 };
+
+/* One job: who is in it and its id. All words are atomic: release by the writer, acquire by the reader. */
+struct life {
+    int members[MOST], n; /* written before `open` */
+    int open;
+    shmemx_uniqueid_t id;
+    int has_id;
+    int working; /* members that have computed something */
+    int left;    /* members that have left it */
+};
+
+static struct shared {
+    struct life lives[LIVES];
+    int failed;
+} *shared;
+
+static int self = -1; /* the number of this process */
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int get(const int *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+static void set(int *word, int value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+static void add(int *word) { __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL); }
+
+static void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void fail(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "survivors: process %d: %s\n", self, text);
+    set(&shared->failed, 1);
+}
+
+static void nap(void)
+{
+    const struct timespec t = {0, 500000};
+    nanosleep(&t, NULL);
+}
+
+/* ---- one job ---- */
+
+struct work {
+    int rank, n;
+    shmemx_stream_t stream;
+    int64_t *dest, *source; /* device memory */
+};
+
+/* 0: right; 1: a call has returned an error; 2: a call returned 0 with a wrong result. */
+static int compute(struct work *w, int step)
+{
+    shmemx_coll_t c;
+    memset(&c, 0, sizeof c);
+    c.kind = SHMEMX_ALLREDUCE;
+    c.team = SHMEM_TEAM_WORLD;
+    c.slot = step % 2;
+    c.type = SHMEMX_INT64;
+    c.op = SHMEMX_SUM;
+    c.dest = w->dest;
+    c.source = w->source;
+    c.nelems = WORDS;
+    for (int i = 0; i < WORDS; i++) {
+        w->source[i] = w->rank + 3 * step + i;
+        w->dest[i] = -1;
+    }
+    if (shmemx_coll_on_stream(&c, w->stream) != 0 || shmemx_stream_synchronize(w->stream) != 0)
+        return 1;
+    for (int i = 0; i < WORDS; i++)
+        if (w->dest[i] != w->n * (3 * (int64_t)step + i) + w->n * (w->n - 1) / 2) {
+            fail("step %d of %d PEs: word %d is %lld", step, w->n, i, (long long)w->dest[i]);
+            return 2;
+        }
+    return 0;
+}
+
+/* Calls with waits on the host. */
+static int exchange(struct work *w, int step)
+{
+    int pes[MOST];
+    shmem_team_t team;
+    void *object = shmemx_malloc(1000, step % 2 ? SHMEMX_HOST : SHMEMX_DEVICE);
+    if (object == NULL)
+        return 1;
+    shmemx_free(object);
+    for (int i = 0; i < w->n; i++)
+        pes[i] = w->n - 1 - i;
+    return step > 8 ? 0 : shmemx_team_create(pes, w->n, (uint64_t)step + 1, &team);
+}
+
+static int end_work(struct work *w, int rc)
+{
+    if (w->stream != NULL && shmemx_stream_destroy(w->stream) != 0)
+        fail("PE %d: a stream cannot be destroyed", w->rank);
+    return rc;
+}
+
+static int begin_work(struct work *w)
+{
+    char text[128];
+    if (shmemx_device_init() != 0)
+        return 1;
+    shmemx_device_text(text, sizeof text);
+    if (strncmp(text, "cpu ", 4) != 0) { /* the program reads device memory */
+        printf("skipped: %s\n", text);
+        exit(SKIP);
+    }
+    w->dest = (int64_t *)shmemx_malloc(WORDS * sizeof *w->dest, SHMEMX_DEVICE);
+    w->source = w->dest != NULL ? (int64_t *)shmemx_malloc(WORDS * sizeof *w->source, SHMEMX_DEVICE) : NULL;
+    return w->source == NULL || shmemx_stream_create(&w->stream) != 0;
+}
+
+static int start(struct life *life, int rank)
+{
+    shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
+    if (rank == 0) {
+        if (shmemx_get_uniqueid(&life->id) != 0)
+            fail("no id");
+        set(&life->has_id, 1);
+    }
+    if (shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) != 0)
+        fail("the mode cannot be set");
+    while (get(&life->has_id) == 0 && get(&life->left) == 0)
+        nap(); /* the one that makes it may have been killed: then somebody gives up, or the parent says so */
+    if (get(&life->has_id) == 0)
+        return 1;
+    attr.rank = rank;
+    attr.size = life->n;
+    attr.id = &life->id;
+    attr.requested = SHMEM_THREAD_SERIALIZED;
+    return shmemx_init_attr(&attr);
+}
+
+/* Until an error, or for so many steps. 0: all was right; 1: an error came back; 2: wrong. */
+static int live(struct life *life, int rank, int steps)
+{
+    struct work w = {rank, life->n, NULL, NULL, NULL};
+    int rc = begin_work(&w);
+    for (int step = 0; rc == 0 && (steps == 0 || step < steps) && get(&shared->failed) == 0; step++) {
+        rc = compute(&w, step);
+        if (rc == 0 && step == 0)
+            add(&life->working);
+        if (rc == 0 && step % 4 == 1)
+            rc = exchange(&w, step) != 0;
+    }
+    return end_work(&w, rc);
+}
+
+static void expect_error(int rank)
+{
+    char text[512] = "";
+    shmemx_device_error_t error;
+    double begin = seconds();
+    if (shmemx_error_text(text, sizeof text) == 0 || text[0] == '\0')
+        fail("PE %d: an error without a text", rank);
+    if (shmemx_malloc(8, SHMEMX_HOST) != NULL || shmemx_stream_synchronize(NULL) == 0)
+        fail("PE %d: a call of a broken job succeeds", rank);
+    if (shmemx_status(SHMEM_TEAM_WORLD, 0, &error) < 0)
+        fail("PE %d: shmemx_status has no answer in a broken job", rank);
+    if (seconds() - begin > 1)
+        fail("PE %d: calls of a broken job took %.1f s", rank, seconds() - begin);
+}
+
+static void leave(struct life *life, int rank)
+{
+    double begin = seconds();
+    if (shmemx_leave() != 0)
+        fail("PE %d cannot leave", rank);
+    if (seconds() - begin > 5)
+        fail("PE %d left in %.1f s", rank, seconds() - begin);
+    add(&life->left);
+}
+
+static int rank_in(const struct life *life)
+{
+    for (int i = 0; i < life->n; i++)
+        if (life->members[i] == self)
+            return i;
+    return -1;
+}
+
+/* Lives one after the other, as the parent opens them. A life of n PEs ends by an error, the last one after some steps. */
+static int survive(int last_n)
+{
+    for (struct life *life = shared->lives; get(&shared->failed) == 0; life++) {
+        while (get(&life->open) == 0 && get(&shared->failed) == 0)
+            nap();
+        int rank = rank_in(life), last = life->n <= last_n;
+        if (get(&shared->failed) != 0 || rank < 0)
+            break;
+        if (start(life, rank) != 0) {
+            add(&life->left);
+            if (last)
+                fail("the last job does not start");
+            continue;
+        }
+        int rc = live(life, rank, last ? LAST_STEPS : 0);
+        if (rc == 1 && last)
+            fail("an error in the last job");
+        if (rc == 1 && !last)
+            expect_error(rank);
+        if (last) { /* all have computed, before one leaves */
+            while (get(&life->working) < life->n && get(&shared->failed) == 0)
+                nap();
+            add(&life->has_id);
+            while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
+                nap();
+        }
+        leave(life, rank);
+        if (last)
+            break;
+    }
+    return get(&shared->failed);
+}
+
+/* ---- the parent: kills ---- */
+
+static pid_t pids[MOST];
+
+static void open_life(struct life *life, const int *members, int n)
+{
+    memset(life, 0, sizeof *life);
+    memcpy(life->members, members, sizeof *members * (size_t)n);
+    life->n = n;
+    set(&life->open, 1);
+}
+
+static void await(const int *word, int value, double limit, const char *what)
+{
+    double begin = seconds();
+    while (get(word) < value && get(&shared->failed) == 0) {
+        if (seconds() - begin > limit)
+            fail("%s: %d of %d after %.0f s", what, get(word), value, limit);
+        nap();
+    }
+}
+
+static int run_round(int n)
+{
+    int members[MOST], skipped = 0;
+    memset(shared, 0, sizeof *shared);
+    for (int i = 0; i < n; i++) {
+        members[i] = i;
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            self = i;
+            _exit(survive(2)); /* nothing of the library is left */
+        }
+    }
+    struct life *life = shared->lives;
+    for (; n > 2 && get(&shared->failed) == 0; n--, life++) {
+        open_life(life, members, n);
+        if (rand() % 4 != 0) /* else at any time of the start */
+            await(&life->working, n, 20, "PEs that compute");
+        usleep((useconds_t)(rand() % 100000));
+        int victim = rand() % n, who = members[victim];
+        kill(pids[who], SIGKILL);
+        waitpid(pids[who], NULL, 0);
+        members[victim] = members[n - 1];
+        pids[who] = -1;
+        if (victim == 0 && get(&life->has_id) == 0)
+            set(&life->left, 1), await(&life->left, n, 20, "survivors that have left");
+        else
+            await(&life->left, n - 1, 20, "survivors that have left");
+    }
+    if (get(&shared->failed) == 0)
+        open_life(life, members, n);
+    for (int i = 0, status; i < MOST; i++) {
+        if (pids[i] > 0 && waitpid(pids[i], &status, 0) == pids[i]) {
+            skipped |= WIFEXITED(status) && WEXITSTATUS(status) == SKIP;
+            if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != SKIP))
+                fail("process %d ended with wait status %#x", i, (unsigned)status);
+        }
+        pids[i] = -1;
+    }
+    return skipped ? SKIP : get(&shared->failed);
+}
+
+/* ---- leaks ---- */
+
+struct footprint {
+    long files, threads, mappings, kib;
+};
+
+static long entries_of(const char *path)
+{
+    DIR *dir = opendir(path);
+    long n = 0;
+    while (dir != NULL && readdir(dir) != NULL)
+        n++;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static struct footprint footprint(void)
+{
+    struct footprint f = {entries_of("/proc/self/fd"), entries_of("/proc/self/task"), 0, 0};
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re"), *statm = fopen("/proc/self/statm", "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        f.mappings++;
+    if (statm == NULL || fscanf(statm, "%*s %ld", &f.kib) != 1)
+        fail("no /proc/self/statm");
+    f.kib *= sysconf(_SC_PAGESIZE) / 1024;
+    if (maps != NULL)
+        fclose(maps);
+    if (statm != NULL)
+        fclose(statm);
+    return f;
+}
+
+/* All members compute, then all leave, or one leaves and the others find out. */
+static int leak(int times, int n)
+{
+    enum { WARM = 10 };
+    struct footprint first = {0, 0, 0, 0}, now = first;
+    for (int i = 0; i < times && get(&shared->failed) == 0; i++) {
+        struct life *life = &shared->lives[i];
+        while (get(&life->open) == 0)
+            nap();
+        int rank = rank_in(life), alone = i % 2 == 1 && rank == 0;
+        if (start(life, rank) != 0 || live(life, rank, 3) != 0)
+            fail("time %d: an error", i);
+        add(&life->has_id);
+        while (get(&life->has_id) < 1 + n && get(&shared->failed) == 0)
+            nap();
+        if (i % 2 == 1 && !alone) {
+            struct work w = {rank, n, NULL, NULL, NULL};
+            if (begin_work(&w) == 0 && compute(&w, 0) == 0)
+                fail("time %d: a job without PE 0 computes", i);
+            (void)end_work(&w, 0);
+        }
+        leave(life, rank);
+        while (get(&life->left) < n && get(&shared->failed) == 0)
+            nap();
+        now = footprint();
+        if (i == WARM)
+            first = now;
+    }
+    if (now.files > first.files || now.threads > first.threads || now.mappings > first.mappings + 4 ||
+        now.kib > first.kib + 2048)
+        fail("after %d jobs: %ld files, %ld threads, %ld mappings, %ld KiB; after %d: %ld, %ld, %ld, %ld", times,
+             now.files, now.threads, now.mappings, now.kib, (int)WARM, first.files, first.threads, first.mappings,
+             first.kib);
+    return get(&shared->failed);
+}
+
+/* ---- wrong arguments ---- */
+
+#define EXPECT(condition, word)                                                 \
+    do {                                                                        \
+        char text_[512] = "";                                                   \
+        if (!(condition))                                                       \
+            fail("line %d: %s", __LINE__, #condition);                          \
+        shmemx_error_text(text_, sizeof text_);                                 \
+        if (strstr(text_, word) == NULL)                                        \
+            fail("line %d: the text is \"%s\" without %s", __LINE__, text_, word); \
+    } while (0)
+
+static int wrong(struct life *life)
+{
+    int rank = rank_in(life), pes[MOST] = {0, 0};
+    struct work w = {rank, life->n, NULL, NULL, NULL};
+    shmem_team_t team;
+    shmemx_coll_t c;
+    char small[4];
+    memset(&c, 0, sizeof c);
+    EXPECT(shmemx_leave() != 0, "not running");
+    EXPECT(shmemx_set_error_mode(2) != 0, "mode is 2");
+    if (start(life, rank) != 0 || begin_work(&w) != 0)
+        fail("the job does not start");
+    EXPECT(shmemx_malloc(8, 7) == NULL, "kind is 7");
+    EXPECT((shmemx_free((char *)w.dest + 8), 1), "inside the object");
+    EXPECT((shmemx_free(&w), 1), "is not in the");
+    EXPECT(shmemx_buffer_register(NULL, 8, NULL) != 0, "shmemx_buffer_register: ");
+    EXPECT(shmemx_buffer_unregister(&w) != 0, "shmemx_buffer_unregister: ");
+    EXPECT(shmemx_device_error(NULL) < 0, "error is a null pointer");
+    EXPECT(shmemx_device_reset(SHMEM_TEAM_INVALID, 0) != 0, "not a team");
+    EXPECT(shmemx_device_reset(SHMEM_TEAM_WORLD, 256) != 0, "slot is 256");
+    EXPECT(shmemx_status(SHMEM_TEAM_INVALID, 0, NULL) < 0, "not a team");
+    EXPECT(shmemx_status(SHMEM_TEAM_WORLD, -1, NULL) < 0, "slot is -1");
+    EXPECT(shmemx_team_create(pes, 2, 1, &team) != 0, "both 0");
+    EXPECT(shmemx_team_split_color(SHMEM_TEAM_WORLD, 0, 0, NULL) != 0, "team is a null pointer");
+    EXPECT(shmemx_team_split_color((shmem_team_t)(uintptr_t)4711, 0, 0, &team) != 0, "is not a team of this PE");
+    EXPECT(shmemx_coll_on_stream(NULL, w.stream) != 0, "coll is a null pointer");
+    EXPECT(shmemx_coll_on_stream(&c, w.stream) != 0, "team is not a team");
+    EXPECT(shmemx_putmem_on_stream(w.dest, w.source, 8, 99, w.stream) != 0, "pe 99 is outside 0..");
+    EXPECT(shmemx_stream_create(NULL) != 0, "stream is a null pointer");
+    if (shmemx_error_text(small, sizeof small) < sizeof small || strlen(small) != sizeof small - 1)
+        fail("a small buffer for the text");
+    if (shmemx_status(SHMEM_TEAM_WORLD, 0, NULL) != 0 || compute(&w, 1) != 0)
+        fail("the job does not work after wrong calls");
+    add(&life->has_id);
+    while (get(&life->has_id) < 1 + life->n && get(&shared->failed) == 0)
+        nap();
+    (void)end_work(&w, 0);
+    leave(life, rank);
+    EXPECT(shmemx_malloc(8, SHMEMX_HOST) == NULL, "after shmem_finalize");
+    EXPECT(shmemx_stream_create(&w.stream) != 0, "after shmem_finalize");
+    EXPECT(shmemx_leave() != 0, "not running");
+    return get(&shared->failed);
+}
+
+/* ---- all ---- */
+
+static int run_all(const char *what, int times, int n)
+{
+    int members[MOST], bad = 0;
+    for (int i = 0; i < n; i++)
+        members[i] = i;
+    for (int i = 0; i < (times > 0 ? times : 1); i++)
+        open_life(&shared->lives[i], members, n);
+    for (int i = 0; i < n; i++)
+        if ((pids[i] = fork()) == 0) {
+            self = i;
+            _exit(strcmp(what, "leak") == 0 ? leak(times, n) : wrong(shared->lives));
+        }
+    for (int i = 0, status; i < n; i++) {
+        if (waitpid(pids[i], &status, 0) != pids[i] || !WIFEXITED(status))
+            fail("process %d was killed", i);
+        else if (WEXITSTATUS(status) != 0)
+            bad = WEXITSTATUS(status);
+    }
+    return get(&shared->failed) ? 1 : bad;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "kill";
+    int times = argc > 2 ? atoi(argv[2]) : 5, n = argc > 3 ? atoi(argv[3]) : 4, rc = 0;
+    unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
+    if (n < 2 || n > MOST || (strcmp(what, "leak") == 0 && times >= LIVES)) {
+        fprintf(stderr, "usage: survivors kill|leak|wrong TIMES PES\n");
+        return 2;
+    }
+    shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 2;
+    if (strcmp(what, "kill") == 0 && getenv("ISO_SURVIVORS") != NULL)
+        times = atoi(getenv("ISO_SURVIVORS"));
+    setenv("SHMEM_BOOT_TIMEOUT", "5", 0); /* a PE that was killed before it came is missed so long */
+    srand(seed);
+    if (strcmp(what, "kill") != 0)
+        return run_all(what, times, n);
+    for (int i = 0; i < times && rc == 0; i++)
+        rc = run_round(n);
+    if (rc != 0 && rc != SKIP)
+        fprintf(stderr, "survivors: ISO_FAULT_SEED=%u repeats the sequence\n", seed);
+    return rc;
+}
