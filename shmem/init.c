@@ -113,7 +113,13 @@ static int bring_up(const struct boot_attr *attr)
     self->n_pes = self->boot.size;
     self->parent_pid = strcmp(self->boot.ops->name, "pmix") == 0 ? (int)getppid() : 0;
     iso_log_set_pe(self->my_pe);
-    rc = iso_pe_start();
+    struct row *rows = NULL;
+    rc = iso_pe_start(&rows);
+    if (rc == 0)
+        rc = iso_pe_start_segments(rows);
+    if (rc == 0)
+        rc = iso_pe_join(rows);
+    free(rows);
     if (rc == 0)
         rc = iso_memory_start();
     if (rc == 0)
@@ -125,13 +131,14 @@ static int bring_up(const struct boot_attr *attr)
     return rc;
 }
 
+/* From the last line of bring_up to its first; no other PE reaches this one any more. */
 static void take_down(void)
 {
     struct state *self = ISO;
     iso_pe_part();
     iso_ctx_stop();
-    iso_coll_stop();
     iso_team_stop();
+    iso_coll_stop();
     iso_memory_stop();
     iso_buffer_stop();
     iso_segment_stop();

@@ -322,27 +322,6 @@ static int sync_nodes(const struct row *rows)
     return rc != 0 ? rc : iso_transport_start();
 }
 
-static int start_with(const struct row *rows)
-{
-    struct state *self = ISO;
-    int rc = check_versions(rows);
-    if (rc == 0)
-        rc = check_settings(rows);
-    if (rc == 0)
-        rc = make_peers(rows);
-    if (rc == 0)
-        rc = choose_transports();
-    if (rc != 0)
-        return rc;
-    self->control_bytes = iso_slot_control_bytes(self->n_pes);
-    rc = iso_segment_start(iso_memory_heap_start() + heap_cap(rows), part_cap(rows));
-    if (rc != 0)
-        return rc;
-    compare_programs(rows);
-    rc = iso_rendezvous_hold(rows);
-    return rc != 0 ? rc : sync_nodes(rows);
-}
-
 /* ---- hooks of the end of the job ---- */
 
 static void tell_exit(int status)
@@ -373,11 +352,12 @@ static void end_stragglers(void)
 
 /* ---- all ---- */
 
-int iso_pe_start(void)
+int iso_pe_start(struct row **rows)
 {
     struct state *self = ISO;
-    struct row mine, *rows = (struct row *)calloc((size_t)self->n_pes, sizeof *rows);
-    if (rows == NULL)
+    struct row mine;
+    *rows = (struct row *)calloc((size_t)self->n_pes, sizeof **rows);
+    if (*rows == NULL)
         return -ENOMEM;
     self->at_end.tell_peers = tell_exit;
     self->at_end.end_peers = end_stragglers;
@@ -385,13 +365,36 @@ int iso_pe_start(void)
         iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
     if (rc == 0)
-        rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, rows);
+        rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, *rows);
     if (rc == 0)
-        rc = start_with(rows);
-    free(rows);
+        rc = check_versions(*rows);
+    if (rc == 0)
+        rc = check_settings(*rows);
+    if (rc == 0)
+        rc = make_peers(*rows);
+    return rc != 0 ? rc : choose_transports();
+}
+
+int iso_pe_start_segments(const struct row *rows)
+{
+    ISO->control_bytes = iso_slot_control_bytes(ISO->n_pes);
+    return iso_segment_start(iso_memory_heap_start() + heap_cap(rows), part_cap(rows));
+}
+
+static void close_listener(struct state *self)
+{
     if (self->listener >= 0)
-        close(self->listener); /* everybody is in: nobody else may connect */
+        close(self->listener);
     self->listener = -1;
+}
+
+int iso_pe_join(const struct row *rows)
+{
+    compare_programs(rows);
+    int rc = iso_rendezvous_hold(rows);
+    if (rc == 0)
+        rc = sync_nodes(rows);
+    close_listener(ISO); /* everybody is in: nobody else may connect */
     return rc;
 }
 
@@ -440,6 +443,7 @@ void iso_pe_part(void)
 void iso_pe_stop(void)
 {
     struct state *self = ISO;
+    close_listener(self); /* where the start failed before all had joined */
     iso_node_leave();
     for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++)
         if (self->peers[pe].sock >= 0)

@@ -33,7 +33,10 @@ struct peer {
     char node[64];
 };
 
-int iso_pe_start(void); /* allgather, node map, handshake; fills ISO->peers and the peers of the two first segments */
+struct row;                         /* what each PE tells the others; node_socket.h */
+int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *rows by PE: the caller frees them */
+int iso_pe_start_segments(const struct row *rows); /* of the size that all have agreed on */
+int iso_pe_join(const struct row *rows); /* handshake of the node; fills the peers of the two first segments */
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
 void iso_pe_desert(void); /* tells all that this PE leaves without them */
 void iso_pe_stop(void); /* good-bye to all */

@@ -347,7 +347,13 @@ static void enter(struct world *w)
 
 static int bring_up(void)
 {
-    int rc = iso_pe_start();
+    struct row *rows = NULL;
+    int rc = iso_pe_start(&rows);
+    if (rc == 0)
+        rc = iso_pe_start_segments(rows);
+    if (rc == 0)
+        rc = iso_pe_join(rows);
+    free(rows);
     if (rc == 0)
         rc = iso_memory_start();
     if (rc == 0)
