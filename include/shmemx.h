@@ -61,37 +61,39 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
  * never ends the process. When a PE dies, leaves, or ends the job, the job is broken for this PE. Waits inside calls of
  * shmemx.h come back with an error, and waits of kernels give up, within a second or so. From then on each such call
  * returns the same error at once, but shmemx_leave, shmemx_error_text, calls that describe (shmemx_info_text,
- * shmemx_status), shmemx_stream_destroy and shmemx_graph_destroy. Calls of shmem.h run the error handler and end the process, as in the other mode. */
+ * shmemx_status), shmemx_stream_destroy and shmemx_graph_destroy. Calls of shmem.h run the error handler and end the
+ * process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1
-/* Sets the mode of this PE, from the next call on: at any time, also before the start, which it covers then. It stays for
- * later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In this version a connection
- * of RDMA that is lost ends the process in either mode. Returns 0, or nonzero after a sentence: mode is neither of the
- * two. */
+/* Sets the mode of this PE, from the next call on: at any time, also before the start, which it covers then. It stays
+ * for later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In this version a
+ * connection of RDMA that is lost ends the process in either mode. Returns 0, or nonzero after a sentence: mode is
+ * neither of the two. */
 int shmemx_set_error_mode(int mode);
 
-/* The last error of a call of this thread, without the number of the PE: "shmemx_malloc: kind is 7, allowed: ...". Empty
- * before the first one; a call that succeeds does not change it. Writes and returns as shmemx_info_text. May be called
- * at any time. */
+/* The last error of a call of this thread, without the number of the PE: "shmemx_malloc: kind is 7, allowed: ...".
+ * Empty before the first one; a call that succeeds does not change it. Writes and returns as shmemx_info_text. May be
+ * called at any time. */
 size_t shmemx_error_text(char *text, size_t bytes);
 
-/* Has `handler` called with one sentence and `arg` before an error ends this process, in either mode, by the thread that
- * has found the error; that may be a thread of the library. The handler must not call the library. When it returns, the
- * process ends. NULL: no handler. Not collective; may be called before shmem_init. Returns 0. */
+/* Has `handler` called with one sentence and `arg` before an error ends this process, in either mode, by the thread
+ * that has found the error; that may be a thread of the library. The handler must not call the library. When it
+ * returns, the process ends. NULL: no handler. Not collective; may be called before shmem_init. Returns 0. */
 typedef void (*shmemx_error_handler_t)(const char *sentence, void *arg);
 int shmemx_set_error_handler(shmemx_error_handler_t handler, void *arg);
 
 /* Leaves the job without any other PE's help: after a death, after an abort, or at will. Frees all that this PE has of
  * the library: waits of kernels give up, streams become idle, memory, mappings, descriptors and threads are given back.
  * Objects of shmemx_malloc, teams, handles and graphs of the library's calls are gone. The program destroys its streams
- * and graphs itself, before: shmemx_stream_destroy and shmemx_graph_destroy work in a broken job. Afterwards shmemx_init_attr with a new id, and as many processes as are left, begins a new
- * job in this process. For the other PEs the job is broken, or ends, as when this one had died.
+ * and graphs itself, before: shmemx_stream_destroy and shmemx_graph_destroy work in a broken job. Afterwards
+ * shmemx_init_attr with a new id, and as many processes as are left, begins a new job in this process. For the other
+ * PEs the job is broken, or ends, as when this one had died.
  *
  * Not collective. By the thread that has started the library, and while no other thread is in a call. In a job of PMIx
  * (oshrun, mpirun, srun) the launcher may end the job when a process dies, and then this call comes too late; a job of
  * a unique id has no launcher. Kernels of the program must not loop for ever by themselves.
  *
- * Returns 0, or nonzero after a sentence: the library is not running; or a stream was not idle 10 s after all waits gave
- * up, then nothing is freed and the call may be repeated. */
+ * Returns 0, or nonzero after a sentence: the library is not running; or a stream was not idle 10 s after all waits
+ * gave up, then nothing is freed and the call may be repeated. */
 int shmemx_leave(void);
 
 /* ---- registered buffers: memory that the program has already becomes symmetric ---- */
@@ -294,11 +296,11 @@ typedef struct {
  * blocks. -1 or less: an error of this call. */
 int shmemx_device_error(shmemx_device_error_t *error);
 /* Tells whether a call of (team, slot) on this PE gave up or was misused: in kernels, on streams, a barrier or sync on
- * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the first
- * such error since the last reset; all zero and pe -1 where there is none. NULL: it is not wanted. Takes nothing off
- * the list of shmemx_device_error. Then shmemx_error_text has a sentence, with the reason where the job is broken. Not
- * collective. A call that waits still has not given up: ask after its end. Returns 0: none gave up; 1: one did; -1 or
- * less: an error of this call. */
+ * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the
+ * first such error since the last reset; all zero and pe -1 where there is none. NULL: it is not wanted. Takes nothing
+ * off the list of shmemx_device_error. Then shmemx_error_text has a sentence, with the reason where the job is broken.
+ * Not collective. A call that waits still has not given up: ask after its end. Returns 0: none gave up; 1: one did; -1
+ * or less: an error of this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.
  * The library does the same when a peer has died, before it ends the job.

@@ -75,9 +75,9 @@ static ISO_COLD int compare(struct inbox box, const struct match *mine, int from
         return iso_refuse(box.call, "collective mismatch: %s is %" PRId64 " on pe %d and %" PRId64 " on pe %d", what,
                           (int64_t)mine->value, ISO->my_pe, (int64_t)theirs->value, pe);
     if (mine->value != theirs->value)
-        return iso_refuse(box.call,
-                          "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
-                          mine->value, ISO->my_pe, theirs->value, pe);
+        return iso_refuse(
+            box.call, "collective mismatch: the length is %" PRIu64 " bytes on pe %d and %" PRIu64 " bytes on pe %d",
+            mine->value, ISO->my_pe, theirs->value, pe);
     if (mine->root != theirs->root)
         return iso_refuse(box.call, "collective mismatch: the root is %d on pe %d and %d on pe %d", (int)mine->root,
                           ISO->my_pe, (int)theirs->root, pe);

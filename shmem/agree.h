@@ -5,7 +5,8 @@
 
 #include "team.h"
 
-/* In calls that return errors (error.h) a broken job makes all of these return early, with -EIO where they return rc. */
+/* In calls that return errors (error.h) a broken job makes all of these return early, with -EIO where they return rc.
+ * */
 
 /* SHMEM_DEBUG: all members call the same operation with the same sizes and root, else the job ends, or -EINVAL after a
  * sentence. No-op otherwise. */

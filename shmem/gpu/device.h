@@ -74,8 +74,8 @@ struct device {
  * PE. All PEs get the same answer. */
 int iso_device_start(const char *call);
 void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
-/* Without the other PEs. 0, or -ETIMEDOUT after a sentence: a stream is not idle 10 s after all waits gave up; nothing is
- * freed then. */
+/* Without the other PEs. 0, or -ETIMEDOUT after a sentence: a stream is not idle 10 s after all waits gave up; nothing
+ * is freed then. */
 int iso_device_leave(const char *call);
 /* Until what is in this PE's streams is done; where no device runs, at once. 0, or -errno after a sentence. */
 int iso_device_finish_streams(const char *call);

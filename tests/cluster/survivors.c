@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Processes that outlive a job: with SHMEMX_ERRORS_RETURN a PE is killed at a random time, the others get an error, leave,
- * and begin a new job with those that are left, in the same processes, by a new unique id. There is no launcher: this
- * process forks the PEs, kills, and has the store for ids in shared memory.
- *     survivors kill ROUNDS PES    in each round PES processes start, and one after the other is killed until 2 are left
+/* Processes that outlive a job: with SHMEMX_ERRORS_RETURN a PE is killed at a random time, the others get an error,
+ * leave, and begin a new job with those that are left, in the same processes, by a new unique id. There is no launcher:
+ * this process forks the PEs, kills, and has the store for ids in shared memory.
+ * survivors kill ROUNDS PES in each round PES processes start, and one after the other is killed until 2 are left
  *     survivors leak TIMES PES     TIMES jobs one after the other in the same processes; nothing may be left of them
  *     survivors wrong PES          wrong arguments come back */
 #include <shmem.h>
@@ -208,7 +208,8 @@ static int rank_in(const struct life *life)
     return -1;
 }
 
-/* Lives one after the other, as the parent opens them. A life of n PEs ends by an error, the last one after some steps. */
+/* Lives one after the other, as the parent opens them. A life of n PEs ends by an error, the last one after some steps.
+ * */
 static int survive(int last_n)
 {
     for (struct life *life = shared->lives; get(&shared->failed) == 0; life++) {
