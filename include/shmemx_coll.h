@@ -117,8 +117,22 @@ enum {
     SHMEMX_COMPLEXF,
     SHMEMX_COMPLEXD
 };
-/* and, or, xor: integers only. */
-enum { SHMEMX_SUM, SHMEMX_PROD, SHMEMX_MIN, SHMEMX_MAX, SHMEMX_AND, SHMEMX_OR, SHMEMX_XOR };
+/* and, or, xor: integers only. The last two are for real types only (float, double, half, bfloat16), on streams.
+ * SHMEMX_AVG         the sum divided by the number of members
+ * SHMEMX_SCALED_SUM  the sum times a factor, which is equal on all members: `scale`, or the word at `scale_from`
+ * The sum is made in float for half and bfloat16, then divided or multiplied, then rounded once: a sum that is beyond
+ * the type's range may have a result within it. (Between nodes, parts of half and bfloat16 are rounded on their way.) */
+enum {
+    SHMEMX_SUM,
+    SHMEMX_PROD,
+    SHMEMX_MIN,
+    SHMEMX_MAX,
+    SHMEMX_AND,
+    SHMEMX_OR,
+    SHMEMX_XOR,
+    SHMEMX_AVG,
+    SHMEMX_SCALED_SUM
+};
 
 /* Sizes and places of an ALLTOALLV. The first three are arrays of n words in this PE's device memory, read when the
  * call runs: bytes[m], less than 64 GiB, go to member m, from source + source_offset[m] to dest + dest_offset[m] of
@@ -156,6 +170,10 @@ typedef struct {
     uint64_t *signals;
     const uint64_t *signal_value;
     size_t chunk_bytes;
+    /* SHMEMX_SCALED_SUM: the factor. scale_from: NULL, or a word of this PE's device memory, read when the call runs (in
+     * a graph: at each launch); then `scale` is not used. */
+    double scale;
+    const double *scale_from;
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
@@ -222,6 +240,8 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.signals = NULL;
     c.signal_value = NULL;
     c.chunk_bytes = 0;
+    c.scale = 1;
+    c.scale_from = NULL;
     return c;
 }
 

@@ -66,12 +66,18 @@ static const struct op {
     const char *name;
     int32_t for_kernels;
     enum number most; /* numbers up to this kind have it */
-} ops[] = {{"SHMEMX_SUM", ISOD_OP_sum_reduce, COMPLEX}, {"SHMEMX_PROD", ISOD_OP_prod_reduce, COMPLEX},
-           {"SHMEMX_MIN", ISOD_OP_min_reduce, REAL},    {"SHMEMX_MAX", ISOD_OP_max_reduce, REAL},
-           {"SHMEMX_AND", ISOD_OP_and_reduce, INTEGER}, {"SHMEMX_OR", ISOD_OP_or_reduce, INTEGER},
-           {"SHMEMX_XOR", ISOD_OP_xor_reduce, INTEGER}};
+    enum isod_scaling scaling;
+} ops[] = {{"SHMEMX_SUM", ISOD_OP_sum_reduce, COMPLEX, ISOD_SCALING_NONE},
+           {"SHMEMX_PROD", ISOD_OP_prod_reduce, COMPLEX, ISOD_SCALING_NONE},
+           {"SHMEMX_MIN", ISOD_OP_min_reduce, REAL, ISOD_SCALING_NONE},
+           {"SHMEMX_MAX", ISOD_OP_max_reduce, REAL, ISOD_SCALING_NONE},
+           {"SHMEMX_AND", ISOD_OP_and_reduce, INTEGER, ISOD_SCALING_NONE},
+           {"SHMEMX_OR", ISOD_OP_or_reduce, INTEGER, ISOD_SCALING_NONE},
+           {"SHMEMX_XOR", ISOD_OP_xor_reduce, INTEGER, ISOD_SCALING_NONE},
+           {"SHMEMX_AVG", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_BY_MEMBERS},
+           {"SHMEMX_SCALED_SUM", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_TIMES}};
 _Static_assert(sizeof types / sizeof types[0] == SHMEMX_COMPLEXD + 1, "a row for each type");
-_Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_XOR + 1, "a row for each operator");
+_Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_SCALED_SUM + 1, "a row for each operator");
 
 const char *iso_stream_kind(int kind) { return kinds[kind].name; }
 const char *iso_stream_type(int type) { return types[type].name; }
@@ -112,17 +118,22 @@ static bool type_and_op_are_valid(struct stream_call *c)
         return false;
     if (!is(c, REDUCES))
         return true;
-    if (!in_range(c, "op", coll->op, SHMEMX_XOR))
+    if (!in_range(c, "op", coll->op, SHMEMX_SCALED_SUM))
         return false;
     c->facts.type = coll->type;
     c->facts.op = coll->op;
     c->args.op = ops[coll->op].for_kernels;
     c->args.dtype = coll->type;
-    return types[coll->type].is <= ops[coll->op].most ||
-           wrong(c,
-                 "op %s is not for type %s: integers have all, real numbers sum, prod, min and max, complex ones sum "
-                 "and prod",
-                 ops[coll->op].name, types[coll->type].name);
+    c->args.scaling = ops[coll->op].scaling;
+    c->args.scale = coll->scale;
+    c->args.scale_from = coll->scale_from;
+    bool has = types[coll->type].is <= ops[coll->op].most;
+    if (ops[coll->op].scaling != ISOD_SCALING_NONE)
+        has = types[coll->type].is == REAL;
+    return has || wrong(c,
+                        "op %s is not for type %s: integers have sum to xor, real numbers sum, prod, min, max, avg and "
+                        "scaled sum, complex ones sum and prod",
+                        ops[coll->op].name, types[coll->type].name);
 }
 
 static bool partners_are_valid(struct stream_call *c)
@@ -337,6 +348,9 @@ static bool memory_is_valid(struct stream_call *c)
     const shmemx_coll_t *coll = c->coll;
     c->args.dest = (char *)coll->dest;
     c->args.source = (const char *)coll->source;
+    if (c->args.scaling == ISOD_SCALING_TIMES && coll->scale_from != NULL &&
+        !pointer_is_valid(c, "scale_from", coll->scale_from, 8))
+        return false;
     c->args.call = kinds[coll->kind].call;
     if (is(c, NO_DATA))
         return true;

@@ -232,7 +232,7 @@ PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction 
                 v[i] = prim_load16(c->here + slot_in(c, r, first + i, k) + u * 16);
         any_batch(r->what, &a, v, first, r->t.nodes);
     }
-    return any_vec(r->what, &a);
+    return any_result(r->what, &a);
 }
 
 /* Of piece k of the own span. dest may be source: units that are overwritten, here and at the peers, have been read for

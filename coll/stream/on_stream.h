@@ -31,8 +31,15 @@ struct isod_stream_coll {
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
+    /* Reductions, of real types: what happens to a sum before it is rounded. scale_from: NULL, or where the factor is. */
+    uint32_t scaling; /* enum isod_scaling */
+    double scale;
+    const double *scale_from;
     const int32_t *nodes; /* of hier_stream.h; NULL: all members are on one node, or each on its own */
 };
+
+/* AVG divides, so that the result is the nearest number also where 1 / n is none. */
+enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBERS };
 
 /* Threads of a block, at most; members of a team, at most, for kernels that need ISOD_NEEDS_DIRECT or _NODES: a block
  * keeps a table of them. */

@@ -12,7 +12,7 @@ struct any_acc {
 };
 
 #define ANY_JOIN(NAME, ...)                          \
-    case ISOD_DTYPE_##NAME: {                         \
+    case ISOD_DTYPE_##NAME: {                        \
         struct isod_acc_##NAME b;                    \
         __builtin_memcpy(&b, a, sizeof(b));          \
         isod_acc_join_##NAME(&b, v, m, n, what->op); \
@@ -40,7 +40,7 @@ PRIM_FN void any_batch(const struct isod_stream_coll *what, struct any_acc *a, c
 }
 
 #define ANY_VEC(NAME, ...)                  \
-    case ISOD_DTYPE_##NAME: {                \
+    case ISOD_DTYPE_##NAME: {               \
         struct isod_acc_##NAME b;           \
         __builtin_memcpy(&b, a, sizeof(b)); \
         v = isod_acc_vec_##NAME(&b);        \
@@ -53,6 +53,34 @@ PRIM_FN struct prim_vec16 any_vec(const struct isod_stream_coll *what, const str
         ISOD_STREAM_DTYPES(ANY_VEC)
     }
     return v;
+}
+
+#define ANY_SCALE(NAME, T)                                                                  \
+    case ISOD_DTYPE_##NAME: {                                                               \
+        struct isod_acc_##NAME b;                                                           \
+        __builtin_memcpy(&b, &scaled, sizeof(b));                                           \
+        PRIM_UNROLL                                                                         \
+        for (unsigned i = 0; i < sizeof(b) / sizeof(T); i++)                                \
+            b.e[i] = what->scaling == ISOD_SCALING_TIMES ? b.e[i] * (T)by : b.e[i] / (T)by; \
+        __builtin_memcpy(&scaled, &b, sizeof(b));                                           \
+        break;                                                                              \
+    }
+/* The end of a whole combination. */
+PRIM_FN struct prim_vec16 any_result(const struct isod_stream_coll *what, const struct any_acc *a)
+{
+    struct any_acc scaled = *a;
+    if (what->scaling != ISOD_SCALING_NONE) {
+        double by = what->scaling == ISOD_SCALING_BY_MEMBERS ? (double)what->h.n_pes
+                    : what->scale_from != NULL               ? *what->scale_from
+                                                             : what->scale;
+        switch (what->dtype) {
+            ANY_SCALE(f32, float)
+            ANY_SCALE(f64, double)
+            ANY_SCALE(f16, float)
+            ANY_SCALE(bf16, float)
+        }
+    }
+    return any_vec(what, &scaled);
 }
 
 #endif

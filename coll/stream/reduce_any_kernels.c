@@ -19,7 +19,7 @@ PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *wha
         any_batch(what, &a, v, first, c->h.n_pes);
     }
     if (!c->failed)
-        isod_unit_store(w->dest + u * 16, any_vec(what, &a), left);
+        isod_unit_store(w->dest + u * 16, any_result(what, &a), left);
 }
 
 PRIM_FN int any_ll(const struct isod_stream_coll *what)
@@ -59,7 +59,7 @@ PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct i
                 v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, s->bytes - u * 16);
         any_batch(what, &a, v, first, c->h.n_pes);
     }
-    return any_vec(what, &a);
+    return any_result(what, &a);
 }
 /* One of two, word by word: a choice between pointers would put both on the stack. */
 PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const struct any_acc *b)
@@ -89,7 +89,7 @@ PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct i
             part = any_choose(last, &part, &a);
         }
     }
-    return any_vec(what, &whole);
+    return any_result(what, &whole);
 }
 PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_span *s)
 {

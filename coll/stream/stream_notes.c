@@ -25,7 +25,8 @@ struct note {
     int32_t kind, type, op, root;
     int32_t to, from, engines;
     int32_t flags; /* NOTE_ */
-    uint64_t spare[4];
+    double scale; /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
+    uint64_t spare[3];
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
 enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8 };
@@ -117,6 +118,8 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     }
     if (coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_REDUCESCATTER)
         note.op = coll->op;
+    if (note.op == SHMEMX_SCALED_SUM && coll->scale_from == NULL)
+        note.scale = coll->scale;
     if (coll->kind == SHMEMX_BROADCAST)
         note.root = coll->root;
     if (coll->kind == SHMEMX_PERMUTE) {
@@ -193,6 +196,8 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         return "type";
     if (mine->op != theirs->op)
         return "op";
+    if (memcmp(&mine->scale, &theirs->scale, sizeof mine->scale) != 0)
+        return "scale";
     if (mine->root != theirs->root)
         return "root";
     if (mine->engines != theirs->engines || mine->chunk_bytes != theirs->chunk_bytes)

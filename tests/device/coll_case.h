@@ -201,6 +201,7 @@ struct coll_state {
     struct area words;   /* of alltoallv: bytes, source and dest offsets, received; n each */
     struct area signals; /* of fcollect by engines */
     uint64_t *signal_value;
+    double *scale;
     shmemx_blocks_t blocks;
     shmemx_stream_t stream;
     unsigned round;
@@ -222,12 +223,17 @@ static inline void coll_state_make(struct coll_state *s)
     area_make(&s->words, 4 * MOST_PES * 8, SHMEMX_DEVICE);
     area_make(&s->signals, MOST_SIGNALS * 8, SHMEMX_DEVICE);
     s->signal_value = (uint64_t *)shmemx_calloc(1, 8, SHMEMX_DEVICE);
+    s->scale = (double *)shmemx_malloc(8, SHMEMX_DEVICE);
+    CHECK_OR_EXIT(s->scale != NULL);
+    double scale = VALUES_SCALE;
+    device_write(s->scale, &scale, 8);
     CHECK_OR_EXIT(s->signal_value != NULL && shmemx_stream_create(&s->stream) == 0);
 }
 static inline void coll_state_drop(struct coll_state *s)
 {
     CHECK_EQ(shmemx_stream_destroy(s->stream), 0);
     shmem_barrier_all();
+    shmemx_free(s->scale);
     shmemx_free(s->signal_value);
     area_drop(&s->signals);
     area_drop(&s->words);
@@ -398,6 +404,8 @@ static inline shmemx_coll_t coll_request(struct coll_state *s, const struct coll
     else if (c->in_place)
         q.dest = buffer_data(&s->source) + c->source_shift + coll_inner_at(c);
     q.op = c->op;
+    q.scale = c->round % 2 != 0 ? VALUES_SCALE : (double)NAN; /* or from memory */
+    q.scale_from = c->round % 2 != 0 ? NULL : s->scale;
     q.root = c->root;
     q.to = c->to;
     q.from = c->from;

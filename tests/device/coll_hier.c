@@ -60,7 +60,7 @@ static bool part_of(const struct coll_case *c, int m, size_t first, size_t n, un
             members[some++] = c->team->world[other];
     if (members[0] != c->team->world[m])
         return false;
-    values_reduce(c->type, c->op, members, some, c->round, first, n, out);
+    values_reduce(c->type, values_folded(c->op), members, some, c->round, first, n, out);
     return true;
 }
 
@@ -77,8 +77,9 @@ static void reduce_by_nodes(const struct coll_case *c, size_t first, size_t n, u
                 continue;
             values_decode(t, part, some * t->parts, m == 0 ? &whole : &next);
             if (m > 0)
-                values_fold(t, c->op, &whole, &next, some * t->parts);
+                values_fold(t, values_folded(c->op), &whole, &next, some * t->parts);
         }
+        values_scale(t, c->op, c->team->n, &whole, some);
         values_encode(t, &whole, some * t->parts, out + at * t->bytes);
     }
 }
@@ -88,7 +89,7 @@ static void expect(struct hier_state *s, const struct coll_case *c)
     bool inside = c->in_place && !coll_holder_is_dest(c);
     struct buffer *b = inside ? &s->coll.source : &s->coll.dest;
     size_t at = inside ? c->source_shift + coll_inner_at(c) : c->dest_shift;
-    if (!coll_reduces(c->kind))
+    if (!coll_reduces(c->kind) || !spans_nodes(c->team)) /* parts of one node are not rounded on their way */
         coll_expect(&s->coll, c);
     else
         reduce_by_nodes(c, c->kind == SHMEMX_ALLREDUCE ? 0 : (size_t)c->team->me * c->nelems, c->nelems,

@@ -49,8 +49,10 @@ WITH(slot_large, SHMEMX_ALLREDUCE, q.slot = 256)
 WITH(type_negative, SHMEMX_FCOLLECT, q.type = -1)
 WITH(type_large, SHMEMX_FCOLLECT, q.type = 14)
 WITH(op_negative, SHMEMX_ALLREDUCE, q.op = -1)
-WITH(op_large, SHMEMX_REDUCESCATTER, q.op = 7)
+WITH(op_large, SHMEMX_REDUCESCATTER, q.op = SHMEMX_SCALED_SUM + 1)
 WITH(op_of_floats, SHMEMX_ALLREDUCE, q.type = SHMEMX_HALF; q.op = SHMEMX_XOR)
+WITH(avg_of_integers, SHMEMX_ALLREDUCE, q.type = SHMEMX_INT32; q.op = SHMEMX_AVG)
+WITH(scaled_complex, SHMEMX_REDUCESCATTER, q.type = SHMEMX_COMPLEXD; q.op = SHMEMX_SCALED_SUM)
 WITH(op_of_complex, SHMEMX_REDUCESCATTER, q.type = SHMEMX_COMPLEXF; q.op = SHMEMX_MAX)
 WITH(nelems_huge, SHMEMX_ALLTOALL, q.nelems = SIZE_MAX / 8)
 static int nelems_wrap(void) /* their bytes are 8 again */
@@ -207,6 +209,8 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(op_negative, WITH_DEVICE, true)       \
     X(op_large, WITH_DEVICE, true)          \
     X(op_of_floats, WITH_DEVICE, true)      \
+    X(avg_of_integers, WITH_DEVICE, true)   \
+    X(scaled_complex, WITH_DEVICE, true)    \
     X(op_of_complex, WITH_DEVICE, true)     \
     X(nelems_huge, WITH_DEVICE, true)       \
     X(nelems_wrap, WITH_DEVICE, true)       \

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-enum { VALUES_TYPES = SHMEMX_COMPLEXD + 1, VALUES_OPS = SHMEMX_XOR + 1, VALUES_CHUNK = 512 };
+enum { VALUES_TYPES = SHMEMX_COMPLEXD + 1, VALUES_OPS = SHMEMX_SCALED_SUM + 1, VALUES_CHUNK = 512 };
 enum values_class { VALUES_UNSIGNED, VALUES_SIGNED, VALUES_HALF, VALUES_BFLOAT, VALUES_FLOAT, VALUES_DOUBLE };
 
 struct values_type {
@@ -28,12 +28,16 @@ static const struct values_type values_types[VALUES_TYPES] = {
     {"uint64", 8, VALUES_UNSIGNED, 1}, {"int64", 8, VALUES_SIGNED, 1},    {"float", 4, VALUES_FLOAT, 1},
     {"double", 8, VALUES_DOUBLE, 1},   {"half", 2, VALUES_HALF, 1},       {"bfloat16", 2, VALUES_BFLOAT, 1},
     {"complexf", 8, VALUES_FLOAT, 2},  {"complexd", 16, VALUES_DOUBLE, 2}};
-static const char *const values_op_names[VALUES_OPS] = {"sum", "prod", "min", "max", "and", "or", "xor"};
+static const char *const values_op_names[VALUES_OPS] = {"sum", "prod", "min", "max",       "and",
+                                                        "or",  "xor",  "avg", "scaled sum"};
+#define VALUES_SCALE 0.3 /* of a scaled sum: no power of two */
 
 static inline bool values_is_integer(const struct values_type *t) { return t->scalars <= VALUES_SIGNED; }
 static inline bool values_has_op(int type, int op)
 {
     const struct values_type *t = &values_types[type];
+    if (op >= SHMEMX_AVG)
+        return !values_is_integer(t) && t->parts == 1;
     return op <= SHMEMX_PROD || (op <= SHMEMX_MAX && t->parts == 1) || values_is_integer(t);
 }
 
@@ -232,6 +236,18 @@ static inline void values_fold(const struct values_type *t, int op, union values
     }
 }
 
+/* How single elements are combined. */
+static inline int values_folded(int op) { return op >= SHMEMX_AVG ? SHMEMX_SUM : op; }
+/* What happens to the sum of all members, before it is rounded. */
+static inline void values_scale(const struct values_type *t, int op, int members, union values_chunk *c, size_t n)
+{
+    for (size_t i = 0; op >= SHMEMX_AVG && i < n; i++)
+        if (t->scalars == VALUES_DOUBLE)
+            c->d[i] = op == SHMEMX_AVG ? c->d[i] / members : c->d[i] * VALUES_SCALE;
+        else
+            c->f[i] = op == SHMEMX_AVG ? c->f[i] / (float)members : c->f[i] * (float)VALUES_SCALE;
+}
+
 /* Elements first .. first + n - 1 of all members' sources, combined in the order of `world`, their numbers there. */
 static inline void values_reduce(int type, int op, const int *world, int members, unsigned round, size_t first,
                                  size_t n, unsigned char *out)
@@ -246,8 +262,9 @@ static inline void values_reduce(int type, int op, const int *world, int members
             values_make(t, op, world[m], round, first + at, some, bytes);
             values_decode(t, bytes, some * t->parts, m == 0 ? &sum : &next);
             if (m > 0)
-                values_fold(t, op, &sum, &next, some * t->parts);
+                values_fold(t, values_folded(op), &sum, &next, some * t->parts);
         }
+        values_scale(t, op, members, &sum, some);
         values_encode(t, &sum, some * t->parts, out + at * t->bytes);
     }
 }
