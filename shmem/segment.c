@@ -241,6 +241,8 @@ char *iso_segment_reach(const struct segment *segment, int pe)
         usleep(10000);
         rc = map_first(segment, pe);
     }
+    if (rc != 0 && iso_job_is_broken()) /* it has died before: nothing reaches it */
+        return NULL;
     if (rc != 0)
         iso_fatal("first access to a PE", "the %s segment of pe %d (pid %d) cannot be mapped: %s",
                   kind_names[segment->kind], pe, ISO->peers[pe].pid, strerror(-rc));
