@@ -61,20 +61,6 @@ const char *iso_env_text(const struct env_row *row)
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; } /* isdigit follows the locale */
 
-/* Appends a digit; false when there are too many. Leading zeros move the point instead. */
-static bool push_digit(struct decimal *d, char c, bool after_point)
-{
-    if (d->count == 0 && c == '0') {
-        d->point -= after_point;
-        return d->point > -MAX_EXPONENT;
-    }
-    if (d->count == MAX_DIGITS)
-        return false;
-    d->digits[d->count++] = (unsigned char)(c - '0');
-    d->point += !after_point;
-    return true;
-}
-
 /* "e+12": moves the point. Returns what follows, or NULL where the exponent is malformed or absurd. */
 static const char *parse_exponent(const char *text, struct decimal *d)
 {
@@ -104,8 +90,16 @@ static const char *parse_decimal(const char *text, struct decimal *d)
             continue;
         }
         any = true;
-        if (!push_digit(d, *text, after_point))
-            return NULL;
+        if (d->count == 0 && *text == '0') { /* leading zeros move the point */
+            d->point -= after_point;
+            if (d->point <= -MAX_EXPONENT)
+                return NULL;
+        } else {
+            if (d->count == MAX_DIGITS)
+                return NULL;
+            d->digits[d->count++] = (unsigned char)(*text - '0');
+            d->point += !after_point;
+        }
     }
     if (!any)
         return NULL;
@@ -113,18 +107,6 @@ static const char *parse_decimal(const char *text, struct decimal *d)
 }
 
 static unsigned digit_at(const struct decimal *d, int i) { return i >= 0 && i < d->count ? d->digits[i] : 0; }
-
-/* Decimal fraction times two, in place; returns the digit that leaves it on the left. */
-static unsigned double_fraction(unsigned char *fraction, int n)
-{
-    unsigned carry = 0;
-    for (int i = n - 1; i >= 0; i--) {
-        unsigned doubled = fraction[i] * 2u + carry;
-        fraction[i] = (unsigned char)(doubled % 10);
-        carry = doubled / 10;
-    }
-    return carry;
-}
 
 /* ceil(d * 2^shift): the fraction is doubled digit by digit, which is exact, so the ceiling is the true one. */
 static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result)
@@ -142,7 +124,12 @@ static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result)
     for (int i = 0; i < n; i++)
         fraction[i] = (unsigned char)digit_at(d, first + i);
     for (unsigned s = 0; s < shift; s++) {
-        unsigned carry = double_fraction(fraction, n);
+        unsigned carry = 0; /* in the end the digit that leaves the fraction on the left */
+        for (int i = n - 1; i >= 0; i--) {
+            unsigned doubled = fraction[i] * 2u + carry;
+            fraction[i] = (unsigned char)(doubled % 10);
+            carry = doubled / 10;
+        }
         if (whole > (UINT64_MAX - carry) / 2)
             return -EINVAL;
         whole = whole * 2 + carry;
@@ -155,23 +142,18 @@ static int scale_up(const struct decimal *d, unsigned shift, uint64_t *result)
     return 0;
 }
 
-/* 10 per k, m, g, t; 0 for the end; -1 for anything else. What follows the suffix is ignored (section 8). */
-static int suffix_shift(char c)
-{
-    static const char suffixes[] = "kmgt";
-    if (c == '\0')
-        return 0;
-    const char *at = strchr(suffixes, c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    return at ? 10 * (int)(at - suffixes + 1) : -1;
-}
-
 int iso_env_parse_size(const char *text, size_t *bytes)
 {
     struct decimal d;
     const char *rest = parse_decimal(text, &d);
-    int shift = rest ? suffix_shift(*rest) : -1;
+    if (!rest)
+        return -EINVAL;
+    /* 10 for each step of the suffix. Letters behind the suffix are ignored (section 8). */
+    static const char suffixes[] = "kmgt";
+    const char *suffix = strchr(suffixes, *rest >= 'A' && *rest <= 'Z' ? *rest - 'A' + 'a' : *rest);
+    unsigned shift = *rest != '\0' && suffix ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
     uint64_t value;
-    if (shift < 0 || scale_up(&d, (unsigned)shift, &value) != 0 || value > SIZE_MAX)
+    if (!suffix || scale_up(&d, shift, &value) != 0 || value > SIZE_MAX)
         return -EINVAL;
     *bytes = (size_t)value;
     return 0;
@@ -259,19 +241,7 @@ static int refuse(char *error, size_t error_bytes, const char *name, const char 
 
 /* ---- what the table allows ---- */
 
-static bool is_in_words(const char *text, const char *words)
-{
-    size_t len = strlen(text);
-    for (const char *word = words; *word; word += *word == '|') {
-        size_t word_len = strcspn(word, "|");
-        if (word_len == len && strncmp(word, text, len) == 0)
-            return true;
-        word += word_len;
-    }
-    return false;
-}
-
-/* Of the number at the begin of `text`; either end of the range may be missing. */
+/* Compares the number at the start of `text`; either end of the range may be missing. */
 static bool is_in_range(const char *text, const char *range)
 {
     const char *dots = strstr(range, "..");
@@ -297,47 +267,34 @@ static bool is_allowed(const char *text, const char *allowed)
         return is_in_ranges(text, allowed);
     if (strstr(allowed, ".."))
         return is_in_range(text, allowed);
-    return *allowed == '\0' || is_in_words(text, allowed);
-}
-
-/* "a|b|c" as "a, b or c"; a single word, or range, as it is. */
-static void list_words(const char *words, char *text, size_t bytes)
-{
-    const char *last = strrchr(words, '|');
-    size_t used = 0;
-    for (*text = '\0'; *words && used < bytes; words += *words == '|') {
-        int len = (int)strcspn(words, "|");
-        const char *mark = words + len == last ? " or " : words[len] ? ", " : "";
-        used += (size_t)snprintf(text + used, bytes - used, "%.*s%s", len, words, mark);
-        words += len;
+    size_t len = strlen(text);
+    for (const char *word = allowed; *word; word += *word == '|') {
+        size_t word_len = strcspn(word, "|");
+        if (word_len == len && strncmp(word, text, len) == 0)
+            return true;
+        word += word_len;
     }
+    return *allowed == '\0';
 }
 
-/* "vmm or ipc", "-1 or more", "1..1024", "numbers in 0..9 with commas between" */
-static void describe(const char *allowed, char *text, size_t bytes)
-{
-    const char *dots = strstr(allowed, "..");
-    if (strstr(allowed, ",..."))
-        snprintf(text, bytes, "numbers in %.*s with commas between", (int)strcspn(allowed, ","), allowed);
-    else if (dots && !is_digit(dots[2]))
-        snprintf(text, bytes, "%.*s or more", (int)(dots - allowed), allowed);
-    else
-        list_words(allowed, text, bytes);
-}
-
-/* Its words may be written in upper case. */
-static int check_log(const struct env *env, char *error, size_t error_bytes)
-{
-    enum log_level level;
-    if (*env->log == '\0' || iso_log_parse_level(env->log, &level) == 0)
-        return 0;
-    return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
-}
-
+/* Says what the table allows: "a, b or c", "-1 or more", "1..1024", "numbers in 0..9 with commas between". */
 static int refuse_value(char *error, size_t error_bytes, const char *name, const char *value, const char *allowed)
 {
-    char text[160];
-    describe(allowed, text, sizeof text);
+    char text[160] = "";
+    const char *dots = strstr(allowed, ".."), *last = strrchr(allowed, '|');
+    if (strstr(allowed, ",...")) {
+        snprintf(text, sizeof text, "numbers in %.*s with commas between", (int)strcspn(allowed, ","), allowed);
+    } else if (dots && !is_digit(dots[2])) {
+        snprintf(text, sizeof text, "%.*s or more", (int)(dots - allowed), allowed);
+    } else {
+        size_t used = 0;
+        for (const char *word = allowed; *word && used < sizeof text; word += *word == '|') {
+            int len = (int)strcspn(word, "|");
+            const char *mark = word + len == last ? " or " : word[len] ? ", " : "";
+            used += (size_t)snprintf(text + used, sizeof text - used, "%.*s%s", len, word, mark);
+            word += len;
+        }
+    }
     return refuse(error, error_bytes, name, value, text);
 }
 
@@ -354,7 +311,10 @@ int iso_env_read(struct env *env, char *error, size_t error_bytes)
         return refuse_value(error, error_bytes, name_set, text, allowed);
     ISO_ENV_TABLE(X)
 #undef X
-    return check_log(env, error, error_bytes);
+    enum log_level level; /* its words may be written in upper case */
+    if (*env->log == '\0' || iso_log_parse_level(env->log, &level) == 0)
+        return 0;
+    return refuse(error, error_bytes, "SHMEM_LOG", env->log, "error, warn, info, debug or trace");
 }
 
 /* ---- names that are not in the table ---- */
@@ -385,20 +345,16 @@ static const char *const elsewhere[][2] = {
     {"SHMEM_HEAP_SIZE", "SHMEM_SYMMETRIC_SIZE"},
 };
 
-static bool find_elsewhere(struct env_stranger *stranger)
-{
-    stranger->is_near = false;
-    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
-        if (strcmp(stranger->name, elsewhere[i][0]) == 0) {
-            stranger->nearest = elsewhere[i][1];
-            stranger->is_near = true;
-        }
-    return stranger->is_near;
-}
-
+/* The name of another library for the same thing decides, else the least distance. */
 static void find_nearest(struct env_stranger *stranger)
 {
     int least = NAME_BYTES;
+    stranger->is_near = true;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
+        if (strcmp(stranger->name, elsewhere[i][0]) == 0) {
+            stranger->nearest = elsewhere[i][1];
+            return;
+        }
     for (const struct env_row *row = iso_env_rows; row->name; row++) {
         int d = distance(stranger->name, row->name);
         if (d < least) {
@@ -409,14 +365,6 @@ static void find_nearest(struct env_stranger *stranger)
     stranger->is_near = 4 * least <= (int)(strlen(stranger->name) - strlen("SHMEM_"));
 }
 
-static bool is_known(const char *name)
-{
-    bool known = strncmp(name, "SHMEM_TEST_", strlen("SHMEM_TEST_")) == 0;
-    for (const struct env_row *row = iso_env_rows; row->name && !known; row++)
-        known = strcmp(name, row->name) == 0;
-    return known;
-}
-
 bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger)
 {
     for (; environ && environ[*at]; ++*at) {
@@ -425,10 +373,12 @@ bool iso_env_next_stranger(size_t *at, struct env_stranger *stranger)
         if (strncmp(entry, "SHMEM_", strlen("SHMEM_")) != 0 || len >= sizeof stranger->name)
             continue;
         snprintf(stranger->name, sizeof stranger->name, "%.*s", (int)len, entry);
-        if (is_known(stranger->name))
+        bool known = strncmp(stranger->name, "SHMEM_TEST_", strlen("SHMEM_TEST_")) == 0;
+        for (const struct env_row *row = iso_env_rows; row->name && !known; row++)
+            known = strcmp(stranger->name, row->name) == 0;
+        if (known)
             continue;
-        if (!find_elsewhere(stranger))
-            find_nearest(stranger);
+        find_nearest(stranger);
         ++*at;
         return true;
     }

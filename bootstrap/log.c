@@ -65,15 +65,6 @@ int iso_log_parse_level(const char *text, enum log_level *level)
     return -EINVAL;
 }
 
-static size_t write_prefix(char *line, enum log_level level)
-{
-    int pe = atomic_load_explicit(&current_pe, memory_order_relaxed);
-    const char *word = level > LOG_ERROR ? level_words[level] : "";
-    int n = pe == PE_UNKNOWN ? snprintf(line, LINE_BYTES, "[isomer pid %d] %s", (int)getpid(), word)
-                             : snprintf(line, LINE_BYTES, "[pe %d] %s", pe, word);
-    return (size_t)n;
-}
-
 static void write_all(const char *line, size_t len)
 {
     while (len > 0) {
@@ -102,7 +93,10 @@ void iso_log(enum log_level level, const char *format, ...)
         return;
     int saved_errno = errno; /* for %m, and the caller's errno survives */
     char line[LINE_BYTES];
-    size_t len = write_prefix(line, level);
+    int pe = atomic_load_explicit(&current_pe, memory_order_relaxed);
+    const char *word = level > LOG_ERROR ? level_words[level] : "";
+    size_t len = (size_t)(pe == PE_UNKNOWN ? snprintf(line, sizeof line, "[isomer pid %d] %s", (int)getpid(), word)
+                                           : snprintf(line, sizeof line, "[pe %d] %s", pe, word));
     va_list args;
     va_start(args, format);
     errno = saved_errno;

@@ -45,16 +45,6 @@ static char *get_text(size_t (*write_text)(char *text, size_t bytes))
     }
 }
 
-static bool has_problem(const char *text)
-{
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, PROBLEM, strlen(PROBLEM)) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int print_text(const char *text)
 {
     if (!text) {
@@ -69,8 +59,11 @@ static int print_doctor(void)
 {
     char *text = get_text(shmemx_doctor_text);
     int status = print_text(text);
-    if (text && has_problem(text))
-        status = 1;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, PROBLEM, strlen(PROBLEM)) == 0)
+            status = 1;
+    }
     free(text);
     return status;
 }
@@ -115,16 +108,6 @@ static int print_one(const char *entry, const char *end, const char *wanted)
     return 2;
 }
 
-static void print_those_for_users(const char *entry, const char *end)
-{
-    for (const char *next; entry < end; entry = next) {
-        const char *first_end = strchr(entry, '\n') + 1;
-        next = end_of_variable(entry);
-        if (strncmp(first_end - strlen(FOR_TESTS), FOR_TESTS, strlen(FOR_TESTS)) != 0)
-            print_range(entry, next);
-    }
-}
-
 enum part { SUMMARY, ONE_VARIABLE, USER_VARIABLES, ALL_VARIABLES, ALL_TABLES };
 
 static int print_part(const char *text, enum part part, const char *name)
@@ -140,7 +123,12 @@ static int print_part(const char *text, enum part part, const char *name)
         status = print_one(first, tables, name);
     } else if (part == USER_VARIABLES) {
         print_range(variables, first);
-        print_those_for_users(first, tables);
+        for (const char *next; first < tables; first = next) {
+            const char *first_end = strchr(first, '\n') + 1;
+            next = end_of_variable(first);
+            if (strncmp(first_end - strlen(FOR_TESTS), FOR_TESTS, strlen(FOR_TESTS)) != 0)
+                print_range(first, next);
+        }
     } else {
         print_range(part == ALL_TABLES ? tables : variables, part == ALL_TABLES ? text + strlen(text) : tables);
     }
@@ -164,18 +152,6 @@ static int print_info(bool device, enum part part, const char *name)
     return status;
 }
 
-/* "4k", "256m", "1g"; 0: not a size, or below 1k. */
-static size_t size_of(const char *text)
-{
-    char *end;
-    unsigned long long n = strtoull(text, &end, 10);
-    const char *suffix = *end != '\0' ? strchr("kmg", *end) : NULL;
-    unsigned shift = suffix ? (unsigned)(suffix - "kmg" + 1) * 10 : 0;
-    if (*text < '0' || *text > '9' || (suffix ? end[1] : end[0]) != '\0' || n >= SIZE_MAX >> shift || n << shift < 1024)
-        return 0;
-    return (size_t)(n << shift);
-}
-
 /* most_bytes: 0 all sizes. */
 static int tune(size_t most_bytes)
 {
@@ -191,11 +167,16 @@ static int tune(size_t most_bytes)
     return status;
 }
 
+/* `text`: "4k", "256m", "1g"; 1k or more. */
 static int tune_up_to(const char *text)
 {
-    size_t most_bytes = size_of(text);
-    if (most_bytes != 0)
-        return tune(most_bytes);
+    char *end;
+    unsigned long long n = strtoull(text, &end, 10);
+    const char *suffix = *end != '\0' ? strchr("kmg", *end) : NULL;
+    unsigned shift = suffix ? (unsigned)(suffix - "kmg" + 1) * 10 : 0;
+    bool is_number = *text >= '0' && *text <= '9' && (suffix ? end[1] : end[0]) == '\0';
+    if (is_number && n < SIZE_MAX >> shift && n << shift >= 1024)
+        return tune((size_t)(n << shift));
     fprintf(stderr, "isomer-info: --tune-most %s is not a size; allowed: 1024 bytes or more, suffixes k, m, g\n",
             text);
     return 2;

@@ -101,28 +101,6 @@ static _Noreturn void print_and_exit(const char *text)
     exit(fflush(stdout) ? STATUS_FAILED : 0);
 }
 
-static int parse_option(int option, struct options *options)
-{
-    switch (option) {
-    case 'n':
-        return parse_npes(optarg, &options->npes);
-    case 'x':
-        return export_variable(optarg);
-    case 'w':
-        options->wdir = optarg;
-        return 0;
-    case 't':
-        options->tag_output = true;
-        return 0;
-    case 'h':
-        print_and_exit(help);
-    case 'V':
-        print_and_exit("oshrun " OSHRUN_VERSION "\n");
-    default: /* getopt has said why */
-        return STATUS_USAGE;
-    }
-}
-
 static int parse_options(int argc, char **argv, struct options *options)
 {
     static const struct option names[] = {
@@ -137,7 +115,27 @@ static int parse_options(int argc, char **argv, struct options *options)
     *options = (struct options){.npes = 1};
     argv[0] = program_invocation_short_name;
     for (int option; (option = getopt_long_only(argc, argv, "+n:x:h", names, NULL)) != -1;) {
-        int status = parse_option(option, options);
+        int status = 0;
+        switch (option) {
+        case 'n':
+            status = parse_npes(optarg, &options->npes);
+            break;
+        case 'x':
+            status = export_variable(optarg);
+            break;
+        case 'w':
+            options->wdir = optarg;
+            break;
+        case 't':
+            options->tag_output = true;
+            break;
+        case 'h':
+            print_and_exit(help);
+        case 'V':
+            print_and_exit("oshrun " OSHRUN_VERSION "\n");
+        default: /* getopt has said why */
+            status = STATUS_USAGE;
+        }
         if (status)
             return status;
     }
@@ -150,32 +148,20 @@ static int parse_options(int argc, char **argv, struct options *options)
 
 /* ---- environment ---- */
 
-/* Variables that describe another job, the one oshrun itself may have been started by. */
-static bool is_foreign(const char *variable)
-{
-    static const char *const prefixes[] = {"PMI_", "OMPI_COMM_WORLD_"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
-        if (!strncmp(variable, prefixes[i], strlen(prefixes[i])))
-            return true;
-    return !strncmp(variable, "PMIX_", 5) && strncmp(variable, "PMIX_MCA_", 9);
-}
-
+/* Drops variables that describe another job: the one that oshrun itself may have been started by. */
 static void drop_foreign(void)
 {
+    static const char *const prefixes[] = {"PMI_", "OMPI_COMM_WORLD_"};
     char **kept = environ;
-    for (char **at = environ; at && *at; at++)
-        if (!is_foreign(*at))
+    for (char **at = environ; at && *at; at++) {
+        bool foreign = !strncmp(*at, "PMIX_", 5) && strncmp(*at, "PMIX_MCA_", 9);
+        for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+            foreign = foreign || !strncmp(*at, prefixes[i], strlen(prefixes[i]));
+        if (!foreign)
             *kept++ = *at;
+    }
     if (kept)
         *kept = NULL;
-}
-
-/* Descriptors 0 to 2 exist, so that no pipe of oshrun becomes the stdout of a PE. */
-static void fill_standard_streams(void)
-{
-    for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            (void)!open("/dev/null", fd ? O_WRONLY : O_RDONLY);
 }
 
 /* PMIx needs a socket for each PE, and stops without a word where it gets none; tagged output two pipes for each. */
@@ -369,18 +355,6 @@ static void interrupt(struct job *job, struct course *course, int signal_number)
         end_others(job, course, signal_number, INTERRUPT_GRACE_MS);
 }
 
-static void handle_signal(struct job *job, struct course *course, int signal_number)
-{
-    if (signal_number == SIGUSR1 || signal_number == SIGUSR2)
-        pes_signal(job, signal_number);
-    else if (signal_number == SIGTSTP) { /* Ctrl-Z stops all; the PEs go on when oshrun is continued */
-        pes_signal(job, SIGSTOP);
-        raise(SIGSTOP);
-        pes_signal(job, SIGCONT);
-    } else if (signal_number != SIGCHLD)
-        interrupt(job, course, signal_number);
-}
-
 static void read_events(struct job *job, struct course *course, int signal_fd)
 {
     struct pollfd polls[2] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN}};
@@ -390,8 +364,18 @@ static void read_events(struct job *job, struct course *course, int signal_fd)
     if (poll(polls, 2, (int)wait_ms) <= 0)
         return;
     struct signalfd_siginfo info;
-    while (polls[0].revents && read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        handle_signal(job, course, (int)info.ssi_signo);
+    while (polls[0].revents && read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGUSR1 || number == SIGUSR2) {
+            pes_signal(job, number);
+        } else if (number == SIGTSTP) { /* Ctrl-Z stops all; the PEs go on when oshrun is continued */
+            pes_signal(job, SIGSTOP);
+            raise(SIGSTOP);
+            pes_signal(job, SIGCONT);
+        } else if (number != SIGCHLD) {
+            interrupt(job, course, number);
+        }
+    }
     uint64_t count;
     if (polls[1].revents)
         (void)!read(job->wake_fd, &count, sizeof count);
@@ -469,10 +453,18 @@ static int block_signals(struct job *job)
     return fd;
 }
 
-/* A process that knows the namespace can join the job, so the namespace is a secret; any user may read the name of the
- * folder. */
-static int name_job(struct job *job)
+static int prepare(struct job *job)
 {
+    job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
+    job->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    job->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (!job->pes || job->wake_fd < 0 || job->stderr_fd < 0) {
+        oshrun_say("no memory or descriptors for %d PEs: %s", job->options.npes, strerror(errno));
+        return STATUS_FAILED;
+    }
+
+    /* A process that knows the namespace can join the job, so the namespace is a secret. The name of the folder is
+     * none: any user may read it. */
     uint32_t random[5];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
         oshrun_say("no random numbers for the name of the job: %s", strerror(errno));
@@ -483,21 +475,8 @@ static int name_job(struct job *job)
     const char *base = getenv("TMPDIR");
     snprintf(job->folder, sizeof job->folder, "%s/oshrun-%d-%08x", base && base[0] ? base : "/tmp", (int)getpid(),
              (unsigned)random[4]);
-    return 0;
-}
 
-static int prepare(struct job *job)
-{
-    job->pes = (struct pe *)calloc((size_t)job->options.npes, sizeof *job->pes);
-    job->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    job->stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (!job->pes || job->wake_fd < 0 || job->stderr_fd < 0) {
-        oshrun_say("no memory or descriptors for %d PEs: %s", job->options.npes, strerror(errno));
-        return STATUS_FAILED;
-    }
-    int status = name_job(job);
-    if (!status)
-        status = watch_start(job); /* before there is anything to clean up */
+    int status = watch_start(job); /* before there is anything to clean up */
     if (status || mkdir(job->folder, 0700) == 0)
         return status;
     oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
@@ -505,22 +484,16 @@ static int prepare(struct job *job)
     return STATUS_FAILED;
 }
 
-static int start(struct job *job)
+static int run(struct job *job, struct course *course, int signal_fd)
 {
-    int status = pmix_open(job);
+    course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
+    int status = course->looked ? pmix_open(job) : STATUS_FAILED;
     if (!status)
         status = relay_open(job);
     if (!status)
         status = pes_start(job);
     if (!status)
         status = relay_start(job);
-    return status;
-}
-
-static int run(struct job *job, struct course *course, int signal_fd)
-{
-    course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
-    int status = course->looked ? start(job) : STATUS_FAILED;
     if (!status) {
         run_course(job, course, signal_fd);
         status = course->cause.status;
@@ -530,20 +503,16 @@ static int run(struct job *job, struct course *course, int signal_fd)
     return drain(job, course, signal_fd, status);
 }
 
-/* So that the shell sees how oshrun ended. */
-static void end_by_signal(const struct job *job, int signal_number)
-{
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-    sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
-}
-
 int main(int argc, char **argv)
 {
     static struct job job = {.watch = {.fd = WATCH_NONE}};
     struct course course = {.phase = RUNNING};
     char npes[16];
-    fill_standard_streams();
+
+    /* Descriptors 0 to 2 exist, so that no pipe of oshrun becomes the stdout of a PE. */
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd ? O_WRONLY : O_RDONLY);
     pes_note_files(&job);
     drop_foreign();
     int status = parse_options(argc, argv, &job.options);
@@ -563,7 +532,10 @@ int main(int argc, char **argv)
         status = run(&job, &course, signal_fd);
     watch_remove_folder(job.folder);
     watch_dismiss(&job);
-    if (course.interrupt)
-        end_by_signal(&job, course.interrupt);
+    if (course.interrupt) { /* so that the shell sees how oshrun ended */
+        signal(course.interrupt, SIG_DFL);
+        raise(course.interrupt);
+        sigprocmask(SIG_SETMASK, &job.caller_mask, NULL);
+    }
     _exit(status); /* without the destructors of PMIx, see oshrun.h */
 }

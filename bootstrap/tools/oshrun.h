@@ -95,7 +95,6 @@ struct streams {
 };
 int relay_open(struct job *job);
 int relay_streams(struct job *job, int pe, struct streams *streams);
-void relay_streams_close(struct streams *streams);
 /* All PEs are started: begin to copy. */
 int relay_start(struct job *job);
 /* All PEs have ended: what they left in the pipes is copied, as long as there is a reader. */

@@ -54,18 +54,6 @@ static void hide_range(int first, int last)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* In the child: exec closes all that oshrun did not inherit. */
-static void hide_own_files(const struct job *job)
-{
-    int first = 3;
-    for (int i = 0; i < job->n_inherited; i++) {
-        hide_range(first, job->inherited[i] - 1);
-        first = job->inherited[i] + 1;
-    }
-    if (job->n_inherited >= 0)
-        hide_range(first, INT_MAX);
-}
-
 /* ---- the program ---- */
 
 /* 0 or -errno. Relative paths count from the PEs' working directory. */
@@ -96,18 +84,6 @@ static int search_path(int dir_fd, const char *name, char found[PATH_MAX])
     return error;
 }
 
-static int find_from(struct job *job, int dir_fd)
-{
-    const char *name = job->options.argv[0];
-    bool naked = !strchr(name, '/');
-    if (!naked && strlen(name) >= sizeof job->program)
-        return -ENAMETOOLONG;
-    if (naked)
-        return search_path(dir_fd, name, job->program);
-    snprintf(job->program, sizeof job->program, "%s", name);
-    return probe(dir_fd, name);
-}
-
 int pes_find_program(struct job *job)
 {
     const char *wdir = job->options.wdir, *name = job->options.argv[0];
@@ -116,13 +92,19 @@ int pes_find_program(struct job *job)
         oshrun_say("cannot use --wdir %s: %s", wdir, strerror(errno));
         return STATUS_USAGE;
     }
-    int error = name[0] ? find_from(job, dir_fd) : -ENOENT;
+    bool naked = !strchr(name, '/');
+    int error = -ENOENT;
+    if (name[0] && naked) {
+        error = search_path(dir_fd, name, job->program);
+    } else if (name[0]) {
+        int len = snprintf(job->program, sizeof job->program, "%s", name);
+        error = len < (int)sizeof job->program ? probe(dir_fd, name) : -ENAMETOOLONG;
+    }
     if (dir_fd >= 0)
         close(dir_fd);
     if (!error)
         return 0;
-    bool naked = !strchr(name, '/') && error == -ENOENT;
-    oshrun_say("cannot run '%s': %s", name, naked ? "not found in PATH" : strerror(-error));
+    oshrun_say("cannot run '%s': %s", name, naked && error == -ENOENT ? "not found in PATH" : strerror(-error));
     return error == -ENOENT || error == -ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
@@ -156,7 +138,16 @@ static _Noreturn void become_pe(struct launch *launch)
     for (int i = 0; i < 3; i++)
         if (from[i] >= 0 && dup2(from[i], i) < 0)
             give_up(launch, "dup2");
-    hide_own_files(job);
+
+    /* exec closes all descriptors that oshrun did not inherit. */
+    int first = 3;
+    for (int i = 0; i < job->n_inherited; i++) {
+        hide_range(first, job->inherited[i] - 1);
+        first = job->inherited[i] + 1;
+    }
+    if (job->n_inherited >= 0)
+        hide_range(first, INT_MAX);
+
     setrlimit(RLIMIT_NOFILE, &job->file_limit);
     if (job->options.wdir && chdir(job->options.wdir))
         give_up(launch, "chdir");
@@ -181,7 +172,10 @@ static int start_one(struct job *job, int pe)
     launch.environment = pmix_environment(job, pe);
     pid_t pid = launch.environment ? spawn(&launch) : 0;
     int error = errno;
-    relay_streams_close(&launch.streams);
+    if (launch.streams.out >= 0) /* the PE has these ends now */
+        close(launch.streams.out);
+    if (launch.streams.err >= 0)
+        close(launch.streams.err);
     pmix_environment_free(launch.environment);
     if (pid > 0 && !launch.failed) {
         job->pes[pe].pid = pid;

@@ -196,24 +196,17 @@ static void add_pe(struct facts *facts, int pe, const char *host)
     info->value.data.darray = array; /* freed with the list */
 }
 
-/* "0,1,2"; NULL if there is no memory. */
-static char *list_ranks(int npes)
-{
-    char *list = (char *)malloc((size_t)npes * 6 + 1);
-    size_t used = 0;
-    for (int pe = 0; list && pe < npes; pe++)
-        used += (size_t)sprintf(list + used, pe ? ",%d" : "%d", pe);
-    return list;
-}
-
 static int register_job(struct job *job)
 {
     char host[256] = "localhost";
     gethostname(host, sizeof host - 1);
     int npes = job->options.npes;
-    char *ranks = list_ranks(npes);
+    char *ranks = (char *)malloc((size_t)npes * 6 + 1); /* "0,1,2" */
     if (!ranks)
         return check(PMIX_ERR_NOMEM, "the list of PEs");
+    size_t used = 0;
+    for (int pe = 0; pe < npes; pe++)
+        used += (size_t)sprintf(ranks + used, pe ? ",%d" : "%d", pe);
     struct facts facts = {.used = 0};
     size_t count = JOB_FACTS + (size_t)npes;
     PMIX_INFO_CREATE(facts.at, count);

@@ -124,18 +124,6 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A process that still holds a pipe then is not a PE. */
-static void end_strays(struct relay *relay)
-{
-    for (int i = 0; i < relay->nstreams; i++) {
-        struct stream *stream = relay->streams[i];
-        if (stream->from < 0 || stream->left_over > 0)
-            continue;
-        flush_lines(stream, true);
-        end_stream(stream);
-    }
-}
-
 static void await_output(struct relay *relay, struct copy *copy)
 {
     for (int i = 0; i < relay->nstreams; i++)
@@ -168,8 +156,14 @@ static void *copy_output(void *data)
                 copy_stream(relay, relay->streams[i]);
             open += relay->streams[i]->from >= 0;
         }
-        if (copy.ending && now_ms() >= copy.stray_until)
-            end_strays(relay);
+        bool strays = copy.ending && now_ms() >= copy.stray_until; /* a process that still holds a pipe is not a PE */
+        for (int i = 0; strays && i < relay->nstreams; i++) {
+            struct stream *stream = relay->streams[i];
+            if (stream->from < 0 || stream->left_over > 0)
+                continue;
+            flush_lines(stream, true);
+            end_stream(stream);
+        }
     }
     free(copy.polls);
     return NULL;
@@ -256,14 +250,6 @@ int relay_streams(struct job *job, int pe, struct streams *streams)
         return STATUS_FAILED;
     streams->err = open_stream(relay, pe, job->stderr_fd);
     return streams->err < 0 ? STATUS_FAILED : 0;
-}
-
-void relay_streams_close(struct streams *streams)
-{
-    if (streams->out >= 0)
-        close(streams->out);
-    if (streams->err >= 0)
-        close(streams->err);
 }
 
 int relay_start(struct job *job)

@@ -27,12 +27,15 @@ void watch_remove_folder(const char *folder)
         nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-static void detach(int fd)
+static _Noreturn void watch(int fd, const char *folder)
 {
+    static pid_t groups[MAX_PES];
+    int count = 0;
     setsid();
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
+
     /* A reader of oshrun's output must not wait for the watcher, nor a process that waits for a descriptor's end. */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3 && null >= 0; i++)
@@ -40,12 +43,7 @@ static void detach(int fd)
     int kept = dup2(fd, 3);
     close_range(kept == 3 ? 4 : 3, ~0u, 0);
     (void)!chdir("/");
-}
 
-static _Noreturn void watch(const char *folder)
-{
-    static pid_t groups[MAX_PES];
-    int count = 0;
     for (;;) {
         pid_t group;
         ssize_t got = read(3, &group, sizeof group);
@@ -74,8 +72,7 @@ int watch_start(struct job *job)
     pid_t pid = fork();
     if (pid == 0) {
         close(fd[1]);
-        detach(fd[0]);
-        watch(job->folder);
+        watch(fd[0], job->folder);
     }
     close(fd[0]);
     if (pid < 0) {
