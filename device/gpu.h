@@ -40,7 +40,7 @@ struct gpu_info {
     bool can_vmm;             /* chunks that grow, shared by descriptors */
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */
-    const char *ipc_why;      /* why not, when !can_ipc; NULL: nobody says */
+    const char *ipc_why;      /* why not, when !can_ipc; NULL: the device does not say */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
     bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */
@@ -51,7 +51,8 @@ struct gpu_info {
 /* ---- the device ---- */
 
 /* Opens a device. `choice` is SHMEM_DEVICE (a number), or "" for the local rank modulo the number of devices. Does not
- * start a device that no PE asked for. -ENODEV: there is none, and `why` gets one sentence. */
+ * start a device that no PE asked for. `why` gets one sentence with each error. -EINVAL: `choice` is no number
+ * of a device. -ENODEV: there is no device, or it cannot be used. */
 int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why, size_t why_bytes);
 void iso_gpu_close(struct gpu *gpu); /* NULL-tolerant; streams and memory of this layer must be gone */
 const struct gpu_info *iso_gpu_describe(const struct gpu *gpu);

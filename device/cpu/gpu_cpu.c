@@ -91,7 +91,7 @@ static int read_order(struct cpu_order *order, char *why, size_t why_bytes)
     order->wave = (unsigned)wave;
     order->seed = (uint64_t)env_number("SHMEM_SEED");
     struct env env;
-    if (iso_env_read(&env, why, why_bytes) == 0) { /* else who opens the device has complained */
+    if (iso_env_read(&env, why, why_bytes) == 0) { /* else the start of the library has reported it */
         order->timeout_ns = (uint64_t)(env.timeout * 1e9);
         order->gives_up = env.timeout_abort;
     }
@@ -99,16 +99,6 @@ static int read_order(struct cpu_order *order, char *why, size_t why_bytes)
         return 0;
     snprintf(why, why_bytes, "SHMEM_WAVE is %" PRId64 ", allowed is 32 or 64", wave);
     return -EINVAL;
-}
-
-static int read_choice(const char *choice, char *why, size_t why_bytes)
-{
-    char *end;
-    long number = strtol(choice, &end, 10);
-    if (*end == '\0' && number == 0)
-        return 0;
-    snprintf(why, why_bytes, "SHMEM_DEVICE is \"%.40s\", allowed is 0..0: this build's only device is the CPU", choice);
-    return -ENODEV;
 }
 
 static int cores(void)
@@ -133,6 +123,8 @@ static void describe(struct gpu *gpu)
 
 static void destroy_streams(struct gpu *gpu)
 {
+    if (gpu == NULL)
+        return;
     iso_cpu_stream_destroy(gpu->default_stream);
     iso_cpu_pool_destroy(gpu->pool);
     for (int i = 0; i < ENGINES; i++) {
@@ -142,9 +134,25 @@ static void destroy_streams(struct gpu *gpu)
     }
 }
 
-static int create_streams(struct gpu *gpu, struct cpu_order order)
+int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
 {
-    int rc = iso_cpu_stream_create(order, &gpu->default_stream);
+    (void)local_rank; /* all PEs of the node use the one CPU */
+    struct cpu_order order = {0};
+    char *end;
+    long number = strtol(choice, &end, 10);
+    if (*end != '\0' || number != 0) {
+        snprintf(why, why_bytes, "SHMEM_DEVICE is \"%.40s\", allowed is 0..0: this build's only device is the CPU",
+                 choice);
+        return -EINVAL;
+    }
+    int rc = read_order(&order, why, why_bytes);
+    if (rc != 0)
+        return rc;
+    struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
+    if (gpu == NULL)
+        goto fail;
+    order.busy = &gpu->busy;
+    rc = iso_cpu_stream_create(order, &gpu->default_stream);
     if (rc == 0)
         rc = iso_cpu_pool_create(order, &gpu->pool);
     for (int i = 0; rc == 0 && i < ENGINES; i++) {
@@ -153,28 +161,14 @@ static int create_streams(struct gpu *gpu, struct cpu_order order)
             pthread_mutex_init(&gpu->engines[i].lock, NULL);
     }
     if (rc != 0)
-        destroy_streams(gpu);
-    return rc;
-}
-
-int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *why, size_t why_bytes)
-{
-    (void)local_rank; /* all PEs of the node use the one CPU */
-    struct cpu_order order = {0};
-    int rc = read_choice(choice, why, why_bytes);
-    if (rc == 0)
-        rc = read_order(&order, why, why_bytes);
-    if (rc != 0)
-        return rc;
-    struct gpu *gpu = (struct gpu *)calloc(1, sizeof *gpu);
-    order.busy = gpu != NULL ? &gpu->busy : NULL;
-    if (gpu != NULL && create_streams(gpu, order) == 0) {
-        gpu->order = order;
-        pthread_mutex_init(&gpu->lock, NULL);
-        describe(gpu);
-        *result = gpu;
-        return 0;
-    }
+        goto fail;
+    gpu->order = order;
+    pthread_mutex_init(&gpu->lock, NULL);
+    describe(gpu);
+    *result = gpu;
+    return 0;
+fail:
+    destroy_streams(gpu);
     free(gpu);
     snprintf(why, why_bytes, "no memory for the CPU device");
     return -ENOMEM;
@@ -290,25 +284,16 @@ static void unmap(char *base, size_t len, bool keeps_range)
         (void)munmap(base, len);
 }
 
-static int new_fd(struct gpu *gpu, size_t len)
-{
-    int fd = memfd_create("isomer-device", MFD_CLOEXEC);
-    if (fd < 0)
-        return failed(gpu, -errno, "memfd_create for the CPU device's memory: %s", strerror(errno));
-    if (ftruncate(fd, (off_t)len) == 0)
-        return fd;
-    int rc = failed(gpu, -errno, "ftruncate to %zu bytes of the CPU device's memory: %s", len, strerror(errno));
-    close(fd);
-    return rc;
-}
-
 /* New zeroed memory; its descriptor, or -errno. The area keeps it only for AREA_OWN. */
 static int new_memory(struct gpu *gpu, char *at, size_t len, enum area_kind kind, char **base)
 {
-    int fd = new_fd(gpu, len);
+    int fd = memfd_create("isomer-device", MFD_CLOEXEC), rc = 0;
     if (fd < 0)
-        return fd;
-    int rc = map_fd(gpu, at, len, fd, base);
+        return failed(gpu, -errno, "memfd_create for the CPU device's memory: %s", strerror(errno));
+    if (ftruncate(fd, (off_t)len) != 0)
+        rc = failed(gpu, -errno, "ftruncate to %zu bytes of the CPU device's memory: %s", len, strerror(errno));
+    if (rc == 0)
+        rc = map_fd(gpu, at, len, fd, base);
     if (rc == 0) {
         rc = area_add(gpu, *base, len, kind, kind == AREA_OWN ? fd : -1);
         if (rc == 0)
@@ -539,7 +524,7 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
 int iso_gpu_wait_all(struct gpu *gpu)
 {
     const struct timespec nap = {0, 20000};
-    while (__atomic_load_n(&gpu->busy, __ATOMIC_ACQUIRE) != 0) /* pairs with task_done of cpu_stream.c */
+    while (__atomic_load_n(&gpu->busy, __ATOMIC_ACQUIRE) != 0) /* pairs with worker_main of cpu_stream.c */
         (void)nanosleep(&nap, NULL);
     return 0;
 }

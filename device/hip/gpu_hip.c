@@ -15,22 +15,22 @@
 
 /* ---- errors ---- */
 
-static int errno_of(hipError_t e)
+static int error_of(hipError_t e)
 {
     switch (e) {
     case hipSuccess:
         return 0;
     case hipErrorOutOfMemory:
-        return ENOMEM;
+        return -ENOMEM;
     case hipErrorInvalidValue:
-        return EINVAL;
+        return -EINVAL;
     case hipErrorNotSupported:
-        return ENOTSUP;
+        return -ENOTSUP;
     case hipErrorNoDevice:
     case hipErrorInvalidDevice:
-        return ENODEV;
+        return -ENODEV;
     default:
-        return EIO;
+        return -EIO;
     }
 }
 
@@ -42,7 +42,7 @@ int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
     pthread_mutex_lock(&gpu->lock);
     snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
     pthread_mutex_unlock(&gpu->lock);
-    return -errno_of(e);
+    return error_of(e);
 }
 
 int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence)
@@ -125,7 +125,7 @@ static int attribute(hipDeviceAttribute_t which, int device)
     return hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
 }
 
-/* Number of the device that `choice` or the local rank means, or -ENODEV after a sentence. The first HIP call, unless
+/* Number of the device that `choice` or the local rank means, or -errno after a sentence. The first HIP call, unless
  * the program has made one. HIP 7 puts branches of a graph that look small into one stream, and then a kernel that
  * waits for another branch never ends: so the variable is set here, unless it is set already. */
 static int choose(int local_rank, const char *choice, int *n_devices, char *why, size_t why_bytes)
@@ -145,7 +145,7 @@ static int choose(int local_rank, const char *choice, int *n_devices, char *why,
     if (*end == '\0' && number >= 0 && number < n)
         return (int)number;
     snprintf(why, why_bytes, "SHMEM_DEVICE=%.40s is not a number in 0..%d", choice, n - 1);
-    return -ENODEV;
+    return -EINVAL;
 }
 
 static int describe(struct gpu *gpu, int device, int n_devices)

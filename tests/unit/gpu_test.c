@@ -31,7 +31,7 @@ static void test_choice(void)
     char why[200];
     struct gpu *gpu = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        CHECK_EQ(iso_gpu_open(&gpu, 3, bad[i], why, sizeof why), -ENODEV);
+        CHECK_EQ(iso_gpu_open(&gpu, 3, bad[i], why, sizeof why), -EINVAL);
         CHECK_NAMED(strstr(why, "SHMEM_DEVICE") != NULL && strstr(why, "0..0") != NULL, why);
     }
     CHECK_EQ(iso_gpu_open(&gpu, 3, "0", why, sizeof why), 0);
