@@ -31,7 +31,7 @@ static void set_branch(struct cpu_stream *s, struct branch *branch)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* The last of the graph. `from` NULL: of no stream. */
+/* Appends a branch to the graph. `from` NULL: of no stream. */
 static struct branch *branch_add(struct cpu_graph *graph, struct cpu_stream *from)
 {
     struct branch *branch = (struct branch *)calloc(1, sizeof *branch), **at = &graph->branches;
@@ -47,7 +47,7 @@ static struct branch *branch_add(struct cpu_graph *graph, struct cpu_stream *fro
     return branch;
 }
 
-/* Room for n more. */
+/* Makes room for n more joints. */
 static int joints_add(struct cpu_graph *graph, unsigned n)
 {
     size_t bytes = ((size_t)graph->n_joints + n) * sizeof *graph->joints;
@@ -102,7 +102,7 @@ static bool join_further(const struct cpu_graph *graph, const struct branch *bra
     return changed;
 }
 
-/* Does the end of the first branch wait for all that the others do? GPUs insist on it. */
+/* True when the end of the first branch waits for all that the others do. GPUs insist on it. */
 static bool graph_is_joined(struct cpu_graph *graph)
 {
     bool changed = true, joined = true;
@@ -117,7 +117,7 @@ static bool graph_is_joined(struct cpu_graph *graph)
     return joined;
 }
 
-/* The streams are none of it any more. */
+/* Ends the capture of all streams of the graph. */
 static void capture_ends(struct cpu_graph *graph)
 {
     for (struct branch *b = graph->branches; b != NULL; b = b->next) {
@@ -138,7 +138,7 @@ static void graph_free(struct cpu_graph *graph)
     free(graph);
 }
 
-/* A stream that goes in the middle of a capture takes the unfinished graph with it, when it has begun it. */
+/* A stream that is destroyed during a capture takes the unfinished graph with it, when it has begun the capture. */
 void iso_cpu_graph_leave(struct cpu_stream *s)
 {
     struct branch *branch = iso_cpu_stream_branch(s);
@@ -193,13 +193,6 @@ static struct cpu_stream *pool_lend(struct cpu_pool *pool)
     return s;
 }
 
-static void pool_take_back(struct cpu_pool *pool, struct cpu_stream *s)
-{
-    pthread_mutex_lock(&pool->lock);
-    s->is_lent = false;
-    pthread_mutex_unlock(&pool->lock);
-}
-
 /* ---- graphs ---- */
 
 int iso_cpu_graph_begin(struct cpu_stream *s)
@@ -215,17 +208,6 @@ int iso_cpu_graph_begin(struct cpu_stream *s)
     return -ENOMEM;
 }
 
-static int borrow_streams(struct cpu_graph *graph, struct cpu_pool *pool)
-{
-    graph->pool = pool;
-    for (struct branch *b = graph->branches->next; b != NULL; b = b->next) {
-        b->runs = pool_lend(pool);
-        if (b->runs == NULL)
-            return -ENOMEM;
-    }
-    return 0;
-}
-
 int iso_cpu_graph_end(struct cpu_pool *pool, struct cpu_stream *s, struct cpu_graph **result)
 {
     struct branch *branch = iso_cpu_stream_branch(s);
@@ -236,8 +218,12 @@ int iso_cpu_graph_end(struct cpu_pool *pool, struct cpu_stream *s, struct cpu_gr
     int rc = graph->rc;
     if (rc == 0 && !graph_is_joined(graph))
         rc = -ECHILD;
-    if (rc == 0)
-        rc = borrow_streams(graph, pool);
+    graph->pool = pool;
+    for (struct branch *b = graph->branches->next; b != NULL && rc == 0; b = b->next) {
+        b->runs = pool_lend(pool);
+        if (b->runs == NULL)
+            rc = -ENOMEM;
+    }
     if (rc == 0)
         *result = graph;
     else
@@ -263,19 +249,6 @@ static int branch_append(struct branch *to, const struct branch *b, unsigned joi
     return 0;
 }
 
-/* A launch into a stream that is being captured: the graph's branches become some of the other one's. */
-static int launch_captured(const struct cpu_graph *graph, struct branch *into)
-{
-    struct cpu_graph *outer = into->graph;
-    unsigned joints = outer->n_joints;
-    int rc = joints_add(outer, graph->n_joints);
-    for (const struct branch *b = graph->branches; b != NULL && rc == 0; b = b->next) {
-        struct branch *to = b == graph->branches ? into : branch_add(outer, NULL);
-        rc = to != NULL ? branch_append(to, b, joints) : -ENOMEM;
-    }
-    return outer->rc = rc;
-}
-
 /* One launch, before anything of it is in a stream. */
 static int flight_make(struct cpu_graph *graph)
 {
@@ -297,37 +270,37 @@ static int flight_make(struct cpu_graph *graph)
     return 0;
 }
 
-static void flight_drop(struct cpu_graph *graph)
-{
-    for (struct branch *b = graph->branches; b != NULL; b = b->next)
-        iso_cpu_tasks_free(&b->flight);
-    for (unsigned i = 0; i < graph->n_joints; i++)
-        for (int user = 0; user < 2 && graph->joints[i].event != NULL; user++)
-            iso_cpu_event_drop(graph->joints[i].event);
-}
-
-/* After it nothing can fail. */
-static int workers_start(const struct cpu_graph *graph, struct cpu_stream *s)
-{
-    int rc = iso_cpu_stream_start(s);
-    for (const struct branch *b = graph->branches->next; b != NULL && rc == 0; b = b->next)
-        rc = iso_cpu_stream_start(b->runs);
-    return rc;
-}
-
 /* Each branch follows that of the launch before, in its stream. */
 int iso_cpu_graph_launch(struct cpu_graph *graph, struct cpu_stream *s)
 {
     struct branch *into = iso_cpu_stream_branch(s);
-    if (into != NULL)
-        return launch_captured(graph, into);
+    if (into != NULL) {
+        /* The stream is being captured: the graph's branches become branches of the other graph. */
+        struct cpu_graph *outer = into->graph;
+        unsigned joints = outer->n_joints;
+        outer->rc = joints_add(outer, graph->n_joints);
+        for (const struct branch *b = graph->branches; b != NULL && outer->rc == 0; b = b->next) {
+            struct branch *to = b == graph->branches ? into : branch_add(outer, NULL);
+            outer->rc = to != NULL ? branch_append(to, b, joints) : -ENOMEM;
+        }
+        return outer->rc;
+    }
+
+    /* All workers start first: after that nothing can fail. */
     int rc = flight_make(graph);
     if (rc == 0)
-        rc = workers_start(graph, s);
+        rc = iso_cpu_stream_start(s);
+    for (const struct branch *b = graph->branches->next; b != NULL && rc == 0; b = b->next)
+        rc = iso_cpu_stream_start(b->runs);
     if (rc != 0) {
-        flight_drop(graph);
+        for (struct branch *b = graph->branches; b != NULL; b = b->next)
+            iso_cpu_tasks_free(&b->flight);
+        for (unsigned i = 0; i < graph->n_joints; i++)
+            for (int user = 0; user < 2 && graph->joints[i].event != NULL; user++)
+                iso_cpu_event_drop(graph->joints[i].event);
         return rc;
     }
+
     for (struct branch *b = graph->branches; b != NULL; b = b->next)
         for (struct task *task; (task = iso_cpu_tasks_take(&b->flight)) != NULL;)
             (void)iso_cpu_stream_submit(b->runs != NULL ? b->runs : s, task);
@@ -339,7 +312,10 @@ void iso_cpu_graph_destroy(struct cpu_graph *graph)
     if (graph == NULL)
         return;
     for (struct branch *b = graph->branches; b != NULL; b = b->next)
-        if (b->runs != NULL)
-            pool_take_back(graph->pool, b->runs);
+        if (b->runs != NULL) {
+            pthread_mutex_lock(&graph->pool->lock);
+            b->runs->is_lent = false;
+            pthread_mutex_unlock(&graph->pool->lock);
+        }
     graph_free(graph);
 }

@@ -116,22 +116,6 @@ void iso_cpu_event_drop(struct event *event)
     free(event);
 }
 
-static void event_set(struct event *event)
-{
-    pthread_mutex_lock(&event->lock);
-    event->done = true;
-    pthread_cond_broadcast(&event->changed);
-    pthread_mutex_unlock(&event->lock);
-}
-
-static void event_wait(struct event *event)
-{
-    pthread_mutex_lock(&event->lock);
-    while (!event->done)
-        pthread_cond_wait(&event->changed, &event->lock);
-    pthread_mutex_unlock(&event->lock);
-}
-
 /* ---- the worker ---- */
 
 static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
@@ -163,24 +147,11 @@ static void run_copy(void *dest, const void *source, size_t len)
         memmove(dest, source, len);
 }
 
-/* Release and acquire, which pair with each other and with the flags of kernels. The waiting worker leaves its core to
- * those that it waits for. */
-static void run_word(const struct gpu_word *word)
-{
-    const struct timespec nap = {0, WORD_NAP_NS};
-    if (!word->waits) {
-        __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
-        return;
-    }
-    for (unsigned looks = 0; __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
-        if (looks < YIELDS_BEFORE_SLEEP)
-            (void)sched_yield();
-        else
-            (void)nanosleep(&nap, NULL);
-}
-
 static void run_task(struct cpu_stream *s, struct task *task)
 {
+    const struct timespec nap = {0, WORD_NAP_NS};
+    struct event *event = task->u.event;
+    const struct gpu_word *word = &task->u.word;
     switch (task->kind) {
     case TASK_LAUNCH:
         run_kernel(s, &task->u.launch);
@@ -192,64 +163,69 @@ static void run_task(struct cpu_stream *s, struct task *task)
         memset(task->u.copy.dest, task->byte, task->u.copy.len);
         break;
     case TASK_RECORD:
-        event_set(task->u.event);
-        iso_cpu_event_drop(task->u.event);
+        pthread_mutex_lock(&event->lock);
+        event->done = true;
+        pthread_cond_broadcast(&event->changed);
+        pthread_mutex_unlock(&event->lock);
+        iso_cpu_event_drop(event);
         break;
     case TASK_WAIT:
-        event_wait(task->u.event);
-        iso_cpu_event_drop(task->u.event);
+        pthread_mutex_lock(&event->lock);
+        while (!event->done)
+            pthread_cond_wait(&event->changed, &event->lock);
+        pthread_mutex_unlock(&event->lock);
+        iso_cpu_event_drop(event);
         break;
     case TASK_WORD:
-        run_word(&task->u.word);
+        /* Release and acquire, which pair with each other and with the flags of kernels. A worker that waits leaves its
+         * core to the threads that it waits for. */
+        if (!word->waits)
+            __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
+        for (unsigned looks = 0; word->waits && __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
+            if (looks < YIELDS_BEFORE_SLEEP)
+                (void)sched_yield();
+            else
+                (void)nanosleep(&nap, NULL);
         break;
     }
     free(task);
 }
 
-/* Looks at pending a little before somebody sleeps: a wake-up costs more than most tasks. */
+/* Looks at pending for a while before the thread sleeps: a wake-up costs more than most tasks. */
 static void yield_while(const struct cpu_stream *s, bool idle)
 {
     for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
-        if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* pairs with submit and task_done */
+        if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* enqueue_locked, worker_main */
             return;
         (void)sched_yield();
     }
-}
-
-/* NULL: the stream ends. */
-static struct task *next_task(struct cpu_stream *s)
-{
-    yield_while(s, true);
-    pthread_mutex_lock(&s->lock);
-    while (s->queue.first == NULL && !s->stop)
-        pthread_cond_wait(&s->changed, &s->lock);
-    struct task *task = iso_cpu_tasks_take(&s->queue);
-    pthread_mutex_unlock(&s->lock);
-    return task;
-}
-
-static void task_done(struct cpu_stream *s)
-{
-    pthread_mutex_lock(&s->lock);
-    if (__atomic_sub_fetch(&s->pending, 1, __ATOMIC_RELEASE) == 0) /* pairs with yield_while and is_idle */
-        pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
-    (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
 }
 
 static void *worker_main(void *argument)
 {
     struct cpu_stream *s = (struct cpu_stream *)argument;
     iso_log_set_pe(s->pe);
-    for (struct task *task; (task = next_task(s)) != NULL;) {
+    for (;;) {
+        yield_while(s, true);
+        pthread_mutex_lock(&s->lock);
+        while (s->queue.first == NULL && !s->stop)
+            pthread_cond_wait(&s->changed, &s->lock);
+        struct task *task = iso_cpu_tasks_take(&s->queue);
+        pthread_mutex_unlock(&s->lock);
+        if (task == NULL) /* the stream ends */
+            return NULL;
+
         run_task(s, task);
-        task_done(s);
+        pthread_mutex_lock(&s->lock);
+        if (__atomic_sub_fetch(&s->pending, 1, __ATOMIC_RELEASE) == 0) /* pairs with yield_while and is_idle */
+            pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        (void)__atomic_fetch_sub(s->order.busy, 1, __ATOMIC_RELEASE); /* pairs with iso_gpu_wait_all */
     }
-    return NULL;
 }
 
-/* Signals are for the program's own threads. Under the lock. */
-static int worker_start(struct cpu_stream *s)
+/* The caller holds the lock. Signals are for the program's own threads. */
+static int worker_start_locked(struct cpu_stream *s)
 {
     sigset_t all, before;
     if (s->has_worker)
@@ -269,15 +245,15 @@ static int worker_start(struct cpu_stream *s)
 int iso_cpu_stream_start(struct cpu_stream *s)
 {
     pthread_mutex_lock(&s->lock);
-    int rc = worker_start(s);
+    int rc = worker_start_locked(s);
     pthread_mutex_unlock(&s->lock);
     return rc;
 }
 
-/* Under the lock. */
-static int enqueue(struct cpu_stream *s, struct task *task)
+/* The caller holds the lock. */
+static int enqueue_locked(struct cpu_stream *s, struct task *task)
 {
-    int rc = worker_start(s);
+    int rc = worker_start_locked(s);
     if (rc != 0)
         return rc;
     iso_cpu_tasks_append(&s->queue, task);
@@ -292,7 +268,7 @@ int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
     int rc = 0;
     pthread_mutex_lock(&s->lock);
     if (s->branch == NULL)
-        rc = task != NULL ? enqueue(s, task) : -ENOMEM;
+        rc = task != NULL ? enqueue_locked(s, task) : -ENOMEM;
     else if (task != NULL)
         iso_cpu_graph_capture(s->branch, task);
     else
@@ -344,7 +320,7 @@ void iso_cpu_stream_destroy(struct cpu_stream *s)
 
 bool iso_cpu_stream_is_idle(struct cpu_stream *s)
 {
-    return __atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0; /* pairs with task_done */
+    return __atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0; /* pairs with worker_main */
 }
 
 bool iso_cpu_stream_is_capturing(struct cpu_stream *s) { return iso_cpu_stream_branch(s) != NULL; }

@@ -194,21 +194,6 @@ FIBER_UNSEEN static int slab_add(struct fibers *f)
 
 static void stack_main(void);
 
-FIBER_UNSEEN static void slab_fill(struct fibers *f, bool guarded)
-{
-    size_t page = guarded ? (size_t)sysconf(_SC_PAGESIZE) : 0;
-    for (uint32_t i = 0; i < STACKS_PER_SLAB; i++) {
-        struct stack *s = &f->slabs->stacks[i];
-        char *base = f->slabs->base + i * STACK_BYTES;
-        context_make(&s->context, base + page, STACK_BYTES - page, f->n_stacks++ % COLOURS * COLOUR_BYTES, stack_main);
-        s->canary = guarded ? NULL : (uint64_t *)(void *)base;
-        if (s->canary != NULL)
-            *s->canary = STACK_CANARY;
-        s->next = f->spare;
-        f->spare = s;
-    }
-}
-
 FIBER_UNSEEN static struct stack *stack_take(struct fibers *f)
 {
     if (f->spare == NULL) {
@@ -218,24 +203,22 @@ FIBER_UNSEEN static struct stack *stack_take(struct fibers *f)
                       f->n_stacks);
             abort();
         }
-        slab_fill(f, rc == 1);
+        size_t page = rc == 1 ? (size_t)sysconf(_SC_PAGESIZE) : 0; /* rc is 1 where the stacks have guard pages */
+        for (uint32_t i = 0; i < STACKS_PER_SLAB; i++) {
+            struct stack *s = &f->slabs->stacks[i];
+            char *base = f->slabs->base + i * STACK_BYTES;
+            context_make(&s->context, base + page, STACK_BYTES - page, f->n_stacks++ % COLOURS * COLOUR_BYTES,
+                         stack_main);
+            s->canary = page > 0 ? NULL : (uint64_t *)(void *)base;
+            if (s->canary != NULL)
+                *s->canary = STACK_CANARY;
+            s->next = f->spare;
+            f->spare = s;
+        }
     }
     struct stack *s = f->spare;
     f->spare = s->next;
     return s;
-}
-
-/* Other threads of the grid may use the stack again, but not under ThreadSanitizer, which would take what they do for
- * the doing of one thread, as long as there are few. */
-FIBER_UNSEEN static void stack_give(struct fibers *f, struct stack *s)
-{
-    if (s->canary != NULL && *s->canary != STACK_CANARY) {
-        log_error("a thread of a kernel on the CPU device used more than its %zu bytes of stack", STACK_BYTES);
-        abort();
-    }
-    struct stack **list = FIBER_TSAN && f->n_stacks < MOST_TSAN_APART ? &f->used : &f->spare;
-    s->next = *list;
-    *list = s;
 }
 
 /* ---- the order ---- */
@@ -486,17 +469,6 @@ FIBER_UNSEEN static void call_take(struct block *b, struct fiber *t)
     t->place.size = t->place.lanes = 1;
 }
 
-/* All who have not returned wait, and one must go on. */
-FIBER_UNSEEN static void call_give(struct fibers *f, struct block *b)
-{
-    uint32_t w = 0;
-    while (b->alive[w] == 0)
-        w++;
-    uint64_t first = b->alive[w] & (0 - b->alive[w]);
-    call_take(b, &b->threads[w * 64 + (uint32_t)__builtin_ctzll(first)]);
-    make_ready(f, b, w, first);
-}
-
 bool shmemd_cpu_call_begin(void) FIBER_UNSEEN;
 bool shmemd_cpu_call_begin(void)
 {
@@ -642,18 +614,6 @@ FIBER_UNSEEN static bool look_is_idle(struct looks *l, const void *addr, uint64_
     return l->idle > 0;
 }
 
-FIBER_UNSEEN static uint32_t polling_blocks(const struct fibers *f)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < f->n_live; i++) {
-        const struct fiber *t = f->live[i]->threads, *end = t + f->grid.threads;
-        while (t < end && (t->stack == NULL || t->stack->looks.since_ns == 0))
-            t++;
-        n += t < end;
-    }
-    return n;
-}
-
 /* Where the whole grid waits in vain, one thread reports it for all. */
 FIBER_UNSEEN static void look_at_clock(struct fibers *f, const char *call, const void *addr, uint64_t value)
 {
@@ -664,10 +624,17 @@ FIBER_UNSEEN static void look_at_clock(struct fibers *f, const char *call, const
     if (f->reported || f->timeout_ns == 0 || now - l->since_ns <= f->timeout_ns)
         return;
     f->reported = true;
+    uint32_t n_polling = 0; /* blocks */
+    for (uint32_t i = 0; i < f->n_live; i++) {
+        const struct fiber *t = f->live[i]->threads, *end = t + f->grid.threads;
+        while (t < end && (t->stack == NULL || t->stack->looks.since_ns == 0))
+            t++;
+        n_polling += t < end;
+    }
     log_error("%s: block %u, thread %u has been polling for %.1f s, longer than SHMEM_TIMEOUT, and nothing has "
               "changed: address %p, seen %llu (%u of the kernel's %u blocks poll)",
               call, f->current->place.block_index, f->current->rank, (double)(now - l->since_ns) / 1e9, addr,
-              (unsigned long long)value, polling_blocks(f), f->grid.blocks);
+              (unsigned long long)value, n_polling, f->grid.blocks);
     if (!f->gives_up)
         return;
     log_error("SHMEM_TIMEOUT_ABORT: the job ends, because a kernel has polled longer than SHMEM_TIMEOUT");
@@ -761,27 +728,7 @@ void *shmemd_cpu_shared(const void *key, size_t bytes)
     return s->memory;
 }
 
-FIBER_UNSEEN static void shared_free(struct block *b)
-{
-    while (b->shared != NULL) {
-        struct shared *s = b->shared;
-        b->shared = s->next;
-        free(s->memory);
-        free(s);
-    }
-}
-
 /* ---- the life of a thread, and of the grid ---- */
-
-FIBER_UNSEEN static void end_block(struct fibers *f, struct block *b)
-{
-    FIBER_ACQUIRE(&f->end); /* the other threads' uses of what is freed */
-    shared_free(b);
-    uint32_t i = f->at;
-    f->live[i] = f->live[--f->n_live];
-    if (f->at >= f->n_live)
-        f->at = 0;
-}
 
 /* Threads that have returned are not waited for. */
 FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
@@ -796,14 +743,40 @@ FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
         open_rendezvous(f, self, self->wave);
     if (--b->all.alive > 0 && b->all.arrived == b->all.alive)
         open_rendezvous(f, self, &b->all);
-    if (b->all.alive > 0 && b->call.arrived == b->all.alive)
-        call_give(f, b);
-    stack_give(f, self->stack);
+    if (b->all.alive > 0 && b->call.arrived == b->all.alive) {
+        /* All threads that have not returned wait, and one must go on. */
+        uint32_t w = 0;
+        while (b->alive[w] == 0)
+            w++;
+        uint64_t first = b->alive[w] & (0 - b->alive[w]);
+        call_take(b, &b->threads[w * 64 + (uint32_t)__builtin_ctzll(first)]);
+        make_ready(f, b, w, first);
+    }
+
+    /* Other threads of the grid may use the stack again. Under ThreadSanitizer they do not while there are few stacks,
+     * because it would take their work for the work of one thread. */
+    struct stack *s = self->stack, **list = FIBER_TSAN && f->n_stacks < MOST_TSAN_APART ? &f->used : &f->spare;
+    if (s->canary != NULL && *s->canary != STACK_CANARY) {
+        log_error("a thread of a kernel on the CPU device used more than its %zu bytes of stack", STACK_BYTES);
+        abort();
+    }
+    s->next = *list;
+    *list = s;
     self->stack = NULL;
-    if (b->all.alive == 0)
-        end_block(f, b);
-    else if (b->n_ready == 0)
+
+    if (b->all.alive == 0) {
+        FIBER_ACQUIRE(&f->end); /* the other threads' uses of what is freed */
+        for (struct shared *shared; (shared = b->shared) != NULL;) {
+            b->shared = shared->next;
+            free(shared->memory);
+            free(shared);
+        }
+        f->live[f->at] = f->live[--f->n_live];
+        if (f->at >= f->n_live)
+            f->at = 0;
+    } else if (b->n_ready == 0) {
         stuck(f, b);
+    }
     if (f->n_live > 0) {
         go_on(f);
         return;
@@ -840,21 +813,6 @@ FIBER_UNSEEN static int table_fit(void **table, size_t *most, size_t n, size_t b
     *table = larger;
     *most = n;
     return 0;
-}
-
-FIBER_UNSEEN static int tables_fit(struct fibers *f, const struct fiber_grid *g)
-{
-    size_t threads = (size_t)g->blocks * g->threads, waves = (g->threads + g->wave - 1) / g->wave;
-    int rc = table_fit((void **)&f->blocks, &f->most_blocks, g->blocks, sizeof *f->blocks);
-    if (rc == 0)
-        rc = table_fit((void **)&f->live, &f->most_live, g->blocks, sizeof(struct block *));
-    if (rc == 0)
-        rc = table_fit((void **)&f->threads, &f->most_threads, threads, sizeof *f->threads);
-    if (rc == 0)
-        rc = table_fit((void **)&f->waves, &f->most_waves, waves * g->blocks, sizeof *f->waves);
-    if (rc == 0)
-        rc = table_fit((void **)&f->bits, &f->most_bits, (size_t)words_of(g->threads) * 2 * g->blocks, sizeof *f->bits);
-    return rc;
 }
 
 FIBER_UNSEEN static struct rendezvous rendezvous_of(uint32_t alive)
@@ -906,8 +864,24 @@ FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
     f->live[index] = b;
 }
 
-FIBER_UNSEEN static void begin_grid(struct fibers *f, const struct fiber_grid *grid)
+FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
 {
+    if (grid->kernel == NULL || grid->blocks == 0 || grid->threads == 0 || grid->threads > FIBER_MOST_THREADS ||
+        (grid->wave != 32 && grid->wave != 64) || (uint64_t)grid->blocks * grid->threads > FIBER_MOST_OF_GRID)
+        return -EINVAL;
+    size_t blocks = grid->blocks, waves = (grid->threads + grid->wave - 1) / grid->wave;
+    int rc = table_fit((void **)&f->blocks, &f->most_blocks, blocks, sizeof *f->blocks);
+    if (rc == 0)
+        rc = table_fit((void **)&f->live, &f->most_live, blocks, sizeof(struct block *));
+    if (rc == 0)
+        rc = table_fit((void **)&f->threads, &f->most_threads, blocks * grid->threads, sizeof *f->threads);
+    if (rc == 0)
+        rc = table_fit((void **)&f->waves, &f->most_waves, waves * blocks, sizeof *f->waves);
+    if (rc == 0)
+        rc = table_fit((void **)&f->bits, &f->most_bits, (size_t)words_of(grid->threads) * 2 * blocks, sizeof *f->bits);
+    if (rc != 0)
+        return rc;
+
     f->grid = *grid;
     f->one_for_all = grid->seed == 0 && !FIBER_TSAN;
     for (uint32_t i = 0; i < grid->blocks; i++)
@@ -919,34 +893,18 @@ FIBER_UNSEEN static void begin_grid(struct fibers *f, const struct fiber_grid *g
     f->running = NULL;
     f->reported = false;
     progress(f);
-}
 
-FIBER_UNSEEN static void end_grid(struct fibers *f)
-{
-    while (f->used != NULL) {
-        struct stack *s = f->used;
-        f->used = s->next;
-        s->next = f->spare;
-        f->spare = s;
-    }
-}
-
-FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
-{
-    if (grid->kernel == NULL || grid->blocks == 0 || grid->threads == 0 || grid->threads > FIBER_MOST_THREADS ||
-        (grid->wave != 32 && grid->wave != 64) || (uint64_t)grid->blocks * grid->threads > FIBER_MOST_OF_GRID)
-        return -EINVAL;
-    int rc = tables_fit(f, grid);
-    if (rc != 0)
-        return rc;
-    begin_grid(f, grid);
     context_adopt(&f->outside);
     here = f;
     FIBER_RELEASE(&f->begin);
     go_to(f, pick_next(f, 0));
     FIBER_ACQUIRE(&f->end);
     here = NULL;
-    end_grid(f);
+    for (struct stack *s; (s = f->used) != NULL;) {
+        f->used = s->next;
+        s->next = f->spare;
+        f->spare = s;
+    }
     return 0;
 }
 
@@ -960,25 +918,20 @@ void iso_fibers_report_after(struct fibers *f, uint64_t timeout_ns, bool gives_u
 
 unsigned iso_fibers_most_waiting(void) { return FIBER_TSAN ? 1024 : 32768; }
 
-/* ASan keeps something for every stack until it is left for ever. */
-FIBER_UNSEEN static void leave_stacks(struct fibers *f)
-{
-    here = f;
-    f->closing = true;
-    context_adopt(&f->outside);
-    for (struct stack *s = f->spare; s != NULL; s = s->next) {
-        f->running = s;
-        context_switch(&f->outside, &s->context);
-    }
-    here = NULL;
-}
-
 FIBER_UNSEEN void iso_fibers_destroy(struct fibers *f)
 {
     if (f == NULL)
         return;
-    if (FIBER_ASAN)
-        leave_stacks(f);
+    if (FIBER_ASAN) { /* it keeps something for every stack until the stack is left for ever */
+        here = f;
+        f->closing = true;
+        context_adopt(&f->outside);
+        for (struct stack *s = f->spare; s != NULL; s = s->next) {
+            f->running = s;
+            context_switch(&f->outside, &s->context);
+        }
+        here = NULL;
+    }
     while (f->slabs != NULL) {
         struct slab *slab = f->slabs;
         f->slabs = slab->next;
