@@ -23,20 +23,6 @@ static void *driver_entry(const char *name)
     return e == cudaSuccess && found == cudaDriverEntryPointSuccess ? entry : NULL;
 }
 
-/* The first call that the driver lacks, or NULL. */
-static const char *driver_look_up(struct driver *driver)
-{
-    void *entry;
-#define X(name)                  \
-    entry = driver_entry(#name); \
-    if (entry == NULL)           \
-        return #name;            \
-    memcpy(&driver->name, &entry, sizeof entry);
-    ISO_CUDA_DRIVER_CALLS(X)
-#undef X
-    return NULL;
-}
-
 /* ---- the device ---- */
 
 void iso_cuda_use(const struct gpu *gpu) { (void)cudaSetDevice(gpu->info.device); }
@@ -116,14 +102,6 @@ static int choose(int local_rank, const char *choice, int n, char *why, size_t w
     return -EINVAL;
 }
 
-/* More streams than this share queues, and a wait in one may then stand in front of the work that it waits for. */
-static unsigned hardware_queues(void)
-{
-    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    long n = text != NULL ? strtol(text, NULL, 10) : 0;
-    return n >= 1 && n <= 32 ? (unsigned)n : 8; /* device_count has set it; too late if CUDA ran before */
-}
-
 static int describe(struct gpu *gpu)
 {
     struct gpu_info *info = &gpu->info;
@@ -137,7 +115,11 @@ static int describe(struct gpu *gpu)
     info->multiprocessors = prop.multiProcessorCount;
     info->wave_size = prop.warpSize;
     info->can_ipc = prop.unifiedAddressing != 0;
-    info->hardware_queues = hardware_queues();
+
+    /* More streams than this share queues, and a wait in one may then stand in front of the work that it waits for. */
+    const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    long n = queues != NULL ? strtol(queues, NULL, 10) : 0;
+    info->hardware_queues = n >= 1 && n <= 32 ? (unsigned)n : 8; /* device_count sets it, unless CUDA ran before */
     info->joins_captures = info->polls_foreign = true;
     int has = 0;
     gpu->has_words = gpu->driver.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
@@ -148,9 +130,14 @@ static int describe(struct gpu *gpu)
 
 static int start(struct gpu *gpu)
 {
-    const char *missing = driver_look_up(&gpu->driver);
-    if (missing != NULL)
-        return iso_cuda_failed(gpu, -ENODEV, "the NVIDIA driver is too old, it lacks", missing);
+    void *entry;
+#define X(name)                                                                                \
+    entry = driver_entry(#name);                                                               \
+    if (entry == NULL)                                                                         \
+        return iso_cuda_failed(gpu, -ENODEV, "the NVIDIA driver is too old, it lacks", #name); \
+    memcpy(&gpu->driver.name, &entry, sizeof entry);
+    ISO_CUDA_DRIVER_CALLS(X)
+#undef X
     int rc = describe(gpu);
     if (rc == 0)
         rc = iso_cuda_open_streams(gpu);
@@ -249,21 +236,6 @@ static int allow_shared(struct gpu *gpu, gpu_kernel kernel, size_t bytes)
                    (int)bytes);
 }
 
-/* Kernels wait for those before them when they, and the PTX that they come from, are for 9.0 or later; all kernels of a
- * build are alike. Graphs take such launches since driver 12.3. */
-static bool can_be_early(struct gpu *gpu, gpu_kernel kernel)
-{
-    int known = __atomic_load_n(&gpu->early, __ATOMIC_RELAXED), driver = 0; /* relaxed: all find the same */
-    struct cudaFuncAttributes of;
-    if (known != 0)
-        return known > 0;
-    bool can = RUNTIME(gpu, cudaDriverGetVersion, &driver) == 0 && driver >= 12030 &&
-               RUNTIME(gpu, cudaFuncGetAttributes, &of, function_of(kernel)) == 0 && of.ptxVersion >= 90 &&
-               of.binaryVersion >= 90;
-    __atomic_store_n(&gpu->early, can ? 1 : -1, __ATOMIC_RELAXED);
-    return can;
-}
-
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
     void *argument = (void *)(uintptr_t)launch->args;
@@ -276,8 +248,20 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
     int rc = allow_shared(gpu, launch->kernel, launch->shared_bytes);
     if (rc != 0)
         return rc;
+
+    /* Kernels wait for those before them when they, and the PTX that they come from, are for 9.0 or later; all kernels
+     * of a build are alike. Graphs take such launches since driver 12.3. Relaxed: all threads find the same. */
+    int known = __atomic_load_n(&gpu->early, __ATOMIC_RELAXED), driver = 0;
+    struct cudaFuncAttributes of;
+    if (launch->early && known == 0) {
+        bool can = RUNTIME(gpu, cudaDriverGetVersion, &driver) == 0 && driver >= 12030 &&
+                   RUNTIME(gpu, cudaFuncGetAttributes, &of, function_of(launch->kernel)) == 0 && of.ptxVersion >= 90 &&
+                   of.binaryVersion >= 90;
+        known = can ? 1 : -1;
+        __atomic_store_n(&gpu->early, known, __ATOMIC_RELAXED);
+    }
     early.val.programmaticStreamSerializationAllowed = 1;
-    config.numAttrs = launch->early && can_be_early(gpu, launch->kernel) ? 1 : 0;
+    config.numAttrs = launch->early && known > 0 ? 1 : 0;
     return RUNTIME(gpu, cudaLaunchKernelExC, &config, function_of(launch->kernel), &argument);
 }
 

@@ -29,45 +29,35 @@ static int make_stream(struct gpu *gpu, bool high_priority, cudaStream_t *stream
     return RUNTIME(gpu, cudaStreamCreateWithPriority, stream, cudaStreamNonBlocking, high_priority ? greatest : least);
 }
 
-/* Takes an idle stream only: work that still runs in a destroyed stream may wait for work of the new one. NULL: all are
- * busy. */
-static cudaStream_t take_idle(struct gpu *gpu)
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
 {
-    cudaStream_t taken = NULL;
+    cudaStream_t s = NULL;
+    iso_cuda_use(gpu);
+
+    /* Takes an idle stream only: work that still runs in a destroyed stream may wait for work of the new one. */
     pthread_mutex_lock(&gpu->lock);
-    for (unsigned i = gpu->n_spare; i-- > 0 && taken == NULL;)
+    for (unsigned i = high_priority ? 0 : gpu->n_spare; i-- > 0 && s == NULL;)
         if (query(gpu->spare[i]) == cudaSuccess) {
-            taken = gpu->spare[i];
+            s = gpu->spare[i];
             gpu->spare[i] = gpu->spare[--gpu->n_spare];
         }
     pthread_mutex_unlock(&gpu->lock);
-    return taken;
-}
-
-int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
-{
-    iso_cuda_use(gpu);
-    cudaStream_t s = high_priority ? NULL : take_idle(gpu);
     int rc = s == NULL ? make_stream(gpu, high_priority, &s) : 0;
     *stream = s;
     return rc;
 }
 
-/* May iso_gpu_stream_create hand the stream out again? The program may have made it itself. */
-static bool can_serve_again(cudaStream_t stream)
-{
-    int least = 0, greatest = 0, priority = 1;
-    unsigned flags = 0;
-    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    return cudaStreamGetPriority(stream, &priority) == cudaSuccess && priority == least &&
-           cudaStreamGetFlags(stream, &flags) == cudaSuccess && (flags & cudaStreamNonBlocking) != 0;
-}
-
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     cudaStream_t s = stream_of(stream);
+    int least = 0, greatest = 0, priority = 1;
+    unsigned flags = 0;
     iso_cuda_use(gpu);
-    bool again = can_serve_again(s);
+
+    /* iso_gpu_stream_create hands a stream out again, if it is like its own: the program may have made this one. */
+    (void)cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    bool again = cudaStreamGetPriority(s, &priority) == cudaSuccess && priority == least &&
+                 cudaStreamGetFlags(s, &flags) == cudaSuccess && (flags & cudaStreamNonBlocking) != 0;
     pthread_mutex_lock(&gpu->lock);
     bool kept = again && gpu->n_spare < ISO_CUDA_SPARE_STREAMS;
     if (kept)
@@ -150,25 +140,6 @@ bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
     return gpu->has_words && !iso_gpu_stream_is_capturing(gpu, stream);
 }
 
-/* Stores come with a barrier of their own; the flag that leaves it out is gone from this version of the call. */
-static CUstreamBatchMemOpParams word_op(const struct gpu_word *word)
-{
-    CUstreamBatchMemOpParams op;
-    memset(&op, 0, sizeof op);
-    if (word->waits) {
-        op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
-        op.waitValue.address = (CUdeviceptr)(uintptr_t)word->at;
-        op.waitValue.value64 = word->value;
-        op.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
-    } else {
-        op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
-        op.writeValue.address = (CUdeviceptr)(uintptr_t)word->at;
-        op.writeValue.value64 = word->value;
-        op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
-    }
-    return op;
-}
-
 int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
 {
     enum { AT_ONCE = 64 };
@@ -176,8 +147,22 @@ int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, g
     int rc = 0;
     for (int done = 0, some; done < n && rc == 0; done += some) {
         some = n - done < AT_ONCE ? n - done : AT_ONCE;
-        for (int i = 0; i < some; i++)
-            ops[i] = word_op(&words[done + i]);
+        memset(ops, 0, (size_t)some * sizeof ops[0]);
+        for (int i = 0; i < some; i++) {
+            const struct gpu_word *word = &words[done + i];
+            if (word->waits) {
+                ops[i].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+                ops[i].waitValue.address = (CUdeviceptr)(uintptr_t)word->at;
+                ops[i].waitValue.value64 = word->value;
+                ops[i].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+            } else {
+                /* Stores come with a barrier of their own; this version of the call has no flag that leaves it out. */
+                ops[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+                ops[i].writeValue.address = (CUdeviceptr)(uintptr_t)word->at;
+                ops[i].writeValue.value64 = word->value;
+                ops[i].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+            }
+        }
         rc = DRIVER(gpu, cuStreamBatchMemOp, (CUstream)stream_of(stream), (unsigned)some, ops, 0);
     }
     return rc;

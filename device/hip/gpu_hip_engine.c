@@ -165,18 +165,6 @@ static hsa_status_t compare(hsa_agent_t agent, void *argument)
     return HSA_STATUS_INFO_BREAK;
 }
 
-/* By a PCI address; handle 0: this process does not see that device. */
-static hsa_agent_t agent_at(const struct engines *e, const char *id)
-{
-    struct search search = {&e->hsa, 0, 0, {0}};
-    unsigned bus, device, function;
-    if (sscanf(id, "%x:%x:%x.%x", &search.domain, &bus, &device, &function) != 4)
-        return search.found;
-    search.location = bus << 8 | device << 3 | function;
-    (void)e->hsa.hsa_iterate_agents(compare, &search);
-    return search.found;
-}
-
 /* ---- memory of peers ---- */
 
 void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id)
@@ -187,7 +175,18 @@ void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id)
         return;
     peer->at = at;
     peer->len = len;
-    peer->owner = id != NULL ? agent_at(e, id) : owner_of(e, at);
+    if (id == NULL) {
+        peer->owner = owner_of(e, at);
+    } else {
+        /* By the PCI address; handle 0: this process does not see that device. */
+        struct search search = {&e->hsa, 0, 0, {0}};
+        unsigned bus, device, function;
+        if (sscanf(id, "%x:%x:%x.%x", &search.domain, &bus, &device, &function) == 4) {
+            search.location = bus << 8 | device << 3 | function;
+            (void)e->hsa.hsa_iterate_agents(compare, &search);
+        }
+        peer->owner = search.found;
+    }
     if (!is_a(e, peer->owner, HSA_DEVICE_TYPE_GPU))
         peer->owner.handle = 0;
     pthread_mutex_lock(&e->lock);
@@ -329,33 +328,6 @@ static int refuse(struct gpu *gpu, int status, const struct copy *copy, const ch
     return iso_hip_refuse(gpu, status, text);
 }
 
-static bool begin_named(struct engines *e, const struct engine *engine, const struct copy *copy)
-{
-    hsa_status_t status = e->hsa.copy_on_engine(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL,
-                                                engine->signal, copy->engine, true);
-    if (status == HSA_STATUS_SUCCESS)
-        return true;
-    pthread_mutex_lock(&e->lock);
-    name_no_more(e, "hsa_amd_memory_async_copy_on_engine", status);
-    pthread_mutex_unlock(&e->lock);
-    return false;
-}
-
-/* Such a copy may have been cut in pieces of which some have begun, so that the signal is no longer ours. */
-static bool begin_unnamed(struct engines *e, struct engine *engine, const struct copy *copy)
-{
-    hsa_status_t status = e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0,
-                                                           NULL, engine->signal);
-    if (status == HSA_STATUS_SUCCESS)
-        return true;
-    log_info("hsa_amd_memory_async_copy: %s; from now on HIP makes such copies", words_of(e, status));
-    engine->lost = true;
-    pthread_mutex_lock(&e->lock);
-    e->leaves = false;
-    pthread_mutex_unlock(&e->lock);
-    return false;
-}
-
 static bool begin_copy(struct engines *e, struct engine *engine, struct copy *copy)
 {
     if (engine->lost)
@@ -365,14 +337,34 @@ static bool begin_copy(struct engines *e, struct engine *engine, struct copy *co
         return false;
     }
     e->hsa.hsa_signal_store_relaxed(engine->signal, 1); /* handing over the copy orders it */
-    if (copy->engine != 0 && begin_named(e, engine, copy))
-        return true;
-    copy->engine = 0;
+    if (copy->engine != 0) {
+        hsa_status_t status = e->hsa.copy_on_engine(copy->dest, copy->to, copy->source, e->ours, copy->len, 0, NULL,
+                                                    engine->signal, copy->engine, true);
+        if (status == HSA_STATUS_SUCCESS)
+            return true;
+        pthread_mutex_lock(&e->lock);
+        name_no_more(e, "hsa_amd_memory_async_copy_on_engine", status);
+        pthread_mutex_unlock(&e->lock);
+        copy->engine = 0;
+    }
+
     pthread_mutex_lock(&e->lock);
     bool leaves = e->leaves;
     pthread_mutex_unlock(&e->lock);
-    /* Inside of one device the runtime takes compute units. */
-    return leaves && copy->to.handle != e->ours.handle && begin_unnamed(e, engine, copy);
+    if (!leaves || copy->to.handle == e->ours.handle) /* inside of one device the runtime takes compute units */
+        return false;
+    hsa_status_t status = e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0,
+                                                           NULL, engine->signal);
+    if (status == HSA_STATUS_SUCCESS)
+        return true;
+
+    /* Such a copy may have been cut in pieces of which some have begun, so that the signal is no longer ours. */
+    log_info("hsa_amd_memory_async_copy: %s; from now on HIP makes such copies", words_of(e, status));
+    engine->lost = true;
+    pthread_mutex_lock(&e->lock);
+    e->leaves = false;
+    pthread_mutex_unlock(&e->lock);
+    return false;
 }
 
 static uint64_t now_ns(void)
@@ -380,17 +372,6 @@ static uint64_t now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static void report(const struct copy *copy, uint64_t waited_ns)
-{
-    char engine[40] = "of the HSA runtime's choice";
-    if (copy->engine != 0)
-        snprintf(engine, sizeof(engine), "%d", __builtin_ctz(copy->engine));
-    log_error(
-        "a copy of %zu bytes from %p to %p by copy engine %s is not done after %.1f s, longer than SHMEM_TIMEOUT: "
-        "its signal is 1, expected 0 (set HSA_ENABLE_PEER_SDMA=0 so that no engine is chosen here)",
-        copy->len, copy->source, copy->dest, engine, (double)waited_ns / 1e9);
 }
 
 /* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
@@ -409,7 +390,13 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
         uint64_t waited = now_ns() - since;
         if (timeout == 0 || waited < timeout)
             continue;
-        report(copy, waited);
+        char name[40] = "of the HSA runtime's choice";
+        if (copy->engine != 0)
+            snprintf(name, sizeof(name), "%d", __builtin_ctz(copy->engine));
+        log_error(
+            "a copy of %zu bytes from %p to %p by copy engine %s is not done after %.1f s, longer than SHMEM_TIMEOUT: "
+            "its signal is 1, expected 0 (set HSA_ENABLE_PEER_SDMA=0 so that no engine is chosen here)",
+            copy->len, copy->source, copy->dest, name, (double)waited / 1e9);
         timeout = 0; /* once */
         if (e->gives_up)
             break;
@@ -417,8 +404,8 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
     return value;
 }
 
-/* Under the engine's lock. */
-static int run_copy(struct gpu *gpu, struct engine *engine, struct copy *copy)
+/* The caller holds the engine's lock. */
+static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct copy *copy)
 {
     if (!begin_copy(gpu->engines, engine, copy))
         return refuse(gpu, -ENOTSUP, copy, "the HSA runtime refuses it");
@@ -440,7 +427,7 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *
         return refuse(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
     struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
     pthread_mutex_lock(&chosen->lock);
-    int status = run_copy(gpu, chosen, &copy);
+    int status = run_copy_locked(gpu, chosen, &copy);
     pthread_mutex_unlock(&chosen->lock);
     return status;
 }
@@ -458,29 +445,6 @@ int iso_gpu_engines(struct gpu *gpu)
 
 /* ---- start and stop ---- */
 
-/* By memory of which the owner is known: a PCI address does not tell the parts of a divided device from each other. */
-static bool find_agents(struct gpu *gpu, struct engines *e)
-{
-    void *piece = NULL;
-    iso_hip_use(gpu);
-    if (iso_hip_result(gpu, "hipMalloc", hipMalloc(&piece, 4096)) != 0)
-        return false;
-    e->ours = owner_of(e, piece);
-    e->host = owner_of(e, gpu->stage);
-    (void)hipFree(piece);
-    return is_a(e, e->ours, HSA_DEVICE_TYPE_GPU) && is_a(e, e->host, HSA_DEVICE_TYPE_CPU);
-}
-
-static void read_deadline(struct engines *e)
-{
-    struct env env;
-    char error[200];
-    if (iso_env_read(&env, error, sizeof(error)) != 0)
-        return; /* the start of the library has reported it */
-    e->timeout_ns = (uint64_t)(env.timeout * 1e9);
-    e->gives_up = env.timeout_abort;
-}
-
 void iso_hip_open_engines(struct gpu *gpu)
 {
     /* HSA's own variables: switching its copy engines off means these too. */
@@ -495,11 +459,28 @@ void iso_hip_open_engines(struct gpu *gpu)
     for (int i = 0; i <= MOST_ENGINES; i++)
         pthread_mutex_init(&e->each[i].lock, NULL);
     gpu->engines = e;
-    if (!find_agents(gpu, e)) {
+
+    /* The agents are found by memory of which the owner is known: a PCI address does not tell the parts of a divided
+     * device from each other. */
+    void *piece = NULL;
+    iso_hip_use(gpu);
+    int status = iso_hip_result(gpu, "hipMalloc", hipMalloc(&piece, 4096));
+    if (status == 0) {
+        e->ours = owner_of(e, piece);
+        e->host = owner_of(e, gpu->stage);
+        (void)hipFree(piece);
+    }
+    if (status != 0 || !is_a(e, e->ours, HSA_DEVICE_TYPE_GPU) || !is_a(e, e->host, HSA_DEVICE_TYPE_CPU)) {
         iso_hip_close_engines(gpu);
         return;
     }
-    read_deadline(e);
+
+    struct env env;
+    char error[200];
+    if (iso_env_read(&env, error, sizeof(error)) == 0) { /* else the start of the library has reported it */
+        e->timeout_ns = (uint64_t)(env.timeout * 1e9);
+        e->gives_up = env.timeout_abort;
+    }
     e->leaves = true;
     e->names = e->hsa.copy_on_engine != NULL && e->hsa.free_engines != NULL;
     e->last = MOST_ENGINES - 1;

@@ -179,8 +179,9 @@ static int map_chunk(struct gpu *gpu, char *at, size_t len, hipMemGenericAllocat
     return 0;
 }
 
-static struct chunk *take_chunk(struct gpu *gpu, const char *at)
+void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
 {
+    iso_hip_use(gpu);
     pthread_mutex_lock(&gpu->lock);
     struct chunk **link = &gpu->chunks;
     while (*link != NULL && (*link)->at != at)
@@ -189,13 +190,6 @@ static struct chunk *take_chunk(struct gpu *gpu, const char *at)
     if (chunk != NULL)
         *link = chunk->next;
     pthread_mutex_unlock(&gpu->lock);
-    return chunk;
-}
-
-void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
-{
-    iso_hip_use(gpu);
-    struct chunk *chunk = take_chunk(gpu, at);
     if (chunk == NULL)
         return;
     iso_hip_forget_peer(gpu, at);
@@ -415,22 +409,15 @@ void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sha
 
 /* ---- memory that network devices reach ---- */
 
-/* The chunk around an address; `at` is NULL where there is none. */
-static struct chunk find_chunk(struct gpu *gpu, const char *at)
-{
-    struct chunk found = {NULL, 0, NULL, NULL};
-    pthread_mutex_lock(&gpu->lock);
-    for (const struct chunk *chunk = gpu->chunks; chunk != NULL && found.at == NULL; chunk = chunk->next)
-        if ((size_t)(at - chunk->at) < chunk->len)
-            found = *chunk;
-    pthread_mutex_unlock(&gpu->lock);
-    return found;
-}
-
 /* The descriptor that shares a chunk is its dma-buf. For allocations the runtime below HIP makes one. */
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
 {
-    struct chunk chunk = find_chunk(gpu, at);
+    struct chunk chunk = {NULL, 0, NULL, NULL};
+    pthread_mutex_lock(&gpu->lock);
+    for (const struct chunk *c = gpu->chunks; c != NULL && chunk.at == NULL; c = c->next)
+        if ((size_t)(at - c->at) < c->len)
+            chunk = *c;
+    pthread_mutex_unlock(&gpu->lock);
     *fd = -1;
     *offset = 0;
     iso_hip_use(gpu);
@@ -453,17 +440,6 @@ void iso_gpu_flush_writes(struct gpu *gpu)
         return;
     *gpu->hdp_flush = 1;
     (void)*gpu->hdp_flush;
-}
-
-static void probe_network(struct gpu *gpu)
-{
-    void *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD), *entry = NULL;
-    uint32_t *flush = NULL; /* HIP stores an address there, whatever the type of the argument says */
-    if (library != NULL)
-        entry = dlsym(library, "hsa_amd_portable_export_dmabuf");
-    memcpy(&gpu->export_dmabuf, &entry, sizeof(entry));
-    if (hipDeviceGetAttribute((int *)(void *)&flush, hipDeviceAttributeHdpMemFlushCntl, gpu->info.device) == hipSuccess)
-        gpu->hdp_flush = flush;
 }
 
 /* ---- what there is ---- */
@@ -510,18 +486,6 @@ static void probe_ipc(struct gpu *gpu)
     (void)hipFree(piece);
 }
 
-static bool says_vmm(int device)
-{
-#if HIP_VERSION >= 60000000
-    int says = 0;
-    return hipDeviceGetAttribute(&says, hipDeviceAttributeVirtualMemoryManagementSupported, device) == hipSuccess &&
-           says != 0;
-#else
-    (void)device; /* no such attribute, and no uncached type either */
-    return false;
-#endif
-}
-
 /* Makes, exports, imports and maps one granule. 0 or -errno. */
 static int probe_granule(struct gpu *gpu)
 {
@@ -559,7 +523,12 @@ static void probe_vmm(struct gpu *gpu)
     size_t granularity = 0;
     gpu->granularity = ISO_HIP_GRANULARITY;
     gpu->vmm_type = (hipMemAllocationType)UNCACHED_TYPE;
-    if (!says_vmm(info->device)) {
+    int says = 0;
+#if HIP_VERSION >= 60000000 /* older ones have no such attribute, and no uncached type either */
+    if (hipDeviceGetAttribute(&says, hipDeviceAttributeVirtualMemoryManagementSupported, info->device) != hipSuccess)
+        says = 0;
+#endif
+    if (says == 0) {
         snprintf(info->vmm_why, sizeof(info->vmm_why), "the device or its HIP (%d.%d) has no virtual memory management",
                  HIP_VERSION_MAJOR, HIP_VERSION_MINOR);
         return;
@@ -579,5 +548,12 @@ void iso_hip_probe_memory(struct gpu *gpu)
 {
     probe_ipc(gpu);
     probe_vmm(gpu);
-    probe_network(gpu);
+
+    void *library = dlopen("libhsa-runtime64.so.1", RTLD_LAZY | RTLD_NOLOAD), *entry = NULL;
+    uint32_t *flush = NULL; /* HIP stores an address there, whatever the type of the argument says */
+    if (library != NULL)
+        entry = dlsym(library, "hsa_amd_portable_export_dmabuf");
+    memcpy(&gpu->export_dmabuf, &entry, sizeof(entry));
+    if (hipDeviceGetAttribute((int *)(void *)&flush, hipDeviceAttributeHdpMemFlushCntl, gpu->info.device) == hipSuccess)
+        gpu->hdp_flush = flush;
 }

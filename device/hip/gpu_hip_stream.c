@@ -38,19 +38,6 @@ struct made_stream {
     hipStream_t stream;
 };
 
-static int note_stream(struct gpu *gpu, hipStream_t stream)
-{
-    struct made_stream *made = (struct made_stream *)malloc(sizeof *made);
-    if (made == NULL)
-        return -ENOMEM;
-    made->stream = stream;
-    pthread_mutex_lock(&gpu->lock);
-    made->next = gpu->streams;
-    gpu->streams = made;
-    pthread_mutex_unlock(&gpu->lock);
-    return 0;
-}
-
 static void forget_stream(struct gpu *gpu, hipStream_t stream)
 {
     struct made_stream **at = &gpu->streams, *gone;
@@ -90,7 +77,14 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
         greatest = 0;
     int status = iso_hip_result(gpu, "hipStreamCreateWithPriority",
                                 hipStreamCreateWithPriority(&made, hipStreamNonBlocking, high_priority ? greatest : 0));
-    if (status == 0 && note_stream(gpu, made) != 0) {
+    struct made_stream *record = status == 0 ? (struct made_stream *)malloc(sizeof *record) : NULL;
+    if (record != NULL) {
+        record->stream = made;
+        pthread_mutex_lock(&gpu->lock);
+        record->next = gpu->streams;
+        gpu->streams = record;
+        pthread_mutex_unlock(&gpu->lock);
+    } else if (status == 0) {
         (void)hipStreamDestroy(made);
         made = NULL;
         status = iso_hip_refuse(gpu, -ENOMEM, "no host memory left for the record of a stream");
@@ -171,24 +165,6 @@ static bool has_node(const struct captured *last, hipGraphNode_t node)
     return false;
 }
 
-/* Both streams are part of a capture. An event would not do: HIP, at least to 6.2, takes every stream but the first for
- * a child of the one whose event it waits for, and follows a stream and its child for ever when the capture ends. HIP
- * before 6.2 refuses a node that is named twice. */
-static int join_captured(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
-{
-    struct captured before, after;
-    int status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured(earlier, &before));
-    for (size_t i = 0; i < before.n && status == 0; i++) {
-        hipGraphNode_t node = before.nodes[i];
-        status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured(later, &after));
-        if (status == 0 && !has_node(&after, node))
-            status =
-                iso_hip_result(gpu, "hipStreamUpdateCaptureDependencies",
-                               hipStreamUpdateCaptureDependencies(later, &node, 1, hipStreamAddCaptureDependencies));
-    }
-    return status;
-}
-
 static int after_by_event(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
 {
     hipEvent_t event;
@@ -198,7 +174,7 @@ static int after_by_event(struct gpu *gpu, hipStream_t later, hipStream_t earlie
     status = iso_hip_result(gpu, "hipEventRecord", hipEventRecord(event, earlier));
     if (status == 0)
         status = iso_hip_result(gpu, "hipStreamWaitEvent", hipStreamWaitEvent(later, event, 0));
-    (void)hipEventDestroy(event); /* takes effect when nobody waits for it any more */
+    (void)hipEventDestroy(event); /* takes effect when no stream waits for it any more */
     return status;
 }
 
@@ -213,8 +189,23 @@ int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
         return iso_hip_refuse(gpu, -ENOTSUP,
                               "the stream is being captured, and HIP before 5.6 never ends the capture of a second "
                               "stream that joins: use one stream, no copy engines, or a newer HIP");
-    return iso_gpu_stream_is_capturing(gpu, later) ? join_captured(gpu, (hipStream_t)later, (hipStream_t)earlier)
-                                                   : after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+    if (!iso_gpu_stream_is_capturing(gpu, later))
+        return after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+
+    /* Both streams are part of a capture. An event would not do: HIP, at least to 6.2, takes every stream but the first
+     * for a child of the stream whose event it waits for, and follows a stream and its child for ever when the capture
+     * ends. HIP before 6.2 refuses a node that is named twice. */
+    struct captured before, after;
+    int status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured((hipStream_t)earlier, &before));
+    for (size_t i = 0; i < before.n && status == 0; i++) {
+        hipGraphNode_t node = before.nodes[i];
+        status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured((hipStream_t)later, &after));
+        if (status == 0 && !has_node(&after, node))
+            status = iso_hip_result(gpu, "hipStreamUpdateCaptureDependencies",
+                                    hipStreamUpdateCaptureDependencies((hipStream_t)later, &node, 1,
+                                                                       hipStreamAddCaptureDependencies));
+    }
+    return status;
 }
 
 bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
@@ -323,21 +314,6 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copies ---- */
 
-/* Between device memories by a copy engine: a copy by compute units could wait for a kernel that waits for it. */
-static int copy_between(struct gpu *gpu, void *dest, const void *source, size_t len, hipStream_t stream)
-{
-    if (gpu->engine_copies) {
-        hipError_t e = hipMemcpyAsync(dest, source, len, (hipMemcpyKind)WITHOUT_COMPUTE_UNITS, stream);
-        if (e != hipErrorInvalidMemcpyDirection && e != hipErrorInvalidValue && e != hipErrorNotSupported)
-            return iso_hip_result(gpu, "hipMemcpyAsync", e);
-        (void)hipGetLastError();
-        pthread_mutex_lock(&gpu->lock);
-        gpu->engine_copies = false;
-        pthread_mutex_unlock(&gpu->lock);
-    }
-    return iso_hip_result(gpu, "hipMemcpyAsync", hipMemcpyAsync(dest, source, len, hipMemcpyDefault, stream));
-}
-
 /* One piece of a copy with pageable host memory at one side: through the stage, waiting. */
 static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
 {
@@ -375,8 +351,16 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
     if (len == 0)
         return 0;
     enum gpu_pointer to = iso_gpu_pointer_kind(gpu, dest), from = iso_gpu_pointer_kind(gpu, source);
-    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_DEVICE)
-        return copy_between(gpu, dest, source, len, (hipStream_t)stream);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_DEVICE && gpu->engine_copies) {
+        /* By a copy engine: a copy by compute units could wait for a kernel that waits for it. */
+        hipError_t e = hipMemcpyAsync(dest, source, len, (hipMemcpyKind)WITHOUT_COMPUTE_UNITS, (hipStream_t)stream);
+        if (e != hipErrorInvalidMemcpyDirection && e != hipErrorInvalidValue && e != hipErrorNotSupported)
+            return iso_hip_result(gpu, "hipMemcpyAsync", e);
+        (void)hipGetLastError();
+        pthread_mutex_lock(&gpu->lock);
+        gpu->engine_copies = false;
+        pthread_mutex_unlock(&gpu->lock);
+    }
     if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_HOST)
         return copy_staged(gpu, dest, source, len, true, (hipStream_t)stream);
     if (to == GPU_POINTER_HOST && from == GPU_POINTER_DEVICE)
