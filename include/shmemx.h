@@ -39,8 +39,9 @@ typedef struct {
     size_t heap_bytes;           /* cap of the symmetric heap; 0: as SHMEM_SYMMETRIC_SIZE says. Equal on all PEs */
     size_t device_heap_bytes;    /* cap of the device heap; 0: as SHMEM_DEVICE_HEAP_SIZE says. Equal on all PEs */
     double timeout_seconds;      /* a wait that lasts longer is reported; 0: as SHMEM_TIMEOUT says; below 0: never */
+    int errors;                  /* SHMEMX_ERRORS_RETURN: as shmemx_set_error_mode does, from this call on; 0: as it is */
 } shmemx_init_attr_t;
-#define SHMEMX_INIT_ATTR {sizeof(shmemx_init_attr_t), 0, 0, NULL, SHMEM_THREAD_SINGLE, 0, -1, 0, 0, 0, 0.0}
+#define SHMEMX_INIT_ATTR {sizeof(shmemx_init_attr_t), 0, 0, NULL, SHMEM_THREAD_SINGLE, 0, -1, 0, 0, 0, 0.0, 0}
 
 /* Makes the id of a job. Called before init, once for a job, by any process of the host of rank 0. Starts no thread and
  * listens nowhere: the port is only reserved while this process lives or until its init. Rank 0 listens from its

@@ -242,6 +242,8 @@ int pshmemx_init_attr(shmemx_init_attr_t *attr)
     shmemx_init_attr_t known;
     if (iso_init_attr_read(attr, &known) != 0 || !is_level(__func__, known.requested))
         return 1;
+    if (known.errors != SHMEMX_ERRORS_ABORT)
+        ISO->errors = known.errors;
     return start(&known, known.requested, &attr->provided) == 0 ? 0 : 1;
 }
 

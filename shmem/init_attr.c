@@ -46,6 +46,8 @@ int iso_init_attr_read(const shmemx_init_attr_t *given, shmemx_init_attr_t *attr
         name = "device", value = attr->device, least = -1, most = INT32_MAX;
     else if (attr->device_blocks < 0 || attr->device_blocks > 1024)
         name = "device_blocks", value = attr->device_blocks, least = 0, most = 1024;
+    else if (attr->errors != SHMEMX_ERRORS_ABORT && attr->errors != SHMEMX_ERRORS_RETURN)
+        name = "errors", value = attr->errors, least = SHMEMX_ERRORS_ABORT, most = SHMEMX_ERRORS_RETURN;
     if (name != NULL)
         log_error("shmemx_init_attr: attr->%s is %ld, outside %ld..%ld", name, value, least, most);
     else if (attr->id == NULL)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One way to end a job by shmem_global_exit; global_exit.sh runs them and looks at exit status, output and time.
  * usage: global_exit WHO STATUS; WHO is first, last, all, or waiting (PE 0 while the others wait for it); inside: no
- * shmem_global_exit, but exit() by a second thread of each PE while the first one is in barriers. */
+ * shmem_global_exit, but exit() by a second thread of each PE while the first one is in barriers; handler: an error
+ * that ends the job, with a handler. */
 #include "../check.h"
 
 #include <pthread.h>
@@ -27,6 +28,12 @@ static void exit_inside(int status)
 
 static void say_good_bye(void) { printf("atexit of pe %d\n", check_self.pe); }
 
+static void handle(const char *sentence, void *arg)
+{
+    printf("handled with %s: %s\n", (const char *)arg, sentence);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     const char *who = argc > 1 ? argv[1] : "first";
@@ -39,6 +46,14 @@ int main(int argc, char **argv)
     check_self.pe = me;
     long *cell = (long *)shmem_calloc(1, sizeof(long));
     atexit(say_good_bye);
+    if (strcmp(who, "handler") == 0) {
+        static char arg[] = "its argument";
+        CHECK_EQ(shmemx_set_error_handler(handle, arg), 0);
+        if (me == npes - 1)
+            shmem_long_p(cell, 1, 99);
+        for (;;)
+            shmem_barrier_all();
+    }
     bool mine = (strcmp(who, "first") == 0 && me == 0) || (strcmp(who, "last") == 0 && me == npes - 1) ||
                 (strcmp(who, "waiting") == 0 && me == 0) || strcmp(who, "all") == 0;
     if (mine) {

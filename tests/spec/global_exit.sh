@@ -36,6 +36,19 @@ for pes in 1 2 4; do
     done
 done
 
+# The PE that is wrong has its handler called with the sentence, and the others with what they learn; once each.
+for pes in 1 3; do
+    timeout 20 $LAUNCH $pes "$program" handler >"$out" 2>&1
+    seen=$?
+    if [ $seen -eq 0 ] || [ $seen -gt 127 ] ||
+        [ "$(grep -c "handled with its argument: shmem_long_p: pe 99 is outside" "$out")" -ne 1 ] ||
+        [ "$(grep -c "handled with" "$out")" -gt $pes ]; then
+        echo "an error with a handler at $pes PEs: status $seen"
+        cat "$out"
+        failed=1
+    fi
+done
+
 # A program that is wrong, and ends all the same: by its own status, or because the others have waited for one that left.
 for round in 1 2 3 4 5 6 7 8 9 10 11 12; do
     timeout 20 $LAUNCH $((round % 3 + 1)) "$program" inside $((round % 2)) >"$out" 2>&1

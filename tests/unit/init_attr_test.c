@@ -74,6 +74,8 @@ static void test_ranges(void)
     REFUSED(device, -2);
     REFUSED(device_blocks, -1);
     REFUSED(device_blocks, 1025);
+    REFUSED(errors, -1);
+    REFUSED(errors, 2);
     REFUSED(timeout_seconds, (double)NAN);
 #undef REFUSED
 }
@@ -116,11 +118,13 @@ static void test_job(void)
         attr.id = &own;
         attr.heap_bytes = round == 1 ? 8 << 20 : 0;
         attr.timeout_seconds = round == 1 ? 7 : 0;
+        attr.errors = round == 2 ? SHMEMX_ERRORS_RETURN : 0;
         CHECK_OR_EXIT(shmemx_init_attr(&attr) == 0);
         CHECK(ISO->env->timeout == (round == 1 ? 7 : 100));
         void *large = shmem_malloc(32 << 20);
         CHECK_EQ(large == NULL, round == 1);
         shmem_free(large);
+        CHECK_EQ(ISO->errors, round == 2 ? SHMEMX_ERRORS_RETURN : SHMEMX_ERRORS_ABORT);
         shmem_finalize();
     }
 }
