@@ -403,7 +403,9 @@ int iso_pe_join(const struct row *rows)
 void iso_pe_take_left(int pe, uint32_t left_at)
 {
     struct peer *peer = &ISO->peers[pe];
-    peer->left_at = left_at;
+    /* Relaxed: several threads of this PE may take the same news, and store the same number. The release below orders
+     * it before `left`. A reader that has acquired `left` sees that number, whichever thread stored it. */
+    __atomic_store_n(&peer->left_at, left_at, __ATOMIC_RELAXED);
     __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left of waits */
 }
 

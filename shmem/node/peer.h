@@ -23,7 +23,7 @@ struct peer {
     bool local;                            /* same node: reached by pointer */
     bool threaded;                         /* lives in this very process (test build) */
     bool left;                             /* is in shmem_finalize, behind its last barrier; atomic */
-    uint32_t left_at;                      /* its last step of the world then, modulo 2^32 */
+    uint32_t left_at;                      /* its last step of the world then, modulo 2^32; atomic */
     int place;                             /* of local peers: their number on the node */
     int sock;                              /* -1: none; of a star around the lowest PE of the node */
     int pid;                               /* of local peers; 0: of another namespace */
@@ -44,7 +44,7 @@ ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number;
 /* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
  * `wait`, which may be NULL. */
 void iso_pe_poll(const struct wait *wait);
-/* Peer `pe` has said that it left, with its last step of the world. */
+/* Peer `pe` has said that it left, with its last step of the world. Several threads of this PE may call at once. */
 void iso_pe_take_left(int pe, uint32_t left_at);
 /* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */
 int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);

@@ -161,7 +161,9 @@ static bool has_left(const struct state *self, int pe)
  * is in a later call by the number of the step. Nobody is inside a call of another team then. */
 static bool is_needed(const struct state *self, const struct slot *slot, int pe)
 {
-    return slot->index != 0 || (int32_t)((uint32_t)slot->seq - self->peers[pe].left_at) > 0;
+    /* Relaxed: has_left has acquired what iso_pe_take_left stored before. */
+    uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
+    return slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0;
 }
 
 static int missing_member(const struct state *self, const struct slot *slot)
