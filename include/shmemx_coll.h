@@ -178,6 +178,26 @@ typedef struct {
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
 
+/* The same on host memory, at once and without a device, in every flavour. All kinds, types and operators, as above,
+ * with these differences:
+ *   who calls     all members, with equal arguments, in one order with the other collectives of shmem.h on this team;
+ *                 `slot` is not looked at, `engines` and the signals are zero
+ *   memory        dest, source, scale_from and all that `blocks` points to are host memory at any address, of any
+ *                 alignment, private or symmetric, another one on each member; `received` may be NULL on some members.
+ *                 No member writes or reads another's dest or source, so they are busy only while the own call runs.
+ *                 Symmetric memory that the caller writes is not seen by peers before they are told. A block may have
+ *                 any size.
+ *   results       elements are combined in the order of members, also between nodes, 16-bit formats in float with one
+ *                 rounding: on one node the same bits as on a stream
+ *   BARRIER       as shmem_quiet on all contexts of this PE, and SYNC
+ * Each member needs 16 KiB of staging memory for each other member, which each team has; a call allocates nothing.
+ *
+ * Returns 0 when this member's dest is complete and its source may be written, which says nothing of the others; or
+ * nonzero after a sentence on stderr: a wrong argument, with nothing done, or a job that is broken
+ * (SHMEMX_ERRORS_RETURN), with dest undefined. SHMEM_DEBUG=1 compares kind, size, type, operator, factor and root on all
+ * members; a mismatch ends the job, or is an error of this call. With nelems 0 nothing else is done. */
+int shmemx_coll_on_host(const shmemx_coll_t *coll);
+
 /* Makes what collectives on streams of (team, slot) need, as their first call would: the warm-up before a capture. A
  * team may have all 256 slots; the memory for them is found when they are made. `slot` is 0 .. 255. max_blocks bounds
  * the blocks of the slot's calls, and so its memory: 1 or more, or 0 for as many as the device and SHMEM_DEVICE_BLOCKS

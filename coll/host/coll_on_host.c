@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+/* shmemx_coll_on_host: a shmemx_coll_t on host memory at any address. Members see nothing of each other's dest and
+ * source: each sends pieces into its stages at the others, who copy them out, or combine them into their dest. So
+ * private, symmetric, misaligned memory is all the same, on one node and between nodes. Every piece is one staged epoch
+ * (coll.h), in which all members send to all, if only a flag. Invariant: members differ in addresses and in an
+ * alltoallv's blocks only; the epochs depend on what is equal, or was told to all. Called by users. */
+#include "../../bootstrap/log.h"
+#include "../../device/api/half_device.h"
+#include "../../include/shmemx_coll.h"
+#include "../../shmem/agree.h"
+#include "../../shmem/ops/order.h"
+#include "coll.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define CALL "shmemx_coll_on_host"
+
+/* One call, on the stack of the caller. */
+struct host_call {
+    const shmemx_coll_t *coll;
+    const char *name; /* of the kind, "" before it is known */
+    struct coll c;
+    char *dest;
+    const char *source;
+    size_t elem_bytes, block; /* of an element, and of nelems of them */
+    coll_combine_fn *combine; /* reductions; of float for the 16-bit formats */
+};
+
+/* ---- kinds and types ---- */
+
+enum { OF_TYPE = 1, REDUCES = 2, MANY_TO = 4, MANY_FROM = 8 }; /* MANY_: n blocks in dest, in source */
+static const struct kind {
+    const char *name;
+    unsigned is;
+} kinds[] = {{"SHMEMX_ALLREDUCE", OF_TYPE | REDUCES},
+             {"SHMEMX_REDUCESCATTER", OF_TYPE | REDUCES | MANY_FROM},
+             {"SHMEMX_FCOLLECT", OF_TYPE | MANY_TO},
+             {"SHMEMX_ALLTOALL", OF_TYPE | MANY_TO | MANY_FROM},
+             {"SHMEMX_ALLTOALLV", 0},
+             {"SHMEMX_BROADCAST", OF_TYPE},
+             {"SHMEMX_PERMUTE", OF_TYPE},
+             {"SHMEMX_BARRIER", 0},
+             {"SHMEMX_SYNC", 0}};
+_Static_assert(sizeof kinds / sizeof kinds[0] == SHMEMX_SYNC + 1, "a row for each kind");
+static unsigned is(const struct host_call *h, unsigned what) { return kinds[h->coll->kind].is & what; }
+
+static const unsigned char type_bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16};
+_Static_assert(sizeof type_bytes == SHMEMX_COMPLEXD + 1, "the size of each type");
+
+static bool is_real(int type)
+{
+    return type == SHMEMX_FLOAT || type == SHMEMX_DOUBLE || type == SHMEMX_HALF || type == SHMEMX_BFLOAT16;
+}
+static bool is_scaled(const shmemx_coll_t *coll) { return coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM; }
+
+/* ---- checks ---- */
+
+/* "shmemx_coll_on_host, SHMEMX_BROADCAST: root 9 is outside 0..3". Always false. */
+static bool wrong(const struct host_call *h, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+static bool wrong(const struct host_call *h, const char *format, ...)
+{
+    char text[384];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_error(CALL "%s%s: %s", h->name[0] != '\0' ? ", " : "", h->name, text);
+    return false;
+}
+
+static bool in_range(const struct host_call *h, const char *arg, int value, int most)
+{
+    return (value >= 0 && value <= most) || wrong(h, "%s %d is outside 0..%d", arg, value, most);
+}
+
+static bool begin(struct host_call *h)
+{
+    struct team *team;
+    if (h->coll == NULL)
+        return wrong(h, "coll is a null pointer");
+    if (!in_range(h, "kind", h->coll->kind, SHMEMX_SYNC))
+        return false;
+    h->name = kinds[h->coll->kind].name;
+    team = iso_team_or_null(h->coll->team);
+    if (team == NULL)
+        return wrong(h, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+    h->c = (struct coll){&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, CALL, team};
+    h->dest = (char *)h->coll->dest;
+    h->source = (const char *)h->coll->source;
+    if (h->coll->engines != 0)
+        return wrong(h, "engines is %d; copy engines are for device memory, so it is 0 here", h->coll->engines);
+    return (h->coll->signals == NULL && h->coll->signal_value == NULL && h->coll->chunk_bytes == 0) ||
+           wrong(h, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
+}
+
+static bool op_is_valid(struct host_call *h)
+{
+    const shmemx_coll_t *coll = h->coll;
+    if (!in_range(h, "op", coll->op, SHMEMX_SCALED_SUM))
+        return false;
+    h->combine = is_scaled(coll) && !is_real(coll->type) ? NULL : iso_reduce_combine(coll->type, coll->op);
+    return h->combine != NULL ||
+           wrong(h,
+                 "op %d is not for type %d: integers have sum to xor, real numbers sum, prod, min, max, avg and scaled "
+                 "sum, complex ones sum and prod",
+                 coll->op, coll->type);
+}
+
+static bool partners_are_valid(const struct host_call *h)
+{
+    const shmemx_coll_t *coll = h->coll;
+    if (coll->kind == SHMEMX_BROADCAST)
+        return in_range(h, "root", coll->root, h->c.n - 1);
+    if (coll->kind != SHMEMX_PERMUTE)
+        return true;
+    if (!in_range(h, "to", coll->to, h->c.n - 1) || !in_range(h, "from", coll->from, h->c.n - 1))
+        return false;
+    return (coll->to == h->c.me) == (coll->from == h->c.me) ||
+           wrong(h, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
+                 coll->to, coll->from, h->c.me);
+}
+
+/* The host cannot load from device memory, except on the CPU device. */
+static bool pointer_is_valid(const struct host_call *h, const char *arg, const void *addr)
+{
+    if (addr == NULL)
+        return wrong(h, "%s is a null pointer", arg);
+    const struct segment *s = iso_segment_of(addr, 1);
+    return s == NULL || !s->on_device || strcmp(ISO_GPU, "cpu") == 0 ||
+           wrong(h, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
+}
+
+/* The overlaps that are allowed. */
+static bool is_in_place(const struct host_call *h)
+{
+    size_t own = (size_t)h->c.me * h->block;
+    switch (h->coll->kind) {
+    case SHMEMX_REDUCESCATTER:
+        return h->dest == h->source + own;
+    case SHMEMX_FCOLLECT:
+        return h->source == h->dest + own;
+    case SHMEMX_ALLREDUCE:
+    case SHMEMX_BROADCAST:
+        return h->dest == h->source;
+    case SHMEMX_PERMUTE:
+        return h->dest == h->source && h->coll->to == h->c.me;
+    default:
+        return false;
+    }
+}
+
+static bool data_is_valid(struct host_call *h)
+{
+    size_t n = (size_t)h->c.n, all;
+    h->elem_bytes = type_bytes[h->coll->type];
+    if (__builtin_mul_overflow(h->coll->nelems, h->elem_bytes, &h->block) ||
+        __builtin_mul_overflow(h->block, n, &all) || all > PTRDIFF_MAX)
+        return wrong(h, "nelems %zu of %zu bytes for %zu members is more than an address space has", h->coll->nelems,
+                     h->elem_bytes, n);
+    if (h->block == 0)
+        return true;
+    if (!pointer_is_valid(h, "dest", h->dest) || !pointer_is_valid(h, "source", h->source))
+        return false;
+    size_t to_bytes = is(h, MANY_TO) ? all : h->block, from_bytes = is(h, MANY_FROM) ? all : h->block;
+    uintptr_t to = (uintptr_t)h->dest, from = (uintptr_t)h->source;
+    return to >= from + from_bytes || from >= to + to_bytes || is_in_place(h) ||
+           wrong(h, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)h->dest, to_bytes,
+                 (const void *)h->source, from_bytes);
+}
+
+static bool blocks_are_valid(const struct host_call *h)
+{
+    const shmemx_blocks_t *b = h->coll->blocks;
+    if (b == NULL)
+        return wrong(h, "blocks is a null pointer");
+    if (!pointer_is_valid(h, "dest", h->dest) || !pointer_is_valid(h, "source", h->source) ||
+        !pointer_is_valid(h, "blocks->bytes", b->bytes) ||
+        !pointer_is_valid(h, "blocks->source_offset", b->source_offset) ||
+        !pointer_is_valid(h, "blocks->dest_offset", b->dest_offset))
+        return false;
+    return b->received == NULL || pointer_is_valid(h, "blocks->received", b->received);
+}
+
+static bool arguments_are_valid(struct host_call *h)
+{
+    if (h->coll->kind == SHMEMX_ALLTOALLV)
+        return blocks_are_valid(h);
+    if (!is(h, OF_TYPE))
+        return true;
+    return in_range(h, "type", h->coll->type, SHMEMX_COMPLEXD) && (!is(h, REDUCES) || op_is_valid(h)) &&
+           partners_are_valid(h) && data_is_valid(h);
+}
+
+/* SHMEM_DEBUG: what has to be equal is. */
+static int compare(const struct host_call *h)
+{
+    const shmemx_coll_t *coll = h->coll;
+    struct team *team = h->c.team;
+    int64_t factor = 0;
+    if (ISO_LIKELY(!ISO->debug))
+        return 0;
+    if (coll->op == SHMEMX_SCALED_SUM)
+        memcpy(&factor, coll->scale_from != NULL ? coll->scale_from : &coll->scale, sizeof factor);
+    int rc = iso_agree_same(team, CALL, "kind", coll->kind);
+    if (rc == 0 && is(h, OF_TYPE))
+        rc = iso_agree_same(team, CALL, "type", coll->type);
+    if (rc == 0 && is(h, REDUCES))
+        rc = iso_agree_same(team, CALL, "op", coll->op);
+    if (rc == 0 && is(h, REDUCES))
+        rc = iso_agree_same(team, CALL, "the factor's bits", factor);
+    return rc != 0 ? rc
+                   : iso_agree_match(team, (struct agree_args){
+                                               CALL, h->block, coll->kind == SHMEMX_BROADCAST ? coll->root : 0, 0});
+}
+
+/* ---- moves ---- */
+
+/* The block for member m, and where the block from member m goes; NULL: there is none. */
+static const char *outgoing(const struct host_call *h, int m)
+{
+    const shmemx_coll_t *coll = h->coll;
+    bool sends = coll->kind == SHMEMX_BROADCAST ? h->c.me == coll->root : coll->kind != SHMEMX_PERMUTE || m == coll->to;
+    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->block : 0) : NULL;
+}
+static char *incoming(const struct host_call *h, int m)
+{
+    const shmemx_coll_t *coll = h->coll;
+    bool comes = coll->kind == SHMEMX_BROADCAST ? m == coll->root : coll->kind != SHMEMX_PERMUTE || m == coll->from;
+    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->block : 0) : NULL;
+}
+
+/* `data` NULL: the flag alone. */
+static void send_piece(struct coll *c, int to, const char *data, size_t bytes)
+{
+    if (data != NULL)
+        coll_stage_put(c, to, 0, data, bytes);
+    coll_flag_set(c, to);
+}
+
+static void move_data(struct host_call *h)
+{
+    struct coll *c = &h->c;
+    if (outgoing(h, c->me) != NULL && incoming(h, c->me) != NULL)
+        coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->block);
+    for (size_t at = 0; at < h->block && c->n > 1; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
+        coll_begin_staged_epoch(c);
+        for (int i = 1; i < c->n; i++) {
+            const char *from = outgoing(h, coll_other(c, i));
+            send_piece(c, coll_other(c, i), from != NULL ? from + at : NULL, bytes);
+        }
+        for (int i = 1; i < c->n; i++) {
+            int from = coll_other(c, i);
+            char *to = incoming(h, from);
+            coll_flag_wait(c, from);
+            if (to != NULL)
+                memcpy(to + at, coll_stage_from(c, from), bytes);
+        }
+    }
+}
+
+/* ---- blocks of any size ---- */
+
+/* Before each piece of an alltoallv. */
+struct piece_head {
+    uint64_t bytes; /* of the whole block */
+    uint64_t place; /* of the block in the receiver's dest */
+    uint64_t most;  /* the largest block that this sender has for any member */
+    uint64_t unused;
+};
+#define PIECE_BYTES (ISO_STAGE_BYTES - sizeof(struct piece_head))
+
+static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
+{
+    const shmemx_blocks_t *b = h->coll->blocks;
+    struct coll *c = &h->c;
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i < c->n; i++) {
+        int to = coll_other(c, i);
+        struct piece_head head = {b->bytes[to], b->dest_offset[to], most, 0};
+        coll_stage_put(c, to, 0, &head, sizeof head);
+        if (at < head.bytes)
+            coll_stage_put(c, to, sizeof head, h->source + b->source_offset[to] + at,
+                           ISO_MIN(head.bytes - at, PIECE_BYTES));
+        coll_flag_set(c, to);
+    }
+}
+
+/* The largest of `most` and of what the others have said. In a broken job stages hold anything. */
+static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most)
+{
+    struct coll *c = &h->c;
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        struct piece_head head;
+        coll_flag_wait(c, from);
+        if (ISO_UNLIKELY(iso_job_is_broken()))
+            return 0;
+        memcpy(&head, coll_stage_from(c, from), sizeof head);
+        if (at < head.bytes)
+            memcpy(h->dest + head.place + at, coll_stage_from(c, from) + sizeof head,
+                   ISO_MIN(head.bytes - at, PIECE_BYTES));
+        if (h->coll->blocks->received != NULL)
+            h->coll->blocks->received[from] = head.bytes;
+        most = ISO_MAX(most, head.most);
+    }
+    return most;
+}
+
+/* All have the same largest block after the first piece, and so the same number of pieces. */
+static void move_blocks(struct host_call *h)
+{
+    const shmemx_blocks_t *b = h->coll->blocks;
+    int me = h->c.me;
+    uint64_t mine = 0, most = 0;
+    for (int m = 0; m < h->c.n; m++)
+        mine = ISO_MAX(mine, b->bytes[m]);
+    coll_copy(h->dest + b->dest_offset[me], h->source + b->source_offset[me], b->bytes[me]);
+    if (b->received != NULL)
+        b->received[me] = b->bytes[me];
+    for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most); at += PIECE_BYTES) {
+        send_blocks(h, at, mine);
+        most = receive_blocks(h, at, mine);
+    }
+}
+
+/* ---- reductions ---- */
+
+#define CHUNK_BYTES 4096 /* combined at a time, in the first cache */
+union chunk {
+    char bytes[CHUNK_BYTES];
+    float f[CHUNK_BYTES / sizeof(float)];
+    double d[CHUNK_BYTES / sizeof(double)];
+    long double aligned;
+};
+
+static bool is_short_float(const struct host_call *h)
+{
+    return h->coll->type == SHMEMX_HALF || h->coll->type == SHMEMX_BFLOAT16;
+}
+
+/* Elements as they are combined: where they lie, or in `room`. */
+static const void *widen(const struct host_call *h, const char *from, size_t nelems, union chunk *room)
+{
+    uint16_t bits;
+    if (!is_short_float(h)) {
+        if (((uintptr_t)from & (sizeof(long double) - 1)) == 0)
+            return from;
+        return memcpy(room->bytes, from, nelems * h->elem_bytes);
+    }
+    bool is_half = h->coll->type == SHMEMX_HALF;
+    for (size_t i = 0; i < nelems; i++) {
+        memcpy(&bits, from + 2 * i, 2);
+        room->f[i] = is_half ? isod_half_to_float(bits) : isod_bfloat16_to_float(bits);
+    }
+    return room->f;
+}
+
+static void scale(const struct host_call *h, union chunk *sum, size_t nelems)
+{
+    const shmemx_coll_t *coll = h->coll;
+    double by = coll->op == SHMEMX_AVG ? (double)h->c.n : coll->scale_from != NULL ? *coll->scale_from : coll->scale;
+    bool divides = coll->op == SHMEMX_AVG;
+    if (coll->type == SHMEMX_DOUBLE) {
+        for (size_t i = 0; i < nelems; i++)
+            sum->d[i] = divides ? sum->d[i] / by : sum->d[i] * by;
+    } else {
+        for (size_t i = 0; i < nelems; i++)
+            sum->f[i] = divides ? sum->f[i] / (float)by : sum->f[i] * (float)by;
+    }
+}
+
+static void narrow(const struct host_call *h, char *to, const union chunk *sum, size_t nelems)
+{
+    if (!is_short_float(h)) {
+        memcpy(to, sum->bytes, nelems * h->elem_bytes);
+        return;
+    }
+    bool is_half = h->coll->type == SHMEMX_HALF;
+    for (size_t i = 0; i < nelems; i++) {
+        uint16_t bits = is_half ? isod_half_from_float(sum->f[i]) : isod_bfloat16_from_float(sum->f[i]);
+        memcpy(to + 2 * i, &bits, 2);
+    }
+}
+
+/* The pieces of all members, this one's at `own`, the others' in the stages, in the order of members. */
+static void combine_chunk(struct host_call *h, char *to, const char *own, size_t at, size_t nelems)
+{
+    union chunk sum, room;
+    for (int m = 0; m < h->c.n; m++) {
+        const char *from = (m == h->c.me ? own : coll_stage_from(&h->c, m)) + at;
+        const void *operand = widen(h, from, nelems, m == 0 ? &sum : &room);
+        if (m > 0)
+            h->combine(&sum, &sum, operand, nelems);
+        else if (operand != (const void *)&sum)
+            memcpy(&sum, operand, nelems * h->elem_bytes);
+    }
+    if (is_scaled(h->coll))
+        scale(h, &sum, nelems);
+    narrow(h, to + at, &sum, nelems);
+}
+
+static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
+{
+    size_t most = CHUNK_BYTES / (is_short_float(h) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
+    for (int i = 1; i < h->c.n; i++)
+        coll_flag_wait(&h->c, coll_other(&h->c, i));
+    for (size_t at = 0; at < bytes; at += most)
+        combine_chunk(h, to, own, at, ISO_MIN(bytes - at, most) / h->elem_bytes);
+}
+
+/* `bytes` of each member's block m, at `at` in it, to member m, who combines them. */
+static void reduce_scatter(struct host_call *h)
+{
+    struct coll *c = &h->c;
+    for (size_t at = 0; at < h->block; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
+        coll_begin_staged_epoch(c);
+        for (int i = 1; i < c->n; i++)
+            send_piece(c, coll_other(c, i), outgoing(h, coll_other(c, i)) + at, bytes);
+        combine(h, h->dest + at, outgoing(h, c->me) + at, bytes);
+    }
+}
+
+/* Short: each member gets all, and combines all. */
+#define SHORT_BYTES 2048
+static void reduce_short(struct host_call *h)
+{
+    coll_begin_staged_epoch(&h->c);
+    for (int i = 1; i < h->c.n; i++)
+        send_piece(&h->c, coll_other(&h->c, i), h->source, h->block);
+    combine(h, h->dest, h->source, h->block);
+}
+
+/* Member m's share of `bytes`. */
+struct share {
+    size_t at, bytes;
+};
+static struct share share_of(const struct host_call *h, int m, size_t bytes)
+{
+    size_t n = (size_t)h->c.n, unit = ISO_MAX(h->elem_bytes, (size_t)ISO_LINE);
+    size_t most = ISO_MIN((bytes + n * unit - 1) / (n * unit) * unit, (size_t)ISO_STAGE_BYTES);
+    size_t at = ISO_MIN((size_t)m * most, bytes);
+    return (struct share){at, ISO_MIN(bytes - at, most)};
+}
+
+/* Two hops for each n stages: share m of it goes to member m, and combined to all. */
+static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
+{
+    struct coll *c = &h->c;
+    struct share mine = share_of(h, c->me, bytes);
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i < c->n; i++) {
+        struct share theirs = share_of(h, coll_other(c, i), bytes);
+        send_piece(c, coll_other(c, i), h->source + at + theirs.at, theirs.bytes);
+    }
+    combine(h, h->dest + at + mine.at, h->source + at + mine.at, mine.bytes);
+
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i < c->n; i++)
+        send_piece(c, coll_other(c, i), h->dest + at + mine.at, mine.bytes);
+    for (int i = 1; i < c->n; i++) {
+        struct share theirs = share_of(h, coll_other(c, i), bytes);
+        coll_flag_wait(c, coll_other(c, i));
+        coll_copy(h->dest + at + theirs.at, coll_stage_from(c, coll_other(c, i)), theirs.bytes);
+    }
+}
+
+static void reduce_all(struct host_call *h)
+{
+    size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
+    if (h->block <= SHORT_BYTES) {
+        reduce_short(h);
+        return;
+    }
+    for (size_t at = 0; at < h->block; at += most)
+        reduce_shares(h, at, ISO_MIN(h->block - at, most));
+}
+
+/* ---- the call ---- */
+
+static int run(struct host_call *h)
+{
+    int kind = h->coll->kind;
+    if (kind == SHMEMX_BARRIER)
+        iso_quiet_all(CALL);
+    if (kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC)
+        return iso_barrier_sync(h->c.team, CALL);
+    if (kind == SHMEMX_ALLTOALLV)
+        move_blocks(h);
+    else if (h->block == 0)
+        return 0;
+    else if (kind == SHMEMX_ALLREDUCE)
+        reduce_all(h);
+    else if (kind == SHMEMX_REDUCESCATTER)
+        reduce_scatter(h);
+    else
+        move_data(h);
+    return iso_job_rc(CALL);
+}
+
+SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
+int pshmemx_coll_on_host(const shmemx_coll_t *coll)
+{
+    struct host_call h = {.coll = coll, .name = ""};
+    if (iso_enter(CALL) != 0 || !begin(&h) || !arguments_are_valid(&h) || compare(&h) != 0)
+        return 1;
+    return run(&h) != 0;
+}

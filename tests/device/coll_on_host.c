@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/* shmemx_coll_on_host against the references of coll_values.h: all kinds, types and operators, sizes at and around what
+ * a piece holds, odd ones and none; dest and source at any address, private on one member and symmetric on another; in
+ * place; the world, teams made from lists and teams of one; wrong and different arguments. No device is started.
+ * SHMEM_TEST_TIMES=1 prints times beside those of shmem_float_sum_reduce and shmem_fcollectmem. */
+#include "coll_values.h"
+
+#include <time.h>
+
+enum { MEMBERS_MOST = 64, GUARD = 64, MOST_BYTES = 3 * 65536 };
+
+/* A team and this PE's memory: two places, of which each member takes another one each time. */
+struct host {
+    shmem_team_t team;
+    int world[MEMBERS_MOST]; /* of each member */
+    int me, n;
+    unsigned round;
+    unsigned char *symmetric[2], *local[2], *expected;
+};
+
+/* Room for `bytes` at an odd address, poisoned with its guards. */
+static unsigned char *place(struct host *h, int which)
+{
+    bool symmetric = ((unsigned)h->me + h->round + (unsigned)which) % 3 == 0;
+    unsigned char *at = (symmetric ? h->symmetric : h->local)[which];
+    memset(at, CHECK_POISON, MOST_BYTES);
+    return at + GUARD + (h->round * 5 + (unsigned)h->me * 3) % 17;
+}
+
+static bool is_poison(const unsigned char *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != CHECK_POISON)
+            return false;
+    return true;
+}
+
+static void check_result(struct host *h, const char *call, const shmemx_coll_t *coll, const void *dest, size_t bytes)
+{
+    const unsigned char *at = (const unsigned char *)dest;
+    char words[128];
+    snprintf(words, sizeof words, "%s of %zu of %s, op %d, on %d PEs", call, coll->nelems,
+             values_types[coll->type].name, coll->op, h->n);
+    CHECK_NAMED(memcmp(at, h->expected, bytes) == 0, words);
+    CHECK_NAMED(is_poison(at + bytes, GUARD) && is_poison(at - GUARD, GUARD), words);
+}
+
+static shmemx_coll_t begin(struct host *h, int kind, size_t nelems, int type)
+{
+    h->round++;
+    return shmemx_coll_of(kind, h->team, place(h, 0), place(h, 1), nelems, type);
+}
+
+/* ---- moves, of bytes ---- */
+
+static void test_fcollect(struct host *h, size_t bytes, bool in_place)
+{
+    shmemx_coll_t coll = begin(h, SHMEMX_FCOLLECT, bytes, SHMEMX_UINT8);
+    if (in_place)
+        coll.source = (unsigned char *)coll.dest + (size_t)h->me * bytes;
+    values_bytes(h->world[h->me], h->round, 0, bytes, (unsigned char *)(uintptr_t)coll.source);
+    for (int m = 0; m < h->n; m++)
+        values_bytes(h->world[m], h->round, 0, bytes, h->expected + (size_t)m * bytes);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, "fcollect", &coll, coll.dest, bytes * (size_t)h->n);
+}
+
+static void test_alltoall(struct host *h, size_t bytes)
+{
+    shmemx_coll_t coll = begin(h, SHMEMX_ALLTOALL, bytes, SHMEMX_UINT8);
+    values_bytes(h->world[h->me], h->round, 0, bytes * (size_t)h->n, (unsigned char *)(uintptr_t)coll.source);
+    for (int m = 0; m < h->n; m++)
+        values_bytes(h->world[m], h->round, (size_t)h->me * bytes, bytes, h->expected + (size_t)m * bytes);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, "alltoall", &coll, coll.dest, bytes * (size_t)h->n);
+}
+
+static void test_broadcast(struct host *h, size_t bytes, bool in_place)
+{
+    shmemx_coll_t coll = begin(h, SHMEMX_BROADCAST, bytes, SHMEMX_UINT8);
+    coll.root = (int)(h->round % (unsigned)h->n);
+    if (in_place)
+        coll.source = coll.dest;
+    if (h->me == coll.root)
+        values_bytes(h->world[h->me], h->round, 0, bytes, (unsigned char *)(uintptr_t)coll.source);
+    values_bytes(h->world[coll.root], h->round, 0, bytes, h->expected);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, "broadcast", &coll, coll.dest, bytes);
+}
+
+static void test_permute(struct host *h, size_t bytes)
+{
+    shmemx_coll_t coll = begin(h, SHMEMX_PERMUTE, bytes, SHMEMX_UINT8);
+    int by = (int)(h->round % (unsigned)h->n);
+    coll.to = (h->me + by) % h->n;
+    coll.from = (h->me + h->n - by) % h->n;
+    values_bytes(h->world[h->me], h->round, 0, bytes, (unsigned char *)(uintptr_t)coll.source);
+    values_bytes(h->world[coll.from], h->round, 0, bytes, h->expected);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, "permute", &coll, coll.dest, bytes);
+}
+
+/* From member a to b: nothing, all, a part. */
+static uint64_t block_bytes(const struct host *h, int a, int b, uint64_t most)
+{
+    uint64_t of[] = {0, most, most / 2, most / 3 + 1};
+    return of[(unsigned)(a * 3 + b + (int)h->round) % 4];
+}
+
+/* Blocks lie in opposite order in source and in dest, most + 1 bytes apart. */
+static void test_alltoallv(struct host *h, uint64_t most)
+{
+    uint64_t bytes[MEMBERS_MOST], from[MEMBERS_MOST], to[MEMBERS_MOST], received[MEMBERS_MOST];
+    shmemx_coll_t coll = begin(h, SHMEMX_ALLTOALLV, 0, SHMEMX_UINT8);
+    shmemx_blocks_t blocks = {bytes, from, to, h->me % 2 == 0 ? received : NULL};
+    coll.blocks = &blocks;
+    memset(h->expected, CHECK_POISON, (size_t)h->n * (most + 2));
+    for (int m = 0; m < h->n; m++) {
+        bytes[m] = block_bytes(h, h->me, m, most);
+        from[m] = (uint64_t)(h->n - 1 - m) * (most + 2);
+        to[m] = (uint64_t)h->me * (most + 2);
+        received[m] = 77;
+        values_bytes(h->world[h->me], h->round, (size_t)m, bytes[m],
+                     (unsigned char *)(uintptr_t)coll.source + from[m]);
+        values_bytes(h->world[m], h->round, (size_t)h->me, block_bytes(h, m, h->me, most),
+                     h->expected + (uint64_t)m * (most + 2));
+    }
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, "alltoallv", &coll, coll.dest, (size_t)h->n * (most + 2));
+    for (int m = 0; m < h->n && blocks.received != NULL; m++)
+        CHECK_EQ(received[m], block_bytes(h, m, h->me, most));
+}
+
+static void test_moves(struct host *h)
+{
+    static const size_t sizes[] = {0, 1, 3, 55, 57, 1000, 8159, 8160, 8161, 8191, 8192, 8193, 16385, 30001};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int in_place = 0; in_place < 2; in_place++) {
+            test_fcollect(h, sizes[i], in_place != 0);
+            test_broadcast(h, sizes[i], in_place != 0);
+        }
+        test_alltoall(h, sizes[i]);
+        test_permute(h, sizes[i]);
+        test_alltoallv(h, sizes[i]);
+    }
+}
+
+/* ---- reductions ---- */
+
+/* Half of the calls are in place. */
+static void test_reduce(struct host *h, int kind, size_t nelems, int type, int op)
+{
+    const struct values_type *t = &values_types[type];
+    shmemx_coll_t coll = begin(h, kind, nelems, type);
+    double factor = VALUES_SCALE;
+    bool scatters = kind == SHMEMX_REDUCESCATTER, in_place = h->round / 2 % 2 == 0;
+    size_t bytes = nelems * t->bytes, own = scatters ? (size_t)h->me : 0;
+    size_t all = scatters ? nelems * (size_t)h->n : nelems;
+    if (in_place && scatters)
+        coll.dest = (unsigned char *)(uintptr_t)coll.source + own * bytes;
+    else if (in_place)
+        coll.source = coll.dest;
+    coll.op = op;
+    coll.scale = h->round % 2 == 0 ? VALUES_SCALE : -1;
+    coll.scale_from = h->round % 2 == 0 ? NULL : &factor;
+    values_make(t, op, h->world[h->me], h->round, 0, all, (unsigned char *)(uintptr_t)coll.source);
+    values_reduce(type, op, h->world, h->n, h->round, own * nelems, nelems, h->expected);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    if (!in_place || !scatters)
+        check_result(h, scatters ? "reducescatter" : "allreduce", &coll, coll.dest, bytes);
+    else
+        CHECK_NAMED(memcmp(coll.dest, h->expected, bytes) == 0, "reducescatter in place");
+}
+
+static void test_reductions(struct host *h)
+{
+    static const size_t sizes[] = {0, 1, 7, 129, 1023, 2049};
+    for (int type = 0; type < VALUES_TYPES; type++)
+        for (int op = 0; op < VALUES_OPS; op++) {
+            for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && values_has_op(type, op); i++) {
+                test_reduce(h, SHMEMX_ALLREDUCE, sizes[i], type, op);
+                test_reduce(h, SHMEMX_REDUCESCATTER, sizes[i], type, op);
+            }
+            if (values_has_op(type, op) && (type + op) % 4 == 0)
+                test_reduce(h, SHMEMX_ALLREDUCE, 150001 / values_types[type].bytes, type, op);
+        }
+}
+
+/* ---- barriers ---- */
+
+static void test_barriers(struct host *h)
+{
+    uint64_t *word = (uint64_t *)(void *)h->symmetric[0];
+    shmemx_coll_t coll = shmemx_coll_of(SHMEMX_SYNC, h->team, NULL, NULL, 0, 0);
+    for (uint64_t i = 1; i <= 20; i++) {
+        coll.kind = SHMEMX_SYNC;
+        *word = 0;
+        CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+        shmem_uint64_put_nbi(word, &i, 1, h->world[(h->me + 1) % h->n]);
+        coll.kind = SHMEMX_BARRIER;
+        CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+        CHECK_EQ(*word, i);
+    }
+}
+
+/* ---- what is refused: by each member alone, with nothing done ---- */
+
+static void test_refused(struct host *h)
+{
+    static unsigned char room[64];
+    static uint64_t word;
+    shmemx_coll_t good = shmemx_coll_of(SHMEMX_ALLREDUCE, h->team, room, room + 32, 1, SHMEMX_FLOAT), coll;
+    CHECK(shmemx_coll_on_host(NULL) != 0);
+#define REFUSED(change)                     \
+    do {                                    \
+        coll = good;                        \
+        change;                             \
+        CHECK(shmemx_coll_on_host(&coll) != 0); \
+    } while (0)
+    REFUSED(coll.kind = -1);
+    REFUSED(coll.kind = SHMEMX_SYNC + 1);
+    REFUSED(coll.team = SHMEM_TEAM_INVALID);
+    REFUSED(coll.type = SHMEMX_COMPLEXD + 1);
+    REFUSED(coll.op = SHMEMX_SCALED_SUM + 1);
+    REFUSED(coll.op = SHMEMX_AND);
+    REFUSED(coll.op = SHMEMX_AVG; coll.type = SHMEMX_INT32);
+    REFUSED(coll.op = SHMEMX_MAX; coll.type = SHMEMX_COMPLEXF);
+    REFUSED(coll.dest = NULL);
+    REFUSED(coll.source = NULL);
+    REFUSED(coll.source = room + 1);
+    REFUSED(coll.nelems = (size_t)-1);
+    REFUSED(coll.engines = 1);
+    REFUSED(coll.signals = &word);
+    REFUSED(coll.chunk_bytes = 8);
+    REFUSED(coll.kind = SHMEMX_BROADCAST; coll.root = h->n);
+    REFUSED(coll.kind = SHMEMX_PERMUTE; coll.to = -1);
+    REFUSED(coll.kind = SHMEMX_ALLTOALLV);
+    if (h->n > 1)
+        REFUSED(coll.kind = SHMEMX_PERMUTE; coll.to = h->me; coll.from = (h->me + 1) % h->n);
+#undef REFUSED
+}
+
+/* Different arguments: with SHMEM_DEBUG=1 an error on all members, who are in step afterwards. */
+static void test_mismatch(struct host *h)
+{
+    static const struct {
+        int kind, type, op;
+        size_t nelems;
+        double scale;
+    } others[] = {{SHMEMX_REDUCESCATTER, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 4, 2},
+                  {SHMEMX_ALLREDUCE, SHMEMX_INT32, SHMEMX_SUM, 4, 2},
+                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_MAX, 4, 2},
+                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 3, 2},
+                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 4, 3}};
+    char text[512];
+    CHECK_EQ(shmemx_set_error_mode(SHMEMX_ERRORS_RETURN), 0);
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && h->n > 1; i++) {
+        shmemx_coll_t coll = begin(h, SHMEMX_ALLREDUCE, 4, SHMEMX_FLOAT);
+        bool other = h->me == (int)i % h->n;
+        coll.kind = other ? others[i].kind : SHMEMX_ALLREDUCE;
+        coll.type = other ? others[i].type : SHMEMX_FLOAT;
+        coll.op = other ? others[i].op : SHMEMX_SCALED_SUM;
+        coll.nelems = other ? others[i].nelems : 4;
+        coll.scale = other ? others[i].scale : 2;
+        CHECK(shmemx_coll_on_host(&coll) != 0);
+        shmemx_error_text(text, sizeof text);
+        CHECK_NAMED(strstr(text, "shmemx_coll_on_host: collective mismatch") != NULL, text);
+        CHECK(is_poison((unsigned char *)coll.dest, 64));
+    }
+    CHECK_EQ(shmemx_set_error_mode(SHMEMX_ERRORS_ABORT), 0);
+    test_fcollect(h, 100, false);
+}
+
+/* ---- times ---- */
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+enum { TIMES = 200 };
+static void print_times(struct host *h, size_t bytes)
+{
+    float *dest = (float *)(void *)h->symmetric[0], *source = (float *)(void *)h->symmetric[1];
+    shmemx_coll_t sum = shmemx_coll_of(SHMEMX_ALLREDUCE, h->team, h->local[0], h->local[1], bytes / 4, SHMEMX_FLOAT);
+    shmemx_coll_t all = shmemx_coll_of(SHMEMX_FCOLLECT, h->team, h->local[0], h->local[1], bytes, SHMEMX_UINT8);
+    double at[5];
+    memset(source, 0, bytes);
+    memset(h->local[1], 0, bytes);
+    at[0] = seconds();
+    for (int i = 0; i < TIMES; i++)
+        shmem_float_sum_reduce(h->team, dest, source, bytes / 4);
+    at[1] = seconds();
+    for (int i = 0; i < TIMES; i++)
+        (void)shmemx_coll_on_host(&sum);
+    at[2] = seconds();
+    for (int i = 0; i < TIMES; i++)
+        shmem_fcollectmem(h->team, dest, source, bytes);
+    at[3] = seconds();
+    for (int i = 0; i < TIMES; i++)
+        (void)shmemx_coll_on_host(&all);
+    at[4] = seconds();
+    if (h->me == 0)
+        printf("%7zu bytes on %d PEs: sum %8.2f us, on_host %8.2f us (%.2f); fcollect %8.2f us, on_host %8.2f us (%.2f)\n",
+               bytes, h->n, (at[1] - at[0]) * 1e6 / TIMES, (at[2] - at[1]) * 1e6 / TIMES,
+               (at[2] - at[1]) / (at[1] - at[0]), (at[3] - at[2]) * 1e6 / TIMES, (at[4] - at[3]) * 1e6 / TIMES,
+               (at[4] - at[3]) / (at[3] - at[2]));
+}
+
+/* ---- teams ---- */
+
+static void test_team(struct host *h, shmem_team_t team)
+{
+    h->team = team;
+    h->me = shmem_team_my_pe(team);
+    h->n = shmem_team_n_pes(team);
+    h->round = 0;
+    for (int m = 0; m < h->n; m++)
+        h->world[m] = shmem_team_translate_pe(team, m, SHMEM_TEAM_WORLD);
+    test_moves(h);
+    test_reductions(h);
+    test_barriers(h);
+    test_refused(h);
+    if (device_flag("SHMEM_DEBUG"))
+        test_mismatch(h);
+}
+
+/* The even PEs and the odd ones at the same time, each in descending order. */
+static shmem_team_t make_team(void)
+{
+    int pes[MEMBERS_MOST], n = 0;
+    shmem_team_t team = SHMEM_TEAM_INVALID;
+    for (int pe = check_self.npes - 1; pe >= 0; pe--)
+        if (pe % 2 == check_self.pe % 2)
+            pes[n++] = pe;
+    CHECK_EQ(shmemx_team_create(pes, n, 5, &team), 0);
+    CHECK_OR_EXIT(team != SHMEM_TEAM_INVALID);
+    return team;
+}
+
+static int test_main(void)
+{
+    struct host h;
+    CHECK_INIT();
+    CHECK_OR_EXIT(check_self.npes <= 5); /* MOST_BYTES */
+    for (int i = 0; i < 2; i++) {
+        h.symmetric[i] = (unsigned char *)shmem_malloc(MOST_BYTES);
+        h.local[i] = (unsigned char *)malloc(MOST_BYTES);
+        CHECK_OR_EXIT(h.symmetric[i] != NULL && h.local[i] != NULL);
+    }
+    h.expected = (unsigned char *)malloc(MOST_BYTES);
+    CHECK_OR_EXIT(h.expected != NULL);
+    test_team(&h, SHMEM_TEAM_WORLD);
+    if (device_flag("SHMEM_TEST_TIMES"))
+        for (size_t bytes = 8; bytes <= 32768; bytes *= 8)
+            print_times(&h, bytes);
+    shmem_barrier_all();
+    shmem_team_t team = make_team();
+    test_team(&h, team);
+    shmem_team_destroy(team);
+    shmem_barrier_all();
+    for (int i = 0; i < 2; i++) {
+        shmem_free(h.symmetric[i]);
+        free(h.local[i]);
+    }
+    free(h.expected);
+    return CHECK_DONE();
+}
+CHECK_MAIN(test_main)
