@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The run-time half of portability: the functions that the library calls on the device of this PE. A build contains one
  * of gpu_cpu.c, gpu_hip*.c and gpu_cuda*.c. All functions return 0 or -errno unless they say otherwise. After a failure
- * iso_gpu_error(gpu) is a sentence with the vendor's own words. Any thread of the PE may call. Each call makes the PE's
- * device current and leaves it so. No function synchronises the device unless it says so. Includes nothing of ours but
- * bootstrap/{log,env}.h. Used by shmem/, coll/. */
+ * iso_gpu_error(gpu) is a sentence with the vendor's own words. Any thread of the PE may call. iso_gpu_open leaves the
+ * PE's device current in its thread. Each other call makes it current, and gives back the device that was current
+ * before (CUDA: if the process uses that one). No function synchronises the device unless it says so. Includes nothing
+ * of ours but bootstrap/{log,env}.h. Used by shmem/, coll/. */
 #ifndef ISO_GPU_H
 #define ISO_GPU_H
 

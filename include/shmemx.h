@@ -157,10 +157,11 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * No device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its number on the
  * node modulo the number of devices. Several PEs may share one. Another device that the program has made current does
- * not change that: calls of this part, and host calls on device memory, make the PE's device current in the calling
- * thread and leave it so. With HIP 7 the PEs of a node must have the same HIP_VISIBLE_DEVICES, or each PE must have one
- * device alone. HIP 7 maps memory of a peer's device only if that device's number at its own PE is also a device number
- * at the caller. */
+ * not change that. The call that starts the device leaves it current in the calling thread. Every other call gives back
+ * the device that was current in that thread before. On NVIDIA that does not hold for a device that the process has not
+ * used yet, because making it current takes about 500 MB of its memory: the PE's device stays current then. With HIP 7
+ * the PEs of a node must have the same HIP_VISIBLE_DEVICES, or each PE must have one device alone. HIP 7 maps memory of
+ * a peer's device only if that device's number at its own PE is also a device number at the caller. */
 
 /* Starts the device. Collective over the world. The first shmemx_malloc, or shmemx_device_handle on SHMEM_TEAM_WORLD,
  * does it where it was not done. Nonzero after one sentence on stderr: there is no device here, or not on all PEs; host

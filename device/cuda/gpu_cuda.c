@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* NVIDIA GPUs: the device and its kernels; gpu.h by the CUDA runtime. The driver's calls are looked up at run time: a
  * program starts on a machine without a driver and gets a sentence. Invariants: no file-scope state; every call makes
- * the device current in its thread first. Includes gpu_cuda.h. Called by shmem/, coll/, gpu_cuda_*.c. */
+ * the device current in its thread first, and gives back the device that was current. Includes gpu_cuda.h. Called by
+ * shmem/, coll/, gpu_cuda_*.c. */
 #include "gpu_cuda.h"
 
 #include <errno.h>
@@ -25,7 +26,32 @@ static void *driver_entry(const char *name)
 
 /* ---- the device ---- */
 
-void iso_cuda_use(const struct gpu *gpu) { (void)cudaSetDevice(gpu->info.device); }
+/* A thread in which nothing has been made current has no context, although cudaGetDevice says 0: contexts tell. */
+struct iso_cuda_before iso_cuda_enter(const struct gpu *gpu)
+{
+    const struct driver *driver = &gpu->driver;
+    struct iso_cuda_before before = {gpu, NULL, -1};
+    CUcontext now = NULL;
+    unsigned flags = 0;
+    int device = -1, is_active = 0;
+    if (driver->cuCtxGetCurrent(&now) == CUDA_SUCCESS && now != NULL && now == gpu->context)
+        return before;
+    if (cudaGetDevice(&device) == cudaSuccess && device != gpu->info.device &&
+        driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active)
+        before.device = device;
+    before.context = now;
+    (void)cudaSetDevice(gpu->info.device);
+    return before;
+}
+
+/* The context comes last: it may be one that the program has made itself. */
+void iso_cuda_give_back(const struct iso_cuda_before *before)
+{
+    if (before->device >= 0)
+        (void)cudaSetDevice(before->device);
+    if (before->context != NULL)
+        (void)before->gpu->driver.cuCtxSetCurrent(before->context);
+}
 
 enum cudaStreamCaptureMode iso_cuda_relax(void)
 {
@@ -138,9 +164,12 @@ static int start(struct gpu *gpu)
     memcpy(&gpu->driver.name, &entry, sizeof entry);
     ISO_CUDA_DRIVER_CALLS(X)
 #undef X
+    iso_cuda_use(gpu);
     int rc = describe(gpu);
     if (rc == 0)
         rc = iso_cuda_open_streams(gpu);
+    if (rc == 0) /* the stream has made it current, also where cudaSetDevice does not */
+        rc = DRIVER(gpu, cuCtxGetCurrent, &gpu->context);
     if (rc == 0)
         iso_cuda_probe_memory(gpu);
     return rc;
@@ -168,6 +197,7 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
         iso_gpu_close(g);
         return -ENODEV;
     }
+    (void)cudaSetDevice(device); /* the program's own calls mean it from now on, in this thread */
     *gpu = g;
     return 0;
 }
@@ -245,6 +275,7 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
                                  .dynamicSmemBytes = launch->shared_bytes,
                                  .stream = (cudaStream_t)stream,
                                  .attrs = &early};
+    iso_cuda_use(gpu);
     int rc = allow_shared(gpu, launch->kernel, launch->shared_bytes);
     if (rc != 0)
         return rc;

@@ -13,6 +13,9 @@
 /* Looked up at run time: nothing links libcuda. */
 #define ISO_CUDA_DRIVER_CALLS(X)              \
     X(cuGetErrorString)                       \
+    X(cuCtxGetCurrent)                        \
+    X(cuCtxSetCurrent)                        \
+    X(cuDevicePrimaryCtxGetState)             \
     X(cuDeviceGetAttribute)                   \
     X(cuMemGetAddressRange)                   \
     X(cuMemGetHandleForAddressRange)          \
@@ -44,6 +47,7 @@ enum { ISO_CUDA_SPARE_STREAMS = 64 };
 struct gpu {
     struct gpu_info info;
     struct driver driver;
+    CUcontext context;                          /* the device's primary one; NULL: not started yet */
     size_t granularity;                         /* of chunks */
     cudaStream_t stream;                        /* for what this layer does to memory; non-blocking */
     cudaStream_t spare[ISO_CUDA_SPARE_STREAMS]; /* of low priority, made ahead; guarded by lock */
@@ -56,7 +60,22 @@ struct gpu {
 
 /* ---- gpu_cuda.c ---- */
 
-void iso_cuda_use(const struct gpu *gpu); /* makes the PE's device current; what goes wrong, the next call says */
+/* The context and the device to make current again. */
+struct iso_cuda_before {
+    const struct gpu *gpu;
+    CUcontext context; /* NULL: none */
+    int device;        /* -1: none */
+};
+struct iso_cuda_before iso_cuda_enter(const struct gpu *gpu);
+void iso_cuda_give_back(const struct iso_cuda_before *before);
+
+/* Makes the PE's device current until the scope ends. Then the device that was current before is current again. A
+ * device that the process does not use yet is the exception: making it current would take about 500 MB of its memory,
+ * so the PE's device stays. Uses may be nested. What goes wrong, the next call says. */
+#define iso_cuda_use(gpu) ISO_CUDA_USE(device_before, gpu)
+#define ISO_CUDA_USE(name, gpu) \
+    __attribute__((cleanup(iso_cuda_give_back), unused)) const struct iso_cuda_before name = iso_cuda_enter(gpu)
+
 /* While a program captures a stream in CUDA's default mode, waits and allocations of every thread are forbidden and
  * invalidate the capture, except for threads that relax their mode. Returns the mode to restore. */
 enum cudaStreamCaptureMode iso_cuda_relax(void);
@@ -67,8 +86,16 @@ int iso_cuda_check(struct gpu *gpu, const char *what, cudaError_t e);
 int iso_cuda_check_driver(struct gpu *gpu, const char *what, CUresult e);
 
 /* RUNTIME(gpu, cudaFree, ptr): the call with this PE's device current; 0, or -errno with a sentence. */
-#define RUNTIME(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check(gpu, #call, call(__VA_ARGS__)))
-#define DRIVER(gpu, call, ...) (iso_cuda_use(gpu), iso_cuda_check_driver(gpu, #call, (gpu)->driver.call(__VA_ARGS__)))
+#define RUNTIME(gpu, call, ...)                        \
+    __extension__({                                    \
+        ISO_CUDA_USE(before_call, gpu);                \
+        iso_cuda_check(gpu, #call, call(__VA_ARGS__)); \
+    })
+#define DRIVER(gpu, call, ...)                                              \
+    __extension__({                                                         \
+        ISO_CUDA_USE(before_call, gpu);                                     \
+        iso_cuda_check_driver(gpu, #call, (gpu)->driver.call(__VA_ARGS__)); \
+    })
 
 /* ---- gpu_cuda_stream.c ---- */
 

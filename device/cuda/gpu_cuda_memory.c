@@ -64,6 +64,7 @@ static int grant(struct gpu *gpu, char *at, size_t len, int device)
 /* The memory mapped at `at`, when it was made to be shared by descriptors. */
 static int export_vmm(struct gpu *gpu, void *at, struct gpu_key *key)
 {
+    iso_cuda_use(gpu);
     CUmemGenericAllocationHandle memory;
     CUmemAllocationProp prop;
     int rc = DRIVER(gpu, cuMemRetainAllocationHandle, &memory, at);
@@ -83,6 +84,7 @@ static int export_vmm(struct gpu *gpu, void *at, struct gpu_key *key)
 /* Maps at [at, at + len), for this device. The mapping keeps the memory: the handle is given back in any case. */
 static int map(struct gpu *gpu, char *at, size_t len, CUmemGenericAllocationHandle memory)
 {
+    iso_cuda_use(gpu);
     int rc = DRIVER(gpu, cuMemMap, address(at), len, 0, memory, 0);
     gpu->driver.cuMemRelease(memory);
     if (rc != 0)
@@ -106,6 +108,7 @@ static int zero(struct gpu *gpu, void *at, size_t len)
 
 int iso_gpu_chunk_create(struct gpu *gpu, char *at, size_t len, enum gpu_memory kind, struct gpu_key *key)
 {
+    iso_cuda_use(gpu);
     CUmemAllocationProp prop = chunk_properties(gpu);
     CUmemGenericAllocationHandle memory;
     (void)kind;
@@ -149,6 +152,7 @@ static int get_ipc_key(struct gpu *gpu, char *base, struct gpu_key *key)
 /* Whole pages of the device: smaller allocations share a page, and a key opens all of it to the peer. */
 int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, char **base, struct gpu_key *key)
 {
+    iso_cuda_use(gpu);
     size_t page = gpu->granularity;
     void *memory = NULL;
     (void)kind;
@@ -167,6 +171,7 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
 
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
 {
+    iso_cuda_use(gpu);
     cudaIpcMemHandle_t handle;
     void *memory = NULL;
     (void)len;
@@ -283,6 +288,7 @@ void iso_cuda_probe_memory(struct gpu *gpu)
 
 int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 {
+    iso_cuda_use(gpu);
     enum cudaStreamCaptureMode mode = iso_cuda_relax();
     *ptr = NULL;
     int rc = RUNTIME(gpu, cudaMalloc, ptr, len);
@@ -298,6 +304,7 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 
 void iso_gpu_free(struct gpu *gpu, void *ptr)
 {
+    iso_cuda_use(gpu);
     enum cudaStreamCaptureMode mode = iso_cuda_relax();
     (void)RUNTIME(gpu, cudaFree, ptr);
     iso_cuda_restore(mode);
@@ -305,6 +312,7 @@ void iso_gpu_free(struct gpu *gpu, void *ptr)
 
 int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 {
+    iso_cuda_use(gpu);
     enum cudaStreamCaptureMode mode = iso_cuda_relax();
     *host = *device = NULL;
     int rc = RUNTIME(gpu, cudaHostAlloc, host, len, cudaHostAllocPortable | cudaHostAllocMapped);
@@ -322,6 +330,7 @@ int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 
 void iso_gpu_host_free(struct gpu *gpu, void *host)
 {
+    iso_cuda_use(gpu);
     enum cudaStreamCaptureMode mode = iso_cuda_relax();
     (void)RUNTIME(gpu, cudaFreeHost, host);
     iso_cuda_restore(mode);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* NVIDIA GPUs: streams, graphs of them, and copies and words in them, by the CUDA runtime and the driver's calls.
- * Invariant: every call makes the device current in its thread first. Includes gpu_cuda.h. Called by shmem/, coll/,
- * gpu_cuda*.c. */
+ * Invariant: every call makes the device current in its thread first, and gives back the device that was current.
+ * Includes gpu_cuda.h. Called by shmem/, coll/, gpu_cuda*.c. */
 #include "gpu_cuda.h"
 
 #include <errno.h>
@@ -102,6 +102,7 @@ bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
 {
     cudaEvent_t event;
+    iso_cuda_use(gpu);
     int rc = RUNTIME(gpu, cudaEventCreateWithFlags, &event, cudaEventDisableTiming);
     if (rc != 0)
         return rc;
@@ -180,6 +181,7 @@ int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
 {
     cudaGraph_t captured = NULL;
     cudaGraphExec_t executable = NULL;
+    iso_cuda_use(gpu);
     int rc = RUNTIME(gpu, cudaStreamEndCapture, stream_of(stream), &captured);
     if (rc == 0)
         rc = RUNTIME(gpu, cudaGraphInstantiate, &executable, captured, 0);
@@ -225,9 +227,10 @@ int iso_cuda_open_streams(struct gpu *gpu)
 
 void iso_cuda_close_streams(struct gpu *gpu)
 {
+    if (gpu->stream == NULL) /* the driver's calls may not even be looked up */
+        return;
     iso_cuda_use(gpu);
-    if (gpu->stream != NULL)
-        (void)cudaStreamDestroy(gpu->stream);
+    (void)cudaStreamDestroy(gpu->stream);
     while (gpu->n_spare > 0)
         (void)cudaStreamDestroy(gpu->spare[--gpu->n_spare]);
 }

@@ -53,7 +53,19 @@ int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence)
     return status;
 }
 
-void iso_hip_use(const struct gpu *gpu) { (void)hipSetDevice(gpu->info.device); }
+int iso_hip_enter(const struct gpu *gpu)
+{
+    int before = -1;
+    if (hipGetDevice(&before) == hipSuccess && before == gpu->info.device)
+        return -1;
+    (void)hipSetDevice(gpu->info.device);
+    return before;
+}
+void iso_hip_give_back(const int *before)
+{
+    if (*before >= 0)
+        (void)hipSetDevice(*before);
+}
 
 bool iso_hip_is_off(const char *name)
 {
@@ -148,16 +160,13 @@ static int choose(int local_rank, const char *choice, int *n_devices, char *why,
     return -EINVAL;
 }
 
-static int describe(struct gpu *gpu, int device, int n_devices)
+static int describe(struct gpu *gpu)
 {
     struct gpu_info *info = &gpu->info;
     size_t bytes = 0;
-    int version = 0;
+    int version = 0, device = info->device;
     const char *queues = getenv("GPU_MAX_HW_QUEUES"); /* HIP's own variable; it makes 4 */
     info->flavour = "hip";
-    info->device = device;
-    info->n_devices = n_devices;
-    iso_hip_use(gpu);
     int status = iso_hip_result(gpu, "hipDeviceGetName", hipDeviceGetName(info->name, (int)sizeof(info->name), device));
     if (status == 0)
         status =
@@ -174,9 +183,10 @@ static int describe(struct gpu *gpu, int device, int n_devices)
     return status;
 }
 
-static int start(struct gpu *gpu, int device, int n_devices)
+static int start(struct gpu *gpu)
 {
-    int status = describe(gpu, device, n_devices);
+    iso_hip_use(gpu);
+    int status = describe(gpu);
     /* Refused where the device is in use already: then it waits as the program has chosen. */
     if (status == 0 && hipSetDeviceFlags(hipDeviceScheduleBlockingSync) != hipSuccess)
         (void)hipGetLastError();
@@ -203,11 +213,14 @@ int iso_gpu_open(struct gpu **gpu, int local_rank, const char *choice, char *why
     }
     pthread_mutex_init(&made->lock, NULL);
     pthread_mutex_init(&made->stage_lock, NULL);
-    if (start(made, device, n_devices) != 0) {
+    made->info.device = device;
+    made->info.n_devices = n_devices;
+    if (start(made) != 0) {
         snprintf(why, why_bytes, "AMD device %d cannot be used: %s", device, made->error);
         iso_gpu_close(made);
         return -ENODEV;
     }
+    (void)hipSetDevice(device); /* the program's own calls mean it from now on, in this thread */
     *gpu = made;
     return 0;
 }

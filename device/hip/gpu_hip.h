@@ -39,7 +39,13 @@ struct gpu {
 
 /* ---- gpu_hip.c ---- */
 
-void iso_hip_use(const struct gpu *gpu); /* makes the PE's device current */
+/* Makes the PE's device current until the scope ends. Then the device that was current before is current again. Uses
+ * may be nested. What goes wrong, the next call says. */
+#define iso_hip_use(gpu) \
+    __attribute__((cleanup(iso_hip_give_back), unused)) const int device_before = iso_hip_enter(gpu)
+int iso_hip_enter(const struct gpu *gpu); /* number of the device to make current again; -1: none */
+void iso_hip_give_back(const int *before);
+
 /* 0, or -errno with the sentence that iso_gpu_error gives. */
 int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e);
 int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence); /* status, a -errno */

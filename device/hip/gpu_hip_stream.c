@@ -348,6 +348,7 @@ static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t l
 
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
 {
+    iso_hip_use(gpu);
     if (len == 0)
         return 0;
     enum gpu_pointer to = iso_gpu_pointer_kind(gpu, dest), from = iso_gpu_pointer_kind(gpu, source);

@@ -23,6 +23,7 @@ static struct {
     uint32_t flush;      /* the register that brings writes from the bus to memory */
 
     int calls, live, current;
+    int user; /* number + 1 of the device that the calls below are for, 0: any */
     int pageable, wild, engine, polled; /* copies of unpinned memory, numbers taken for addresses, ... */
 } hip;
 
@@ -41,8 +42,14 @@ static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER; /* what copies by e
 static _Thread_local hipStreamCaptureMode hip_mode = hipStreamCaptureModeGlobal;
 static void hip_waits_or_allocates(void) { CHECK(!hip.capturing || hip_mode == hipStreamCaptureModeRelaxed); }
 
-/* True when this call is the one that fails. */
-static bool hip_fails(void) { return ++hip.calls == hip.fail_at; }
+/* True when this call is the one that fails. HSA's calls name their device, HIP's mean the current one. */
+static bool hip_is_failing(void) { return ++hip.calls == hip.fail_at; }
+static bool hip_fails(void)
+{
+    CHECK(hip.user == 0 || hip.current == hip.user - 1);
+    return hip_is_failing();
+}
+static int hip_ours(void) { return hip.user == 0 ? hip.current : hip.user - 1; }
 
 static struct hip_range *hip_find(const void *ptr)
 {
@@ -102,6 +109,13 @@ hipError_t hipSetDevice(int device)
 {
     pthread_mutex_lock(&hip_lock);
     hip.current = device;
+    pthread_mutex_unlock(&hip_lock);
+    return hipSuccess;
+}
+hipError_t hipGetDevice(int *device)
+{
+    pthread_mutex_lock(&hip_lock);
+    *device = hip.current;
     pthread_mutex_unlock(&hip_lock);
     return hipSuccess;
 }

@@ -492,8 +492,12 @@ static void test_failures(void)
         if (iso_gpu_open(&gpu, 0, "", why, sizeof(why)) == 0) {
             (void)probe_granule(gpu);
             iso_hip_refuse(gpu, 0, "");
+            CHECK_EQ(hip.current, 0);
+            hip.current = 2; /* the program's choice, which calls give back on every way out */
+            hip.user = 1;
             CHECK(use(gpu) == 0 || iso_gpu_error(gpu)[0] != '\0');
             iso_gpu_close(gpu);
+            CHECK_EQ(hip.current, 2);
         } else {
             refused++;
             CHECK_NAMED(strstr(why, "AMD device 0 cannot be used: hip") != NULL, why);

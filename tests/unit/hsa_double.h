@@ -39,7 +39,7 @@ static struct hsa_double_signal {
 static hsa_status_t hsa_result(const char *name)
 {
     pthread_mutex_lock(&hip_lock);
-    bool fails = hip_fails();
+    bool fails = hip_is_failing();
     if (hsa.failing != NULL && strcmp(hsa.failing, name) == 0) {
         hsa.failing = NULL;
         fails = true;
@@ -58,7 +58,7 @@ static void hsa_count(int n)
 static int hsa_current(void)
 {
     pthread_mutex_lock(&hip_lock);
-    int device = hip.current;
+    int device = hip_ours();
     pthread_mutex_unlock(&hip_lock);
     return device;
 }
@@ -189,7 +189,7 @@ static bool hsa_is_device_memory(const void *ptr, size_t len)
 static void hsa_begin(void *dest, hsa_agent_t to, const void *source, hsa_agent_t from, size_t len, hsa_signal_t signal)
 {
     struct hsa_double_signal *s = &hsa_signals[signal.handle - 1];
-    CHECK_EQ(from.handle, HSA_GPU + hip.current);
+    CHECK_EQ(from.handle, HSA_GPU + hip_ours());
     CHECK(to.handle >= HSA_GPU && len > 0 && hsa_is_device_memory(dest, len) && hsa_is_device_memory(source, len));
     CHECK(s->live && s->value == 1 && s->dest == NULL);
     s->dest = dest;
