@@ -184,7 +184,9 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *                 `slot` is not looked at, `engines` and the signals are zero
  *   memory        dest, source, scale_from and all that `blocks` points to are host memory at any address, of any
  *                 alignment, private or symmetric, another one on each member; `received` may be NULL on some members.
- *                 No member writes or reads another's dest or source, so they are busy only while the own call runs.
+ *                 No member writes another's dest, or reads its source after its call has returned: they are busy only
+ *                 while the own call runs. Long moves are faster where the sources of all members are symmetric or
+ *                 local memory (shmem_malloc, shmemx_local_malloc) of one node.
  *                 Symmetric memory that the caller writes is not seen by peers before they are told. A block may have
  *                 any size.
  *   results       elements are combined in the order of members, also between nodes, 16-bit formats in float with one

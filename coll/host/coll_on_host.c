@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_coll_on_host: a shmemx_coll_t on host memory at any address. Members see nothing of each other's dest and
  * source: each sends pieces into its stages at the others, who copy them out, or combine them into their dest. So
- * private, symmetric, misaligned memory is all the same, on one node and between nodes. Every piece is one staged epoch
+ * private, symmetric, misaligned memory is all the same, on one node and between nodes. Long blocks whose sources all
+ * lie in memory of this library are read from there by those who need them. Every piece is one staged epoch
  * (coll.h), in which all members send to all, if only a flag. Invariant: members differ in addresses and in an
  * alltoallv's blocks only; the epochs depend on what is equal, or was told to all. Called by users. */
 #include "../../bootstrap/log.h"
@@ -238,11 +239,68 @@ static void send_piece(struct coll *c, int to, const char *data, size_t bytes)
     coll_flag_set(c, to);
 }
 
+/* ---- long blocks, from sources in memory of this library: members read them where they lie ---- */
+
+#define PULL_MEMBERS 64
+#define LONG_BYTES ((size_t)2 * ISO_STAGE_BYTES) /* above: worth the exchange of places */
+#define PLACE_BITS 48
+
+/* 1 + where the source lies: its segment, which has one index on all PEs, and the offset there. 0: in memory that peers
+ * do not reach, or in a registered buffer, which has no offset. */
+static uint64_t place_of(const void *addr, size_t bytes)
+{
+    const struct segment *s = iso_segment_of(addr, bytes);
+    if (s == NULL || s->on_device || s->kind == SEGMENT_BUFFER)
+        return 0;
+    return ((uint64_t)(s - ISO->segments) << PLACE_BITS | (uint64_t)((const char *)addr - s->base)) + 1;
+}
+
+/* This PE's name for the memory of another at that place. */
+static struct coll_mem mem_at(uint64_t place)
+{
+    struct segment *s = &ISO->segments[(place - 1) >> PLACE_BITS];
+    size_t offset = (size_t)((place - 1) & ((UINT64_C(1) << PLACE_BITS) - 1));
+    return (struct coll_mem){s->base + offset, s, offset};
+}
+
+/* All have come to this point, and what they have written before is seen. */
+static void meet(struct coll *c)
+{
+    coll_begin_epoch(c);
+    coll_flag_set_all(c);
+    coll_flag_wait_all(c);
+}
+
+/* All members learn all places, so all decide alike. False: one of them has none, and nothing was moved. */
+static bool pull_data(struct host_call *h)
+{
+    struct coll *c = &h->c;
+    uint64_t mine = place_of(h->source, h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1)), places[PULL_MEMBERS];
+    if (h->block <= LONG_BYTES || c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
+        return false;
+    if (iso_agree_gather(c->team, &mine, sizeof mine, places, CALL) != 0)
+        return true;
+    for (int m = 0; m < c->n; m++)
+        if (places[m] == 0)
+            return false;
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        struct coll_mem mem = mem_at(places[from]);
+        char *to = incoming(h, from);
+        if (to != NULL)
+            coll_read(c, to, &mem, is(h, MANY_FROM) ? (size_t)c->me * h->block : 0, h->block, from);
+    }
+    meet(c); /* sources stay until all have read */
+    return true;
+}
+
 static void move_data(struct host_call *h)
 {
     struct coll *c = &h->c;
     if (outgoing(h, c->me) != NULL && incoming(h, c->me) != NULL)
         coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->block);
+    if (pull_data(h))
+        return;
     for (size_t at = 0; at < h->block && c->n > 1; at += ISO_STAGE_BYTES) {
         size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
         coll_begin_staged_epoch(c);

@@ -15,14 +15,16 @@ struct host {
     int world[MEMBERS_MOST]; /* of each member */
     int me, n;
     unsigned round;
-    unsigned char *symmetric[2], *local[2], *expected;
+    unsigned char *symmetric[2], *local[2], *of_library, *expected;
 };
 
 /* Room for `bytes` at an odd address, poisoned with its guards. */
 static unsigned char *place(struct host *h, int which)
 {
-    bool symmetric = ((unsigned)h->me + h->round + (unsigned)which) % 3 == 0;
+    bool symmetric = h->round % 2 == 0 || ((unsigned)h->me + h->round + (unsigned)which) % 3 == 0;
     unsigned char *at = (symmetric ? h->symmetric : h->local)[which];
+    if (which == 1 && h->round % 4 == 0 && h->me % 2 == 1)
+        at = h->of_library;
     memset(at, CHECK_POISON, MOST_BYTES);
     return at + GUARD + (h->round * 5 + (unsigned)h->me * 3) % 17;
 }
@@ -133,7 +135,7 @@ static void test_alltoallv(struct host *h, uint64_t most)
 
 static void test_moves(struct host *h)
 {
-    static const size_t sizes[] = {0, 1, 3, 55, 57, 1000, 8159, 8160, 8161, 8191, 8192, 8193, 16385, 30001};
+    static const size_t sizes[] = {0, 1, 3, 55, 57, 1000, 8159, 8160, 8161, 8191, 8192, 8193, 16384, 16385, 16387, 30001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int in_place = 0; in_place < 2; in_place++) {
             test_fcollect(h, sizes[i], in_place != 0);
@@ -350,6 +352,9 @@ static int test_main(void)
         h.local[i] = (unsigned char *)malloc(MOST_BYTES);
         CHECK_OR_EXIT(h.symmetric[i] != NULL && h.local[i] != NULL);
     }
+    void *before = shmemx_local_malloc(5000 * ((size_t)check_self.pe + 1), SHMEMX_HOST); /* another place on each PE */
+    h.of_library = (unsigned char *)shmemx_local_malloc(MOST_BYTES, SHMEMX_HOST);
+    CHECK_OR_EXIT(before != NULL && h.of_library != NULL);
     h.expected = (unsigned char *)malloc(MOST_BYTES);
     CHECK_OR_EXIT(h.expected != NULL);
     test_team(&h, SHMEM_TEAM_WORLD);
@@ -365,6 +370,8 @@ static int test_main(void)
         shmem_free(h.symmetric[i]);
         free(h.local[i]);
     }
+    shmemx_local_free(h.of_library);
+    shmemx_local_free(before);
     free(h.expected);
     return CHECK_DONE();
 }
