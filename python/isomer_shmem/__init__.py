@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+"""Isomer in PyTorch. The import registers the backend "isomer" of torch.distributed and starts nothing:
+
+    import isomer_shmem
+    torch.distributed.init_process_group("isomer")
+"""
+from ._lib import IsomerError, load
+
+__version__ = "0.1.0"
+__all__ = ["IsomerError", "load"]
+
+try:
+    import torch.distributed as _dist
+except ImportError:  # the library can be loaded and described without torch
+    _dist = None
+if _dist is not None and _dist.is_available():
+    from .pg import IsomerGroup, register
+
+    __all__ += ["IsomerGroup", "register"]
+    register()

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""Finds and loads libisomer.so and declares its structs and calls.
+
+load() does it once, when the first group is made. The import of this file loads nothing. Each struct is compared with
+the library's own size, so a library of another version is refused with a sentence instead of being called wrongly.
+"""
+import ctypes
+import os
+from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
+
+SERIES = 1  # 100 * major + minor of the C library that this package is written for
+
+THREAD_MULTIPLE = 3
+ERRORS_RETURN = 1
+
+# enums of shmemx_coll.h, in their order
+ALLREDUCE, REDUCESCATTER, FCOLLECT, ALLTOALL, ALLTOALLV, BROADCAST, PERMUTE, BARRIER, SYNC = range(9)
+(UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT, DOUBLE, HALF, BFLOAT16, COMPLEXF,
+ COMPLEXD) = range(14)
+SUM, PROD, MIN, MAX, AND, OR, XOR, AVG, SCALED_SUM = range(9)
+
+
+class IsomerError(RuntimeError):
+    """The library is missing, does not fit, or one of its calls has failed."""
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 128)]
+
+
+class InitAttr(ctypes.Structure):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_int), ("size", c_int), ("id", POINTER(UniqueId)),
+                ("requested", c_int), ("provided", c_int), ("device", c_int), ("device_blocks", c_int),
+                ("heap_bytes", c_size_t), ("device_heap_bytes", c_size_t), ("timeout_seconds", c_double),
+                ("errors", c_int)]
+
+
+class Coll(ctypes.Structure):
+    _fields_ = [("kind", c_int), ("team", c_void_p), ("dest", c_void_p), ("source", c_void_p), ("nelems", c_size_t),
+                ("type", c_int), ("op", c_int), ("root", c_int), ("to", c_int), ("from_", c_int),
+                ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
+                ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p)]
+
+
+class DeviceError(ctypes.Structure):
+    _fields_ = [("call", c_char * 64), ("pe", c_int), ("team_slot", c_int), ("block", c_uint), ("thread", c_uint),
+                ("addr", c_void_p), ("expected", c_uint64), ("seen", c_uint64), ("waited_seconds", c_double),
+                ("gave_up", c_int)]
+
+
+STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
+           "shmemx_device_error_t": DeviceError}
+
+# name: (result, arguments)
+CALLS = {
+    "shmemx_get_uniqueid": (c_int, [POINTER(UniqueId)]),
+    "shmemx_init_attr": (c_int, [POINTER(InitAttr)]),
+    "shmemx_error_text": (c_size_t, [c_char_p, c_size_t]),
+    "shmemx_leave": (c_int, []),
+    "shmem_finalize": (None, []),
+    "shmemx_device_init": (c_int, []),
+    "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
+    "shmemx_device_abort": (None, []),
+    "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),
+    "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
+    "shmem_team_destroy": (None, [c_void_p]),
+    "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
+    "shmemx_stream_destroy": (c_int, [c_void_p]),
+    "shmemx_stream_synchronize": (c_int, [c_void_p]),
+    "shmemx_coll_on_stream": (c_int, [POINTER(Coll), c_void_p]),
+}
+
+_library = None
+
+
+def candidates():
+    """Files to try, in order: ISOMER_LIB alone when it is set, else beside the package, else the system's loader."""
+    named = os.environ.get("ISOMER_LIB")
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    return [os.path.join(here, "libisomer.so"), "libisomer.so.0"]
+
+
+def load():
+    """The loaded library; IsomerError when there is none or it does not fit. Starts nothing."""
+    global _library
+    if _library is None:
+        library = _open()
+        _check_version(library)
+        _check_structs(library)
+        _declare(library)
+        _library = library
+    return _library
+
+
+def _open():
+    refusals = []
+    for path in candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            refusals.append(str(error))
+    raise IsomerError("libisomer.so cannot be loaded (" + "; ".join(refusals) + "); set ISOMER_LIB to the file, or "
+                      "install the C library where the loader looks")
+
+
+def _check_version(library):
+    try:
+        version = library.shmemx_version()
+    except AttributeError:
+        raise IsomerError("libisomer.so has no shmemx_version: the library is older than 0.1") from None
+    if version // 100 != SERIES:
+        raise IsomerError(f"libisomer.so is of version {version // 10000}.{version // 100 % 100}.{version % 100}; "
+                          f"this package needs {SERIES // 100}.{SERIES % 100}.x")
+
+
+def _check_structs(library):
+    library.shmemx_struct_bytes.restype = c_size_t
+    library.shmemx_struct_bytes.argtypes = [c_char_p]
+    for name, struct in STRUCTS.items():
+        there, here = library.shmemx_struct_bytes(name.encode()), ctypes.sizeof(struct)
+        if there != here:
+            raise IsomerError(f"{name} has {there} bytes in libisomer.so and {here} in this package: install the "
+                              "package and the library of one version")
+
+
+def _declare(library):
+    for name, (result, arguments) in CALLS.items():
+        try:
+            call = getattr(library, name)
+        except AttributeError:
+            raise IsomerError(f"libisomer.so has no {name}: install the package and the library of one version") from None
+        call.restype, call.argtypes = result, arguments
+
+
+def text_of(call):
+    """The text of a call that writes as snprintf does."""
+    text = ctypes.create_string_buffer(1024)
+    call(text, len(text))
+    return text.value.decode(errors="replace")
+
+
+def check(status, what):
+    """Raises the library's own sentence when a call of it has failed."""
+    if status != 0:
+        raise IsomerError(text_of(load().shmemx_error_text) or f"{what} failed")
+
+
+def new_uniqueid():
+    """An id for one job, as 256 hexadecimal digits."""
+    uniqueid = UniqueId()
+    check(load().shmemx_get_uniqueid(byref(uniqueid)), "shmemx_get_uniqueid")
+    return bytes(uniqueid.bytes).hex()

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""The order of a group's calls, their results, and their time limits.
+
+A group's calls run one after the other: by the caller when nothing is under way and the call is synchronous, else by the
+group's own thread. So all members have one order, whatever their threads do.
+"""
+import collections
+import os
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed import _Work
+
+
+class IsomerWork(_Work):
+    """The result of one call. A real torch.distributed.Work: torch's own code waits for it."""
+
+    def __init__(self, name, outputs):
+        super().__init__()
+        self._name, self._outputs = name, outputs
+        self._changed = threading.Condition()
+        self._finished, self._error, self._future = False, None, None
+
+    def finish(self, error=None):
+        """Called once, by the thread that has run the call."""
+        with self._changed:
+            self._finished, self._error = True, error
+            self._changed.notify_all()
+            future = self._future
+        if future is not None:
+            self._fill(future)
+
+    def _fill(self, future):
+        if self._error is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(self._error)
+
+    def wait(self, timeout=None):
+        seconds = timeout.total_seconds() if timeout is not None else 0
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._finished, seconds if seconds > 0 else None):
+                raise dist.DistBackendError(f"isomer: wait for {self._name}: not done after {seconds} s")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        return self._finished
+
+    def is_success(self):
+        return self._finished and self._error is None
+
+    def exception(self):
+        return self._error
+
+    def result(self):
+        self.wait()
+        return self._outputs
+
+    def get_future(self):
+        with self._changed:
+            if self._future is not None:
+                return self._future
+            future = self._future = torch.futures.Future()
+            finished = self._finished
+        if finished:
+            self._fill(future)
+        return future
+
+
+class AllWork(IsomerWork):
+    """Several results that are waited for as one."""
+
+    def __init__(self, works):
+        super().__init__("coalesced calls", [])
+        self._works = works
+
+    def wait(self, timeout=None):
+        for work in self._works:
+            work.wait() if timeout is None else work.wait(timeout)
+        return True
+
+    def is_completed(self):
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self):
+        return all(work.is_success() for work in self._works)
+
+    def exception(self):
+        return next((work.exception() for work in self._works if work.exception() is not None), None)
+
+    def get_future(self):
+        return torch.futures.collect_all([work.get_future() for work in self._works])
+
+
+class Watch:
+    """One thread per process that looks for calls that last longer than their limit."""
+
+    PERIOD_SECONDS = 0.25
+
+    def __init__(self):
+        self._calls = {}  # key: (deadline, function to call then)
+        self._thread, self._pid = None, None
+
+    def begin(self, key, seconds, late):
+        if self._thread is None or self._pid != os.getpid():
+            self._calls, self._pid = {}, os.getpid()
+            self._thread = threading.Thread(target=self._run, name="isomer-watch", daemon=True)
+            self._thread.start()
+        self._calls[key] = (time.monotonic() + seconds, late)
+
+    def end(self, key):
+        self._calls.pop(key, None)
+
+    def _run(self):
+        while True:
+            time.sleep(self.PERIOD_SECONDS)
+            now = time.monotonic()
+            for key, (deadline, late) in list(self._calls.items()):
+                if now > deadline and self._calls.pop(key, None) is not None:
+                    late()
+
+
+watch = Watch()
+
+
+class Sequence:
+    """The calls of one group. `abort(sentence)` must end a call that is under way."""
+
+    def __init__(self, group, abort):
+        self._group, self._abort = group, abort
+        self._changed = threading.Condition()
+        self._queue = collections.deque()
+        self._is_busy, self._is_closed, self._thread = False, False, None
+
+    def run(self, name, body, outputs, seconds, is_async):
+        """Runs body() in its turn. Returns the work; an error of body() is in the work."""
+        work = IsomerWork(name, outputs)
+        item = (name, body, work, seconds)
+        with self._changed:
+            if self._is_closed:
+                raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
+            here = not is_async and not self._is_busy and not self._queue
+            if here:
+                self._is_busy = True
+            else:
+                self._put(item)
+        if here:
+            self._execute(*item)
+        return work
+
+    def _put(self, item):
+        self._queue.append(item)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=f"isomer-{self._group}", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _serve(self):
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._is_busy and (self._queue or self._is_closed))
+                if not self._queue:
+                    return
+                item = self._queue.popleft()
+                self._is_busy = True
+            self._execute(*item)
+            del item
+
+    def _execute(self, name, body, work, seconds):
+        error, who = None, f"{name} of group {self._group}"
+        watch.begin(work, seconds, lambda: self._abort(f"{who} has passed its timeout of {seconds:g} s"))
+        try:
+            with torch.no_grad():
+                body()
+        except Exception as caught:  # it belongs to the one who waits
+            why = str(caught)
+            error = dist.DistBackendError("isomer: " + (why if why.startswith(who) else f"{who}: {why}"))
+            error.__cause__ = caught
+        finally:
+            watch.end(work)
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+        work.finish(error)
+
+    def close(self, seconds):
+        """Takes no more calls, and waits for those that it has: True when all ended in time."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            ended = self._changed.wait_for(lambda: not self._is_busy and not self._queue, seconds)
+        if ended and self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        return ended

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""The one job of this process, and the teams in it.
+
+A process is in one job at a time. The first group starts it, through the group's store; later groups become teams of it.
+The last group that is destroyed ends it, and so does the end of the program. Teams are kept and used again, because the
+end of a team is collective and the end of a torch group is not.
+"""
+import atexit
+import ctypes
+import json
+import multiprocessing.util
+import os
+import sys
+import threading
+import time
+import uuid
+import weakref
+from ctypes import byref, c_int, c_uint64, c_void_p
+
+from . import _lib
+from ._lib import IsomerError
+
+EXIT_SECONDS = 10.0  # at the end of a program whose groups were not destroyed: how long other PEs are waited for
+
+_lock = threading.RLock()
+_world = None
+_cores = weakref.WeakSet()  # groups of this process that are not destroyed
+_has_exit_hook = False
+
+
+class World:
+    """A running job. name is equal on its PEs and on no other job."""
+
+    def __init__(self, name, pe, size, uniqueid):
+        self.name, self.pe, self.size = name, pe, size
+        self.pid = os.getpid()
+        self.broken = None  # why no call works any more
+        self.free_teams = {}  # PE numbers: {tag: team}
+        self.leases = 0
+        self.lib = _lib.load()
+        self._start(uniqueid)
+
+    def _start(self, uniqueid):
+        ident = _lib.UniqueId.from_buffer_copy(bytes.fromhex(uniqueid))
+        attr = _lib.InitAttr(ctypes.sizeof(_lib.InitAttr), self.pe, self.size, ctypes.pointer(ident),
+                             _lib.THREAD_MULTIPLE, 0, -1, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)
+        _lib.check(self.lib.shmemx_init_attr(byref(attr)), "shmemx_init_attr")
+        try:
+            _lib.check(self.lib.shmemx_device_init(), "shmemx_device_init")
+            if attr.provided < _lib.THREAD_MULTIPLE:
+                raise IsomerError("the library runs already, without SHMEM_THREAD_MULTIPLE")
+        except IsomerError:
+            self.lib.shmemx_leave()
+            raise
+        self.device = _lib.text_of(self.lib.shmemx_device_text).split()[0]
+
+    def check_usable(self):
+        """Raises where no call may be made: a forked child, a job that has ended or broken."""
+        if os.getpid() != self.pid:
+            raise IsomerError("this process was forked from a PE and has no job of its own; start it by spawn, or make "
+                              "its process group in it")
+        if self.broken:
+            raise IsomerError(self.broken)
+
+    def abort(self, reason):
+        """Ends all waits of this PE; every later call raises `reason`. Any thread."""
+        if self.broken is None:
+            self.broken = reason
+            self.lib.shmemx_device_abort()
+
+    def take_team(self, pes, tag):
+        """The team of the PEs under this tag: one that is free, or a new one, collective over the PEs."""
+        kept = self.free_teams.get(pes, {})
+        if tag in kept:
+            return kept.pop(tag)
+        team = c_void_p()
+        numbers = (c_int * len(pes))(*pes)
+        _lib.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)), "shmemx_team_create")
+        return team
+
+    def give_team(self, pes, tag, team):
+        """Keeps a team for a later group of the same PEs. Not collective."""
+        self.free_teams.setdefault(pes, {})[tag] = team
+
+    def stop(self, seconds):
+        """Ends the job for this PE. Waits up to `seconds` for the other PEs; without them it leaves."""
+        self.broken = self.broken or (None if seconds > 0 and self._all_arrive(seconds) else "the job was left")
+        if self.broken:
+            self.lib.shmemx_leave()
+        else:
+            self.lib.shmem_finalize()
+            self.broken = "the job has ended"
+
+    def _all_arrive(self, seconds):
+        stream = c_void_p()
+        if self.lib.shmemx_stream_create(byref(stream)) != 0:
+            return False
+        limit = threading.Timer(seconds, self.lib.shmemx_device_abort)
+        limit.daemon = True
+        limit.start()
+        call = _lib.Coll(kind=_lib.SYNC, team=1)  # SHMEM_TEAM_WORLD
+        status = self.lib.shmemx_coll_on_stream(byref(call), stream) or self.lib.shmemx_stream_synchronize(stream)
+        limit.cancel()
+        self.lib.shmemx_stream_destroy(stream)
+        return status == 0
+
+
+class Lease:
+    """A team of the running job, for one group."""
+
+    def __init__(self, world, pes, tag, team):
+        self.world, self.pes, self.tag, self.team = world, pes, tag, team
+        world.leases += 1
+
+    def close(self, seconds):
+        """Gives the team back. The last lease ends the job, and waits up to `seconds` for the other PEs."""
+        global _world
+        with _lock:
+            if self.team is None or os.getpid() != self.world.pid:
+                return
+            if not self.world.broken:
+                self.world.give_team(self.pes, self.tag, self.team)
+            self.team = None
+            self.world.leases -= 1
+            if self.world.leases == 0:
+                self.world.stop(seconds)
+                if _world is self.world:
+                    _world = None
+
+
+def exchange(store, stage, rank, size, timeout, record):
+    """All members' records, in the order of ranks."""
+    keys = [f"{stage}/{member}" for member in range(size)]
+    store.set(keys[rank], json.dumps(record))
+    store.wait(keys, timeout)
+    return [json.loads(store.get(key)) for key in keys]
+
+
+def decide(records):
+    """What all members do: ("fail", sentence), ("start", None), ("gloo", sentence) or ("team", tag). A function of
+    the members' records alone, so that all members decide alike."""
+    for rank, record in enumerate(records):
+        if record["error"]:
+            return "fail", f"{record['error']} (rank {rank})"
+    worlds = {record["world"] for record in records}
+    if worlds == {None}:
+        return "start", None
+    if len(worlds) > 1:
+        return "gloo", "its members are in different jobs of Isomer: make the first group of all ranks"
+    common = set(records[0]["free"]).intersection(*(record["free"] for record in records))
+    return "team", min(common) if common else records[0]["tag"]
+
+
+def _describe(rank, pes):
+    """This process as the other members must know it. Teams of exactly these PEs can be used again."""
+    record = {"error": None, "world": None, "pe": rank, "free": [], "tag": uuid.uuid4().int >> 65}
+    try:
+        _lib.load()
+        if _world is not None:
+            _world.check_usable()
+            record.update(world=_world.name, pe=_world.pe, free=sorted(_world.free_teams.get(pes, {})))
+        elif rank == 0:
+            record.update(id=_lib.new_uniqueid(), name=uuid.uuid4().hex)
+    except IsomerError as error:
+        record["error"] = str(error)
+    return record
+
+
+def _take(records, rank):
+    """Starts the job, or joins the members in a team of it: (lease, why there is none)."""
+    global _world
+    what, detail = decide(records)
+    if what == "fail":
+        raise IsomerError(detail)
+    if what == "gloo":
+        return None, detail
+    first = records[0]
+    if what == "start":
+        _world = World(first["name"], rank, len(records), first["id"])
+        pes, tag = tuple(range(len(records))), first["tag"]
+    else:
+        pes, tag = tuple(record["pe"] for record in records), detail
+    try:
+        return Lease(_world, pes, tag, _world.take_team(pes, tag)), None
+    except IsomerError as error:
+        return None, str(error)
+
+
+def join(store, rank, size, timeout):
+    """A lease on a team of the group's members, or None and the reason, the same way on all members. Collective over
+    the members. Raises on all members where one has no library or cannot start the job."""
+    with _lock:
+        _forget_parent()
+        pes = exchange(store, "pe", rank, size, timeout, _world.pe if _world else None)
+        records = exchange(store, "member", rank, size, timeout, _describe(rank, tuple(pes)))
+        lease, reason, failure = None, None, None
+        try:
+            lease, reason = _take(records, rank)
+            _register_exit()
+        except IsomerError as error:
+            failure = str(error)
+        outcomes = exchange(store, "outcome", rank, size, timeout, {"failure": failure, "reason": reason})
+        return _agreed(lease, outcomes)
+
+
+def _agreed(lease, outcomes):
+    """The lease where all members have one."""
+    for what in ("failure", "reason"):
+        for member, outcome in enumerate(outcomes):
+            if outcome[what] is None:
+                continue
+            if lease is not None:
+                lease.close(0)
+            if what == "failure":
+                raise IsomerError(f"rank {member} of the group: {outcome[what]}")
+            return None, outcome[what]
+    return lease, None
+
+
+def _forget_parent():
+    """In a forked child the parent's job is not ours."""
+    global _world
+    if _world is not None and _world.pid != os.getpid():
+        _world = None
+        _cores.clear()
+
+
+def enter(core):
+    """Has core.shutdown(seconds) called at the end of the program, before the interpreter is torn down."""
+    _cores.add(core)
+
+
+def leave(core):
+    _cores.discard(core)
+
+
+def _register_exit():
+    global _has_exit_hook
+    if not _has_exit_hook:
+        _has_exit_hook = True
+        atexit.register(_at_exit)
+        # processes of multiprocessing that were forked do not run atexit
+        multiprocessing.util.Finalize(None, _at_exit, exitpriority=10)
+
+
+def seconds_for_exit(limit):
+    """How long to wait for the other PEs: not at all while an exception ends this one."""
+    failed = sys.exc_info()[0] is not None or getattr(sys, "last_value", None) is not None
+    return 0.0 if failed else limit
+
+
+def _at_exit():
+    _forget_parent()
+    deadline = time.monotonic() + seconds_for_exit(EXIT_SECONDS)
+    for core in list(_cores):
+        core.shutdown(max(0.0, deadline - time.monotonic()))

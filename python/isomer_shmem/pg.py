@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: MIT
+"""The backend "isomer" of torch.distributed: a ProcessGroup in Python (torch up to 2.13), for CPU tensors.
+
+torch calls the methods below by their names, from Python and from C++ (DDP, functional collectives). Calls that the
+library does not have go to an inner gloo group of the same members: point-to-point, sparse tensors. The choice follows
+from the call and its type alone, so that all members choose alike.
+"""
+import os
+import warnings
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, ReduceOp
+
+from . import _world
+from ._core import Core, Reduction, copy_into, flat
+from ._lib import IsomerError
+from ._work import AllWork, Sequence
+
+_warned = set()
+
+
+def warn_once(reason):
+    """Says once per process why gloo does what was asked of Isomer. An error with ISOMER_STRICT=1."""
+    if os.environ.get("ISOMER_STRICT") == "1":
+        raise IsomerError(f"{reason} (ISOMER_STRICT=1)")
+    if reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(f"isomer: {reason}; gloo does it", stacklevel=3)
+
+
+def create(options, _backend_options=None):
+    """torch's creator: collective over the group's members, who all get a group or all an exception."""
+    store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
+    # A name may come again on the same store, with old keys under it. All members make it equally often.
+    count = store.add(f"isomer/made/{rank}", 1)
+    prefix = PrefixStore(f"isomer/{count}", store)
+    lease, reason = _world.join(PrefixStore("join", prefix), rank, size, timeout)
+    if lease is not None and lease.world.device != "cpu":
+        lease.close(0)
+        raise IsomerError(f"this version of the backend needs the CPU flavour of libisomer.so; the library's device is "
+                          f"{lease.world.device}")
+    gloo = ProcessGroupGloo(PrefixStore("gloo", prefix), rank, size, timeout=timeout)
+    if lease is None:
+        warn_once(f"a group of {size} has no team, because {reason}")
+    return IsomerGroup(store, rank, size, timeout, lease, gloo)
+
+
+def is_sparse(tensor):
+    return tensor.layout != torch.strided
+
+
+def tensors_of(value):
+    return [value] if isinstance(value, torch.Tensor) else list(value)
+
+
+def check_cpu(name, tensors):
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            raise NotImplementedError(f"isomer: {name}: this version takes cpu tensors, not {tensor.device}")
+
+
+def check_alike(name, first, tensors):
+    for tensor in tensors:
+        if tensor.dtype != first.dtype:
+            raise ValueError(f"isomer: {name}: all tensors have one type; {tensor.dtype} is not {first.dtype}")
+
+
+class IsomerGroup(ProcessGroup):
+    """One group. Arguments are torch's own (options objects, or the values in their place)."""
+
+    def __init__(self, store, rank, size, timeout, lease, gloo):
+        super().__init__(rank, size)
+        self._store, self._timeout, self._gloo, self._pid = store, timeout, gloo, os.getpid()
+        # What C++ calls and this class lacks goes to gloo.
+        self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.CUSTOM, gloo)
+        self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+        self._core, self._sequence, self._coalesced = None, None, None
+        if lease is not None:
+            self._core = Core(lease)
+            self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
+            _world.enter(self)
+
+    def getBackendName(self):
+        return "isomer"
+
+    def get_group_store(self):
+        return self._store
+
+    # ---- running a call ----
+
+    def _run(self, name, tensors, options, body, outputs):
+        check_cpu(name, [*tensors, *outputs])
+        timeout = getattr(options, "timeout", None)
+        seconds = self._seconds(timeout)
+        is_async = getattr(options, "asyncOp", True) or self._coalesced is not None
+        work = self._sequence.run(name, body, outputs, seconds, is_async)
+        return self._note(work)
+
+    def _seconds(self, timeout):
+        """torch writes "as the group has it" as a negative or missing time."""
+        if not isinstance(timeout, timedelta) or timeout.total_seconds() <= 0:
+            timeout = self._timeout
+        return timeout.total_seconds()
+
+    def _note(self, work):
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _start_coalescing(self, device):
+        self._coalesced = []
+
+    def _end_coalescing(self, device):
+        works, self._coalesced = self._coalesced, None
+        return AllWork(works or [])
+
+    # ---- reductions ----
+
+    def allreduce(self, tensors, opts=None, timeout=None):
+        tensors, opts = tensors_of(tensors), reduce_options(opts)
+        if self._core is None:
+            return self._gloo.allreduce(tensors, opts)
+        if any(is_sparse(tensor) for tensor in tensors):
+            warn_once("all_reduce of sparse tensors is not in the library")
+            return self._note(self._gloo.allreduce(tensors, opts))
+        reductions = [Reduction(opts.reduceOp, tensor.dtype) for tensor in tensors]
+
+        def body():
+            for tensor, reduction in zip(tensors, reductions):
+                self._core.all_reduce(tensor, reduction)
+        return self._run("all_reduce", tensors, opts, body, tensors)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        if self._core is None:
+            return self._gloo.allreduce_coalesced(tensors, opts or dist.AllreduceCoalescedOptions())
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors, opts=None, op=ReduceOp.SUM, timeout=None):
+        tensors = tensors_of(tensors)
+        if not isinstance(opts, dist.ReduceOptions):
+            root, opts = opts or 0, dist.ReduceOptions()
+            opts.rootRank, opts.reduceOp = root, op
+        if self._core is None:
+            return self._gloo.reduce(tensors, opts)
+        reduction = Reduction(opts.reduceOp, tensors[0].dtype)
+        return self._run("reduce", tensors, opts,
+                         lambda: self._core.reduce(tensors[0], reduction, opts.rootRank), tensors)
+
+    def reduce_scatter(self, outputs, inputs, opts=None, timeout=None):
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = scatter_options(opts)
+        if self._core is None:
+            return self._gloo.reduce_scatter(outputs, inputs, opts)
+        output, tensors = outputs[0], list(inputs[0])
+        check_count("reduce_scatter", tensors, self.size())
+        check_alike("reduce_scatter", output, tensors)
+        check_size("reduce_scatter: output", output.numel(), tensors[self.rank()].numel())
+        reduction = Reduction(opts.reduceOp, output.dtype)
+        return self._run("reduce_scatter", tensors, opts,
+                         lambda: self._core.reduce_scatter(output, tensors, reduction), outputs)
+
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+        opts = scatter_options(opts)
+        if self._core is None:
+            return self._gloo.reduce_scatter_single_coalesced(outputs, inputs, opts)
+        for output, tensor in zip(outputs, inputs):
+            check_alike("reduce_scatter_tensor", output, [tensor])
+            check_size("reduce_scatter_tensor: input", tensor.numel(), self.size() * output.numel())
+        reductions = [Reduction(opts.reduceOp, output.dtype) for output in outputs]
+
+        def body():
+            for output, tensor, reduction in zip(outputs, inputs, reductions):
+                self._core.reduce_scatter_single(output, tensor, reduction)
+        return self._run("reduce_scatter_tensor", inputs, opts, body, outputs)
+
+    def reduce_scatter_single(self, output, tensor, opts=None):
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+
+    # ---- moves ----
+
+    def broadcast(self, tensors, opts=None, timeout=None):
+        tensors = tensors_of(tensors)
+        if not isinstance(opts, dist.BroadcastOptions):
+            root, opts = opts or 0, dist.BroadcastOptions()
+            opts.rootRank = root
+        if self._core is None:
+            return self._gloo.broadcast(tensors, opts)
+        if any(is_sparse(tensor) for tensor in tensors):
+            raise NotImplementedError("isomer: broadcast: sparse tensors are not supported; broadcast their parts")
+
+        def body():
+            for tensor in tensors:
+                self._core.broadcast(tensor, opts.rootRank)
+        return self._run("broadcast", tensors, opts, body, tensors)
+
+    def allgather(self, outputs, inputs, opts=None, timeout=None):
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        return self._all_gather_lists(outputs, inputs, opts)
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        # torch gives one list for each rank here, allgather's form is one list for each tensor
+        return self._all_gather_lists([list(column) for column in zip(*outputs)], inputs, opts)
+
+    def _all_gather_lists(self, outputs, inputs, opts):
+        opts = opts or dist.AllgatherOptions()
+        if self._core is None:
+            return self._gloo.allgather(outputs, inputs, opts)
+        for tensors, tensor in zip(outputs, inputs):
+            check_count("all_gather", tensors, self.size())
+            check_alike("all_gather", tensor, tensors)
+            check_size("all_gather: input", tensor.numel(), tensors[self.rank()].numel())
+
+        def body():
+            for tensors, tensor in zip(outputs, inputs):
+                self._core.all_gather(tensors, tensor)
+        return self._run("all_gather", inputs, opts, body, [tensor for tensors in outputs for tensor in tensors])
+
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+        opts = opts or dist.AllgatherOptions()
+        if self._core is None:
+            return self._gloo.all_gather_single_coalesced(outputs, inputs, opts)
+        for output, tensor in zip(outputs, inputs):
+            check_alike("all_gather_into_tensor", output, [tensor])
+            check_size("all_gather_into_tensor: output", output.numel(), self.size() * tensor.numel())
+
+        def body():
+            for output, tensor in zip(outputs, inputs):
+                self._core.all_gather_single(output, tensor)
+        return self._run("all_gather_into_tensor", inputs, opts, body, outputs)
+
+    def all_gather_single(self, output, tensor, opts=None):
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _allgather_base = all_gather_single
+
+    def gather(self, outputs, inputs, opts=None, timeout=None):
+        if isinstance(inputs, torch.Tensor):
+            root, opts = opts or 0, dist.GatherOptions()
+            opts.rootRank, outputs, inputs = root, [outputs] if outputs else [], [inputs]
+        opts = opts or dist.GatherOptions()
+        if self._core is None:
+            return self._gloo.gather(outputs, inputs, opts)
+        tensors = list(outputs[0]) if outputs else []
+        if self.rank() == opts.rootRank:
+            check_count("gather", tensors, self.size())
+            check_alike("gather", inputs[0], tensors)
+            for tensor in tensors:
+                check_size("gather: output", tensor.numel(), inputs[0].numel())
+        return self._run("gather", inputs, opts, lambda: self._core.gather(tensors, inputs[0], opts.rootRank), tensors)
+
+    def scatter(self, outputs, inputs, opts=None, timeout=None):
+        if isinstance(outputs, torch.Tensor):
+            root, opts = opts or 0, dist.ScatterOptions()
+            opts.rootRank, outputs, inputs = root, [outputs], [inputs] if inputs else []
+        opts = opts or dist.ScatterOptions()
+        if self._core is None:
+            return self._gloo.scatter(outputs, inputs, opts)
+        tensors = list(inputs[0]) if inputs else []
+        if self.rank() == opts.rootRank:
+            check_count("scatter", tensors, self.size())
+            check_alike("scatter", outputs[0], tensors)
+            for tensor in tensors:
+                check_size("scatter: input", tensor.numel(), outputs[0].numel())
+        return self._run("scatter", tensors, opts,
+                         lambda: self._core.scatter(outputs[0], tensors, opts.rootRank), outputs)
+
+    def alltoall(self, outputs, inputs, opts=None, timeout=None):
+        opts = opts if isinstance(opts, dist.AllToAllOptions) else dist.AllToAllOptions()
+        outputs, inputs = list(outputs), list(inputs)
+        if self._core is None:
+            return self._gloo.alltoall(outputs, inputs, opts)
+        for tensors in (outputs, inputs):
+            check_count("all_to_all", tensors, self.size())
+            check_alike("all_to_all", inputs[0], tensors)
+        return self._run("all_to_all", inputs, opts,
+                         lambda: self._core.all_to_all(outputs, [flat(tensor) for tensor in inputs]), outputs)
+
+    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None, timeout=None):
+        opts = opts if isinstance(opts, dist.AllToAllOptions) else dist.AllToAllOptions()
+        if self._core is None:
+            return self._gloo.all_to_all_single(output, tensor, output_splits, input_splits, opts)
+        check_alike("all_to_all_single", tensor, [output])
+        output_sizes = split_sizes("output", output, output_splits, self.size())
+        input_sizes = split_sizes("input", tensor, input_splits, self.size())
+
+        def body():
+            values = torch.empty(output.numel(), dtype=output.dtype)
+            self._core.all_to_all(values.split(output_sizes), flat(tensor).split(input_sizes))
+            copy_into(output, values)
+        return self._run("all_to_all_single", [tensor], opts, body, [output])
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts=None, timeout=None):
+        opts = opts if isinstance(opts, dist.BarrierOptions) else dist.BarrierOptions()
+        if self._core is None:
+            return self._gloo.barrier(opts)
+        return self._run("barrier", [], opts, self._core.barrier, [])
+
+    # ---- point-to-point: gloo's ----
+
+    def send(self, tensors, rank, tag):
+        return self._point_to_point(tensors, lambda: self._gloo.send(tensors, rank, tag))
+
+    def recv(self, tensors, rank, tag):
+        return self._point_to_point(tensors, lambda: self._gloo.recv(tensors, rank, tag))
+
+    def recv_anysource(self, tensors, tag):
+        return self._point_to_point(tensors, lambda: self._gloo.recv_anysource(tensors, tag))
+
+    def _point_to_point(self, tensors, call):
+        check_cpu("send and recv", tensors)
+        if self._core is not None:
+            warn_once("send and recv are not in the library")
+        return self._note(call())
+
+    # ---- the end ----
+
+    def set_timeout(self, timeout):
+        self._timeout = timeout
+
+    def abort(self):
+        """Ends the calls under way with an error; the group takes no more."""
+        if self._core is not None and self._pid == os.getpid():
+            self._core.world.abort("the process group was aborted")
+        self.shutdown(0.0)
+
+    def shutdown(self, seconds=None):
+        """Ends the group on this rank. The last group of the process ends the job, when the other ranks come, too."""
+        core, self._core = self._core, None
+        if core is None or self._pid != os.getpid():
+            return
+        _world.leave(self)
+        if seconds is None:
+            seconds = _world.seconds_for_exit(self._timeout.total_seconds())
+        if not self._sequence.close(seconds):
+            core.world.abort("the process group was destroyed while calls were under way")
+            self._sequence.close(_world.EXIT_SECONDS)
+        core.close()
+        core.lease.close(seconds)
+        self._gloo = None
+
+
+def reduce_options(opts):
+    if hasattr(opts, "reduceOp"):  # AllreduceCoalescedOptions is another class
+        return opts
+    made = dist.AllreduceOptions()
+    if opts is not None:
+        made.reduceOp = opts
+    return made
+
+
+def scatter_options(opts):
+    if isinstance(opts, dist.ReduceScatterOptions):
+        return opts
+    made = dist.ReduceScatterOptions()
+    if opts is not None:
+        made.reduceOp = opts
+    return made
+
+
+def check_count(name, tensors, size):
+    if len(tensors) != size:
+        raise ValueError(f"isomer: {name}: the list has {len(tensors)} tensors; the group has {size} ranks")
+
+
+def check_size(name, nelems, expected):
+    if nelems != expected:
+        raise ValueError(f"isomer: {name} has {nelems} elements; it must have {expected}")
+
+
+def split_sizes(name, tensor, splits, size):
+    """Elements for each member: splits count rows; none means equal parts."""
+    rows = tensor.size(0) if tensor.dim() else 1
+    if not splits:
+        if rows % size != 0:
+            raise ValueError(f"isomer: all_to_all_single: {name} has {rows} rows, which {size} ranks do not divide; "
+                             "give split sizes")
+        return [tensor.numel() // size] * size
+    if len(splits) != size or sum(splits) != rows:
+        raise ValueError(f"isomer: all_to_all_single: {name} has {rows} rows; the {len(splits)} split sizes must be "
+                         f"{size} numbers with that sum")
+    return [split * (tensor.numel() // max(rows, 1)) for split in splits]
+
+
+def register():
+    """Makes "isomer" a name of init_process_group."""
+    if not hasattr(dist.Backend, "ISOMER"):
+        dist.Backend.register_backend("isomer", create, extended_api=True, devices=["cpu"])

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: MIT
+"""The backend's collectives, each beside a reference that is computed from all ranks' inputs."""
+import time
+import warnings
+from datetime import timedelta
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch.distributed as dist  # noqa: E402
+from torch.distributed import ReduceOp  # noqa: E402
+
+SIZES = (2, 3, 4)
+SHAPES = ((), (0,), (1,), (7,), (3, 5), (1000, 37))
+MOVED = (torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64,
+         torch.complex64, torch.float8_e4m3fn)
+REDUCED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+           torch.float32, torch.float64)
+
+
+def values(rank, shape, dtype):
+    """Small integers that differ between ranks and places: sums are exact in every type."""
+    numbers = torch.arange(torch.Size(shape).numel()).reshape(shape) * 7 + rank * 3
+    return (numbers % 3 + 1).to(torch.float32).to(dtype) if dtype != torch.bool else numbers % 3 == 1
+
+
+def same(a, b):
+    assert a.dtype == b.dtype and a.shape == b.shape
+    assert torch.equal(a.contiguous().view(-1).view(torch.uint8), b.contiguous().view(-1).view(torch.uint8))
+
+
+def reference(name, inputs):
+    result = inputs[0].clone()
+    for other in inputs[1:]:
+        result = {"SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum,
+                  "BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}[name](result, other)
+    return result
+
+
+def everyone(shape, dtype):
+    return [values(rank, shape, dtype) for rank in range(dist.get_world_size())]
+
+
+def reductions():
+    rank = dist.get_rank()
+    for dtype in REDUCED:
+        for shape in SHAPES:
+            for name in ("SUM", "PRODUCT", "MIN", "MAX") + (() if dtype.is_floating_point else ("BAND", "BOR", "BXOR")):
+                tensor = values(rank, shape, dtype)
+                dist.all_reduce(tensor, getattr(ReduceOp, name))
+                same(tensor, reference(name, everyone(shape, dtype)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_reductions_of_all_types(ranks, size):
+    ranks(size, reductions)
+
+
+def scaled():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.complex64):
+        tensor = values(rank, (9,), dtype)
+        dist.all_reduce(tensor, ReduceOp.AVG)
+        torch.testing.assert_close(tensor, reference("SUM", everyone((9,), dtype)) / size)
+        tensor = values(rank, (9,), dtype)
+        dist.all_reduce(tensor, ReduceOp.PREMUL_SUM(0.5 + rank))  # factors may differ
+        inputs = everyone((9,), dtype)
+        torch.testing.assert_close(tensor, sum(inputs[r] * (0.5 + r) for r in range(size)))
+        out = torch.empty(2, dtype=dtype)
+        dist.reduce_scatter_tensor(out, values(rank, (2 * size,), dtype), ReduceOp.AVG)
+        torch.testing.assert_close(out, (reference("SUM", everyone((2 * size,), dtype)) / size)[2 * rank:2 * rank + 2])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_averages_and_premultiplied_sums(ranks, size):
+    ranks(size, scaled)
+
+
+def logical():
+    flags = torch.tensor([dist.get_rank() == 0, True, False])
+    either, both = flags.clone(), flags.clone()
+    dist.all_reduce(either)
+    dist.all_reduce(both, ReduceOp.PRODUCT)
+    same(either, torch.tensor([True, True, False]))
+    same(both, torch.tensor([False, True, False]))
+
+
+def test_bools_are_or_and_and(ranks):
+    ranks(3, logical)
+
+
+def moves():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in MOVED:
+        for shape in SHAPES:
+            inputs = everyone(shape, dtype)
+            outputs = [torch.empty(shape, dtype=dtype) for _ in range(size)]
+            dist.all_gather(outputs, inputs[rank])
+            for output, expected in zip(outputs, inputs):
+                same(output, expected)
+            tensor = inputs[rank].clone()
+            dist.broadcast(tensor, size - 1)
+            same(tensor, inputs[size - 1])
+            outputs = [torch.empty(shape, dtype=dtype) for _ in range(size)] if rank == 1 else None
+            dist.gather(inputs[rank], outputs, 1)
+            for output, expected in zip(outputs or [], inputs):
+                same(output, expected)
+            output = torch.empty(shape, dtype=dtype)
+            dist.scatter(output, inputs if rank == 1 else None, 1)
+            same(output, inputs[rank])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_moves_of_all_types(ranks, size):
+    ranks(size, moves)
+
+
+def single():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for rows in (0, 1, 5, 4096):
+        inputs = everyone((rows, 3), torch.float32)
+        output = torch.full((size * rows, 3), -1.0)
+        dist.all_gather_into_tensor(output, inputs[rank])
+        same(output, torch.cat(inputs))
+        output[rank * rows:(rank + 1) * rows] = inputs[rank] + 1
+        dist.all_gather_into_tensor(output, output[rank * rows:(rank + 1) * rows])  # in place
+        same(output, torch.cat(inputs) + 1)
+        whole = everyone((size * rows, 3), torch.float32)
+        expected = reference("SUM", whole)[rank * rows:(rank + 1) * rows]
+        out = torch.full((rows, 3), -1.0)
+        dist.reduce_scatter_tensor(out, whole[rank])
+        same(out, expected)
+        out.fill_(-1)
+        dist.reduce_scatter(out, list(whole[rank].chunk(size)) if rows else [whole[rank]] * size)
+        same(out, expected)
+        whole[rank] = whole[rank].clone()
+        mine = whole[rank][rank * rows:(rank + 1) * rows]
+        dist.reduce_scatter_tensor(mine, whole[rank])  # in place
+        same(mine, expected)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_single_tensors_and_in_place(ranks, size):
+    ranks(size, single)
+
+
+def exchanges():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for splits in (lambda a, b: 2, lambda a, b: (a + 1) * (b + 2) % 4, lambda a, b: 0, lambda a, b: int(a == 0)):
+        sends, receives = [splits(rank, b) for b in range(size)], [splits(a, rank) for a in range(size)]
+        blocks = [[torch.full((splits(a, b), 5), 10.0 * a + b) for b in range(size)] for a in range(size)]
+        output = torch.full((sum(receives), 5), -1.0)
+        dist.all_to_all_single(output, torch.cat(blocks[rank]), receives, sends)
+        same(output, torch.cat([blocks[a][rank] for a in range(size)]))
+        outputs = [torch.full((n, 5), -1.0) for n in receives]
+        dist.all_to_all(outputs, blocks[rank])
+        for a, output in enumerate(outputs):
+            same(output, blocks[a][rank])
+    output = torch.empty(2 * size)
+    dist.all_to_all_single(output, torch.arange(2.0 * size) + 100 * rank)
+    same(output, torch.cat([torch.arange(2.0 * rank, 2 * rank + 2) + 100 * a for a in range(size)]))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_to_all_with_splits(ranks, size):
+    ranks(size, exchanges)
+
+
+def layouts():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    expected = reference("SUM", everyone((6, 4), torch.float32))
+    tensor = values(rank, (6, 4), torch.float32).t().contiguous().t() if rank else values(rank, (6, 4), torch.float32)
+    dist.all_reduce(tensor)  # strides differ between ranks
+    same(tensor, expected)
+    wide = torch.full((6, 8), -1.0)
+    dist.all_gather_into_tensor(torch.empty(size * 6, 4), values(rank, (6, 4), torch.float32))
+    outputs = [wide[:, ::2]] + [torch.empty(6, 4) for _ in range(size - 1)]
+    dist.all_gather(outputs, values(rank, (6, 4), torch.float32))
+    same(wide[:, ::2], values(0, (6, 4), torch.float32))
+    assert torch.all(wide[:, 1::2] == -1)
+    tensor = torch.zeros(12)[1:][::2].fill_(rank)
+    dist.broadcast(tensor, 1)
+    assert torch.all(tensor == 1)
+    tensor = torch.conj(torch.tensor([1 + 2j, 3j]) * (rank + 1))
+    dist.group.WORLD.allreduce([tensor]).wait()  # torch.distributed.all_reduce itself refuses it
+    assert torch.equal(tensor.resolve_conj(), torch.conj(torch.tensor([1 + 2j, 3j]) * (size * (size + 1) / 2)))
+    leaf = torch.ones(4, requires_grad=True)
+    dist.all_reduce(leaf)
+    assert leaf.requires_grad and torch.all(leaf == size)
+    with torch.inference_mode():
+        tensor = torch.ones(4, 4).t()[::2]
+    dist.all_reduce(tensor)
+    assert torch.all(tensor == size)
+
+
+def test_layouts_are_repaired_on_each_rank(ranks):
+    ranks(3, layouts)
+
+
+def rooted():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for root in range(size):
+        tensor = values(rank, (33,), torch.int32)
+        dist.reduce(tensor, root)
+        inputs = everyone((33,), torch.int32)
+        same(tensor, reference("SUM", inputs) if rank == root else inputs[rank])
+
+
+def test_reduce_leaves_other_ranks_alone(ranks):
+    ranks(3, rooted)
+
+
+def uneven():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    outputs = [torch.empty(r + 1) for r in range(size)]
+    dist.all_gather(outputs, torch.full((rank + 1,), float(rank)))
+    for r, output in enumerate(outputs):
+        assert torch.all(output == r)
+    out = torch.empty(rank + 1)
+    dist.reduce_scatter(out, [torch.full((r + 1,), float(r)) for r in range(size)])
+    assert torch.all(out == rank * size)
+
+
+def test_lists_of_different_sizes(ranks):
+    ranks(3, uneven)
+
+
+def asynchronous():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    tensors = [torch.full((100,), float(i + rank)) for i in range(50)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    seen = []
+    works[-1].get_future().then(lambda future: seen.append(future.value()[0]))
+    for i in reversed(range(50)):
+        assert isinstance(works[i], dist.Work) and works[i].wait()
+        assert works[i].is_completed() and works[i].exception() is None
+        assert torch.all(tensors[i] == i * size + size * (size - 1) / 2)
+    deadline = time.monotonic() + 20
+    while not seen and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert seen[0] is tensors[-1]
+    out, tensor = torch.empty(2 * size), torch.ones(2)
+    with dist._coalescing_manager(async_ops=True) as manager:
+        dist.all_gather_into_tensor(out, tensor)
+    manager.wait()
+    assert torch.all(out == 1)
+    with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
+        dist.broadcast(tensor.fill_(rank), 1)
+        dist.all_reduce(tensor)
+    manager.wait()
+    assert torch.all(tensor == size)
+
+
+def test_asynchronous_calls_and_futures(ranks):
+    ranks(3, asynchronous)
+
+
+def objects():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    everything = [None] * size
+    dist.all_gather_object(everything, {"rank": rank, "text": "x" * rank * 1000})
+    assert [one["rank"] for one in everything] == list(range(size))
+    received = [None]
+    dist.scatter_object_list(received, list("abcd")[:size] if rank == 0 else None, 0)
+    assert received == ["abcd"[rank]]
+    shared = [rank]
+    dist.broadcast_object_list(shared, 1)
+    assert shared == [1]
+    gathered = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered, 0)
+    assert rank or gathered == list(range(size))
+
+
+def test_objects(ranks):
+    ranks(3, objects)
+
+
+def point_to_point():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            got = torch.empty(3)
+            for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((3,), float(rank)), (rank + 1) % size),
+                                                dist.P2POp(dist.irecv, got, (rank - 1) % size)]):
+                work.wait()
+            assert torch.all(got == (rank - 1) % size)
+    assert len([w for w in caught if "send and recv are not in the library" in str(w.message)]) == 1
+
+
+def test_point_to_point_by_gloo_with_one_warning(ranks):
+    ranks(3, point_to_point)
+
+
+def refusals():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for call, sentence in (
+            (lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fn)), "do not take torch.float8_e4m3fn"),
+            (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "BAND do not take torch.float32"),
+            (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), ReduceOp.AVG), "AVG do not take torch.int32"),
+            (lambda: dist.all_gather_into_tensor(torch.ones(2), torch.ones(2)), "has 2 elements"),
+            (lambda: dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1)), "give split sizes")):
+        with pytest.raises((NotImplementedError, ValueError), match=sentence):
+            call()
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor == size
+
+
+def test_wrong_arguments_get_sentences_and_the_group_goes_on(ranks):
+    ranks(2, refusals)
+
+
+def late():
+    dist.init_process_group("isomer", timeout=timedelta(seconds=3))
+    dist.barrier()
+    if dist.get_rank() == 0:
+        begin = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match="all_reduce of group 0/1 has passed its timeout of 3 s"):
+            dist.all_reduce(torch.ones(4))
+        assert 2 < time.monotonic() - begin < 20
+        with pytest.raises(dist.DistBackendError, match="barrier of group 0/1: all_reduce .* timeout of 3 s"):
+            dist.barrier()
+    else:
+        time.sleep(8)
+    dist.destroy_process_group()
+
+
+def test_a_call_that_lasts_longer_than_the_timeout_raises(ranks):
+    ranks(2, late, backend=None)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: MIT
+"""The job behind the groups: start, teams of any ranks, fork, death, exit."""
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch.distributed as dist  # noqa: E402
+
+from conftest import why_not  # noqa: E402
+from isomer_shmem import _world  # noqa: E402
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+
+def record(**changes):
+    return {"error": None, "world": None, "pe": 0, "free": [], "tag": 5, **changes}
+
+
+def test_members_decide_alike_from_their_records():
+    assert _world.decide([record(), record()]) == ("start", None)
+    assert _world.decide([record(), record(error="no library")])[0] == "fail"
+    assert _world.decide([record(world="a"), record()])[0] == "gloo"
+    assert _world.decide([record(world="a"), record(world="b")])[0] == "gloo"
+    assert _world.decide([record(world="a"), record(world="a")]) == ("team", 5)
+    assert _world.decide([record(world="a", free=[9, 7]), record(world="a", free=[7, 9, 1])]) == ("team", 7)
+    assert _world.decide([record(world="a", free=[9]), record(world="a", free=[7])]) == ("team", 5)
+
+
+def group_sum(group, members):
+    tensor = torch.tensor([2 ** dist.get_rank()])
+    dist.all_reduce(tensor, group=group)
+    assert tensor == sum(2 ** member for member in members)
+
+
+def many_groups(rounds):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    lists = [[0, 1], [1, 0], [size - 1, 0], [1, size - 1], list(range(size)), list(reversed(range(size))), [0],
+             [size - 1, 1, 0]]
+    for iteration in range(rounds):
+        made = []
+        # torch names such a group by the number of groups of a rank, so it comes first in a round
+        if rank < 2:
+            made.append(dist.new_group([0, 1], use_local_synchronization=True))
+            group_sum(made[0], [0, 1])
+        for i in range(40):
+            members = lists[i % len(lists)]
+            group = dist.new_group(members)
+            if rank in members:
+                assert group._core is not None
+                group_sum(group, members)
+                made.append(group)
+        for group in made if iteration % 2 else reversed(made):
+            dist.destroy_process_group(group)
+    lease = dist.group.WORLD._core.lease
+    assert lease.world.leases == 1
+    return sum(len(teams) for teams in lease.world.free_teams.values())
+
+
+def test_forty_groups_made_and_destroyed_again(ranks):
+    once = ranks(3, many_groups, 1)
+    assert ranks(3, many_groups, 5) == once  # teams are used again
+
+
+def again(folder):
+    for attempt in range(4):
+        dist.init_process_group("isomer", init_method=f"file://{folder}/{attempt}", rank=int(os.environ["RANK"]),
+                                world_size=int(os.environ["WORLD_SIZE"]))
+        group_sum(None, range(dist.get_world_size()))
+        dist.destroy_process_group()
+        assert _world._world is None
+
+
+def test_init_and_destroy_in_the_same_process(ranks, tmp_path):
+    ranks(2, again, str(tmp_path), backend=None)
+
+
+def beside_gloo():
+    size = dist.get_world_size()
+    group = dist.new_group(backend="isomer")
+    assert group._core is not None
+    group_sum(group, range(size))
+    group_sum(None, range(size))
+
+
+def test_isomer_group_beside_a_gloo_default_group(ranks):
+    ranks(3, beside_gloo, backend="gloo")
+
+
+def two_jobs():
+    rank = dist.get_rank()
+    pairs = [dist.new_group([0, 1], backend="isomer"), dist.new_group([2, 3], backend="isomer")]
+    mine = [2 * (rank // 2), 2 * (rank // 2) + 1]
+    group_sum(pairs[rank // 2], mine)
+    with pytest.warns(UserWarning, match="in different jobs of Isomer"):
+        everyone = dist.new_group(backend="isomer")
+    group_sum(everyone, range(4))
+    assert everyone._core is None
+
+
+def test_groups_of_different_jobs_go_to_gloo_on_all_ranks(ranks):
+    ranks(4, two_jobs, backend="gloo")
+
+
+def without_library():
+    from isomer_shmem import _lib
+    if os.environ["RANK"] == "1":
+        os.environ["ISOMER_LIB"], _lib._library = "/nowhere/libisomer.so", None
+    with pytest.raises(RuntimeError, match="/nowhere/libisomer.so"):
+        dist.init_process_group("isomer")
+
+
+def test_all_ranks_learn_that_one_has_no_library(ranks):
+    ranks(3, without_library, backend=None)
+
+
+def forks():
+    group_sum(None, range(dist.get_world_size()))
+    child = os.fork()
+    if child == 0:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except dist.DistBackendError as error:
+            os._exit(0 if "was forked from a PE" in str(error) else 3)
+        os._exit(4)
+    assert os.waitpid(child, 0)[1] == 0
+    group_sum(None, range(dist.get_world_size()))
+
+
+def test_forked_child_is_refused_and_harms_nothing(ranks):
+    ranks(2, forks)
+
+
+PROGRAM = """
+import os, signal, sys, time, torch, torch.distributed as dist
+import isomer_shmem
+dist.init_process_group("isomer")
+rank, size = dist.get_rank(), dist.get_world_size()
+{body}
+"""
+
+
+def run_program(body, size=2, timeout=120, **options):
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
+    command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"isomer-program-{os.getpid()}.py")
+    with open(path, "w") as file:
+        file.write(PROGRAM.format(body=body))
+    try:
+        return subprocess.run(command + [path], env=environment, timeout=timeout, capture_output=True, text=True)
+    finally:
+        os.unlink(path)
+
+
+def test_torchrun_and_exit_without_destroy():
+    done = run_program("x = torch.ones(1); dist.all_reduce(x); os.write(1, b'sum %d\\n' % int(x))", size=3)
+    assert done.returncode == 0 and done.stdout.count("sum 3") == 3, done.stderr
+
+
+def test_an_exception_on_one_rank_ends_all():
+    begin = time.monotonic()
+    done = run_program("try:\n    if rank == 1: raise KeyError('one rank throws')\n    dist.all_reduce(torch.ones(1))\n"
+                       "finally:\n    dist.destroy_process_group()")
+    assert done.returncode != 0 and "one rank throws" in done.stderr
+    assert time.monotonic() - begin < 60
+
+
+def test_a_dead_rank_raises_in_wait():
+    done = run_program("dist.all_reduce(torch.ones(1))\n"
+                       "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                       "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                       "x = torch.ones(1)\n"
+                       "try: dist.all_reduce(x)\n"
+                       "except dist.DistBackendError as error: os.write(1, f'raised {error}\\n'.encode())\n")
+    assert done.returncode != 0
+    assert "raised isomer: all_reduce" in done.stdout, done.stdout + done.stderr
+
+
+def test_elastic_restart_after_two_deaths():
+    done = run_program("attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+                       "for step in range(8):\n"
+                       "    x = torch.full((1000,), float(step)); dist.all_reduce(x)\n"
+                       "    assert torch.all(x == step * size)\n"
+                       "    if rank == 2 and step == 5 and attempt < 2: os.kill(os.getpid(), signal.SIGKILL)\n"
+                       "os.write(1, b'attempt %d ends\\n' % attempt)\n"
+                       "dist.destroy_process_group()", size=4, max_restarts=2)
+    assert done.returncode == 0 and done.stdout.count("attempt 2 ends") == 4, done.stdout + done.stderr
+    assert "AssertionError" not in done.stderr
+
+
+def test_data_loader_workers_that_are_forked():
+    done = run_program("data = torch.utils.data.TensorDataset(torch.arange(64.0))\n"
+                       "loader = torch.utils.data.DataLoader(data, 8, num_workers=2, multiprocessing_context='fork')\n"
+                       "for _ in range(2):\n"
+                       "    total = sum(batch[0].sum() for batch in loader)\n"
+                       "    dist.all_reduce(total)\n"
+                       "    assert total == 2016 * size\n"
+                       "os.write(1, b'loaded\\n')\n"
+                       "dist.destroy_process_group()")
+    assert done.returncode == 0 and done.stdout.count("loaded") == 2, done.stdout + done.stderr
