@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""Training by torch's own wrappers beside gloo: DDP to the bit, FSDP2 within 1e-6."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch.distributed as dist  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+STEPS = 20
+
+
+class Branches(torch.nn.Module):
+    """Two linear maps; odd steps use one of them alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(16, 8), torch.nn.Linear(16, 8)
+
+    def forward(self, values, uses_both):
+        result = self.first(values)
+        return result + self.second(values) if uses_both else result
+
+
+def whole_numbers(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randint(-2, 3, parameter.shape, generator=generator))
+
+
+def batch(step, rank):
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randint(-3, 4, (4, 16), generator=generator).float()
+
+
+def ddp(group, static, unused, hook):
+    """Parameters after STEPS steps whose gradients are whole numbers: sums have no rounding in any order."""
+    model = Branches()
+    whole_numbers(model, 1)
+    model = DistributedDataParallel(model, process_group=group, static_graph=static, find_unused_parameters=unused,
+                                    bucket_cap_mb=0.0005)
+    if hook:
+        model.register_comm_hook(group, fp16_compress_hook)
+    for step in range(STEPS):
+        values, uses_both = batch(step, dist.get_rank()), not unused or step % 2 == 0
+        if step % 5 == 4 and not static:
+            with model.no_sync():
+                model(values, uses_both).sum().backward()
+        else:
+            model(values, uses_both).sum().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    if parameter.grad is not None:
+                        parameter -= parameter.grad / 4
+                        parameter.grad = None
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def ddp_beside_gloo():
+    gloo = dist.new_group(backend="gloo")
+    for static, unused, hook in ((False, False, False), (True, False, False), (False, True, False), (False, False, True)):
+        for mine, theirs in zip(ddp(dist.group.WORLD, static, unused, hook), ddp(gloo, static, unused, hook)):
+            assert torch.equal(mine, theirs), (static, unused, hook)
+
+
+@pytest.mark.parametrize("size", (2, 4))
+def test_ddp_is_gloo_to_the_bit(ranks, size):
+    ranks(size, ddp_beside_gloo)
+
+
+def shard_and_train(shape, precision, reshards):
+    """Losses of 10 steps of a sharded network."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(33, 33), torch.nn.GELU()) for _ in range(4)])
+    names = ("replicate", "shard")[-len(shape):]
+    options = {"mesh": init_device_mesh("cpu", shape, mesh_dim_names=names), "reshard_after_forward": reshards}
+    if precision:
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model:
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
+    model[0].set_modules_to_forward_prefetch([model[1], model[2]])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    losses = []
+    for step in range(10):
+        values = torch.randn(8, 33, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+        loss = (model(values).float() - values).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    full = torch.cat([parameter.full_tensor().flatten() for parameter in model.parameters()])
+    return torch.stack(losses), full.detach()
+
+
+def fsdp(shape, precision, reshards):
+    losses, parameters = shard_and_train(shape, precision, reshards)
+    everyone = [torch.empty_like(parameters) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, parameters)
+    assert all(torch.equal(parameters, other) for other in everyone)
+    return losses.tolist()
+
+
+@pytest.mark.parametrize("shape, precision, reshards", [((2,), False, True), ((3,), False, False), ((4,), True, True),
+                                                        ((2, 2), False, True), ((2, 2), True, False)])
+def test_fsdp2_is_gloo_within_a_millionth(ranks, shape, precision, reshards):
+    size = torch.Size(shape).numel()
+    mine = torch.tensor(ranks(size, fsdp, shape, precision, reshards))
+    theirs = torch.tensor(ranks(size, fsdp, shape, precision, reshards, backend="gloo"))
+    torch.testing.assert_close(mine, theirs, rtol=1e-6 if not precision else 1e-3, atol=1e-6 if not precision else 1e-3)
