@@ -41,6 +41,9 @@ static int count_maps(const char *part)
     return n;
 }
 
+/* Those of libraries are not ours: libpmix comes when a launcher is there. */
+static int count_own_maps(void) { return count_maps("") - count_maps(".so"); }
+
 /* Root could look into processes that are not dumpable. */
 static void close_memory(void)
 {
@@ -70,7 +73,7 @@ static void use_all(int me, int npes, long *object)
 int main(int argc, char **argv)
 {
     bool closed = argc > 1 && strcmp(argv[1], "closed") == 0;
-    int before = count_maps("");
+    int before = count_own_maps();
     if (closed)
         close_memory();
     shmem_init();
@@ -81,7 +84,7 @@ int main(int argc, char **argv)
     CHECK(count_sockets() <= FEW_SOCKETS + npes);
     CHECK_EQ(count_maps("isomer-heap"), own);
     CHECK_EQ(count_maps("isomer-data"), own);
-    CHECK(closed || count_maps("") - before < FEW_MAPS);
+    CHECK(closed || count_own_maps() - before < FEW_MAPS);
 
     shmem_long_p(&cell[1], me, right); /* a first use of each segment of one PE */
     CHECK_EQ(shmem_long_g(&object[0], right), 0);
