@@ -15,6 +15,7 @@ enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
 /* ---- one call, checked ---- */
 
 struct stream_slot; /* below */
+#define ISO_STREAM_NONE ((gpu_stream)-1) /* a stream that no device makes; NULL is the default stream */
 
 struct stream_call {
     const shmemx_coll_t *coll;
@@ -69,11 +70,9 @@ struct stream_slot {
     struct stream_engines engines;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */
-    /* Where the last call was enqueued; [1]: the last one that was captured. */
-    struct {
-        gpu_stream stream;
-        bool any;
-    } last[2];
+    /* Atomic, relaxed: the stream of the last call; [1]: of the last one that was captured. ISO_STREAM_NONE: no call yet,
+     * or its stream was destroyed. Any thread that destroys a stream changes them, under the lock `order`. */
+    gpu_stream last[2];
     struct stream_notes *notes; /* SHMEM_DEBUG on all members; else NULL */
     struct select_table *table; /* shared by the slots of the device */
     enum stream_ll128 ll128;

@@ -23,6 +23,7 @@ struct streams {
     unsigned most_blocks, most_threads;
     struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
     struct stream_slot *watched;           /* likewise: what the proxy looks at */
+    pthread_mutex_t order; /* slots' last streams, where they change; `ends`. Taken before device->lock */
     gpu_stream ends; /* comes behind all work of streams that were destroyed while slots had calls in them; or NULL */
 };
 
@@ -80,6 +81,7 @@ static void drop(struct streams *s)
         return;
     iso_select_close(s->table);
     iso_select_close(s->common);
+    pthread_mutex_destroy(&s->order);
     free(s);
 }
 
@@ -114,6 +116,7 @@ static struct streams *need_streams(struct device *d)
         log_error("%s: no memory", call);
         return NULL;
     }
+    pthread_mutex_init(&s->order, NULL);
     s->table = iso_stream_table_open(d->info);
     s->common = s->table != NULL ? iso_stream_table_open(NULL) : NULL;
     if (s->common == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
@@ -149,6 +152,7 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
         free(slot);
         return NULL;
     }
+    slot->last[0] = slot->last[1] = ISO_STREAM_NONE;
     slot->team = team;
     slot->number = number;
     slot->handle = handle;
@@ -300,25 +304,36 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     return NULL;
 }
 
+static gpu_stream last_of(const struct stream_slot *slot, int captured)
+{
+    return __atomic_load_n(&slot->last[captured], __ATOMIC_RELAXED);
+}
+
 /* A stream orders its own calls. So while no call was captured in another stream than the last one, no question to the
  * device is needed. A capture cannot wait for work outside of it, nor the other way round. */
 int iso_stream_slot_order(const struct stream_call *c)
 {
     struct stream_slot *slot = c->slot;
+    struct streams *s = streams_of(c->device);
     struct gpu *gpu = c->device->gpu;
-    if (ISO_LIKELY(slot->last[0].any && slot->last[0].stream == c->stream && !slot->last[1].any))
+    int rc = 0;
+    if (ISO_LIKELY(last_of(slot, 0) == c->stream && last_of(slot, 1) == ISO_STREAM_NONE))
         return 0;
-    int captured = iso_gpu_stream_is_capturing(gpu, c->stream), from = slot->last[captured].any ? captured : 0;
-    gpu_stream before = slot->last[from].stream;
-    if (slot->last[from].any && before != c->stream && iso_gpu_stream_is_capturing(gpu, before) == (captured != 0) &&
-        iso_gpu_stream_after(gpu, c->stream, before) != 0) {
+    pthread_mutex_lock(&s->order); /* until the stream of the last call is waited for, it is not destroyed */
+    int captured = iso_gpu_stream_is_capturing(gpu, c->stream);
+    gpu_stream before = last_of(slot, captured);
+    if (before == ISO_STREAM_NONE)
+        before = last_of(slot, 0);
+    if (before != ISO_STREAM_NONE && before != c->stream &&
+        iso_gpu_stream_is_capturing(gpu, before) == (captured != 0) && iso_gpu_stream_after(gpu, c->stream, before) != 0) {
         log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
                   slot->number, iso_gpu_error(gpu));
-        return 1;
+        rc = 1;
+    } else {
+        __atomic_store_n(&slot->last[captured], c->stream, __ATOMIC_RELAXED);
     }
-    slot->last[captured].stream = c->stream;
-    slot->last[captured].any = true;
-    return 0;
+    pthread_mutex_unlock(&s->order);
+    return rc;
 }
 
 struct engine_words *iso_stream_slot_words(const struct stream_call *c)
@@ -397,31 +412,32 @@ void iso_coll_streams_forget_stream(gpu_stream stream)
 {
     struct device *d = ISO->device;
     struct streams *s = d != NULL ? streams_of(d) : NULL;
-    bool used = false;
+    bool used = false, kept = false;
     if (s == NULL)
         return;
-    pthread_mutex_lock(&d->lock);
+    pthread_mutex_lock(&s->order);
+    pthread_mutex_lock(&d->lock); /* the lists */
     for (int i = 0; i < SLOT_LISTS; i++)
         for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next) {
-            used = used || (slot->last[0].any && slot->last[0].stream == stream);
-            slot->last[1].any = slot->last[1].any && slot->last[1].stream != stream; /* no capture goes on in it */
+            used = used || last_of(slot, 0) == stream;
+            if (last_of(slot, 1) == stream) /* no capture goes on in it */
+                __atomic_store_n(&slot->last[1], ISO_STREAM_NONE, __ATOMIC_RELAXED);
         }
     pthread_mutex_unlock(&d->lock);
-    if (!used)
-        return;
-    if (s->ends == NULL && iso_gpu_stream_create(d->gpu, false, &s->ends) != 0)
-        s->ends = NULL;
-    bool kept = s->ends != NULL && iso_gpu_stream_after(d->gpu, s->ends, stream) == 0;
-    if (!kept)
-        (void)iso_gpu_stream_wait(d->gpu, stream);
+    if (used) {
+        if (s->ends == NULL && iso_gpu_stream_create(d->gpu, false, &s->ends) != 0)
+            s->ends = NULL;
+        kept = s->ends != NULL && iso_gpu_stream_after(d->gpu, s->ends, stream) == 0;
+        if (!kept)
+            (void)iso_gpu_stream_wait(d->gpu, stream);
+    }
     pthread_mutex_lock(&d->lock);
-    for (int i = 0; i < SLOT_LISTS; i++)
+    for (int i = 0; i < SLOT_LISTS && used; i++)
         for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next)
-            if (slot->last[0].any && slot->last[0].stream == stream) {
-                slot->last[0].stream = s->ends;
-                slot->last[0].any = kept;
-            }
+            if (last_of(slot, 0) == stream)
+                __atomic_store_n(&slot->last[0], kept ? s->ends : ISO_STREAM_NONE, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&s->order);
 }
 
 /* NULL: slots of all teams. */
