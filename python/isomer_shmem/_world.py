@@ -133,7 +133,21 @@ def exchange(store, stage, rank, size, timeout, record):
     keys = [f"{stage}/{member}" for member in range(size)]
     store.set(keys[rank], json.dumps(record))
     store.wait(keys, timeout)
-    return [json.loads(store.get(key)) for key in keys]
+    records = [json.loads(store.get(key)) for key in keys]
+    store.add(f"{stage}/read", 1)
+    if any(isinstance(each, dict) and (each.get("error") or each.get("failure")) for each in records):
+        _let_others_read(store, stage, size)
+    return records
+
+
+def _let_others_read(store, stage, size):
+    """A member that fails may end at once, and its process may hold the store: the others read their records first."""
+    deadline = time.monotonic() + 5
+    try:
+        while store.add(f"{stage}/read", 0) < size and time.monotonic() < deadline:
+            time.sleep(0.01)
+    except RuntimeError:
+        pass  # the store's process has ended, after all members had read
 
 
 def decide(records):
