@@ -74,12 +74,22 @@ _library = None
 
 
 def candidates():
-    """Files to try, in order: ISOMER_LIB alone when it is set, else beside the package, else the system's loader."""
+    """Files to try, in order: ISOMER_LIB alone when it is set, else that of the wheel, else the system's loader."""
     named = os.environ.get("ISOMER_LIB")
     if named:
         return [named]
-    here = os.path.dirname(os.path.abspath(__file__))
-    return [os.path.join(here, "libisomer.so"), "libisomer.so.0"]
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+    return [os.path.join(folder, f"libisomer_{flavour}.so") for flavour in _flavours()] + ["libisomer.so.0"]
+
+
+def _flavours():
+    """Of the wheel's libraries, those for torch's GPU where there is such a GPU; then the CPU's. Starts no GPU."""
+    import torch
+    if torch.version.hip and os.path.exists("/dev/kfd"):
+        return ["hip", "cpu"]
+    if torch.version.cuda and os.path.exists("/dev/nvidiactl"):
+        return ["cuda", "cpu"]
+    return ["cpu"]
 
 
 def load():
