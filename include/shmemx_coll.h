@@ -18,22 +18,30 @@
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
- * nothing is enqueued. dest and source may each be symmetric (shmemx_malloc, shmemx_buffer_register) or not. Arguments
- * that peers touch are symmetric on all members or on none, and when symmetric they are the same place of the same
- * object: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter, both of allreduce and broadcast.
- * Other buffers may differ between members.
- *   both symmetric       the members' kernels or engines move data straight from source to dest
+ * nothing is enqueued. dest and source may each be reachable or not. Reachable memory is symmetric (shmemx_malloc,
+ * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers touch
+ * is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter,
+ * both of allreduce and broadcast. It may lie at another place on each member and in each call, in memory of another
+ * kind too: the members tell each other in the call, and a captured call keeps its own place. A registered buffer
+ * counts as reachable when all members have it; where it is memory of the host (CPU device), it is a registered buffer
+ * of the host on all members. Other buffers may differ between members.
+ *   both reachable       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
- *                        when it is source, and for allreduce: pushes need a symmetric dest, reads a symmetric source
+ *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source
  *   otherwise            data goes by staging memory of the slot, piece by piece: the same up to the size of packets
  *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
  *                        allreduce n - 1 times the bytes
  *
- * alltoallv needs a symmetric dest; its source is any device memory.
+ * alltoallv needs a reachable dest and `received`; its source is any device memory.
+ *
+ * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous; or it is symmetric and
+ * at the same place of the same object on all members, where engines are asked for (`engines`, or SHMEM_COLL forces
+ * them). Large calls of fcollect, alltoall, broadcast and permute are given to engines without being asked only when
+ * dest lies in the range of a rendezvous.
  *
  * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
  * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
- * symmetric dest, for reducescatter with a symmetric source, and for allreduce when both are symmetric.
+ * reachable dest, for reducescatter with a reachable source, and for allreduce when both are reachable.
  *
  * Buffers: later work in the stream may rewrite source and read dest. Peers may write dest and read source from the
  * moment this PE's stream has come to the call until the call ends on that stream, never before and never after.
@@ -48,8 +56,8 @@
  * their first members. So results are the same bits on all members, in every run and by every algorithm. Integers wrap.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, root, engines, and the places of dest and source as far as they must be alike. A
- * mismatch ends the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, and
+ * kind, nelems, type, operator, root, engines, whether dest and source are reachable as far as that must be alike, and
+ * in calls that copy engines carry the place of dest. A mismatch ends the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, and
  * replays of graphs are not either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
@@ -136,7 +144,7 @@ enum {
 
 /* Sizes and places of an ALLTOALLV. The first three are arrays of n words in this PE's device memory, read when the
  * call runs: bytes[m], less than 64 GiB, go to member m, from source + source_offset[m] to dest + dest_offset[m] of
- * member m. Room at the receiver is not checked. `received` is symmetric, or NULL on all members: word m of it becomes
+ * member m. Room at the receiver is not checked. `received` is reachable, or NULL on all members: word m of it becomes
  * the number of bytes that came from member m. */
 typedef struct {
     const uint64_t *bytes, *source_offset, *dest_offset;
@@ -157,14 +165,14 @@ typedef struct {
     const shmemx_blocks_t *blocks; /* alltoallv */
 
     int slot; /* 0 .. 255: which sequence of calls this one belongs to */
-    /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with symmetric dest, where
-     * pointers reach all members; else an error. In graphs, and where streams cannot wait for a word of memory, one
+    /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with a dest whose place is known
+     * (see "Memory"), where pointers reach all members; else an error. In graphs, and where streams cannot wait for a word of memory, one
      * wave waits. All members make such a call in a graph, or none does. */
     int engines;
     /* fcollect with engines: a signal for each piece, so that a receiver can begin with it. Piece c of member m's block
      * is chunk_bytes at c * chunk_bytes, the last one shorter. It has arrived when word m * ceil(bytes / chunk_bytes) +
-     * c of `signals` has become *signal_value. `bytes` is the size of a block. `signals` is symmetric device memory
-     * with words for all members, this PE included. signal_value points to one word of this PE's device memory, read
+     * c of `signals` has become *signal_value. `bytes` is the size of a block. `signals` is device memory whose
+     * place is known as that of dest is, with words for all members, this PE included. signal_value points to one word of this PE's device memory, read
      * when the call runs and equal on all members. Wait by shmemd_signal_wait_until or
      * shmemx_signal_wait_until_on_stream. */
     uint64_t *signals;
@@ -208,12 +216,27 @@ int shmemx_coll_on_host(const shmemx_coll_t *coll);
  *     n at most 8     n * 67,840 bytes + 128 (8 PEs: 530 KiB)
  *     n at most 32    n * 17,152 bytes + 256
  *     more            n *  4,480 bytes + the 8 n bytes of flags, rounded up to 128
- * and 384 bytes for tables; and 16 n bytes for each slot. The CPU device uses what is touched of it. shmemx_info_text
- * says how much is in use.
+ * and 32 n bytes for places, rounded up to 128, and 384 bytes for tables; and 16 n bytes for each slot. The CPU device
+ * uses what is touched of it. shmemx_info_text says how much is in use.
  *
  * Collective over the team, with equal slot. Must not be called during a capture. Does nothing when the slot is made
  * already. Returns 0; or nonzero after a sentence on stderr, on all members when one has no memory for it. */
 int shmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks);
+
+/* Tells all members of the team where each member's range of `bytes` at `address` lies: once, for the copy engines of
+ * all later calls of this team. Dest (and `signals`) of a call by engines then lies in the range of one rendezvous, at
+ * the same offset on all members; the ranges themselves may lie anywhere. address: memory of shmemx_malloc,
+ * shmemx_team_malloc or shmemx_local_malloc, or a registered buffer; bytes: its length, equal on all members.
+ *
+ * Collective over the team, at any time, in one order with its other collectives on the host. A range that lies in an
+ * older one, at the same offset on all members, is known already. Older ranges that overlap it in another way, on any
+ * member, are forgotten on all members; so are all ranges of the team when bytes is 0 (address is not looked at then),
+ * and when the team is destroyed. Memory that is freed stays known: before calls of kinds that engines may carry use
+ * memory in its place on some members only, forget it by another rendezvous.
+ *
+ * Returns 0; or nonzero on all members after a sentence on stderr: memory that is not reachable, bytes that differ, no
+ * memory. Nonzero on this PE alone when `team` is not a team of this PE or no device runs. */
+int shmemx_rendezvous(shmem_team_t team, void *address, size_t bytes);
 
 /* Says in one line which algorithm such a call takes, and why. Writes at most `bytes` characters and returns the length
  * of the whole text, like snprintf. All members get the same answer, but need not all ask. Before the first call of a

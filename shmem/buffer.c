@@ -119,7 +119,7 @@ struct pieces {
     size_t from[3]; /* offsets in the buffer */
 };
 
-static int make_pieces(char *addr, size_t len, struct split split, struct pieces *pieces)
+static int make_pieces(char *addr, size_t len, struct split split, int number, struct pieces *pieces)
 {
     size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
     size_t wanted = (size_t)(from[0] < to[0]) + (from[1] < to[1]) + (from[2] < to[2]);
@@ -135,6 +135,8 @@ static int make_pieces(char *addr, size_t len, struct split split, struct pieces
             log_error("shmemx_buffer_register: no memory is left for the addresses of %d PEs", ISO->n_pes);
             return -ENOMEM;
         }
+        if (pieces->of[i] != NULL) /* others name places by the first piece alone */
+            pieces->of[i]->number = from[i] == 0 ? number : iso_segment_free_number(ISOD_SEGMENT_BUFFERS);
     }
     for (int i = 2; i >= 0; i--)
         if (pieces->of[i] != NULL && from[i] == 0)
@@ -144,11 +146,11 @@ static int make_pieces(char *addr, size_t len, struct split split, struct pieces
 
 /* A pointer of ours into each peer's pages, kept in the table of the mapped piece. What was added stays when this fails
  * half way: the caller takes it out again. */
-static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct split split)
+static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct split split, int number)
 {
     struct state *self = ISO;
     struct pieces pieces = {{NULL, NULL, NULL}, {0, 0, 0}};
-    int rc = make_pieces(addr, len, split, &pieces);
+    int rc = make_pieces(addr, len, split, number, &pieces);
     for (int l = 0; rc == 0 && l < self->n_local; l++) {
         int pe = self->local_pes[l];
         bool maps = pe != self->my_pe && split.lo < split.hi && !self->peers[pe].threaded;
@@ -197,7 +199,7 @@ static int probe_staging(const struct pe_offer *offers)
 /* ---- the calls ---- */
 
 /* Collective over the node, also for a PE that could not share its pages: its `status` tells the others. */
-static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *info)
+static int connect_pieces(const struct pe_offer *mine, int number, shmemx_buffer_info_t *info)
 {
     char *addr = (char *)(uintptr_t)mine->base;
     size_t len = (size_t)mine->len;
@@ -229,7 +231,7 @@ static int connect_pieces(const struct pe_offer *mine, shmemx_buffer_info_t *inf
             rc = probe_staging(offers);
     }
     if (rc == 0)
-        rc = add_pieces(addr, len, offers, split);
+        rc = add_pieces(addr, len, offers, split, number);
     iso_device_close_offers(offers);
     if (info == NULL)
         return rc;
@@ -290,15 +292,17 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 {
     char sentence[192] = "";
     bool is_device = false;
+    int number = 0;
     if (iso_enter(__func__) != 0)
         return 1;
     int wrong = examine((char *)addr, len_bytes, sentence, sizeof sentence);
-    if (iso_device_agree(__func__, wrong, sentence) != 0)
+    if (iso_device_agree(__func__, wrong, sentence) != 0 ||
+        iso_segment_take_number(&ISO->world, &number, __func__) != 0)
         return 1;
     if (ISO->device != NULL && iso_device_buffer_is(addr, &is_device, __func__) != 0)
         return 1;
     if (is_device)
-        return iso_device_buffer_register((char *)addr, len_bytes, info) == 0 ? 0 : 1;
+        return iso_device_buffer_register((char *)addr, len_bytes, number, info) == 0 ? 0 : 1;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
     struct pages mine = whole_pages((uintptr_t)addr, len_bytes);
 #ifdef ISO_PES_AS_THREADS
@@ -306,7 +310,7 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 #endif
     int status = share_pages(&mine);
     struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len_bytes, {0}, status, mine.fd};
-    int rc = connect_pieces(&offer, info);
+    int rc = connect_pieces(&offer, number, info);
     int told = iso_segment_tell_nodes((char *)addr, len_bytes, __func__);
     rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)

@@ -6,6 +6,7 @@
  * operation. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
+#include "../device/api/state.h"
 #include "agree.h"
 #include "alloc.h"
 #include "data_segment.h"
@@ -87,6 +88,21 @@ static int map_heap(struct segment *heap, size_t heap_bytes)
     return 0;
 }
 
+/* In the kernels' table. */
+static int number_of(int index)
+{
+    static const int numbers[SEGMENT_INDEX_FREE] = {
+        [SEGMENT_INDEX_DEVICE] = ISOD_SEGMENT_HEAP,
+        [SEGMENT_INDEX_HEAP] = ISOD_SEGMENT_HOST_HEAP,
+        [SEGMENT_INDEX_DATA] = ISOD_SEGMENT_DATA,
+        [SEGMENT_INDEX_LOCAL] = ISOD_SEGMENT_PARTS,
+        [SEGMENT_INDEX_TEAM] = ISOD_SEGMENT_PARTS + 1,
+        [SEGMENT_INDEX_DEVICE_LOCAL] = ISOD_SEGMENT_PARTS + 2,
+        [SEGMENT_INDEX_DEVICE_TEAM] = ISOD_SEGMENT_PARTS + 3,
+    };
+    return numbers[index];
+}
+
 int iso_segment_start(size_t heap_bytes, size_t part_bytes)
 {
     struct state *self = ISO;
@@ -100,6 +116,7 @@ int iso_segment_start(size_t heap_bytes, size_t part_bytes)
     for (int i = 0; i < SEGMENT_INDEX_FREE; i++) {
         struct segment *s = &self->segments[i];
         s->fd = -1;
+        s->number = number_of(i);
         s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
         if (s->peers == NULL)
             return -ENOMEM;
@@ -159,6 +176,7 @@ void iso_segment_clear_part(int index)
     memset(part, 0, sizeof *part);
     part->peers = peers;
     part->fd = -1;
+    part->number = number_of(index);
 }
 
 void iso_segment_set_peer(struct segment *segment, int pe, char *base)
@@ -310,6 +328,65 @@ void iso_segment_stop(void)
     self->segments = NULL;
     self->n_segments = 0;
     self->control = NULL;
+}
+
+/* ---- places ---- */
+
+int iso_segment_free_number(int from)
+{
+    struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_FREE; i < self->n_segments; i++)
+        if (self->segments[i].number == from) {
+            from++;
+            i = SEGMENT_INDEX_FREE - 1;
+        }
+    return from;
+}
+
+int iso_segment_take_number(struct team *team, int *number, const char *call)
+{
+    for (int from = ISOD_SEGMENT_BUFFERS;;) {
+        uint64_t mine = (uint64_t)iso_segment_free_number(from);
+        uint64_t least = iso_agree_min(team, mine, call), most = ~iso_agree_min(team, ~mine, call);
+        if (iso_job_is_broken())
+            return -EIO;
+        if (most >= ISO_SEGMENTS_MAX) {
+            log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
+                      iso_call_name(call), ISO_SEGMENTS_MAX);
+            return -ENOSPC;
+        }
+        *number = from = (int)most;
+        if (least == most)
+            return 0;
+    }
+}
+
+/* The piece that begins the buffer: offsets in a buffer are the same on all PEs, its pieces need not be. */
+static const struct segment *first_piece(const struct segment *s, const void *addr)
+{
+    for (int i = SEGMENT_INDEX_FREE; s->kind == SEGMENT_BUFFER && i < ISO->n_segments; i++) {
+        const struct segment *first = &ISO->segments[i];
+        if ((size_t)((const char *)addr - first->base) < first->first_bytes)
+            return first;
+    }
+    return s;
+}
+
+uint64_t iso_segment_place(const void *addr)
+{
+    const struct segment *s = iso_segment_of(addr, 1);
+    if (s == NULL)
+        return 0;
+    s = first_piece(s, addr);
+    return (uint64_t)(unsigned)s->number << ISOD_PLACE_BITS | (uint64_t)((const char *)addr - s->base);
+}
+
+const struct segment *iso_segment_of_place(uint64_t place)
+{
+    for (int i = 0; i < ISO->n_segments; i++)
+        if ((uint64_t)(unsigned)ISO->segments[i].number == place >> ISOD_PLACE_BITS)
+            return &ISO->segments[i];
+    return NULL;
 }
 
 struct segment *iso_segment_search(const void *addr, size_t len)

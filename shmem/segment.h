@@ -31,6 +31,7 @@ struct segment {
     struct segment *within; /* LOCAL, TEAM: the heap behind whose end it is mapped, in one piece with it; else NULL */
     struct alloc *alloc;    /* LOCAL, TEAM: this PE's objects in it; else NULL */
     size_t first_bytes; /* buffers: the length given at registration, on the piece that begins it; else 0 */
+    int number;         /* in the kernels' table; of a buffer's first piece: the same on all PEs that have the buffer */
     void *foreign;      /* device_buffer.c: what it has imported for this segment */
 };
 
@@ -102,6 +103,15 @@ ISO_INLINE bool iso_place_is_device(const struct place *place)
 
 /* SHMEM_DEBUG: the range must lie in one live object of the heap. (memory.c) */
 ISO_COLD void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len);
+
+/* A place, as all PEs that have the segment understand it (device/api/state.h). addr is of this PE's segments. */
+uint64_t iso_segment_place(const void *addr);
+/* The segment in which that place is, or begins; NULL: none that this PE has. */
+const struct segment *iso_segment_of_place(uint64_t place);
+/* Collective over the team: *number becomes that of a new buffer, free on all members. 0, or -errno after a sentence. */
+struct team;
+int iso_segment_take_number(struct team *team, int *number, const char *call);
+int iso_segment_free_number(int from); /* the lowest one at or above `from` that is free here; ISO_SEGMENTS_MAX: none */
 
 /* ---- start and end; peers ---- */
 

@@ -300,23 +300,24 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
     c->first = c->rank < isod_coll_others(c) ? isod_coll_memory(c, isod_coll_other(c, c->rank + 1)) : (char *)0;
 }
 
-/* The low 32 bits of epochs are about to wrap: old LL words could be taken for new ones. So each member clears its
- * inboxes before a synchronisation, which is epoch `epoch`. All LL words of earlier epochs have been read, since every
- * call waits for all that is sent to it. Teams in which a pointer is missing do not use LL. true: given up. */
+/* The low 32 bits of epochs are about to wrap: old LL words and places could be taken for new ones. So each member
+ * clears its inboxes and places before a synchronisation, which is epoch `epoch`. All those of earlier epochs have been
+ * read, since every call waits for all that is sent to it. Teams in which a pointer is missing do not use LL. true:
+ * given up. */
 PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
 {
     struct prim_vec16 zero = {{0, 0}};
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
-    if (!isod_is_direct(h))
-        return false;
     isod_coll_read_team(&c, h, call_of & 0xffffu);
     c.epoch = epoch;
-    char *lines = c.here + isod_flags_bytes(h.n_pes);
-    uint64_t bytes = 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes;
+    char *lines = c.here + isod_flags_bytes(h.n_pes), *places = c.here + isod_places_at(h.n_pes, c.inbox_bytes);
+    uint64_t bytes = c.direct ? 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes : 0;
     for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
         prim_store16(lines + at, zero);
-    isod_coll_sync_near(&c);
+    for (uint64_t at = (uint64_t)c.rank * 16; at < isod_places_bytes(h.n_pes); at += (uint64_t)c.size * 16)
+        prim_store16(places + at, zero);
+    isod_coll_sync(&c);
     return !isod_coll_goes_on(&c);
 }
 
@@ -610,10 +611,9 @@ PRIM_FN void isod_coll_put(struct isod_coll *c, int32_t to, char *dest, const ch
 {
     isod_coll_put_at(c, prim_group_block(), to, isod_near(c->h, dest, to), dest, source, bytes);
 }
-/* A word, by the calling thread. */
-PRIM_FN void isod_coll_put_word(struct isod_coll *c, int32_t to, uint64_t *dest, uint64_t value)
+/* A word, by the calling thread; `near` is dest there, or NULL. */
+PRIM_FN void isod_coll_put_word_at(struct isod_coll *c, int32_t to, char *near, char *dest, uint64_t value)
 {
-    char *near = to == c->h.my_pe ? (char *)dest : isod_near(c->h, dest, to);
     if (near != 0) {
         prim_store_relaxed_u64((uint64_t *)(void *)near, value);
         return;

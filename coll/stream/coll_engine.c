@@ -95,9 +95,13 @@ static void copy(struct round *r, void *dest, const void *source, size_t bytes, 
 
 /* ---- which member gets what, by which stream ---- */
 
-/* Where this PE's engines write the object of member m. */
-static char *near(const struct round *r, const struct segment *segment, const void *addr, int m)
+/* Where this PE's engines write memory of member m: at the same place of the range that a rendezvous was about, or of
+ * the segment. */
+static char *near(const struct round *r, const struct stream_range *range, const struct segment *segment,
+                  const void *addr, int m)
 {
+    if (range != NULL)
+        return range->near[m] != NULL ? range->near[m] + ((const char *)addr - range->address) : NULL;
     char *base = m == r->c.args.h.my_pe ? segment->base : iso_handle_near(segment, r->c.team->world_of[m]);
     return base != NULL ? base + ((const char *)addr - segment->base) : NULL;
 }
@@ -134,7 +138,7 @@ static void plan(struct round *r)
 static void send_signal(struct round *r, int m, size_t u, unsigned stream)
 {
     if (r->signals != NULL)
-        copy(r, near(r, r->signal_segment, r->signals + u, m), r->c.coll->signal_value, 8, stream);
+        copy(r, near(r, r->c.signal_range, r->signal_segment, r->signals + u, m), r->c.coll->signal_value, 8, stream);
 }
 
 static void send_unit(struct round *r, int i, size_t u)
@@ -147,7 +151,7 @@ static void send_unit(struct round *r, int i, size_t u)
     else if (r->part != 0)
         bytes = ISO_MIN(r->part, r->total - part_at);
     if (at < bytes)
-        copy(r, near(r, r->segment, r->dest, m) + part_at + at,
+        copy(r, near(r, r->c.dest_range, r->segment, r->dest, m) + part_at + at,
              r->source + (size_t)m * (r->part + r->source_stride) + at, ISO_MIN(r->unit, bytes - at), stream);
     send_signal(r, m, u, stream);
     if (u + 1 < r->units)
@@ -189,8 +193,8 @@ static bool says(const struct round *r, const char *sentence)
 static bool is_reached(const struct round *r)
 {
     for (int m = 0; m < r->c.args.h.n_pes; m++)
-        if (near(r, r->segment, r->segment->base, m) == NULL || flag_near(r, m) == NULL ||
-            (r->signals != NULL && near(r, r->signal_segment, r->signal_segment->base, m) == NULL))
+        if (near(r, r->c.dest_range, r->segment, r->c.args.dest, m) == NULL || flag_near(r, m) == NULL ||
+            (r->signals != NULL && near(r, r->c.signal_range, r->signal_segment, r->c.coll->signals, m) == NULL))
             return false;
     return true;
 }
@@ -205,8 +209,8 @@ static bool can_run(struct round *r)
     r->segment = iso_segment_of(r->c.args.dest, blocks * r->c.args.bytes);
     if (coll->signals != NULL)
         r->signal_segment = iso_segment_of(coll->signals, 8);
-    if (r->segment == NULL || r->segment->kind == SEGMENT_LOCAL || (coll->signals != NULL && r->signal_segment == NULL))
-        return says(r, "copy engines need symmetric dest and signals");
+    if (r->segment == NULL || (coll->signals != NULL && r->signal_segment == NULL))
+        return says(r, "copy engines need dest and signals that all members reach");
     if (!is_reached(r))
         return says(r, "copy engines of this PE do not reach the memory of all members");
     if (r->engines->n > 0 && iso_gpu_stream_is_capturing(r->gpu, r->engines->streams[0]) &&

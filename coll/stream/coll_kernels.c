@@ -6,12 +6,27 @@
 #include "engine_device.h"
 #include "move_stream.h"
 
-/* isod_stream_announce and _await, where some members may be reached by the ring only. */
-PRIM_FN bool arrive(struct isod_coll *c)
+/* All members are here, and have told where their dest is, and `count` 2: where their received lengths are; some may be
+ * reached by the ring only. The table has the first ISOD_STREAM_MEMBERS of them. A sync. */
+PRIM_FN bool arrive(struct isod_coll *c, const struct isod_stream_coll *a, uint32_t count)
 {
     isod_coll_begin_epoch(c);
-    isod_flags_send(c, -1);
-    return isod_stream_await(c);
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
+        isod_place_send(c, isod_coll_other(c, i), 0, a->dest_place);
+        if (count == 2)
+            isod_place_send(c, isod_coll_other(c, i), 1, a->v_received_place);
+    }
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
+        int32_t m = isod_coll_other(c, i);
+        int64_t ahead = m < ISOD_STREAM_MEMBERS ? isod_distance(c->h, a->dest, a->dest_place, m) : 0;
+        uint64_t place = isod_places_wait(c, m, count).first;
+        if (m < ISOD_STREAM_MEMBERS && !c->failed)
+            isod_table_dest()[m] = isod_distance_of(c->h, a->dest, ahead, a->dest_place, place, m);
+    }
+    if (c->rank == 0 && c->h.my_pe < ISOD_STREAM_MEMBERS)
+        isod_table_dest()[c->h.my_pe] = 0;
+    prim_acquire_from_peer();
+    return isod_coll_goes_on(c);
 }
 
 PRIM_FN int exchange_push(const struct isod_stream_coll *a)
@@ -22,18 +37,27 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    if (arrive(&c)) {
+    if (arrive(&c, a, 1)) {
         struct isod_waves waves = isod_waves_of(&c);
         struct isod_part p = isod_part_of(w.bytes, waves.nth, waves.of);
         char *dest = w.dest + (uint64_t)(uint32_t)a->h.my_pe * w.dest_stride;
         for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
             int32_t to = isod_coll_other(&c, i);
-            isod_wave_put(&c, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
+            isod_wave_put(&c, a, to, dest, w.source + (uint64_t)(uint32_t)to * w.source_stride, p);
         }
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);
     }
     return isod_coll_leave(&c);
+}
+
+/* The number of bytes that came from this member, to member `to`, by the calling thread. */
+PRIM_FN void put_length(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, uint64_t bytes)
+{
+    uint64_t place = to == a->h.my_pe ? a->v_received_place : isod_place_sent(c, to, 1);
+    char *near = isod_place_near(c->h, place, to);
+    uint64_t at = (uint64_t)(uint32_t)a->h.my_pe * 8;
+    isod_coll_put_word_at(c, to, near != 0 ? near + at : near, isod_place_name(c->h, place) + at, bytes);
 }
 
 /* Lengths may differ between members; so all blocks take part, each with its part of each length. */
@@ -42,7 +66,7 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
     struct isod_coll c;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    if (arrive(&c)) {
+    if (arrive(&c, a, 2)) {
         struct isod_waves waves = isod_waves_of(&c);
         for (uint32_t i = waves.first; i <= isod_coll_others(&c); i += waves.stride) {
             int32_t to = isod_coll_other(&c, i);
@@ -50,13 +74,13 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
                 isod_part_of(prim_load_const_u64(&a->v_bytes[to]), prim_block_index(), prim_block_count());
             char *dest = a->dest + prim_load_const_u64(&a->v_dest[to]) + mine.at;
             const char *source = a->source + prim_load_const_u64(&a->v_source[to]) + mine.at;
-            isod_wave_put(&c, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
+            isod_wave_put(&c, a, to, dest, source, isod_part_of(mine.bytes, waves.nth, waves.of));
         }
 
         /* The lengths, for the receivers. */
         if (prim_block_index() == 0 && a->v_received != 0)
             for (int32_t to = (int32_t)c.rank; to < a->h.n_pes; to += (int32_t)c.size)
-                isod_coll_put_word(&c, to, a->v_received + a->h.my_pe, prim_load_const_u64(&a->v_bytes[to]));
+                put_length(&c, a, to, prim_load_const_u64(&a->v_bytes[to]));
 
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);
@@ -64,12 +88,48 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
-/* Tells one member that dest is ready, or written, and waits until another one has told the same. */
-PRIM_FN void permute_sync(struct isod_coll *c, int32_t tell, int32_t wait_for)
+/* The place of one member that this one waits for is the first of the table. By the calling thread. */
+PRIM_FN void one_expect(const struct isod_coll *c, const char *ours, uint64_t mine, int32_t m)
 {
-    if (c->rank == 0 && tell != c->h.my_pe) {
-        isod_flag_send(c, tell);
-        isod_flag_wait(c, wait_for, ISOD_DATA);
+    isod_table_dest()[0] = isod_distance(c->h, ours, mine, m);
+}
+PRIM_FN void one_wait(struct isod_coll *c, const char *ours, uint64_t mine, int32_t m)
+{
+    struct isod_places p = isod_places_wait(c, m, 1);
+    if (!c->failed)
+        isod_table_dest()[0] = isod_distance_of(c->h, ours, isod_table_dest()[0], mine, p.first, m);
+}
+
+/* Tells the one member that dest is ready, and where, and waits until another one has told the same. */
+PRIM_FN void permute_arrive(struct isod_coll *c, const struct isod_stream_coll *a)
+{
+    if (c->rank == 0 && a->from != c->h.my_pe) {
+        isod_place_send(c, a->from, 0, a->dest_place);
+        one_expect(c, a->dest, a->dest_place, a->to);
+        one_wait(c, a->dest, a->dest_place, a->to);
+    }
+    prim_acquire_from_peer();
+}
+PRIM_FN void permute_put(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
+{
+    int64_t distance = isod_table_dest()[0];
+    char *name = w->dest;
+    if (distance == ISOD_BY_RING)
+        name = isod_place_name(c->h, isod_place_sent(c, w->to, 0)) + (w->dest - a->dest);
+    isod_coll_put_at(c, prim_group_block(), w->to, distance != ISOD_BY_RING ? w->dest + distance : (char *)0, name,
+                     w->source, w->bytes);
+}
+/* Dest is written. */
+PRIM_FN void permute_finish(struct isod_coll *c, const struct isod_stream_coll *a)
+{
+    isod_coll_begin_epoch(c);
+    prim_gather_stores(prim_group_block());
+    if (c->rank == 0) {
+        prim_fence_flag(); /* pairs with the acquire of the member that is written to */
+        if (a->to != c->h.my_pe) {
+            isod_flag_send(c, a->to);
+            isod_flag_wait(c, a->from, ISOD_DATA);
+        }
     }
     prim_acquire_from_peer();
 }
@@ -82,22 +142,30 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     isod_coll_begin_epoch(&c);
-    permute_sync(&c, w.from, w.to);
+    permute_arrive(&c, a);
     if (isod_coll_goes_on(&c)) {
         if (w.to == a->h.my_pe)
             isod_coll_copy_own(w.dest, w.source, w.bytes);
         else
-            isod_coll_put(&c, w.to, w.dest, w.source, w.bytes);
-        isod_coll_begin_epoch(&c);
-        prim_gather_stores(prim_group_block());
-        if (c.rank == 0)
-            prim_fence_flag(); /* pairs with the acquire of the member that is written to */
-        permute_sync(&c, w.to, w.from);
+            permute_put(&c, a, &w);
+        permute_finish(&c, a);
     }
     return isod_coll_leave(&c);
 }
 
-/* The flags of the root say that its kernel is here, those of the others that they have read: loads whose values were
+/* The root's part of source, whose distance is the first of the table. */
+PRIM_FN void broadcast_get(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
+{
+    int64_t distance = isod_table_dest()[0];
+    if (distance != ISOD_BY_RING) {
+        prim_copy_get(prim_group_block(), w->dest, w->source + distance, w->bytes);
+        return;
+    }
+    const char *name = isod_place_name(c->h, isod_place_sent(c, w->from, 0)) + (w->source - a->source);
+    isod_ring_get(c->h, prim_group_block(), w->dest, name, w->bytes, isod_world_pe(c->h, w->from));
+}
+
+/* The places of the root say that its kernel is here, the flags of the others that they have read: loads whose values were
  * stored before a sync are done, so these flags need no fence. */
 PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
 {
@@ -110,7 +178,8 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
 
     isod_coll_begin_epoch(&c);
     if (a->h.my_pe == w.from) {
-        isod_flags_send(&c, -1);
+        for (uint32_t i = c.rank + 1; i <= isod_coll_others(&c); i += c.size)
+            isod_place_send(&c, isod_coll_other(&c, i), 0, a->source_place);
         isod_coll_copy_own(w.dest, w.source, w.bytes);
         isod_coll_begin_epoch(&c);
         isod_flags_wait(&c, -1, ISOD_DATA);
@@ -119,11 +188,13 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
         return isod_coll_leave(&c);
     }
 
-    if (c.rank == 0)
-        isod_flag_wait(&c, w.from, ISOD_DATA);
+    if (c.rank == 0) {
+        one_expect(&c, a->source, a->source_place, w.from);
+        one_wait(&c, a->source, a->source_place, w.from);
+    }
     prim_acquire_from_peer();
     if (isod_coll_goes_on(&c)) {
-        isod_coll_get(&c, w.from, w.dest, w.source, w.bytes);
+        broadcast_get(&c, a, &w);
         isod_coll_begin_epoch(&c);
         prim_sync(prim_group_block());
         if (c.rank == 0)
@@ -143,15 +214,33 @@ PRIM_FN struct spread spread_of(const struct isod_coll *c, const struct isod_mov
 {
     uint64_t readers = isod_coll_others(c), units = isod_units(w->bytes), each = (units + readers - 1) / readers;
     int32_t place = c->h.my_pe - w->from - 1;
-    struct spread s = {isod_near(c->h, w->source, w->from), isod_table_dest(), 0, 0, 0};
-    bool odd = (((uintptr_t)s.source | (uintptr_t)w->dest) & 15) != 0;
+    struct spread s = {w->source, isod_table_dest(), 0, 0, 0};
     s.first = each * (uint64_t)(place < 0 ? place + c->h.n_pes : place);
     s.last = s.first + each < units ? s.first + each : units;
     s.whole = s.last < w->bytes / 16 ? s.last : w->bytes / 16;
-    odd = isod_table_fill(c, isod_table_dest(), w->dest) || odd;
-    if (prim_sync_or(prim_group_block(), odd))
-        s.whole = 0;
     return s;
+}
+/* All members are here. The root has told where its source is, the others where their dests are. A sync. */
+PRIM_FN bool spread_arrive(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w,
+                           struct spread *s)
+{
+    struct isod_touched dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), w->dest);
+    struct isod_touched source = isod_touched_of(a->source, a->source_place, isod_table_source(), w->source);
+    bool odd = ((uintptr_t)w->dest & 15) != 0;
+    for (uint32_t i = c->rank + 1; i <= isod_coll_others(c); i += c->size) {
+        int32_t m = isod_coll_other(c, i);
+        struct isod_touched t = m == w->from ? source : dest;
+        t.table[m] = isod_distance(c->h, t.ours, t.place, m);
+        struct isod_places p = isod_places_wait(c, m, 1);
+        if (!c->failed)
+            odd = isod_table_correct(c, t, m, p.first) || odd;
+    }
+    prim_acquire_from_peer();
+    odd = prim_sync_or(prim_group_block(), odd || c->failed);
+    if (odd)
+        s->whole = 0;
+    s->source = w->source + isod_table_source()[w->from];
+    return !odd || isod_coll_goes_on(c);
 }
 PRIM_FN char *spread_dest(const struct isod_coll *c, const struct isod_move *w, const struct spread *s, uint32_t i)
 {
@@ -195,13 +284,16 @@ PRIM_FN int broadcast_twoshot_read(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    isod_stream_announce(&c);
+    isod_places_announce(&c, 1, a->h.my_pe == w.from ? a->source_place : a->dest_place, 0);
     if (a->h.my_pe == w.from) {
         isod_coll_copy_own(w.dest, w.source, w.bytes);
-        (void)isod_stream_await(&c);
+        for (uint32_t i = c.rank + 1; i <= isod_coll_others(&c); i += c.size)
+            (void)isod_places_wait(&c, isod_coll_other(&c, i), 1);
+        prim_acquire_from_peer();
+        (void)isod_coll_goes_on(&c);
     } else {
         struct spread s = spread_of(&c, &w);
-        if (isod_stream_await(&c)) {
+        if (spread_arrive(&c, a, &w, &s)) {
             spread_units(&c, &w, &s);
             spread_odd_units(&c, &w, &s);
         }

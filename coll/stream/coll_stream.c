@@ -204,9 +204,10 @@ static bool is_cpu(const struct stream_call *c) { return strcmp(c->device->info-
 
 /* A range, as the kernels of the members reach it. */
 struct range {
-    bool symmetric;
+    bool reached; /* symmetric or local: others find it by its place */
     bool near;    /* and pointers reach it wherever they reach device heaps */
-    bool in_heap; /* and it is in the device heap */
+    bool local;
+    uint64_t place;
 };
 
 /* The host's memory is a kernel's own on the CPU device only. Registered memory of the host may have edges without
@@ -214,7 +215,7 @@ struct range {
 static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len, struct range *range)
 {
     const struct segment *whole = iso_segment_of(addr, len), *first = whole;
-    range->symmetric = range->near = range->in_heap = false;
+    *range = (struct range){false, false, false, 0};
     if (whole == NULL) {
         first = iso_segment_of(addr, 1);
         if ((first == NULL) != (iso_segment_of((const char *)addr + len - 1, 1) == NULL))
@@ -227,11 +228,10 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
         return true;
     if (!first->on_device && !is_cpu(c))
         return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
-    if (first->kind == SEGMENT_LOCAL) /* another object on each member: as private memory */
-        return true;
-    range->symmetric = true;
+    range->reached = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
-    range->in_heap = whole != NULL && whole->kind == SEGMENT_DEVICE;
+    range->local = first->kind == SEGMENT_LOCAL;
+    range->place = iso_segment_place(addr);
     return true;
 }
 
@@ -272,16 +272,22 @@ static void fill_ranges(struct stream_call *c, struct range dest, struct range s
 {
     unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
     struct select_facts *f = &c->facts;
-    f->has = ((dest.symmetric ? ISOD_NEEDS_DEST : 0u) | (source.symmetric ? ISOD_NEEDS_SOURCE : 0u)) & peers;
+    c->args.dest_place = dest.place;
+    c->args.source_place = source.place;
+    f->has = ((dest.reached ? ISOD_NEEDS_DEST : 0u) | (source.reached ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     f->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
-    f->in_heap = ((dest.in_heap ? ISOD_NEEDS_DEST : 0u) | (source.in_heap ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
         f->has |= ISOD_NEEDS_APART;
+    f->same = dest.reached && !dest.local;
+    if (is(c, HAS_ENGINES) && dest.reached)
+        c->dest_range = iso_stream_range_find(c->device, c->team, c->args.dest,
+                                              c->args.dest_stride != 0 ? f->bytes : c->args.bytes);
+    f->known = c->dest_range != NULL;
 }
 
 static bool data_is_valid(struct stream_call *c)
 {
-    struct range dest = {false, false, false}, source = dest;
+    struct range dest, source;
     size_t alignment = types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
@@ -303,7 +309,7 @@ static bool data_is_valid(struct stream_call *c)
 static bool blocks_are_valid(struct stream_call *c)
 {
     const shmemx_blocks_t *b = c->coll->blocks;
-    struct range dest = {false, false, false}, source = dest, received = {true, true, true};
+    struct range dest, source, received = {true, true, false, 0};
     if (b == NULL)
         return wrong(c, "blocks is a null pointer");
     if (!pointer_is_valid(c, "dest", c->args.dest, 1) || !pointer_is_valid(c, "source", c->args.source, 1) ||
@@ -315,22 +321,24 @@ static bool blocks_are_valid(struct stream_call *c)
     if (b->received != NULL && (!pointer_is_valid(c, "blocks->received", b->received, 8) ||
                                 !look_up(c, "blocks->received", b->received, (size_t)c->team->n_pes * 8, &received)))
         return false;
-    if (!dest.symmetric || !received.symmetric)
-        return wrong(c, "%s is not symmetric: neither from shmemx_malloc nor in a registered buffer",
-                     dest.symmetric ? "blocks->received" : "dest");
+    if (!dest.reached || !received.reached)
+        return wrong(c, "%s is neither symmetric nor local: not from shmemx_malloc, shmemx_team_malloc or "
+                        "shmemx_local_malloc, and not in a registered buffer",
+                     dest.reached ? "blocks->received" : "dest");
     c->args.v_bytes = b->bytes;
     c->args.v_source = b->source_offset;
     c->args.v_dest = b->dest_offset;
     c->args.v_received = b->received;
+    c->args.v_received_place = received.place;
     fill_ranges(c, dest, source);
     return true;
 }
 
 /* Signals are written by engines, behind each piece. */
-static bool signals_are_valid(const struct stream_call *c)
+static bool signals_are_valid(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
-    struct range range = {false, false, false};
+    struct range range;
     if (coll->signals == NULL)
         return true;
     size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->team->n_pes;
@@ -340,6 +348,10 @@ static bool signals_are_valid(const struct stream_call *c)
         !pointer_is_valid(c, "signal_value", coll->signal_value, 8) ||
         !look_up(c, "signals", coll->signals, pieces * n * 8, &range))
         return false;
+    c->signal_range = iso_stream_range_find(c->device, c->team, coll->signals, pieces * n * 8);
+    if (range.near && range.local && c->signal_range == NULL)
+        return wrong(c, "signals %p is local memory, of which the other members do not know the place; call "
+                        "shmemx_rendezvous for it before", (void *)coll->signals);
     return range.near || wrong(c, "signals %p is not symmetric device memory", (void *)coll->signals);
 }
 
@@ -412,8 +424,11 @@ static int enqueue(const struct stream_call *c)
     struct select_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL) {
         (void)wrong(c, "copy engines cannot do this: %s",
-                    (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is not symmetric"
+                    (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is neither symmetric nor local memory"
                     : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
+                    : !c->facts.known && !c->facts.same
+                        ? "dest is local memory, of which the other members do not know the place; call "
+                          "shmemx_rendezvous for it before, on all members of the team"
                     : !has_streams(c)
                         ? "the stream is being captured, and HIP before 5.6 never ends the capture of a second one"
                         : "not all members reach each other's memory by pointers");

@@ -14,7 +14,8 @@ enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
 
 /* ---- one call, checked ---- */
 
-struct stream_slot; /* below */
+struct stream_slot;  /* below */
+struct stream_range; /* below */
 #define ISO_STREAM_NONE ((gpu_stream)-1) /* a stream that no device makes; NULL is the default stream */
 
 struct stream_call {
@@ -24,7 +25,8 @@ struct stream_call {
     struct team *team;
     struct stream_slot *slot;
     shmemx_stream_t stream;
-    struct isod_stream_coll args; /* h, addresses and strides in bytes; as kernels get them */
+    struct isod_stream_coll args; /* h, addresses, places and strides in bytes; as kernels get them */
+    const struct stream_range *dest_range, *signal_range; /* NULL: no rendezvous was about it */
     struct select_facts facts;
 };
 
@@ -142,6 +144,23 @@ struct select_table *iso_stream_table_built_in(const struct gpu_info *device);
 struct select_choice iso_stream_choose(const struct select_table *table, const struct select_facts *f);
 /* A tuned row alone: can it do the call, and by which shape? */
 bool iso_stream_row_can(const struct select_row *row, const struct select_facts *f, struct select_shape *shape);
+
+/* ---- coll_rendezvous.c: memory of which the hosts know where it is on all members, for copy engines ---- */
+
+/* The members have the same list of ranges of a team, in the same order. */
+struct stream_range {
+    struct stream_range *next;
+    const struct team *team;
+    uint64_t number;  /* of the rendezvous of this team; equal on all members */
+    char *address;    /* here */
+    size_t bytes;     /* equal on all members */
+    uint64_t *places; /* [n_pes] */
+    char *near[];     /* [n_pes] for this PE's kernels and engines; NULL: no pointer reaches it */
+};
+/* The range that holds all of it; NULL: none. */
+const struct stream_range *iso_stream_range_find(struct device *d, const struct team *team, const void *addr,
+                                                 size_t bytes);
+void iso_stream_ranges_forget(struct device *d, const struct team *team); /* NULL: of all teams */
 
 /* ---- coll_engine.c ---- */
 

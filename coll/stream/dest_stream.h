@@ -34,11 +34,9 @@ PRIM_FN uint32_t isod_dest_pieces(uint64_t bytes, uint32_t piece)
 }
 PRIM_FN uint32_t isod_dest_turns(const struct isod_dest *d) { return d->pieces + ISOD_DEST_HANDS_OUT; }
 
-/* A sync. */
-PRIM_FN struct isod_dest isod_dest_of(const struct isod_coll *c, const struct isod_move *w, uint32_t piece)
+PRIM_FN struct isod_dest isod_dest_of(const struct isod_move *w, uint32_t piece)
 {
     struct isod_dest d;
-    bool odd = (((uintptr_t)w->dest | (uintptr_t)w->source) & 15) != 0;
     d.dest = w->dest;
     d.source = w->source;
     d.dests = isod_table_dest();
@@ -46,9 +44,19 @@ PRIM_FN struct isod_dest isod_dest_of(const struct isod_coll *c, const struct is
     d.bytes = w->bytes;
     d.piece = piece;
     d.pieces = isod_dest_pieces(w->bytes, piece);
-    odd = isod_table_fill(c, isod_table_dest(), w->dest) || odd;
-    d.whole = !prim_sync_or(prim_group_block(), odd);
+    d.whole = false;
     return d;
+}
+/* Iteration 0: all members are here, dests may be written. A sync. false: given up. */
+PRIM_FN bool isod_dest_arrive(struct isod_coll *c, const struct isod_stream_coll *a, struct isod_dest *d)
+{
+    struct isod_touched dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), d->dest);
+    bool odd = (((uintptr_t)d->dest | (uintptr_t)d->source) & 15) != 0;
+    isod_places_announce(c, 1, a->dest_place, 0);
+    isod_table_expect(c, dest);
+    bool goes_on = isod_places_await(c, 1, dest, dest, &odd);
+    d->whole = !odd;
+    return goes_on;
 }
 
 /* A piece in a span: where it begins, and its units. */
@@ -128,18 +136,18 @@ PRIM_FN void isod_dest_hand_out(const struct isod_coll *c, const struct isod_des
         isod_dest_copy_odd(c, ours + d->dests[isod_coll_other(c, i)], ours, units);
 }
 
-/* The end of an iteration, whose stores and reads the flags publish. Iteration 0 has neither. */
+/* The end of another iteration, whose stores and reads the flags publish. Iteration 1 waits for none: all have
+ * arrived. */
 PRIM_FN bool isod_dest_sync(struct isod_coll *c, const struct isod_dest *d, uint32_t turn)
 {
-    uint64_t late = turn == 0 || turn == isod_dest_turns(d) - 1 ? 0 : 1;
-    if (turn > 0) {
-        prim_gather_stores(prim_group_block());
-        if (c->rank < isod_coll_others(c))
-            prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
-    }
+    uint64_t late = turn == isod_dest_turns(d) - 1 ? 0 : 1;
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
     isod_flags_send_near(c);
     c->epoch -= late;
-    isod_flags_wait(c, -1, ISOD_DATA);
+    if (turn != 1)
+        isod_flags_wait(c, -1, ISOD_DATA);
     c->epoch += late;
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);

@@ -18,6 +18,7 @@ enum way { GATHER, EXCHANGE };
 struct exchange {
     struct isod_hier t;
     struct isod_move w;
+    struct isod_touched dest;
     enum way way;
     uint64_t base;            /* the epoch before the call */
     uint32_t pieces;          /* of a block */
@@ -39,7 +40,7 @@ PRIM_FN void exchange_post(struct isod_coll *c, struct exchange *x)
     int32_t to = target_of(c, x, x->posted++);
     for (uint32_t k = 0; k < x->pieces; k++) {
         struct isod_move p = exchange_piece(x, k);
-        char *dest = p.dest + (uint64_t)(uint32_t)c->h.my_pe * p.dest_stride;
+        char *dest = isod_hier_name(c, x->dest, to, 0, p.dest + (uint64_t)(uint32_t)c->h.my_pe * p.dest_stride);
         isod_hier_put_far(c, to, dest, p.source + (uint64_t)(uint32_t)to * p.source_stride, p.bytes);
         if (c->rank == 0)
             isod_hier_tell(c, to, ISOD_HIER_DATA, c->h.my_pe, x->base + 2 + k);
@@ -53,7 +54,8 @@ PRIM_FN void exchange_near(struct isod_coll *c, struct exchange *x)
         struct isod_move p = exchange_piece(x, k);
         bool ready = true;
         while (x->posted < x->targets && ready) {
-            ready = c->rank == 0 && isod_hier_has(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1);
+            struct isod_places place;
+            ready = c->rank == 0 && isod_places_look(c, target_of(c, x, x->posted), 1, &place);
             ready = prim_sync_or(prim_group_block(), ready);
             if (ready)
                 exchange_post(c, x);
@@ -91,19 +93,20 @@ PRIM_FN void await_all(struct isod_coll *c, uint64_t value)
 PRIM_FN void exchange_run(struct isod_coll *c, struct exchange *x)
 {
     /* Peers may store here, and far members put here. */
-    isod_hier_arrive(c, &x->t, x->base + 1);
+    isod_hier_announce(c, &x->t, 1, x->dest.place, 0);
     for (uint32_t i = c->rank; i < isod_hier_fars(&x->t); i += c->size) {
         int32_t m = isod_hier_far(&x->t, i);
         if (x->way == EXCHANGE || isod_hier_serves(&x->t, m))
-            isod_hier_tell(c, m, ISOD_HIER_READY, c->h.my_pe, x->base + 1);
+            isod_place_send(c, m, 0, x->dest.place);
     }
-    isod_hier_wait_peers(c, &x->t, ISOD_HIER_HERE, x->base + 1);
-    if (!isod_hier_met(c))
+    if (!isod_hier_meet_peers(c, &x->t, 1, x->dest, x->dest))
         return;
 
     exchange_near(c, x);
     while (x->posted < x->targets) {
-        if (!isod_hier_await(c, ISOD_HIER_READY, target_of(c, x, x->posted), x->base + 1))
+        if (c->rank == 0)
+            (void)isod_places_wait(c, target_of(c, x, x->posted), 1);
+        if (!isod_hier_met(c))
             return;
         exchange_post(c, x);
     }
@@ -123,7 +126,9 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
         return 1;
     x.t = isod_hier_of(a);
     x.way = way;
+    x.dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), a->dest);
     x.base = c.epoch;
+    isod_coll_begin_epoch(&c); /* that of the places */
     x.pieces = (uint32_t)((x.w.bytes + PIECE_BYTES - 1) / PIECE_BYTES);
     x.targets = way == GATHER ? isod_hier_rails(&x.t) : isod_hier_fars(&x.t);
     x.posted = 0;
@@ -144,7 +149,8 @@ struct reduction {
     const struct isod_stream_coll *what;
     struct isod_hier t;
     struct isod_push p; /* dests NULL: reducescatter */
-    uint64_t base;      /* the epoch before the call */
+    struct isod_touched source, dest;
+    uint64_t base; /* the epoch before the call */
 };
 
 /* ---- slots, behind the words: two for the part of each node, then two for the part that goes to each member ---- */
@@ -256,13 +262,14 @@ PRIM_FN void send_result(struct isod_coll *c, const struct reduction *r, uint32_
     char *dest = piece_dest(r, c->h.my_pe, k);
     for (uint32_t i = 0; i < isod_hier_rails(&r->t); i++) {
         int32_t to = isod_hier_rail_of(c, &r->t, i);
-        isod_hier_put_far(c, to, dest, dest, piece_bytes(r, c->h.my_pe, k));
+        isod_hier_put_far(c, to, isod_hier_name(c, r->dest, to, 1, dest), dest, piece_bytes(r, c->h.my_pe, k));
         if (c->rank == 0)
             isod_hier_tell(c, to, ISOD_HIER_DATA, c->h.my_pe, r->base + 2 + k);
     }
 }
 
-/* A rail's part says that it is here; so is its node, when it hands results on. */
+/* A rail's part says that it is here, and that its place has come before, by the same ring; its node is here when it
+ * hands results on. */
 PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint32_t k)
 {
     for (uint32_t i = c->rank; i < isod_hier_rails(&r->t); i += c->size)
@@ -316,11 +323,13 @@ PRIM_FN void reduce_finish(struct isod_coll *c, const struct reduction *r)
 
 PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
 {
-    isod_hier_arrive(c, &r->t, r->base + 1);
-    isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, r->base + 1);
-    if (!isod_hier_met(c))
+    uint32_t pieces = r->p.pieces, count = r->p.dests != 0 ? 2 : 1;
+    isod_hier_announce(c, &r->t, count, r->source.place, r->dest.place);
+    for (uint32_t i = c->rank; r->p.dests != 0 && i < isod_hier_fars(&r->t); i += c->size)
+        if (isod_hier_serves(&r->t, isod_hier_far(&r->t, i)))
+            isod_place_send(c, isod_hier_far(&r->t, i), 1, r->dest.place);
+    if (!isod_hier_meet_peers(c, &r->t, count, r->source, r->dest))
         return;
-    uint32_t pieces = r->p.pieces;
     for (uint32_t turn = 0; turn < pieces + 2; turn++) {
         if (turn < pieces && !send_parts(c, r, turn))
             return;
@@ -345,8 +354,10 @@ PRIM_FN int reduce(const struct isod_stream_coll *a)
     r.what = a;
     r.t = isod_hier_of(a);
     r.p = isod_push_of(&c, &w, a->span, to);
+    r.source = isod_touched_of(a->source, a->source_place, isod_table_source(), a->source);
+    r.dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), a->dest);
     r.base = c.epoch;
-    (void)isod_table_fill(&c, isod_table_source(), w.source);
+    isod_coll_begin_epoch(&c); /* that of the places */
     reduce_run(&c, &r);
     isod_hier_flush(&c);
     c.epoch = r.base + 2 + r.p.pieces;

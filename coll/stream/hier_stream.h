@@ -79,8 +79,7 @@ PRIM_FN bool isod_hier_serves(const struct isod_hier *t, int32_t m)
 /* ---- words: one of each kind and member, in the lane of the member that waits for it ---- */
 
 enum isod_hier_word {
-    ISOD_HIER_HERE,  /* [peer] its kernel has begun: its memory may be read and written by pointer */
-    ISOD_HIER_READY, /* [far member] likewise, its dest by the ring */
+    ISOD_HIER_HERE,  /* [peer] it has come to the end of a call whose results are not handed on */
     ISOD_HIER_DATA,  /* [member] pieces of it that have arrived, from it or handed on by another */
     ISOD_HIER_PART,  /* [rail] pieces of its node's part of a reduction that lie in its slots here */
     ISOD_HIER_USED,  /* [far member] pieces of parts sent to it that it has read */
@@ -155,11 +154,47 @@ PRIM_FN void isod_hier_wait_peers(struct isod_coll *c, const struct isod_hier *t
     for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
         isod_hier_wait(c, word, isod_hier_peer(t, i), value);
 }
-/* This kernel has begun: the word announces no stores, hence no fence. */
+/* The word announces no stores, hence no fence. */
 PRIM_FN void isod_hier_arrive(struct isod_coll *c, const struct isod_hier *t, uint64_t value)
 {
     for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
         isod_hier_tell(c, isod_hier_peer(t, i), ISOD_HIER_HERE, c->h.my_pe, value);
+}
+
+/* ---- places: this member's memory may be read and written by its peers' pointers, and far members may put into it.
+ * In the first epoch of the call ---- */
+
+PRIM_FN void isod_hier_announce(struct isod_coll *c, const struct isod_hier *t, uint32_t count, uint64_t first,
+                                uint64_t second)
+{
+    for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size) {
+        isod_place_send(c, isod_hier_peer(t, i), 0, first);
+        if (count == 2)
+            isod_place_send(c, isod_hier_peer(t, i), 1, second);
+    }
+}
+/* All peers are here, and the tables have the distances to their memory. A sync. false: given up. */
+PRIM_FN bool isod_hier_meet_peers(struct isod_coll *c, const struct isod_hier *t, uint32_t count,
+                                  struct isod_touched first, struct isod_touched second)
+{
+    for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size) {
+        int32_t m = isod_hier_peer(t, i);
+        struct isod_places p = isod_places_wait(c, m, count);
+        if (c->failed)
+            break;
+        first.table[m] = isod_distance(c->h, first.ours, p.first, m);
+        if (count == 2)
+            second.table[m] = isod_distance(c->h, second.ours, p.second, m);
+    }
+    if (c->rank == 0)
+        first.table[c->h.my_pe] = second.table[c->h.my_pe] = 0;
+    return isod_hier_met(c);
+}
+/* What is `ours` here, at member `to`, as this member names it for the ring; its place number `which` has come. */
+PRIM_FN char *isod_hier_name(const struct isod_coll *c, struct isod_touched t, int32_t to, uint32_t which,
+                             const char *ours)
+{
+    return isod_place_name(c->h, isod_place_sent(c, to, which)) + (ours - t.ours);
 }
 
 /* The puts that this block has posted are done: nothing is read from source any more. In a call that is given up the
@@ -172,7 +207,7 @@ PRIM_FN void isod_hier_flush(struct isod_coll *c)
 
 /* ---- data ---- */
 
-/* source + m * stride to `dest`, as this member names it, of each peer m; the waves share them. */
+/* source + m * stride to each peer m, at the place where `dest` is here; the waves share them. */
 PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t, char *dest, const char *source,
                                  uint64_t stride, uint64_t bytes)
 {
@@ -181,7 +216,7 @@ PRIM_FN void isod_hier_put_peers(struct isod_coll *c, const struct isod_hier *t,
     for (uint32_t i = w.first; p.bytes > 0 && i <= isod_hier_peers(t); i += w.stride) {
         int32_t to = isod_hier_peer(t, i);
         if (i > 0)
-            prim_copy_put(prim_group_wave(), isod_near(c->h, dest, to) + p.at,
+            prim_copy_put(prim_group_wave(), dest + isod_table_dest()[to] + p.at,
                           source + (uint64_t)(uint32_t)to * stride + p.at, p.bytes);
     }
 }

@@ -22,6 +22,7 @@ struct isod_stream_coll {
     char *dest;
     const char *source;
     uint64_t bytes, dest_stride, source_stride;
+    uint64_t dest_place, source_place; /* where dest and source are, for the others (place_stream.h); 0: not reached */
     int32_t to, from;     /* permute; broadcast: from is the root */
     uint32_t call;        /* enum isod_call, for records */
     int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_dtype */
@@ -31,6 +32,7 @@ struct isod_stream_coll {
     /* alltoallv, [n] each */
     const uint64_t *v_bytes, *v_source, *v_dest;
     uint64_t *v_received;
+    uint64_t v_received_place;
     /* Reductions, of real types: what happens to a sum before it is rounded. scale_from: NULL, or where the factor is. */
     uint32_t scaling; /* enum isod_scaling */
     double scale;

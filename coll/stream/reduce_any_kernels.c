@@ -47,6 +47,22 @@ PRIM_FN int any_ll(const struct isod_stream_coll *what)
  * iteration of reads, and a synchronisation at its end; else iterations over stages. The host chooses, by facts on
  * which the members agree ---- */
 
+/* Member m's operand of the span, and a unit of the result to all that get it: isod_operand and isod_result_store with
+ * the members' places. */
+PRIM_FN const char *any_operand(const struct isod_coll *c, const struct isod_span *s, int32_t m)
+{
+    if (s->from != ISOD_SPAN_STAGES)
+        return s->source + isod_table_source()[m];
+    return m == c->h.my_pe ? s->source : c->here + isod_stage_at(c, m);
+}
+PRIM_FN void any_store(const struct isod_coll *c, const struct isod_span *s, uint64_t u, struct prim_vec16 v)
+{
+    for (uint32_t i = 0; i <= (s->to == ISOD_SPAN_ALL ? isod_coll_others(c) : 0); i++) {
+        char *dest = i == 0 ? s->dest : s->dest + isod_table_dest()[isod_coll_other(c, i)];
+        isod_unit_store(dest + u * 16, v, s->bytes - u * 16);
+    }
+}
+
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
                                        const struct isod_span *s, uint64_t u)
 {
@@ -56,7 +72,7 @@ PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct i
         PRIM_UNROLL
         for (int32_t k = 0; k < ISOD_BATCH; k++)
             if (first + k < c->h.n_pes)
-                v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, s->bytes - u * 16);
+                v[k] = isod_unit_load(any_operand(c, s, first + k) + u * 16, s->bytes - u * 16);
         any_batch(what, &a, v, first, c->h.n_pes);
     }
     return any_result(what, &a);
@@ -81,7 +97,7 @@ PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct i
         int32_t begin = isod_hier_begin(&t, node), size = isod_hier_size(&t, node);
         for (int32_t i = 0; i <= size; i++) {
             bool last = i == size;
-            const char *from = isod_operand(c, s, isod_hier_sorted(&t, begin + (last ? 0 : i)));
+            const char *from = any_operand(c, s, isod_hier_sorted(&t, begin + (last ? 0 : i)));
             struct prim_vec16 v = last ? any_vec(what, &part) : isod_unit_load(from + u * 16, s->bytes - u * 16);
             struct any_acc a = any_choose(last, &whole, &part);
             any_join(what, &a, v, last ? node : i, last ? t.nodes : size);
@@ -94,22 +110,27 @@ PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct i
 PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_span *s)
 {
     for (uint64_t u = s->first + c->rank; u < s->last; u += c->size)
-        isod_result_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
+        any_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
 }
 
-/* The span of the iteration at `at`, whose epoch begins. */
-PRIM_FN struct isod_span any_iteration(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, bool direct)
+/* The begin of an iteration: all members are here; and what is staged of it has come. */
+PRIM_FN bool any_arrive(struct isod_coll *c, const struct isod_stream_coll *what)
 {
-    struct isod_span s;
-    if (direct) {
-        s = isod_span_direct(c, w);
-        isod_coll_begin_epoch(c);
-    } else {
-        s = isod_span_staged(c, w, at);
-        isod_coll_begin_staged_epoch(c);
-        isod_stages_put(c, w->source + at, w->stride, s.bytes);
-    }
-    return s;
+    bool all = what->source_stride == 0, odd = false;
+    struct isod_touched source = isod_touched_of(what->source, what->source_place, isod_table_source(), what->source);
+    struct isod_touched dest = isod_touched_of(what->dest, what->dest_place, isod_table_dest(), what->dest);
+    isod_places_announce(c, all ? 2 : 1, what->source_place, what->dest_place);
+    isod_table_expect(c, source);
+    if (all)
+        isod_table_expect(c, dest);
+    return isod_places_await(c, all ? 2 : 1, source, dest, &odd);
+}
+PRIM_FN bool any_bring(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, uint64_t bytes)
+{
+    isod_coll_begin_staged_epoch(c);
+    isod_stages_put(c, w->source + at, w->stride, bytes);
+    isod_coll_sync(c);
+    return isod_coll_goes_on(c);
 }
 
 PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
@@ -123,9 +144,8 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
     bool direct = what->by_pointer != 0;
     for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
-        struct isod_span s = any_iteration(&c, &all, at, direct);
-        isod_coll_sync(&c);
-        if (!isod_coll_goes_on(&c))
+        struct isod_span s = direct ? isod_span_direct(&c, &all) : isod_span_staged(&c, &all, at);
+        if (direct ? !any_arrive(&c, what) : !any_bring(&c, &all, at, s.bytes))
             break;
         any_span(&c, what, &s);
     }

@@ -206,9 +206,9 @@ PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
         return 0;
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
-    isod_stream_announce(&c);
+    isod_reads_announce(&c, a, ISOD_SPAN_OWN);
     struct isod_reads r = isod_reads_of(&c, &w, 0, isod_units(w.bytes), ISOD_SPAN_OWN);
-    if (isod_stream_await(&c)) {
+    if (isod_reads_await(&c, a, &r)) {
         ISOD_NAMED(isod_reads_span)(&c, &r);
         prim_sync(prim_group_block());
         isod_stream_announce(&c);
@@ -232,11 +232,11 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *
         isod_coll_copy_own(w.dest, a->brought + (w.source - a->source), w.bytes);
         prim_gather_stores(prim_group_block());
         if (c.rank < isod_coll_others(&c))
-            prim_fence_flag(); /* pairs with the acquire of isod_stream_await, of the members that wait */
+            prim_fence_flag(); /* pairs with the acquire of isod_reads_await, of the members that wait */
     }
-    isod_stream_announce(&c); /* behind that, by the same threads */
+    isod_reads_announce(&c, a, ISOD_SPAN_ALL); /* behind that, by the same threads */
     struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
-    if (isod_stream_await(&c)) {
+    if (isod_reads_await(&c, a, &r)) {
         ISOD_NAMED(isod_reads_span)(&c, &r);
         isod_coll_begin_epoch(&c);
         isod_coll_sync_near(&c);
@@ -278,11 +278,13 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
         return 1;
     struct isod_push p = isod_push_of(&c, &w, a->span, to);
-    for (uint32_t turn = 0; turn < p.pieces + 3; turn++) {
+    bool on = isod_push_arrive(&c, a, &p);
+    for (uint32_t turn = 1; on && turn < p.pieces + 3; turn++) {
         isod_coll_begin_epoch(&c);
-        if (turn >= 1 && turn <= p.pieces)
+        if (turn <= p.pieces)
             isod_push_send(&c, &p, turn - 1);
-        if (!isod_push_sync(&c, &p, turn))
+        on = isod_push_sync(&c, &p, turn);
+        if (!on)
             break;
         if (turn >= 2 && turn <= p.pieces + 1)
             ISOD_NAMED(isod_push_reduce)(&c, &p, turn - 2);
@@ -344,11 +346,11 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_dest)(const struct isod_stream_coll *
         return 0;
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_dest_pieces(w.bytes, piece) + ISOD_DEST_HANDS_OUT + 1))
         return 1;
-    struct isod_dest d = isod_dest_of(&c, &w, piece);
-    bool on = true;
-    for (uint32_t turn = 0; on && turn < isod_dest_turns(&d); turn++) {
+    struct isod_dest d = isod_dest_of(&w, piece);
+    bool on = isod_dest_arrive(&c, a, &d);
+    for (uint32_t turn = 1; on && turn < isod_dest_turns(&d); turn++) {
         isod_coll_begin_epoch(&c);
-        if (turn >= 1 && turn - 1 < d.pieces)
+        if (turn - 1 < d.pieces)
             isod_dest_send(&c, &d, turn - 1);
         if (turn >= ISOD_DEST_REDUCES && turn - ISOD_DEST_REDUCES < d.pieces)
             ISOD_NAMED(isod_dest_reduce)(&c, &d, turn - ISOD_DEST_REDUCES);

@@ -100,22 +100,23 @@ static int run_reduce(const struct stream_call *c, const struct select_algorithm
     return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
 }
 
-/* Loads and stores, where what peers touch is in the device heap; which, the members agree on. */
+/* Loads and stores, where pointers reach what peers touch; on that the members agree. */
 static int run_reduce_pipelined(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     const struct select_facts *f = &c->facts;
     unsigned touched = f->kind == SHMEMX_ALLREDUCE ? ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST : ISOD_NEEDS_SOURCE;
     struct stream_call any = *c;
-    any.args.by_pointer = f->direct && (f->in_heap & touched) == touched;
+    any.args.by_pointer = (f->has & ISOD_NEEDS_DIRECT) != 0 && (f->near & touched) == touched;
     return run_reduce(&any, a, shape);
 }
 
-/* A source that is not symmetric is copied to dest, which is symmetric: then it is a call in place. */
+/* A source that peers do not reach is copied to dest, which they reach: then it is a call in place. */
 static int run_reduce_brought(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     struct stream_call brought = *c;
     brought.args.brought = c->args.source;
     brought.args.source = c->args.dest;
+    brought.args.source_place = c->args.dest_place;
     return run_reduce(&brought, a, shape);
 }
 

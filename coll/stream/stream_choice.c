@@ -80,6 +80,10 @@ static bool can(const struct select_entry *e, const struct select_facts *f)
     if ((a->needs & (ISOD_NEEDS_DIRECT | ISOD_NEEDS_NODES)) != 0 && (ranges & ~f->near) != 0)
         return false;
 
+    /* Engines copy where the hosts know that dest is. */
+    if (a->engines && !f->known && !(f->same && (f->engines || e->origin == SELECT_FORCED)))
+        return false;
+
     /* There has to be a kernel for the type and the operator. */
     bool combines = a->sums == NULL || a->any != NULL || (f->op == SHMEMX_SUM && a->sums[f->type] != NULL);
     return combines && (a->engines || !f->engines);

@@ -4,11 +4,11 @@
  * without a part do nothing, on all members alike. Stream order makes earlier kernels' stores visible to this one, and
  * this one's to later kernels; so a flag that only says "this kernel has begun" needs no fence.
  * Whole aligned units are loaded several at once; misaligned ones and the last of an array one by one, since the code
- * for those is long, and compiled in wherever it stands. Includes: on_stream.h. Included by *_kernels.c here. */
+ * for those is long, and compiled in wherever it stands. Includes: place_stream.h. Included by *_kernels.c here. */
 #ifndef ISO_STREAM_DEVICE_H
 #define ISO_STREAM_DEVICE_H
 
-#include "on_stream.h"
+#include "place_stream.h"
 
 /* ---- parts ---- */
 
@@ -209,13 +209,21 @@ PRIM_FN struct isod_part isod_part_of(uint64_t bytes, uint32_t nth, uint32_t of)
     return p;
 }
 
-/* One wave's part of a copy into dest (as this member names it) of member `to`, which may be this one. */
-PRIM_FN void isod_wave_put(struct isod_coll *c, int32_t to, char *dest, const char *source, struct isod_part p)
+/* One wave's part of a copy into dest of member `to`, which may be this one; at the place where dest is here. Its place
+ * has come, and the distance of the first ISOD_STREAM_MEMBERS members is in the table. */
+PRIM_FN void isod_wave_put(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, char *dest,
+                           const char *source, struct isod_part p)
 {
-    char *near = to == c->h.my_pe ? dest : isod_near(c->h, dest, to);
-    if (p.bytes == 0 || near == source)
+    int64_t distance = to < ISOD_STREAM_MEMBERS ? isod_table_dest()[to] : ISOD_BY_RING;
+    char *name = dest;
+    if (p.bytes == 0 || (to == c->h.my_pe && dest == source))
         return;
-    isod_coll_put_at(c, prim_group_wave(), to, near != 0 ? near + p.at : near, dest + p.at, source + p.at, p.bytes);
+    if (to >= ISOD_STREAM_MEMBERS)
+        distance = to == c->h.my_pe ? 0 : isod_distance(c->h, a->dest, isod_place_sent(c, to, 0), to);
+    if (distance == ISOD_BY_RING)
+        name = isod_place_name(c->h, isod_place_sent(c, to, 0)) + (dest - a->dest);
+    isod_coll_put_at(c, prim_group_wave(), to, distance != ISOD_BY_RING ? dest + distance + p.at : (char *)0,
+                     name + p.at, source + p.at, p.bytes);
 }
 
 /* source + m * stride into the stage of each other member m, `bytes` that fit there; in a staged epoch. */
@@ -237,36 +245,6 @@ PRIM_FN void isod_stages_put(struct isod_coll *c, const char *source, uint64_t s
     }
 }
 
-/* ---- tables of a block: how far from our own address the members' ones are. Distances, so that all pointers derive
- * from arguments of the kernel, which are known to be global memory ---- */
-
-PRIM_FN int64_t *isod_table_source(void)
-{
-    PRIM_SHARED(int64_t, sources, ISOD_STREAM_MEMBERS);
-    return sources;
-}
-PRIM_FN int64_t *isod_table_dest(void)
-{
-    PRIM_SHARED(int64_t, dests, ISOD_STREAM_MEMBERS);
-    return dests;
-}
-PRIM_FN int64_t *isod_table_memory(void)
-{
-    PRIM_SHARED(int64_t, memories, ISOD_STREAM_MEMBERS);
-    return memories;
-}
-
-/* Of symmetric memory; a sync before it is used. true: this thread has seen an address that is not one of a unit. */
-PRIM_FN bool isod_table_fill(const struct isod_coll *c, int64_t *table, const char *ours)
-{
-    bool odd = false;
-    for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size) {
-        const char *theirs = m == c->h.my_pe ? ours : isod_near(c->h, ours, m);
-        table[m] = (int64_t)((uintptr_t)theirs - (uintptr_t)ours);
-        odd = odd || ((uintptr_t)theirs & 15) != 0;
-    }
-    return odd;
-}
 /* ---- reductions by reads: units first .. last - 1 of the members' sources, combined into the own dest or all of them.
  * Below `whole` they are whole and aligned at all members ---- */
 
@@ -279,12 +257,11 @@ struct isod_reads {
     uint64_t bytes, first, whole, last;
 };
 
-/* A sync. */
+/* In two halves about the arrival of all members: what this member alone knows, ahead. */
 PRIM_FN struct isod_reads isod_reads_of(const struct isod_coll *c, const struct isod_move *w, uint64_t first,
                                         uint64_t last, enum isod_span_to to)
 {
     struct isod_reads r;
-    bool odd = ((uintptr_t)w->dest & 15) != 0;
     r.dest = w->dest;
     r.source = w->source + (uint64_t)c->h.my_pe * w->source_stride;
     r.sources = isod_table_source();
@@ -293,12 +270,26 @@ PRIM_FN struct isod_reads isod_reads_of(const struct isod_coll *c, const struct 
     r.last = last < isod_units(w->bytes) ? last : isod_units(w->bytes);
     r.first = first < r.last ? first : r.last;
     r.whole = r.last < w->bytes / 16 ? r.last : w->bytes / 16;
-    odd = isod_table_fill(c, isod_table_source(), r.source) || odd;
-    if (to == ISOD_SPAN_ALL)
-        odd = isod_table_fill(c, isod_table_dest(), r.dest) || odd;
-    if (prim_sync_or(prim_group_block(), odd) || r.whole < r.first)
-        r.whole = r.first;
     return r;
+}
+/* Tells the members where source, and dest where all write it, are; then a sync in which all of them are here. false:
+ * given up. */
+PRIM_FN void isod_reads_announce(struct isod_coll *c, const struct isod_stream_coll *a, enum isod_span_to to)
+{
+    isod_places_announce(c, to == ISOD_SPAN_ALL ? 2 : 1, a->source_place, a->dest_place);
+}
+PRIM_FN bool isod_reads_await(struct isod_coll *c, const struct isod_stream_coll *a, struct isod_reads *r)
+{
+    struct isod_touched source = isod_touched_of(a->source, a->source_place, isod_table_source(), r->source);
+    struct isod_touched dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), r->dest);
+    bool odd = (((uintptr_t)r->dest | (uintptr_t)r->source) & 15) != 0, goes_on;
+    isod_table_expect(c, source);
+    if (r->dests != 0)
+        isod_table_expect(c, dest);
+    goes_on = isod_places_await(c, r->dests != 0 ? 2 : 1, source, dest, &odd);
+    if (odd || r->whole < r->first)
+        r->whole = r->first;
+    return goes_on;
 }
 
 PRIM_FN void isod_reads_store_odd(const struct isod_coll *c, const struct isod_reads *r, uint64_t u,
@@ -336,7 +327,7 @@ struct isod_push {
     uint32_t piece, pieces;        /* bytes of one, their number */
 };
 
-/* `span`: of each member, where the result is for all. */
+/* `span`: of each member, where the result is for all. The table of dests is filled by isod_push_arrive. */
 PRIM_FN struct isod_push isod_push_of(const struct isod_coll *c, const struct isod_move *w, uint64_t span,
                                       enum isod_span_to to)
 {
@@ -352,8 +343,6 @@ PRIM_FN struct isod_push isod_push_of(const struct isod_coll *c, const struct is
     p.pieces = isod_ceil_div((uint32_t)isod_units(p.each), p.piece / 16);
     for (int32_t m = (int32_t)c->rank; m < c->h.n_pes; m += (int32_t)c->size) /* the lane, from our heap on */
         isod_table_memory()[m] = (int64_t)((uintptr_t)isod_coll_memory(c, m) - (uintptr_t)c->h.heap);
-    if (to == ISOD_SPAN_ALL)
-        (void)isod_table_fill(c, isod_table_dest(), w->dest);
     return p;
 }
 
@@ -434,21 +423,33 @@ PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *
     }
 }
 
-/* The end of an iteration's pushes. Iterations of a call, each an epoch: 0 synchronises, those from 1 on push, those
- * from 2 on reduce, pieces + 1 sends no flags, and the last one, pieces + 2, synchronises. Only the first and the last
- * iteration wait for their own flags. The first has no stores to publish. */
+/* Iterations of a call, each an epoch: 0 is the arrival of all members, those from 1 on push, those from 2 on reduce,
+ * pieces + 1 sends no flags, and the last one, pieces + 2, synchronises. */
+PRIM_FN bool isod_push_arrive(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_push *p)
+{
+    struct isod_touched dest = isod_touched_of(a->dest, a->dest_place, isod_table_dest(), a->dest);
+    bool odd = false;
+    if (p->dests == 0) {
+        isod_stream_announce(c);
+        return isod_stream_await(c);
+    }
+    isod_places_announce(c, 1, a->dest_place, 0);
+    isod_table_expect(c, dest);
+    return isod_places_await(c, 1, dest, dest, &odd);
+}
+/* The end of another iteration's pushes. Only the last iteration waits for its own flags; the second one for none,
+ * since all have arrived. */
 PRIM_FN bool isod_push_sync(struct isod_coll *c, const struct isod_push *p, uint32_t turn)
 {
-    uint64_t late = turn == 0 || turn == p->pieces + 2 ? 0 : 1;
-    if (turn > 0) {
-        prim_gather_stores(prim_group_block());
-        if (c->rank < isod_coll_others(c))
-            prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
-    }
+    uint64_t late = turn == p->pieces + 2 ? 0 : 1;
+    prim_gather_stores(prim_group_block());
+    if (c->rank < isod_coll_others(c))
+        prim_fence_flag(); /* pairs with the acquire below, of the members that wait */
     if (turn != p->pieces + 1)
         isod_flags_send_near(c);
     c->epoch -= late;
-    isod_flags_wait(c, -1, ISOD_DATA);
+    if (turn != 1)
+        isod_flags_wait(c, -1, ISOD_DATA);
     c->epoch += late;
     prim_acquire_from_peer();
     return isod_coll_goes_on(c);

@@ -21,12 +21,14 @@ struct note {
     uint64_t number; /* of the call, from 1 on; stored last */
     uint64_t sum;    /* of all below */
     uint64_t nelems, chunk_bytes;
-    uint64_t dest, source; /* where they lie, when peers touch them, see place_of; else 0 */
+    int32_t dest, source; /* enum reach, when peers touch them */
     int32_t kind, type, op, root;
     int32_t to, from, engines;
-    int32_t flags; /* NOTE_ */
-    double scale; /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
-    uint64_t spare[3];
+    int32_t flags;   /* NOTE_ */
+    double scale;    /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
+    uint64_t place;  /* of dest, in calls that copy engines carry; else 0 */
+    uint64_t range;  /* in which that is: the number of a rendezvous; 0: of symmetric memory */
+    uint64_t spare[2];
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
 enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8 };
@@ -79,18 +81,26 @@ void iso_notes_reset(struct stream_notes *s)
 
 /* ---- what a note says ---- */
 
-/* The same on all members for the same place of the same symmetric object. Of registered buffers only the place within
- * the buffer is compared. */
-static uint64_t place_of(const void *addr)
+/* Facts of a buffer, which decide how peers touch it. Where it lies is told by the call itself. */
+enum reach { UNREACHED, BY_RING, BY_POINTER };
+static const char *const reach_names[] = {"not reachable", "in registered memory of the host", "reachable"};
+static int32_t reach_of(const struct stream_call *c, unsigned buffer)
 {
-    const struct segment *s = iso_segment_of(addr, 1);
-    const char *base = s->base;
-    for (int i = SEGMENT_INDEX_FREE; s->kind == SEGMENT_BUFFER && i < ISO->n_segments; i++) {
-        const struct segment *first = &ISO->segments[i];
-        if ((size_t)((const char *)addr - first->base) < first->first_bytes)
-            base = first->base;
-    }
-    return ((uint64_t)s->kind + 1) << 56 | (uint64_t)((const char *)addr - base);
+    if ((c->facts.has & buffer) == 0)
+        return UNREACHED;
+    return (c->facts.near & buffer) != 0 ? BY_POINTER : BY_RING;
+}
+
+/* Hosts enqueue copies, so they have to mean the same place. */
+static void note_place(struct note *note, const struct stream_call *c)
+{
+    struct select_choice choice = {0};
+    if (c->slot != NULL)
+        choice = iso_stream_choose(c->slot->table, &c->facts);
+    if (choice.algorithm == NULL || !choice.algorithm->engines)
+        return;
+    note->range = c->dest_range != NULL ? c->dest_range->number : 0;
+    note->place = c->dest_range != NULL ? (uint64_t)(c->args.dest - c->dest_range->address) : c->args.dest_place;
 }
 
 static uint64_t sum_of(const struct note *note)
@@ -126,8 +136,9 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.to = coll->to;
         note.from = coll->from;
     }
-    note.dest = (c->facts.has & ISOD_NEEDS_DEST) != 0 ? place_of(coll->dest) : 0;
-    note.source = (c->facts.has & ISOD_NEEDS_SOURCE) != 0 ? place_of(coll->source) : 0;
+    note.dest = reach_of(c, ISOD_NEEDS_DEST);
+    note.source = reach_of(c, ISOD_NEEDS_SOURCE);
+    note_place(&note, c);
     if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
@@ -141,17 +152,6 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.flags |= NOTE_SIGNALS;
     note.sum = sum_of(&note);
     return note;
-}
-
-/* ", dest at 0x1000 of the device heap" */
-static int write_place(char *text, size_t bytes, const char *arg, uint64_t place)
-{
-    static const char *const names[] = {"heap",  "globals", "device heap", "registered buffer",
-                                        "local", "memory of a team"}; /* enum segment_kind */
-    if (place == 0)
-        return snprintf(text, bytes, ", %s not symmetric", arg);
-    return snprintf(text, bytes, ", %s at %#llx of the %s", arg,
-                    (unsigned long long)(place & (((uint64_t)1 << 56) - 1)), names[(place >> 56) - 1]);
 }
 
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
@@ -176,9 +176,13 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
     if ((note->flags & NOTE_SIGNALS) != 0)
         n += (size_t)snprintf(text + n, left - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
     if (note->kind != SHMEMX_REDUCESCATTER)
-        n += (size_t)write_place(text + n, left - n, "dest", note->dest);
+        n += (size_t)snprintf(text + n, left - n, ", dest %s", reach_names[note->dest]);
+    if (note->place != 0 || note->range != 0)
+        n += (size_t)snprintf(text + n, left - n, " at %#llx of %s %llu", (unsigned long long)note->place,
+                              note->range != 0 ? "the range of rendezvous" : "segment",
+                              (unsigned long long)note->range);
     if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST)
-        n += (size_t)write_place(text + n, left - n, "source", note->source);
+        n += (size_t)snprintf(text + n, left - n, ", source %s", reach_names[note->source]);
     snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
     return text;
 }
@@ -207,9 +211,11 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         return "to and from";
     if (mine->flags != theirs->flags)
         return "dest == source, capture, received or signals";
-    if (mine->dest != theirs->dest)
-        return "the place of dest";
-    return mine->source != theirs->source ? "the place of source" : NULL;
+    if (mine->dest != theirs->dest || mine->source != theirs->source)
+        return mine->dest != theirs->dest ? "the reach of dest" : "the reach of source";
+    return mine->range != theirs->range || mine->place != theirs->place
+               ? "the place of dest, which copy engines need alike or told by shmemx_rendezvous,"
+               : NULL;
 }
 
 static int compare(const struct stream_notes *s, int m, const struct note *theirs)

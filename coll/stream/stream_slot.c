@@ -446,6 +446,8 @@ void iso_coll_streams_forget_team(const struct team *team)
     struct device *d = ISO->device;
     struct streams *s = d != NULL ? streams_of(d) : NULL;
     struct stream_slot *gone = NULL;
+    if (d != NULL && team != NULL)
+        iso_stream_ranges_forget(d, team);
     if (s == NULL)
         return;
     pthread_mutex_lock(&d->lock);
@@ -492,6 +494,7 @@ void iso_coll_streams_forget(void)
 void iso_coll_streams_stop(struct device *device)
 {
     iso_coll_streams_forget();
+    iso_stream_ranges_forget(device, NULL);
     iso_stream_probe_stop(device);
 }
 

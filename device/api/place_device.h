@@ -15,8 +15,9 @@ PRIM_FN int32_t isod_world_pe(shmemd_t h, int32_t pe) { return ISOD_LOAD_I32(&h.
  * variables. */
 PRIM_COLD_FN char *isod_near_by_table(struct isod_origin at, const void *addr, int32_t pe)
 {
-    uint32_t n = at.world->n_segments;
-    for (uint32_t i = 0; i < n; i++) {
+    uint32_t n = at.world->n_segments, parts = ISOD_SEGMENT_BUFFERS - ISOD_SEGMENT_PARTS;
+    for (uint32_t k = 0; k < n; k++) { /* local and team memory last: a look-up of other memory costs no more */
+        uint32_t i = k < ISOD_SEGMENT_PARTS ? k : k + parts < n ? k + parts : ISOD_SEGMENT_PARTS + k + parts - n;
         const struct isod_segment *s = &at.world->segments[i];
         uint64_t offset = (uint64_t)((uintptr_t)addr - (uintptr_t)s->base);
         if (offset >= s->len)

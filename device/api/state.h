@@ -93,12 +93,23 @@ struct isod_segment {
     char **peers; /* [n_pes of the world] its address for loads and stores of this PE's kernels; NULL: by the ring */
 };
 
+/* Numbers of segments in that table: the same on all PEs that have the segment, as long as it exists. So a number and
+ * an offset name a place of any PE. */
+enum {
+    ISOD_SEGMENT_HEAP, /* the device heap */
+    ISOD_SEGMENT_HOST_HEAP,
+    ISOD_SEGMENT_DATA,
+    ISOD_SEGMENT_PARTS, /* local and team memory of the host, then of the device */
+    ISOD_SEGMENT_BUFFERS = ISOD_SEGMENT_PARTS + 4 /* registered buffers; those that are free have no length */
+};
+#define ISOD_PLACE_BITS 48 /* of a place's offset; the segment's number stands above */
+
 struct isod_ring; /* ring.h */
 
 #define ISOD_SEGMENTS 512
 struct isod_world {
     int32_t my_pe, n_pes;
-    uint32_t n_segments; /* [0]: the device heap */
+    uint32_t n_segments; /* the largest number in use and 1 */
     uint32_t n_rings;
     struct isod_host *host; /* the kernels' address of it */
     uint64_t deadline_ns;   /* of a wait, then it leaves a record; 0: never */
@@ -155,6 +166,7 @@ struct isod_team {
  *                                                         pointers do not reach all members, the words of hier_stream.h
  *   stage   [2 banks][n_pes] raw bytes, inbox_bytes each (members that no pointer reaches)
  *   wide    [2 banks][n_pes] lines of 128 bytes, aligned to that, for inbox_bytes of data
+ *   places  [n_pes] two of 16 bytes each, see coll/stream/place_stream.h       padded to 128 bytes
  * and behind the last lane, each as large as the flags of one, words that streams store and wait for (see
  * coll/stream/engine_words.c):
  *   ready, arrived   [n_pes] 8 bytes */
@@ -165,9 +177,14 @@ PRIM_FN uint64_t isod_ll128_at(int32_t n_pes, uint32_t inbox_bytes)
 }
 /* Of one sender; 128 for each 120 bytes of data, or some more, since a division costs more. */
 PRIM_FN uint32_t isod_ll128_bytes(uint32_t inbox_bytes) { return (inbox_bytes + inbox_bytes / 8 + 128) / 128 * 128; }
-PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t inbox_bytes)
+PRIM_FN uint64_t isod_places_at(int32_t n_pes, uint32_t inbox_bytes)
 {
     return isod_ll128_at(n_pes, inbox_bytes) + 2 * (uint64_t)n_pes * isod_ll128_bytes(inbox_bytes);
+}
+PRIM_FN uint64_t isod_places_bytes(int32_t n_pes) { return ((uint64_t)n_pes * 32 + 127) / 128 * 128; }
+PRIM_FN uint64_t isod_lane_bytes(int32_t n_pes, uint32_t inbox_bytes)
+{
+    return isod_places_at(n_pes, inbox_bytes) + isod_places_bytes(n_pes);
 }
 
 PRIM_FN uint64_t isod_slot_bytes(int32_t n_pes, uint32_t inbox_bytes, int32_t lanes)

@@ -63,6 +63,7 @@ struct device {
     struct handles *handles;
     struct proxy *proxy;
     void *streams; /* coll: collectives on streams, atomic; NULL: none was called */
+    void *ranges;  /* coll: what shmemx_rendezvous has told (coll_rendezvous.c); lock */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     bool running;  /* device_heap.c has brought everything up */
@@ -115,7 +116,7 @@ bool iso_device_imports(const struct device *device, int local); /* that PE's me
  * some PEs' buffers are. */
 int iso_device_buffer_is(const void *addr, bool *is_device, const char *call);
 /* Collective. 0, or -errno after a sentence, on all PEs alike; the segment is the last of the table. */
-int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *info);
+int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer_info_t *info);
 void iso_device_buffer_close(struct segment *segment); /* what was imported for it */
 /* A buffer of either kind was registered or unregistered while a device runs. */
 void iso_device_table_changed(void);

@@ -112,7 +112,7 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
     return rc;
 }
 
-static struct segment *new_segment(char *addr, size_t len)
+static struct segment *new_segment(char *addr, size_t len, int number)
 {
     struct state *self = ISO;
     if (self->n_segments == ISO_SEGMENTS_MAX)
@@ -125,6 +125,7 @@ static struct segment *new_segment(char *addr, size_t len)
     s->len = s->limit = s->first_bytes = len;
     s->kind = SEGMENT_BUFFER;
     s->fd = -1;
+    s->number = number;
     s->on_device = true;
     if (s->peers == NULL || s->foreign == NULL) {
         free(s->peers);
@@ -135,9 +136,9 @@ static struct segment *new_segment(char *addr, size_t len)
     return s;
 }
 
-static int add_segment(char *addr, size_t len, const struct pe_offer *buffers, struct pe_offer *whole)
+static int add_segment(char *addr, size_t len, int number, const struct pe_offer *buffers, struct pe_offer *whole)
 {
-    struct segment *s = new_segment(addr, len);
+    struct segment *s = new_segment(addr, len, number);
     int rc = iso_device_agree(call, s != NULL ? 0 : -ENOSPC, "has no place for another registered buffer");
     if (rc == 0) {
         char sentence[384];
@@ -154,7 +155,7 @@ static int add_segment(char *addr, size_t len, const struct pe_offer *buffers, s
     return rc;
 }
 
-int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *info)
+int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer_info_t *info)
 {
     struct allocation a;
     struct pe_offer buffer = {(uint64_t)(uintptr_t)addr, len, {0}, 0, -1};
@@ -163,7 +164,7 @@ int iso_device_buffer_register(char *addr, size_t len, shmemx_buffer_info_t *inf
     if (rc == 0)
         rc = trade(&buffer, &a, buffers, whole);
     if (rc == 0)
-        rc = add_segment(addr, len, buffers, whole);
+        rc = add_segment(addr, len, number, buffers, whole);
     if (a.key.fd >= 0)
         close(a.key.fd);
     iso_device_close_offers(buffers);

@@ -101,11 +101,11 @@ static size_t extent(const struct device *d, const struct segment *s)
     return s->kind == SEGMENT_HEAP ? s->len : s->limit; /* objects come and go; unusable segments have limit 0 */
 }
 
-static void add_segment(struct device *d, uint32_t *n, const struct segment *s)
+static void add_segment(struct device *d, const struct segment *s)
 {
     struct handles *t = d->handles;
-    size_t row = (size_t)*n * (size_t)ISO->n_pes, len = extent(d, s);
-    struct isod_segment *to = &t->image->segments[*n];
+    size_t row = (size_t)s->number * (size_t)ISO->n_pes, len = extent(d, s);
+    struct isod_segment *to = &t->image->segments[s->number];
     if (s->base == NULL || s->limit == 0)
         return;
     to->base = s->base;
@@ -113,20 +113,18 @@ static void add_segment(struct device *d, uint32_t *n, const struct segment *s)
     to->peers = t->peers_on_device + row;
     for (int pe = 0; pe < ISO->n_pes; pe++)
         t->peers[row + (size_t)pe] = iso_handle_near(s, pe);
-    ++*n;
+    t->image->n_segments = ISO_MAX(t->image->n_segments, (uint32_t)s->number + 1);
 }
 
+/* Rows of segments that stay are written as they are: kernels of teams that have no part in a change may run. */
 static void fill_segments(struct device *d)
 {
     struct state *self = ISO;
-    uint32_t n = 0;
-    add_segment(d, &n, &self->segments[SEGMENT_INDEX_DEVICE]); /* the first, as kernels expect */
+    _Static_assert(ISOD_SEGMENTS == ISO_SEGMENTS_MAX, "a number for each segment");
+    memset(d->handles->image->segments, 0, sizeof d->handles->image->segments);
+    d->handles->image->n_segments = ISOD_SEGMENT_BUFFERS;
     for (int i = 0; i < self->n_segments; i++)
-        if (i != SEGMENT_INDEX_DEVICE && self->segments[i].within == NULL)
-            add_segment(d, &n, &self->segments[i]);
-    for (int i = SEGMENT_INDEX_LOCAL; i < SEGMENT_INDEX_FREE; i++) /* the last: a look-up of other memory costs no more */
-        add_segment(d, &n, &self->segments[i]);
-    d->handles->image->n_segments = n;
+        add_segment(d, &self->segments[i]);
 }
 
 static size_t peers_bytes(void) { return (size_t)ISOD_SEGMENTS * (size_t)ISO->n_pes * sizeof(char *); }
