@@ -32,7 +32,9 @@
  *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
  *                        allreduce n - 1 times the bytes
  *
- * alltoallv needs a reachable dest and `received`; its source is any device memory.
+ * alltoallv with `blocks` needs a reachable dest and `received`; its source is any device memory. dest and source of
+ * gather, scatter, reduce, of alltoallv with `host_blocks`, and of fcollect and reducescatter with `splits` are any
+ * device memory, which may be reachable on some members and not on others: all their data goes by staging memory.
  *
  * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous; or it is symmetric and
  * at the same place of the same object on all members, where engines are asked for (`engines`, or SHMEM_COLL forces
@@ -56,8 +58,9 @@
  * their first members. So results are the same bits on all members, in every run and by every algorithm. Integers wrap.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, root, engines, whether dest and source are reachable as far as that must be alike, and
- * in calls that copy engines carry the place of dest. A mismatch ends the job with a sentence that names both calls. Calls that are 64 or more apart are not compared, and
+ * kind, nelems, type, operator, root, engines, splits, sizes of host_blocks, whether dest and source are reachable as
+ * far as that must be alike, and in calls that copy engines carry the place of dest. A mismatch ends the job with a
+ * sentence that names both calls. Calls that are 64 or more apart are not compared, and
  * replays of graphs are not either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
@@ -95,7 +98,13 @@ extern "C" {
  * PERMUTE        nelems of source to the dest of member `to`, where this PE is `from`; a PE that sends to itself
  *                receives from itself, and may have dest == source
  * BARRIER        as shmemx_barrier_on_stream, in the slot's sequence
- * SYNC           as shmemx_sync_on_stream, in the slot's sequence */
+ * SYNC           as shmemx_sync_on_stream, in the slot's sequence
+ * GATHER         nelems of each member, in their order, to dest of the root, n * nelems; at the root source may be its
+ *                own block of dest
+ * SCATTER        block m (nelems) of the root's source, n * nelems, to dest of member m; at the root dest may be its own
+ *                block of source
+ * REDUCE         as ALLREDUCE, the same bits, to dest of the root alone; at the root dest may be source
+ * GATHER and REDUCE do not look at dest, SCATTER not at source, of a member that is not the root: it may be NULL. */
 enum {
     SHMEMX_ALLREDUCE,
     SHMEMX_REDUCESCATTER,
@@ -105,7 +114,10 @@ enum {
     SHMEMX_BROADCAST,
     SHMEMX_PERMUTE,
     SHMEMX_BARRIER,
-    SHMEMX_SYNC
+    SHMEMX_SYNC,
+    SHMEMX_GATHER,
+    SHMEMX_SCATTER,
+    SHMEMX_REDUCE
 };
 
 /* Types of elements in memory. complexf and complexd have sum and prod only. */
@@ -151,16 +163,45 @@ typedef struct {
     uint64_t *received;
 } shmemx_blocks_t;
 
+/* The same where the host knows the sizes, also of what comes: arrays of n words in memory of the host, read before the
+ * call returns; so a graph replays what they were at its capture. send_bytes[m], less than 64 GiB, from source +
+ * send_offset[m] go to member m; receive_bytes[m] of member m go to dest + receive_offset[m]. Offsets are in bytes;
+ * NULL: the blocks lie one behind the other. dest and source are any memory, each member's elsewhere; blocks do not
+ * overlap. dest may be NULL where nothing comes, source where nothing is sent.
+ *
+ * receive_bytes[m] is send_bytes of member m for this one. Where it is not, the smaller number of bytes arrives,
+ * nothing is written elsewhere, and the call ends. The receiver prints a sentence with both numbers, and
+ * shmemx_device_error has them. SHMEM_DEBUG=1 finds this when the calls are enqueued, and ends the job. */
+typedef struct {
+    const size_t *send_bytes, *send_offset;
+    const size_t *receive_bytes, *receive_offset;
+} shmemx_host_blocks_t;
+
+/* An FCOLLECT or REDUCESCATTER whose block is n parts, as the parameters of a model are. Arrays of the host, n words
+ * each, read before the call returns, and equal on all members. Part i is nelems[i] elements, at offset[i] of a member's
+ * block; offset NULL: the parts lie one behind the other. Among the blocks of all members, part i of all of them stands
+ * together: that of member m is at offset[i] * n_pes + m * nelems[i]. So
+ *   FCOLLECT        part i of member m: from its source + offset[i] to offset[i] * n_pes + m * nelems[i] of all dests
+ *   REDUCESCATTER   part i: what all sources have at offset[i] * n_pes + m * nelems[i], combined, to offset[i] of
+ *                   member m's dest
+ * Parts are in ascending order, do not overlap, and lie within `nelems` of the call, the size of a block. Elements in
+ * no part are neither read nor written. Not in place; no engines. dest and source are any memory, each member's
+ * elsewhere. */
+typedef struct {
+    size_t n;
+    const size_t *nelems, *offset;
+} shmemx_splits_t;
+
 /* One call. Fields that the kind does not need are zero. */
 typedef struct {
-    int kind;          /* SHMEMX_ALLREDUCE .. SHMEMX_SYNC */
+    int kind;          /* SHMEMX_ALLREDUCE .. SHMEMX_REDUCE */
     shmem_team_t team; /* root, to and from are PE numbers of it */
     void *dest;
     const void *source;
     size_t nelems;
     int type;                      /* SHMEMX_UINT8 .. */
     int op;                        /* reductions: SHMEMX_SUM .. */
-    int root;                      /* broadcast */
+    int root;                      /* broadcast, gather, scatter, reduce */
     int to, from;                  /* permute */
     const shmemx_blocks_t *blocks; /* alltoallv */
 
@@ -182,6 +223,8 @@ typedef struct {
      * a graph: at each launch); then `scale` is not used. */
     double scale;
     const double *scale_from;
+    const shmemx_host_blocks_t *host_blocks; /* alltoallv, instead of `blocks` */
+    const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
@@ -192,6 +235,7 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *                 `slot` is not looked at, `engines` and the signals are zero
  *   memory        dest, source, scale_from and all that `blocks` points to are host memory at any address, of any
  *                 alignment, private or symmetric, another one on each member; `received` may be NULL on some members.
+ *                 Where receive_bytes of host_blocks is wrong, the receiver returns nonzero after the sentence.
  *                 No member writes another's dest, or reads its source after its call has returned: they are busy only
  *                 while the own call runs. Long moves are faster where the sources of all members are symmetric or
  *                 local memory (shmem_malloc, shmemx_local_malloc) of one node.
@@ -216,8 +260,8 @@ int shmemx_coll_on_host(const shmemx_coll_t *coll);
  *     n at most 8     n * 67,840 bytes + 128 (8 PEs: 530 KiB)
  *     n at most 32    n * 17,152 bytes + 256
  *     more            n *  4,480 bytes + the 8 n bytes of flags, rounded up to 128
- * and 32 n bytes for places, rounded up to 128, and 384 bytes for tables; and 16 n bytes for each slot. The CPU device
- * uses what is touched of it. shmemx_info_text says how much is in use.
+ * and 32 n bytes for places, rounded up to 128, and 384 bytes for tables; and 16 n bytes and 8 KiB (n above 256: 32 n)
+ * for each slot. The CPU device uses what is touched of it. shmemx_info_text says how much is in use.
  *
  * Collective over the team, with equal slot. Must not be called during a capture. Does nothing when the slot is made
  * already. Returns 0; or nonzero after a sentence on stderr, on all members when one has no memory for it. */
@@ -287,6 +331,8 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.chunk_bytes = 0;
     c.scale = 1;
     c.scale_from = NULL;
+    c.host_blocks = NULL;
+    c.splits = NULL;
     return c;
 }
 
@@ -307,6 +353,51 @@ static inline int shmemx_alltoallv_on_stream(shmem_team_t team, void *dest, cons
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLTOALLV, team, dest, source, 0, SHMEMX_UINT8);
     c.blocks = blocks;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_alltoallv_host_on_stream(shmem_team_t team, void *dest, const void *source,
+                                                  const shmemx_host_blocks_t *blocks, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLTOALLV, team, dest, source, 0, SHMEMX_UINT8);
+    c.host_blocks = blocks;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_gathermem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes, int root,
+                                             shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_GATHER, team, dest, source, bytes, SHMEMX_UINT8);
+    c.root = root;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_scattermem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes, int root,
+                                              shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_SCATTER, team, dest, source, bytes, SHMEMX_UINT8);
+    c.root = root;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_reduce_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems, int type,
+                                          int op, int root, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_REDUCE, team, dest, source, nelems, type);
+    c.op = op;
+    c.root = root;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_fcollect_splits_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems,
+                                                   int type, const shmemx_splits_t *splits, shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_FCOLLECT, team, dest, source, nelems, type);
+    c.splits = splits;
+    return shmemx_coll_on_stream(&c, stream);
+}
+static inline int shmemx_reducescatter_splits_on_stream(shmem_team_t team, void *dest, const void *source,
+                                                        size_t nelems, int type, int op, const shmemx_splits_t *splits,
+                                                        shmemx_stream_t stream)
+{
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_REDUCESCATTER, team, dest, source, nelems, type);
+    c.op = op;
+    c.splits = splits;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_broadcastmem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes,

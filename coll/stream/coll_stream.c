@@ -33,23 +33,44 @@ static bool in_range(const struct stream_call *c, const char *arg, int value, in
 
 /* ---- kinds and types ---- */
 
-enum { OF_TYPE = 1, REDUCES = 2, OF_BLOCKS = 4, HAS_ENGINES = 8, PEERS_READ = 16, PEERS_WRITE = 32, NO_DATA = 64 };
+enum {
+    OF_TYPE = 1,
+    REDUCES = 2,
+    OF_BLOCKS = 4,
+    HAS_ENGINES = 8,
+    PEERS_READ = 16,
+    PEERS_WRITE = 32,
+    NO_DATA = 64,
+    MANY_TO = 128, /* n blocks in dest, in source */
+    MANY_FROM = 256,
+    ROOTED = 512,
+    TO_ROOT = 1024, /* dest, or source, is the root's alone */
+    FROM_ROOT = 2048
+};
 static const struct kind {
     const char *name;
     uint32_t call;
     unsigned is;
 } kinds[STREAM_KINDS] = {
     {"SHMEMX_ALLREDUCE", ISOD_CALL_ON_STREAM_ALLREDUCE, OF_TYPE | REDUCES | PEERS_READ | PEERS_WRITE},
-    {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER, OF_TYPE | REDUCES | OF_BLOCKS | PEERS_READ},
-    {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | HAS_ENGINES | PEERS_WRITE},
-    {"SHMEMX_ALLTOALL", ISOD_CALL_ON_STREAM_ALLTOALL, OF_TYPE | OF_BLOCKS | HAS_ENGINES | PEERS_WRITE},
+    {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER, OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM | PEERS_READ},
+    {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO | HAS_ENGINES | PEERS_WRITE},
+    {"SHMEMX_ALLTOALL", ISOD_CALL_ON_STREAM_ALLTOALL,
+     OF_TYPE | OF_BLOCKS | MANY_TO | MANY_FROM | HAS_ENGINES | PEERS_WRITE},
     {"SHMEMX_ALLTOALLV", ISOD_CALL_ON_STREAM_ALLTOALLV, PEERS_WRITE},
-    {"SHMEMX_BROADCAST", ISOD_CALL_ON_STREAM_BROADCAST, OF_TYPE | HAS_ENGINES | PEERS_READ | PEERS_WRITE},
+    {"SHMEMX_BROADCAST", ISOD_CALL_ON_STREAM_BROADCAST, OF_TYPE | ROOTED | HAS_ENGINES | PEERS_READ | PEERS_WRITE},
     {"SHMEMX_PERMUTE", ISOD_CALL_ON_STREAM_PERMUTE, OF_TYPE | HAS_ENGINES | PEERS_WRITE},
     {"SHMEMX_BARRIER", ISOD_CALL_ON_STREAM_SYNC, NO_DATA},
     {"SHMEMX_SYNC", ISOD_CALL_ON_STREAM_SYNC, NO_DATA},
+    {"SHMEMX_GATHER", ISOD_CALL_ON_STREAM_GATHER, OF_TYPE | OF_BLOCKS | MANY_TO | ROOTED | TO_ROOT},
+    {"SHMEMX_SCATTER", ISOD_CALL_ON_STREAM_SCATTER, OF_TYPE | OF_BLOCKS | MANY_FROM | ROOTED | FROM_ROOT},
+    {"SHMEMX_REDUCE", ISOD_CALL_ON_STREAM_REDUCE, OF_TYPE | REDUCES | ROOTED | TO_ROOT},
+    [STREAM_ALLTOALLV_HOST] = {"SHMEMX_ALLTOALLV", ISOD_CALL_ON_STREAM_ALLTOALLV, 0},
+    [STREAM_FCOLLECT_SPLITS] = {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO},
+    [STREAM_REDUCESCATTER_SPLITS] = {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER,
+                                     OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM},
 };
-static unsigned is(const struct stream_call *c, unsigned what) { return kinds[c->coll->kind].is & what; }
+static unsigned is(const struct stream_call *c, unsigned what) { return kinds[c->facts.kind].is & what; }
 
 enum number { INTEGER, REAL, COMPLEX };
 static const struct type {
@@ -87,6 +108,25 @@ const char *iso_stream_op(int op) { return ops[op].name; }
 
 #define MOST_BLOCK_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
 
+/* With host_blocks or splits a kind is another one to the table. */
+static bool has_right_lists(struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    c->facts.kind = coll->kind;
+    if (coll->host_blocks != NULL) {
+        c->facts.kind = STREAM_ALLTOALLV_HOST;
+        if (coll->kind != SHMEMX_ALLTOALLV || coll->blocks != NULL)
+            return wrong(c, coll->kind != SHMEMX_ALLTOALLV
+                                ? "host_blocks is given; only SHMEMX_ALLTOALLV has blocks"
+                                : "blocks and host_blocks are given; one of them has to be a null pointer");
+    }
+    if (coll->splits == NULL)
+        return true;
+    c->facts.kind = coll->kind == SHMEMX_FCOLLECT ? STREAM_FCOLLECT_SPLITS : STREAM_REDUCESCATTER_SPLITS;
+    return coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER ||
+           wrong(c, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
+}
+
 static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     memset(c, 0, sizeof *c);
@@ -98,10 +138,11 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
         return false;
     if (coll == NULL)
         return wrong(c, "coll is a null pointer");
-    if (!in_range(c, "kind", coll->kind, SHMEMX_SYNC))
+    if (!in_range(c, "kind", coll->kind, STREAM_USER_KINDS - 1))
         return false;
     c->name = kinds[coll->kind].name;
-    c->facts.kind = coll->kind;
+    if (!has_right_lists(c))
+        return false;
     c->facts.engines = coll->engines != 0;
     c->team = iso_team_or_null(coll->team);
     return c->team != NULL || wrong(c, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
@@ -140,7 +181,7 @@ static bool partners_are_valid(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
     int n = c->team->n_pes, me = c->team->my_pe;
-    if (coll->kind == SHMEMX_BROADCAST) {
+    if (is(c, ROOTED)) {
         c->args.from = coll->root;
         return in_range(c, "root", coll->root, n - 1);
     }
@@ -168,9 +209,20 @@ static bool size_is_valid(struct stream_call *c)
                      c->coll->nelems, types[c->coll->type].bytes, one);
     c->facts.bytes = is(c, OF_BLOCKS) ? all : one;
     c->facts.block = c->args.bytes = one;
-    c->args.dest_stride = c->coll->kind == SHMEMX_FCOLLECT || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
-    c->args.source_stride = c->coll->kind == SHMEMX_REDUCESCATTER || c->coll->kind == SHMEMX_ALLTOALL ? one : 0;
+    c->args.dest_stride = is(c, MANY_TO) ? one : 0;
+    c->args.source_stride = is(c, MANY_FROM) ? one : 0;
     return true;
+}
+
+static bool lists_are_valid(const struct stream_call *c)
+{
+    char sentence[256];
+    const char *what = NULL;
+    if (c->facts.kind == STREAM_ALLTOALLV_HOST)
+        what = iso_list_check_blocks(c->coll->host_blocks, c->team->n_pes, sentence);
+    if (c->coll->splits != NULL)
+        what = iso_list_check_splits(c->coll->splits, c->coll->nelems, sentence);
+    return what == NULL || wrong(c, "%s", what);
 }
 
 static bool engines_are_valid(const struct stream_call *c)
@@ -179,7 +231,8 @@ static bool engines_are_valid(const struct stream_call *c)
     if (!in_range(c, "engines", coll->engines, 1))
         return false;
     if (coll->engines != 0 && !is(c, HAS_ENGINES))
-        return wrong(c, "engines is 1; only fcollect, alltoall, broadcast and permute may use copy engines");
+        return wrong(c, "engines is 1; only fcollect without splits, alltoall, broadcast and permute may use copy "
+                        "engines");
     if (coll->signals == NULL)
         return (coll->signal_value == NULL && coll->chunk_bytes == 0) ||
                wrong(c, "signal_value or chunk_bytes is given, but signals is a null pointer");
@@ -193,7 +246,7 @@ static bool engines_are_valid(const struct stream_call *c)
 static bool numbers_are_valid(struct stream_call *c)
 {
     return in_range(c, "slot", c->coll->slot, ISO_SLOTS_OF_USERS - 1) && type_and_op_are_valid(c) &&
-           partners_are_valid(c) && size_is_valid(c) && engines_are_valid(c);
+           partners_are_valid(c) && size_is_valid(c) && lists_are_valid(c) && engines_are_valid(c);
 }
 
 static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->facts.bytes == 0; }
@@ -252,13 +305,16 @@ static bool is_in_place(const struct stream_call *c)
 {
     const char *dest = (const char *)c->args.dest, *source = c->args.source;
     size_t own = (size_t)c->team->my_pe * c->args.bytes;
-    switch (c->coll->kind) {
+    switch (c->facts.kind) {
     case SHMEMX_REDUCESCATTER:
+    case SHMEMX_SCATTER:
         return dest == source + own;
     case SHMEMX_FCOLLECT:
+    case SHMEMX_GATHER:
         return source == dest + own;
     case SHMEMX_ALLREDUCE:
     case SHMEMX_BROADCAST:
+    case SHMEMX_REDUCE:
         return dest == source;
     case SHMEMX_PERMUTE:
         return dest == source && c->args.to == c->team->my_pe;
@@ -285,12 +341,30 @@ static void fill_ranges(struct stream_call *c, struct range dest, struct range s
     f->known = c->dest_range != NULL;
 }
 
+/* Of a member that is not the root: kernels do not touch the other side, but add to its address. */
+static bool one_side_is_valid(struct stream_call *c, size_t alignment)
+{
+    struct range none = {false, false, false, 0}, range;
+    bool sends = is(c, TO_ROOT) != 0;
+    const char *arg = sends ? "source" : "dest", *addr = sends ? c->args.source : c->args.dest;
+    if (!pointer_is_valid(c, arg, addr, alignment) || !look_up(c, arg, addr, c->args.bytes, &range))
+        return false;
+    if (sends)
+        c->args.dest = (char *)(uintptr_t)addr;
+    else
+        c->args.source = addr;
+    fill_ranges(c, none, none);
+    return true;
+}
+
 static bool data_is_valid(struct stream_call *c)
 {
     struct range dest, source;
     size_t alignment = types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
+    if (is(c, TO_ROOT | FROM_ROOT) && c->args.from != c->team->my_pe)
+        return one_side_is_valid(c, alignment);
     uintptr_t to = (uintptr_t)c->args.dest, from = (uintptr_t)c->args.source;
     if (!pointer_is_valid(c, "dest", c->args.dest, alignment) ||
         !pointer_is_valid(c, "source", c->args.source, alignment))
@@ -302,6 +376,29 @@ static bool data_is_valid(struct stream_call *c)
         !look_up(c, "source", c->args.source, source_bytes, &source))
         return false;
     fill_ranges(c, dest, source);
+    return true;
+}
+
+/* Memory of one direction: of nothing it may be anywhere. */
+static bool host_side_is_valid(const struct stream_call *c, const char *arg, const void *addr, const size_t *bytes,
+                               const size_t *offset)
+{
+    struct range range;
+    size_t extent = iso_list_extent(bytes, offset, c->team->n_pes);
+    return extent == 0 || (pointer_is_valid(c, arg, addr, 1) && look_up(c, arg, addr, extent, &range));
+}
+static bool host_blocks_are_valid(struct stream_call *c)
+{
+    const shmemx_host_blocks_t *b = c->coll->host_blocks;
+    struct range none = {false, false, false, 0};
+    int me = c->team->my_pe;
+    if (b->send_bytes[me] != b->receive_bytes[me])
+        return wrong(c, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
+                     b->send_bytes[me], me, b->receive_bytes[me], me);
+    if (!host_side_is_valid(c, "dest", c->args.dest, b->receive_bytes, b->receive_offset) ||
+        !host_side_is_valid(c, "source", c->args.source, b->send_bytes, b->send_offset))
+        return false;
+    fill_ranges(c, none, none);
     return true;
 }
 
@@ -366,6 +463,8 @@ static bool memory_is_valid(struct stream_call *c)
     c->args.call = kinds[coll->kind].call;
     if (is(c, NO_DATA))
         return true;
+    if (c->facts.kind == STREAM_ALLTOALLV_HOST)
+        return host_blocks_are_valid(c);
     return coll->kind == SHMEMX_ALLTOALLV ? blocks_are_valid(c) : data_is_valid(c) && signals_are_valid(c);
 }
 
@@ -470,7 +569,8 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
     if (!begin(&c, coll, NULL) || !numbers_are_valid(&c))
         return 0;
     if (is_nothing(&c))
-        return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued", iso_select_stream.kinds[coll->kind]);
+        return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued",
+                                iso_select_stream.kinds[c.facts.kind]);
     if (!memory_is_valid(&c))
         return 0;
 
@@ -478,7 +578,7 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
     if (slot == NULL)
         return (size_t)snprintf(text, bytes,
                                 "%s: slot %d of this team has made no call yet; its first one shows what is possible",
-                                iso_select_stream.kinds[coll->kind], coll->slot);
+                                iso_select_stream.kinds[c.facts.kind], coll->slot);
     describe(&c, slot);
     struct select_choice choice = iso_stream_choose(slot->table, &c.facts);
     return iso_select_choice_text(&iso_select_stream, &c.facts, &choice, text, bytes);

@@ -10,7 +10,14 @@
 #include "../select/select.h"
 #include "on_stream.h"
 
-enum { STREAM_KINDS = SHMEMX_SYNC + 1 };
+/* Kinds as the table knows them: those of users, and some of these with other arguments. */
+enum {
+    STREAM_ALLTOALLV_HOST = SHMEMX_REDUCE + 1,
+    STREAM_FCOLLECT_SPLITS,
+    STREAM_REDUCESCATTER_SPLITS,
+    STREAM_KINDS,
+    STREAM_USER_KINDS = SHMEMX_REDUCE + 1
+};
 
 /* ---- one call, checked ---- */
 
@@ -62,6 +69,8 @@ struct stream_engines {
     int n;
 };
 
+enum { STREAM_LIST_WORDS = 1024 };
+
 struct stream_slot {
     struct stream_slot *next, *next_watched;
     const struct team *team;
@@ -69,6 +78,7 @@ struct stream_slot {
     shmemd_t handle;
     char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
+    void *list;    /* device: STREAM_LIST_WORDS or 4 n words for what the host knows of a call's blocks or splits */
     struct stream_engines engines;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */
@@ -130,6 +140,20 @@ int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early);
+
+/* ---- stream_list.c: blocks and splits that the host knows ---- */
+
+/* NULL: they are right, of so many members; `elem_bytes` of an element, `block` of a member's block. Else what is wrong,
+ * in `sentence`. */
+const char *iso_list_check_blocks(const shmemx_host_blocks_t *b, int n, char sentence[256]);
+const char *iso_list_check_splits(const shmemx_splits_t *s, size_t nelems, char sentence[256]);
+/* Bytes that a member's buffer has, from its begin to the end of its last block. */
+size_t iso_list_extent(const size_t *bytes, const size_t *offset, int n);
+/* Equal for equal splits. */
+uint64_t iso_list_sum(const shmemx_splits_t *s);
+/* Enqueue the list, and the kernel behind it. 0, or nonzero after a sentence. */
+int iso_list_run_blocks(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
+int iso_list_run_splits(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 
 /* ---- stream_choice.c ---- */
 

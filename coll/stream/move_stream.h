@@ -39,6 +39,38 @@ PRIM_FN void broadcast_staged(struct isod_coll *c, const struct isod_move *w)
         isod_coll_copy_own(w->dest, root ? w->source : stage_of(c, w->from), w->bytes);
 }
 
+/* To the root alone: the others only flag each other. */
+PRIM_FN void gather_staged(struct isod_coll *c, const struct isod_move *w)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    struct isod_part p = isod_part_of(w->bytes, waves.nth, waves.of);
+    bool root = c->h.my_pe == w->from;
+    if (!root)
+        isod_stage_put(c, w->from, w->source, w->bytes);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c) || !root)
+        return;
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
+        int32_t m = isod_coll_other(c, i);
+        char *dest = w->dest + (uint64_t)(uint32_t)m * w->dest_stride;
+        const char *from = i == 0 ? w->source : stage_of(c, m);
+        if (dest != from)
+            prim_copy(prim_group_wave(), dest + p.at, from + p.at, p.bytes);
+    }
+}
+
+PRIM_FN void scatter_staged(struct isod_coll *c, const struct isod_move *w)
+{
+    bool root = c->h.my_pe == w->from;
+    if (root)
+        isod_stages_put(c, w->source, w->source_stride, w->bytes);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    const char *own = w->source + (uint64_t)(uint32_t)c->h.my_pe * w->source_stride;
+    isod_coll_copy_own(w->dest, root ? own : stage_of(c, w->from), w->bytes);
+}
+
 PRIM_FN void permute_staged(struct isod_coll *c, const struct isod_move *w)
 {
     bool itself = w->to == c->h.my_pe;
@@ -60,6 +92,8 @@ enum schedule {
     PERMUTE_LL128,
     EXCHANGE_STAGED,
     BROADCAST_STAGED,
+    GATHER_STAGED,
+    SCATTER_STAGED,
     PERMUTE_STAGED
 };
 
@@ -89,6 +123,12 @@ PRIM_FN void move_piece(struct isod_coll *c, const struct isod_move *w, enum sch
         break;
     case BROADCAST_STAGED:
         broadcast_staged(c, w);
+        break;
+    case GATHER_STAGED:
+        gather_staged(c, w);
+        break;
+    case SCATTER_STAGED:
+        scatter_staged(c, w);
         break;
     default:
         permute_staged(c, w);

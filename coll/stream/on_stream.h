@@ -23,7 +23,7 @@ struct isod_stream_coll {
     const char *source;
     uint64_t bytes, dest_stride, source_stride;
     uint64_t dest_place, source_place; /* where dest and source are, for the others (place_stream.h); 0: not reached */
-    int32_t to, from;     /* permute; broadcast: from is the root */
+    int32_t to, from;     /* permute; broadcast, gather, scatter, reduce: from is the root */
     uint32_t call;        /* enum isod_call, for records */
     int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_dtype */
     uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
@@ -38,6 +38,20 @@ struct isod_stream_coll {
     double scale;
     const double *scale_from;
     const int32_t *nodes; /* of hier_stream.h; NULL: all members are on one node, or each on its own */
+    /* What the host knows of blocks or splits, in device memory of the slot. alltoallv_staged: bytes sent, their places,
+     * bytes received, their places, [n] each; `bytes` is the largest block sent, of each member its own. Splits:
+     * n_splits + 1 begins in a packed block, then n_splits places in a member's block; `bytes` is of a packed block. */
+    const uint64_t *list;
+    uint32_t n_splits;
+};
+
+/* The argument of `list`, a kernel that stores words which the host knows: so a graph has them, and the host's arrays
+ * may change when the call is enqueued. */
+enum { ISOD_STREAM_LIST_WORDS = 448 }; /* with the rest less than 4 KiB, the most of a launch */
+struct isod_stream_list {
+    uint64_t *to;
+    uint64_t n; /* words */
+    uint64_t word[ISOD_STREAM_LIST_WORDS];
 };
 
 /* AVG divides, so that the result is the nearest number also where 1 / n is none. */
@@ -68,6 +82,11 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(permute_push, ISOD_NEEDS_DEST)                                                   \
     X(permute_staged, ISOD_NEEDS_NOTHING)                                              \
     X(alltoallv_push, ISOD_NEEDS_DEST)                                                 \
+    X(gather_staged, ISOD_NEEDS_NOTHING)                                               \
+    X(scatter_staged, ISOD_NEEDS_NOTHING)                                              \
+    X(alltoallv_staged, ISOD_NEEDS_NOTHING)                                            \
+    X(splits_staged, ISOD_NEEDS_NOTHING) /* fcollect */                                \
+    X(list, ISOD_NEEDS_NOTHING)          /* see struct isod_stream_list */             \
     X(barrier, ISOD_NEEDS_NOTHING)                                                     \
     X(sync, ISOD_NEEDS_NOTHING)                                                        \
     X(ll128_probe, ISOD_NEEDS_DIRECT) /* see below */                                  \
@@ -101,7 +120,11 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                              \
     /* As kernels of users do: reads where ranges that peers touch are in the heap, else all data into the \
      * stages of all. allreduce, reducescatter. */                                                         \
-    X(reduce_pipelined, ISOD_NEEDS_NOTHING, ANY)
+    X(reduce_pipelined, ISOD_NEEDS_NOTHING, ANY)                                                           \
+    /* In the stages of a part's owner, who sends its result to the root: reduce. */                       \
+    X(reduce_rooted, ISOD_NEEDS_NOTHING, ANY)                                                              \
+    /* Splits, packed into the stages of their owner: reducescatter. */                                    \
+    X(reduce_splits, ISOD_NEEDS_NOTHING, ANY)
 
 /* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. */
 #define ISOD_STREAM_DTYPES_FOR(X, ...)    \

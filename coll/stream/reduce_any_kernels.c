@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of reductions on streams for all operators and all ways in which elements are kept, which are arguments.
- * Launched by stream_algorithm.c. Includes: hier_stream.h, reduce_any.h. */
+ * Launched by stream_algorithm.c. Includes: hier_stream.h, list_device.h, reduce_any.h. */
 #include "hier_stream.h"
+#include "list_device.h"
 #include "reduce_any.h"
 
 /* ---- LL: isod_reduce_ll of reduce_elem.h once more. That is a template whose operator is a constant and whose
@@ -156,7 +157,168 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     return isod_coll_leave(&c);
 }
 
+/* ---- reduce: a piece of n stages in two epochs. Its span m goes to member m, which combines it; the result goes to the
+ * root. What is left at the end and fits a stage goes to the root at once: its span is all, those of others are empty.
+ * dest may be source at the root: results come after all members have sent what they had there ---- */
+
+struct rooted {
+    struct isod_move w; /* the piece */
+    uint64_t each;      /* bytes of a span; 0: all are the root's */
+};
+PRIM_FN struct isod_part rooted_span(const struct rooted *r, int32_t m)
+{
+    struct isod_part p;
+    p.at = r->each * (uint64_t)(uint32_t)m;
+    p.bytes = p.at >= r->w.bytes ? 0 : r->w.bytes - p.at < r->each ? r->w.bytes - p.at : r->each;
+    if (r->each == 0) {
+        p.at = 0;
+        p.bytes = m == r->w.from ? r->w.bytes : 0;
+    }
+    return p;
+}
+
+/* Spans into the stages of their owners. */
+PRIM_FN void rooted_send(struct isod_coll *c, const struct rooted *r)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    uint64_t stage = isod_stage_at(c, c->h.my_pe);
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
+        int32_t to = isod_coll_other(c, i);
+        struct isod_part span = rooted_span(r, to), p = isod_part_of(span.bytes, waves.nth, waves.of);
+        if (i == 0 || p.bytes == 0)
+            continue;
+        char *memory = isod_coll_memory(c, to);
+        isod_coll_put_at(c, prim_group_wave(), to, memory != 0 ? memory + stage + p.at : memory,
+                         isod_coll_far_memory(c, to) + stage + p.at, r->w.source + span.at + p.at, p.bytes);
+    }
+}
+
+/* Results, which are in the owners' own stages of the epoch before, to the root. */
+PRIM_FN void rooted_collect(struct isod_coll *c, const struct rooted *r, const char *result)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    bool root = c->h.my_pe == r->w.from;
+    struct isod_part mine = rooted_span(r, c->h.my_pe);
+    isod_coll_begin_staged_epoch(c);
+    prim_gather_stores(prim_group_block());
+    if (!root && mine.bytes > 0)
+        isod_stage_put(c, r->w.from, result, mine.bytes);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c) || !root)
+        return;
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
+        int32_t m = isod_coll_other(c, i);
+        struct isod_part span = rooted_span(r, m), p = isod_part_of(span.bytes, waves.nth, waves.of);
+        if (i != 0 && p.bytes > 0)
+            prim_copy(prim_group_wave(), r->w.dest + span.at + p.at, c->here + isod_stage_at(c, m) + p.at, p.bytes);
+    }
+}
+
+PRIM_FN void rooted_piece(struct isod_coll *c, const struct isod_stream_coll *what, const struct rooted *r)
+{
+    struct isod_part mine = rooted_span(r, c->h.my_pe);
+    struct isod_span s;
+    isod_coll_begin_staged_epoch(c);
+    rooted_send(c, r);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    char *result = isod_own_stage(c);
+    s.dest = c->h.my_pe == r->w.from ? r->w.dest + mine.at : result;
+    s.source = r->w.source + mine.at;
+    s.bytes = mine.bytes;
+    s.first = 0;
+    s.last = isod_units(mine.bytes);
+    s.from = ISOD_SPAN_STAGES;
+    s.to = ISOD_SPAN_OWN;
+    any_span(c, what, &s);
+    if (r->each != 0)
+        rooted_collect(c, r, result);
+}
+
+PRIM_FN int any_rooted(const struct isod_stream_coll *what)
+{
+    struct isod_coll c;
+    struct isod_move w;
+    struct rooted r;
+    uint64_t at = 0, n = (uint64_t)(uint32_t)what->h.n_pes;
+    if (!isod_stream_part(what, &w))
+        return 0;
+    if (!isod_coll_enter_for(&c, what->h, what->call, isod_units(w.bytes) + 2)) /* two epochs are two units or more */
+        return 1;
+    prim_sync(prim_group_block());
+    for (; at < w.bytes && !c.failed; at += r.w.bytes) {
+        r.w = isod_move_piece(&w, at, n * c.inbox_bytes);
+        r.each = (uint64_t)isod_ceil_div((uint32_t)isod_units(r.w.bytes), (uint32_t)n) * 16;
+        if (r.w.bytes <= c.inbox_bytes)
+            r.each = 0;
+        rooted_piece(&c, what, &r);
+    }
+    return isod_coll_leave(&c);
+}
+
+/* ---- reducescatter of splits: packed pieces into the stages of their owner, who combines them in its own stage ---- */
+
+PRIM_FN void splits_send(struct isod_coll *c, const struct isod_stream_coll *what, uint64_t at, uint64_t end)
+{
+    struct isod_waves waves = isod_waves_of(c);
+    struct isod_part p = isod_part_of(end - at, waves.nth, waves.of);
+    uint64_t stage = isod_stage_at(c, c->h.my_pe), bytes, stop = at + p.at + p.bytes;
+    for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
+        int32_t to = isod_coll_other(c, i);
+        char *memory = isod_coll_memory(c, to), *far = isod_coll_far_memory(c, to) + stage;
+        uint64_t from = at + p.at;
+        for (uint32_t k = isod_split_find(what, from); from < stop; k++, from += bytes) {
+            const char *source = what->source + isod_split_place(what, k, from, to);
+            bytes = isod_split_bytes(what, k, from, stop);
+            isod_coll_put_at(c, prim_group_wave(), to, memory != 0 ? memory + stage + (from - at) : memory,
+                             far + (from - at), source, bytes);
+        }
+    }
+}
+
+PRIM_FN void splits_piece(struct isod_coll *c, const struct isod_stream_coll *what, uint64_t at, uint64_t end)
+{
+    struct isod_waves all = isod_waves_among(c, 1);
+    struct isod_part p = isod_part_of(end - at, all.nth, all.of);
+    struct isod_span s;
+    isod_coll_begin_staged_epoch(c);
+    splits_send(c, what, at, end);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c))
+        return;
+
+    /* Whole units, as far as the stages go: what is behind `end` in the last one goes nowhere. */
+    s.dest = isod_own_stage(c);
+    s.source = s.dest;
+    s.last = isod_units(end - at);
+    s.first = 0;
+    s.bytes = s.last * 16;
+    s.from = ISOD_SPAN_STAGES;
+    s.to = ISOD_SPAN_OWN;
+    any_span(c, what, &s);
+    prim_sync(prim_group_block());
+    isod_splits_unpack(what, what->dest, ISOD_SPLITS_OWN, s.dest + p.at, at + p.at, at + p.at + p.bytes);
+}
+
+PRIM_FN int any_splits(const struct isod_stream_coll *what)
+{
+    struct isod_coll c;
+    uint64_t at = prim_block_index() * what->share, left = at < what->bytes ? what->bytes - at : 0;
+    uint64_t end = at + (left < what->share ? left : what->share);
+    if (left == 0)
+        return 0;
+    if (!isod_coll_enter_for(&c, what->h, what->call, isod_units(end - at))) /* a piece is a unit or more */
+        return 1;
+    prim_sync(prim_group_block());
+    for (; at < end && !c.failed; at += c.inbox_bytes)
+        splits_piece(&c, what, at, end - at < c.inbox_bytes ? end : at + c.inbox_bytes);
+    return isod_coll_leave(&c);
+}
+
 /* ---- kernels ---- */
 
 ISOD_STREAM_KERNEL(reduce_ll_any, any_ll(&a))
 ISOD_STREAM_KERNEL(reduce_pipelined_any, any_pipelined(&a))
+ISOD_STREAM_KERNEL(reduce_rooted_any, any_rooted(&a))
+ISOD_STREAM_KERNEL(reduce_splits_any, any_splits(&a))

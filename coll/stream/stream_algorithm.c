@@ -245,6 +245,22 @@ static const struct select_algorithm algorithms[] = {
     {SHMEMX_PERMUTE,       "staged",        MOVE(permute_staged, 64, NULL),
      .why = "any memory, any path"},
 
+    {SHMEMX_GATHER,        "staged",        MOVE(gather_staged, 64, NULL),
+     .why = "to the root alone; any memory, any path"},
+    {SHMEMX_SCATTER,       "staged",        MOVE(scatter_staged, 64, NULL),
+     .why = "by the root alone; any memory, any path"},
+    {SHMEMX_REDUCE,        "staged",        ANY(reduce_rooted, 64),
+     .why = "a part each to reduce, results to the root; any memory, any path"},
+    {STREAM_ALLTOALLV_HOST, "staged",
+     .needs = NEEDS_alltoallv_staged, .run = iso_list_run_blocks, .move = isod_stream_alltoallv_staged_kernel,
+     .why = "any memory, any path"},
+    {STREAM_FCOLLECT_SPLITS, "staged",
+     .needs = NEEDS_splits_staged, .bytes = 64, .run = iso_list_run_splits, .move = isod_stream_splits_staged_kernel,
+     .why = "packed on the way; any memory, any path"},
+    {STREAM_REDUCESCATTER_SPLITS, "staged",
+     .needs = NEEDS_reduce_splits, .bytes = 64, .run = iso_list_run_splits, .any = isod_stream_reduce_splits_any_kernel,
+     .why = "packed on the way; any memory, any path"},
+
     {SHMEMX_BARRIER,       "flags",         MOVE(barrier, 0, NULL),
      .why = "one hop of flags, or rounds of them"},
     {SHMEMX_SYNC,          "flags",         MOVE(sync, 0, NULL),
@@ -252,7 +268,8 @@ static const struct select_algorithm algorithms[] = {
 };
 /* clang-format on */
 
-static const char *const kinds[STREAM_KINDS] = {"allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",
-                                                "broadcast", "permute",       "barrier",  "sync"};
+static const char *const kinds[STREAM_KINDS] = {
+    "allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",      "broadcast",       "permute",             "barrier",
+    "sync",      "gather",        "scatter",  "reduce",   "alltoallv_host", "fcollect_splits", "reducescatter_splits"};
 const struct select_plane iso_select_stream = {
     "stream", "on a stream", kinds, STREAM_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0], ISOD_STREAM_THREADS};

@@ -24,14 +24,16 @@ struct note {
     int32_t dest, source; /* enum reach, when peers touch them */
     int32_t kind, type, op, root;
     int32_t to, from, engines;
-    int32_t flags;   /* NOTE_ */
-    double scale;    /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
-    uint64_t place;  /* of dest, in calls that copy engines carry; else 0 */
-    uint64_t range;  /* in which that is: the number of a rendezvous; 0: of symmetric memory */
-    uint64_t spare[2];
+    int32_t flags;         /* NOTE_ */
+    double scale;          /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
+    uint64_t place;        /* of dest, in calls that copy engines carry; else 0 */
+    uint64_t range;        /* in which that is: the number of a rendezvous; 0: of symmetric memory */
+    uint64_t splits;       /* a sum of them; 0: none */
+    uint64_t sends, expects; /* alltoallv with host_blocks: bytes to the receiver of this note, and from it */
+    uint64_t spare;
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
-enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8 };
+enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_HOST_BLOCKS = 16 };
 
 struct stream_notes {
     const struct team *team;
@@ -39,6 +41,7 @@ struct stream_notes {
     uint64_t *offsets; /* [n] where the notes at that member begin, in its device heap */
     uint64_t calls;    /* made so far */
     uint64_t *looked;  /* [n] the last call of that member that needs no look any more */
+    uint64_t *blocks;  /* [STREAM_NOTES][n][2] of the notes in `mine`: sends, expects */
     struct note mine[STREAM_NOTES];
 };
 
@@ -49,7 +52,7 @@ struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t 
     struct isod_team image;
     size_t n = (size_t)handle.n_pes;
     struct stream_notes *s = (struct stream_notes *)calloc(1, sizeof *s);
-    uint64_t *offsets = (uint64_t *)calloc(2 * n, sizeof *offsets);
+    uint64_t *offsets = (uint64_t *)calloc(2 * n + STREAM_NOTES * 2 * n, sizeof *offsets);
     if (s == NULL || offsets == NULL) {
         free(s);
         free(offsets);
@@ -58,6 +61,7 @@ struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t 
     *s = (struct stream_notes){.team = team, .slot = slot, .n = handle.n_pes, .me = handle.my_pe};
     s->offsets = offsets;
     s->looked = offsets + n;
+    s->blocks = offsets + 2 * n;
     iso_agent_copy(&image, handle.team, sizeof image);
     iso_agent_copy(offsets, image.offsets, n * sizeof *offsets);
     for (size_t m = 0; m < n; m++)
@@ -112,6 +116,15 @@ static uint64_t sum_of(const struct note *note)
     return sum;
 }
 
+static bool is_reduction(int kind)
+{
+    return kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_REDUCE;
+}
+static bool has_root(int kind)
+{
+    return kind == SHMEMX_BROADCAST || kind == SHMEMX_GATHER || kind == SHMEMX_SCATTER || kind == SHMEMX_REDUCE;
+}
+
 static struct note note_of(const struct stream_call *c, uint64_t number)
 {
     struct note note;
@@ -126,11 +139,13 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.nelems = coll->nelems;
         note.type = coll->type;
     }
-    if (coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_REDUCESCATTER)
+    if (is_reduction(coll->kind))
         note.op = coll->op;
+    if (coll->splits != NULL)
+        note.splits = iso_list_sum(coll->splits);
     if (note.op == SHMEMX_SCALED_SUM && coll->scale_from == NULL)
         note.scale = coll->scale;
-    if (coll->kind == SHMEMX_BROADCAST)
+    if (has_root(coll->kind))
         note.root = coll->root;
     if (coll->kind == SHMEMX_PERMUTE) {
         note.to = coll->to;
@@ -146,8 +161,10 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
                       coll->kind == SHMEMX_BROADCAST || coll->kind == SHMEMX_PERMUTE; /* asked for or not */
     if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         note.flags |= NOTE_CAPTURED;
-    if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks->received != NULL)
+    if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks != NULL && coll->blocks->received != NULL)
         note.flags |= NOTE_RECEIVED;
+    if (coll->host_blocks != NULL)
+        note.flags |= NOTE_HOST_BLOCKS;
     if (coll->signals != NULL)
         note.flags |= NOTE_SIGNALS;
     note.sum = sum_of(&note);
@@ -160,14 +177,19 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
     size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_stream_kind(note->kind));
     if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
         return text;
-    if (note->kind == SHMEMX_ALLTOALLV)
+    if ((note->flags & NOTE_HOST_BLOCKS) != 0)
+        n += (size_t)snprintf(text + n, left - n, "(sends it %llu, expects %llu bytes", (unsigned long long)note->sends,
+                              (unsigned long long)note->expects);
+    else if (note->kind == SHMEMX_ALLTOALLV)
         n += (size_t)snprintf(text + n, left - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
     else
         n += (size_t)snprintf(text + n, left - n, "(%llu of %s", (unsigned long long)note->nelems,
                               iso_stream_type(note->type));
-    if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER)
+    if (is_reduction(note->kind))
         n += (size_t)snprintf(text + n, left - n, ", %s", iso_stream_op(note->op));
-    if (note->kind == SHMEMX_BROADCAST)
+    if (note->splits != 0)
+        n += (size_t)snprintf(text + n, left - n, ", splits");
+    if (has_root(note->kind))
         n += (size_t)snprintf(text + n, left - n, ", root %d", (int)note->root);
     if (note->kind == SHMEMX_PERMUTE)
         n += (size_t)snprintf(text + n, left - n, ", to %d, from %d", (int)note->to, (int)note->from);
@@ -175,13 +197,15 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
                           (note->flags & NOTE_CAPTURED) != 0 ? ", captured" : "");
     if ((note->flags & NOTE_SIGNALS) != 0)
         n += (size_t)snprintf(text + n, left - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
-    if (note->kind != SHMEMX_REDUCESCATTER)
+    bool alike = note->kind <= SHMEMX_PERMUTE && note->splits == 0 && (note->flags & NOTE_HOST_BLOCKS) == 0;
+    if (alike && note->kind != SHMEMX_REDUCESCATTER)
         n += (size_t)snprintf(text + n, left - n, ", dest %s", reach_names[note->dest]);
     if (note->place != 0 || note->range != 0)
         n += (size_t)snprintf(text + n, left - n, " at %#llx of %s %llu", (unsigned long long)note->place,
                               note->range != 0 ? "the range of rendezvous" : "segment",
                               (unsigned long long)note->range);
-    if (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST)
+    if (alike &&
+        (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST))
         n += (size_t)snprintf(text + n, left - n, ", source %s", reach_names[note->source]);
     snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
     return text;
@@ -206,6 +230,10 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         return "root";
     if (mine->engines != theirs->engines || mine->chunk_bytes != theirs->chunk_bytes)
         return mine->engines != theirs->engines ? "engines" : "chunk_bytes";
+    if (mine->splits != theirs->splits)
+        return "splits";
+    if (mine->sends != theirs->expects || mine->expects != theirs->sends)
+        return "the sizes of host_blocks";
     if (mine->kind == SHMEMX_PERMUTE &&
         ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
         return "to and from";
@@ -218,9 +246,20 @@ static const char *difference(const struct stream_notes *s, const struct note *m
                : NULL;
 }
 
+/* The own note of that call, or of a later one, as member m gets it. */
+static struct note note_for(const struct stream_notes *s, int m, uint64_t number)
+{
+    struct note note = s->mine[number % STREAM_NOTES];
+    const uint64_t *blocks = &s->blocks[((size_t)(number % STREAM_NOTES) * (size_t)s->n + (size_t)m) * 2];
+    note.sends = blocks[0];
+    note.expects = blocks[1];
+    note.sum = sum_of(&note);
+    return note;
+}
+
 static int compare(const struct stream_notes *s, int m, const struct note *theirs)
 {
-    const struct note *mine = &s->mine[theirs->number % STREAM_NOTES];
+    struct note own = note_for(s, m, theirs->number), *mine = &own;
     const char *what = mine->number == theirs->number ? difference(s, mine, m, theirs) : NULL;
     char ours[TEXT_BYTES], other[TEXT_BYTES];
     if (what == NULL)
@@ -280,9 +319,18 @@ static int look(struct stream_notes *s, int m)
 int iso_notes_call(struct stream_notes *s, const struct stream_call *c)
 {
     struct note note = note_of(c, ++s->calls);
+    const shmemx_host_blocks_t *b = c->coll->host_blocks;
+    uint64_t *blocks = &s->blocks[(size_t)(note.number % STREAM_NOTES) * (size_t)s->n * 2];
     s->mine[note.number % STREAM_NOTES] = note;
-    for (int i = 1; i < s->n; i++)
-        leave(s, (s->me + i) % s->n, &note);
+    for (int m = 0; m < s->n; m++) {
+        blocks[2 * m] = b != NULL ? b->send_bytes[m] : 0;
+        blocks[2 * m + 1] = b != NULL ? b->receive_bytes[m] : 0;
+    }
+    for (int i = 1; i < s->n; i++) {
+        int m = (s->me + i) % s->n;
+        note = note_for(s, m, s->calls);
+        leave(s, m, &note);
+    }
     iso_quiet(&ISO->ctx_default);
     int rc = 0;
     for (int i = 1; i < s->n && rc == 0; i++)

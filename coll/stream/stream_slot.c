@@ -136,6 +136,7 @@ static void destroy(struct device *d, struct stream_slot *slot)
     iso_words_close(slot->words);
     iso_notes_close(slot->notes);
     iso_gpu_free(d->gpu, slot->nodes);
+    iso_gpu_free(d->gpu, slot->list);
     free(slot->memory);
     free(slot);
 }
@@ -153,12 +154,17 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
         return NULL;
     }
     slot->last[0] = slot->last[1] = ISO_STREAM_NONE;
+    slot->memory = memory;
+    if (iso_gpu_alloc(d->gpu, ISO_MAX((size_t)STREAM_LIST_WORDS, 4 * (size_t)handle.n_pes) * 8, &slot->list) != 0) {
+        log_error("%s: no device memory for a list of blocks", call);
+        destroy(d, slot);
+        return NULL;
+    }
     slot->team = team;
     slot->number = number;
     slot->handle = handle;
 
     /* The members' addresses are in the image of the handle alone. */
-    slot->memory = memory;
     iso_agent_copy(&image, handle.team, sizeof image);
     iso_agent_copy(memory, image.memory, bytes);
 

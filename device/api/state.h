@@ -36,6 +36,9 @@
     X(ON_STREAM_ALLTOALLV, "SHMEMX_ALLTOALLV on a stream")         \
     X(ON_STREAM_BROADCAST, "SHMEMX_BROADCAST on a stream")         \
     X(ON_STREAM_PERMUTE, "SHMEMX_PERMUTE on a stream")             \
+    X(ON_STREAM_GATHER, "SHMEMX_GATHER on a stream")               \
+    X(ON_STREAM_SCATTER, "SHMEMX_SCATTER on a stream")             \
+    X(ON_STREAM_REDUCE, "SHMEMX_REDUCE on a stream")               \
     X(ON_STREAM_SYNC, "SHMEMX_BARRIER or _SYNC on a stream")       \
     X(ON_STREAM_PROBE, "the first collective on streams of a team and slot")
 enum isod_call {
@@ -53,7 +56,9 @@ enum isod_call {
              "kernels that run at the same time need different slots, blocks of a kernel different lanes")             \
     X(ROOT, "PE numbers of the team are below %llu, the root is %llu")                                                 \
     X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from "   \
-               "itself")
+               "itself")                                                                                               \
+    X(BLOCKS, "host_blocks->receive_bytes is %llu, but the member sends %llu bytes; no more than the smaller number "  \
+              "arrives")
 enum isod_misuse {
 #define ISOD_ENUMERATOR(id, sentence) ISOD_MISUSE_##id,
     ISOD_MISUSES(ISOD_ENUMERATOR)

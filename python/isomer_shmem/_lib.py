@@ -39,7 +39,8 @@ class Coll(ctypes.Structure):
     _fields_ = [("kind", c_int), ("team", c_void_p), ("dest", c_void_p), ("source", c_void_p), ("nelems", c_size_t),
                 ("type", c_int), ("op", c_int), ("root", c_int), ("to", c_int), ("from_", c_int),
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
-                ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p)]
+                ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
+                ("host_blocks", c_void_p), ("splits", c_void_p)]
 
 
 class DeviceError(ctypes.Structure):

@@ -166,7 +166,7 @@ void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
 #define ISO_SLOTS_OF_USERS 256
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
 /* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
-enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 112 };
+enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 128 };
 int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call);
 /* Kernels have written so many of its lanes without an epoch. */
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes);

@@ -275,7 +275,7 @@ static const char *call_name(uint32_t call)
 
 static void print_misuse(const struct isod_record *r)
 {
-    char what[256] = "it was called wrongly";
+    char what[256] = "it was called wrongly", from[32] = "";
     unsigned long long expected = r->expected, seen = r->seen;
     switch (r->waited_ns) {
 #define SENTENCE(id, sentence)                                 \
@@ -285,7 +285,9 @@ static void print_misuse(const struct isod_record *r)
         ISOD_MISUSES(SENTENCE)
 #undef SENTENCE
     }
-    log_error("%s: block %u, thread %u: %s (slot %d of team %d)", call_name(r->call), r->block, r->thread, what,
+    if (r->pe >= 0)
+        snprintf(from, sizeof from, ", from pe %d", r->pe);
+    log_error("%s%s: block %u, thread %u: %s (slot %d of team %d)", call_name(r->call), from, r->block, r->thread, what,
               r->slot, r->team);
 }
 

@@ -220,7 +220,7 @@ static void test_refused(struct host *h)
         CHECK(shmemx_coll_on_host(&coll) != 0); \
     } while (0)
     REFUSED(coll.kind = -1);
-    REFUSED(coll.kind = SHMEMX_SYNC + 1);
+    REFUSED(coll.kind = SHMEMX_REDUCE + 1);
     REFUSED(coll.team = SHMEM_TEAM_INVALID);
     REFUSED(coll.type = SHMEMX_COMPLEXD + 1);
     REFUSED(coll.op = SHMEMX_SCALED_SUM + 1);

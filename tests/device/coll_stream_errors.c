@@ -42,7 +42,7 @@ static int call(const shmemx_coll_t *q) { return shmemx_coll_on_stream(q, NULL);
 
 static int coll_null(void) { return shmemx_coll_on_stream(NULL, NULL); }
 WITH(kind_negative, SHMEMX_ALLREDUCE, q.kind = -1)
-WITH(kind_large, SHMEMX_ALLREDUCE, q.kind = 9)
+WITH(kind_large, SHMEMX_ALLREDUCE, q.kind = 12)
 WITH(team_invalid, SHMEMX_ALLREDUCE, q.team = SHMEM_TEAM_INVALID)
 WITH(slot_negative, SHMEMX_BARRIER, q.slot = -1)
 WITH(slot_large, SHMEMX_ALLREDUCE, q.slot = 256)
@@ -102,6 +102,36 @@ WITH_BLOCKS(v_source_null, v.source_offset = NULL)
 WITH_BLOCKS(v_offset_odd, v.dest_offset = (const uint64_t *)(const void *)(object.device + 4))
 WITH_BLOCKS(v_received_own, v.received = (uint64_t *)(void *)object.buffer)
 WITH_BLOCKS(v_dest_own, q.dest = object.buffer)
+
+/* Arrays of the host: of 2 members, and of 2 splits. */
+static const size_t sizes[] = {64, 64}, others[] = {64, 32}, mirrored[] = {32, 64}, falling[] = {8, 4}, few[] = {4, 4};
+static shmemx_host_blocks_t host_blocks(const size_t *send, const size_t *receive)
+{
+    const shmemx_host_blocks_t v = {send, NULL, receive, NULL};
+    return v;
+}
+static shmemx_splits_t splits(size_t n)
+{
+    const shmemx_splits_t s = {n, few, NULL};
+    return s;
+}
+#define WITH_HOST_BLOCKS(name, send, receive, statement)                                                       \
+    WITH(name, SHMEMX_ALLTOALLV, shmemx_host_blocks_t v = host_blocks(send, receive); q.dest = object.buffer; \
+         q.host_blocks = &v; statement)
+#define WITH_SPLITS(name, kind, statement) WITH(name, kind, shmemx_splits_t s = splits(2); q.splits = &s; statement)
+WITH_HOST_BLOCKS(host_blocks_kind, sizes, sizes, q.kind = SHMEMX_ALLTOALL)
+WITH_HOST_BLOCKS(host_blocks_both, sizes, sizes, shmemx_blocks_t both = blocks(); q.blocks = &both)
+WITH_HOST_BLOCKS(host_blocks_null, NULL, sizes, )
+WITH_HOST_BLOCKS(host_blocks_dest, sizes, sizes, q.dest = NULL)
+WITH_HOST_BLOCKS(host_blocks_itself, sizes, shmem_my_pe() == 0 ? mirrored : others, )
+WITH_SPLITS(splits_kind, SHMEMX_ALLTOALL, )
+WITH_SPLITS(splits_engines, SHMEMX_FCOLLECT, q.engines = 1)
+WITH_SPLITS(splits_null, SHMEMX_REDUCESCATTER, s.nelems = NULL)
+WITH_SPLITS(splits_fall, SHMEMX_FCOLLECT, s.offset = falling)
+WITH_SPLITS(splits_long, SHMEMX_REDUCESCATTER, q.nelems = 7)
+WITH(gather_root, SHMEMX_GATHER, q.root = 2)
+WITH(scatter_null, SHMEMX_SCATTER, q.dest = NULL; q.source = NULL)
+WITH(reduce_op, SHMEMX_REDUCE, q.op = SHMEMX_AVG)
 
 /* The last bytes of dest are behind the end of what is registered. */
 static int half_symmetric(void)
@@ -176,6 +206,21 @@ DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
 DIFFER(differ_dest, SHMEMX_FCOLLECT, q.dest = object.device + 4096)
 DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.buffer)
 DIFFER(differ_partner, SHMEMX_PERMUTE, q.to = q.from = shmem_my_pe())
+DIFFER(differ_reduce_root, SHMEMX_REDUCE, q.root = 1)
+static int differ_splits(void)
+{
+    const shmemx_splits_t s = splits(2), one = splits(1);
+    shmemx_coll_t q = right(SHMEMX_FCOLLECT);
+    q.splits = other() ? &one : &s;
+    return differ(&q);
+}
+static int differ_host_blocks(void) /* pe 0 expects 32 bytes of pe 1, which sends 64 */
+{
+    const shmemx_host_blocks_t v = host_blocks(sizes, sizes), less = host_blocks(sizes, others);
+    shmemx_coll_t q = right(SHMEMX_ALLTOALLV);
+    q.host_blocks = other() ? &v : &less;
+    return differ(&q);
+}
 static int differ_slot(void)
 {
     shmemx_coll_t q = right(SHMEMX_SYNC);
@@ -244,6 +289,22 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(v_offset_odd, WITH_DEVICE, true)      \
     X(v_received_own, WITH_DEVICE, true)    \
     X(v_dest_own, WITH_DEVICE, true)        \
+    X(host_blocks_kind, WITH_DEVICE, true)  \
+    X(host_blocks_both, WITH_DEVICE, true)  \
+    X(host_blocks_null, WITH_DEVICE, true)  \
+    X(host_blocks_dest, WITH_DEVICE, true)  \
+    X(host_blocks_itself, WITH_DEVICE, true)\
+    X(splits_kind, WITH_DEVICE, true)       \
+    X(splits_engines, WITH_DEVICE, true)    \
+    X(splits_null, WITH_DEVICE, true)       \
+    X(splits_fall, WITH_DEVICE, true)       \
+    X(splits_long, WITH_DEVICE, true)       \
+    X(gather_root, WITH_DEVICE, true)       \
+    X(scatter_null, WITH_DEVICE, true)      \
+    X(reduce_op, WITH_DEVICE, true)         \
+    X(differ_reduce_root, WITH_DEVICE, true)\
+    X(differ_splits, WITH_DEVICE, true)     \
+    X(differ_host_blocks, WITH_DEVICE, true)\
     X(half_symmetric, WITH_DEVICE, true)    \
     X(before_device, BEFORE_DEVICE, true)   \
     X(captured, WITH_DEVICE, true)          \
