@@ -11,11 +11,23 @@
 #include "../../shmem/agree.h"
 #include "../../shmem/ops/order.h"
 #include "coll.h"
+#include "coll_lists.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 #define CALL "shmemx_coll_on_host"
+
+/* Where block m begins when the blocks lie one behind the other: a sum that goes on from call to call. */
+struct running_sum {
+    int m;
+    size_t at;
+};
+
+/* The split at which a packed block is looked at, from low to high. */
+struct split_place {
+    size_t i, begin, at; /* it begins at byte `begin` of a packed block, and at element `at` of a member's block */
+};
 
 /* One call, on the stack of the caller. */
 struct host_call {
@@ -26,11 +38,15 @@ struct host_call {
     const char *source;
     size_t elem_bytes, block; /* of an element, and of nelems of them */
     coll_combine_fn *combine; /* reductions; of float for the 16-bit formats */
+    struct running_sum sent, received; /* host_blocks */
+    bool differs;                      /* host_blocks: not what a member sends */
+    struct split_place split;
 };
 
 /* ---- kinds and types ---- */
 
-enum { OF_TYPE = 1, REDUCES = 2, MANY_TO = 4, MANY_FROM = 8 }; /* MANY_: n blocks in dest, in source */
+/* MANY_: n blocks in dest, in source. TO_ROOT: dest, FROM_ROOT: source is the root's alone. */
+enum { OF_TYPE = 1, REDUCES = 2, MANY_TO = 4, MANY_FROM = 8, ROOTED = 16, TO_ROOT = 32, FROM_ROOT = 64 };
 static const struct kind {
     const char *name;
     unsigned is;
@@ -39,12 +55,16 @@ static const struct kind {
              {"SHMEMX_FCOLLECT", OF_TYPE | MANY_TO},
              {"SHMEMX_ALLTOALL", OF_TYPE | MANY_TO | MANY_FROM},
              {"SHMEMX_ALLTOALLV", 0},
-             {"SHMEMX_BROADCAST", OF_TYPE},
+             {"SHMEMX_BROADCAST", OF_TYPE | ROOTED},
              {"SHMEMX_PERMUTE", OF_TYPE},
              {"SHMEMX_BARRIER", 0},
-             {"SHMEMX_SYNC", 0}};
-_Static_assert(sizeof kinds / sizeof kinds[0] == SHMEMX_SYNC + 1, "a row for each kind");
+             {"SHMEMX_SYNC", 0},
+             {"SHMEMX_GATHER", OF_TYPE | MANY_TO | ROOTED | TO_ROOT},
+             {"SHMEMX_SCATTER", OF_TYPE | MANY_FROM | ROOTED | FROM_ROOT},
+             {"SHMEMX_REDUCE", OF_TYPE | REDUCES | ROOTED | TO_ROOT}};
+_Static_assert(sizeof kinds / sizeof kinds[0] == SHMEMX_REDUCE + 1, "a row for each kind");
 static unsigned is(const struct host_call *h, unsigned what) { return kinds[h->coll->kind].is & what; }
+static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
 static const unsigned char type_bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16};
 _Static_assert(sizeof type_bytes == SHMEMX_COMPLEXD + 1, "the size of each type");
@@ -80,7 +100,7 @@ static bool begin(struct host_call *h)
     struct team *team;
     if (h->coll == NULL)
         return wrong(h, "coll is a null pointer");
-    if (!in_range(h, "kind", h->coll->kind, SHMEMX_SYNC))
+    if (!in_range(h, "kind", h->coll->kind, SHMEMX_REDUCE))
         return false;
     h->name = kinds[h->coll->kind].name;
     team = iso_team_or_null(h->coll->team);
@@ -111,7 +131,7 @@ static bool op_is_valid(struct host_call *h)
 static bool partners_are_valid(const struct host_call *h)
 {
     const shmemx_coll_t *coll = h->coll;
-    if (coll->kind == SHMEMX_BROADCAST)
+    if (is(h, ROOTED))
         return in_range(h, "root", coll->root, h->c.n - 1);
     if (coll->kind != SHMEMX_PERMUTE)
         return true;
@@ -136,13 +156,18 @@ static bool pointer_is_valid(const struct host_call *h, const char *arg, const v
 static bool is_in_place(const struct host_call *h)
 {
     size_t own = (size_t)h->c.me * h->block;
+    if (h->coll->splits != NULL)
+        return false;
     switch (h->coll->kind) {
     case SHMEMX_REDUCESCATTER:
+    case SHMEMX_SCATTER:
         return h->dest == h->source + own;
     case SHMEMX_FCOLLECT:
+    case SHMEMX_GATHER:
         return h->source == h->dest + own;
     case SHMEMX_ALLREDUCE:
     case SHMEMX_BROADCAST:
+    case SHMEMX_REDUCE:
         return h->dest == h->source;
     case SHMEMX_PERMUTE:
         return h->dest == h->source && h->coll->to == h->c.me;
@@ -161,6 +186,8 @@ static bool data_is_valid(struct host_call *h)
                      h->elem_bytes, n);
     if (h->block == 0)
         return true;
+    if (is(h, TO_ROOT | FROM_ROOT) && !is_root(h))
+        return is(h, TO_ROOT) ? pointer_is_valid(h, "source", h->source) : pointer_is_valid(h, "dest", h->dest);
     if (!pointer_is_valid(h, "dest", h->dest) || !pointer_is_valid(h, "source", h->source))
         return false;
     size_t to_bytes = is(h, MANY_TO) ? all : h->block, from_bytes = is(h, MANY_FROM) ? all : h->block;
@@ -183,10 +210,44 @@ static bool blocks_are_valid(const struct host_call *h)
     return b->received == NULL || pointer_is_valid(h, "blocks->received", b->received);
 }
 
+static bool host_blocks_are_valid(const struct host_call *h)
+{
+    const shmemx_host_blocks_t *b = h->coll->host_blocks;
+    char sentence[256];
+    const char *what = iso_list_check_blocks(b, h->c.n, sentence);
+    int me = h->c.me;
+    if (what != NULL)
+        return wrong(h, "%s", what);
+    if (b->send_bytes[me] != b->receive_bytes[me])
+        return wrong(h, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
+                     b->send_bytes[me], me, b->receive_bytes[me], me);
+    return (iso_list_extent(b->receive_bytes, b->receive_offset, h->c.n) == 0 ||
+            pointer_is_valid(h, "dest", h->dest)) &&
+           (iso_list_extent(b->send_bytes, b->send_offset, h->c.n) == 0 || pointer_is_valid(h, "source", h->source));
+}
+
+static bool lists_are_valid(const struct host_call *h)
+{
+    const shmemx_coll_t *coll = h->coll;
+    char sentence[256];
+    if (coll->host_blocks != NULL && coll->kind != SHMEMX_ALLTOALLV)
+        return wrong(h, "host_blocks is given; only SHMEMX_ALLTOALLV has blocks");
+    if (coll->host_blocks != NULL && coll->blocks != NULL)
+        return wrong(h, "blocks and host_blocks are given; one of them has to be a null pointer");
+    if (coll->splits == NULL)
+        return true;
+    if (coll->kind != SHMEMX_FCOLLECT && coll->kind != SHMEMX_REDUCESCATTER)
+        return wrong(h, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
+    const char *what = iso_list_check_splits(coll->splits, coll->nelems, sentence);
+    return what == NULL || wrong(h, "%s", what);
+}
+
 static bool arguments_are_valid(struct host_call *h)
 {
+    if (!lists_are_valid(h))
+        return false;
     if (h->coll->kind == SHMEMX_ALLTOALLV)
-        return blocks_are_valid(h);
+        return h->coll->host_blocks != NULL ? host_blocks_are_valid(h) : blocks_are_valid(h);
     if (!is(h, OF_TYPE))
         return true;
     return in_range(h, "type", h->coll->type, SHMEMX_COMPLEXD) && (!is(h, REDUCES) || op_is_valid(h)) &&
@@ -210,9 +271,12 @@ static int compare(const struct host_call *h)
         rc = iso_agree_same(team, CALL, "op", coll->op);
     if (rc == 0 && is(h, REDUCES))
         rc = iso_agree_same(team, CALL, "the factor's bits", factor);
+    if (rc == 0 && coll->kind == SHMEMX_ALLTOALLV)
+        rc = iso_agree_same(team, CALL, "host_blocks (1: given)", coll->host_blocks != NULL);
+    if (rc == 0 && (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER))
+        rc = iso_agree_same(team, CALL, "the splits' sum", coll->splits != NULL ? (int64_t)iso_list_sum(coll->splits) : 0);
     return rc != 0 ? rc
-                   : iso_agree_match(team, (struct agree_args){
-                                               CALL, h->block, coll->kind == SHMEMX_BROADCAST ? coll->root : 0, 0});
+                   : iso_agree_match(team, (struct agree_args){CALL, h->block, is(h, ROOTED) ? coll->root : 0, 0});
 }
 
 /* ---- moves ---- */
@@ -221,13 +285,17 @@ static int compare(const struct host_call *h)
 static const char *outgoing(const struct host_call *h, int m)
 {
     const shmemx_coll_t *coll = h->coll;
-    bool sends = coll->kind == SHMEMX_BROADCAST ? h->c.me == coll->root : coll->kind != SHMEMX_PERMUTE || m == coll->to;
+    bool sends = is(h, TO_ROOT)  ? m == coll->root
+                 : is(h, ROOTED) ? is_root(h)
+                                 : coll->kind != SHMEMX_PERMUTE || m == coll->to;
     return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->block : 0) : NULL;
 }
 static char *incoming(const struct host_call *h, int m)
 {
     const shmemx_coll_t *coll = h->coll;
-    bool comes = coll->kind == SHMEMX_BROADCAST ? m == coll->root : coll->kind != SHMEMX_PERMUTE || m == coll->from;
+    bool comes = is(h, TO_ROOT)  ? is_root(h)
+                 : is(h, ROOTED) ? m == coll->root
+                                 : coll->kind != SHMEMX_PERMUTE || m == coll->from;
     return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->block : 0) : NULL;
 }
 
@@ -278,6 +346,8 @@ static bool pull_data(struct host_call *h)
     uint64_t mine = place_of(h->source, h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1)), places[PULL_MEMBERS];
     if (h->block <= LONG_BYTES || c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
         return false;
+    if (is(h, FROM_ROOT) && !is_root(h))
+        mine = 1; /* no member reads there */
     if (iso_agree_gather(c->team, &mine, sizeof mine, places, CALL) != 0)
         return true;
     for (int m = 0; m < c->n; m++)
@@ -329,18 +399,53 @@ struct piece_head {
 };
 #define PIECE_BYTES (ISO_STAGE_BYTES - sizeof(struct piece_head))
 
-static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
+/* What goes to member m, and what it is said to send. */
+struct outgoing {
+    uint64_t bytes, source, dest; /* dest: of the receiver; with host_blocks it knows */
+};
+static size_t offset_of(struct running_sum *s, const size_t *bytes, const size_t *offset, int m)
+{
+    if (offset != NULL)
+        return offset[m];
+    if (m < s->m)
+        *s = (struct running_sum){0, 0};
+    while (s->m < m)
+        s->at += bytes[s->m++];
+    return s->at;
+}
+static struct outgoing block_to(struct host_call *h, int m)
 {
     const shmemx_blocks_t *b = h->coll->blocks;
+    const shmemx_host_blocks_t *hb = h->coll->host_blocks;
+    if (hb == NULL)
+        return (struct outgoing){b->bytes[m], b->source_offset[m], b->dest_offset[m]};
+    return (struct outgoing){hb->send_bytes[m], offset_of(&h->sent, hb->send_bytes, hb->send_offset, m), 0};
+}
+/* The head as this member's own arrays have it: no byte too many. */
+static void expect(struct host_call *h, struct piece_head *head, int from)
+{
+    const shmemx_host_blocks_t *hb = h->coll->host_blocks;
+    uint64_t bytes = hb->receive_bytes[from];
+    if (bytes != head->bytes && !h->differs) {
+        (void)wrong(h, "host_blocks->receive_bytes[%d] is %zu, but pe %d sends %llu bytes", from,
+                    hb->receive_bytes[from], h->c.team->world_of[from], (unsigned long long)head->bytes);
+        h->differs = true;
+    }
+    head->place = offset_of(&h->received, hb->receive_bytes, hb->receive_offset, from);
+    head->bytes = ISO_MIN(head->bytes, bytes);
+}
+
+static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
+{
     struct coll *c = &h->c;
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++) {
         int to = coll_other(c, i);
-        struct piece_head head = {b->bytes[to], b->dest_offset[to], most, 0};
+        struct outgoing block = block_to(h, to);
+        struct piece_head head = {block.bytes, block.dest, most, 0};
         coll_stage_put(c, to, 0, &head, sizeof head);
         if (at < head.bytes)
-            coll_stage_put(c, to, sizeof head, h->source + b->source_offset[to] + at,
-                           ISO_MIN(head.bytes - at, PIECE_BYTES));
+            coll_stage_put(c, to, sizeof head, h->source + block.source + at, ISO_MIN(head.bytes - at, PIECE_BYTES));
         coll_flag_set(c, to);
     }
 }
@@ -356,10 +461,12 @@ static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most)
         if (ISO_UNLIKELY(iso_job_is_broken()))
             return 0;
         memcpy(&head, coll_stage_from(c, from), sizeof head);
+        if (h->coll->host_blocks != NULL)
+            expect(h, &head, from);
         if (at < head.bytes)
             memcpy(h->dest + head.place + at, coll_stage_from(c, from) + sizeof head,
                    ISO_MIN(head.bytes - at, PIECE_BYTES));
-        if (h->coll->blocks->received != NULL)
+        if (h->coll->host_blocks == NULL && h->coll->blocks->received != NULL)
             h->coll->blocks->received[from] = head.bytes;
         most = ISO_MAX(most, head.most);
     }
@@ -369,14 +476,18 @@ static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most)
 /* All have the same largest block after the first piece, and so the same number of pieces. */
 static void move_blocks(struct host_call *h)
 {
-    const shmemx_blocks_t *b = h->coll->blocks;
+    const shmemx_host_blocks_t *hb = h->coll->host_blocks;
     int me = h->c.me;
     uint64_t mine = 0, most = 0;
     for (int m = 0; m < h->c.n; m++)
-        mine = ISO_MAX(mine, b->bytes[m]);
-    coll_copy(h->dest + b->dest_offset[me], h->source + b->source_offset[me], b->bytes[me]);
-    if (b->received != NULL)
-        b->received[me] = b->bytes[me];
+        mine = ISO_MAX(mine, block_to(h, m).bytes);
+    struct outgoing own = block_to(h, me);
+    if (hb != NULL)
+        own.dest = offset_of(&h->received, hb->receive_bytes, hb->receive_offset, me);
+    else if (h->coll->blocks->received != NULL)
+        h->coll->blocks->received[me] = own.bytes;
+    if (own.bytes > 0)
+        coll_copy(h->dest + own.dest, h->source + own.source, own.bytes);
     for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most); at += PIECE_BYTES) {
         send_blocks(h, at, mine);
         most = receive_blocks(h, at, mine);
@@ -485,10 +596,16 @@ static void reduce_scatter(struct host_call *h)
 #define SHORT_BYTES 2048
 static void reduce_short(struct host_call *h)
 {
+    bool all = h->coll->kind != SHMEMX_REDUCE;
     coll_begin_staged_epoch(&h->c);
-    for (int i = 1; i < h->c.n; i++)
-        send_piece(&h->c, coll_other(&h->c, i), h->source, h->block);
-    combine(h, h->dest, h->source, h->block);
+    for (int i = 1; i < h->c.n; i++) {
+        int to = coll_other(&h->c, i);
+        send_piece(&h->c, to, all || to == h->coll->root ? h->source : NULL, h->block);
+    }
+    if (all || is_root(h))
+        combine(h, h->dest, h->source, h->block);
+    else
+        coll_flag_wait_all(&h->c);
 }
 
 /* Member m's share of `bytes`. */
@@ -503,25 +620,28 @@ static struct share share_of(const struct host_call *h, int m, size_t bytes)
     return (struct share){at, ISO_MIN(bytes - at, most)};
 }
 
-/* Two hops for each n stages: share m of it goes to member m, and combined to all. */
+/* Two hops for each n stages: share m of it goes to member m, and combined to all, or to the root. */
 static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
 {
     struct coll *c = &h->c;
     struct share mine = share_of(h, c->me, bytes);
+    bool all = h->coll->kind != SHMEMX_REDUCE;
+    char room[ISO_STAGE_BYTES], *result = all || is_root(h) ? h->dest + at + mine.at : room;
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++) {
         struct share theirs = share_of(h, coll_other(c, i), bytes);
         send_piece(c, coll_other(c, i), h->source + at + theirs.at, theirs.bytes);
     }
-    combine(h, h->dest + at + mine.at, h->source + at + mine.at, mine.bytes);
+    combine(h, result, h->source + at + mine.at, mine.bytes);
 
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
-        send_piece(c, coll_other(c, i), h->dest + at + mine.at, mine.bytes);
+        send_piece(c, coll_other(c, i), all || coll_other(c, i) == h->coll->root ? result : NULL, mine.bytes);
     for (int i = 1; i < c->n; i++) {
         struct share theirs = share_of(h, coll_other(c, i), bytes);
         coll_flag_wait(c, coll_other(c, i));
-        coll_copy(h->dest + at + theirs.at, coll_stage_from(c, coll_other(c, i)), theirs.bytes);
+        if (all || is_root(h))
+            coll_copy(h->dest + at + theirs.at, coll_stage_from(c, coll_other(c, i)), theirs.bytes);
     }
 }
 
@@ -534,6 +654,88 @@ static void reduce_all(struct host_call *h)
     }
     for (size_t at = 0; at < h->block; at += most)
         reduce_shares(h, at, ISO_MIN(h->block - at, most));
+}
+
+/* ---- splits: packed on the way. A piece is a range of a packed block ---- */
+
+/* `bytes` from `at` on of a packed block: between packed memory, where the first comes to `packed`, and `array`, which
+ * is a member's block (member -1) or has the blocks of all, among them this member's. */
+struct packing {
+    char *packed, *array;
+    int member;
+    size_t at, bytes;
+};
+static void copy_splits(struct host_call *h, const struct packing *p, bool pack)
+{
+    const shmemx_splits_t *s = h->coll->splits;
+    size_t one = h->elem_bytes, at = p->at, end = p->at + p->bytes;
+    for (struct split_place k = h->split; at < end; k.i++) {
+        size_t bytes = s->nelems[k.i] * one, stop = ISO_MIN(k.begin + bytes, end);
+        k.at = s->offset != NULL ? s->offset[k.i] : k.at;
+        size_t place = p->member < 0 ? k.at * one : k.at * one * (size_t)h->c.n + (size_t)p->member * bytes;
+        if (stop > at) {
+            char *there = p->array + place + (at - k.begin), *here = p->packed + (at - p->at);
+            coll_copy(pack ? here : there, pack ? there : here, stop - at);
+            at = stop;
+        }
+        k.begin += bytes;
+        k.at += s->nelems[k.i];
+    }
+}
+/* The next pieces begin at `at`. */
+static void skip_splits(struct host_call *h, size_t at)
+{
+    const shmemx_splits_t *s = h->coll->splits;
+    struct split_place *k = &h->split;
+    for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
+        k->begin += s->nelems[k->i] * h->elem_bytes;
+        k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
+    }
+}
+
+static void collect_splits(struct host_call *h, size_t at, size_t bytes)
+{
+    struct coll *c = &h->c;
+    char room[ISO_STAGE_BYTES];
+    copy_splits(h, &(struct packing){room, (char *)(uintptr_t)h->source, -1, at, bytes}, true);
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i < c->n; i++)
+        send_piece(c, coll_other(c, i), room, bytes);
+    copy_splits(h, &(struct packing){room, h->dest, c->me, at, bytes}, false);
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        coll_flag_wait(c, from);
+        copy_splits(h, &(struct packing){(char *)(uintptr_t)coll_stage_from(c, from), h->dest, from, at, bytes}, false);
+    }
+}
+
+static void reduce_splits(struct host_call *h, size_t at, size_t bytes)
+{
+    struct coll *c = &h->c;
+    char room[ISO_STAGE_BYTES], *source = (char *)(uintptr_t)h->source;
+    coll_begin_staged_epoch(c);
+    for (int i = 1; i <= c->n; i++) { /* itself last */
+        int to = i < c->n ? coll_other(c, i) : c->me;
+        copy_splits(h, &(struct packing){room, source, to, at, bytes}, true);
+        if (to != c->me)
+            send_piece(c, to, room, bytes);
+    }
+    combine(h, room, room, bytes);
+    copy_splits(h, &(struct packing){room, h->dest, -1, at, bytes}, false);
+}
+
+static void move_splits(struct host_call *h)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < h->coll->splits->n; i++)
+        all += h->coll->splits->nelems[i] * h->elem_bytes;
+    for (size_t at = 0; at < all; at += ISO_STAGE_BYTES) {
+        skip_splits(h, at);
+        if (is(h, REDUCES))
+            reduce_splits(h, at, ISO_MIN(all - at, (size_t)ISO_STAGE_BYTES));
+        else
+            collect_splits(h, at, ISO_MIN(all - at, (size_t)ISO_STAGE_BYTES));
+    }
 }
 
 /* ---- the call ---- */
@@ -549,13 +751,15 @@ static int run(struct host_call *h)
         move_blocks(h);
     else if (h->block == 0)
         return 0;
-    else if (kind == SHMEMX_ALLREDUCE)
+    else if (h->coll->splits != NULL)
+        move_splits(h);
+    else if (kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCE)
         reduce_all(h);
     else if (kind == SHMEMX_REDUCESCATTER)
         reduce_scatter(h);
     else
         move_data(h);
-    return iso_job_rc(CALL);
+    return h->differs ? 1 : iso_job_rc(CALL);
 }
 
 SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);

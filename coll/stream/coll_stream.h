@@ -2,11 +2,12 @@
 /* The host half of collectives on streams: a checked call, the algorithms, the table that chooses among them, and what
  * is kept per (team, slot). coll_stream.c checks and runs, stream_slot.c keeps, stream_algorithm.c has the algorithms
  * of kernels, coll_engine.c those of copy engines, stream_choice.c chooses. Everything hangs off ISO->device->streams.
- * Includes: on_stream.h, select/select.h, shmem/gpu/device.h. Used by coll/. */
+ * Includes: on_stream.h, coll_lists.h, select/select.h, shmem/gpu/device.h. Used by coll/. */
 #ifndef ISO_COLL_STREAM_H
 #define ISO_COLL_STREAM_H
 
 #include "../../shmem/gpu/device.h"
+#include "../host/coll_lists.h"
 #include "../select/select.h"
 #include "on_stream.h"
 
@@ -143,14 +144,6 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct sel
 
 /* ---- stream_list.c: blocks and splits that the host knows ---- */
 
-/* NULL: they are right, of so many members; `elem_bytes` of an element, `block` of a member's block. Else what is wrong,
- * in `sentence`. */
-const char *iso_list_check_blocks(const shmemx_host_blocks_t *b, int n, char sentence[256]);
-const char *iso_list_check_splits(const shmemx_splits_t *s, size_t nelems, char sentence[256]);
-/* Bytes that a member's buffer has, from its begin to the end of its last block. */
-size_t iso_list_extent(const size_t *bytes, const size_t *offset, int n);
-/* Equal for equal splits. */
-uint64_t iso_list_sum(const shmemx_splits_t *s);
 /* Enqueue the list, and the kernel behind it. 0, or nonzero after a sentence. */
 int iso_list_run_blocks(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_list_run_splits(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);

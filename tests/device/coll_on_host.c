@@ -133,6 +133,110 @@ static void test_alltoallv(struct host *h, uint64_t most)
         CHECK_EQ(received[m], block_bytes(h, m, h->me, most));
 }
 
+/* A third of the calls are in place at the root; the other side of the others is not looked at. */
+static void test_gather(struct host *h, size_t bytes, bool scatters)
+{
+    shmemx_coll_t coll = begin(h, scatters ? SHMEMX_SCATTER : SHMEMX_GATHER, bytes, SHMEMX_UINT8);
+    unsigned char *dest = (unsigned char *)coll.dest, *source = (unsigned char *)(uintptr_t)coll.source;
+    size_t all = bytes * (size_t)h->n, own = bytes * (size_t)h->me;
+    bool in_place = h->round % 3 == 0;
+    coll.root = (int)(h->round % (unsigned)h->n);
+    if (h->me != coll.root) {
+        if (scatters)
+            coll.source = h->round % 2 == 0 ? NULL : source;
+        else
+            coll.dest = h->round % 2 == 0 ? NULL : dest;
+    } else if (in_place) {
+        if (scatters)
+            coll.dest = dest = source + own;
+        else
+            coll.source = source = dest + own;
+    }
+    if (!scatters || h->me == coll.root)
+        values_bytes(h->world[h->me], h->round, 0, scatters ? all : bytes, source);
+    for (int m = 0; m < h->n; m++)
+        values_bytes(h->world[scatters ? coll.root : m], h->round, scatters ? (size_t)m * bytes : 0, bytes,
+                     h->expected + (size_t)m * bytes);
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    if (scatters && h->me == coll.root && in_place)
+        CHECK_NAMED(memcmp(source, h->expected, all) == 0, "scatter in place");
+    else if (scatters)
+        memmove(h->expected, h->expected + own, bytes);
+    if (h->me == coll.root || scatters) {
+        if (!scatters || h->me != coll.root || !in_place)
+            check_result(h, scatters ? "scatter" : "gather", &coll, dest, scatters ? bytes : all);
+    } else
+        CHECK_NAMED(is_poison(dest, bytes), "gather, a member that is not the root");
+}
+
+/* Packed, or in opposite order and 3 bytes apart. `wrong`: member 0 expects one byte less of the others. */
+static void test_host_blocks(struct host *h, size_t most, bool packed, bool wrong)
+{
+    size_t sent[MEMBERS_MOST], from[MEMBERS_MOST], comes[MEMBERS_MOST], to[MEMBERS_MOST], at[2] = {0, 0};
+    shmemx_coll_t coll = begin(h, SHMEMX_ALLTOALLV, 0, SHMEMX_UINT8);
+    shmemx_host_blocks_t blocks = {sent, packed ? NULL : from, comes, packed ? NULL : to};
+    coll.host_blocks = &blocks;
+    memset(h->expected, CHECK_POISON, (size_t)h->n * (most + 4)); /* a third of 0 is 1 here */
+    for (int i = 0; i < h->n; i++) {
+        int m = packed ? i : h->n - 1 - i;
+        bool less = wrong && h->me == 0 && m != 0;
+        sent[m] = wrong ? most : block_bytes(h, h->me, m, most);
+        comes[m] = (wrong ? most : block_bytes(h, m, h->me, most)) - (less ? 1 : 0);
+        from[m] = at[0];
+        to[m] = at[1];
+        at[0] += sent[m] + (packed ? 0 : 3);
+        at[1] += comes[m] + (packed ? 0 : 3);
+        values_bytes(h->world[h->me], h->round, (size_t)m, sent[m],
+                     (unsigned char *)(uintptr_t)coll.source + from[m]);
+        values_bytes(h->world[m], h->round, (size_t)h->me, comes[m], h->expected + to[m]);
+    }
+    CHECK_EQ(shmemx_coll_on_host(&coll) != 0, wrong && h->me == 0 && h->n > 1);
+    check_result(h, "alltoallv of host blocks", &coll, coll.dest, at[1]);
+}
+
+/* Splits of 0 to `most` elements, with and without gaps, of all kinds of types. */
+enum { SPLITS_MOST = 700 };
+static size_t fill_splits(struct host *h, size_t nelems, size_t most, bool packed, size_t *sizes, size_t *offset)
+{
+    size_t at = 0, n = 0;
+    for (; n < SPLITS_MOST && at <= nelems; n++) {
+        uint64_t word = values_word(0, h->round, n);
+        offset[n] = at;
+        sizes[n] = word % 5 == 0 ? 0 : (size_t)(word / 8 % (most + 1));
+        sizes[n] = sizes[n] < nelems - at ? sizes[n] : nelems - at;
+        at += sizes[n] + (packed ? 0 : (size_t)(word >> 40) % 3);
+    }
+    return n;
+}
+static void test_splits(struct host *h, size_t nelems, size_t most, int type, int op)
+{
+    size_t sizes[SPLITS_MOST], offset[SPLITS_MOST], n = (size_t)h->n, me = (size_t)h->me;
+    const struct values_type *t = &values_types[type];
+    bool reduces = op >= 0, packed = h->round % 2 == 0;
+    shmemx_coll_t coll = begin(h, reduces ? SHMEMX_REDUCESCATTER : SHMEMX_FCOLLECT, nelems, type);
+    shmemx_splits_t splits = {fill_splits(h, nelems, most, packed, sizes, offset), sizes, packed ? NULL : offset};
+    unsigned char *source = (unsigned char *)(uintptr_t)coll.source;
+    size_t bytes = nelems * t->bytes, to = reduces ? bytes : bytes * n;
+    coll.splits = &splits;
+    coll.op = reduces ? op : 0;
+    coll.scale = VALUES_SCALE;
+    memset(h->expected, CHECK_POISON, to);
+    if (reduces)
+        values_make(t, op, h->world[h->me], h->round, 0, nelems * n, source);
+    else
+        values_bytes(h->world[h->me], h->round, 0, bytes, source);
+    for (size_t i = 0; i < splits.n; i++) {
+        if (reduces)
+            values_reduce(type, op, h->world, h->n, h->round, offset[i] * n + me * sizes[i], sizes[i],
+                          h->expected + offset[i] * t->bytes);
+        for (size_t m = 0; m < n && !reduces; m++)
+            values_bytes(h->world[m], h->round, offset[i] * t->bytes, sizes[i] * t->bytes,
+                         h->expected + (offset[i] * n + m * sizes[i]) * t->bytes);
+    }
+    CHECK_EQ(shmemx_coll_on_host(&coll), 0);
+    check_result(h, reduces ? "reducescatter of splits" : "fcollect of splits", &coll, coll.dest, to);
+}
+
 static void test_moves(struct host *h)
 {
     static const size_t sizes[] = {0, 1, 3, 55, 57, 1000, 8159, 8160, 8161, 8191, 8192, 8193, 16384, 16385, 16387, 30001};
@@ -144,7 +248,14 @@ static void test_moves(struct host *h)
         test_alltoall(h, sizes[i]);
         test_permute(h, sizes[i]);
         test_alltoallv(h, sizes[i]);
+        for (int k = 0; k < 6; k++)
+            test_gather(h, sizes[i], k % 2 == 0);
+        test_host_blocks(h, sizes[i], true, false);
+        test_host_blocks(h, sizes[i], false, false);
+        for (int k = 0; k < 4; k++)
+            test_splits(h, sizes[i] / 4, k < 2 ? 30 : 3000, k % 2 == 0 ? SHMEMX_INT32 : SHMEMX_HALF, -1);
     }
+    test_host_blocks(h, 20000, false, true);
 }
 
 /* ---- reductions ---- */
@@ -155,7 +266,7 @@ static void test_reduce(struct host *h, int kind, size_t nelems, int type, int o
     const struct values_type *t = &values_types[type];
     shmemx_coll_t coll = begin(h, kind, nelems, type);
     double factor = VALUES_SCALE;
-    bool scatters = kind == SHMEMX_REDUCESCATTER, in_place = h->round / 2 % 2 == 0;
+    bool scatters = kind == SHMEMX_REDUCESCATTER, in_place = h->round / 2 % 2 == 0, at_root = kind == SHMEMX_REDUCE;
     size_t bytes = nelems * t->bytes, own = scatters ? (size_t)h->me : 0;
     size_t all = scatters ? nelems * (size_t)h->n : nelems;
     if (in_place && scatters)
@@ -163,12 +274,18 @@ static void test_reduce(struct host *h, int kind, size_t nelems, int type, int o
     else if (in_place)
         coll.source = coll.dest;
     coll.op = op;
+    coll.root = at_root ? (int)(h->round % (unsigned)h->n) : 0;
+    at_root = at_root && h->me != coll.root;
+    if (at_root && in_place)
+        coll.dest = NULL;
     coll.scale = h->round % 2 == 0 ? VALUES_SCALE : -1;
     coll.scale_from = h->round % 2 == 0 ? NULL : &factor;
     values_make(t, op, h->world[h->me], h->round, 0, all, (unsigned char *)(uintptr_t)coll.source);
     values_reduce(type, op, h->world, h->n, h->round, own * nelems, nelems, h->expected);
     CHECK_EQ(shmemx_coll_on_host(&coll), 0);
-    if (!in_place || !scatters)
+    if (at_root)
+        CHECK_NAMED(coll.dest == NULL || is_poison((unsigned char *)coll.dest, bytes), "reduce, not the root");
+    else if (!in_place || !scatters)
         check_result(h, scatters ? "reducescatter" : "allreduce", &coll, coll.dest, bytes);
     else
         CHECK_NAMED(memcmp(coll.dest, h->expected, bytes) == 0, "reducescatter in place");
@@ -182,9 +299,14 @@ static void test_reductions(struct host *h)
             for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && values_has_op(type, op); i++) {
                 test_reduce(h, SHMEMX_ALLREDUCE, sizes[i], type, op);
                 test_reduce(h, SHMEMX_REDUCESCATTER, sizes[i], type, op);
+                test_reduce(h, SHMEMX_REDUCE, sizes[i], type, op);
+                test_splits(h, sizes[i], i % 2 == 0 ? 20 : 2000, type, op);
             }
-            if (values_has_op(type, op) && (type + op) % 4 == 0)
+            if (values_has_op(type, op) && (type + op) % 4 == 0) {
                 test_reduce(h, SHMEMX_ALLREDUCE, 150001 / values_types[type].bytes, type, op);
+                test_reduce(h, SHMEMX_REDUCE, 150001 / values_types[type].bytes, type, op);
+                test_splits(h, 30000 / values_types[type].bytes, 100, type, op);
+            }
         }
 }
 
@@ -237,6 +359,17 @@ static void test_refused(struct host *h)
     REFUSED(coll.kind = SHMEMX_BROADCAST; coll.root = h->n);
     REFUSED(coll.kind = SHMEMX_PERMUTE; coll.to = -1);
     REFUSED(coll.kind = SHMEMX_ALLTOALLV);
+    const size_t four[MEMBERS_MOST] = {4, 4, 4, 4, 4}, falling[] = {8, 4};
+    shmemx_host_blocks_t blocks = {four, NULL, NULL, NULL};
+    shmemx_splits_t splits = {2, four, falling}, no_sizes = {2, NULL, NULL};
+    REFUSED(coll.host_blocks = &blocks);
+    REFUSED(coll.kind = SHMEMX_ALLTOALLV; coll.host_blocks = &blocks);
+    REFUSED(coll.splits = &splits);
+    REFUSED(coll.kind = SHMEMX_FCOLLECT; coll.nelems = 100; coll.splits = &splits);
+    REFUSED(coll.kind = SHMEMX_REDUCESCATTER; coll.splits = &no_sizes);
+    REFUSED(coll.kind = SHMEMX_GATHER; coll.root = h->n);
+    REFUSED(coll.kind = SHMEMX_REDUCE; coll.root = h->me; coll.dest = NULL);
+    REFUSED(coll.kind = SHMEMX_SCATTER; coll.root = h->me; coll.source = NULL);
     if (h->n > 1)
         REFUSED(coll.kind = SHMEMX_PERMUTE; coll.to = h->me; coll.from = (h->me + 1) % h->n);
 #undef REFUSED
