@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The kernel by which the host acts on one word of device memory: a word belongs to the processor of its memory.
- * One thread, so nothing is synchronised. Launched by shmem/gpu/device_agent.c. Includes: state.h. */
+ * One thread, so nothing is synchronised. Launched by shmem/transport/device_agent.c. Includes: state.h. */
 #include "api/state.h"
 
 PRIM_FN uint64_t word_apply32(const struct isod_word_task *t)

@@ -2,12 +2,16 @@
 /* Small exchanges of the library's own between the members of a team: agreement, and the comparison of SHMEM_DEBUG.
  * Each is one staged epoch of the team's slot, in which every member sends its inbox to every other one. */
 #include "agree.h"
+#include "../bootstrap/log.h"
 #include "inbox.h"
+#include "node/peer.h"
+#include "segment.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The i-th other member, i = 1 .. n - 1, counted from this one, so that members do not all begin with the same. */
@@ -148,4 +152,36 @@ int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *al
     for (int i = 1; i < team->n_pes; i++)
         memcpy((char *)all + (size_t)other(team, i) * bytes, wait_for(box, other(team, i)), bytes);
     return iso_job_rc(call);
+}
+
+/* Where one PE has it. */
+struct range {
+    uint64_t base, len;
+};
+
+int iso_agree_addresses(char *base, size_t len, const char *call)
+{
+    struct state *self = ISO;
+    struct range mine = {(uint64_t)(uintptr_t)base, len}, *all;
+    int rc = 0;
+    if (self->n_nodes == 1)
+        return 0;
+    all = (struct range *)calloc((unsigned)self->n_pes, sizeof *all);
+    if (all == NULL)
+        return iso_refuse_alone(call, "no memory for the addresses of %d PEs", self->n_pes);
+    rc = iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
+    for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
+        if (all[pe].len != len) {
+            log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,
+                      (unsigned long long)all[pe].len, pe);
+            rc = -EINVAL;
+        }
+        for (int i = 0; i < self->n_segments && rc == 0 && !self->peers[pe].local; i++) {
+            struct segment *s = &self->segments[i];
+            if (s->len > 0 && s->base >= base && s->base < base + len)
+                s->peers[pe].base = (char *)(uintptr_t)all[pe].base + (s->base - base);
+        }
+    }
+    free(all);
+    return rc;
 }

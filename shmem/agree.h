@@ -24,5 +24,8 @@ int iso_agree_same(struct team *team, const char *call, const char *what, int64_
 uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. No member has it before all have called. */
 int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
+/* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
+ * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
+int iso_agree_addresses(char *base, size_t len, const char *call);
 
 #endif

@@ -243,11 +243,31 @@ static int connect_pieces(const struct pe_offer *mine, int number, shmemx_buffer
     return rc;
 }
 
+static void forget_piece(struct segment *s)
+{
+    const struct state *self = ISO;
+    iso_transport_forget(s);
+    for (int pe = 0; pe < self->n_pes && !s->staged; pe++) {
+        char *at = s->peers[pe].cpu_ptr;
+        if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
+            continue;
+        size_t lead = (uintptr_t)at & (page_bytes() - 1);
+        munmap(at - lead, s->len + lead);
+    }
+    iso_segment_remove(s);
+}
+
 static void forget_pieces(const char *addr, size_t len)
 {
-    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
-        if (ISO->segments[i].base >= addr && ISO->segments[i].base < addr + len)
-            iso_buffer_forget(&ISO->segments[i]);
+    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--) {
+        struct segment *s = &ISO->segments[i];
+        if (s->base < addr || s->base >= addr + len)
+            continue;
+        if (s->on_device)
+            iso_device_buffer_forget(s);
+        else
+            forget_piece(s);
+    }
 }
 
 /* 0, or -errno after a sentence. */
@@ -311,7 +331,7 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     int status = share_pages(&mine);
     struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len_bytes, {0}, status, mine.fd};
     int rc = connect_pieces(&offer, number, info);
-    int told = iso_segment_tell_nodes((char *)addr, len_bytes, __func__);
+    int told = iso_agree_addresses((char *)addr, len_bytes, __func__);
     rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)
         iso_device_table_changed();
@@ -326,23 +346,6 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
     if (mine.fd >= 0)
         close(mine.fd);
     return all ? 0 : 1;
-}
-
-void iso_buffer_forget(struct segment *s)
-{
-    struct state *self = ISO;
-    iso_transport_forget(s);
-    if (s->on_device)
-        iso_device_buffer_close(s);
-    for (int pe = 0; pe < self->n_pes && !s->staged && !s->on_device; pe++) {
-        char *at = s->peers[pe].cpu_ptr;
-        if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
-            continue;
-        size_t lead = (uintptr_t)at & (page_bytes() - 1);
-        munmap(at - lead, s->len + lead);
-    }
-    free(s->peers);
-    *s = self->segments[--self->n_segments];
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */

@@ -3,7 +3,7 @@
  * barriers around it. One core serves the host heap and the device heap: struct heap says what differs.
  * Invariant: all PEs make the same calls in the same order, so every PE's allocator answers the same offset; nothing is
  * exchanged. What was never handed out (above the allocator's top) is zero, and on the host has no pages.
- * Called by users; iso_memory_start and _stop by init.c, iso_debug_object by segment.c. */
+ * Called by users; iso_memory_start and _stop by init.c. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "agree.h"
@@ -473,25 +473,3 @@ void *pshmemx_align(size_t alignment, size_t size, int kind)
 
 SHMEM_API(shmemx_free, pshmemx_free);
 void pshmemx_free(void *ptr) { give("shmemx_free", ptr); }
-
-/* ---- SHMEM_DEBUG ---- */
-
-/* The library's own part of the device heap is no secret: the proxy puts there for kernels. */
-void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len)
-{
-    struct heap h = heap_of(addr);
-    size_t in_heap = (size_t)((const char *)addr - h.segment->base);
-    struct alloc_object object;
-    if (in_heap >= h.segment->len || len == 0)
-        return;
-    if (in_heap < h.start && h.segment->on_device)
-        return;
-    if (in_heap < h.start)
-        iso_fatal(call, "%s %p is in the library's own part of the heap", arg, addr);
-    size_t offset = in_heap - h.start;
-    if (!iso_alloc_find(h.alloc, offset, &object))
-        iso_fatal(call, "%s %p is in heap memory that is not allocated (freed before?)", arg, addr);
-    if (offset - object.offset > object.size || len > object.size - (offset - object.offset))
-        iso_fatal(call, "%s %p with %zu bytes goes past the end of its object, %zu bytes at %p", arg, addr, len,
-                  object.size, (void *)(objects_of(&h) + object.offset));
-}

@@ -25,6 +25,19 @@ struct verbs;
 /* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
 enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER, LIFE_CHILD };
 
+/* What a room of shmem/ calls of the rooms above it (tests/includes has their order). A part sets its hooks when it
+ * starts; NULL before. They stay callable after it has stopped. No hook is on the path of a put, a get or a wait that spins. */
+struct hooks_above {
+    /* For waits past their spinning, by transport.c: iso_transport_progress and iso_transport_rest. Set by pe.c. */
+    bool (*progress)(void);
+    bool (*rest)(uint64_t ns);
+    int (*lock_holder)(const struct segment *segment, size_t offset); /* for reports: iso_lock_holder. Set by pe.c */
+    void (*drain_rings)(const char *call); /* for fence and quiet, when a kernel has used a ring. Set by proxy.c */
+    /* For teams, while a device runs: see iso_handles_finish_team. Set by handle.c. */
+    void (*finish_team)(struct team *team, const char *call);
+    void (*forget_team)(struct team *team);
+};
+
 struct state {
     /* hot: read by every call */
     enum life life;
@@ -81,6 +94,7 @@ struct state {
     uint32_t left_at; /* the world's last step, for the good-bye */
     bool aborting;
     struct end_hooks at_end;
+    struct hooks_above above;
     int errors; /* SHMEMX_ERRORS_ */
     struct broken broken;
     shmemx_error_handler_t on_error; /* NULL: none */

@@ -10,6 +10,7 @@
 #include "agree.h"
 #include "alloc.h"
 #include "data_segment.h"
+#include "gpu/device.h"
 #include "memory.h"
 #include "node/node_file.h"
 #include "node/wait.h"
@@ -103,6 +104,16 @@ static int number_of(int index)
     return numbers[index];
 }
 
+/* The address for its owner: also this CPU's pointer where the PE is in this process. */
+static void set_peer(struct segment *segment, int pe, char *base)
+{
+    struct segment_peer *peer = &segment->peers[pe];
+    const struct peer *owner = &ISO->peers[pe];
+    bool in_place = pe == ISO->my_pe || (owner->threaded && owner->transport->by_pointer);
+    peer->base = base;
+    peer->cpu_ptr = in_place ? base : NULL;
+}
+
 int iso_segment_start(size_t heap_bytes, size_t part_bytes)
 {
     struct state *self = ISO;
@@ -139,7 +150,7 @@ int iso_segment_start(size_t heap_bytes, size_t part_bytes)
     self->segments[SEGMENT_INDEX_DEVICE].kind = SEGMENT_DEVICE; /* device_heap.c fills it */
     self->segments[SEGMENT_INDEX_DEVICE].on_device = true;
     for (int i = 0; i <= SEGMENT_INDEX_DEVICE; i++)
-        iso_segment_set_peer(&self->segments[i], self->my_pe, self->segments[i].base);
+        set_peer(&self->segments[i], self->my_pe, self->segments[i].base);
     self->peers[self->my_pe].control = self->segments[SEGMENT_INDEX_HEAP].base;
     self->control = (struct control *)(void *)self->segments[SEGMENT_INDEX_HEAP].base;
     return 0;
@@ -179,13 +190,17 @@ void iso_segment_clear_part(int index)
     part->number = number_of(index);
 }
 
-void iso_segment_set_peer(struct segment *segment, int pe, char *base)
+void iso_segment_learn(void)
 {
-    struct segment_peer *peer = &segment->peers[pe];
-    const struct peer *owner = &ISO->peers[pe];
-    bool in_place = pe == ISO->my_pe || (owner->threaded && owner->transport->by_pointer);
-    peer->base = base;
-    peer->cpu_ptr = in_place ? base : NULL;
+    struct state *self = ISO;
+    for (int i = 0; i < self->n_local; i++) {
+        const struct node_member *member = &self->node->members[i];
+        int pe = self->local_pes[i];
+        if (pe == self->my_pe)
+            continue;
+        set_peer(&self->segments[SEGMENT_INDEX_HEAP], pe, (char *)(uintptr_t)member->heap_base);
+        set_peer(&self->segments[SEGMENT_INDEX_DATA], pe, (char *)(uintptr_t)member->data_base);
+    }
 }
 
 /* The length was agreed upon at start. Release: pairs with iso_segment_reach, which other threads may be in. */
@@ -267,35 +282,10 @@ char *iso_segment_reach(const struct segment *segment, int pe)
     return __atomic_load_n(cpu_ptr, __ATOMIC_ACQUIRE);
 }
 
-struct site {
-    uint64_t base, len;
-};
-
-int iso_segment_tell_nodes(char *base, size_t len, const char *call)
+void iso_segment_remove(struct segment *segment)
 {
-    struct state *self = ISO;
-    struct site mine = {(uint64_t)(uintptr_t)base, len}, *all;
-    int rc = 0;
-    if (self->n_nodes == 1)
-        return 0;
-    all = (struct site *)calloc((unsigned)self->n_pes, sizeof *all);
-    if (all == NULL)
-        return iso_refuse_alone(call, "no memory for the addresses of %d PEs", self->n_pes);
-    rc = iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
-    for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
-        if (all[pe].len != len) {
-            log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,
-                      (unsigned long long)all[pe].len, pe);
-            rc = -EINVAL;
-        }
-        for (int i = 0; i < self->n_segments && rc == 0 && !self->peers[pe].local; i++) {
-            struct segment *s = &self->segments[i];
-            if (s->len > 0 && s->base >= base && s->base < base + len)
-                s->peers[pe].base = (char *)(uintptr_t)all[pe].base + (s->base - base);
-        }
-    }
-    free(all);
-    return rc;
+    free(segment->peers);
+    *segment = ISO->segments[--ISO->n_segments];
 }
 
 static void unmap_peers(struct segment *segment)
@@ -401,6 +391,17 @@ struct segment *iso_segment_search(const void *addr, size_t len)
     return NULL;
 }
 
+bool iso_segment_is_device(const void *addr)
+{
+    const struct state *self = ISO;
+    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
+        const struct segment *s = &self->segments[i];
+        if (s->on_device && (size_t)((const char *)addr - s->base) < s->limit)
+            return true;
+    }
+    return false;
+}
+
 /* The pieces of a registered buffer are neighbours in the address space: a range may span them. */
 static bool spans_buffer(const char *addr, size_t len)
 {
@@ -417,6 +418,29 @@ static bool spans_buffer(const char *addr, size_t len)
     return true;
 }
 
+/* SHMEM_DEBUG: the range must lie in one live object of the heap. The library's own part of the device heap is no secret:
+ * the proxy puts there for kernels. */
+static ISO_COLD void check_object(const char *call, const char *arg, const char *addr, size_t len)
+{
+    const struct state *self = ISO;
+    const struct segment *device = &self->segments[SEGMENT_INDEX_DEVICE];
+    bool on_device = (size_t)(addr - device->base) < device->len;
+    const struct segment *heap = on_device ? device : &self->segments[SEGMENT_INDEX_HEAP];
+    struct alloc *alloc = on_device ? self->device->alloc : self->alloc;
+    size_t start = on_device ? self->device->control_bytes : iso_memory_heap_start();
+    size_t in_heap = (size_t)(addr - heap->base), offset = in_heap - start;
+    struct alloc_object object;
+    if (in_heap >= heap->len || len == 0 || (in_heap < start && on_device))
+        return;
+    if (in_heap < start)
+        iso_fatal(call, "%s %p is in the library's own part of the heap", arg, (const void *)addr);
+    if (!iso_alloc_find(alloc, offset, &object))
+        iso_fatal(call, "%s %p is in heap memory that is not allocated (freed before?)", arg, (const void *)addr);
+    if (offset - object.offset > object.size || len > object.size - (offset - object.offset))
+        iso_fatal(call, "%s %p with %zu bytes goes past the end of its object, %zu bytes at %p", arg,
+                  (const void *)addr, len, object.size, (void *)(heap->base + start + object.offset));
+}
+
 struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg)
 {
     iso_check_life(call);
@@ -427,7 +451,7 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
         return place;
     }
     if (ISO->debug)
-        iso_debug_object(call, arg, addr, len);
+        check_object(call, arg, (const char *)addr, len);
     place.offset = (size_t)((const char *)addr - place.segment->base);
     char *cpu = iso_segment_reach(place.segment, pe);
     place.cpu = cpu != NULL ? cpu + place.offset : NULL;

@@ -53,6 +53,9 @@ enum {
 
 struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
 
+/* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
+bool iso_segment_is_device(const void *addr);
+
 /* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
  * that global variables cost what heap objects cost. */
 ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
@@ -101,9 +104,6 @@ ISO_INLINE bool iso_place_is_device(const struct place *place)
     return ISO_UNLIKELY(place->cpu == NULL) && place->segment != NULL && place->segment->on_device;
 }
 
-/* SHMEM_DEBUG: the range must lie in one live object of the heap. (memory.c) */
-ISO_COLD void iso_debug_object(const char *call, const char *arg, const void *addr, size_t len);
-
 /* A place, as all PEs that have the segment understand it (device/api/state.h). addr is of this PE's segments. */
 uint64_t iso_segment_place(const void *addr);
 /* The segment in which that place is, or begins; NULL: none that this PE has. */
@@ -121,11 +121,9 @@ int iso_segment_start(size_t heap_bytes, size_t part_bytes);
 int iso_segment_add_part(int index, struct segment *heap, size_t at, size_t len);
 void iso_segment_clear_part(int index);
 void iso_segment_stop(void);
-void iso_segment_set_peer(struct segment *segment, int pe, char *base); /* where it is for its owner */
+void iso_segment_learn(void); /* where heap and data of the local PEs are, from the file of the node */
+void iso_segment_remove(struct segment *segment); /* a buffer, out of the table; what it maps is closed */
 int iso_segment_map(const struct segment *segment, int pe, int fd);     /* takes fd. 0, or -errno after a sentence */
-/* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
- * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
-int iso_segment_tell_nodes(char *base, size_t len, const char *call);
 const char *iso_segment_kind_name(enum segment_kind kind);
 /* The build id of the program (up to 20 bytes, zero padded) and the size of its data segment: equal on all PEs. */
 void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
@@ -133,6 +131,5 @@ void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
 /* ---- buffers of the user as segments (buffer.c) ---- */
 
 void iso_buffer_stop(void);                      /* gives back what was never unregistered */
-void iso_buffer_forget(struct segment *segment); /* closes what it maps, takes it out of the table */
 
 #endif

@@ -126,7 +126,7 @@ PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fet
 }
 
 /* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are
- * in memory before any entry is. The host looks at them when the kernel has ended (iso_proxy_drain); kernels look at
+ * in memory before any entry is. The host looks at them when the kernel has ended (iso_drain_rings); kernels look at
  * the world's word before a fence and a quiet. */
 PRIM_FN void isod_ring_tell_used(struct isod_world *world, struct isod_ring *r)
 {

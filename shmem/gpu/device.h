@@ -10,14 +10,14 @@
 #include "../../include/shmemx.h"
 #include "../alloc.h"
 #include "../node/peer.h"
-#include "../transport/far.h"
+#include "../transport/device_agent.h"
 
 #include <stdio.h>
 
 struct grow;    /* device_grow.c */
 struct handles; /* handle.c */
 struct proxy;   /* proxy.c */
-struct agent;   /* device_agent.c */
+struct agent;   /* transport/device_agent.c */
 
 /* Blocks of memory of which pieces are handed out (device_pool.c). */
 struct device_pool {
@@ -92,11 +92,6 @@ struct device *iso_device_left(const char *call);
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
 int iso_device_back(size_t bytes, const char *call);
-/* Physical memory around that offset from the heap's base, also in the parts behind the heap: a chunk, or all of a
- * fixed allocation. Any thread. */
-struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset);
-/* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
-bool iso_device_holds(const void *addr);
 
 /* ---- device_grow.c: memory of one PE alone, mapped by the others without their programs ---- */
 
@@ -117,7 +112,7 @@ bool iso_device_imports(const struct device *device, int local); /* that PE's me
 int iso_device_buffer_is(const void *addr, bool *is_device, const char *call);
 /* Collective. 0, or -errno after a sentence, on all PEs alike; the segment is the last of the table. */
 int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer_info_t *info);
-void iso_device_buffer_close(struct segment *segment); /* what was imported for it */
+void iso_device_buffer_forget(struct segment *segment); /* closes what was imported; takes it out of the table */
 /* A buffer of either kind was registered or unregistered while a device runs. */
 void iso_device_table_changed(void);
 /* The agreement of device_heap.c: rc, or an error when any PE has one; the lowest such PE says `sentence`. */
@@ -133,18 +128,6 @@ void iso_device_write_info(FILE *out); /* starts nothing */
 /* The doctor's findings about devices; severity: 0 fine, 1 works but, 2 will not work. */
 void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor);
 
-/* ---- device_agent.c: the host's hands on device memory ---- */
-
-int iso_agent_start(struct device *device);
-void iso_agent_stop(struct device *device);
-/* Any of dest and source may be device memory of any local PE. Done when it returns. Any thread. */
-void iso_agent_copy(void *dest, const void *source, size_t len);
-void iso_agent_fill(void *dest, int byte, size_t len); /* of device memory; as iso_agent_copy */
-/* An atomic on a device word that this PE's GPU reaches, by a kernel of one thread. The old value. */
-uint64_t iso_agent_amo(void *word, struct amo op);
-uint64_t iso_agent_load(const void *word, unsigned bytes);        /* of a device word; as fresh as a poll */
-void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, after all earlier copies */
-
 /* ---- device_pool.c: small pieces of memory that stays until the device stops ---- */
 
 /* A piece with the contents of any earlier one. *base: for the CPU where the pool is of host memory, else for kernels;
@@ -157,9 +140,18 @@ void iso_pool_close(struct device *d, struct device_pool *pool);
 
 int iso_handles_start(struct device *device); /* the world's image */
 void iso_handles_stop(struct device *device);
-/* Before the team is destroyed, collective over it: no kernel of any member uses its memory when it returns. */
-void iso_handles_finish_team(struct team *team, const char *call);
-void iso_handles_forget_team(struct team *team);    /* when it is destroyed */
+/* By teams, which are below this room: handle.c has the functions. Before the team is destroyed, collective over it: no
+ * kernel of any member uses its memory when it returns. */
+ISO_INLINE void iso_handles_finish_team(struct team *team, const char *call)
+{
+    if (ISO->device != NULL && ISO->device->handles != NULL)
+        ISO->above.finish_team(team, call);
+}
+ISO_INLINE void iso_handles_forget_team(struct team *team) /* when it is destroyed */
+{
+    if (ISO->device != NULL && ISO->device->handles != NULL)
+        ISO->above.forget_team(team);
+}
 /* Collective over the team. `lanes`: at most so many, 0: as many as usual; for a new handle. 0 or -errno after a
  * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
  * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */

@@ -149,9 +149,9 @@ static int add_segment(char *addr, size_t len, int number, const struct pe_offer
         rc = iso_device_agree(call, rc, sentence);
     }
     if (rc == 0)
-        rc = iso_segment_tell_nodes(addr, len, call);
+        rc = iso_agree_addresses(addr, len, call);
     if (rc != 0 && s != NULL)
-        iso_buffer_forget(s);
+        iso_device_buffer_forget(s);
     return rc;
 }
 
@@ -180,14 +180,15 @@ int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer
     return rc;
 }
 
-void iso_device_buffer_close(struct segment *segment)
+void iso_device_buffer_forget(struct segment *segment)
 {
     struct import *imports = (struct import *)segment->foreign;
+    iso_transport_forget(segment);
     for (int i = 0; i < ISO->n_local; i++)
         if (imports[i].base != NULL)
             iso_gpu_close_foreign(ISO->device->gpu, imports[i].base, imports[i].len, imports[i].method);
     free(imports);
-    segment->foreign = NULL;
+    iso_segment_remove(segment);
 }
 
 void iso_device_table_changed(void)

@@ -338,7 +338,7 @@ static int make_heap(struct device *d, const char *call)
     }
     if (rc == 0) {
         segment()->len = d->heap_bytes;
-        rc = iso_segment_tell_nodes(segment()->base, d->heap_bytes, call);
+        rc = iso_agree_addresses(segment()->base, d->heap_bytes, call);
     }
     if (rc == 0)
         rc = iso_device_agree(call, add_parts(d), "has no memory for a heap's bookkeeping");
@@ -409,7 +409,7 @@ static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
         close(key.fd);
     if (rc == 0) {
         d->chunks[d->n_chunks] = c;
-        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with iso_device_chunk_of */
+        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (verbs_memory.c) */
         d->backed_bytes += len;
     } else if (made) {
         iso_gpu_chunk_release(d->gpu, segment()->base + c.at, c.len);
@@ -442,20 +442,6 @@ static int back_first(struct device *d, const char *call)
         segment()->limit = d->control_bytes;
     }
     return rc;
-}
-
-/* Chunks stay; acquire: pairs with the release of add_chunk, which has filled the row. */
-struct device_chunk iso_device_chunk_of(const struct device *d, size_t offset)
-{
-    int n = __atomic_load_n(&d->n_chunks, __ATOMIC_ACQUIRE);
-    for (int i = 0; i < n; i++)
-        if (offset - d->chunks[i].at < d->chunks[i].len)
-            return d->chunks[i];
-    n = __atomic_load_n(&d->n_grown, __ATOMIC_ACQUIRE); /* of iso_grow_back, likewise */
-    for (int i = 0; i < n; i++)
-        if (offset - d->grown[i].at < d->grown[i].len)
-            return d->grown[i];
-    return (struct device_chunk){0, d->span_bytes};
 }
 
 /* ---- start and stop ---- */
@@ -513,7 +499,7 @@ static void forget_buffers(void)
 {
     for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
         if (ISO->segments[i].on_device)
-            iso_buffer_forget(&ISO->segments[i]);
+            iso_device_buffer_forget(&ISO->segments[i]);
 }
 
 /* Memory is given back when no PE maps it any more; by shmemx_leave at once: it lives until the last mapping goes. */
@@ -617,17 +603,6 @@ struct device *iso_device_left(const char *call)
     else
         log_error("%s: no device is in use; call shmemx_device_init first, on all PEs", iso_call_name(call));
     return NULL;
-}
-
-bool iso_device_holds(const void *addr)
-{
-    const struct state *self = ISO;
-    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
-        const struct segment *s = &self->segments[i];
-        if (s->on_device && (size_t)((const char *)addr - s->base) < s->limit)
-            return true;
-    }
-    return false;
 }
 
 /* ---- public ---- */

@@ -488,11 +488,11 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
 
 /* Members have equal numbers of epochs behind them, unless kernels of one gave up: then others may have written lanes
  * that this PE has never used. */
-void iso_handles_finish_team(struct team *team, const char *call)
+static void finish_team(struct team *team, const char *call)
 {
     struct device *d = ISO->device;
     bool gave_up = false;
-    if (d == NULL || d->handles == NULL || count_handles(d, team, &gave_up) == 0)
+    if (count_handles(d, team, &gave_up) == 0)
         return;
     if (d->captures != 0)
         iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
@@ -528,12 +528,10 @@ static void clear_slot_memory(const struct handle *h)
     iso_agent_fill(memory + words, 0, slot_bytes(n, h->image.lanes) - words);
 }
 
-void iso_handles_forget_team(struct team *team)
+static void forget_team(struct team *team)
 {
     struct device *d = ISO->device;
     struct handle *gone = NULL;
-    if (d == NULL || d->handles == NULL)
-        return;
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < HANDLE_LISTS; i++)
         for (struct handle **at = &d->handles->lists[i]; *at != NULL;) {
@@ -571,6 +569,8 @@ int iso_handles_start(struct device *device)
     device->handles = (struct handles *)calloc(1, sizeof *device->handles);
     if (device->handles == NULL)
         return -ENOMEM;
+    ISO->above.finish_team = finish_team;
+    ISO->above.forget_team = forget_team;
     int rc = make_world(device);
     struct handle *local = device->handles->local = create(&ISO->world, -1);
     if (rc == 0 && local == NULL)

@@ -134,7 +134,7 @@ static void put(struct proxy *p, const struct isod_entry *e, const void *source,
         put_word(p, second, (const char *)source + 8, 8, call_of(e));
     } else if (word) {
         put_word(p, to, source, bytes, call_of(e));
-    } else if (to.cpu != NULL && !(e->kind == ISOD_RING_DIRECT && iso_device_holds(source))) {
+    } else if (to.cpu != NULL && !(e->kind == ISOD_RING_DIRECT && iso_segment_is_device(source))) {
         memcpy(to.cpu, source, bytes);
     } else {
         /* Entries, stages and sources stay as they are until `done` has passed: then quiet has. */
@@ -145,7 +145,7 @@ static void put(struct proxy *p, const struct isod_entry *e, const void *source,
 static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_t bytes)
 {
     struct place from = place_of(e, bytes, "source");
-    if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_device_holds(dest)))
+    if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_segment_is_device(dest)))
         memcpy(dest, from.cpu, bytes);
     else
         /* Waited for: a signal behind it may say that the source was read, and would overtake the reading. */
@@ -503,7 +503,7 @@ static void *proxy_main(void *argument)
         }
         if (now - watched > WATCH_NS) {
             watched = now;
-            iso_pe_poll(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */
+            iso_wait_poll_peers(NULL); /* ends the job when a peer has died; iso_abort_job frees the kernels first */
         }
         if (n > 0)
             worked = now;
@@ -528,8 +528,8 @@ static uint64_t posted(const struct pinned_ring *ring)
     return last;
 }
 
-/* Kernels that go on may post more meanwhile; their entries are not waited for. */
-void iso_proxy_drain(const char *call)
+/* By iso_drain_rings. Kernels that go on may post more meanwhile; their entries are not waited for. */
+static void drain(const char *call)
 {
     struct proxy *p = ISO->device->proxy;
     for (unsigned i = 0; i < ISOD_RINGS; i++) {
@@ -615,6 +615,7 @@ int iso_proxy_start(struct device *device)
     pthread_mutex_init(&p->records_lock, NULL);
     device->proxy = p;
     p->state->at_end.stop_kernels = iso_proxy_give_up;
+    p->state->above.drain_rings = drain;
     int rc = make_memory(p);
     if (rc == 0)
         __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */

@@ -451,7 +451,7 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         link->gone = true;
         return;
     case CHANNEL_LEFT:
-        iso_pe_take_left(link->pe, frame->number);
+        iso_wait_take_left(link->pe, frame->number);
         return;
     case CHANNEL_EXIT:
         link->gone = true; /* where this returns, the end of the connection is no news */
@@ -573,7 +573,7 @@ static void wait_once(struct channel *c, int event, const struct wait *wait)
 {
     struct pollfd fds[] = {{c->epoll, POLLIN, 0}, {event, POLLIN, 0}};
     poll(fds, event >= 0 ? 2 : 1, PROGRESS_MS);
-    iso_pe_poll(wait);
+    iso_wait_poll_peers(wait);
 }
 
 /* Of a broken job. */

@@ -4,7 +4,7 @@
  * they know both PEs' tokens of the first allgather (bootstrap/net/handshake.h); frames with codes follow.
  * A connection that ends without a good-bye is the death of the PE at its other end and ends the job.
  * A job on one node never opens the channel. Any thread of the PE may call; one at a time is inside.
- * Used by pe.c (start, end), wait.c by iso_pe_poll, and transports. */
+ * Used by pe.c (start, end), wait.c by iso_wait_poll_peers, and transports. */
 #ifndef ISO_CHANNEL_H
 #define ISO_CHANNEL_H
 

@@ -182,8 +182,6 @@ void iso_node_learn(void)
         peer->threaded = i != self->my_local && named && peer->pid == (int)getpid();
         if (i == self->my_local)
             continue;
-        iso_segment_set_peer(&self->segments[SEGMENT_INDEX_HEAP], peer->pe, (char *)(uintptr_t)member->heap_base);
-        iso_segment_set_peer(&self->segments[SEGMENT_INDEX_DATA], peer->pe, (char *)(uintptr_t)member->data_base);
         if (peer->transport->by_pointer)
             peer->control = control_stride() == 0 ? (char *)(uintptr_t)member->heap_base
                                                   : (char *)self->node + control_offset(i);
@@ -298,7 +296,7 @@ void iso_node_watch(const struct wait *wait)
     for (int i = 0; has_changed && i < self->n_local; i++) {
         const struct node_member *member = &node->members[i];
         if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_left */
-            iso_pe_take_left(self->local_pes[i], member->left_at);
+            iso_wait_take_left(self->local_pes[i], member->left_at);
     }
     if (has_changed)
         __atomic_store_n(&self->node_left, n_left, __ATOMIC_RELAXED);

@@ -108,7 +108,7 @@ static int send_offer(const struct pe_offer *offer, int local, const struct peer
     struct wait w = ISO_WAIT(call, to->pe, NULL, 0);
     int rc;
     while ((rc = iso_node_socket_send(to->sock, &m, &offer->fd, offer->fd >= 0 ? 1 : 0)) == -ETOOMANYREFS) {
-        iso_pe_poll(&w);
+        iso_wait_poll_peers(&w);
         if (iso_wait_pause(&w, 0) != 0)
             break;
     }
@@ -124,7 +124,7 @@ static int await_offer(const struct peer *from, struct pe_offer *theirs, const c
     struct node_socket_message m;
     int fds[NODE_SOCKET_FDS_MAX], n_fds, rc;
     while ((rc = iso_node_socket_receive(from->sock, &m, fds, &n_fds)) != 0 && rc != -EMFILE) {
-        iso_pe_poll(&w);
+        iso_wait_poll_peers(&w);
         if (rc != -EAGAIN && ISO->life != LIFE_RUNNING)
             break;
         if (iso_wait_pause(&w, 0) != 0)

@@ -41,11 +41,6 @@ void iso_pe_part(void); /* after the last barrier: nothing is under way to or fr
 void iso_pe_desert(void); /* tells all that this PE leaves without them */
 void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
-/* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
- * `wait`, which may be NULL. */
-void iso_pe_poll(const struct wait *wait);
-/* Peer `pe` has said that it left, with its last step of the world. Several threads of this PE may call at once. */
-void iso_pe_take_left(int pe, uint32_t left_at);
 /* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */
 int iso_pe_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
 

@@ -6,7 +6,6 @@
 
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "../ops/lock.h"
 #include "../segment.h"
 #include "peer.h"
 #include "wait.h"
@@ -99,7 +98,7 @@ static int lock_holder(int pe, uint64_t addr)
         const struct segment *s = &self->segments[i];
         uint64_t offset = addr - (uint64_t)(uintptr_t)s->peers[pe].base;
         if (s->len != 0 && offset < s->limit)
-            return iso_lock_holder(s, (size_t)offset);
+            return self->above.lock_holder(s, (size_t)offset);
     }
     return -1;
 }

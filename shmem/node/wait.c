@@ -8,7 +8,8 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../slot.h"
-#include "../transport/far.h"
+#include "channel.h"
+#include "node_file.h"
 #include "peer.h"
 #include "wait.h"
 
@@ -32,13 +33,6 @@ uint64_t iso_wait_now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-void iso_wait_polled(void)
-{
-    iso_transport_progress();
-    if (ISO->spin == 0)
-        sched_yield();
 }
 
 /* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
@@ -152,16 +146,25 @@ static void check_launcher(const struct wait *wait)
 
 /* ---- PEs that have left ---- */
 
+void iso_wait_take_left(int pe, uint32_t left_at)
+{
+    struct peer *peer = &ISO->peers[pe];
+    /* Relaxed: several threads of this PE may take the same news, and store the same number. The release below orders
+     * it before `left`. A reader that has acquired `left` sees that number, whichever thread stored it. */
+    __atomic_store_n(&peer->left_at, left_at, __ATOMIC_RELAXED);
+    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left */
+}
+
 static bool has_left(const struct state *self, int pe)
 {
-    return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_pe_take_left */
+    return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
 }
 
 /* All had entered the world's last barrier before anybody left: who is still inside will get out, and is told from who
  * is in a later call by the number of the step. Nobody is inside a call of another team then. */
 static bool is_needed(const struct state *self, const struct slot *slot, int pe)
 {
-    /* Relaxed: has_left has acquired what iso_pe_take_left stored before. */
+    /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
     uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
     return slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0;
 }
@@ -228,12 +231,24 @@ static void check_left(struct wait *wait)
     iso_job_break(pe < self->n_pes ? pe : -1, 1, sentence);
 }
 
+void iso_wait_poll_peers(const struct wait *wait)
+{
+    iso_channel_progress();
+    if (ISO->node != NULL && !ISO->aborting && !iso_job_is_broken())
+        iso_node_watch(wait);
+}
+
 /* ---- the stages ---- */
+
+static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
 
 static void rest(uint64_t waited_ns)
 {
     uint64_t share = waited_ns / (ISO->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
-    iso_transport_rest(ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS));
+    uint64_t ns = ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
+    const struct timespec t = {0, (long)ns};
+    if (ISO->above.rest == NULL || !ISO->above.rest(ns))
+        nanosleep(&t, NULL);
 }
 
 /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
@@ -250,7 +265,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         return iso_job_give_up(wait->call);
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
-            wait->worked |= iso_transport_progress();
+            wait->worked |= progress(self);
         sched_yield();
         return 0;
     }
@@ -258,13 +273,13 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (wait->since_ns == 0)
         wait->since_ns = wait->checked_ns = wait->busy_ns = now;
     uint64_t waited = now - wait->since_ns;
-    if (iso_transport_progress() || wait->worked)
+    if (progress(self) || wait->worked)
         wait->busy_ns = now;
     wait->worked = false;
     if (now - wait->checked_ns > POLL_PEERS_NS) {
         wait->checked_ns = now;
         publish(wait, seen, now);
-        iso_pe_poll(wait);
+        iso_wait_poll_peers(wait);
         check_left(wait);
         check_launcher(wait);
     }

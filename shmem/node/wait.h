@@ -96,9 +96,11 @@ ISO_INLINE void iso_wait_end(struct wait *wait)
         iso_wait_finish(wait);
 }
 uint64_t iso_wait_now_ns(void);
-/* A test has failed, which is a poll of a loop in the program: it makes progress as a wait does, since the answer may
- * depend on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
-void iso_wait_polled(void);
+/* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
+ * `wait`, which may be NULL. */
+void iso_wait_poll_peers(const struct wait *wait);
+/* Peer `pe` has said that it left, with its last epoch of the world. Several threads of this PE may call at once. */
+void iso_wait_take_left(int pe, uint32_t left_at);
 /* Publishes a wait that is not polled: the library is inside a call of the device's. Ended by iso_wait_end. */
 void iso_wait_show(struct wait *wait);
 /* The last wait of a kernel of this PE that passed SHMEM_TIMEOUT; call NULL: it has ended. */

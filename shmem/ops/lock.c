@@ -148,7 +148,7 @@ static const uint64_t *copy_at(const struct segment *segment, size_t offset, int
 {
     const struct peer *peer = &ISO->peers[pe];
     const char *cpu = __atomic_load_n(&segment->peers[pe].cpu_ptr, __ATOMIC_ACQUIRE);
-    bool left = __atomic_load_n(&peer->left, __ATOMIC_ACQUIRE); /* pairs with iso_pe_take_left */
+    bool left = __atomic_load_n(&peer->left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
     if (left && peer->threaded)
         return NULL;
     if (cpu == NULL && !left && ISO->life == LIFE_RUNNING)
@@ -204,7 +204,7 @@ int pshmem_test_lock(long *lock)
     uint64_t seen = load_acquire(&home);
     /* A failed exchange means that another PE has set the lock since: that is an answer, not a reason to retry. */
     if (serving_of(seen) != next_of(seen) || !take_ticket_if(&home, seen)) {
-        iso_wait_polled();
+        iso_transport_polled();
         return 1;
     }
     if (keeps_notes())

@@ -35,14 +35,13 @@ ISO_INLINE void iso_quiet(struct ctx *ctx)
     if (ISO_UNLIKELY(iso_ctx_is_dirty(ctx)))
         iso_far_quiet(ctx);
 }
-/* Waits until the proxy has completed what kernels of this PE have posted to their rings so far. Only kernels that have
- * ended are covered: their entries are visible here since the host knows of their end. proxy.c */
-ISO_COLD void iso_proxy_drain(const char *call);
+/* Waits until the proxy (proxy.c) has completed what kernels of this PE have posted to their rings so far. Only kernels
+ * that have ended are covered: their entries are visible here since the host knows of their end. */
 ISO_INLINE void iso_drain_rings(const char *call)
 {
     const uint64_t *used = __atomic_load_n(&ISO->ring_used, __ATOMIC_ACQUIRE); /* pairs with iso_proxy_start */
     if (ISO_UNLIKELY(used != NULL) && __atomic_load_n(used, __ATOMIC_RELAXED) != 0)
-        iso_proxy_drain(call);
+        ISO->above.drain_rings(call);
 }
 /* The rings of kernels, and every context of this PE that is not private to another thread: allocation, finalize. */
 void iso_quiet_all(const char *call);

@@ -145,7 +145,7 @@ static uint64_t wait_one(const struct set *s, size_t i)
 
 static size_t failed(size_t result)
 {
-    iso_wait_polled();
+    iso_transport_polled();
     return result;
 }
 

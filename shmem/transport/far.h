@@ -54,7 +54,10 @@ void iso_far_quiet(struct ctx *ctx);
 void iso_far_pe_quiet(struct ctx *ctx, int pe); /* towards one PE of the world */
 /* By waits, which may be for what this PE itself has under way. True: something came or was completed. */
 bool iso_transport_progress(void);
-/* Sleeps for so long, or until something comes from another node: by waits that have lasted. */
-void iso_transport_rest(uint64_t ns);
+/* A test has failed, which is a poll of a loop in the program: it makes progress as a wait does, since the answer may
+ * depend on what this PE has under way, and with more PEs than cores it leaves the core to the PE that it tests for. */
+void iso_transport_polled(void);
+/* Sleeps for so long, or until something comes from another node: by waits that have lasted. False: did not sleep. */
+bool iso_transport_rest(uint64_t ns);
 
 #endif

@@ -7,9 +7,9 @@
 #include "../ops/order.h"
 #include "../ops/word.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const struct transport_ops *const rows[] = {
 #ifdef ISO_PES_AS_THREADS
@@ -138,7 +138,7 @@ static char *by_agent(const struct place *at, const char *call)
     return NULL;
 }
 
-bool iso_far_is_local_slow(const void *addr) { return ISO->device != NULL && iso_device_holds(addr); }
+bool iso_far_is_local_slow(const void *addr) { return ISO->device != NULL && iso_segment_is_device(addr); }
 
 struct far_move {
     struct ctx *ctx;
@@ -362,11 +362,17 @@ bool iso_transport_progress(void)
     return worked;
 }
 
-void iso_transport_rest(uint64_t ns)
+void iso_transport_polled(void)
 {
-    const struct timespec t = {0, (long)ns};
-    for (int i = 0; i < ROWS; i++)
-        if (rows[i]->rest != NULL && rows[i]->rest(ns))
-            return;
-    nanosleep(&t, NULL);
+    iso_transport_progress();
+    if (ISO->spin == 0)
+        sched_yield();
+}
+
+bool iso_transport_rest(uint64_t ns)
+{
+    bool slept = false;
+    for (int i = 0; i < ROWS && !slept; i++)
+        slept = rows[i]->rest != NULL && rows[i]->rest(ns);
+    return slept;
 }

@@ -101,6 +101,21 @@ static struct range heap_range(size_t offset, size_t front)
     return (struct range){front + start, front + start + len};
 }
 
+/* Physical memory around that offset from the heap's base, also in the parts behind the heap: a chunk, or all of a fixed
+ * allocation. Chunks stay. Acquire: pairs with the release of add_chunk (device_heap.c), which has filled the row. */
+static struct device_chunk chunk_of(const struct device *d, size_t offset)
+{
+    int n = __atomic_load_n(&d->n_chunks, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++)
+        if (offset - d->chunks[i].at < d->chunks[i].len)
+            return d->chunks[i];
+    n = __atomic_load_n(&d->n_grown, __ATOMIC_ACQUIRE); /* of iso_grow_back, likewise */
+    for (int i = 0; i < n; i++)
+        if (offset - d->grown[i].at < d->grown[i].len)
+            return d->grown[i];
+    return (struct device_chunk){0, d->span_bytes};
+}
+
 /* By address. Goes a little beyond the limit, so that many small objects do not become as many registrations; in a
  * device heap, not beyond its physical memory there. */
 static struct range range_of(const struct segment *s, const void *addr)
@@ -125,7 +140,7 @@ static struct range range_of(const struct segment *s, const void *addr)
     }
     if (s->kind == SEGMENT_DEVICE || (s->alloc != NULL && s->on_device)) {
         size_t before = s->within != NULL ? (size_t)(s->base - s->within->base) : 0; /* chunks count from the heap on */
-        struct device_chunk c = iso_device_chunk_of(ISO->device, before + offset);
+        struct device_chunk c = chunk_of(ISO->device, before + offset);
         r = (struct range){ISO_MAX(r.start + before, c.at) - before, ISO_MIN(r.end + before, c.at + c.len) - before};
     }
     return (struct range){base + r.start, base + r.end};

@@ -5,7 +5,7 @@
  * so that no copy synchronises the device or waits for one that does. A copy or an atomic is done on return.
  * Called by transport.c, memory.c, p2p.c, proxy.c. */
 #include "../../bootstrap/log.h"
-#include "device.h"
+#include "../gpu/device.h"
 
 #include <errno.h>
 #include <stdlib.h>

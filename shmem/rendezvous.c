@@ -3,13 +3,13 @@
  * share (node_file.h); it writes its row there and says that it is ready; when all are, the lowest PE says so to each.
  * So a start takes a few messages for each PE, however many there are. A connection must come from our own user and
  * carry the token of the PE that it is meant for. Called by pe.c. */
-#include "../../bootstrap/env.h"
-#include "../../bootstrap/log.h"
-#include "node_file.h"
-#include "node_socket.h"
-#include "peer.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "node/node_file.h"
+#include "node/node_socket.h"
+#include "node/peer.h"
 
-#include "../../bootstrap/net/deadline.h"
+#include "../bootstrap/net/deadline.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -312,6 +312,7 @@ int iso_rendezvous_hold(const struct row *rows)
     if (rc != 0)
         return rc;
     iso_node_learn();
+    iso_segment_learn();
     if (!self->node->closed)
         return 0;
     rc = trade_memory(&self->segments[SEGMENT_INDEX_HEAP]);

@@ -3,15 +3,16 @@
  * over a unix socket), and whether they live (node_file.c). Abstract names leave no file behind; a connection must come
  * from our own user (SO_PEERCRED) and carry the 128-bit token that only PEs of the job know, from the bootstrap.
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
-#include "../../bootstrap/env.h"
-#include "../../bootstrap/log.h"
-#include "../alloc.h"
-#include "../memory.h"
-#include "../slot.h"
-#include "../transport/transport.h"
-#include "channel.h"
-#include "node_file.h"
-#include "node_socket.h"
+#include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
+#include "alloc.h"
+#include "memory.h"
+#include "slot.h"
+#include "transport/transport.h"
+#include "node/channel.h"
+#include "node/node_file.h"
+#include "node/node_socket.h"
+#include "ops/lock.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -361,6 +362,9 @@ int iso_pe_start(struct row **rows)
         return -ENOMEM;
     self->at_end.tell_peers = tell_exit;
     self->at_end.end_peers = end_stragglers;
+    self->above.progress = iso_transport_progress;
+    self->above.rest = iso_transport_rest;
+    self->above.lock_holder = iso_lock_holder;
     if (self->n_pes > 1)
         iso_tcp_raise_files(); /* the lowest PE has a socket to each PE of its node */
     int rc = fill_row(&mine);
@@ -396,24 +400,6 @@ int iso_pe_join(const struct row *rows)
         rc = sync_nodes(rows);
     close_listener(ISO); /* everybody is in: nobody else may connect */
     return rc;
-}
-
-/* ---- life and death ---- */
-
-void iso_pe_take_left(int pe, uint32_t left_at)
-{
-    struct peer *peer = &ISO->peers[pe];
-    /* Relaxed: several threads of this PE may take the same news, and store the same number. The release below orders
-     * it before `left`. A reader that has acquired `left` sees that number, whichever thread stored it. */
-    __atomic_store_n(&peer->left_at, left_at, __ATOMIC_RELAXED);
-    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left of waits */
-}
-
-void iso_pe_poll(const struct wait *wait)
-{
-    iso_channel_progress();
-    if (ISO->node != NULL && !ISO->aborting && !iso_job_is_broken())
-        iso_node_watch(wait);
 }
 
 /* ---- start and end ---- */

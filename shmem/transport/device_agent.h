@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* The agent: the host's hands on device memory, which no pointer of the CPU reaches. */
+#ifndef ISO_DEVICE_AGENT_H
+#define ISO_DEVICE_AGENT_H
+
+#include "far.h"
+
+struct device;
+
+int iso_agent_start(struct device *device);
+void iso_agent_stop(struct device *device);
+/* Any of dest and source may be device memory of any local PE. Done when it returns. Any thread. */
+void iso_agent_copy(void *dest, const void *source, size_t len);
+void iso_agent_fill(void *dest, int byte, size_t len); /* of device memory; as iso_agent_copy */
+/* An atomic on a device word that this PE's GPU reaches, by a kernel of one thread. The old value. */
+uint64_t iso_agent_amo(void *word, struct amo op);
+uint64_t iso_agent_load(const void *word, unsigned bytes);        /* of a device word; as fresh as a poll */
+void iso_agent_store(void *word, uint64_t value, unsigned bytes); /* whole, after all earlier copies */
+
+#endif
