@@ -82,6 +82,14 @@ size_t shmemx_error_text(char *text, size_t bytes);
 typedef void (*shmemx_error_handler_t)(const char *sentence, void *arg);
 int shmemx_set_error_handler(shmemx_error_handler_t handler, void *arg);
 
+/* Breaks the job for this PE, as the death of another PE does, by the program's wish: a call has lasted too long, or its
+ * result is not wanted any more. Waits inside calls of shmemx.h come back with an error, also those of other threads, and
+ * waits of kernels give up. From then on calls behave as SHMEMX_ERRORS_RETURN says, with `why` in their sentence. `why`
+ * is copied; more than 255 bytes are cut off. Other PEs are not told before shmemx_leave. Not collective; any thread,
+ * while others are in calls. Nothing changes in a job that is broken already. Returns 0; or nonzero after a sentence: the
+ * library is not running, the mode is not SHMEMX_ERRORS_RETURN, why is a null pointer. */
+int shmemx_break(const char *why);
+
 /* Leaves the job without any other PE's help: after a death, after an abort, or at will. Frees all that this PE has of
  * the library: waits of kernels give up, streams become idle, memory, mappings, descriptors and threads are given back.
  * Objects of shmemx_malloc, teams, handles and graphs of the library's calls are gone. The program destroys its streams

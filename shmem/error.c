@@ -212,6 +212,21 @@ int iso_refuse_alone(const char *call, const char *format, ...)
 static const char *const times[] = {"before shmem_init", "", "during shmem_finalize", "after shmem_finalize or shmemx_leave",
                                     "in a forked child of a PE, which has no part in the job; only the child ends"};
 
+SHMEM_API(shmemx_break, pshmemx_break);
+int pshmemx_break(const char *why)
+{
+    if (ISO->life != LIFE_RUNNING)
+        log_error("shmemx_break: called %s", times[ISO->life]);
+    else if (ISO->errors != SHMEMX_ERRORS_RETURN)
+        log_error("shmemx_break: the error mode of this PE is SHMEMX_ERRORS_ABORT; call shmemx_set_error_mode before, or "
+                  "shmem_global_exit instead");
+    else if (why == NULL)
+        log_error("shmemx_break: why is a null pointer");
+    else
+        return iso_job_mark(ISO->my_pe, why), 0;
+    return -EINVAL;
+}
+
 void iso_fatal_life(const char *call) { iso_fatal(call, "called %s", times[ISO->life]); }
 
 int iso_refuse_entry(const char *call)

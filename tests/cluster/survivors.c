@@ -4,13 +4,16 @@
  * this process forks the PEs, kills, and has the store for ids in shared memory.
  * survivors kill ROUNDS PES in each round PES processes start, and one after the other is killed until 2 are left
  *     survivors leak TIMES PES     TIMES jobs one after the other in the same processes; nothing may be left of them
- *     survivors wrong PES          wrong arguments come back */
+ *     survivors wrong 1 PES        wrong arguments come back
+ *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave */
 #include <shmem.h>
 #include <shmemx.h>
 
 #include <dirent.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -432,6 +435,44 @@ static int wrong(struct life *life)
     return get(&shared->failed);
 }
 
+/* ---- a job that its own program breaks ---- */
+
+static void *break_soon(void *unused)
+{
+    for (int i = 0; i < 100; i++)
+        nap();
+    if (shmemx_break("enough is enough") != 0)
+        fail("shmemx_break is refused");
+    return unused;
+}
+
+static int broken(struct life *life)
+{
+    int rank = rank_in(life);
+    int64_t mine = rank, sum = 0;
+    pthread_t thread;
+    EXPECT(shmemx_break("x") != 0, "shmemx_break: called before shmem_init");
+    if (start(life, rank) != 0)
+        fail("the job does not start");
+    EXPECT(shmemx_break(NULL) != 0, "why is a null pointer");
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLREDUCE, SHMEM_TEAM_WORLD, &sum, &mine, 1, SHMEMX_INT64);
+    if (shmemx_coll_on_host(&c) != 0 || sum != life->n * (life->n - 1) / 2)
+        fail("the sum is %lld", (long long)sum);
+    bool stays_away = rank == life->n - 1;
+    while (stays_away && get(&life->left) < life->n - 1)
+        nap();
+    if (rank == 0 && pthread_create(&thread, NULL, break_soon, NULL) != 0)
+        fail("no thread");
+    EXPECT(stays_away || shmemx_coll_on_host(&c) != 0, rank == 0 ? "enough is enough" : "");
+    if (rank == 0 && pthread_join(thread, NULL) != 0)
+        fail("no end of the thread");
+    EXPECT(shmemx_malloc(8, SHMEMX_HOST) == NULL, rank == 0 ? "enough is enough" : "");
+    if (shmemx_break("again") != 0)
+        fail("a broken job cannot be broken");
+    leave(life, rank);
+    return get(&shared->failed);
+}
+
 /* ---- all ---- */
 
 static int run_all(const char *what, int times, int n)
@@ -444,7 +485,9 @@ static int run_all(const char *what, int times, int n)
     for (int i = 0; i < n; i++)
         if ((pids[i] = fork()) == 0) {
             self = i;
-            _exit(strcmp(what, "leak") == 0 ? leak(times, n) : wrong(shared->lives));
+            _exit(strcmp(what, "leak") == 0    ? leak(times, n)
+                  : strcmp(what, "break") == 0 ? broken(shared->lives)
+                                               : wrong(shared->lives));
         }
     for (int i = 0, status; i < n; i++) {
         if (waitpid(pids[i], &status, 0) != pids[i] || !WIFEXITED(status))
@@ -461,7 +504,7 @@ int main(int argc, char **argv)
     int times = argc > 2 ? atoi(argv[2]) : 5, n = argc > 3 ? atoi(argv[3]) : 4, rc = 0;
     unsigned seed = getenv("ISO_FAULT_SEED") != NULL ? (unsigned)atoi(getenv("ISO_FAULT_SEED")) : (unsigned)getpid();
     if (n < 2 || n > MOST || (strcmp(what, "leak") == 0 && times >= LIVES)) {
-        fprintf(stderr, "usage: survivors kill|leak|wrong TIMES PES\n");
+        fprintf(stderr, "usage: survivors kill|leak|wrong|break TIMES PES\n");
         return 2;
     }
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
