@@ -237,14 +237,16 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *                 alignment, private or symmetric, another one on each member; `received` may be NULL on some members.
  *                 Where receive_bytes of host_blocks is wrong, the receiver returns nonzero after the sentence.
  *                 No member writes another's dest, or reads its source after its call has returned: they are busy only
- *                 while the own call runs. Long moves are faster where the sources of all members are symmetric or
- *                 local memory (shmem_malloc, shmemx_local_malloc) of one node.
+ *                 while the own call runs. On one node, blocks above 16 KiB (allreduce: above that for each member) are
+ *                 read where they lie: memory of this library by pointer, private memory by process_vm_readv, where the
+ *                 kernel allows it to all members.
  *                 Symmetric memory that the caller writes is not seen by peers before they are told. A block may have
  *                 any size.
  *   results       elements are combined in the order of members, also between nodes, 16-bit formats in float with one
  *                 rounding: on one node the same bits as on a stream
  *   BARRIER       as shmem_quiet on all contexts of this PE, and SYNC
- * Each member needs 16 KiB of staging memory for each other member, which each team has; a call allocates nothing.
+ * Each member needs 16 KiB of staging memory for each other member, which each team has. Reductions that read private
+ * memory allocate at most 1 MiB while they run; else a call allocates nothing.
  *
  * Returns 0 when this member's dest is complete and its source may be written, which says nothing of the others; or
  * nonzero after a sentence on stderr: a wrong argument, with nothing done, or a job that is broken

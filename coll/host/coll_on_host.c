@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_coll_on_host: a shmemx_coll_t on host memory at any address. Members see nothing of each other's dest and
  * source: each sends pieces into its stages at the others, who copy them out, or combine them into their dest. So
- * private, symmetric, misaligned memory is all the same, on one node and between nodes. Long blocks whose sources all
- * lie in memory of this library are read from there by those who need them. Every piece is one staged epoch
+ * private, symmetric, misaligned memory is all the same, on one node and between nodes. Long blocks of one node are read
+ * where they lie by those who need them (pull.h), if the kernel allows it. Every piece is one staged epoch
  * (coll.h), in which all members send to all, if only a flag. Invariant: members differ in addresses and in an
  * alltoallv's blocks only; the epochs depend on what is equal, or was told to all. Called by users. */
 #include "../../bootstrap/log.h"
@@ -12,7 +12,9 @@
 #include "../../shmem/ops/order.h"
 #include "coll.h"
 #include "coll_lists.h"
+#include "pull.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -41,6 +43,9 @@ struct host_call {
     struct running_sum sent, received; /* host_blocks */
     bool differs;                      /* host_blocks: not what a member sends */
     struct split_place split;
+    struct pull *pull;        /* room for it */
+    bool pulls;               /* reductions: pieces of others are read from their source; false: are in the stages */
+    size_t pulled_at;         /* where in their source the piece is */
 };
 
 /* ---- kinds and types ---- */
@@ -307,60 +312,25 @@ static void send_piece(struct coll *c, int to, const char *data, size_t bytes)
     coll_flag_set(c, to);
 }
 
-/* ---- long blocks, from sources in memory of this library: members read them where they lie ---- */
+/* ---- long blocks: members read them where they lie (pull.h) ---- */
 
-#define PULL_MEMBERS 64
 #define LONG_BYTES ((size_t)2 * ISO_STAGE_BYTES) /* above: worth the exchange of places */
-#define PLACE_BITS 48
 
-/* 1 + where the source lies: its segment, which has one index on all PEs, and the offset there. 0: in memory that peers
- * do not reach, or in a registered buffer, which has no offset. */
-static uint64_t place_of(const void *addr, size_t bytes)
-{
-    const struct segment *s = iso_segment_of(addr, bytes);
-    if (s == NULL || s->on_device || s->kind == SEGMENT_BUFFER)
-        return 0;
-    return ((uint64_t)(s - ISO->segments) << PLACE_BITS | (uint64_t)((const char *)addr - s->base)) + 1;
-}
-
-/* This PE's name for the memory of another at that place. */
-static struct coll_mem mem_at(uint64_t place)
-{
-    struct segment *s = &ISO->segments[(place - 1) >> PLACE_BITS];
-    size_t offset = (size_t)((place - 1) & ((UINT64_C(1) << PLACE_BITS) - 1));
-    return (struct coll_mem){s->base + offset, s, offset};
-}
-
-/* All have come to this point, and what they have written before is seen. */
-static void meet(struct coll *c)
-{
-    coll_begin_epoch(c);
-    coll_flag_set_all(c);
-    coll_flag_wait_all(c);
-}
-
-/* All members learn all places, so all decide alike. False: one of them has none, and nothing was moved. */
+/* The same on all members. False: nothing was moved. */
 static bool pull_data(struct host_call *h)
 {
     struct coll *c = &h->c;
-    uint64_t mine = place_of(h->source, h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1)), places[PULL_MEMBERS];
-    if (h->block <= LONG_BYTES || c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
+    const size_t bytes[PULL_ARRAYS] = {h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0};
+    bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
+    if (h->block <= LONG_BYTES || !pull_begin(h->pull, c, sends ? h->source : NULL, NULL, bytes, 0))
         return false;
-    if (is(h, FROM_ROOT) && !is_root(h))
-        mine = 1; /* no member reads there */
-    if (iso_agree_gather(c->team, &mine, sizeof mine, places, CALL) != 0)
-        return true;
-    for (int m = 0; m < c->n; m++)
-        if (places[m] == 0)
-            return false;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
-        struct coll_mem mem = mem_at(places[from]);
         char *to = incoming(h, from);
         if (to != NULL)
-            coll_read(c, to, &mem, is(h, MANY_FROM) ? (size_t)c->me * h->block : 0, h->block, from);
+            pull_read(h->pull, from, PULL_SOURCE, is(h, MANY_FROM) ? (size_t)c->me * h->block : 0, to, h->block);
     }
-    meet(c); /* sources stay until all have read */
+    pull_end(h->pull);
     return true;
 }
 
@@ -371,7 +341,7 @@ static void move_data(struct host_call *h)
         coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->block);
     if (pull_data(h))
         return;
-    for (size_t at = 0; at < h->block && c->n > 1; at += ISO_STAGE_BYTES) {
+    for (size_t at = 0; at < h->block && c->n > 1 && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
         size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
         coll_begin_staged_epoch(c);
         for (int i = 1; i < c->n; i++) {
@@ -553,12 +523,20 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
     }
 }
 
-/* The pieces of all members, this one's at `own`, the others' in the stages, in the order of members. */
+static const char *piece_from(struct host_call *h, int m)
+{
+    if (!h->pulls)
+        return coll_stage_from(&h->c, m);
+    const char *near = pull_pointer(h->pull, m, PULL_SOURCE, h->pulled_at);
+    return near != NULL ? near : pull_room(h->pull, m);
+}
+
+/* The pieces of all members, this one's at `own`, in the order of members. */
 static void combine_chunk(struct host_call *h, char *to, const char *own, size_t at, size_t nelems)
 {
     union chunk sum, room;
     for (int m = 0; m < h->c.n; m++) {
-        const char *from = (m == h->c.me ? own : coll_stage_from(&h->c, m)) + at;
+        const char *from = (m == h->c.me ? own : piece_from(h, m)) + at;
         const void *operand = widen(h, from, nelems, m == 0 ? &sum : &room);
         if (m > 0)
             h->combine(&sum, &sum, operand, nelems);
@@ -573,17 +551,45 @@ static void combine_chunk(struct host_call *h, char *to, const char *own, size_t
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
     size_t most = CHUNK_BYTES / (is_short_float(h) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
-    for (int i = 1; i < h->c.n; i++)
+    for (int i = 1; i < h->c.n && !h->pulls; i++)
         coll_flag_wait(&h->c, coll_other(&h->c, i));
     for (size_t at = 0; at < bytes; at += most)
         combine_chunk(h, to, own, at, ISO_MIN(bytes - at, most) / h->elem_bytes);
+}
+
+/* `bytes` at `offset` of the sources of all members, combined. */
+static void combine_pulled(struct host_call *h, char *to, size_t offset, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += h->pull->piece) {
+        size_t piece = ISO_MIN(bytes - at, h->pull->piece);
+        h->pulled_at = offset + at;
+        for (int i = 1; i < h->c.n; i++) {
+            int from = coll_other(&h->c, i);
+            if (pull_pointer(h->pull, from, PULL_SOURCE, h->pulled_at) == NULL)
+                pull_read(h->pull, from, PULL_SOURCE, h->pulled_at, pull_room(h->pull, from), piece);
+        }
+        combine(h, to + at, h->source + h->pulled_at, piece);
+    }
+}
+
+/* As pull_data, for reductions of `bytes` of source and dest, of which a member combines `share`. */
+static bool pull_start(struct host_call *h, const size_t *bytes, size_t share)
+{
+    h->pulls = share > LONG_BYTES && pull_begin(h->pull, &h->c, h->source, h->dest, bytes, share);
+    return h->pulls;
 }
 
 /* `bytes` of each member's block m, at `at` in it, to member m, who combines them. */
 static void reduce_scatter(struct host_call *h)
 {
     struct coll *c = &h->c;
-    for (size_t at = 0; at < h->block; at += ISO_STAGE_BYTES) {
+    const size_t arrays[PULL_ARRAYS] = {h->block * (size_t)c->n, 0};
+    if (pull_start(h, arrays, h->block)) {
+        combine_pulled(h, h->dest, (size_t)c->me * h->block, h->block);
+        pull_end(h->pull);
+        return;
+    }
+    for (size_t at = 0; at < h->block && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
         size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
         coll_begin_staged_epoch(c);
         for (int i = 1; i < c->n; i++)
@@ -615,7 +621,7 @@ struct share {
 static struct share share_of(const struct host_call *h, int m, size_t bytes)
 {
     size_t n = (size_t)h->c.n, unit = ISO_MAX(h->elem_bytes, (size_t)ISO_LINE);
-    size_t most = ISO_MIN((bytes + n * unit - 1) / (n * unit) * unit, (size_t)ISO_STAGE_BYTES);
+    size_t most = (bytes / n + (bytes % n != 0) + unit - 1) / unit * unit;
     size_t at = ISO_MIN((size_t)m * most, bytes);
     return (struct share){at, ISO_MIN(bytes - at, most)};
 }
@@ -645,6 +651,20 @@ static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
     }
 }
 
+/* The same at once, and each member reads for itself. */
+static void reduce_pulled(struct host_call *h)
+{
+    struct share mine = share_of(h, h->c.me, h->block);
+    combine_pulled(h, h->dest + mine.at, mine.at, mine.bytes);
+    pull_meet(h->pull);
+    for (int i = 1; i < h->c.n; i++) {
+        int from = coll_other(&h->c, i);
+        struct share theirs = share_of(h, from, h->block);
+        pull_read(h->pull, from, PULL_DEST, theirs.at, h->dest + theirs.at, theirs.bytes);
+    }
+    pull_end(h->pull);
+}
+
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
@@ -652,7 +672,12 @@ static void reduce_all(struct host_call *h)
         reduce_short(h);
         return;
     }
-    for (size_t at = 0; at < h->block; at += most)
+    const size_t arrays[PULL_ARRAYS] = {h->block, h->block};
+    if (h->coll->kind != SHMEMX_REDUCE && pull_start(h, arrays, share_of(h, 0, h->block).bytes)) {
+        reduce_pulled(h);
+        return;
+    }
+    for (size_t at = 0; at < h->block && !iso_job_is_broken(); at += most)
         reduce_shares(h, at, ISO_MIN(h->block - at, most));
 }
 
@@ -765,7 +790,8 @@ static int run(struct host_call *h)
 SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
 int pshmemx_coll_on_host(const shmemx_coll_t *coll)
 {
-    struct host_call h = {.coll = coll, .name = ""};
+    struct pull pull;
+    struct host_call h = {.coll = coll, .name = "", .pull = &pull};
     if (iso_enter(CALL) != 0 || !begin(&h) || !arguments_are_valid(&h) || compare(&h) != 0)
         return 1;
     return run(&h) != 0;

@@ -5,6 +5,8 @@
 
 #include "../segment.h"
 
+#include <sys/uio.h>
+
 enum amo_op { AMO_FETCH, AMO_SET, AMO_SWAP, AMO_CSWAP, AMO_ADD, AMO_AND, AMO_OR, AMO_XOR };
 
 struct amo {
@@ -59,5 +61,11 @@ bool iso_transport_progress(void);
 void iso_transport_polled(void);
 /* Sleeps for so long, or until something comes from another node: by waits that have lasted. False: did not sleep. */
 bool iso_transport_rest(uint64_t ns);
+
+/* Private memory of another PE of this node, read by the kernel: n ranges (less than 2 GiB together, or one) at its own
+ * addresses, one behind the other to `into`. The PE has called iso_far_allow_reads before. 0, or -errno: the kernel does
+ * not allow it, or there is no memory. */
+int iso_far_read_private(int pe, const struct iovec *ranges, int n, void *into);
+void iso_far_allow_reads(void);
 
 #endif

@@ -2,9 +2,16 @@
 /* shmemx_coll_on_host against the references of coll_values.h: all kinds, types and operators, sizes at and around what
  * a piece holds, odd ones and none; dest and source at any address, private on one member and symmetric on another; in
  * place; the world, teams made from lists and teams of one; wrong and different arguments. No device is started.
+ * SHMEM_TEST_NO_ATTACH=1: on odd PEs the kernel refuses to read other processes' memory, so all use stages.
  * SHMEM_TEST_TIMES=1 prints times beside those of shmem_float_sum_reduce and shmem_fcollectmem. */
 #include "coll_values.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 enum { MEMBERS_MOST = 64, GUARD = 64, MOST_BYTES = 3 * 65536 };
@@ -307,6 +314,8 @@ static void test_reductions(struct host *h)
                 test_reduce(h, SHMEMX_REDUCE, 150001 / values_types[type].bytes, type, op);
                 test_splits(h, 30000 / values_types[type].bytes, 100, type, op);
             }
+            if (values_has_op(type, op) && (type + op) % 4 == 1)
+                test_reduce(h, SHMEMX_REDUCESCATTER, 35001 / values_types[type].bytes, type, op);
         }
 }
 
@@ -462,6 +471,18 @@ static void test_team(struct host *h, shmem_team_t team)
         test_mismatch(h);
 }
 
+/* process_vm_readv fails from here on, as in a container that forbids it. */
+static void forbid_attach(void)
+{
+    struct sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_process_vm_readv, 0, 1),
+                                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    CHECK_EQ(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0), 0);
+}
+
 /* The even PEs and the odd ones at the same time, each in descending order. */
 static shmem_team_t make_team(void)
 {
@@ -480,6 +501,8 @@ static int test_main(void)
     struct host h;
     CHECK_INIT();
     CHECK_OR_EXIT(check_self.npes <= 5); /* MOST_BYTES */
+    if (device_flag("SHMEM_TEST_NO_ATTACH") && check_self.pe % 2 == 1)
+        forbid_attach();
     for (int i = 0; i < 2; i++) {
         h.symmetric[i] = (unsigned char *)shmem_malloc(MOST_BYTES);
         h.local[i] = (unsigned char *)malloc(MOST_BYTES);
