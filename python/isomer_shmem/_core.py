@@ -5,7 +5,7 @@ Each function of Core is the body of one call. It returns when the result is in 
 (layout, alignment, overlap) are repaired by a local copy. All other choices follow from arguments that torch requires to
 be equal on all ranks.
 """
-from ctypes import byref, c_void_p
+from ctypes import byref
 
 import torch
 from torch.distributed import ReduceOp
@@ -31,16 +31,16 @@ def is_plain(tensor):
 
 
 def plain(tensor):
-    """The tensor, or a copy that is plain."""
+    """The tensor, without a gradient, or a copy that is plain."""
     if is_plain(tensor):
-        return tensor
+        return tensor.detach() if tensor.requires_grad else tensor
     copy = torch.empty(tensor.shape, dtype=tensor.dtype)
     return copy.copy_(tensor.detach())
 
 
 def copy_into(tensor, values):
     """values become the contents of the caller's tensor, whatever its layout, and inference tensors too."""
-    if values is not tensor and tensor.numel():
+    if values is not tensor and values.data_ptr() != tensor.data_ptr() and tensor.numel():
         with torch.inference_mode(tensor.is_inference()):
             tensor.detach().copy_(values.view(tensor.shape))
 
@@ -98,45 +98,56 @@ class Reduction:
             values.div_(members)
 
 
+_of_sum, _of_avg = {}, {}  # by type
+
+
+def reduction_of(op, dtype):
+    """The Reduction, made once for the common operators."""
+    table = _of_sum if op == ReduceOp.SUM else _of_avg if op == ReduceOp.AVG else None
+    if table is None:
+        return Reduction(op, dtype)
+    if dtype not in table:
+        table[dtype] = Reduction(op, dtype)
+    return table[dtype]
+
+
 class Core:
-    """A team, a stream and the calls on them. Only the group's Sequence calls it, one call at a time."""
+    """A team and the calls on it. Only the group's Sequence calls it, one call at a time."""
 
     def __init__(self, lease):
-        self.lease, self.world, self.lib = lease, lease.world, lease.world.lib
+        self.lease, self.world = lease, lease.world
         self.n = len(lease.pes)
         self.me = lease.pes.index(self.world.pe)
-        self.stream = c_void_p()
-        _lib.check(self.lib.shmemx_stream_create(byref(self.stream)), "shmemx_stream_create")
+        self._coll_on_host = lease.world.lib.shmemx_coll_on_host
+        self._args = Coll(team=lease.team, scale=1.0)  # one call at a time
+        self._args_pointer = byref(self._args)
 
-    def close(self):
-        if self.stream is not None:
-            self.lib.shmemx_stream_destroy(self.stream)
-            self.stream = None
+    def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
+        """One call of the library, to its end. dest and source are addresses."""
+        if self.world.broken is not None:
+            self.world.check_usable()
+        args = self._args
+        args.kind, args.dest, args.source, args.nelems = kind, dest, source, nelems
+        args.type, args.op, args.root = type, op, root
+        if self._coll_on_host(self._args_pointer) != 0:
+            self._fail()
 
-    def call(self, kind, dest=None, source=None, nelems=0, type=_lib.UINT8, op=0, root=0):
-        """One call of the library, to its end."""
-        self.world.check_usable()
-        call = Coll(kind=kind, team=self.lease.team, dest=dest.data_ptr() if dest is not None else None,
-                    source=source.data_ptr() if source is not None else None, nelems=nelems, type=type, op=op,
-                    root=root, scale=1.0)
-        status = self.lib.shmemx_coll_on_stream(byref(call), self.stream) or self.lib.shmemx_stream_synchronize(self.stream)
-        if status != 0:
-            self.lib.shmemx_status(self.lease.team, call.slot, None)  # its sentence has the reason
-            sentence = self.world.broken or _lib.text_of(self.lib.shmemx_error_text) or "a wait gave up"
-            self.world.abort(sentence)
-            raise IsomerError(sentence)
+    def _fail(self):
+        sentence = self.world.broken or _lib.text_of(self.world.lib.shmemx_error_text) or "a wait gave up"
+        self.world.abort(sentence)
+        raise IsomerError(sentence)
 
     # ---- moves: bytes, whatever the type ----
 
     def broadcast(self, tensor, root):
         values = plain(tensor)
-        self.call(_lib.BROADCAST, values, values, bytes_of(values), root=root)
+        self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
         copy_into(tensor, values)
 
     def gathered(self, values):
         """All members' values, one row for each. All have equally many."""
         rows = torch.empty((self.n, values.numel()), dtype=values.dtype)
-        self.call(_lib.FCOLLECT, rows, values, bytes_of(values))
+        self.call(_lib.FCOLLECT, rows.data_ptr(), values.data_ptr(), bytes_of(values))
         return rows
 
     def all_gather_single(self, output, tensor):
@@ -144,7 +155,7 @@ class Core:
         own = result.data_ptr() + self.me * bytes_of(values)
         if overlap(values, result) and values.data_ptr() != own:
             values = values.clone()
-        self.call(_lib.FCOLLECT, result, values, bytes_of(values))
+        self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
         copy_into(output, result)
 
     def all_gather(self, outputs, tensor):
@@ -165,20 +176,20 @@ class Core:
         if self.me == root:
             for row, tensor in zip(rows, tensors):
                 row.copy_(flat(tensor))
-        self.call(_lib.BROADCAST, rows, rows, bytes_of(rows), root=root)
+        self.call(_lib.BROADCAST, rows.data_ptr(), rows.data_ptr(), bytes_of(rows), root=root)
         copy_into(output, rows[self.me])
 
     def all_to_all(self, outputs, tensors):
         """Flat blocks for each member, of any sizes. The members first agree on the largest and the smallest block."""
         sizes = [tensor.numel() for tensor in (*tensors, *outputs)]
         limits = torch.tensor([max(sizes), -min(sizes)])
-        self.call(_lib.ALLREDUCE, limits, limits, 2, _lib.INT64, _lib.MAX)
+        self.call(_lib.ALLREDUCE, limits.data_ptr(), limits.data_ptr(), 2, _lib.INT64, _lib.MAX)
         most = int(limits[0])
         source = torch.empty((self.n, most), dtype=tensors[0].dtype)
         for row, tensor in zip(source, tensors):
             row[:tensor.numel()] = tensor
         dest = torch.empty_like(source)
-        self.call(_lib.ALLTOALL, dest, source, most * source.element_size())
+        self.call(_lib.ALLTOALL, dest.data_ptr(), source.data_ptr(), most * source.element_size())
         for row, output in zip(dest, outputs):
             copy_into(output, row[:output.numel()])
 
@@ -186,7 +197,7 @@ class Core:
 
     def _reduced(self, values, reduction):
         """values, which no one else sees, become their reduction over the members."""
-        self.call(_lib.ALLREDUCE, values, values, values.numel(), reduction.type, reduction.op)
+        self.call(_lib.ALLREDUCE, values.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op)
         reduction.finish(values, self.n)
 
     def all_reduce(self, tensor, reduction):
@@ -196,7 +207,7 @@ class Core:
 
     def reduce(self, tensor, reduction, root):
         values = reduction.source(plain(tensor))
-        values = values.clone() if values is tensor else values
+        values = values.clone() if values.data_ptr() == tensor.data_ptr() else values
         self._reduced(values, reduction)
         if self.me == root:
             copy_into(tensor, values)
@@ -206,7 +217,7 @@ class Core:
         own = values.data_ptr() + self.me * bytes_of(result)
         if overlap(values, result) and result.data_ptr() != own:
             values = values.clone()
-        self.call(_lib.REDUCESCATTER, result, values, result.numel(), reduction.type, reduction.op)
+        self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type, reduction.op)
         reduction.finish(result, self.n)
         copy_into(output, result)
 
@@ -225,8 +236,10 @@ class Core:
 
 
 def plain_dest(tensor):
-    """The tensor, or new memory for its contents."""
-    return tensor if is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
+    """The tensor, without a gradient, or new memory for its contents."""
+    if is_plain(tensor):
+        return tensor.detach() if tensor.requires_grad else tensor
+    return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 
 def padded(values, nelems):

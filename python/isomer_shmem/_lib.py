@@ -61,13 +61,14 @@ CALLS = {
     "shmem_finalize": (None, []),
     "shmemx_device_init": (c_int, []),
     "shmemx_device_text": (c_size_t, [c_char_p, c_size_t]),
-    "shmemx_device_abort": (None, []),
+    "shmemx_break": (c_int, [c_char_p]),
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),
     "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
     "shmem_team_destroy": (None, [c_void_p]),
     "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
     "shmemx_stream_destroy": (c_int, [c_void_p]),
     "shmemx_stream_synchronize": (c_int, [c_void_p]),
+    "shmemx_coll_on_host": (c_int, [POINTER(Coll)]),
     "shmemx_coll_on_stream": (c_int, [POINTER(Coll), c_void_p]),
 }
 

@@ -14,20 +14,23 @@ import torch.distributed as dist
 from torch.distributed import _Work
 
 
+_changed = threading.Condition()  # of all works: few threads wait at a time, and a call makes no lock of its own
+
+
 class IsomerWork(_Work):
     """The result of one call. A real torch.distributed.Work: torch's own code waits for it."""
+
+    _finished, _error, _future = False, None, None
 
     def __init__(self, name, outputs):
         super().__init__()
         self._name, self._outputs = name, outputs
-        self._changed = threading.Condition()
-        self._finished, self._error, self._future = False, None, None
 
     def finish(self, error=None):
         """Called once, by the thread that has run the call."""
-        with self._changed:
+        with _changed:
             self._finished, self._error = True, error
-            self._changed.notify_all()
+            _changed.notify_all()
             future = self._future
         if future is not None:
             self._fill(future)
@@ -39,13 +42,16 @@ class IsomerWork(_Work):
             future.set_exception(self._error)
 
     def wait(self, timeout=None):
-        seconds = timeout.total_seconds() if timeout is not None else 0
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._finished, seconds if seconds > 0 else None):
-                raise dist.DistBackendError(f"isomer: wait for {self._name}: not done after {seconds} s")
+        if not self._finished:
+            self._wait(timeout.total_seconds() if timeout is not None else 0)
         if self._error is not None:
             raise self._error
         return True
+
+    def _wait(self, seconds):
+        with _changed:
+            if not _changed.wait_for(lambda: self._finished, seconds if seconds > 0 else None):
+                raise dist.DistBackendError(f"isomer: wait for {self._name}: not done after {seconds} s")
 
     def synchronize(self):
         self.wait()
@@ -64,7 +70,7 @@ class IsomerWork(_Work):
         return self._outputs
 
     def get_future(self):
-        with self._changed:
+        with _changed:
             if self._future is not None:
                 return self._future
             future = self._future = torch.futures.Future()
@@ -105,26 +111,27 @@ class Watch:
     PERIOD_SECONDS = 0.25
 
     def __init__(self):
-        self._calls = {}  # key: (deadline, function to call then)
-        self._thread, self._pid = None, None
+        self._sequences, self._thread, self._pid = (), None, None
+        self._lock = threading.Lock()
 
-    def begin(self, key, seconds, late):
-        if self._thread is None or self._pid != os.getpid():
-            self._calls, self._pid = {}, os.getpid()
-            self._thread = threading.Thread(target=self._run, name="isomer-watch", daemon=True)
-            self._thread.start()
-        self._calls[key] = (time.monotonic() + seconds, late)
+    def add(self, sequence):
+        if self._pid != os.getpid():
+            self._sequences, self._thread, self._pid, self._lock = (), None, os.getpid(), threading.Lock()
+        with self._lock:
+            self._sequences += (sequence,)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="isomer-watch", daemon=True)
+                self._thread.start()
 
-    def end(self, key):
-        self._calls.pop(key, None)
+    def remove(self, sequence):
+        with self._lock:
+            self._sequences = tuple(each for each in self._sequences if each is not sequence)
 
     def _run(self):
         while True:
             time.sleep(self.PERIOD_SECONDS)
-            now = time.monotonic()
-            for key, (deadline, late) in list(self._calls.items()):
-                if now > deadline and self._calls.pop(key, None) is not None:
-                    late()
+            for sequence in self._sequences:
+                sequence.check_time()
 
 
 watch = Watch()
@@ -135,24 +142,27 @@ class Sequence:
 
     def __init__(self, group, abort):
         self._group, self._abort = group, abort
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._queue = collections.deque()
         self._is_busy, self._is_closed, self._thread = False, False, None
+        self._under_way = None  # (name, when it began, its limit in seconds)
+        watch.add(self)
 
     def run(self, name, body, outputs, seconds, is_async):
         """Runs body() in its turn. Returns the work; an error of body() is in the work."""
         work = IsomerWork(name, outputs)
-        item = (name, body, work, seconds)
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
-            here = not is_async and not self._is_busy and not self._queue
+            here = not (is_async or self._is_busy or self._queue)
             if here:
                 self._is_busy = True
             else:
-                self._put(item)
+                self._put((name, body, work, seconds))
         if here:
-            self._execute(*item)
+            work._error = self._execute(name, body, seconds)
+            work._finished = True  # nobody else has it yet
         return work
 
     def _put(self, item):
@@ -168,27 +178,34 @@ class Sequence:
                 self._changed.wait_for(lambda: not self._is_busy and (self._queue or self._is_closed))
                 if not self._queue:
                     return
-                item = self._queue.popleft()
+                name, body, work, seconds = self._queue.popleft()
                 self._is_busy = True
-            self._execute(*item)
-            del item
+            work.finish(self._execute(name, body, seconds))
+            del body, work
 
-    def _execute(self, name, body, work, seconds):
-        error, who = None, f"{name} of group {self._group}"
-        watch.begin(work, seconds, lambda: self._abort(f"{who} has passed its timeout of {seconds:g} s"))
+    def _execute(self, name, body, seconds):
+        """None, or the error."""
+        self._under_way = name, time.monotonic(), seconds
         try:
-            with torch.no_grad():
-                body()
+            body()
+            return None
         except Exception as caught:  # it belongs to the one who waits
-            why = str(caught)
+            who, why = f"{name} of group {self._group}", str(caught)
             error = dist.DistBackendError("isomer: " + (why if why.startswith(who) else f"{who}: {why}"))
             error.__cause__ = caught
+            return error
         finally:
-            watch.end(work)
-            with self._changed:
+            self._under_way = None
+            with self._lock:
                 self._is_busy = False
-                self._changed.notify_all()
-        work.finish(error)
+                if self._queue or self._is_closed:
+                    self._changed.notify_all()
+
+    def check_time(self):
+        """Ends the call that has passed its limit. By the watch."""
+        call = self._under_way
+        if call is not None and time.monotonic() > call[1] + call[2]:
+            self._abort(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
 
     def close(self, seconds):
         """Takes no more calls, and waits for those that it has: True when all ended in time."""
@@ -198,4 +215,6 @@ class Sequence:
             ended = self._changed.wait_for(lambda: not self._is_busy and not self._queue, seconds)
         if ended and self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if ended:
+            watch.remove(self)
         return ended

@@ -56,17 +56,14 @@ class World:
 
     def check_usable(self):
         """Raises where no call may be made: a forked child, a job that has ended or broken."""
-        if os.getpid() != self.pid:
-            raise IsomerError("this process was forked from a PE and has no job of its own; start it by spawn, or make "
-                              "its process group in it")
-        if self.broken:
+        if self.broken is not None:
             raise IsomerError(self.broken)
 
     def abort(self, reason):
         """Ends all waits of this PE; every later call raises `reason`. Any thread."""
         if self.broken is None:
             self.broken = reason
-            self.lib.shmemx_device_abort()
+            self.lib.shmemx_break(reason.encode(errors="replace")[:255])
 
     def take_team(self, pes, tag):
         """The team of the PEs under this tag: one that is free, or a new one, collective over the PEs."""
@@ -92,16 +89,12 @@ class World:
             self.broken = "the job has ended"
 
     def _all_arrive(self, seconds):
-        stream = c_void_p()
-        if self.lib.shmemx_stream_create(byref(stream)) != 0:
-            return False
-        limit = threading.Timer(seconds, self.lib.shmemx_device_abort)
+        limit = threading.Timer(seconds, self.lib.shmemx_break, [b"the other PEs did not come to the end of the job"])
         limit.daemon = True
         limit.start()
         call = _lib.Coll(kind=_lib.SYNC, team=1)  # SHMEM_TEAM_WORLD
-        status = self.lib.shmemx_coll_on_stream(byref(call), stream) or self.lib.shmemx_stream_synchronize(stream)
+        status = self.lib.shmemx_coll_on_host(byref(call))
         limit.cancel()
-        self.lib.shmemx_stream_destroy(stream)
         return status == 0
 
 
@@ -126,6 +119,16 @@ class Lease:
                 self.world.stop(seconds)
                 if _world is self.world:
                     _world = None
+
+
+def _after_fork():
+    """A child has the memory of the job and no part in it."""
+    if _world is not None:
+        _world.broken = ("this process was forked from a PE and has no job of its own; start it by spawn, or make its "
+                         "process group in it")
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def exchange(store, stage, rank, size, timeout, record):

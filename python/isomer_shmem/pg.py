@@ -8,16 +8,18 @@ from the call and its type alone, so that all members choose alike.
 import os
 import warnings
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, ReduceOp
 
 from . import _world
-from ._core import Core, Reduction, copy_into, flat
+from ._core import Core, copy_into, flat, reduction_of
 from ._lib import IsomerError
 from ._work import AllWork, Sequence
 
+NO_TIME = timedelta(0)
 _warned = set()
 
 
@@ -51,13 +53,18 @@ def is_sparse(tensor):
     return tensor.layout != torch.strided
 
 
+def each(call, *lists):
+    for arguments in zip(*lists):
+        call(*arguments)
+
+
 def tensors_of(value):
     return [value] if isinstance(value, torch.Tensor) else list(value)
 
 
 def check_cpu(name, tensors):
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             raise NotImplementedError(f"isomer: {name}: this version takes cpu tensors, not {tensor.device}")
 
 
@@ -91,16 +98,17 @@ class IsomerGroup(ProcessGroup):
     # ---- running a call ----
 
     def _run(self, name, tensors, options, body, outputs):
-        check_cpu(name, [*tensors, *outputs])
-        timeout = getattr(options, "timeout", None)
-        seconds = self._seconds(timeout)
+        check_cpu(name, tensors)
+        if outputs is not tensors:
+            check_cpu(name, outputs)
         is_async = getattr(options, "asyncOp", True) or self._coalesced is not None
-        work = self._sequence.run(name, body, outputs, seconds, is_async)
+        work = self._sequence.run(name, body, outputs, self._seconds(options), is_async)
         return self._note(work)
 
-    def _seconds(self, timeout):
+    def _seconds(self, options):
         """torch writes "as the group has it" as a negative or missing time."""
-        if not isinstance(timeout, timedelta) or timeout.total_seconds() <= 0:
+        timeout = getattr(options, "timeout", None)
+        if not isinstance(timeout, timedelta) or timeout <= NO_TIME:
             timeout = self._timeout
         return timeout.total_seconds()
 
@@ -122,14 +130,15 @@ class IsomerGroup(ProcessGroup):
         tensors, opts = tensors_of(tensors), reduce_options(opts)
         if self._core is None:
             return self._gloo.allreduce(tensors, opts)
-        if any(is_sparse(tensor) for tensor in tensors):
-            warn_once("all_reduce of sparse tensors is not in the library")
-            return self._note(self._gloo.allreduce(tensors, opts))
-        reductions = [Reduction(opts.reduceOp, tensor.dtype) for tensor in tensors]
-
-        def body():
-            for tensor, reduction in zip(tensors, reductions):
-                self._core.all_reduce(tensor, reduction)
+        for tensor in tensors:
+            if is_sparse(tensor):
+                warn_once("all_reduce of sparse tensors is not in the library")
+                return self._note(self._gloo.allreduce(tensors, opts))
+        op, all_reduce = opts.reduceOp, self._core.all_reduce
+        if len(tensors) == 1:
+            body = partial(all_reduce, tensors[0], reduction_of(op, tensors[0].dtype))
+        else:
+            body = partial(each, all_reduce, tensors, [reduction_of(op, tensor.dtype) for tensor in tensors])
         return self._run("all_reduce", tensors, opts, body, tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -144,7 +153,7 @@ class IsomerGroup(ProcessGroup):
             opts.rootRank, opts.reduceOp = root, op
         if self._core is None:
             return self._gloo.reduce(tensors, opts)
-        reduction = Reduction(opts.reduceOp, tensors[0].dtype)
+        reduction = reduction_of(opts.reduceOp, tensors[0].dtype)
         return self._run("reduce", tensors, opts,
                          lambda: self._core.reduce(tensors[0], reduction, opts.rootRank), tensors)
 
@@ -158,7 +167,7 @@ class IsomerGroup(ProcessGroup):
         check_count("reduce_scatter", tensors, self.size())
         check_alike("reduce_scatter", output, tensors)
         check_size("reduce_scatter: output", output.numel(), tensors[self.rank()].numel())
-        reduction = Reduction(opts.reduceOp, output.dtype)
+        reduction = reduction_of(opts.reduceOp, output.dtype)
         return self._run("reduce_scatter", tensors, opts,
                          lambda: self._core.reduce_scatter(output, tensors, reduction), outputs)
 
@@ -169,11 +178,9 @@ class IsomerGroup(ProcessGroup):
         for output, tensor in zip(outputs, inputs):
             check_alike("reduce_scatter_tensor", output, [tensor])
             check_size("reduce_scatter_tensor: input", tensor.numel(), self.size() * output.numel())
-        reductions = [Reduction(opts.reduceOp, output.dtype) for output in outputs]
-
-        def body():
-            for output, tensor, reduction in zip(outputs, inputs, reductions):
-                self._core.reduce_scatter_single(output, tensor, reduction)
+        op = opts.reduceOp
+        reductions = [reduction_of(op, output.dtype) for output in outputs]
+        body = partial(each, self._core.reduce_scatter_single, outputs, inputs, reductions)
         return self._run("reduce_scatter_tensor", inputs, opts, body, outputs)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -230,9 +237,7 @@ class IsomerGroup(ProcessGroup):
             check_alike("all_gather_into_tensor", output, [tensor])
             check_size("all_gather_into_tensor: output", output.numel(), self.size() * tensor.numel())
 
-        def body():
-            for output, tensor in zip(outputs, inputs):
-                self._core.all_gather_single(output, tensor)
+        body = partial(each, self._core.all_gather_single, outputs, inputs)
         return self._run("all_gather_into_tensor", inputs, opts, body, outputs)
 
     def all_gather_single(self, output, tensor, opts=None):
@@ -344,7 +349,6 @@ class IsomerGroup(ProcessGroup):
         if not self._sequence.close(seconds):
             core.world.abort("the process group was destroyed while calls were under way")
             self._sequence.close(_world.EXIT_SECONDS)
-        core.close()
         core.lease.close(seconds)
         self._gloo = None
 

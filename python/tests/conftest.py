@@ -47,16 +47,16 @@ def _rank(function, rank, size, port, backend, results, arguments):
         os._exit(1)
 
 
-def _collect(results, size):
+def _collect(results, size, seconds):
     values = {}
     while len(values) < size:
-        rank, error, value = results.get(timeout=LIMIT_SECONDS)
+        rank, error, value = results.get(timeout=seconds)
         assert error is None, f"rank {rank}:\n{error}"
         values[rank] = value
     return [values[rank] for rank in range(size)]
 
 
-def run_ranks(size, function, *arguments, backend="isomer"):
+def run_ranks(size, function, *arguments, backend="isomer", seconds=LIMIT_SECONDS):
     """function(*arguments) on each rank of a new group; returns the ranks' values. backend None: it makes the group
     itself. Processes are forked from one that has no group."""
     with socket.socket() as probe:
@@ -69,13 +69,13 @@ def run_ranks(size, function, *arguments, backend="isomer"):
     for process in processes:
         process.start()
     try:
-        values = _collect(results, size)
+        values = _collect(results, size, seconds)
         for process in processes:
-            process.join(LIMIT_SECONDS)
+            process.join(seconds)
             assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
         return values
     except queue.Empty:
-        raise AssertionError(f"not all of {size} ranks ended within {LIMIT_SECONDS} s") from None
+        raise AssertionError(f"not all of {size} ranks ended within {seconds} s") from None
     finally:
         for process in processes:
             process.kill()
