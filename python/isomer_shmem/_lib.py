@@ -17,6 +17,8 @@ ERRORS_RETURN = 1
 ALLREDUCE, REDUCESCATTER, FCOLLECT, ALLTOALL, ALLTOALLV, BROADCAST, PERMUTE, BARRIER, SYNC = range(9)
 (UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT, DOUBLE, HALF, BFLOAT16, COMPLEXF,
  COMPLEXD) = range(14)
+HOST_MEMORY, DEVICE_MEMORY = 0, 1  # SHMEMX_HOST, SHMEMX_DEVICE
+SIGNAL_SET, SIGNAL_ADD = 1, 2
 SUM, PROD, MIN, MAX, AND, OR, XOR, AVG, SCALED_SUM = range(9)
 
 
@@ -65,11 +67,23 @@ CALLS = {
     "shmemx_status": (c_int, [c_void_p, c_int, POINTER(DeviceError)]),
     "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
     "shmem_team_destroy": (None, [c_void_p]),
-    "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
-    "shmemx_stream_destroy": (c_int, [c_void_p]),
-    "shmemx_stream_synchronize": (c_int, [c_void_p]),
     "shmemx_coll_on_host": (c_int, [POINTER(Coll)]),
-    "shmemx_coll_on_stream": (c_int, [POINTER(Coll), c_void_p]),
+    "shmemx_team_malloc": (c_void_p, [c_void_p, c_size_t, c_int]),
+    "shmemx_team_free": (c_int, [c_void_p, c_void_p]),
+    "shmemx_local_malloc": (c_void_p, [c_size_t, c_int]),
+    "shmemx_local_free": (None, [c_void_p]),
+    "shmemx_offset_of": (c_int, [c_void_p, POINTER(c_uint64)]),
+    "shmemx_at_offset": (c_void_p, [c_int, c_uint64]),
+    "shmemx_device_handle": (c_int, [c_void_p, c_int, c_void_p]),
+    "shmem_ptr": (c_void_p, [c_void_p, c_int]),
+    "shmem_putmem": (None, [c_void_p, c_void_p, c_size_t, c_int]),
+    "shmem_getmem": (None, [c_void_p, c_void_p, c_size_t, c_int]),
+    "shmem_putmem_signal": (None, [c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_int, c_int]),
+    "shmem_signal_set": (None, [c_void_p, c_uint64, c_int]),
+    "shmem_signal_add": (None, [c_void_p, c_uint64, c_int]),
+    "shmem_signal_fetch": (c_uint64, [c_void_p]),
+    "shmem_fence": (None, []),
+    "shmem_quiet": (None, []),
 }
 
 _library = None

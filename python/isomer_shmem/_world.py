@@ -37,6 +37,8 @@ class World:
         self.broken = None  # why no call works any more
         self.free_teams = {}  # PE numbers: {tag: team}
         self.leases = 0
+        self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
+        self.at_end = []  # functions of this world
         self.lib = _lib.load()
         self._start(uniqueid)
 
@@ -57,6 +59,13 @@ class World:
     def check_usable(self):
         """Raises where no call may be made: a forked child, a job that has ended or broken."""
         if self.broken is not None:
+            raise IsomerError(self.broken)
+
+    def check_alive(self, team):
+        """check_usable, and raises when another PE has died; for loops that wait without the library."""
+        self.check_usable()
+        if self.lib.shmemx_status(team, 0, None) != 0:
+            self.abort(_lib.text_of(self.lib.shmemx_error_text) or "a wait gave up")
             raise IsomerError(self.broken)
 
     def abort(self, reason):
@@ -81,6 +90,8 @@ class World:
 
     def stop(self, seconds):
         """Ends the job for this PE. Waits up to `seconds` for the other PEs; without them it leaves."""
+        for ending in self.at_end:
+            ending(self)
         self.broken = self.broken or (None if seconds > 0 and self._all_arrive(seconds) else "the job was left")
         if self.broken:
             self.lib.shmemx_leave()

@@ -7,6 +7,7 @@ from the call and its type alone, so that all members choose alike.
 """
 import os
 import warnings
+import weakref
 from datetime import timedelta
 from functools import partial
 
@@ -49,6 +50,34 @@ def create(options, _backend_options=None):
     return IsomerGroup(store, rank, size, timeout, lease, gloo)
 
 
+_beside = weakref.WeakKeyDictionary()  # groups of other backends: the IsomerGroup of the same ranks
+
+
+def group_of(group):
+    """The IsomerGroup of a group (None: the default one). For a group of another backend, one of the same ranks is made
+    at the first call, which is collective over them; the job must run then, or the group be the default one."""
+    group = group if group is not None else dist.group.WORLD
+    if group is None:
+        raise IsomerError("there is no default process group: call torch.distributed.init_process_group")
+    if isinstance(group, IsomerGroup):
+        return group
+    made = _beside.get(group)
+    if made is None or not made.is_open():
+        if group is not dist.group.WORLD:
+            group_of(None)  # so that all groups are in one job
+        made = _beside[group] = create(Options(group))
+    return made
+
+
+class Options:
+    """What torch's options say of a new group, of one that is there."""
+
+    def __init__(self, group):
+        self.store = PrefixStore("isomer", dist.distributed_c10d._get_process_group_store(group))
+        self.group_rank, self.group_size = group.rank(), group.size()
+        self.timeout = dist.distributed_c10d.default_pg_timeout
+
+
 def is_sparse(tensor):
     return tensor.layout != torch.strided
 
@@ -89,11 +118,36 @@ class IsomerGroup(ProcessGroup):
             self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
             _world.enter(self)
 
+    def is_open(self):
+        return self._core is not None or self._sequence is None
+
     def getBackendName(self):
         return "isomer"
 
     def get_group_store(self):
         return self._store
+
+    # ---- for the other files of the package ----
+
+    @property
+    def lease(self):
+        """The team, and the job."""
+        return self.core().lease
+
+    def core(self):
+        if self._core is None:
+            raise IsomerError("this group has no team of Isomer any more, or never had one (a warning said why)")
+        return self._core
+
+    def run_now(self, name, body):
+        """body() in its turn among the group's calls, here and now; its value."""
+        values = []
+        self.core()
+        self._sequence.run(name, lambda: values.append(body()), [], self.timeout_seconds(), False).wait()
+        return values[0]
+
+    def timeout_seconds(self):
+        return self._timeout.total_seconds()
 
     # ---- running a call ----
 

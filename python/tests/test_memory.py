@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""Tensors in symmetric and local memory, views of peers, one-sided calls, groups of another backend, handles."""
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch.distributed as dist  # noqa: E402
+
+import isomer_shmem as iso  # noqa: E402
+
+TYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64, torch.uint8)
+
+
+def numbers(rank, shape, dtype):
+    values = torch.arange(torch.Size(shape).numel()).reshape(shape) % 50 + rank
+    return values % 2 == 0 if dtype == torch.bool else values.to(dtype)
+
+
+def rings(make_group):
+    """Each rank puts to its right by every way; sizes of none, one, and odd numbers of elements."""
+    group = make_group()
+    me, n = dist.get_rank(group), dist.get_world_size(group)
+    right, left = (me + 1) % n, (me - 1) % n
+    signals = iso.zeros(8, dtype=torch.int64, group=group)
+    for round, (dtype, shape) in enumerate((dtype, shape) for dtype in TYPES for shape in ((), (0,), (3, 7), (1025,))):
+        inbox = iso.empty(shape, dtype=dtype, group=group)
+        assert inbox.shape == torch.Size(shape) and inbox.dtype == dtype
+        inbox.copy_(numbers(me, shape, dtype))
+        iso.barrier(group)
+        copy = torch.empty_like(inbox)
+        if inbox.numel():
+            iso.get(copy, inbox, left)
+            assert torch.equal(copy, numbers(left, shape, dtype))
+            assert torch.equal(iso.peer(inbox, left), copy)
+            iso.barrier(group)
+            iso.put_signal(inbox, numbers(me + 5, shape, dtype), signals[0], round + 1, rank=right)
+            assert iso.wait(signals[0], round + 1) == round + 1
+            assert torch.equal(inbox, numbers(left + 5, shape, dtype))
+            iso.barrier(group)
+            iso.put(inbox, numbers(me + 9, shape, dtype), right)
+            iso.signal(signals[1], 1, right, add=True)
+            iso.barrier(group)
+            assert torch.equal(inbox, numbers(left + 9, shape, dtype))
+            iso.barrier(group)
+            iso.peer(inbox, right).fill_(1)  # a plain store into the neighbour's memory
+            iso.barrier(group)
+            assert torch.equal(inbox, torch.ones_like(inbox))
+        iso.free(inbox)
+    assert iso.fetch(signals[1]) == len(TYPES) * 3
+    if n > 1:
+        slices(group, me, n)
+    iso.free(signals)
+
+
+def slices(group, me, n):
+    table = iso.zeros(n, 4, 6, group=group)
+    for other in range(n):
+        iso.put(table[me], torch.full((4, 6), float(me + 1)), other)
+    iso.quiet(group)
+    iso.barrier(group)
+    assert table.sum(dim=(1, 2)).tolist() == [24.0 * (m + 1) for m in range(n)]
+    column = iso.peer(table[:, :, 2], (me + 1) % n)  # strides stay
+    assert column.shape == (n, 4) and column[:, 1].tolist() == [m + 1.0 for m in range(n)]
+    with pytest.raises(ValueError, match="contiguous"):
+        iso.put(table[:, :, 2], torch.zeros(n, 4), 0)
+    with pytest.raises(ValueError, match="96 bytes"):
+        iso.put(table[0], torch.zeros(5), 0)
+    with pytest.raises(ValueError, match=f"rank {n} is outside"):
+        iso.put(table[0], torch.zeros(4, 6), n)
+    with pytest.raises(ValueError, match="not in memory"):
+        iso.put(torch.zeros(4), torch.zeros(4), 0)
+    with pytest.raises(ValueError, match="begin"):
+        iso.free(table[1])
+    iso.free(table)
+
+
+def world():
+    return dist.group.WORLD
+
+
+def odd_ranks_descending():
+    return dist.new_group(list(range(dist.get_world_size() - 1, -1, -1)), sort_ranks=False)
+
+
+@pytest.mark.parametrize("size", (1, 2, 3))
+def test_rings_of_every_way(ranks, size):
+    ranks(size, rings, world)
+
+
+def test_ranks_in_another_order(ranks):
+    ranks(3, rings, odd_ranks_descending)
+
+
+def test_beside_gloo(ranks):
+    ranks(2, rings, world, backend="gloo")
+
+
+def halves():
+    """A team's allocations concern its members alone."""
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    mine, me = groups[dist.get_rank() // 2], dist.get_rank() % 2
+    tensors = [iso.zeros(100 * (1 + dist.get_rank() // 2), group=mine) for _ in range(1 + dist.get_rank() // 2)]
+    iso.put(tensors[-1], torch.full(tensors[-1].shape, float(dist.get_rank())), 1 - me)
+    iso.barrier(mine)
+    assert tensors[-1][0].item() == dist.get_rank() ^ 1
+    whole = iso.zeros(10)
+    iso.put(whole, torch.full((10,), 7.0), (dist.get_rank() + 1) % 4)
+    iso.barrier()
+    assert whole.sum().item() == 70
+    iso.free(whole)
+    iso.free(*tensors)
+
+
+def test_memory_of_two_groups(ranks):
+    ranks(4, halves)
+
+
+def locals_by_place():
+    me, n = dist.get_rank(), dist.get_world_size()
+    mine = iso.empty(3, 5 + me, dtype=torch.int32, local=True)
+    mine.fill_(me)
+    places = [None] * n
+    dist.all_gather_object(places, iso.place(mine))
+    for rank, where in enumerate(places):
+        view = iso.peer(where)
+        assert view.shape == (3, 5 + rank) and view.eq(rank).all()
+    dist.barrier()
+    iso.put(places[(me + 1) % n], torch.full((3, 5 + (me + 1) % n), 40 + me, dtype=torch.int32))
+    iso.quiet()
+    dist.barrier()
+    assert mine.eq(40 + (me - 1) % n).all()
+    dist.all_reduce(mine)  # collectives take it as any tensor
+    with pytest.raises(ValueError, match="local"):
+        iso.peer(mine, 0)
+    address = mine.data_ptr()
+    row = mine[1]
+    del mine, view
+    gc.collect()
+    assert iso.place(row).pe == me  # a view keeps it
+    del row
+    gc.collect()
+    again = iso.empty(3, 5 + me, dtype=torch.int32, local=True)
+    assert again.data_ptr() == address  # it was given back
+
+
+def test_local_memory(ranks):
+    ranks(3, locals_by_place)
+
+
+def waits_end():
+    signal = iso.zeros(1, dtype=torch.int64)
+    with pytest.raises(iso.IsomerError, match="the signal is 0, not >= 1"):
+        iso.wait(signal, 1, timeout=0.3)
+    with pytest.raises(ValueError, match="one element"):
+        iso.put_signal(signal, signal, iso.zeros(2), 1, 0)
+    with pytest.raises(NotImplementedError, match="cpu alone"):
+        iso.empty(3, device="cuda")
+    iso.signal(signal, 2**40, rank=1 - dist.get_rank())
+    assert iso.wait(signal, 2**40, "==") == 2**40
+    iso.barrier()
+    handle = iso.Handle(slot=3)
+    assert handle.nbytes > 0 and any(handle._memory.raw)
+    kernels = iso.zeros(100, for_kernels=True)
+    assert iso.peer(kernels, 1 - dist.get_rank()) is None
+    iso.free(signal, kernels)
+
+
+def test_ends_of_waits_and_handles(ranks):
+    ranks(2, waits_end)
+
+
+def left_over():
+    tensor = iso.zeros(4)
+    with pytest.warns(UserWarning, match="1 symmetric tensors are alive"):
+        dist.destroy_process_group()
+    del tensor
+
+
+def test_tensors_that_outlive_the_job_are_named(ranks):
+    ranks(2, left_over)
