@@ -132,6 +132,12 @@ int shmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *i
  * not the start of a registered buffer on some PE, and nothing is unregistered; or the pages stay shared with children
  * that are forked. */
 int shmemx_buffer_unregister(void *addr);
+/* The same for the members of a team alone: the range is symmetric for them, and is not to be used with other PEs. Both
+ * are collective over the team; other PEs take no part. One thread of a PE registers or unregisters at a time. Nonzero
+ * on all members after a sentence, and on this PE alone when `team` is not a team of this PE. A buffer that a team has
+ * registered is unregistered by a team of the same members. */
+int shmemx_team_buffer_register(shmem_team_t team, void *addr, size_t len_bytes, shmemx_buffer_info_t *info);
+int shmemx_team_buffer_unregister(shmem_team_t team, void *addr);
 
 /* ---- teams of any PEs ---- */
 
@@ -209,10 +215,10 @@ typedef void *shmemx_stream_t; /* NULL: the default stream */
  * Peers that share pointers have it mapped when the call returns: their service threads map device memory that was
  * added for it, and their programs need not call anything. Others reach it by RDMA or the ring, as symmetric memory.
  * The address is given to other PEs as shmemx_offset_of says. On its owner it is also a local argument of every call.
- * Collectives on streams take it as private memory. Host collectives refuse it; collectives in kernels, and locks, do
- * not take it. SHMEM_LOCAL_SIZE is the cap. A device kind needs shmemx_device_init before. Any thread, at any time
- * but during stream capture when device memory has to be added. NULL when size is 0, or after a sentence: no room, no
- * device, a kind that is not one of the three. */
+ * Collectives on streams find it at each member's own place (shmemx_coll.h). Host collectives refuse it; collectives in
+ * kernels, and locks, do not take it. SHMEM_LOCAL_SIZE is the cap. A device kind needs shmemx_device_init before. Any
+ * thread, at any time but during stream capture when device memory has to be added. NULL when size is 0, or after a
+ * sentence: no room, no device, a kind that is not one of the three. */
 void *shmemx_local_malloc(size_t size, int kind);
 /* Frees it. NULL is ignored; another pointer that is not the start of a local object is refused with a sentence. No
  * PE, kernel or stream may use the memory any more, and puts into it have arrived. */

@@ -19,8 +19,8 @@
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
  * nothing is enqueued. dest and source may each be reachable or not. Reachable memory is symmetric (shmemx_malloc,
- * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers touch
- * is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter,
+ * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers
+ * touch is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter,
  * both of allreduce and broadcast. It may lie at another place on each member and in each call, in memory of another
  * kind too: the members tell each other in the call, and a captured call keeps its own place. A registered buffer
  * counts as reachable when all members have it; where it is memory of the host (CPU device), it is a registered buffer
@@ -60,8 +60,8 @@
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
  * kind, nelems, type, operator, root, engines, splits, sizes of host_blocks, whether dest and source are reachable as
  * far as that must be alike, and in calls that copy engines carry the place of dest. A mismatch ends the job with a
- * sentence that names both calls. Calls that are 64 or more apart are not compared, and
- * replays of graphs are not either.
+ * sentence that names both calls. Calls that are 64 or more apart are not compared, and replays of graphs are not
+ * either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
  * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
@@ -206,15 +206,15 @@ typedef struct {
     const shmemx_blocks_t *blocks; /* alltoallv */
 
     int slot; /* 0 .. 255: which sequence of calls this one belongs to */
-    /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with a dest whose place is known
-     * (see "Memory"), where pointers reach all members; else an error. In graphs, and where streams cannot wait for a word of memory, one
-     * wave waits. All members make such a call in a graph, or none does. */
+    /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with a dest whose place is
+     * known (see "Memory"), where pointers reach all members; else an error. In graphs, and where streams cannot wait
+     * for a word of memory, one wave waits. All members make such a call in a graph, or none does. */
     int engines;
     /* fcollect with engines: a signal for each piece, so that a receiver can begin with it. Piece c of member m's block
      * is chunk_bytes at c * chunk_bytes, the last one shorter. It has arrived when word m * ceil(bytes / chunk_bytes) +
-     * c of `signals` has become *signal_value. `bytes` is the size of a block. `signals` is device memory whose
-     * place is known as that of dest is, with words for all members, this PE included. signal_value points to one word of this PE's device memory, read
-     * when the call runs and equal on all members. Wait by shmemd_signal_wait_until or
+     * c of `signals` has become *signal_value. `bytes` is the size of a block. `signals` is device memory with words
+     * for all members, this PE included; its place is known as that of dest is. signal_value points to one word of this
+     * PE's device memory, read when the call runs and equal on all members. Wait by shmemd_signal_wait_until or
      * shmemx_signal_wait_until_on_stream. */
     uint64_t *signals;
     const uint64_t *signal_value;

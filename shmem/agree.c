@@ -159,29 +159,44 @@ struct range {
     uint64_t base, len;
 };
 
-int iso_agree_addresses(char *base, size_t len, const char *call)
+int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call)
 {
     struct state *self = ISO;
     struct range mine = {(uint64_t)(uintptr_t)base, len}, *all;
     int rc = 0;
     if (self->n_nodes == 1)
         return 0;
-    all = (struct range *)calloc((unsigned)self->n_pes, sizeof *all);
+    all = (struct range *)calloc((unsigned)team->n_pes, sizeof *all);
     if (all == NULL)
-        return iso_refuse_alone(call, "no memory for the addresses of %d PEs", self->n_pes);
-    rc = iso_agree_gather(&self->world, &mine, sizeof mine, all, call);
-    for (int pe = 0; pe < self->n_pes && rc == 0; pe++) {
-        if (all[pe].len != len) {
+        return iso_refuse_alone(call, "no memory for the addresses of %d PEs", team->n_pes);
+    rc = iso_agree_gather(team, &mine, sizeof mine, all, call);
+    for (int m = 0; m < team->n_pes && rc == 0; m++) {
+        int pe = team->world_of[m];
+        if (all[m].len != len) {
             log_error("%s: %zu bytes here and %llu on pe %d; it must be equal", iso_call_name(call), len,
-                      (unsigned long long)all[pe].len, pe);
+                      (unsigned long long)all[m].len, pe);
             rc = -EINVAL;
         }
         for (int i = 0; i < self->n_segments && rc == 0 && !self->peers[pe].local; i++) {
             struct segment *s = &self->segments[i];
             if (s->len > 0 && s->base >= base && s->base < base + len)
-                s->peers[pe].base = (char *)(uintptr_t)all[pe].base + (s->base - base);
+                s->peers[pe].base = (char *)(uintptr_t)all[m].base + (s->base - base);
         }
     }
     free(all);
     return rc;
+}
+
+int iso_agree_outcome(struct team *team, int rc, const char *sentence, const char *call)
+{
+    uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_agree_min(team, mine, call);
+    if (least == UINT64_MAX)
+        return 0;
+    if (iso_job_is_broken())
+        return -EIO;
+    if (least == (uint64_t)ISO->my_pe)
+        log_error("%s: pe %d %s", iso_call_name(call), ISO->my_pe, sentence);
+    else
+        iso_log_elsewhere("%s: pe %d failed and says why", iso_call_name(call), (int)least);
+    return rc != 0 ? rc : -EIO;
 }

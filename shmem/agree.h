@@ -22,10 +22,12 @@ int iso_agree_same(struct team *team, const char *call, const char *what, int64_
 /* The smallest of the members' values, on every member. Collective, small, for agreement on success. 0 in a broken job:
  * a member that is gone has failed. */
 uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
+/* 0 when rc is 0 on all members; else rc, or -EIO, and the lowest PE with an error says `sentence`. */
+int iso_agree_outcome(struct team *team, int rc, const char *sentence, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. No member has it before all have called. */
 int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
-/* Collective over the world: where PEs of other nodes have what lies at `base` here, whole in one segment or in the
- * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another PE's `len` differs). */
-int iso_agree_addresses(char *base, size_t len, const char *call);
+/* Collective over the team: where members on other nodes have what lies at `base` here, whole in one segment or in the
+ * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another member's `len` differs). */
+int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call);
 
 #endif

@@ -6,6 +6,7 @@
 #include "../bootstrap/log.h"
 #include "agree.h"
 #include "gpu/device.h"
+#include "node/team_offer.h"
 #include "ops/order.h"
 #include "transport/transport.h"
 
@@ -34,7 +35,7 @@ static struct pages whole_pages(uintptr_t base, size_t len)
 }
 
 /* Other threads must not write the buffer during this: the header says so. */
-static int share_pages(struct pages *p)
+static int share_pages(struct pages *p, const char *call)
 {
     if (p->len == 0)
         return 0;
@@ -49,7 +50,7 @@ static int share_pages(struct pages *p)
         mmap(p->base, p->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) != MAP_FAILED)
         return 0;
     int rc = -errno;
-    log_error("shmemx_buffer_register: sharing %zu bytes at %p failed: %m", p->len, (void *)p->base);
+    log_error("%s: sharing %zu bytes at %p failed: %m", iso_call_name(call), p->len, (void *)p->base);
     if (p->fd >= 0)
         close(p->fd);
     p->fd = -1;
@@ -119,24 +120,26 @@ struct pieces {
     size_t from[3]; /* offsets in the buffer */
 };
 
-static int make_pieces(char *addr, size_t len, struct split split, int number, struct pieces *pieces)
+static int make_pieces(const struct buffer *b, struct split split, struct pieces *pieces)
 {
+    char *addr = b->addr;
+    size_t len = b->len;
     size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
     size_t wanted = (size_t)(from[0] < to[0]) + (from[1] < to[1]) + (from[2] < to[2]);
     memcpy(pieces->from, from, sizeof from);
     if ((size_t)ISO->n_segments + wanted > ISO_SEGMENTS_MAX) {
-        log_error("shmemx_buffer_register: all %d segments are in use; unregister buffers that are no longer needed",
-                  ISO_SEGMENTS_MAX);
+        log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
+                  iso_call_name(b->call), ISO_SEGMENTS_MAX);
         return -ENOSPC;
     }
     for (int i = 0; i < 3; i++) {
         pieces->of[i] = from[i] < to[i] ? add_piece(addr + from[i], to[i] - from[i], i != 1) : NULL;
         if (from[i] < to[i] && pieces->of[i] == NULL) {
-            log_error("shmemx_buffer_register: no memory is left for the addresses of %d PEs", ISO->n_pes);
+            log_error("%s: no memory is left for the addresses of %d PEs", iso_call_name(b->call), ISO->n_pes);
             return -ENOMEM;
         }
         if (pieces->of[i] != NULL) /* others name places by the first piece alone */
-            pieces->of[i]->number = from[i] == 0 ? number : iso_segment_free_number(ISOD_SEGMENT_BUFFERS);
+            pieces->of[i]->number = from[i] == 0 ? b->number : iso_segment_free_number(ISOD_SEGMENT_BUFFERS);
     }
     for (int i = 2; i >= 0; i--)
         if (pieces->of[i] != NULL && from[i] == 0)
@@ -146,32 +149,33 @@ static int make_pieces(char *addr, size_t len, struct split split, int number, s
 
 /* A pointer of ours into each peer's pages, kept in the table of the mapped piece. What was added stays when this fails
  * half way: the caller takes it out again. */
-static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct split split, int number)
+static int add_pieces(const struct buffer *b, struct pe_offer *offers, struct split split)
 {
     struct state *self = ISO;
     struct pieces pieces = {{NULL, NULL, NULL}, {0, 0, 0}};
-    int rc = make_pieces(addr, len, split, number, &pieces);
+    int rc = make_pieces(b, split, &pieces);
     for (int l = 0; rc == 0 && l < self->n_local; l++) {
         int pe = self->local_pes[l];
-        bool maps = pe != self->my_pe && split.lo < split.hi && !self->peers[pe].threaded;
+        bool is_member = offers[l].len != 0;
+        bool maps = is_member && pe != self->my_pe && split.lo < split.hi && !self->peers[pe].threaded;
         size_t theirs = whole_pages((uintptr_t)offers[l].base, (size_t)offers[l].len).len;
         void *mapped = NULL;
         if (maps && offers[l].fd < 0) {
-            log_error("shmemx_buffer_register: the descriptor of the pages of pe %d did not arrive; raise ulimit -n",
-                      pe);
+            log_error("%s: the descriptor of the pages of pe %d did not arrive; raise ulimit -n",
+                      iso_call_name(b->call), pe);
             return -EMFILE;
         }
         if (maps) {
             mapped = mmap(NULL, theirs, PROT_READ | PROT_WRITE, MAP_SHARED, offers[l].fd, 0);
             rc = mapped == MAP_FAILED ? -errno : 0;
             if (rc != 0)
-                log_error("shmemx_buffer_register: mapping %zu bytes of pe %d failed: %m", theirs, pe);
+                log_error("%s: mapping %zu bytes of pe %d failed: %m", iso_call_name(b->call), theirs, pe);
             close(offers[l].fd);
             offers[l].fd = -1;
             if (rc != 0)
                 return rc;
         }
-        for (int i = 0; i < 3 && pe != self->my_pe; i++)
+        for (int i = 0; i < 3 && is_member && pe != self->my_pe; i++)
             if (pieces.of[i] != NULL)
                 describe_peer(pieces.of[i], pieces.from[i], pe, &offers[l], (char *)mapped);
     }
@@ -179,18 +183,19 @@ static int add_pieces(char *addr, size_t len, struct pe_offer *offers, struct sp
 }
 
 /* Staged bytes need the kernel's leave to copy between processes of one user: try it once, now. */
-static int probe_staging(const struct pe_offer *offers)
+static int probe_staging(const struct pe_offer *offers, const char *call)
 {
     struct state *self = ISO;
     for (int i = 0; i < self->n_local; i++) {
         const struct peer *peer = &self->peers[self->local_pes[i]];
         char byte;
         struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)offers[i].base, 1};
-        if (peer->pe == self->my_pe || peer->threaded || process_vm_readv(peer->pid, &here, 1, &there, 1, 0) == 1)
+        if (peer->pe == self->my_pe || peer->threaded || offers[i].len == 0 ||
+            process_vm_readv(peer->pid, &here, 1, &there, 1, 0) == 1)
             continue;
-        log_error("shmemx_buffer_register: the ends of the buffer share pages with other data, and copying from pe %d "
-                  "(pid %d) is not allowed: %m; align address and length to %zu bytes",
-                  peer->pe, peer->pid, page_bytes());
+        log_error("%s: the ends of the buffer share pages with other data, and copying from pe %d (pid %d) is not "
+                  "allowed: %m; align address and length to %zu bytes",
+                  iso_call_name(call), peer->pe, peer->pid, page_bytes());
         return -EPERM;
     }
     return 0;
@@ -198,47 +203,54 @@ static int probe_staging(const struct pe_offer *offers)
 
 /* ---- the calls ---- */
 
-/* Collective over the node, also for a PE that could not share its pages: its `status` tells the others. */
-static int connect_pieces(const struct pe_offer *mine, int number, shmemx_buffer_info_t *info)
+/* What is whole pages on all members of this node. */
+static struct split split_of(const struct pe_offer *offers, size_t len)
 {
-    char *addr = (char *)(uintptr_t)mine->base;
-    size_t len = (size_t)mine->len;
-    struct pe_offer *offers = iso_device_new_offers();
+    struct split split = {0, len};
+    for (int i = 0; i < ISO->n_local; i++) {
+        struct pages p = whole_pages((uintptr_t)offers[i].base, len);
+        size_t from = p.len > 0 ? (size_t)((uintptr_t)p.base - offers[i].base) : len;
+        if (offers[i].len == 0)
+            continue;
+        split.lo = ISO_MAX(split.lo, from);
+        split.hi = ISO_MIN(split.hi, from + p.len);
+    }
+    if (split.lo >= split.hi)
+        split.lo = split.hi = 0;
+    return split;
+}
+
+/* Collective over the team, also for a PE that could not share its pages: its `status` tells the others. */
+static int connect_pieces(const struct buffer *b, int status, int fd, shmemx_buffer_info_t *info)
+{
+    struct pe_offer mine = {(uint64_t)(uintptr_t)b->addr, b->len, {0}, status, fd}, *offers = iso_device_new_offers();
     if (offers == NULL)
-        return iso_refuse_alone("shmemx_buffer_register", "no memory for the addresses of %d PEs", ISO->n_local);
-    int rc = iso_pe_exchange(mine, offers, "shmemx_buffer_register");
+        return iso_refuse_alone(b->call, "no memory for the addresses of %d PEs", ISO->n_local);
+    int rc = iso_team_exchange(b->team, &mine, offers, b->call);
     for (int i = 0; rc == 0 && i < ISO->n_local; i++)
         rc = offers[i].extra; /* that PE of the node has failed by it, and has said so */
     bool equal = true;
     for (int i = 0; i < ISO->n_local; i++)
-        equal &= offers[i].len == len;
+        equal &= offers[i].len == b->len || offers[i].len == 0;
     if (rc == 0 && !equal) {
-        log_error("shmemx_buffer_register: len_bytes differs between PEs (%zu here); it must be equal", len);
+        log_error("%s: len_bytes differs between PEs (%zu here); it must be equal", iso_call_name(b->call), b->len);
         rc = -EINVAL;
     }
     struct split split = {0, 0};
     if (rc == 0) {
-        split.hi = len;
-        for (int i = 0; i < ISO->n_local; i++) {
-            struct pages p = whole_pages((uintptr_t)offers[i].base, len);
-            size_t from = p.len > 0 ? (size_t)((uintptr_t)p.base - offers[i].base) : len;
-            split.lo = ISO_MAX(split.lo, from);
-            split.hi = ISO_MIN(split.hi, from + p.len);
-        }
-        if (split.lo >= split.hi)
-            split.lo = split.hi = 0;
-        if (split.hi - split.lo < len)
-            rc = probe_staging(offers);
+        split = split_of(offers, b->len);
+        if (split.hi - split.lo < b->len)
+            rc = probe_staging(offers, b->call);
     }
     if (rc == 0)
-        rc = add_pieces(addr, len, offers, split, number);
+        rc = add_pieces(b, offers, split);
     iso_device_close_offers(offers);
     if (info == NULL)
         return rc;
     const char *method = split.hi > split.lo ? "pages" : "staged";
     memset(info, 0, sizeof *info);
     info->mapped_bytes = split.hi - split.lo;
-    info->staged_bytes = len - info->mapped_bytes;
+    info->staged_bytes = b->len - info->mapped_bytes;
     memcpy(info->method, method, strlen(method));
     return rc;
 }
@@ -307,45 +319,69 @@ static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
     return -EINVAL;
 }
 
-SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
-int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
+/* Returns what the calls return. */
+static int register_host(const struct buffer *b, shmemx_buffer_info_t *info)
 {
-    char sentence[192] = "";
-    bool is_device = false;
-    int number = 0;
-    if (iso_enter(__func__) != 0)
-        return 1;
-    int wrong = examine((char *)addr, len_bytes, sentence, sizeof sentence);
-    if (iso_device_agree(__func__, wrong, sentence) != 0 ||
-        iso_segment_take_number(&ISO->world, &number, __func__) != 0)
-        return 1;
-    if (ISO->device != NULL && iso_device_buffer_is(addr, &is_device, __func__) != 0)
-        return 1;
-    if (is_device)
-        return iso_device_buffer_register((char *)addr, len_bytes, number, info) == 0 ? 0 : 1;
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* for staged bytes; still only processes of our own user */
-    struct pages mine = whole_pages((uintptr_t)addr, len_bytes);
+    struct pages mine = whole_pages((uintptr_t)b->addr, b->len);
 #ifdef ISO_PES_AS_THREADS
     mine.len = 0; /* one address space: nothing to share */
 #endif
-    int status = share_pages(&mine);
-    struct pe_offer offer = {(uint64_t)(uintptr_t)addr, len_bytes, {0}, status, mine.fd};
-    int rc = connect_pieces(&offer, number, info);
-    int told = iso_agree_addresses((char *)addr, len_bytes, __func__);
+    int status = share_pages(&mine, b->call);
+    int rc = connect_pieces(b, status, mine.fd, info);
+    int told = iso_agree_addresses(b->team, b->addr, b->len, b->call);
     rc = rc != 0 ? rc : told;
     if (ISO->device != NULL)
         iso_device_table_changed();
-    bool all = iso_agree_min(&ISO->world, rc == 0, __func__) != 0;
+    bool all = iso_agree_min(b->team, rc == 0, b->call) != 0;
     if (!all) { /* a PE has failed, so no PE may have the buffer */
-        forget_pieces((char *)addr, len_bytes);
+        forget_pieces(b->addr, b->len);
         if (mine.fd >= 0)
-            (void)release_pages((char *)addr, len_bytes);
+            (void)release_pages(b->addr, b->len);
         if (ISO->device != NULL)
             iso_device_table_changed();
     }
     if (mine.fd >= 0)
         close(mine.fd);
     return all ? 0 : 1;
+}
+
+static int register_buffer(struct buffer *b, shmemx_buffer_info_t *info)
+{
+    char sentence[192] = "";
+    bool is_device = false;
+    int wrong = examine(b->addr, b->len, sentence, sizeof sentence);
+    if (iso_agree_outcome(b->team, wrong, sentence, b->call) != 0 ||
+        iso_segment_take_number(b->team, &b->number, b->call) != 0)
+        return 1;
+    if (ISO->device != NULL && iso_device_buffer_is(b, &is_device) != 0)
+        return 1;
+    if (is_device)
+        return iso_device_buffer_register(b, info) == 0 ? 0 : 1;
+    return register_host(b, info);
+}
+
+SHMEM_API(shmemx_buffer_register, pshmemx_buffer_register);
+int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
+{
+    struct buffer b = {&ISO->world, __func__, (char *)addr, len_bytes, 0};
+    return iso_enter(__func__) == 0 ? register_buffer(&b, info) : 1;
+}
+
+/* NULL after a sentence. */
+static struct team *team_of(shmem_team_t handle, const char *call)
+{
+    struct team *team = iso_enter(call) == 0 ? iso_team_or_null(handle) : NULL;
+    if (team == NULL)
+        log_error("%s: team %p is not a team of this PE, or was destroyed", iso_call_name(call), (void *)handle);
+    return team;
+}
+
+SHMEM_API(shmemx_team_buffer_register, pshmemx_team_buffer_register);
+int pshmemx_team_buffer_register(shmem_team_t team, void *addr, size_t len_bytes, shmemx_buffer_info_t *info)
+{
+    struct buffer b = {team_of(team, __func__), __func__, (char *)addr, len_bytes, 0};
+    return b.team != NULL ? register_buffer(&b, info) : 1;
 }
 
 /* SHMEM_DEBUG: a buffer that was freed too early is unmapped, or some other mapping, by now. */
@@ -368,18 +404,20 @@ static int check_still_shared(const char *addr, size_t len)
                                (const void *)addr, len);
 }
 
-SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
-int pshmemx_buffer_unregister(void *addr)
+static int unregister_buffer(struct team *team, void *addr, const char *call)
 {
     char sentence[96];
-    if (iso_enter(__func__) != 0)
-        return 1;
     const struct segment *first = NULL; /* the piece with the buffer's first byte */
     for (int i = SEGMENT_INDEX_FREE; i < ISO->n_segments && first == NULL; i++)
         if (ISO->segments[i].base == (char *)addr && ISO->segments[i].first_bytes != 0)
             first = &ISO->segments[i];
+    uint64_t number = first != NULL ? (uint64_t)(unsigned)first->number : 0;
     snprintf(sentence, sizeof sentence, "has addr %p, which is not the start of a registered buffer", addr);
-    if (iso_device_agree(__func__, first != NULL ? 0 : -EINVAL, sentence) != 0 || first == NULL)
+    if (iso_agree_outcome(team, first != NULL ? 0 : -EINVAL, sentence, call) != 0 || first == NULL)
+        return 1;
+    uint64_t least = iso_agree_min(team, number, call);
+    int other = least == number ? 0 : -EINVAL;
+    if (iso_agree_outcome(team, other, "has another registration there than other PEs", call) != 0)
         return 1;
     size_t len = first->first_bytes;
     bool on_device = first->on_device;
@@ -389,14 +427,27 @@ int pshmemx_buffer_unregister(void *addr)
 #else
     (void)check_still_shared;
 #endif
-    iso_quiet_all(__func__);
-    if (iso_barrier_sync(&ISO->world, __func__) != 0) /* no PE puts into it any more */
+    iso_quiet_all(call);
+    if (iso_barrier_sync(team, call) != 0) /* no member puts into it any more */
         return 1;
     forget_pieces((const char *)addr, len);
     int rc = on_device ? 0 : release_pages((char *)addr, len);
     if (on_device || ISO->device != NULL)
         iso_device_table_changed();
-    return iso_agree_min(&ISO->world, rc == 0, __func__) != 0 ? 0 : 1;
+    return iso_agree_min(team, rc == 0, call) != 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_buffer_unregister, pshmemx_buffer_unregister);
+int pshmemx_buffer_unregister(void *addr)
+{
+    return iso_enter(__func__) == 0 ? unregister_buffer(&ISO->world, addr, __func__) : 1;
+}
+
+SHMEM_API(shmemx_team_buffer_unregister, pshmemx_team_buffer_unregister);
+int pshmemx_team_buffer_unregister(shmem_team_t team_handle, void *addr)
+{
+    struct team *team = team_of(team_handle, __func__);
+    return team != NULL ? unregister_buffer(team, addr, __func__) : 1;
 }
 
 /* Finalize with registered buffers left: memory keeps its contents and becomes private again. */

@@ -108,8 +108,9 @@ ISO_INLINE bool iso_place_is_device(const struct place *place)
 uint64_t iso_segment_place(const void *addr);
 /* The segment in which that place is, or begins; NULL: none that this PE has. */
 const struct segment *iso_segment_of_place(uint64_t place);
-/* Collective over the team: *number becomes that of a new buffer, free on all members. 0, or -errno after a sentence. */
 struct team;
+/* Collective over the team: *number becomes that of a new buffer, free on all members. 0, or -errno after a
+ * sentence. */
 int iso_segment_take_number(struct team *team, int *number, const char *call);
 int iso_segment_free_number(int from); /* the lowest one at or above `from` that is free here; ISO_SEGMENTS_MAX: none */
 
@@ -129,6 +130,15 @@ const char *iso_segment_kind_name(enum segment_kind kind);
 void iso_segment_identity(unsigned char build_id[20], size_t *data_bytes);
 
 /* ---- buffers of the user as segments (buffer.c) ---- */
+
+/* One that is being registered. */
+struct buffer {
+    struct team *team; /* whose members have it */
+    const char *call;
+    char *addr;
+    size_t len;
+    int number; /* of its segment, or of the first one; free on all members */
+};
 
 void iso_buffer_stop(void);                      /* gives back what was never unregistered */
 

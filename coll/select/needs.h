@@ -12,8 +12,8 @@ enum {
     /* Host: all members reach the memory of the team's leader by pointers. Streams: all members reach all device heaps,
      * and the ranges of dest and source that peers touch, by pointers. */
     ISOD_NEEDS_DIRECT = 1,
-    ISOD_NEEDS_DEST = 2,         /* streams: dest is symmetric */
-    ISOD_NEEDS_SOURCE = 4,       /* streams: source is symmetric */
+    ISOD_NEEDS_DEST = 2,         /* streams: peers reach dest: it is symmetric or local memory */
+    ISOD_NEEDS_SOURCE = 4,       /* streams: peers reach source */
     ISOD_NEEDS_APART = 8,        /* dest is not source */
     ISOD_NEEDS_NODES = 16,       /* several nodes, with more than one member on one of them */
     ISOD_NEEDS_WHOLE_LINES = 32, /* streams: stores of 128 bytes arrive whole at all members, which was tried */

@@ -165,8 +165,8 @@ PRIM_FN void broadcast_get(struct isod_coll *c, const struct isod_stream_coll *a
     isod_ring_get(c->h, prim_group_block(), w->dest, name, w->bytes, isod_world_pe(c->h, w->from));
 }
 
-/* The places of the root say that its kernel is here, the flags of the others that they have read: loads whose values were
- * stored before a sync are done, so these flags need no fence. */
+/* The places of the root say that its kernel is here, the flags of the others that they have read: loads whose values
+ * were stored before a sync are done, so these flags need no fence. */
 PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
 {
     struct isod_coll c;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_rendezvous: the members of a team tell each other where a range of memory of theirs lies. Kernels learn places
- * in each call, with the arrival of the members; hosts enqueue copies without waiting for a member, so they have to know
- * before. Invariant: all members have the same ranges of a team with the same places, in the same order: what a new
+ * in each call, with the arrival of the members; hosts enqueue copies without waiting for a member, so they have to
+ * know before. Invariant: all members have the same ranges of a team with the same places, in the same order: what a new
  * rendezvous forgets, all forget. Called by users, coll_stream.c, stream_slot.c (when a team goes). */
 #include "../../bootstrap/log.h"
 #include "../../shmem/agree.h"
@@ -50,8 +50,8 @@ static bool is_wrong(const struct stream_range *range, const void *address, size
     if (range == NULL)
         log_error("%s: no memory", call);
     else if (bytes != 0 && iso_segment_of(address, bytes) == NULL)
-        log_error("%s: address %p (%zu bytes) is not memory that the other members can reach: it has to be in one object "
-                  "of shmemx_malloc, shmemx_team_malloc or shmemx_local_malloc, or in a registered buffer",
+        log_error("%s: address %p (%zu bytes) is not memory that the other members can reach: it has to be in one "
+                  "object of shmemx_malloc, shmemx_team_malloc or shmemx_local_malloc, or in a registered buffer",
                   call, address, bytes);
     else
         return false;

@@ -281,6 +281,10 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
         return true;
     if (!first->on_device && !is_cpu(c))
         return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
+    for (int m = 0; m < c->team->n_pes && first->kind == SEGMENT_BUFFER; m++)
+        if (first->peers[c->team->world_of[m]].base == NULL)
+            return wrong(c, "%s %p is in a buffer that is not registered for pe %d; register it for a team of all "
+                            "members", arg, addr, c->team->world_of[m]);
     range->reached = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
     range->local = first->kind == SEGMENT_LOCAL;

@@ -116,7 +116,7 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     /* As twoshot_push without the second half: reducescatter. */                                          \
     X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                 \
     /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:     \
-     * allreduce, which needs a symmetric dest too. */                                                     \
+     * allreduce, which needs a reachable dest too. */                                                     \
     X(reduce_hier, ISOD_NEEDS_NODES | ISOD_NEEDS_SOURCE, ANY)                                              \
     /* As kernels of users do: reads where ranges that peers touch are in the heap, else all data into the \
      * stages of all. allreduce, reducescatter. */                                                         \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Places: dest and source may lie elsewhere on each member. A place is the number of a segment and an offset in it
  * (state.h); every member finds its own pointer to it. A member's places are its arrival: they travel to the members
- * that will touch its memory as two words each, with the low 32 bits of the epoch in both, so no flag beside them and no
- * fence is needed. They say that this kernel has begun, as in isod_stream_announce.
+ * that will touch its memory as two words each, with the low 32 bits of the epoch in both, so no flag beside them and
+ * no fence is needed. They say that this kernel has begun, as in isod_stream_announce.
  * A reader works out ahead where the other members are if their places are like its own; so nothing but an addition
  * is left to do when they come, unless they lie in another segment.
  * Invariant: a member sends places again only after all that were sent them have done with them: its call ends behind a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Which algorithm a collective on a stream takes, and with how many blocks and threads: the streams' table, and the
- * choice by the facts of a call. The rows for any device can do every call but alltoallv without a symmetric dest.
+ * choice by the facts of a call. The rows for any device can do every call but alltoallv without a reachable dest.
  * Called by coll_stream.c, stream_slot.c, which sees to it that members with different rows do not use them, and the
  * tuner. */
 #include "../../bootstrap/env.h"

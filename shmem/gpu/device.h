@@ -107,11 +107,11 @@ bool iso_device_imports(const struct device *device, int local); /* that PE's me
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 
-/* Device memory, to be registered here? Collective over the world. 0, or -errno on all PEs after a sentence when only
- * some PEs' buffers are. */
-int iso_device_buffer_is(const void *addr, bool *is_device, const char *call);
-/* Collective. 0, or -errno after a sentence, on all PEs alike; the segment is the last of the table. */
-int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer_info_t *info);
+/* Device memory, to be registered here? Collective over the team. 0, or -errno on all members after a sentence when
+ * only some members' buffers are. */
+int iso_device_buffer_is(const struct buffer *buffer, bool *is_device);
+/* Collective. 0, or -errno after a sentence, on all members alike; the segment is the last of the table. */
+int iso_device_buffer_register(const struct buffer *buffer, shmemx_buffer_info_t *info);
 void iso_device_buffer_forget(struct segment *segment); /* closes what was imported; takes it out of the table */
 /* A buffer of either kind was registered or unregistered while a device runs. */
 void iso_device_table_changed(void);

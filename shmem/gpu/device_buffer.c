@@ -4,6 +4,7 @@
  * import it whole and find the buffer at its offset. There is no staged method: nobody but the device can copy it.
  * Called by buffer.c. */
 #include "../agree.h"
+#include "../node/team_offer.h"
 #include "../transport/transport.h"
 #include "device.h"
 
@@ -12,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char *const call = "shmemx_buffer_register";
 
 /* What was imported from one local PE. */
 struct import {
@@ -32,53 +31,60 @@ struct allocation {
 
 static const char *method_name(enum gpu_sharing method) { return method == GPU_SHARE_VMM ? "vmm" : "ipc"; }
 
-int iso_device_buffer_is(const void *addr, bool *is_device, const char *name)
+int iso_device_buffer_is(const struct buffer *b, bool *is_device)
 {
     char sentence[160];
-    bool mine = ISO->device->running && iso_gpu_pointer_kind(ISO->device->gpu, addr) == GPU_POINTER_DEVICE;
-    bool all = iso_agree_min(&ISO->world, mine, name) != 0, none = iso_agree_min(&ISO->world, !mine, name) != 0;
+    bool mine = ISO->device->running && iso_gpu_pointer_kind(ISO->device->gpu, b->addr) == GPU_POINTER_DEVICE;
+    bool all = iso_agree_min(b->team, mine, b->call) != 0, none = iso_agree_min(b->team, !mine, b->call) != 0;
     snprintf(sentence, sizeof sentence,
              "has %s memory at addr %p, and not all PEs have; it must be of the same kind everywhere",
-             mine ? "device" : "host", addr);
+             mine ? "device" : "host", (void *)b->addr);
     *is_device = mine;
-    return all || none ? 0 : iso_device_agree(name, -EINVAL, sentence);
+    return all || none ? 0 : iso_agree_outcome(b->team, -EINVAL, sentence, b->call);
 }
 
-static int export_buffer(struct gpu *gpu, char *addr, size_t len, struct allocation *a)
+static int export_buffer(struct gpu *gpu, const struct buffer *b, struct allocation *a)
 {
     char sentence[384];
     memset(a, 0, sizeof *a);
     a->key.fd = -1;
-    int rc = iso_gpu_export_foreign(gpu, addr, &a->start, &a->len, &a->key, &a->method);
+    int rc = iso_gpu_export_foreign(gpu, b->addr, &a->start, &a->len, &a->key, &a->method);
     snprintf(
         sentence, sizeof sentence,
         "cannot share the device memory at %p: vmm and ipc were tried: %s; use shmemx_malloc, or an allocator that "
         "makes memory which can be exported",
-        (void *)addr, rc != 0 ? iso_gpu_error(gpu) : "");
-    rc = iso_device_agree(call, rc, sentence);
+        (void *)b->addr, rc != 0 ? iso_gpu_error(gpu) : "");
+    rc = iso_agree_outcome(b->team, rc, sentence, b->call);
     if (rc != 0)
         return rc;
-    size_t room = (size_t)(a->start + a->len - addr);
+    size_t room = (size_t)(a->start + a->len - b->addr);
     snprintf(sentence, sizeof sentence, "has only %zu bytes from %p to the end of its allocation, len_bytes is %zu",
-             room, (void *)addr, len);
-    return iso_device_agree(call, len <= room ? 0 : -EINVAL, sentence);
+             room, (void *)b->addr, b->len);
+    return iso_agree_outcome(b->team, b->len <= room ? 0 : -EINVAL, sentence, b->call);
+}
+
+static int exchange(const struct buffer *b, const struct pe_offer *mine, struct pe_offer *theirs)
+{
+    int rc = iso_team_exchange(b->team, mine, theirs, b->call);
+    return iso_agree_outcome(b->team, rc, "cannot send to the other PEs of its node", b->call);
 }
 
 /* Two exchanges, each closed by an agreement: the buffers, then the allocations around them. */
-static int trade(const struct pe_offer *buffer, struct allocation *a, struct pe_offer *buffers, struct pe_offer *whole)
+static int trade(const struct buffer *b, struct allocation *a, struct pe_offer *buffers, struct pe_offer *whole)
 {
-    int rc = iso_device_agree(call, buffers != NULL && whole != NULL ? 0 : -ENOMEM, "has no memory left");
+    struct pe_offer buffer = {(uint64_t)(uintptr_t)b->addr, b->len, {0}, 0, -1};
+    int rc = iso_agree_outcome(b->team, buffers != NULL && whole != NULL ? 0 : -ENOMEM, "has no memory left", b->call);
     if (rc == 0)
-        rc = iso_device_exchange(buffer, buffers, call);
+        rc = exchange(b, &buffer, buffers);
     if (rc != 0)
         return rc;
     for (int i = 0; i < ISO->n_local; i++)
-        if (buffers[i].len != buffer->len)
+        if (buffers[i].len != b->len && buffers[i].len != 0) /* 0: not a member */
             rc = -EINVAL;
-    rc = iso_device_agree(call, rc, "has another len_bytes than other PEs; it must be equal");
+    rc = iso_agree_outcome(b->team, rc, "has another len_bytes than other PEs; it must be equal", b->call);
     struct pe_offer mine = {(uint64_t)(uintptr_t)a->start, a->len, {0}, (int32_t)a->method, a->key.fd};
     memcpy(mine.key, a->key.bytes, sizeof mine.key);
-    return rc == 0 ? iso_device_exchange(&mine, whole, call) : rc;
+    return rc == 0 ? exchange(b, &mine, whole) : rc;
 }
 
 static int import_one(struct gpu *gpu, struct pe_offer *whole, struct import *import)
@@ -101,6 +107,8 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
     const struct peer *peer = &ISO->peers[ISO->local_pes[i]];
     struct segment_peer *row = &s->peers[peer->pe];
     struct import *import = &((struct import *)s->foreign)[i];
+    if (buffer->len == 0)
+        return 0;
     row->base = (char *)(uintptr_t)buffer->base;
     if (peer->pe == ISO->my_pe || (peer->threaded && ISO->device->reaches[i]))
         row->gpu_ptr = row->base;
@@ -112,7 +120,7 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
     return rc;
 }
 
-static struct segment *new_segment(char *addr, size_t len, int number)
+static struct segment *new_segment(const struct buffer *b)
 {
     struct state *self = ISO;
     if (self->n_segments == ISO_SEGMENTS_MAX)
@@ -121,11 +129,11 @@ static struct segment *new_segment(char *addr, size_t len, int number)
     memset(s, 0, sizeof *s);
     s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
     s->foreign = calloc((size_t)self->n_local, sizeof(struct import));
-    s->base = addr;
-    s->len = s->limit = s->first_bytes = len;
+    s->base = b->addr;
+    s->len = s->limit = s->first_bytes = b->len;
     s->kind = SEGMENT_BUFFER;
     s->fd = -1;
-    s->number = number;
+    s->number = b->number;
     s->on_device = true;
     if (s->peers == NULL || s->foreign == NULL) {
         free(s->peers);
@@ -136,35 +144,34 @@ static struct segment *new_segment(char *addr, size_t len, int number)
     return s;
 }
 
-static int add_segment(char *addr, size_t len, int number, const struct pe_offer *buffers, struct pe_offer *whole)
+static int add_segment(const struct buffer *b, const struct pe_offer *buffers, struct pe_offer *whole)
 {
-    struct segment *s = new_segment(addr, len, number);
-    int rc = iso_device_agree(call, s != NULL ? 0 : -ENOSPC, "has no place for another registered buffer");
+    struct segment *s = new_segment(b);
+    int rc = iso_agree_outcome(b->team, s != NULL ? 0 : -ENOSPC, "has no place for another registered buffer", b->call);
     if (rc == 0) {
         char sentence[384];
         for (int i = 0; rc == 0 && i < ISO->n_local; i++)
             rc = describe(s, i, &buffers[i], &whole[i]);
         snprintf(sentence, sizeof sentence, "cannot map the buffer of another PE: %s",
                  rc != 0 ? iso_gpu_error(ISO->device->gpu) : "");
-        rc = iso_device_agree(call, rc, sentence);
+        rc = iso_agree_outcome(b->team, rc, sentence, b->call);
     }
     if (rc == 0)
-        rc = iso_agree_addresses(addr, len, call);
+        rc = iso_agree_addresses(b->team, b->addr, b->len, b->call);
     if (rc != 0 && s != NULL)
         iso_device_buffer_forget(s);
     return rc;
 }
 
-int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer_info_t *info)
+int iso_device_buffer_register(const struct buffer *b, shmemx_buffer_info_t *info)
 {
     struct allocation a;
-    struct pe_offer buffer = {(uint64_t)(uintptr_t)addr, len, {0}, 0, -1};
     struct pe_offer *buffers = iso_device_new_offers(), *whole = iso_device_new_offers();
-    int rc = export_buffer(ISO->device->gpu, addr, len, &a);
+    int rc = export_buffer(ISO->device->gpu, b, &a);
     if (rc == 0)
-        rc = trade(&buffer, &a, buffers, whole);
+        rc = trade(b, &a, buffers, whole);
     if (rc == 0)
-        rc = add_segment(addr, len, number, buffers, whole);
+        rc = add_segment(b, buffers, whole);
     if (a.key.fd >= 0)
         close(a.key.fd);
     iso_device_close_offers(buffers);
@@ -173,7 +180,7 @@ int iso_device_buffer_register(char *addr, size_t len, int number, shmemx_buffer
         iso_device_table_changed();
     if (rc == 0 && info != NULL) {
         memset(info, 0, sizeof *info);
-        info->mapped_bytes = len;
+        info->mapped_bytes = b->len;
         info->is_device = 1;
         snprintf(info->method, sizeof info->method, "%s", method_name(a.method));
     }

@@ -31,16 +31,7 @@ static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / 
  * for all: one sentence in the whole job. All PEs get 0, or all get an error. */
 int iso_device_agree(const char *call, int rc, const char *sentence)
 {
-    uint64_t mine = rc == 0 ? UINT64_MAX : (uint64_t)ISO->my_pe, least = iso_agree_min(&ISO->world, mine, call);
-    if (least == UINT64_MAX)
-        return 0;
-    if (iso_job_is_broken())
-        return -EIO;
-    if (least == (uint64_t)ISO->my_pe)
-        log_error("%s: pe %d %s", iso_call_name(call), ISO->my_pe, sentence);
-    else
-        iso_log_elsewhere("%s: pe %d failed and says why", iso_call_name(call), (int)least);
-    return rc != 0 ? rc : -EIO;
+    return iso_agree_outcome(&ISO->world, rc, sentence, call);
 }
 
 static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(&ISO->world, value, call); }
@@ -338,7 +329,7 @@ static int make_heap(struct device *d, const char *call)
     }
     if (rc == 0) {
         segment()->len = d->heap_bytes;
-        rc = iso_agree_addresses(segment()->base, d->heap_bytes, call);
+        rc = iso_agree_addresses(&ISO->world, segment()->base, d->heap_bytes, call);
     }
     if (rc == 0)
         rc = iso_device_agree(call, add_parts(d), "has no memory for a heap's bookkeeping");

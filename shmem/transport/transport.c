@@ -129,6 +129,9 @@ static const struct transport_ops *ops_of(const struct place *at) { return ISO->
 static char *by_agent(const struct place *at, const char *call)
 {
     const struct segment *s = at->segment;
+    if (ISO_UNLIKELY(s->kind == SEGMENT_BUFFER && s->peers[at->pe].base == NULL))
+        iso_fatal(call, "pe %d is not a member of the team that the buffer at %p is registered for", at->pe,
+                  (void *)s->base);
     if (!s->on_device)
         return NULL;
     if (s->peers[at->pe].gpu_ptr != NULL)

@@ -203,7 +203,14 @@ DIFFER(differ_op, SHMEMX_REDUCESCATTER, q.op = SHMEMX_MAX)
 DIFFER(differ_root, SHMEMX_BROADCAST, q.root = 1)
 DIFFER(differ_kind, SHMEMX_FCOLLECT, q.kind = SHMEMX_ALLTOALL)
 DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
-DIFFER(differ_dest, SHMEMX_FCOLLECT, q.dest = object.device + 4096)
+/* Kernels find dest anywhere; copy engines need it at one place. */
+static int differ_dest(void)
+{
+    shmemx_coll_t q = right(SHMEMX_FCOLLECT);
+    q.engines = 1;
+    q.dest = object.device + (other() ? 4096 : 0);
+    return differ(&q);
+}
 DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.buffer)
 DIFFER(differ_partner, SHMEMX_PERMUTE, q.to = q.from = shmem_my_pe())
 DIFFER(differ_reduce_root, SHMEMX_REDUCE, q.root = 1)
