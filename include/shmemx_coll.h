@@ -101,8 +101,8 @@ extern "C" {
  * SYNC           as shmemx_sync_on_stream, in the slot's sequence
  * GATHER         nelems of each member, in their order, to dest of the root, n * nelems; at the root source may be its
  *                own block of dest
- * SCATTER        block m (nelems) of the root's source, n * nelems, to dest of member m; at the root dest may be its own
- *                block of source
+ * SCATTER        block m (nelems) of the root's source, n * nelems, to dest of member m; at the root dest may be its
+ *                own block of source
  * REDUCE         as ALLREDUCE, the same bits, to dest of the root alone; at the root dest may be source
  * GATHER and REDUCE do not look at dest, SCATTER not at source, of a member that is not the root: it may be NULL. */
 enum {

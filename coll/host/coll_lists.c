@@ -2,7 +2,7 @@
 /* Blocks and splits in arrays of the host: are they right, how long are they? Called by coll_on_host.c, coll_stream.c
  * and stream_notes.c. */
 #include "coll_lists.h"
-#include "../../shmem/base.h"
+#include "coll.h"
 
 #include <stdint.h>
 #include <stdio.h>

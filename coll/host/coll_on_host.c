@@ -279,7 +279,8 @@ static int compare(const struct host_call *h)
     if (rc == 0 && coll->kind == SHMEMX_ALLTOALLV)
         rc = iso_agree_same(team, CALL, "host_blocks (1: given)", coll->host_blocks != NULL);
     if (rc == 0 && (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER))
-        rc = iso_agree_same(team, CALL, "the splits' sum", coll->splits != NULL ? (int64_t)iso_list_sum(coll->splits) : 0);
+        rc = iso_agree_same(team, CALL, "a sum over splits",
+                            coll->splits != NULL ? (int64_t)iso_list_sum(coll->splits) : 0);
     return rc != 0 ? rc
                    : iso_agree_match(team, (struct agree_args){CALL, h->block, is(h, ROOTED) ? coll->root : 0, 0});
 }

@@ -5,7 +5,7 @@
 #include "list_device.h"
 
 /* ---- alltoallv: the head of each stage says how many bytes its sender has for the receiver, and how many at most for
- * any member. So after the first epoch all know the largest block of all, and go through the same number of epochs ---- */
+ * any member. So after the first epoch all know the largest block, and go through the same number of epochs ---- */
 
 #define HEAD_BYTES 16u
 
@@ -42,7 +42,8 @@ PRIM_FN void blocks_send_head(struct isod_coll *c, const struct blocks *b, int32
         prim_store_relaxed_u64((uint64_t *)(void *)(memory + at), bytes);
         prim_store_relaxed_u64((uint64_t *)(void *)(memory + at) + 1, b->most);
     } else {
-        isod_ring_put_words(c->h, isod_coll_far_memory(c, to) + at, bytes, b->most, HEAD_BYTES, isod_world_pe(c->h, to));
+        char *far = isod_coll_far_memory(c, to) + at;
+        isod_ring_put_words(c->h, far, bytes, b->most, HEAD_BYTES, isod_world_pe(c->h, to));
     }
 }
 

@@ -157,8 +157,8 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     return isod_coll_leave(&c);
 }
 
-/* ---- reduce: a piece of n stages in two epochs. Its span m goes to member m, which combines it; the result goes to the
- * root. What is left at the end and fits a stage goes to the root at once: its span is all, those of others are empty.
+/* ---- reduce: a piece of n stages in two epochs. Its span m goes to member m, which combines it; the result goes to
+ * the root. What is left at the end and fits a stage goes to the root at once: its span is all, those of others are empty.
  * dest may be source at the root: results come after all members have sent what they had there ---- */
 
 struct rooted {
@@ -257,7 +257,7 @@ PRIM_FN int any_rooted(const struct isod_stream_coll *what)
     return isod_coll_leave(&c);
 }
 
-/* ---- reducescatter of splits: packed pieces into the stages of their owner, who combines them in its own stage ---- */
+/* ---- reducescatter of splits: packed pieces into the stages of their owner, which combines them in its own ---- */
 
 PRIM_FN void splits_send(struct isod_coll *c, const struct isod_stream_coll *what, uint64_t at, uint64_t end)
 {

@@ -245,6 +245,11 @@ static const struct select_algorithm algorithms[] = {
     {SHMEMX_PERMUTE,       "staged",        MOVE(permute_staged, 64, NULL),
      .why = "any memory, any path"},
 
+    {SHMEMX_BARRIER,       "flags",         MOVE(barrier, 0, NULL),
+     .why = "one hop of flags, or rounds of them"},
+    {SHMEMX_SYNC,          "flags",         MOVE(sync, 0, NULL),
+     .why = "one hop of flags, or rounds of them"},
+
     {SHMEMX_GATHER,        "staged",        MOVE(gather_staged, 64, NULL),
      .why = "to the root alone; any memory, any path"},
     {SHMEMX_SCATTER,       "staged",        MOVE(scatter_staged, 64, NULL),
@@ -260,16 +265,14 @@ static const struct select_algorithm algorithms[] = {
     {STREAM_REDUCESCATTER_SPLITS, "staged",
      .needs = NEEDS_reduce_splits, .bytes = 64, .run = iso_list_run_splits, .any = isod_stream_reduce_splits_any_kernel,
      .why = "packed on the way; any memory, any path"},
-
-    {SHMEMX_BARRIER,       "flags",         MOVE(barrier, 0, NULL),
-     .why = "one hop of flags, or rounds of them"},
-    {SHMEMX_SYNC,          "flags",         MOVE(sync, 0, NULL),
-     .why = "one hop of flags, or rounds of them"},
 };
 /* clang-format on */
 
 static const char *const kinds[STREAM_KINDS] = {
-    "allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv",      "broadcast",       "permute",             "barrier",
-    "sync",      "gather",        "scatter",  "reduce",   "alltoallv_host", "fcollect_splits", "reducescatter_splits"};
+    "allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv", "broadcast", "permute",
+    "barrier",   "sync",          "gather",   "scatter",  "reduce",
+    [STREAM_ALLTOALLV_HOST] = "alltoallv_host",
+    [STREAM_FCOLLECT_SPLITS] = "fcollect_splits",
+    [STREAM_REDUCESCATTER_SPLITS] = "reducescatter_splits"};
 const struct select_plane iso_select_stream = {
     "stream", "on a stream", kinds, STREAM_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0], ISOD_STREAM_THREADS};

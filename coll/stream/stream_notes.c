@@ -204,8 +204,7 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
         n += (size_t)snprintf(text + n, left - n, " at %#llx of %s %llu", (unsigned long long)note->place,
                               note->range != 0 ? "the range of rendezvous" : "segment",
                               (unsigned long long)note->range);
-    if (alike &&
-        (note->kind == SHMEMX_ALLREDUCE || note->kind == SHMEMX_REDUCESCATTER || note->kind == SHMEMX_BROADCAST))
+    if (alike && (is_reduction(note->kind) || note->kind == SHMEMX_BROADCAST))
         n += (size_t)snprintf(text + n, left - n, ", source %s", reach_names[note->source]);
     snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
     return text;

@@ -7,7 +7,8 @@
  * SHMEM_TEST_CALLS is how many (4000). */
 #include "coll_case.h"
 
-enum { GATHER, SCATTER, REDUCE, BLOCKS, FCOLLECT, SCATTERED, ORDINARY, TESTED }; /* SCATTERED: reducescatter of splits */
+/* SCATTERED: reducescatter of splits; ORDINARY: fcollect without. */
+enum { GATHER, SCATTER, REDUCE, BLOCKS, FCOLLECT, SCATTERED, ORDINARY, TESTED };
 static const char *const names[] = {"gather",           "scatter",              "reduce",  "alltoallv of host blocks",
                                     "fcollect of splits", "reducescatter of splits", "fcollect"};
 static const int kinds[] = {SHMEMX_GATHER,   SHMEMX_SCATTER,       SHMEMX_REDUCE,  SHMEMX_ALLTOALLV,
@@ -238,10 +239,12 @@ static void random_call(struct state *s, struct call *c, int kind)
     c->kind = kind;
     c->team = &s->teams[check_random_below(&s->common, TEAMS)];
     c->root = (int)(check_random_below(&s->common, 1000) % members(c));
+    bool fits;
     do {
         c->type = (int)check_random_below(&s->common, VALUES_TYPES);
         c->op = (int)check_random_below(&s->common, VALUES_OPS);
-    } while (reduces(c) && (!values_has_op(c->type, c->op) || (s->nodes && !values_is_integer(&values_types[c->type]))));
+        fits = values_has_op(c->type, c->op) && (!s->nodes || values_is_integer(&values_types[c->type]));
+    } while (reduces(c) && !fits);
     if (kind == BLOCKS)
         c->type = SHMEMX_UINT8;
     c->nelems = bytes / elem(c);

@@ -186,13 +186,14 @@ static void test_wrong_variables(void)
         const char *value, *one, *two;
     } cases[] = {
         {"barrier=central", "\"barrier\" does not say where", "write host.barrier or stream.barrier"},
-        {"reduce=twoshot", "\"reduce\" does not say where", "write host.reduce\n"},
+        {"reduce=twoshot", "\"reduce\" does not say where", "write host.reduce or stream.reduce\n"},
+        {"collect=inbox", "\"collect\" does not say where", "write host.collect\n"},
         {"allreduce=ll", "\"allreduce\" does not say where", "write stream.allreduce\n"},
         {"allgather=ll", "\"allgather\" is not a collective", "host. or stream."},
         {"gpu.barrier=flags", "\"gpu\" is not a place", "host and stream"},
         {"host.=flags", "\"\" is not a collective on the host", "alltoalls, reduce, scan"},
         {"host.allreduce=ll", "\"allreduce\" is not a collective on the host", "barrier, broadcast"},
-        {"stream.reduce=ll", "\"reduce\" is not a collective on a stream", "allreduce, reducescatter"},
+        {"stream.scan=ll", "\"scan\" is not a collective on a stream", "allreduce, reducescatter"},
         {"host.barrier=ring", "\"ring\" is not an algorithm of barrier on the host", "central, hier, flags, dissemination"},
         {"host.barrier", "\"\" is not an algorithm of barrier on the host", "central"},
         {"host.barrier=central:3", "\":3\" is not possible", "no blocks"},

@@ -435,7 +435,7 @@ static void fill_rows(struct select_rows *rows)
         row->why = NULL;
         row->max_bytes = i % 3 == 0 ? SIZE_MAX : (size_t)1 << i;
         row->max_pes = i % 2 == 0 ? INT_MAX : i;
-        row->shape.grid = (unsigned)(i * 23 + 1);
+        row->shape.grid = (unsigned)(i * 17 + 1);
         row->shape.threads = (unsigned)(32 + i);
     }
 }
