@@ -146,18 +146,6 @@ static int read_size(struct boot *boot)
     return 0;
 }
 
-/* The launcher's name of the node: two nodes simulated on one machine have one gethostname. */
-static void read_host(struct boot *boot)
-{
-    pmix_value_t *value = get_info(client.me.rank, PMIX_HOSTNAME, PMIX_STRING);
-    if (value && value->data.string)
-        snprintf(boot->host, sizeof boot->host, "%s", value->data.string);
-    else if (gethostname(boot->host, sizeof boot->host) != 0)
-        snprintf(boot->host, sizeof boot->host, "localhost");
-    boot->host[sizeof boot->host - 1] = '\0';
-    release(value);
-}
-
 /* For people only. The name of the job comes first: variables of an outer launcher are inherited. */
 static void name_launcher(struct boot *boot)
 {
@@ -243,7 +231,14 @@ static int open_pmix(struct boot *boot, const struct boot_attr *attr, const stru
     if (rc != 0)
         return rc;
     iso_log_set_pe(boot->rank);
-    read_host(boot);
+    /* The launcher's name of the node: two nodes simulated on one machine have one gethostname. */
+    pmix_value_t *value = get_info(client.me.rank, PMIX_HOSTNAME, PMIX_STRING);
+    if (value && value->data.string)
+        snprintf(boot->host, sizeof boot->host, "%s", value->data.string);
+    else if (gethostname(boot->host, sizeof boot->host) != 0)
+        snprintf(boot->host, sizeof boot->host, "localhost");
+    boot->host[sizeof boot->host - 1] = '\0';
+    release(value);
     name_launcher(boot);
     return 0;
 }

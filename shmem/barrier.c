@@ -68,18 +68,6 @@ static bool node_has_said(const struct slot *slot, int node, uint64_t epoch)
     return false;
 }
 
-static void await_node(const struct slot *slot, int node, uint64_t epoch, const char *call)
-{
-    int leader = iso_slot_node_leader(slot->nodes, node);
-    const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
-    struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, epoch);
-    wait.slot = slot;
-    while (!node_has_said(slot, node, epoch) &&
-           iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag)) == 0)
-        continue;
-    iso_wait_end(&wait);
-}
-
 /* Whoever arrives last on its node runs already, and speaks for it: dissemination among the nodes, an epoch for each
  * round. The others look at one word of their node. */
 void iso_barrier_hier(struct team *team, const char *call)
@@ -96,7 +84,14 @@ void iso_barrier_hier(struct team *team, const char *call)
     for (int distance = 1; distance < nodes->n; distance *= 2) {
         int to = (nodes->mine + distance) % nodes->n, from = (nodes->mine - distance + nodes->n) % nodes->n;
         iso_slot_flag_set(slot, team->my_pe, iso_slot_node_leader(nodes, to), ++before, call);
-        await_node(slot, from, before, call);
+        int leader = iso_slot_node_leader(slot->nodes, from);
+        const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
+        struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, before);
+        wait.slot = slot;
+        while (!node_has_said(slot, from, before) &&
+               iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag)) == 0)
+            continue;
+        iso_wait_end(&wait);
     }
     iso_slot_node_release(nodes, slot->seq);
 }

@@ -23,12 +23,6 @@
 
 /* ---- start ---- */
 
-static void set_spin(void)
-{
-    struct state *self = ISO;
-    self->spin = self->env->spin >= 0 ? (unsigned)self->env->spin : self->oversubscribed ? 0 : 1000;
-}
-
 SHMEM_API(shmem_finalize, pshmem_finalize);
 
 /* The end that all PEs reach together: nothing is under way behind it. */
@@ -65,21 +59,16 @@ static void at_exit(int status, void *arg)
     iso_boot_close(&self->boot);
 }
 
-static void close_sockets(struct state *self)
-{
-    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++) {
-        if (self->peers[pe].sock >= 0)
-            close(self->peers[pe].sock);
-        self->peers[pe].sock = -1; /* the number is soon another file's */
-    }
-}
-
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
  * into the library, nor end the job when it does. */
 static void after_fork_child(void)
 {
     struct state *self = ISO;
-    close_sockets(self);
+    for (int pe = 0; self->peers != NULL && pe < self->n_pes; pe++) {
+        if (self->peers[pe].sock >= 0)
+            close(self->peers[pe].sock);
+        self->peers[pe].sock = -1; /* the number is soon another file's */
+    }
     iso_channel_after_fork();
     iso_boot_close(&self->boot); /* closes what is the child's of it, and says nothing to anybody */
     if (self->life != LIFE_BEFORE)
@@ -186,7 +175,7 @@ static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
         take_down();
         return rc;
     }
-    set_spin();
+    self->spin = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
     self->careful = self->debug;
     self->thread_level = requested;
     *provided = requested;

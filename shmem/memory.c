@@ -134,12 +134,6 @@ static void raise_limit(const struct heap *h, size_t end)
         __atomic_store_n(&h->segment->limit, end, __ATOMIC_RELAXED);
 }
 
-static ISO_COLD void describe_cap(const struct heap *h, char *text, size_t bytes)
-{
-    bool chosen = h->alloc == ISO->alloc && ISO->env->symmetric_size == 0;
-    snprintf(text, bytes, chosen ? "its cap is the machine's memory, since %s is not set" : "raise %s", h->variable);
-}
-
 /* One PE prints for all: every PE has failed alike. */
 static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
 
@@ -148,7 +142,9 @@ static ISO_COLD void report_full(const struct request *r)
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
     char cap[96];
     char aligned[64] = "";
-    describe_cap(r->heap, cap, sizeof cap);
+    bool chosen = r->heap->alloc == ISO->alloc && ISO->env->symmetric_size == 0;
+    snprintf(cap, sizeof cap, chosen ? "its cap is the machine's memory, since %s is not set" : "raise %s",
+             r->heap->variable);
     if (r->align > ISO_LINE)
         snprintf(aligned, sizeof aligned, " at a multiple of %zu", r->align);
     iso_log(level_of_one(),

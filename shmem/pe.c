@@ -156,29 +156,6 @@ static int check_settings(const struct row *rows)
     return rc != 0 ? rc : check_cap("SHMEM_SYMMETRIC_SIZE", mine->heap_wish, "the machine's memory");
 }
 
-/* Different programs may share a job (their heaps are symmetric), but not their global variables. */
-static void compare_programs(const struct row *rows)
-{
-    for (int pe = 0; pe < ISO->n_pes && ISO->data_refusal == NULL; pe++)
-        if (rows[pe].build_hash != rows[ISO->my_pe].build_hash || rows[pe].data_bytes != rows[ISO->my_pe].data_bytes)
-            ISO->data_refusal = rows[pe].data_bytes == 0 ? "another PE's are not symmetric (isomer-info there says why)"
-                                                         : "the PEs run different programs";
-    if (ISO->data_refusal != NULL)
-        ISO->segments[SEGMENT_INDEX_DATA].limit = 0;
-}
-
-/* Equal on all PEs, as what is made of it must be. */
-static int most_on_a_node(void)
-{
-    int most = 1, *count = (int *)calloc((size_t)ISO->n_nodes, sizeof *count);
-    for (int pe = 0; count != NULL && pe < ISO->n_pes; pe++) {
-        int here = ++count[ISO->peers[pe].node_number];
-        most = ISO_MAX(most, here);
-    }
-    free(count);
-    return most;
-}
-
 /* Default cap: the machine's memory, but all heaps of a node must fit the address space of one PE. */
 static size_t heap_cap(const struct row *rows)
 {
@@ -189,18 +166,17 @@ static size_t heap_cap(const struct row *rows)
 #endif
     if (cap != 0)
         return (size_t)(cap + huge - 1) & ~(huge - 1);
-    cap = space / (unsigned)most_on_a_node();
+    /* The PEs of the fullest node, so that the cap is equal on all PEs. */
+    int most = 1, *count = (int *)calloc((size_t)ISO->n_nodes, sizeof *count);
+    for (int pe = 0; count != NULL && pe < ISO->n_pes; pe++) {
+        int here = ++count[ISO->peers[pe].node_number];
+        most = ISO_MAX(most, here);
+    }
+    free(count);
+    cap = space / (unsigned)most;
     for (int pe = 0; pe < ISO->n_pes; pe++)
         cap = ISO_MIN(cap, rows[pe].machine_bytes);
     return (size_t)cap & ~(huge - 1);
-}
-
-/* Of local objects, and of those of teams: only addresses. */
-static size_t part_cap(const struct row *rows)
-{
-    const size_t huge = (size_t)2 << 20, least = (size_t)64 << 20;
-    size_t cap = rows[0].local_wish != 0 ? (size_t)rows[0].local_wish : ISO_MAX(heap_cap(rows) / 4, least);
-    return (cap + huge - 1) & ~(huge - 1);
 }
 
 /* ---- the node map ---- */
@@ -283,29 +259,11 @@ struct site {
     struct host_addresses address;
 };
 
-static void take_sites(const struct site *sites)
-{
-    struct state *self = ISO;
-    for (int pe = 0; pe < self->n_pes; pe++) {
-        if (self->peers[pe].local)
-            continue;
-        self->segments[SEGMENT_INDEX_HEAP].peers[pe].base = (char *)(uintptr_t)sites[pe].heap_base;
-        self->segments[SEGMENT_INDEX_DATA].peers[pe].base = (char *)(uintptr_t)sites[pe].data_base;
-    }
-}
-
-static int start_channel(const struct row *rows, const struct site *sites)
-{
-    _Static_assert(sizeof rows->token == CHANNEL_TOKEN_BYTES, "the channel proves the tokens of the rows");
-    for (int pe = 0; pe < ISO->n_pes; pe++)
-        iso_channel_know(pe, &sites[pe].address, rows[pe].token);
-    return iso_channel_start();
-}
-
 static int sync_nodes(const struct row *rows)
 {
     struct state *self = ISO;
     struct site mine, *sites;
+    _Static_assert(sizeof rows->token == CHANNEL_TOKEN_BYTES, "the channel proves the tokens of the rows");
     if (self->n_nodes == 1)
         return 0;
     memset(&mine, 0, sizeof mine);
@@ -316,8 +274,14 @@ static int sync_nodes(const struct row *rows)
     if (rc == 0)
         rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : -ENOMEM;
     if (rc == 0) {
-        take_sites(sites);
-        rc = start_channel(rows, sites);
+        for (int pe = 0; pe < self->n_pes; pe++) {
+            iso_channel_know(pe, &sites[pe].address, rows[pe].token);
+            if (self->peers[pe].local)
+                continue;
+            self->segments[SEGMENT_INDEX_HEAP].peers[pe].base = (char *)(uintptr_t)sites[pe].heap_base;
+            self->segments[SEGMENT_INDEX_DATA].peers[pe].base = (char *)(uintptr_t)sites[pe].data_base;
+        }
+        rc = iso_channel_start();
     }
     free(sites);
     return rc != 0 ? rc : iso_transport_start();
@@ -382,7 +346,11 @@ int iso_pe_start(struct row **rows)
 int iso_pe_start_segments(const struct row *rows)
 {
     ISO->control_bytes = iso_slot_control_bytes(ISO->n_pes);
-    return iso_segment_start(iso_memory_heap_start() + heap_cap(rows), part_cap(rows));
+    const size_t huge = (size_t)2 << 20, least = (size_t)64 << 20;
+    size_t heap = heap_cap(rows), wish = (size_t)rows[0].local_wish;
+    /* The part of local objects, and that of teams: only addresses. */
+    size_t part = wish != 0 ? wish : ISO_MAX(heap / 4, least);
+    return iso_segment_start(iso_memory_heap_start() + heap, (part + huge - 1) & ~(huge - 1));
 }
 
 static void close_listener(struct state *self)
@@ -394,24 +362,24 @@ static void close_listener(struct state *self)
 
 int iso_pe_join(const struct row *rows)
 {
-    compare_programs(rows);
+    struct state *self = ISO;
+    const struct row *mine = &rows[self->my_pe];
+    /* Different programs may share a job (their heaps are symmetric), but not their global variables. */
+    for (int pe = 0; pe < self->n_pes && self->data_refusal == NULL; pe++)
+        if (rows[pe].build_hash != mine->build_hash || rows[pe].data_bytes != mine->data_bytes)
+            self->data_refusal = rows[pe].data_bytes == 0
+                                     ? "another PE's are not symmetric (isomer-info there says why)"
+                                     : "the PEs run different programs";
+    if (self->data_refusal != NULL)
+        self->segments[SEGMENT_INDEX_DATA].limit = 0;
     int rc = iso_rendezvous_hold(rows);
     if (rc == 0)
         rc = sync_nodes(rows);
-    close_listener(ISO); /* everybody is in: nobody else may connect */
+    close_listener(self); /* all PEs are in, so no other process may connect */
     return rc;
 }
 
 /* ---- start and end ---- */
-
-/* On several nodes the end waits for all PEs: those that make one more call must learn first that it is too late. */
-static void tell_left(void)
-{
-    if (ISO->n_nodes == 1 || ISO->life != LIFE_ENDING)
-        return;
-    iso_node_tell_left(ISO->left_at);
-    iso_channel_tell_left(ISO->left_at);
-}
 
 void iso_pe_desert(void)
 {
@@ -421,9 +389,14 @@ void iso_pe_desert(void)
 
 void iso_pe_part(void)
 {
-    tell_left();
+    bool ends = ISO->life == LIFE_ENDING;
+    /* On several nodes the end waits for all PEs. A PE that makes one more call must first learn that all have left. */
+    if (ends && ISO->n_nodes > 1) {
+        iso_node_tell_left(ISO->left_at);
+        iso_channel_tell_left(ISO->left_at);
+    }
     iso_transport_stop();
-    if (ISO->life == LIFE_ENDING)
+    if (ends)
         iso_channel_bye();
     iso_channel_close();
 }

@@ -3,6 +3,7 @@
  * thread of its own. */
 #include "pe_state.h"
 #include "../bootstrap/env.h"
+#include "../bootstrap/log.h"
 
 #include <signal.h>
 
@@ -19,10 +20,22 @@ static struct env unread; /* the variables before the first start: all zero */
 static _Thread_local struct state own_state = STATE_INITIAL;
 static _Thread_local struct state *adopted_state;
 struct state *iso_state_of_thread(void) { return adopted_state != NULL ? adopted_state : &own_state; }
-void iso_state_adopt(struct state *state) { adopted_state = state; }
 #else
 struct state iso_state = STATE_INITIAL;
 #endif
+
+void iso_thread_adopt(struct state *state)
+{
+#ifdef ISO_PES_AS_THREADS
+    enum log_level level = state->debug ? LOG_DEBUG : LOG_WARN;
+    adopted_state = state;
+    iso_log_set_pe(state->my_pe);
+    iso_log_parse_level(state->env->log, &level);
+    iso_log_set_level(level);
+#else
+    (void)state;
+#endif
+}
 
 int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {

@@ -110,8 +110,6 @@ struct state {
 #ifdef ISO_PES_AS_THREADS
 struct state *iso_state_of_thread(void) __attribute__((const));
 #define ISO iso_state_of_thread()
-/* A thread that belongs to a PE which another thread started. */
-void iso_state_adopt(struct state *state);
 #else
 extern struct state iso_state __attribute__((visibility("hidden"))); /* no detour over the GOT */
 #define ISO (&iso_state)
@@ -120,6 +118,8 @@ extern struct state iso_state __attribute__((visibility("hidden"))); /* no detou
 /* Starts a thread of the library, with all signals blocked: those of the program, and their handlers, are for its own
  * threads. 0 or -errno. */
 int iso_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+/* The first call in such a thread: it works for this PE. */
+void iso_thread_adopt(struct state *state);
 
 /* ---- checks and look-ups: the hot path ---- */
 

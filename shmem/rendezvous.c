@@ -243,24 +243,18 @@ static int connect_to(const struct row *row)
     return rc < 0 ? rc : -EPERM;
 }
 
-static int dial(int pe, const struct row *row)
+static int join_node(const struct row *rows, int64_t deadline)
 {
-    int sock = connect_to(row);
+    int lowest = ISO->local_pes[0], fd = -1;
+    const struct row *mine = &rows[ISO->my_pe];
+    int sock = connect_to(&rows[lowest]);
     errno = -sock;
     if (sock == -EMFILE)
         say_no_files("a unix socket cannot be made");
     else if (sock < 0)
         log_error("shmem_init: pe %d has the same node name (%s) but its unix socket cannot be reached: %m; it has "
                   "ended, or else give PEs that do not share memory different SHMEM_NODE",
-                  pe, ISO->peers[pe].node);
-    return sock;
-}
-
-static int join_node(const struct row *rows, int64_t deadline)
-{
-    int lowest = ISO->local_pes[0], fd = -1;
-    const struct row *mine = &rows[ISO->my_pe];
-    int sock = dial(lowest, &rows[lowest]);
+                  lowest, ISO->peers[lowest].node);
     if (sock < 0)
         return sock;
     ISO->peers[lowest].sock = sock;

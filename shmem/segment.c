@@ -288,18 +288,6 @@ void iso_segment_remove(struct segment *segment)
     *segment = ISO->segments[--ISO->n_segments];
 }
 
-static void unmap_peers(struct segment *segment)
-{
-    for (int pe = 0; segment->peers != NULL && pe < ISO->n_pes; pe++) {
-        struct segment_peer *peer = &segment->peers[pe];
-        bool mapped = peer->cpu_ptr != NULL && pe != ISO->my_pe && !ISO->peers[pe].threaded;
-        if (mapped && segment->kind <= SEGMENT_DATA)
-            munmap(peer->cpu_ptr, span_of(segment));
-    }
-    free(segment->peers);
-    segment->peers = NULL;
-}
-
 void iso_segment_stop(void)
 {
     struct state *self = ISO;
@@ -308,8 +296,17 @@ void iso_segment_stop(void)
     struct segment *heap = &self->segments[SEGMENT_INDEX_HEAP];
     for (int i = SEGMENT_INDEX_LOCAL; i < SEGMENT_INDEX_FREE; i++)
         iso_segment_clear_part(i);
-    for (int i = 0; i < SEGMENT_INDEX_FREE; i++)
-        unmap_peers(&self->segments[i]);
+    for (int i = 0; i < SEGMENT_INDEX_FREE; i++) {
+        struct segment *segment = &self->segments[i];
+        for (int pe = 0; segment->peers != NULL && pe < ISO->n_pes; pe++) {
+            struct segment_peer *peer = &segment->peers[pe];
+            bool mapped = peer->cpu_ptr != NULL && pe != ISO->my_pe && !ISO->peers[pe].threaded;
+            if (mapped && segment->kind <= SEGMENT_DATA)
+                munmap(peer->cpu_ptr, span_of(segment));
+        }
+        free(segment->peers);
+        segment->peers = NULL;
+    }
     if (heap->base != NULL)
         munmap(heap->base, span_of(heap));
     if (heap->fd >= 0)

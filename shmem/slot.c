@@ -189,18 +189,6 @@ static int claim_index(const struct members *m)
     return index;
 }
 
-/* Where the last users of this index stopped: no flag in any member's memory is larger. */
-static uint64_t last_step(const struct members *m, int index)
-{
-    uint64_t last = 0;
-    for (int i = 0; i < m->n; i++) {
-        uint64_t epoch =
-            control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0, m->call);
-        last = ISO_MAX(last, epoch);
-    }
-    return last;
-}
-
 static void publish(int index, int pe, struct slot_key key, uint64_t first, const char *call)
 {
     struct grant grant;
@@ -243,7 +231,12 @@ static int lead(const struct members *m, struct slot_key key, struct slot *slot)
     int index = claim_index(m);
     if (index >= 0) {
         slot->index = index;
-        slot->seq = last_step(m, index);
+        slot->seq = 0;
+        for (int i = 0; i < m->n; i++) { /* where the last users of this index stopped: no flag of a member is larger */
+            uint64_t last =
+                control_amo(grant_offset(index, offsetof(struct grant, last)), m->world_of[i], AMO_FETCH, 0, m->call);
+            slot->seq = ISO_MAX(slot->seq, last);
+        }
         prim_store_relaxed_u64(&my_directory()->grants[index].state, GRANT_TAKEN);
     }
     for (int i = 0; i < m->n; i++)
@@ -580,16 +573,6 @@ static int make_views(struct slot *slot, const int *world_of, int n_pes)
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* `status`: of this member so far. Where there is a parent, its members agree on that afterwards. */
-static int get_index(const struct members *m, struct slot_key key, struct slot *slot, int status)
-{
-    if (key.parent == ISO_SLOT_OF_LIST)
-        return ISO->my_pe == m->sorted[0] ? lead_list(m, key, slot, status) : follow_list(m, key, slot, status);
-    if (ISO->my_pe != m->world_of[0])
-        return follow(m, key, slot);
-    return lead(m, key, slot);
-}
-
 static void say_why(const struct members *m, struct slot_key key, int status)
 {
     if (status == -ENOSPC)
@@ -624,8 +607,10 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
     struct members m = {world_of, sorted, n_pes, call};
     if (key.parent == ISO_SLOT_OF_START)
         slot->index = (int)key.split;
+    else if (key.parent == ISO_SLOT_OF_LIST) /* else the parent's members agree on the status afterwards */
+        status = ISO->my_pe == sorted[0] ? lead_list(&m, key, slot, status) : follow_list(&m, key, slot, status);
     else
-        status = get_index(&m, key, slot, status);
+        status = ISO->my_pe == world_of[0] ? lead(&m, key, slot) : follow(&m, key, slot);
     /* Acquire: pairs with the increment of another thread of this PE that gave the index back before. The other members
      * order the two threads already; ThreadSanitizer, which sees one process, needs it said here. */
     (void)prim_load_acquire_u64(&my_directory()->closing);

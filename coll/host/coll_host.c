@@ -114,17 +114,11 @@ void iso_coll_far_done(void)
         iso_far_quiet(&ISO->ctx_default);
 }
 
-static struct coll begin(struct team *team, const char *call)
-{
-    struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, call, team};
-    return c;
-}
-
 /* ---- run ---- */
 
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
 {
-    struct coll c = begin(team, call);
+    struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, call, team};
     if (ISO_UNLIKELY(ISO->debug)) {
         uint32_t dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
         uint64_t bytes = op == COLL_COLLECT ? w->elem_bytes : w->bytes;

@@ -45,16 +45,6 @@ coll_combine_fn *iso_reduce_combine(int type, int op)
     return of_type[type]->apply[of_op[op]];
 }
 
-/* Either the same array or nothing in common: schedules write parts of dest while other parts of source are needed. */
-static void check_overlap(const struct reduction *r, size_t bytes)
-{
-    const char *dest = (const char *)r->dest, *source = (const char *)r->source;
-    if (ISO_CHECKS && dest != source && dest < source + bytes && source < dest + bytes)
-        iso_fatal(r->call,
-                  "dest %p and source %p overlap in part of their %zu bytes; they must be the same or disjoint",
-                  r->dest, r->source, bytes);
-}
-
 /* Integers wrap, so no operator cares for the order. */
 static bool is_exact(const struct reduce_kernels *kernels)
 {
@@ -69,7 +59,12 @@ static struct coll_work work_of(const struct reduction *r, enum reduce_op op)
     w.bytes = iso_coll_bytes(r->nelems, w.elem_bytes, 1);
     w.dest = iso_coll_mem(r->dest, w.bytes, "dest", r->call);
     w.source = iso_coll_mem(r->source, w.bytes, "source", r->call);
-    check_overlap(r, w.bytes);
+    /* The same array or disjoint: schedules write parts of dest while other parts of source are needed. */
+    const char *dest = (const char *)r->dest, *source = (const char *)r->source;
+    if (ISO_CHECKS && dest != source && dest < source + w.bytes && source < dest + w.bytes)
+        iso_fatal(r->call,
+                  "dest %p and source %p overlap in part of their %zu bytes; they must be the same or disjoint",
+                  r->dest, r->source, w.bytes);
     return w;
 }
 

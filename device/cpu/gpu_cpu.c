@@ -107,20 +107,6 @@ static int cores(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static void describe(struct gpu *gpu)
-{
-    struct gpu_info *info = &gpu->info;
-    info->flavour = "cpu";
-    snprintf(info->name, sizeof info->name, "CPU");
-    snprintf(info->id, sizeof info->id, "cpu");
-    info->n_devices = 1;
-    info->multiprocessors = cores();
-    info->wave_size = (int)gpu->order.wave;
-    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    info->can_vmm = info->can_ipc = info->joins_captures = info->polls_foreign = true;
-    info->orders_writes = gpu->order.seed == 0; /* with a seed it promises as little as a device may */
-}
-
 static void destroy_streams(struct gpu *gpu)
 {
     if (gpu == NULL)
@@ -164,7 +150,16 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
         goto fail;
     gpu->order = order;
     pthread_mutex_init(&gpu->lock, NULL);
-    describe(gpu);
+    struct gpu_info *info = &gpu->info;
+    info->flavour = "cpu";
+    snprintf(info->name, sizeof info->name, "CPU");
+    snprintf(info->id, sizeof info->id, "cpu");
+    info->n_devices = 1;
+    info->multiprocessors = cores();
+    info->wave_size = (int)gpu->order.wave;
+    info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    info->can_vmm = info->can_ipc = info->joins_captures = info->polls_foreign = true;
+    info->orders_writes = gpu->order.seed == 0; /* with a seed it promises as little as a device may */
     *result = gpu;
     return 0;
 fail:

@@ -29,8 +29,6 @@ struct allocation {
     enum gpu_sharing method;
 };
 
-static const char *method_name(enum gpu_sharing method) { return method == GPU_SHARE_VMM ? "vmm" : "ipc"; }
-
 int iso_device_buffer_is(const struct buffer *b, bool *is_device)
 {
     char sentence[160];
@@ -182,7 +180,7 @@ int iso_device_buffer_register(const struct buffer *b, shmemx_buffer_info_t *inf
         memset(info, 0, sizeof *info);
         info->mapped_bytes = b->len;
         info->is_device = 1;
-        snprintf(info->method, sizeof info->method, "%s", method_name(a.method));
+        snprintf(info->method, sizeof info->method, "%s", a.method == GPU_SHARE_VMM ? "vmm" : "ipc");
     }
     return rc;
 }

@@ -106,20 +106,10 @@ static void serve(struct grow *g, int sock)
     (void)iso_node_socket_send(sock, &m, NULL, 0);
 }
 
-static void adopt(struct state *state)
-{
-#ifdef ISO_PES_AS_THREADS
-    iso_state_adopt(state);
-#else
-    (void)state;
-#endif
-    iso_log_set_pe(state->my_pe);
-}
-
 static void *grow_main(void *argument)
 {
     struct grow *g = (struct grow *)argument;
-    adopt(g->state);
+    iso_thread_adopt(g->state);
     for (;;) {
         struct pollfd ready[] = {{g->listener, POLLIN, 0}, {g->stop, POLLIN, 0}};
         if (poll(ready, 2, -1) < 0)

@@ -37,16 +37,6 @@ int iso_device_agree(const char *call, int rc, const char *sentence)
 static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(&ISO->world, value, call); }
 static uint64_t largest(uint64_t value, const char *call) { return ~smallest(~value, call); }
 
-/* `name` has the same value on all PEs? */
-static int agree_equal(const char *call, const char *name, uint64_t value)
-{
-    char sentence[160];
-    uint64_t least = smallest(value, call), most = largest(value, call);
-    snprintf(sentence, sizeof sentence, "has %s %llu, others up to %llu; it must be equal on all PEs", name,
-             (unsigned long long)value, (unsigned long long)most);
-    return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
-}
-
 /* ---- the device and the method of sharing ---- */
 
 static int open_device(struct device *d, const char *call)
@@ -62,24 +52,17 @@ static int open_device(struct device *d, const char *call)
 
 enum wish { WISH_NONE, WISH_VMM, WISH_IPC };
 
-/* Other words were refused when the variables were read. */
-static int agree_on_wish(enum wish *wish, const char *call)
-{
-    char sentence[160];
-    const char *text = ISO->env->device_sharing;
-    *wish = strcmp(text, "vmm") == 0 ? WISH_VMM : strcmp(text, "ipc") == 0 ? WISH_IPC : WISH_NONE;
-    uint64_t least = smallest(*wish, call), most = largest(*wish, call);
-    snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_SHARING \"%s\", another PE has not; it must be equal on all",
-             text);
-    return iso_device_agree(call, least == most ? 0 : -EINVAL, sentence);
-}
-
 /* VMM unless a PE cannot, or the user wants it otherwise; what was forced and is not possible is an error. */
 static int choose_method(struct device *d, const char *call)
 {
-    enum wish wish;
+    /* Other words were refused when the variables were read. */
+    const char *text = ISO->env->device_sharing;
+    enum wish wish = strcmp(text, "vmm") == 0 ? WISH_VMM : strcmp(text, "ipc") == 0 ? WISH_IPC : WISH_NONE;
     char sentence[512];
-    int rc = agree_on_wish(&wish, call);
+    snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_SHARING \"%s\", another PE has not; it must be equal on all",
+             text);
+    uint64_t least = smallest(wish, call);
+    int rc = iso_device_agree(call, least == largest(wish, call) ? 0 : -EINVAL, sentence);
     if (rc != 0)
         return rc;
     bool vmm = smallest(d->info->can_vmm, call) != 0;
@@ -195,13 +178,17 @@ static size_t control_for(const struct device *d, size_t cap, unsigned most_loca
 static int choose_sizes(struct device *d, const char *call)
 {
     uint64_t wish = ISO->env->device_heap_size;
-    int rc = agree_equal(call, "SHMEM_DEVICE_HEAP_SIZE", wish);
+    uint64_t lowest = smallest(wish, call), highest = largest(wish, call);
+    char sentence[160];
+    snprintf(sentence, sizeof sentence,
+             "has SHMEM_DEVICE_HEAP_SIZE %llu, others up to %llu; it must be equal on all PEs",
+             (unsigned long long)wish, (unsigned long long)highest);
+    int rc = iso_device_agree(call, lowest == highest ? 0 : -EINVAL, sentence);
     if (rc != 0)
         return rc;
     d->granularity = (size_t)largest(iso_gpu_granularity(d->gpu), call);
     uint64_t cap = wish != 0 ? wish : default_cap(d, call), least = smallest(cap, call);
     if (cap > ISO_ALLOC_MOST) {
-        char sentence[128];
         snprintf(sentence, sizeof sentence, "has SHMEM_DEVICE_HEAP_SIZE %llu; at most 16 TiB are possible",
                  (unsigned long long)cap);
         return iso_device_agree(call, -EINVAL, sentence);
@@ -437,20 +424,6 @@ static int back_first(struct device *d, const char *call)
 
 /* ---- start and stop ---- */
 
-static int bring_up(struct device *d, const char *call)
-{
-    int (*const steps[])(struct device *, const char *) = {open_device,  choose_method, meet,
-                                                           choose_sizes, make_heap,   back_first};
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
-        rc = steps[i](d, call);
-    int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
-                                             ISO->coll->streams.start};
-    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
-        rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");
-    return rc;
-}
-
 static void unmap_peers(struct device *d)
 {
     struct segment *s = segment();
@@ -461,36 +434,6 @@ static void unmap_peers(struct device *d)
         if (d->reaches != NULL && iso_device_imports(d, i) && at != NULL && d->window == NULL)
             iso_gpu_shared_close(d->gpu, at, d->span_bytes);
     }
-}
-
-static void free_own(struct device *d)
-{
-    char *base = segment()->base;
-    for (int c = d->n_grown - 1; c >= 0; c--)
-        iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
-    for (int c = d->n_chunks - 1; c >= 0; c--)
-        iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
-    if (d->window_bytes != 0)
-        iso_gpu_unreserve(d->gpu, d->window != NULL ? d->window : base, d->window_bytes);
-    else if (d->backed_bytes != 0)
-        iso_gpu_shared_destroy(d->gpu, base, d->span_bytes);
-}
-
-static void clear_segment(void)
-{
-    struct segment *s = segment();
-    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_LOCAL);
-    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_TEAM);
-    s->base = NULL;
-    s->limit = s->len = 0;
-    memset(s->peers, 0, (size_t)ISO->n_pes * sizeof *s->peers);
-}
-
-static void forget_buffers(void)
-{
-    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
-        if (ISO->segments[i].on_device)
-            iso_device_buffer_forget(&ISO->segments[i]);
 }
 
 /* Memory is given back when no PE maps it any more; by shmemx_leave at once: it lives until the last mapping goes. */
@@ -509,7 +452,9 @@ static void take_down(struct device *d)
     for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++)
         if (ISO->segments[i].on_device)
             iso_transport_forget(&ISO->segments[i]);
-    forget_buffers();
+    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
+        if (ISO->segments[i].on_device)
+            iso_device_buffer_forget(&ISO->segments[i]);
     iso_agent_stop(d);
     iso_pool_close(d, &d->images);
     iso_pool_close(d, &d->told);
@@ -517,8 +462,21 @@ static void take_down(struct device *d)
     unmap_peers(d);
     if (!iso_job_is_broken())
         iso_barrier_sync(&self->world, "shmem_finalize");
-    free_own(d);
-    clear_segment();
+    char *base = segment()->base;
+    for (int c = d->n_grown - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
+    for (int c = d->n_chunks - 1; c >= 0; c--)
+        iso_gpu_chunk_release(d->gpu, base + d->chunks[c].at, d->chunks[c].len);
+    if (d->window_bytes != 0)
+        iso_gpu_unreserve(d->gpu, d->window != NULL ? d->window : base, d->window_bytes);
+    else if (d->backed_bytes != 0)
+        iso_gpu_shared_destroy(d->gpu, base, d->span_bytes);
+    struct segment *s = segment();
+    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_LOCAL);
+    iso_segment_clear_part(SEGMENT_INDEX_DEVICE_TEAM);
+    s->base = NULL;
+    s->limit = s->len = 0;
+    memset(s->peers, 0, (size_t)ISO->n_pes * sizeof *s->peers);
     iso_alloc_destroy(d->alloc);
     iso_alloc_destroy(d->control);
     if (d->gpu != NULL)
@@ -564,7 +522,14 @@ int iso_device_start(const char *call)
     d->told.of_host = true;
     pthread_mutex_init(&d->grow_lock, NULL);
     self->device = d;
-    rc = bring_up(d, call);
+    int (*const steps[])(struct device *, const char *) = {open_device,  choose_method, meet,
+                                                           choose_sizes, make_heap,   back_first};
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
+        rc = steps[i](d, call);
+    int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
+                                             self->coll->streams.start};
+    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
+        rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");
     if (rc != 0) {
         take_down(d);
         return rc;

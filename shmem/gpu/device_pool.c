@@ -31,16 +31,6 @@ static int cut(struct device_pool *pool, size_t len, char **base, char **for_dev
     return -ENOSPC;
 }
 
-static void close_block(struct device *d, const struct device_pool *pool, struct pool_block *b)
-{
-    if (pool->of_host)
-        iso_gpu_host_free(d->gpu, b->base);
-    else
-        iso_gpu_free(d->gpu, b->base);
-    iso_alloc_destroy(b->pieces);
-    free(b);
-}
-
 /* Without the lock: the device may take its time. */
 static struct pool_block *open_block(struct device *d, const struct device_pool *pool, size_t len, int *rc)
 {
@@ -93,8 +83,13 @@ void iso_pool_put(struct device *d, struct device_pool *pool, const void *base)
 void iso_pool_close(struct device *d, struct device_pool *pool)
 {
     while (pool->blocks != NULL) {
-        struct pool_block *next = pool->blocks->next;
-        close_block(d, pool, pool->blocks);
-        pool->blocks = next;
+        struct pool_block *b = pool->blocks;
+        if (pool->of_host)
+            iso_gpu_host_free(d->gpu, b->base);
+        else
+            iso_gpu_free(d->gpu, b->base);
+        iso_alloc_destroy(b->pieces);
+        pool->blocks = b->next;
+        free(b);
     }
 }

@@ -391,16 +391,6 @@ static struct handle *find(struct device *d, const struct team *team, int slot)
     return h;
 }
 
-/* A kernel of the program wants room beside it; collectives on streams take all of the device while they last, and
- * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
-static int lanes_of(const struct device *d, int slot)
-{
-    int blocks = (int)ISO->env->device_blocks;
-    if (slot == ISO_SLOT_ON_STREAM)
-        return 1;
-    return slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks ? 2 * blocks : blocks;
-}
-
 /* Collective: everything that can fail comes before the exchange. */
 static int open_handle(struct device *d, struct team *team, struct handle *h, int lanes, const char *call)
 {
@@ -431,7 +421,11 @@ int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, co
 {
     struct device *d = ISO->device;
     struct handle *h = find(d, team, slot);
-    int most = lanes_of(d, slot);
+    /* A kernel of the program wants room beside it. Collectives on streams take all of the device while they last, and
+     * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
+    int blocks = (int)ISO->env->device_blocks, most = slot == ISO_SLOT_ON_STREAM ? 1 : blocks;
+    if (slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks)
+        most = 2 * blocks;
     if (h == NULL) {
         h = create(team, slot);
         if (h == NULL)
@@ -552,18 +546,6 @@ static void forget_team(struct team *team)
 
 /* ---- start and stop ---- */
 
-/* So that no first launch has to load code while another kernel waits. */
-static int preload(struct device *d)
-{
-    int rc = 0;
-#define PRELOAD(name) \
-    if (rc == 0)      \
-        rc = iso_gpu_preload(d->gpu, name);
-    ISOD_STREAM_KERNELS(PRELOAD)
-#undef PRELOAD
-    return rc;
-}
-
 int iso_handles_start(struct device *device)
 {
     device->handles = (struct handles *)calloc(1, sizeof *device->handles);
@@ -581,8 +563,11 @@ int iso_handles_start(struct device *device)
     }
     if (rc == 0)
         rc = write_image(device, local, NULL);
-    if (rc == 0)
-        rc = preload(device);
+#define PRELOAD(name) \
+    if (rc == 0)      \
+        rc = iso_gpu_preload(device->gpu, name);
+    ISOD_STREAM_KERNELS(PRELOAD) /* so that no first launch has to load code while another kernel waits */
+#undef PRELOAD
     if (rc != 0) {
         log_error("the tables of kernels cannot be made: %s", rc == -ENOMEM ? "no memory" : iso_gpu_error(device->gpu));
         iso_handles_stop(device);

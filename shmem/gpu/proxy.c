@@ -253,14 +253,6 @@ static unsigned serve(struct proxy *p, struct served *s)
     return n;
 }
 
-static unsigned serve_all(struct proxy *p)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < ISOD_RINGS; i++)
-        n += serve(p, &p->served[i]);
-    return n;
-}
-
 /* ---- records of waits ---- */
 
 static const char *call_name(uint32_t call)
@@ -462,19 +454,6 @@ void pshmemx_device_abort(void)
 
 /* ---- the thread ---- */
 
-static void adopt(struct state *state)
-{
-#ifdef ISO_PES_AS_THREADS
-    enum log_level level = state->debug ? LOG_DEBUG : LOG_WARN;
-    iso_state_adopt(state);
-    iso_log_set_pe(state->my_pe);
-    iso_log_parse_level(state->env->log, &level);
-    iso_log_set_level(level);
-#else
-    (void)state;
-#endif
-}
-
 static void rest(const struct proxy *p, uint64_t idle_ns)
 {
     if (idle_ns < SPIN_NS && p->state->spin > 0) {
@@ -491,10 +470,12 @@ static void rest(const struct proxy *p, uint64_t idle_ns)
 static void *proxy_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
-    adopt(p->state);
+    iso_thread_adopt(p->state);
     uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
-        unsigned n = serve_all(p);
+        unsigned n = 0;
+        for (unsigned i = 0; i < ISOD_RINGS; i++)
+            n += serve(p, &p->served[i]);
         uint64_t now = iso_wait_now_ns();
         look_at_records(p);
         if (now - watched_streams > WATCH_STREAMS_NS) {
@@ -593,13 +574,6 @@ static int make_memory(struct proxy *p)
     return rc != 0 ? rc : write_rings(p, (struct pinned_ring *)for_kernels);
 }
 
-static int start_thread(struct proxy *p)
-{
-    int rc = iso_thread_start(&p->thread, proxy_main, p);
-    p->started = rc == 0;
-    return rc;
-}
-
 int iso_proxy_start(struct device *device)
 {
     struct proxy *p = (struct proxy *)calloc(1, sizeof *p);
@@ -621,8 +595,9 @@ int iso_proxy_start(struct device *device)
         __atomic_store_n(&p->state->ring_used, &p->host->ring_used, __ATOMIC_RELEASE); /* pairs with iso_drain_rings */
     if (rc != 0)
         log_error("pinned memory of the proxy cannot be made: %s", iso_gpu_error(device->gpu));
-    else if ((rc = start_thread(p)) != 0)
+    else if ((rc = iso_thread_start(&p->thread, proxy_main, p)) != 0)
         log_error("the proxy's thread cannot be made: %s", strerror(-rc));
+    p->started = rc == 0;
     if (rc != 0)
         iso_proxy_stop(device);
     return rc;

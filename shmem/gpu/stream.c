@@ -193,16 +193,6 @@ static int signal_at(const struct on_stream *s, struct isod_stream_move *m)
     return launch(s, isod_signal_kernel, 1, m, sizeof *m);
 }
 
-static int put_signal(const struct on_stream *s, struct isod_stream_move *m, const char *to)
-{
-    if (m->bytes == 0)
-        return signal_at(s, m);
-    if (to == NULL || m->bytes < ENGINE_BYTES)
-        return move(s, isod_put_signal_kernel, m);
-    /* The engine's copy is complete, and visible at the target, before the next in the stream begins. */
-    return copy(s, (void *)(uintptr_t)to, m->source, m->bytes) != 0 ? 1 : signal_at(s, m);
-}
-
 SHMEM_API(shmemx_putmem_signal_on_stream, pshmemx_putmem_signal_on_stream);
 int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes, uint64_t *sig_addr, uint64_t signal,
                                     int sig_op, int pe, shmemx_stream_t stream)
@@ -218,7 +208,12 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
     m.sig_addr = sig_addr;
     m.signal = signal;
     m.sig_op = sig_op;
-    return put_signal(&s, &m, to);
+    if (bytes == 0)
+        return signal_at(&s, &m);
+    if (to == NULL || bytes < ENGINE_BYTES)
+        return move(&s, isod_put_signal_kernel, &m);
+    /* The engine's copy is complete, and visible at the target, before the next in the stream begins. */
+    return copy(&s, (void *)(uintptr_t)to, source, bytes) != 0 ? 1 : signal_at(&s, &m);
 }
 
 SHMEM_API(shmemx_signal_op_on_stream, pshmemx_signal_op_on_stream);

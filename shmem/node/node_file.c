@@ -24,12 +24,6 @@
 #define WATCH_NS 10000000u
 #define ASK_NS 1000000000u
 
-static size_t page_up(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (bytes + page - 1) & ~(page - 1);
-}
-
 /* PEs that are threads of one process have theirs at the front of their heaps. */
 static size_t control_stride(void)
 {
@@ -43,7 +37,8 @@ static size_t control_stride(void)
 static size_t control_offset(int local)
 {
     size_t head = sizeof(struct node_file) + (size_t)ISO->n_local * sizeof(struct node_member);
-    return page_up(head) + (size_t)local * control_stride();
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return ((head + page - 1) & ~(page - 1)) + (size_t)local * control_stride();
 }
 
 static int fail(const char *what)
@@ -82,18 +77,6 @@ int iso_node_take(int fd)
     return map_file();
 }
 
-static struct node_memory describe(const struct segment *s)
-{
-    struct node_memory memory = {-1, 0, 0};
-    struct stat file;
-    if (s->limit == 0 || s->fd < 0 || fstat(s->fd, &file) != 0)
-        return memory;
-    memory.fd = s->fd;
-    memory.device = (uint64_t)file.st_dev;
-    memory.inode = (uint64_t)file.st_ino;
-    return memory;
-}
-
 int iso_node_join(void)
 {
     struct state *self = ISO;
@@ -103,8 +86,13 @@ int iso_node_join(void)
     cpu_set_t mine;
     me->pid = (int32_t)getpid();
     me->pid_space = stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
-    for (int i = 0; i < SEGMENT_INDEX_DEVICE; i++)
-        me->memory[i] = describe(&self->segments[i]);
+    for (int i = 0; i < SEGMENT_INDEX_DEVICE; i++) {
+        const struct segment *s = &self->segments[i];
+        struct stat file;
+        me->memory[i] = (struct node_memory){-1, 0, 0};
+        if (s->limit != 0 && s->fd >= 0 && fstat(s->fd, &file) == 0)
+            me->memory[i] = (struct node_memory){s->fd, (uint64_t)file.st_dev, (uint64_t)file.st_ino};
+    }
     me->heap_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_HEAP].base;
     me->data_base = (uint64_t)(uintptr_t)self->segments[SEGMENT_INDEX_DATA].base;
     size_t n_bytes = sched_getaffinity(0, sizeof mine, &mine) == 0 ? ISO_MIN(sizeof self->node->cores, sizeof mine) : 0;
@@ -239,15 +227,6 @@ static void report_death(const struct peer *peer, const struct wait *wait)
     iso_job_break(peer->pe, 1, sentence);
 }
 
-static void report_deserted(const struct peer *peer)
-{
-    char sentence[256];
-    snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) has left the job by shmemx_leave%s", peer->pe, peer->pid,
-             peer->host, ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job");
-    log_error("%s", sentence);
-    iso_job_break(peer->pe, 1, sentence);
-}
-
 /* true: another PE ends the job, so its end is no death. */
 static bool hear_exit(void)
 {
@@ -276,10 +255,17 @@ static void look(const struct wait *wait, bool ask)
         if (!__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE)) /* it left between the two looks */
             report_death(peer, wait);
     }
-    for (int i = 0; i < self->n_local && !iso_job_is_broken(); i++) /* behind deaths, which are why a PE deserts */
-        if (i != self->my_local &&
-            __atomic_load_n(&self->node->members[i].deserted, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_deserted */
-            report_deserted(&self->peers[self->local_pes[i]]);
+    for (int i = 0; i < self->n_local && !iso_job_is_broken(); i++) { /* behind deaths, which are why a PE deserts */
+        const struct peer *peer = &self->peers[self->local_pes[i]];
+        char sentence[256];
+        /* Pairs with iso_node_tell_deserted. */
+        if (i == self->my_local || !__atomic_load_n(&self->node->members[i].deserted, __ATOMIC_ACQUIRE))
+            continue;
+        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) has left the job by shmemx_leave%s", peer->pe,
+                 peer->pid, peer->host, self->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job");
+        log_error("%s", sentence);
+        iso_job_break(peer->pe, 1, sentence);
+    }
 }
 
 void iso_node_watch_now(const struct wait *wait) { look(wait, true); }

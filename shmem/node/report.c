@@ -53,21 +53,6 @@ static struct control *control_of(int pe)
     return (struct control *)(void *)self->peers[pe].control;
 }
 
-static struct report_claim *find_claim(void)
-{
-    const struct state *self = ISO;
-    for (int i = 0; self->segments != NULL && i < self->n_local; i++)
-        if (control_of(self->local_pes[i]) != NULL)
-            return &control_of(self->local_pes[i])->claim;
-    return NULL;
-}
-
-/* Acquire and release pair among the PEs of the node, so that the lines of two reports follow each other. */
-static bool is_covered(const struct report_claim *claim, const struct wait *wait)
-{
-    return wait->shown_ns != 0 && wait->shown_ns < __atomic_load_n(&claim->done_ns, __ATOMIC_ACQUIRE);
-}
-
 static bool take_claim(struct report_claim *claim, uint64_t now)
 {
     uint64_t begun = __atomic_load_n(&claim->begun_ns, __ATOMIC_ACQUIRE);
@@ -79,16 +64,6 @@ static bool take_claim(struct report_claim *claim, uint64_t now)
 /* ---- what is known ---- */
 
 static uint64_t load_word(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
-
-/* Pairs with publish of wait.c; a torn record is acceptable. */
-static void copy_record(struct wait_record *to, const struct wait_record *from)
-{
-    uint64_t words[sizeof(struct wait_record) / 8];
-    for (size_t i = 0; i < sizeof words / 8; i++)
-        words[i] = load_word((const uint64_t *)(const void *)from + i);
-    memcpy(to, words, sizeof *to);
-    ((char *)to->call)[sizeof to->call - 1] = '\0';
-}
 
 /* The waiting PE published the address in its own address space. */
 static int lock_holder(int pe, uint64_t addr)
@@ -109,7 +84,12 @@ static void take_pe(struct report *report, int pe)
     bool syncs = false;
     for (int i = 0; control != NULL && i < ENTRIES_OF_PE; i++) {
         struct entry *e = &report->entries[report->n];
-        copy_record(&e->record, &control->waits[i]);
+        const uint64_t *from = (const uint64_t *)(const void *)&control->waits[i];
+        uint64_t words[sizeof e->record / 8];
+        for (size_t k = 0; k < sizeof words / 8; k++) /* pairs with publish of wait.c; a torn record is acceptable */
+            words[k] = load_word(from + k);
+        memcpy(&e->record, words, sizeof e->record);
+        ((char *)e->record.call)[sizeof e->record.call - 1] = '\0';
         if (e->record.since_ns == 0 || (i == ISO_WAIT_OF_KERNEL && !syncs))
             continue; /* what a kernel waited for once says nothing now */
         e->pe = pe;
@@ -326,8 +306,14 @@ static void print_all(const struct wait *wait, uint64_t now)
 
 void iso_report_wait(struct wait *wait, uint64_t now)
 {
-    struct report_claim *claim = find_claim();
-    wait->reported = claim != NULL && is_covered(claim, wait);
+    const struct state *self = ISO;
+    struct report_claim *claim = NULL;
+    for (int i = 0; self->segments != NULL && i < self->n_local && claim == NULL; i++)
+        if (control_of(self->local_pes[i]) != NULL)
+            claim = &control_of(self->local_pes[i])->claim;
+    /* Acquire and release pair among the PEs of the node, so that the lines of two reports follow each other. */
+    wait->reported = claim != NULL && wait->shown_ns != 0 &&
+                     wait->shown_ns < __atomic_load_n(&claim->done_ns, __ATOMIC_ACQUIRE);
     if (wait->reported || (claim != NULL && !take_claim(claim, now)))
         return; /* or: a PE is printing; the next look sees whether it came to its end */
     wait->reported = true;

@@ -39,16 +39,6 @@ uint64_t iso_wait_now_ns(void)
 
 static void store_word(uint64_t *word, uint64_t value) { __atomic_store_n(word, value, __ATOMIC_RELAXED); }
 
-static int take_record(struct state *self)
-{
-    unsigned used = __atomic_load_n(&self->wait_used, __ATOMIC_RELAXED);
-    for (int i = 0; i < ISO_WAIT_RECORDS; i++)
-        if ((used & (1u << i)) == 0 &&
-            (__atomic_fetch_or(&self->wait_used, 1u << i, __ATOMIC_RELAXED) & (1u << i)) == 0)
-            return i;
-    return -1; /* more threads wait than can be shown */
-}
-
 static void store_call(struct wait_record *r, const char *call)
 {
     uint64_t words[sizeof r->call / 8] = {0};
@@ -69,30 +59,29 @@ static void store_team(struct wait_record *r, const struct slot *slot)
     store_word(&r->size, (uint64_t)n);
 }
 
-static struct wait_record *begin_record(struct wait *wait)
-{
-    wait->record = take_record(ISO);
-    if (wait->record < 0)
-        return NULL;
-    struct wait_record *r = &ISO->control->waits[wait->record];
-    store_call(r, wait->call);
-    store_team(r, wait->slot);
-    store_word(&r->kind, wait->kind);
-    store_word(&r->cmp, (uint64_t)wait->cmp);
-    store_word(&r->is_signed, wait->is_signed);
-    return r;
-}
-
 static void publish(struct wait *wait, uint64_t seen, uint64_t now)
 {
     struct state *self = ISO;
     if (self->control == NULL)
         return;
-    struct wait_record *r = wait->record < 0 ? begin_record(wait) : &self->control->waits[wait->record];
+    bool begins = wait->record < 0;
+    unsigned used = __atomic_load_n(&self->wait_used, __ATOMIC_RELAXED);
+    for (int i = 0; i < ISO_WAIT_RECORDS && wait->record < 0; i++)
+        if ((used & (1u << i)) == 0 &&
+            (__atomic_fetch_or(&self->wait_used, 1u << i, __ATOMIC_RELAXED) & (1u << i)) == 0)
+            wait->record = i;
     if (wait->shown_ns == 0)
         wait->shown_ns = now;
-    if (r == NULL)
+    if (wait->record < 0) /* more threads wait than can be shown */
         return;
+    struct wait_record *r = &self->control->waits[wait->record];
+    if (begins) {
+        store_call(r, wait->call);
+        store_team(r, wait->slot);
+        store_word(&r->kind, wait->kind);
+        store_word(&r->cmp, (uint64_t)wait->cmp);
+        store_word(&r->is_signed, wait->is_signed);
+    }
     store_word(&r->addr, (uint64_t)(uintptr_t)wait->addr);
     store_word(&r->expected, wait->expected);
     store_word(&r->seen, seen);
@@ -160,20 +149,18 @@ static bool has_left(const struct state *self, int pe)
     return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
 }
 
-/* All had entered the world's last barrier before anybody left: who is still inside will get out, and is told from who
- * is in a later call by the number of the step. Nobody is inside a call of another team then. */
-static bool is_needed(const struct state *self, const struct slot *slot, int pe)
-{
-    /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
-    uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
-    return slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0;
-}
-
+/* A member that has left and that this call needs. All PEs had entered the world's last barrier before the first one
+ * left. So a member that is still inside of that barrier gets out; its epoch tells it from a member in a later call. No
+ * PE is inside a call of another team then. */
 static int missing_member(const struct state *self, const struct slot *slot)
 {
     for (int i = 0; i < slot->n_pes; i++) {
         int pe = slot->views[i].pe;
-        if (pe != self->my_pe && has_left(self, pe) && is_needed(self, slot, pe))
+        if (pe == self->my_pe || !has_left(self, pe))
+            continue;
+        /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
+        uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
+        if (slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0)
             return pe;
     }
     return -1;
@@ -203,15 +190,6 @@ static int missing_pe(const struct state *self, const struct wait *wait)
     return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
 }
 
-static bool have_exited(int pe)
-{
-    const struct state *self = ISO;
-    bool all = pe == self->n_pes;
-    for (int i = 0; i < self->n_pes && all; i++)
-        all = i == self->my_pe || iso_report_has_exited(i);
-    return all || (pe < self->n_pes && iso_report_has_exited(pe));
-}
-
 /* The second time that it finds the same: between the two, the wait has looked once more. */
 static void check_left(struct wait *wait)
 {
@@ -221,11 +199,14 @@ static void check_left(struct wait *wait)
     wait->missing = pe + 1;
     if (pe < 0 || pe != before)
         return;
+    bool exited = true;
+    for (int i = 0; i < self->n_pes && exited; i++)
+        exited = i == self->my_pe || (pe < self->n_pes && i != pe) || iso_report_has_exited(i);
     if (pe < self->n_pes)
         snprintf(who, sizeof who, "pe %d has", pe);
     snprintf(sentence, sizeof sentence, "%s %s, while this PE waits in %s; ending it", who,
-             have_exited(pe) ? "returned from main, or called exit, without shmem_finalize"
-                             : "left the job, by shmem_finalize or a start that failed",
+             exited ? "returned from main, or called exit, without shmem_finalize"
+                    : "left the job, by shmem_finalize or a start that failed",
              iso_call_name(wait->call));
     log_error("%s", sentence);
     iso_job_break(pe < self->n_pes ? pe : -1, 1, sentence);
@@ -241,22 +222,6 @@ void iso_wait_poll_peers(const struct wait *wait)
 /* ---- the stages ---- */
 
 static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
-
-static void rest(uint64_t waited_ns)
-{
-    uint64_t share = waited_ns / (ISO->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
-    uint64_t ns = ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
-    const struct timespec t = {0, (long)ns};
-    if (ISO->above.rest == NULL || !ISO->above.rest(ns))
-        nanosleep(&t, NULL);
-}
-
-/* A yield may return at once although a thread of the kernel waits for the core, for milliseconds; and it is the kernel
- * that carries what is waited for where the network is software. So it sleeps soon there. */
-static bool should_sleep(const struct wait *wait, uint64_t now)
-{
-    return now - wait->busy_ns > (ISO->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
-}
 
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
@@ -285,10 +250,17 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     }
     if (!wait->reported && self->env->timeout > 0 && (double)waited > self->env->timeout * 1e9)
         iso_report_wait(wait, now);
-    wait->sleeping = should_sleep(wait, now);
-    if (wait->sleeping)
-        rest(waited);
-    else
+    /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds. Where the
+     * network is software, the kernel carries what is waited for, so the wait sleeps soon. */
+    wait->sleeping = now - wait->busy_ns > (self->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
+    if (!wait->sleeping) {
         sched_yield();
+        return 0;
+    }
+    uint64_t share = waited / (self->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
+    uint64_t ns = ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
+    const struct timespec nap = {0, (long)ns};
+    if (self->above.rest == NULL || !self->above.rest(ns))
+        nanosleep(&nap, NULL);
     return 0;
 }

@@ -33,20 +33,6 @@ static void read_line(const char *folder, const char *file, char line[64])
         fclose(f);
 }
 
-/* Appends "rxea port 1 ACTIVE (Ethernet)" to text. True: the port is active. */
-static bool add_port(const char *folder, char *text, size_t bytes)
-{
-    char state[64], layer[64], device[64] = "", number[16] = "";
-    read_line(folder, "state", state); /* "4: ACTIVE" */
-    read_line(folder, "link_layer", layer);
-    sscanf(folder, "/sys/class/infiniband/%63[^/]/ports/%15s", device, number);
-    const char *word = strchr(state, ' ');
-    size_t n = strlen(text);
-    snprintf(text + n, bytes - n, "%s%s port %s %s (%s)", n > 0 ? ", " : "", device, number,
-             word != NULL ? word + 1 : state, layer);
-    return strcmp(state, "4: ACTIVE") == 0;
-}
-
 /* False: there are none. */
 static bool examine_ports(finding *find, void *doctor)
 {
@@ -54,8 +40,19 @@ static bool examine_ports(finding *find, void *doctor)
     glob_t found;
     bool any = false;
     int rc = glob(PORTS, 0, NULL, &found);
-    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++)
-        any |= add_port(found.gl_pathv[i], ports, sizeof ports);
+    for (size_t i = 0; rc == 0 && i < found.gl_pathc; i++) {
+        /* Appends "rxea port 1 ACTIVE (Ethernet)". */
+        const char *folder = found.gl_pathv[i];
+        char state[64], layer[64], device[64] = "", number[16] = "";
+        read_line(folder, "state", state); /* "4: ACTIVE" */
+        read_line(folder, "link_layer", layer);
+        sscanf(folder, "/sys/class/infiniband/%63[^/]/ports/%15s", device, number);
+        const char *word = strchr(state, ' ');
+        size_t n = strlen(ports);
+        snprintf(ports + n, sizeof ports - n, "%s%s port %s %s (%s)", n > 0 ? ", " : "", device, number,
+                 word != NULL ? word + 1 : state, layer);
+        any |= strcmp(state, "4: ACTIVE") == 0;
+    }
     if (rc == 0)
         globfree(&found);
     if (rc != 0) {

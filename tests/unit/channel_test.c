@@ -128,7 +128,7 @@ static void *call_all(void *arg)
     struct caller *caller = (struct caller *)arg;
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct question *q = (struct question *)(void *)request, *a = (struct question *)(void *)answer;
-    iso_state_adopt(caller->state);
+    iso_thread_adopt(caller->state);
     pthread_barrier_wait(caller->start);
     for (int pe = 0; pe < ISO->n_pes; pe++) {
         if (ISO->peers[pe].local)

@@ -218,19 +218,6 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
     return true;
 }
 
-static struct verbs_queue *apply(struct verbs *v, const struct verbs_message *m)
-{
-    struct verbs_queue *q = v->peers[m->pe].in[m->group];
-    uint64_t before = 0;
-    bool is_amo = m->type == VERBS_AMO || m->type == VERBS_FETCH;
-    bool good = is_amo ? apply_amo(m, &before) : apply_copy(v, m);
-    q->unacked = good && m->type == VERBS_AMO;
-    q->unacked_serial = m->serial;
-    if (!q->unacked)
-        answer(v, q, m, !good, before);
-    return q;
-}
-
 static void take_answer(struct verbs *v, const struct verbs_message *m)
 {
     struct verbs_queue *q = v->peers[m->pe].out[m->group];
@@ -281,8 +268,16 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
                            wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
         if (m.type == VERBS_ANSWER)
             take_answer(v, &m);
-        else
-            q = apply(v, &m);
+        if (m.type == VERBS_ANSWER)
+            continue;
+        uint64_t before = 0;
+        bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
+        bool good = is_amo ? apply_amo(&m, &before) : apply_copy(v, &m);
+        q = v->peers[m.pe].in[m.group];
+        q->unacked = good && m.type == VERBS_AMO;
+        q->unacked_serial = m.serial;
+        if (!q->unacked)
+            answer(v, q, &m, !good, before);
     }
     return q;
 }

@@ -185,12 +185,8 @@ static void sleep_until_work(struct verbs *v, uint64_t look_ns)
 
 static void *run(void *argument)
 {
-#ifdef ISO_PES_AS_THREADS
-    iso_state_adopt((struct state *)argument);
-#endif
-    (void)argument;
+    iso_thread_adopt((struct state *)argument);
     struct verbs *v = ISO->verbs;
-    iso_log_set_pe(ISO->my_pe);
     while (!__atomic_load_n(&v->stopping, __ATOMIC_ACQUIRE)) /* pairs with iso_verbs_thread_stop */
         sleep_until_work(v, prepare(v));
     return NULL;
