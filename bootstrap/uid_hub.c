@@ -143,17 +143,6 @@ static int read_stranger(struct uid_job *job, struct arrivals *a, int i)
     return rc;
 }
 
-/* A PE that has joined has no reason to send: it is the end of the stream, or nonsense. */
-static int check_joined(struct uid_job *job, int rank)
-{
-    char byte;
-    ptrdiff_t n = iso_tcp_receive(job->sockets[rank].fd, &byte, 1);
-    if (n == 0)
-        return 0;
-    return iso_uid_job_fail(job, NULL, "pe %d %s before all %d PEs had arrived", rank,
-                            n > 0 ? "sent a message" : "has ended", job->size);
-}
-
 /* polls: [0] the listener, then the strangers, then the sockets of ranks 1 .. (fd -1 is ignored by poll). */
 static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *polls)
 {
@@ -172,9 +161,13 @@ static int receive_once(struct uid_job *job, struct arrivals *a, struct pollfd *
     if (ready <= 0)
         return 0;
     int rc = 0;
-    for (int r = 1; r < job->size && rc == 0; r++)
-        if (polls[strangers + r].revents)
-            rc = check_joined(job, r);
+    for (int r = 1; r < job->size && rc == 0; r++) {
+        char byte; /* a PE that has joined has no reason to send: it is the end of the stream, or nonsense */
+        ptrdiff_t got = polls[strangers + r].revents ? iso_tcp_receive(job->sockets[r].fd, &byte, 1) : 0;
+        if (got != 0)
+            rc = iso_uid_job_fail(job, NULL, "pe %d %s before all %d PEs had arrived", r,
+                                  got > 0 ? "sent a message" : "has ended", job->size);
+    }
     for (int i = strangers; i-- > 0 && rc == 0;) /* from the last, since each may be removed */
         if (polls[1 + i].revents)
             rc = read_stranger(job, a, i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The barrier of a team, four ways. Which one runs is a row of the selection table (coll/select/tables/host.table).
- * Invariant: nobody leaves before all have entered, and everything that a member stored before it entered is seen by
- * whoever has left. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
+ * Invariants: no member leaves before all have entered. A member that has left sees everything that any member stored
+ * before entering. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
  * Called by coll/, memory.c, team.c and init.c. */
 #include "collectives.h"
 #include "node/wait.h"

@@ -70,7 +70,7 @@ static void after_fork_child(void)
         self->peers[pe].sock = -1; /* the number is soon another file's */
     }
     iso_channel_after_fork();
-    iso_boot_close(&self->boot); /* closes what is the child's of it, and says nothing to anybody */
+    iso_boot_close(&self->boot); /* closes the child's copies, and sends nothing */
     if (self->life != LIFE_BEFORE)
         self->life = LIFE_CHILD;
     self->leaving = false;

@@ -193,8 +193,8 @@ static void *allocate_and_exchange(const struct request *r)
     return barrier(r->call) == 0 ? object : NULL;
 }
 
-/* A piece at a time: the network stands still meanwhile. false: it holds these pages, and would go on writing to what
- * nobody sees any more. */
+/* A piece at a time: the network stands still meanwhile. false: the network holds these pages, and would go on writing
+ * to pages that no PE maps any more. */
 static bool punch(const struct segment *segment, size_t from, size_t len)
 {
     const struct segment *heap = segment->within != NULL ? segment->within : segment;

@@ -26,7 +26,7 @@ struct verbs;
 enum life { LIFE_BEFORE, LIFE_RUNNING, LIFE_ENDING, LIFE_AFTER, LIFE_CHILD };
 
 /* What a room of shmem/ calls of the rooms above it (tests/includes has their order). A part sets its hooks when it
- * starts; NULL before. They stay callable after it has stopped. No hook is on the path of a put, a get or a wait that spins. */
+ * starts; NULL before. They stay callable after it has stopped. A put, a get and a wait that spins use no hook. */
 struct hooks_above {
     /* For waits past their spinning, by transport.c: iso_transport_progress and iso_transport_rest. Set by pe.c. */
     bool (*progress)(void);

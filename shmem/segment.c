@@ -415,7 +415,7 @@ static bool spans_buffer(const char *addr, size_t len)
     return true;
 }
 
-/* SHMEM_DEBUG: the range must lie in one live object of the heap. The library's own part of the device heap is no secret:
+/* SHMEM_DEBUG: the range must lie in one live object of the heap. The library's own part of the device heap is allowed:
  * the proxy puts there for kernels. */
 static ISO_COLD void check_object(const char *call, const char *arg, const char *addr, size_t len)
 {

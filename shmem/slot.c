@@ -553,8 +553,8 @@ static int make_nodes(struct slot *slot, const int *world_of, int n_pes)
     return 0;
 }
 
-/* central needs one answer on all members: all are on one node, which the node map says alike to everybody, and
- * pointers are hidden from all or from nobody. */
+/* central needs one answer on all members: all are on one node, which the node map says alike on all PEs, and pointers
+ * are hidden from all PEs or from none. */
 static int make_views(struct slot *slot, const int *world_of, int n_pes)
 {
     size_t offset = slots_offset() + (size_t)slot->index * ISO->slot_bytes;
@@ -624,7 +624,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
     return status;
 }
 
-/* The last member to close gives the index back on all of them: until then somebody might still write flags here. */
+/* The last member to close gives the index back on all of them: until then a member may still write flags here. */
 static void give_back(const struct slot *slot, const struct members *m)
 {
     struct grant *mine = &my_directory()->grants[slot->index];

@@ -21,7 +21,7 @@
  *            packet of bank 0 and of bank 1, two lines each
  *   [scratch] 2 banks of ISO_SCRATCH_BYTES          (the leader's is used)
  *   [stage]   per sender: 2 banks of ISO_STAGE_BYTES
- * scratch and stage begin at a page; pages that nobody uses have no memory behind them. */
+ * scratch and stage begin at a page; pages that no member uses have no memory behind them. */
 enum {
     SLOT_COUNTER = 0,
     SLOT_RELEASE = ISO_LINE,
@@ -183,7 +183,7 @@ void iso_slot_close(struct slot *slot, const int *world_of, int n_pes);
 
 /* ---- barrier.c: the algorithms of iso_barrier_sync; rows of the selection table ---- */
 
-void iso_barrier_flags(struct team *team, const char *call);         /* everybody flags everybody: one hop */
+void iso_barrier_flags(struct team *team, const char *call);         /* each member flags each: one hop */
 void iso_barrier_dissemination(struct team *team, const char *call); /* log2 n hops of one flag each */
 void iso_barrier_central(struct team *team, const char *call);       /* the leader's counter; slot->central != NULL */
 void iso_barrier_hier(struct team *team, const char *call); /* one message a node and hop; slot->nodes != NULL */

@@ -27,24 +27,17 @@ static struct coll_work work_of(const struct move *m)
     return w;
 }
 
-/* SHMEM_DEBUG: strided ranges may lie between each other, so only dense ones are looked at. */
-static void check_overlap(const struct move *m, size_t dest_bytes, size_t source_bytes)
-{
-    uintptr_t dest = (uintptr_t)m->dest, source = (uintptr_t)m->source;
-    if (m->dst > 1 || m->sst > 1 || dest_bytes == 0 || source_bytes == 0)
-        return;
-    if (dest < source + source_bytes && source < dest + dest_bytes)
-        iso_fatal(m->call, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", m->dest, dest_bytes, m->source,
-                  source_bytes);
-}
-
 /* dest and source, of so many bytes each. */
 static void set_memory(struct coll_work *w, const struct move *m, size_t dest_bytes, size_t source_bytes)
 {
     w->dest = iso_coll_mem(m->dest, dest_bytes, "dest", m->call);
     w->source = iso_coll_mem(m->source, source_bytes, "source", m->call);
-    if (ISO_UNLIKELY(ISO->debug))
-        check_overlap(m, dest_bytes, source_bytes);
+    if (ISO_LIKELY(!ISO->debug) || m->dst > 1 || m->sst > 1 || dest_bytes == 0 || source_bytes == 0)
+        return; /* strided ranges may lie between each other, so only dense ones are looked at */
+    uintptr_t dest = (uintptr_t)m->dest, source = (uintptr_t)m->source;
+    if (dest < source + source_bytes && source < dest + dest_bytes)
+        iso_fatal(m->call, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", m->dest, dest_bytes, m->source,
+                  source_bytes);
 }
 
 static void broadcast(struct team *team, const struct move *m)

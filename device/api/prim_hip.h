@@ -2,7 +2,7 @@
 /* AMD GPUs as a target of prim.h: gfx9 (waves of 64), clang's builtins, no HIP header needed (-nogpuinc -nogpulib).
  * Invariants: everything that a peer may see is of system scope, never agent; all the pointers of atomics, flags and
  * lines, the destination of copy_put and the source of copy_get are global memory, never PRIM_SHARED; a cache
- * write-back is followed by a wait of our own, since clang 18 to 21 leave theirs out where they think nothing is
+ * write-back is followed by a wait of our own, since clang 18 to 21 leave out theirs where they take nothing to be
  * pending. tests/unit/isa.sh checks the emitted instructions. Included by prim.h only. */
 #ifndef ISO_PRIM_HIP_H
 #define ISO_PRIM_HIP_H
@@ -14,7 +14,7 @@
 #error "device/api/prim_hip.h: only gfx9 (MI200, MI300) is supported: its waits and scope bits are spelled out here"
 #endif
 
-/* Under a full HIP installation its header, whichever order the user includes in; otherwise the two declarations by
+/* Under a full HIP installation its header, in whichever order the user includes; otherwise the two declarations by
  * which clang's host pass launches kernels. */
 #if defined(__CLANG_HIP_RUNTIME_WRAPPER_H__) && !defined(__HIPCC_RTC__)
 #include <hip/hip_runtime.h>
@@ -27,7 +27,7 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 
 #define PRIM_FN static inline __attribute__((device, always_inline, unused))
 /* Inlined as well: a call would give the kernel a stack in scratch memory, which costs more than the registers. A
- * source with hundreds of calls, that would take minutes to compile, defines PRIM_COLD_CALLS before its includes. */
+ * source with hundreds of calls would take minutes to compile; it defines PRIM_COLD_CALLS before its includes. */
 #ifdef PRIM_COLD_CALLS
 #define PRIM_COLD_FN static __attribute__((device, noinline, unused))
 #else
@@ -43,7 +43,7 @@ extern "C" int hipLaunchKernel(const void *, dim3, dim3, void **, size_t, struct
 #endif
 #define PRIM_KERNEL(name, TYPE, a) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, PRIM_MAX_THREADS))) void name(TYPE a)
-/* A function that other compilers' code links, as bitcode. */
+/* A function that code of other compilers links, as bitcode. */
 #define PRIM_EXTERN extern "C" __attribute__((device, used, visibility("default")))
 #define PRIM_KERNEL_BOUNDED(name, TYPE, a, threads) \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, threads))) void name(TYPE a)
@@ -90,7 +90,7 @@ PRIM_FN uint32_t prim_size(struct prim_group g)
 }
 
 /* A block runs on one compute unit and its stores pass one first-level cache in order, so the group sees them without
- * a wait for memory; peers do not, see prim_gather_stores. Each release pairs with the acquire of the others. */
+ * a wait for memory. Peers do not: see prim_gather_stores. Each release pairs with the acquire of the others. */
 PRIM_FN void prim_sync(struct prim_group g)
 {
     if (g.kind == PRIM_WAVE) {
@@ -182,16 +182,16 @@ PRIM_FN void prim_hip_wait_stores(void)
     __asm__ volatile("" ::: "memory");
 }
 
-/* The wave's stores have reached the second-level cache, which the write-back of any wave of the block covers. Lanes of
- * one wave need no wait: the fence of one of them waits for the stores of all. */
+/* Waits until the wave's stores are in the second-level cache, which the write-back of any wave of the block covers.
+ * Lanes of one wave need no wait: the fence of any lane waits for the stores of all lanes. */
 PRIM_FN void prim_settle_stores(struct prim_group g)
 {
     if (g.kind == PRIM_BLOCK)
         prim_hip_wait_stores();
 }
 
-/* This thread's stores, and those settled before a sync with it, leave all caches. Pairs with prim_acquire_from_peer of
- * who saw the later flag. */
+/* This thread's stores, and stores settled before a sync with this thread, leave all caches. Pairs with
+ * prim_acquire_from_peer of the thread that saw the later flag. */
 PRIM_FN void prim_fence_before_signal(void)
 {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
@@ -200,17 +200,19 @@ PRIM_FN void prim_fence_before_signal(void)
 /* Pairs with prim_fence_before_signal, prim_gather_stores of the peer: loads that follow miss what was cached before.
  * Once per block is enough, its threads share the caches. */
 PRIM_FN void prim_acquire_from_peer(void) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, ""); }
-/* The same; the atomic has come back before. */
+/* The same; the atomic before it has come back. */
 PRIM_FN void prim_acquire_after_atomic(void) { prim_acquire_from_peer(); }
-/* Pairs with itself on other processors: of two threads that store, fence and load, one sees the other's store. */
+/* Pairs with itself on other processors: of two threads that store, fence and load, at least one sees the store of the
+ * other. */
 PRIM_FN void prim_fence_full(void)
 {
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
     prim_hip_wait_stores();
 }
 
-/* By every thread, since a barrier does not wait for the stores of other waves: each flushes its own and waits. After
- * the barrier any thread's relaxed flag is behind them all; pairs with peek and prim_acquire_from_peer. */
+/* By every thread, since a barrier does not wait for the stores of other waves: each thread flushes its own and waits.
+ * After the barrier, a relaxed flag of any thread is behind all these stores. Pairs with peek and
+ * prim_acquire_from_peer. */
 PRIM_FN void prim_gather_stores(struct prim_group g)
 {
     prim_fence_before_signal();
@@ -220,8 +222,8 @@ PRIM_FN void prim_fence_flag(void) {}
 
 /* ---- atomics: relaxed, system scope; the fences above order them ---- */
 
-/* How instructions spell system scope: of loads, and of read-modify-writes whose old value is wanted; of stores; of
- * read-modify-writes without one. Stores and read-modify-writes of gfx90a are always of system scope. */
+/* How instructions spell system scope: of loads, and of read-modify-writes that return the old value; of stores; of
+ * read-modify-writes that do not. Stores and read-modify-writes of gfx90a are always of system scope. */
 #if defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
 #define PRIM_HIP_FRESH " sc0 sc1"
 #define PRIM_HIP_OUT " sc0 sc1"
@@ -233,7 +235,7 @@ PRIM_FN void prim_fence_flag(void) {}
 #endif
 
 #define PRIM_GIVES_ATOMICS
-/* Pointers into other memory than global would need flat instructions, and waits of two counters. */
+/* Pointers to memory that is not global would need flat instructions, and waits for two counters. */
 #define PRIM_HIP_ATOMIC(name, T, p, ...) name(PRIM_HIP_AT(T, p), __VA_ARGS__, __HIP_MEMORY_SCOPE_SYSTEM)
 #define PRIM_HIP_WORD(name, T)                                                   \
     PRIM_FN T prim_load_relaxed_##name(const T *p)                               \
@@ -281,8 +283,9 @@ PRIM_HIP_ATOMICS(u32, uint32_t)
 PRIM_HIP_ATOMICS(u64, uint64_t)
 
 /* and, or, xor as instructions: clang from 20 on makes compare-and-swap loops of the builtins, for the sake of memory
- * behind PCIe, where these three do not exist. Ours is device memory, of this GPU or of one in its hive of Infinity
- * Fabric links, where they do. Without the old value nothing is waited for; a fence's wait counts them. */
+ * behind PCIe, where these three do not exist. The library uses them on device memory only, of this GPU or of a GPU in
+ * its hive of Infinity Fabric links, where they exist. An atomic without an old value is not waited for; the wait of a
+ * later fence counts it. */
 #define PRIM_HIP_BIT(op, name, T, suffix)                                                                       \
     PRIM_FN T prim_fetch_##op##_##name(T *p, T v)                                                               \
     {                                                                                                           \
@@ -342,14 +345,15 @@ PRIM_FN prim_hip_vec prim_hip_load_any(const char *p)
 }
 PRIM_FN void prim_hip_store_any(char *p, prim_hip_vec v) { __builtin_memcpy(p, &v, 16); }
 
-/* Leaves early and is not kept in the caches; what is kept all the same, the fence before the flag writes back. */
+/* The data leaves early and is not kept in the caches. The fence before the flag writes back what they keep all the
+ * same. */
 PRIM_FN void prim_hip_store_out(char *p, prim_hip_vec v)
 {
     __builtin_nontemporal_store(v, PRIM_HIP_AT(prim_hip_vec, p));
 }
 
 /* Loads of system scope, 16 bytes each, that miss what the caches hold: atomics have 8 bytes at most, and nontemporal
- * loads may hit. The compiler does not know that the results come later, so each group of loads waits for itself. */
+ * loads may hit. The compiler does not know that the results come later, so a wait follows each group of loads. */
 PRIM_FN prim_hip_vec prim_hip_load_fresh(const char *p)
 {
     prim_hip_vec v;
@@ -378,8 +382,8 @@ PRIM_FN uint64_t prim_hip_head(const void *p, uint64_t bytes)
     return head < bytes ? head : bytes;
 }
 
-/* One thread's part of a copy: pieces of 16 bytes at [at, end) in steps, four at a time while there are. `LOAD4` and
- * `LOAD`, `STORE` are what the three copies differ by. */
+/* One thread's part of a copy: pieces of 16 bytes at [at, end) in steps, four at a time while four are left. The three
+ * copies differ by `LOAD4`, `LOAD` and `STORE`. */
 #define PRIM_HIP_PIECES(LOAD4, LOAD, STORE)       \
     for (; at + 3 * step < end; at += 4 * step) { \
         prim_hip_vec v[4];                        \
@@ -441,7 +445,7 @@ PRIM_FN void prim_copy_get(struct prim_group g, void *PRIM_RESTRICT dest, const 
 }
 #undef PRIM_HIP_PIECES
 
-/* Eight bytes are what the hardware keeps whole on every path, so a line is two stores and two loads. */
+/* The hardware keeps 8 bytes whole on every path, so an LL word is two stores and two loads. */
 PRIM_FN void prim_store_ll(struct prim_ll *p, uint32_t data0, uint32_t data1, uint32_t epoch)
 {
     uint64_t *words = (uint64_t *)(void *)p;

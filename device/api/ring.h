@@ -87,9 +87,9 @@ PRIM_FN struct isod_post isod_ring_order(uint32_t kind, const void *addr, int32_
 PRIM_FN int32_t isod_ring_pe(struct isod_post e) { return (int32_t)(uint32_t)(e.kind_pe >> 32); }
 PRIM_FN uint64_t isod_ring_op_bytes(uint32_t op, uint32_t bytes) { return op | (uint64_t)bytes << 32; }
 
-/* Have `count` tickets been executed? Answers from device memory where it can; else looks over the bus, and leaves what
- * it saw for others, behind a fence: who peeks at `seen` then knows all that `done` stands for. Before what the proxy
- * has written is read: prim_acquire_from_peer(). */
+/* Have `count` tickets been executed? The answer comes from `seen` in device memory where that is large enough. Else
+ * the thread reads `done` over the bus and stores it to `seen` behind a fence. So a thread that peeks at `seen` knows
+ * everything that `done` stands for. Data of the proxy may be read after prim_acquire_from_peer(). */
 PRIM_FN bool isod_ring_is_done(struct isod_ring *r, uint64_t count)
 {
     if (prim_peek_u64(&r->seen) >= count)
@@ -110,8 +110,8 @@ PRIM_FN void isod_ring_leave(struct isod_ring *r, uint64_t ticket)
     prim_store_release_u64(&r->turns[ticket & r->mask], ticket + r->mask + 1);
 }
 
-/* Relaxed stores of words, then the number behind a fence of system scope. That also covers what this thread stored
- * elsewhere before: a signal by the ring may follow data by pointer. Pairs with the acquire load of the proxy. */
+/* Relaxed stores of words, then the number behind a fence of system scope. The fence also covers earlier stores of this
+ * thread: a signal by the ring may follow data by pointer. Pairs with the acquire load of the proxy. */
 PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fetches, uint64_t seq)
 {
     uint64_t *words = (uint64_t *)(void *)to;
@@ -125,9 +125,9 @@ PRIM_FN void isod_ring_write(struct isod_entry *to, struct isod_post e, bool fet
     prim_store_flag_u64(&to->seq, seq);
 }
 
-/* Before the first ticket of a ring is taken: every later ticket's owner has seen `head` beyond 0, so these words are
- * in memory before any entry is. The host looks at them when the kernel has ended (iso_drain_rings); kernels look at
- * the world's word before a fence and a quiet. */
+/* Before the first ticket of a ring is taken. The owner of every later ticket has seen `head` beyond 0, so these words
+ * are in memory before any entry is. The host looks at them when the kernel has ended (iso_drain_rings); kernels look
+ * at the world's word before a fence and a quiet. */
 PRIM_FN void isod_ring_tell_used(struct isod_world *world, struct isod_ring *r)
 {
     prim_store_relaxed_u64(&r->done[1], 1);
@@ -154,18 +154,18 @@ PRIM_FN uint64_t isod_ring_try(struct isod_world *world, struct isod_ring *r, st
     return t + 1;
 }
 
-/* How far isod_ring_run goes. */
+/* When isod_ring_run returns: the entry is posted, it is executed, or its result was read. */
 enum isod_ring_until { ISOD_RING_POSTED, ISOD_RING_DONE, ISOD_RING_RESULT };
 
-/* How far one has come: count is the ticket + 1, 0 before it is posted, with REACHED when nothing is left to do. */
+/* The state of one entry. count: its ticket + 1, 0 before it is posted; with REACHED when nothing is left to do. */
 #define ISOD_RING_REACHED ((uint64_t)1 << 63)
 struct isod_ring_progress {
     uint64_t count, old;
 };
 
-/* Some rounds of one loop that posts, waits, and reads the old value of an atomic: threads of a wave that run in
- * lockstep must not wait in one part of it while others stand in another. No call is made inside, so nothing has to be
- * kept over one. */
+/* Some rounds of one loop that posts, waits, and reads the old value of an atomic. It is one loop because threads of a
+ * wave run in lockstep: a thread must not wait in a loop that comes before the loop of another. The loop makes no call,
+ * so no register is saved over one. */
 PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, struct isod_post e,
                                                    enum isod_ring_until until, uint64_t count)
 {
@@ -188,7 +188,7 @@ PRIM_FN struct isod_ring_progress isod_ring_rounds(struct isod_world *world, str
     return p;
 }
 
-/* By the calling thread. The ticket + 1, or 0 when it was given up; for RESULT the old value of an atomic, or 0. */
+/* By the calling thread. Returns the ticket + 1, or 0 when the kernel gave up; for RESULT the old value, or 0. */
 PRIM_FN uint64_t isod_ring_run(struct isod_origin at, struct isod_post e, enum isod_ring_until until,
                                struct isod_waiting *w)
 {
@@ -217,8 +217,8 @@ PRIM_COLD_FN uint64_t isod_ring_do(struct isod_origin at, struct isod_post e, en
 
 /* ---- stages: pinned memory for data that the proxy cannot reach where it lies (shared memory, registers) ---- */
 
-/* A free stage, or ISOD_RING_STAGES. Its last user's accesses came before its release store of the lease;
- * ours depend on having seen it. */
+/* A free stage, or ISOD_RING_STAGES. The last user's accesses came before its release store of the lease, which this
+ * thread has acquired. */
 PRIM_FN uint32_t isod_ring_take_stage(struct isod_ring *r)
 {
     for (uint32_t i = 0; i < ISOD_RING_STAGES; i++) {
@@ -236,7 +236,7 @@ PRIM_FN void isod_ring_give_stage(struct isod_ring *r, uint32_t i, uint64_t done
     prim_store_release_u64(&r->leases[i], done << 1);
 }
 
-/* Gives all threads of the group a number of the first one, 0 .. 15. */
+/* Gives all threads of the group the number that the first thread passes, 0 .. 15. */
 PRIM_FN uint32_t isod_ring_tell(struct prim_group g, uint32_t number)
 {
     uint32_t all = 0;
@@ -263,8 +263,8 @@ PRIM_FN bool isod_ring_is_dead(struct isod_origin at, struct prim_group g)
     return prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0);
 }
 
-/* Between a stage and the local end: the bus is slower than any loop, so this one is short. Loads are atomic: what the
- * proxy has put into a stage must not come out of a stale cache. */
+/* Between a stage and the local end. The loop is short, since the bus is slower than any loop. Loads are atomic: data
+ * that the proxy has put into a stage must not come out of a stale cache. */
 PRIM_FN void isod_ring_copy(struct prim_group g, char *staged, char *local, uint64_t bytes, bool gets)
 {
     uint64_t step = prim_size(g), i = prim_rank(g);
@@ -347,7 +347,7 @@ PRIM_FN void isod_ring_move_staged(struct isod_origin at, struct prim_group g, s
     }
 }
 
-/* Where the local end is symmetric memory the proxy reads or writes it in place, by one entry. */
+/* A local end in symmetric memory: the proxy reads or writes it in place, by one entry. */
 PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, struct isod_ring_span s, int32_t pe,
                                  enum isod_ring_way way)
 {
@@ -406,7 +406,7 @@ PRIM_FN void isod_ring_put_words(shmemd_t h, void *dest, uint64_t word0, uint64_
     (void)isod_ring_do(isod_origin_of(h), e, ISOD_RING_POSTED);
 }
 
-/* The old value when it fetches, else 0 and it returns at once. */
+/* A fetching atomic returns the old value. Any other returns 0 at once. */
 PRIM_FN uint64_t isod_ring_amo(shmemd_t h, uint32_t op, uint32_t bytes, void *addr, uint64_t operand, uint64_t compare,
                                bool fetches, int32_t pe)
 {
@@ -426,8 +426,8 @@ PRIM_FN uint64_t isod_ring_get_word(shmemd_t h, const void *source, uint32_t byt
     return isod_ring_do(isod_origin_of(h), e, ISOD_RING_RESULT);
 }
 
-/* By the calling thread, which has synchronised with those whose data it follows (prim_gather_stores): after all
- * earlier operations of this block on the ring. */
+/* By the calling thread. The signal comes after all earlier operations of this block on the ring, and after data of the
+ * threads with which this thread has synchronised (prim_gather_stores). */
 PRIM_FN void isod_ring_signal(shmemd_t h, uint64_t *sig, uint64_t value, int op, int32_t pe)
 {
     struct isod_post e = isod_ring_order(ISOD_RING_SIGNAL, sig, pe);
@@ -446,8 +446,8 @@ PRIM_FN bool isod_ring_wait(struct isod_origin at, struct isod_ring *r, uint64_t
     return goes_on;
 }
 
-/* What this block has posted is visible at its targets. By one thread, which has posted it or has synchronised with
- * those that did. false: given up, now or before. */
+/* Waits until all entries of this block are visible at their targets. By one thread, which has posted them or has
+ * synchronised with the threads that did. false: given up, now or before. */
 PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
 {
     struct isod_ring *r = isod_ring_of(at.world);
@@ -456,7 +456,7 @@ PRIM_FN bool isod_ring_flush(struct isod_origin at, uint32_t call)
     return done && prim_load_relaxed_u64(&at.team->status) == 0;
 }
 
-/* Everything that this PE's kernels have posted so far is visible at its targets. */
+/* Waits until all entries that this PE's kernels have posted so far are visible at their targets. */
 PRIM_COLD_FN void isod_ring_quiet_at(struct isod_origin at)
 {
     bool goes_on = prim_load_relaxed_u64(&at.team->status) == 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Put and get of kernels: the handful of cores that the typed names of include/shmem_device.h forward to. Where the
- * member's copy has a pointer, loads and stores; else the ring. Sizes are constants wherever these are inlined, so of
- * each chain of sizes one line is left. Every thread of the group calls, with equal arguments.
- * Includes: place_device.h, ring.h. Used by include/shmem_device.h, signal_device.h. */
+/* Put and get of kernels: the handful of cores that the typed names of include/shmem_device.h forward to. A copy of a
+ * member that has a pointer is reached by loads and stores, any other by the ring. Sizes are constants wherever these
+ * functions are inlined, so the compiler keeps one line of each chain of sizes. Every thread of the group calls, with
+ * equal arguments. Includes: place_device.h, ring.h. Used by include/shmem_device.h, signal_device.h. */
 #ifndef ISO_RMA_DEVICE_H
 #define ISO_RMA_DEVICE_H
 
@@ -11,7 +11,8 @@
 
 /* ---- words of 1, 2, 4 and 8 bytes, naturally aligned: one access each ---- */
 
-/* On the CPU those of 4 and 8 bytes are release stores: they may be flags; the fence before them orders elsewhere. */
+/* On the CPU words of 4 and 8 bytes are release stores, since they may be flags. Elsewhere the fence before them orders
+ * them. */
 PRIM_FN void isod_store_word(void *to, const void *value, size_t bytes)
 {
     uint64_t v8 = 0;
@@ -108,14 +109,14 @@ PRIM_FN struct isod_bytes isod_bytes_of(void *dest, const void *source, size_t l
     return b;
 }
 
-/* Of a put's data: unlike a p it is no flag, so the CPU device may keep it back. */
+/* The data of a put is no flag, unlike that of a p, so the CPU device may hold it back. */
 PRIM_FN void isod_put_word(char *to, const void *value, size_t bytes)
 {
     if (!prim_hold_put(to, value, bytes))
         isod_store_word(to, value, bytes);
 }
 
-/* A word a thread is the frequent small case: it does without the general copy. */
+/* One word for each thread is the frequent small case: it does without the general copy. */
 PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
 {
     uintptr_t all = (uintptr_t)to | (uintptr_t)b.source | b.len;
@@ -130,7 +131,7 @@ PRIM_FN void isod_copy_out(shmemd_group_t g, char *to, struct isod_bytes b)
     }
 }
 
-/* Without the last sync: `source` is free when all threads of the group are here again. */
+/* Without the last sync: `source` may be reused when all threads of the group have synchronised again. */
 PRIM_FN void isod_put_nbi(shmemd_t h, shmemd_group_t g, struct isod_bytes b, int pe)
 {
     char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0;
@@ -231,7 +232,7 @@ PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
 
 /* ---- places ---- */
 
-/* Member `pe` of h in the numbers of `other`, -1: not a member there, or none of h. */
+/* The number in `other` of member `pe` of h; -1: not a member of `other`, or `pe` is not a member of h. */
 PRIM_FN int isod_translate_pe(shmemd_t h, int pe, shmemd_t other)
 {
     if ((uint32_t)pe >= (uint32_t)h.n_pes)

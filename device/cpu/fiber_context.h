@@ -227,7 +227,7 @@ FIBER_UNSEEN static inline void context_unmake(struct context *c)
     c->tsan = NULL;
 }
 
-/* Leaves `from`, which runs, and goes on with `to`; returns when somebody switches to `from`. */
+/* Leaves `from`, which runs, and goes on with `to`; returns when another context switches to `from`. */
 FIBER_UNSEEN static inline void context_switch(struct context *from, struct context *to)
 {
 #if FIBER_ASAN

@@ -78,7 +78,8 @@ void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
 /* Without the other PEs. 0, or -ETIMEDOUT after a sentence: a stream is not idle 10 s after all waits gave up; nothing
  * is freed then. */
 int iso_device_leave(const char *call);
-/* Until what is in this PE's streams is done; where no device runs, at once. 0, or -errno after a sentence. */
+/* Waits until all work in this PE's streams is done; where no device runs, returns at once. 0, or -errno after a
+ * sentence. */
 int iso_device_finish_streams(const char *call);
 /* Likewise, at most that long, without a look at the peers. -ETIMEDOUT without a sentence. */
 int iso_device_idle_within(uint64_t timeout_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered buffers of device memory that the program got from the vendor's own allocator. The allocation around the
  * buffer is exported by the first method that the device layer knows (vmm, then ipc), each PE's by its own; the peers
- * import it whole and find the buffer at its offset. There is no staged method: nobody but the device can copy it.
+ * import it whole and find the buffer at its offset. There is no staged method: only the device can copy this memory.
  * Called by buffer.c. */
 #include "../agree.h"
 #include "../node/team_offer.h"
@@ -85,20 +85,6 @@ static int trade(const struct buffer *b, struct allocation *a, struct pe_offer *
     return rc == 0 ? exchange(b, &mine, whole) : rc;
 }
 
-static int import_one(struct gpu *gpu, struct pe_offer *whole, struct import *import)
-{
-    struct gpu_key key;
-    memcpy(key.bytes, whole->key, sizeof key.bytes);
-    key.fd = whole->fd;
-    whole->fd = -1; /* the import takes it */
-    import->len = (size_t)whole->len;
-    import->method = (enum gpu_sharing)whole->extra;
-    int rc = iso_gpu_import_foreign(gpu, &key, import->method, import->len, &import->base);
-    if (rc != 0)
-        import->base = NULL;
-    return rc;
-}
-
 /* The row of local PE i. */
 static int describe(struct segment *s, int i, const struct pe_offer *buffer, struct pe_offer *whole)
 {
@@ -112,9 +98,17 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
         row->gpu_ptr = row->base;
     if (row->gpu_ptr != NULL || peer->threaded || !ISO->device->reaches[i])
         return 0;
-    int rc = import_one(ISO->device->gpu, whole, import);
+    struct gpu_key key;
+    memcpy(key.bytes, whole->key, sizeof key.bytes);
+    key.fd = whole->fd;
+    whole->fd = -1; /* the import takes it */
+    import->len = (size_t)whole->len;
+    import->method = (enum gpu_sharing)whole->extra;
+    int rc = iso_gpu_import_foreign(ISO->device->gpu, &key, import->method, import->len, &import->base);
     if (rc == 0)
         row->gpu_ptr = import->base + (buffer->base - whole->base);
+    else
+        import->base = NULL;
     return rc;
 }
 

@@ -82,7 +82,7 @@ static bool is_sane(const struct grow *g, const struct node_socket_message *m, c
            addition->at < d->span_bytes && addition->len > 0 && addition->len <= d->span_bytes - addition->at;
 }
 
-/* One message and its answer. Another program of this user may connect: it is not heard for long. */
+/* One message and its answer. Another program of this user may connect: its message is awaited for LATE_NS at most. */
 static void serve(struct grow *g, int sock)
 {
     struct node_socket_message m;
@@ -146,18 +146,13 @@ static int listen_by_name(struct name *name)
     return sock;
 }
 
-static bool has_imports(const struct device *d)
-{
-    for (int i = 0; i < ISO->n_local; i++)
-        if (iso_device_imports(d, i))
-            return true;
-    return false;
-}
-
 int iso_grow_start(struct device *d, struct pe_offer *offer)
 {
     struct name mine = {{0}, 0};
-    if (d->sharing != GPU_SHARE_VMM || !has_imports(d))
+    bool imports = false;
+    for (int i = 0; i < ISO->n_local; i++)
+        imports |= iso_device_imports(d, i);
+    if (d->sharing != GPU_SHARE_VMM || !imports)
         return 0;
     struct grow *g = (struct grow *)calloc(1, sizeof *g);
     if (g == NULL)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The device of this PE and its symmetric heap: opens the device, agrees with all PEs on how device memory is shared,
- * maps the heaps of the node, brings up agent, proxy and handles, and takes all of it down again.
- * VMM: one window of addresses, local PE i's heap at window + i * stride on every PE; physical memory in few chunks
- * that each about double the heap, mapped by all before anybody goes on, and never unmapped before the end. IPC: one
- * fixed allocation. PEs that are threads of one process use the owner's addresses. Invariant: every step is collective
- * and ends in an agreement, so all PEs succeed or fail together. Called by memory.c, handle.c, launch.c, stream.c,
- * init.c (stop) and users. */
+ * maps the heaps of the node, brings up agent, proxy and handles, and takes all of it down again. VMM: one window of
+ * addresses, local PE i's heap at window + i * stride on every PE; physical memory in few chunks that each about double
+ * the heap. All PEs have mapped a chunk before any of them goes on, and keep it until the end. IPC: one fixed
+ * allocation. PEs that are threads of one process use the owner's addresses. Invariant: every step is collective and
+ * ends in an agreement, so all PEs succeed or fail together. Called by memory.c, handle.c, launch.c, stream.c, init.c
+ * (stop) and users. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../agree.h"
@@ -27,8 +27,8 @@ static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / 
 
 /* ---- agreement ---- */
 
-/* The result of a step on this PE and what to say when it is not 0. When it failed anywhere, the lowest such PE speaks
- * for all: one sentence in the whole job. All PEs get 0, or all get an error. */
+/* `rc`: the result of a step on this PE; `sentence`: for an error. Of the PEs that failed the lowest one prints its
+ * sentence, so the whole job prints one. All PEs get 0, or all get an error. */
 int iso_device_agree(const char *call, int rc, const char *sentence)
 {
     return iso_agree_outcome(&ISO->world, rc, sentence, call);
@@ -52,7 +52,7 @@ static int open_device(struct device *d, const char *call)
 
 enum wish { WISH_NONE, WISH_VMM, WISH_IPC };
 
-/* VMM unless a PE cannot, or the user wants it otherwise; what was forced and is not possible is an error. */
+/* VMM, unless a PE has none or the user asks for IPC. A method that the user asks for and a PE lacks is an error. */
 static int choose_method(struct device *d, const char *call)
 {
     /* Other words were refused when the variables were read. */
@@ -102,16 +102,6 @@ struct pe_offer *iso_device_new_offers(void)
     return offers;
 }
 
-/* The transport's word counts too: the test double hides peers' pointers. */
-static bool is_reached(struct device *d, int pe, const char *id)
-{
-    if (pe == ISO->my_pe)
-        return true;
-    if (!ISO->peers[pe].transport->by_pointer)
-        return false;
-    return strcmp(id, d->info->id) == 0 || iso_gpu_reaches(d->gpu, id);
-}
-
 static int meet(struct device *d, const char *call)
 {
     struct state *self = ISO;
@@ -124,8 +114,12 @@ static int meet(struct device *d, const char *call)
         rc = iso_device_exchange(&mine, theirs, call);
     for (int i = 0; rc == 0 && i < self->n_local; i++) {
         const char *id = (const char *)theirs[i].key;
-        d->device_peers += strcmp(id, d->info->id) == 0;
-        d->reaches[i] = is_reached(d, self->local_pes[i], id);
+        int pe = self->local_pes[i];
+        bool same = strcmp(id, d->info->id) == 0;
+        d->device_peers += same;
+        /* The transport's word counts too: the test double hides peers' pointers. */
+        d->reaches[i] = pe == self->my_pe ||
+                        (self->peers[pe].transport->by_pointer && (same || iso_gpu_reaches(d->gpu, id)));
     }
     free(theirs);
     return rc;
@@ -208,7 +202,7 @@ static int choose_sizes(struct device *d, const char *call)
 
 static struct segment *segment(void) { return &ISO->segments[SEGMENT_INDEX_DEVICE]; }
 
-/* What to say when the device refused something. */
+/* As iso_device_agree; the sentence is `what` and the error of the device. */
 static int agree_on_device(struct device *d, const char *call, int rc, const char *what)
 {
     char sentence[384];
@@ -285,7 +279,7 @@ void iso_device_close_offers(struct pe_offer *offers)
     free(offers);
 }
 
-/* Behind the heap: where it is for all is known. */
+/* The parts behind the heap, when the base of each PE is known. */
 static int add_parts(struct device *d)
 {
     int rc = iso_segment_add_part(SEGMENT_INDEX_DEVICE_LOCAL, segment(), d->heap_bytes, d->part_bytes);
@@ -296,7 +290,7 @@ static int add_parts(struct device *d)
     return rc;
 }
 
-/* Own heap, then everybody's: the table's row. */
+/* This PE's heap, then the heaps of its node: a row of the segment table. */
 static int make_heap(struct device *d, const char *call)
 {
     struct pe_offer mine = {0, d->heap_bytes, {0}, 0, -1}, *theirs = iso_device_new_offers();
@@ -352,7 +346,7 @@ static int import_chunk(struct device *d, struct device_chunk c, struct pe_offer
     return rc;
 }
 
-/* After everybody has made its own: the peers' mappings. */
+/* When all PEs have made their own chunks: the mappings of the peers' chunks. */
 static int share_chunk(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
 {
     struct pe_offer mine = {c.at, c.len, {0}, 0, key->fd}, *theirs = iso_device_new_offers();
@@ -395,7 +389,7 @@ static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
     return rc;
 }
 
-/* Twice what there is, where the device has that much left; else what is asked for. */
+/* Doubles the heap, where the device has so much memory left. Else the heap grows by the bytes that were asked for. */
 int iso_device_back(size_t bytes, const char *call)
 {
     struct device *d = ISO->device;

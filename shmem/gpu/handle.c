@@ -273,17 +273,6 @@ static int agree(struct device *d, struct handle *h, const struct member *member
 
 /* ---- one handle: its image ---- */
 
-/* Members whose heaps are equally spaced for our kernels are found by arithmetic, without a load. */
-static void find_flat(struct handle *h, char *const *heaps)
-{
-    int64_t stride = h->team->n_pes > 1 ? (int64_t)((uintptr_t)heaps[1] - (uintptr_t)heaps[0]) : 0;
-    for (int i = 0; i < h->team->n_pes; i++)
-        if (heaps[i] == NULL || (uintptr_t)heaps[i] != (uintptr_t)heaps[0] + (uintptr_t)(stride * i))
-            return;
-    h->value.flat = heaps[0];
-    h->value.flat_stride = stride;
-}
-
 /* `members` NULL: no slot memory. */
 static void fill_tables(struct handle *h, char *at, const struct member *members)
 {
@@ -300,7 +289,15 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
         offsets[i] = members[i].offset;
         memory[i] = heaps[i] != NULL ? heaps[i] + offsets[i] : NULL;
     }
-    find_flat(h, heaps);
+    /* Members whose heaps are equally spaced for our kernels are found by arithmetic, without a load. */
+    int64_t stride = h->team->n_pes > 1 ? (int64_t)((uintptr_t)heaps[1] - (uintptr_t)heaps[0]) : 0;
+    bool flat = true;
+    for (int i = 0; i < h->team->n_pes; i++)
+        flat &= heaps[i] != NULL && (uintptr_t)heaps[i] == (uintptr_t)heaps[0] + (uintptr_t)(stride * i);
+    if (flat) {
+        h->value.flat = heaps[0];
+        h->value.flat_stride = stride;
+    }
     struct isod_lane *lane = (struct isod_lane *)(void *)(at + l.lane);
     size_t bytes = (size_t)isod_lane_bytes(h->team->n_pes, h->image.inbox_bytes);
     for (int i = 0; i < h->image.lanes; i++) {
@@ -463,7 +460,7 @@ static bool has_given_up(const struct handle *h)
     return iso_agent_load(&h->value.team->status, sizeof h->value.team->status) != 0;
 }
 
-/* How many handles the team has, and whether one of them has given up. */
+/* The number of handles of the team; *gave_up: kernels of one of them have given up. */
 static int count_handles(struct device *d, const struct team *team, bool *gave_up)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
@@ -480,8 +477,8 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
     return n;
 }
 
-/* Members have equal numbers of epochs behind them, unless kernels of one gave up: then others may have written lanes
- * that this PE has never used. */
+/* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
+ * lanes that this PE has never used. */
 static void finish_team(struct team *team, const char *call)
 {
     struct device *d = ISO->device;
@@ -767,8 +764,8 @@ static int renew(struct device *d, struct handle *h, struct team *team, const ch
     return iso_job_rc(call);
 }
 
-/* What kernels have posted is delivered before slot memory is cleared, on all members; nothing begins before all have
- * cleared theirs. */
+/* All members deliver what their kernels have posted before any of them clears its slot memory. No call begins before
+ * all members have cleared theirs. */
 SHMEM_API(shmemx_device_reset, pshmemx_device_reset);
 int pshmemx_device_reset(shmem_team_t team_handle, int slot)
 {

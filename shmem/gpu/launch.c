@@ -81,12 +81,12 @@ int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
 
 /* ---- the end of all streams ---- */
 
-/* A thread waits for the device, which cannot be polled as a whole, so that this one looks after the peers and reports
- * a wait that lasts. */
+/* A device cannot be polled as a whole, so a thread of its own waits for the device. Meanwhile the calling thread
+ * watches the peers and reports a wait that lasts. */
 struct finish {
     struct gpu *gpu;
     int rc;
-    uint64_t done; /* atomic: 1: the thread is done; 2: the other one does not wait any more */
+    uint64_t done; /* atomic; 1: the thread is done; 2: the caller has given up */
 };
 
 static void *finish_main(void *argument)

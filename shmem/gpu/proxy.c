@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The host thread behind the kernels of one PE: executes what they post to the rings (device/api/ring.h), in the order of
- * each ring; collects and prints the records of waits that last too long; and watches the peers, since a program whose
- * main thread waits for a stream does not. It spins only right after work, then yields, then sleeps: on few cores it
- * must not be felt by programs that use no ring. Invariant: `done` of a ring is stored after what it counts is visible
- * at its target. Started and stopped by device_heap.c; no kernel runs when it stops. */
+/* The host thread behind the kernels of one PE. It executes the entries that kernels post to the rings
+ * (device/api/ring.h), in the order of each ring. It collects and prints the records of waits that last too long. It
+ * watches the peers, since a program whose main thread waits for a stream does not. The thread spins only right after
+ * work, then yields, then sleeps, so that it takes no time from programs that use no ring. Invariant: `done` of a ring
+ * is stored after what it counts is visible at its target. Started and stopped by device_heap.c; no kernel runs when it
+ * stops. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../collectives.h"
@@ -89,7 +90,7 @@ static const char *call_of(const struct isod_entry *e)
     return e->kind < sizeof names / sizeof names[0] ? names[e->kind] : "the proxy";
 }
 
-/* Ends the job with a sentence when PE or address is wrong, in either mode; that is what a kernel cannot do by itself. */
+/* Ends the job with a sentence when PE or address is wrong, in either error mode: a kernel cannot do so by itself. */
 static struct place place_of(const struct isod_entry *e, uint64_t bytes, const char *arg)
 {
     if (e->pe < 0 || e->pe >= ISO->n_pes)
@@ -120,8 +121,7 @@ static void put_word(struct proxy *p, struct place to, const void *source, uint6
         iso_far_store(&p->ctx, to, word, (unsigned)bytes, call);
 }
 
-/* Words, and both halves of a packet's line, arrive whole, since somebody may poll them; what is longer has no such
- * promise. */
+/* Words, and both halves of a packet, arrive whole, since a thread may poll them. Longer data has no such promise. */
 static void put(struct proxy *p, const struct isod_entry *e, const void *source, uint64_t bytes)
 {
     struct place to = place_of(e, bytes, "dest");
@@ -148,7 +148,7 @@ static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_
     if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_segment_is_device(dest)))
         memcpy(dest, from.cpu, bytes);
     else
-        /* Waited for: a signal behind it may say that the source was read, and would overtake the reading. */
+        /* Blocking: a later signal may say that the source was read, and would overtake a get that is under way. */
         iso_far_get(&p->ctx, dest, from, (const void *)(uintptr_t)e->addr, bytes, call_of(e));
 }
 
@@ -160,7 +160,7 @@ static uint64_t amo(struct proxy *p, const struct isod_entry *e)
     return atomic_at(p, at, op, call_of(e));
 }
 
-/* Of 4 and 8 bytes as an atomic fetches it, which never sees a half of it; but there are none on staged bytes. */
+/* Words of 4 and 8 bytes are fetched by an atomic, which never sees half of a word. Staged bytes have no atomics. */
 static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
 {
     uint64_t word = 0;
@@ -185,7 +185,7 @@ static void send_signal(struct proxy *p, const struct isod_entry *e)
     if (at.cpu != NULL && iso_ctx_is_dirty(&p->ctx))
         iso_far_quiet(&p->ctx); /* else the signal overtakes a transport */
     if (at.cpu != NULL)
-        (void)direct64((word64 *)(void *)at.cpu, op); /* release: pairs with the acquire of whoever waits for it */
+        (void)direct64((word64 *)(void *)at.cpu, op); /* release: pairs with the acquire of the wait */
     else
         iso_far_signal(&p->ctx, at, e->word[0], (int)e->op, call_of(e));
 }

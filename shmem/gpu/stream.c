@@ -118,7 +118,7 @@ static bool local_is_valid(const struct on_stream *s, const char *arg, const voi
     return false;
 }
 
-/* ---- enqueue ---- */
+/* ---- enqueue: these return what the calls return, 0, or 1 after a sentence ---- */
 
 static int launch(const struct on_stream *s, gpu_kernel kernel, unsigned threads, const void *args, size_t bytes)
 {

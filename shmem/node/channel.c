@@ -384,16 +384,6 @@ static void answer_request(struct channel *c, struct link *link, uint32_t number
         end_link(c, link, rc);
 }
 
-static void take_answer(struct channel *c, const struct link *link, uint32_t number)
-{
-    for (struct request *request = c->requests; request != NULL; request = request->next)
-        if (request->sent && request->number == number && request->pe == link->pe) {
-            memcpy(request->answer, link->in.body, CHANNEL_BODY_BYTES);
-            finish_request(c, request, 0);
-            return;
-        }
-}
-
 /* Those that are not sent yet, to all that are connected. */
 static void send_requests(struct channel *c)
 {
@@ -445,7 +435,12 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         *end = early;
         return;
     case CHANNEL_ANSWER:
-        take_answer(c, link, frame->number);
+        for (struct request *request = c->requests; request != NULL; request = request->next)
+            if (request->sent && request->number == frame->number && request->pe == link->pe) {
+                memcpy(request->answer, link->in.body, CHANNEL_BODY_BYTES);
+                finish_request(c, request, 0);
+                return;
+            }
         return;
     case CHANNEL_GOODBYE:
         link->gone = true;
@@ -576,18 +571,6 @@ static void wait_once(struct channel *c, int event, const struct wait *wait)
     iso_wait_poll_peers(wait);
 }
 
-/* Of a broken job. */
-static void forget_request(struct channel *c, const struct request *request)
-{
-    pthread_mutex_lock(&c->lock);
-    for (struct request **at = &c->requests; *at != NULL; at = &(*at)->next)
-        if (*at == request) {
-            *at = request->next;
-            break;
-        }
-    pthread_mutex_unlock(&c->lock);
-}
-
 int iso_channel_ask(int pe, const void *request_body, void *answer)
 {
     struct channel *c = ISO->channel;
@@ -623,7 +606,13 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
             iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
     }
     if (!done) {
-        forget_request(c, &request);
+        pthread_mutex_lock(&c->lock); /* the job is broken: no answer to it is awaited any more */
+        struct request **at = &c->requests;
+        while (*at != NULL && *at != &request)
+            at = &(*at)->next;
+        if (*at != NULL)
+            *at = request.next;
+        pthread_mutex_unlock(&c->lock);
         request.rc = -EIO;
     }
     if (request.event >= 0)

@@ -121,8 +121,8 @@ void iso_wait_finish(struct wait *wait)
 
 /* ---- what ends a wait early ---- */
 
-/* A PE whose launcher was killed would wait for ever, for others that wait likewise. Nobody but PMIx's server stands
- * between it and process 1, so a new parent means that the server is gone; scripts that start PEs by hand may end. */
+/* A PE whose launcher was killed would wait for ever, for others that wait likewise. Only PMIx's server stands between
+ * this PE and process 1, so a new parent means that the server is gone. Scripts that start PEs by hand may end. */
 static void check_launcher(const struct wait *wait)
 {
     const struct state *self = ISO;
@@ -149,23 +149,6 @@ static bool has_left(const struct state *self, int pe)
     return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
 }
 
-/* A member that has left and that this call needs. All PEs had entered the world's last barrier before the first one
- * left. So a member that is still inside of that barrier gets out; its epoch tells it from a member in a later call. No
- * PE is inside a call of another team then. */
-static int missing_member(const struct state *self, const struct slot *slot)
-{
-    for (int i = 0; i < slot->n_pes; i++) {
-        int pe = slot->views[i].pe;
-        if (pe == self->my_pe || !has_left(self, pe))
-            continue;
-        /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
-        uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
-        if (slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0)
-            return pe;
-    }
-    return -1;
-}
-
 /* A wait for any PE may be for a device or another thread of this one. */
 static bool is_left_alone(const struct state *self)
 {
@@ -185,9 +168,22 @@ static int missing_pe(const struct state *self, const struct wait *wait)
         return -1;
     if (wait->peer >= 0 && self->peers[wait->peer].local && has_left(self, wait->peer))
         return wait->peer;
-    if (wait->slot != NULL)
-        return missing_member(self, wait->slot);
-    return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
+    const struct slot *slot = wait->slot;
+    if (slot == NULL)
+        return wait->peer < 0 && is_left_alone(self) ? self->n_pes : -1;
+    /* All PEs had entered the world's last barrier before the first one left. So a member that is still inside of that
+     * barrier gets out; its epoch tells it from a member in a later call. No PE is inside a call of another team then.
+     */
+    for (int i = 0; i < slot->n_pes; i++) {
+        int pe = slot->views[i].pe;
+        if (pe == self->my_pe || !has_left(self, pe))
+            continue;
+        /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
+        uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
+        if (slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0)
+            return pe;
+    }
+    return -1;
 }
 
 /* The second time that it finds the same: between the two, the wait has looked once more. */
