@@ -53,9 +53,10 @@
  * Return: 0; or nonzero after a sentence on stderr, with nothing enqueued: a wrong argument, a type that the operator
  * does not take, a slot that cannot be made, copy engines asked for where they cannot do it.
  *
- * Results: reductions combine elements in the order of members, 16-bit formats in float with one rounding. In a team
- * that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order of
- * their first members. So results are the same bits on all members, in every run and by every algorithm. Integers wrap.
+ * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
+ * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
+ * of their first members. So results are the same bits on all members, in every run and by every algorithm. Integers
+ * wrap.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
  * kind, nelems, type, operator, root, engines, splits, sizes of host_blocks, whether dest and source are reachable as
@@ -120,7 +121,13 @@ enum {
     SHMEMX_REDUCE
 };
 
-/* Types of elements in memory. complexf and complexd have sum and prod only. */
+/* Types of elements in memory. complexf and complexd have sum and prod only.
+ * FLOAT8_E4M3, FLOAT8_E5M2   8 bits, as torch.float8_e4m3fn and torch.float8_e5m2 have them. Results are rounded as
+ *                            torch 2.13 rounds a float: to nearest, ties to even; NaN stays NaN. e4m3 has no infinity
+ *                            and saturates: larger results than 448, infinite ones too, become 448 (torch before 2.13
+ *                            may make NaN of them). In e5m2 61440 and more become infinity.
+ * BOOL                       one byte, 0 or 1; other bytes are not for reductions. A sum, like max, is "or"; a product,
+ *                            like min, is "and" */
 enum {
     SHMEMX_UINT8, /* bytes */
     SHMEMX_INT8,
@@ -135,13 +142,18 @@ enum {
     SHMEMX_HALF,
     SHMEMX_BFLOAT16,
     SHMEMX_COMPLEXF,
-    SHMEMX_COMPLEXD
+    SHMEMX_COMPLEXD,
+    SHMEMX_FLOAT8_E4M3,
+    SHMEMX_FLOAT8_E5M2,
+    SHMEMX_BOOL
 };
-/* and, or, xor: integers only. The last two are for real types only (float, double, half, bfloat16), on streams.
+/* and, or, xor: integers and bool only. The last two are for real types only (float, double, half, bfloat16, and both
+ * of 8 bits). min and max of a NaN and a number are one of them.
  * SHMEMX_AVG         the sum divided by the number of members
  * SHMEMX_SCALED_SUM  the sum times a factor, which is equal on all members: `scale`, or the word at `scale_from`
- * The sum is made in float for half and bfloat16, then divided or multiplied, then rounded once: a sum that is beyond
- * the type's range may have a result within it. (Between nodes, parts of half and bfloat16 are rounded on their way.) */
+ * The sum is made in float for formats of 16 and 8 bits, then divided or multiplied, then rounded once: a sum that is
+ * beyond the type's range may have a result within it. (On streams, parts of these formats are rounded on their way
+ * between nodes.) */
 enum {
     SHMEMX_SUM,
     SHMEMX_PROD,
@@ -199,7 +211,7 @@ typedef struct {
     void *dest;
     const void *source;
     size_t nelems;
-    int type;                      /* SHMEMX_UINT8 .. */
+    int type;                      /* SHMEMX_UINT8 .. SHMEMX_BOOL */
     int op;                        /* reductions: SHMEMX_SUM .. */
     int root;                      /* broadcast, gather, scatter, reduce */
     int to, from;                  /* permute */
@@ -242,8 +254,8 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *                 kernel allows it to all members.
  *                 Symmetric memory that the caller writes is not seen by peers before they are told. A block may have
  *                 any size.
- *   results       elements are combined in the order of members, also between nodes, 16-bit formats in float with one
- *                 rounding: on one node the same bits as on a stream
+ *   results       elements are combined in the order of members, also between nodes, 16-bit and 8-bit floats in float,
+ *                 rounded once: on one node the same bits as on a stream
  *   BARRIER       as shmem_quiet on all contexts of this PE, and SYNC
  * Each member needs 16 KiB of staging memory for each other member, which each team has. Reductions that read private
  * memory allocate at most 1 MiB while they run; else a call allocates nothing.

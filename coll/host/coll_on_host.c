@@ -39,7 +39,7 @@ struct host_call {
     char *dest;
     const char *source;
     size_t elem_bytes, block; /* of an element, and of nelems of them */
-    coll_combine_fn *combine; /* reductions; of float for the 16-bit formats */
+    coll_combine_fn *combine; /* reductions; of float for formats of 16 and 8 bits */
     struct running_sum sent, received; /* host_blocks */
     bool differs;                      /* host_blocks: not what a member sends */
     struct split_place split;
@@ -71,12 +71,17 @@ _Static_assert(sizeof kinds / sizeof kinds[0] == SHMEMX_REDUCE + 1, "a row for e
 static unsigned is(const struct host_call *h, unsigned what) { return kinds[h->coll->kind].is & what; }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
-static const unsigned char type_bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16};
-_Static_assert(sizeof type_bytes == SHMEMX_COMPLEXD + 1, "the size of each type");
+static const unsigned char type_bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16, 1, 1, 1};
+_Static_assert(sizeof type_bytes == SHMEMX_BOOL + 1, "the size of each type");
 
+/* Combined in float. */
+static bool is_short_float(int type)
+{
+    return type == SHMEMX_HALF || type == SHMEMX_BFLOAT16 || type == SHMEMX_FLOAT8_E4M3 || type == SHMEMX_FLOAT8_E5M2;
+}
 static bool is_real(int type)
 {
-    return type == SHMEMX_FLOAT || type == SHMEMX_DOUBLE || type == SHMEMX_HALF || type == SHMEMX_BFLOAT16;
+    return type == SHMEMX_FLOAT || type == SHMEMX_DOUBLE || is_short_float(type);
 }
 static bool is_scaled(const shmemx_coll_t *coll) { return coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM; }
 
@@ -128,8 +133,8 @@ static bool op_is_valid(struct host_call *h)
     h->combine = is_scaled(coll) && !is_real(coll->type) ? NULL : iso_reduce_combine(coll->type, coll->op);
     return h->combine != NULL ||
            wrong(h,
-                 "op %d is not for type %d: integers have sum to xor, real numbers sum, prod, min, max, avg and scaled "
-                 "sum, complex ones sum and prod",
+                 "op %d is not for type %d: integers and bool have sum to xor, real numbers sum, prod, min, max, avg "
+                 "and scaled sum, complex ones sum and prod",
                  coll->op, coll->type);
 }
 
@@ -255,7 +260,7 @@ static bool arguments_are_valid(struct host_call *h)
         return h->coll->host_blocks != NULL ? host_blocks_are_valid(h) : blocks_are_valid(h);
     if (!is(h, OF_TYPE))
         return true;
-    return in_range(h, "type", h->coll->type, SHMEMX_COMPLEXD) && (!is(h, REDUCES) || op_is_valid(h)) &&
+    return in_range(h, "type", h->coll->type, SHMEMX_BOOL) && (!is(h, REDUCES) || op_is_valid(h)) &&
            partners_are_valid(h) && data_is_valid(h);
 }
 
@@ -475,24 +480,31 @@ union chunk {
     long double aligned;
 };
 
-static bool is_short_float(const struct host_call *h)
-{
-    return h->coll->type == SHMEMX_HALF || h->coll->type == SHMEMX_BFLOAT16;
-}
+/* SHMEMX type, the name in half_device.h, its bits: X(type, name, T). */
+#define SHORT_FLOATS(X)                    \
+    X(SHMEMX_HALF, half, uint16_t)         \
+    X(SHMEMX_BFLOAT16, bfloat16, uint16_t) \
+    X(SHMEMX_FLOAT8_E4M3, e4m3, uint8_t)   \
+    X(SHMEMX_FLOAT8_E5M2, e5m2, uint8_t)
 
 /* Elements as they are combined: where they lie, or in `room`. */
 static const void *widen(const struct host_call *h, const char *from, size_t nelems, union chunk *room)
 {
-    uint16_t bits;
-    if (!is_short_float(h)) {
+    if (!is_short_float(h->coll->type)) {
         if (((uintptr_t)from & (sizeof(long double) - 1)) == 0)
             return from;
         return memcpy(room->bytes, from, nelems * h->elem_bytes);
     }
-    bool is_half = h->coll->type == SHMEMX_HALF;
-    for (size_t i = 0; i < nelems; i++) {
-        memcpy(&bits, from + 2 * i, 2);
-        room->f[i] = is_half ? isod_half_to_float(bits) : isod_bfloat16_to_float(bits);
+#define WIDEN(type, name, T)                                    \
+    case type:                                                  \
+        for (size_t i = 0; i < nelems; i++) {                   \
+            T bits;                                             \
+            memcpy(&bits, from + sizeof bits * i, sizeof bits); \
+            room->f[i] = isod_##name##_to_float(bits);          \
+        }                                                       \
+        break;
+    switch (h->coll->type) {
+        SHORT_FLOATS(WIDEN)
     }
     return room->f;
 }
@@ -513,14 +525,19 @@ static void scale(const struct host_call *h, union chunk *sum, size_t nelems)
 
 static void narrow(const struct host_call *h, char *to, const union chunk *sum, size_t nelems)
 {
-    if (!is_short_float(h)) {
+    if (!is_short_float(h->coll->type)) {
         memcpy(to, sum->bytes, nelems * h->elem_bytes);
         return;
     }
-    bool is_half = h->coll->type == SHMEMX_HALF;
-    for (size_t i = 0; i < nelems; i++) {
-        uint16_t bits = is_half ? isod_half_from_float(sum->f[i]) : isod_bfloat16_from_float(sum->f[i]);
-        memcpy(to + 2 * i, &bits, 2);
+#define NARROW(type, name, T)                                 \
+    case type:                                                \
+        for (size_t i = 0; i < nelems; i++) {                 \
+            T bits = isod_##name##_from_float(sum->f[i]);     \
+            memcpy(to + sizeof bits * i, &bits, sizeof bits); \
+        }                                                     \
+        break;
+    switch (h->coll->type) {
+        SHORT_FLOATS(NARROW)
     }
 }
 
@@ -551,7 +568,7 @@ static void combine_chunk(struct host_call *h, char *to, const char *own, size_t
 
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
-    size_t most = CHUNK_BYTES / (is_short_float(h) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
+    size_t most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
     for (int i = 1; i < h->c.n && !h->pulls; i++)
         coll_flag_wait(&h->c, coll_other(&h->c, i));
     for (size_t at = 0; at < bytes; at += most)

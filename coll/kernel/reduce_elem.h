@@ -1,63 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Reductions inside kernels for one way in which elements are kept in memory: a template, stamped by reduce_device.h.
- *   ISOD_T      an element in memory           ISOD_A   what it is combined in (the same, but float for 16-bit formats)
- *   ISOD_NAME   suffix of the stamped names    ISOD_ONE(op, x, y)   x op y, of type ISOD_A; op is a constant
- *   ISOD_UP(x), ISOD_DOWN(a)                   from ISOD_T to ISOD_A and back
+ *   ISOD_T, ISOD_A, ISOD_NAME, ISOD_UP, ISOD_DOWN, ISOD_ONE   as reduce_acc.h says; the operator is a constant
  * Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and on every member, rounded to
  * ISOD_T once: bit-identical everywhere. A thread handles 16 bytes at a time. */
 
-struct ISOD_NAMED(isod_acc) {
-    ISOD_A e[16 / sizeof(ISOD_T)];
-};
-
-PRIM_FN struct ISOD_NAMED(isod_acc) ISOD_NAMED(isod_acc_of)(struct prim_vec16 v)
-{
-    struct ISOD_NAMED(isod_acc) a;
-    ISOD_T e[16 / sizeof(ISOD_T)];
-    __builtin_memcpy(e, &v, 16);
-    PRIM_UNROLL
-    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
-        a.e[i] = ISOD_UP(e[i]);
-    return a;
-}
-
-PRIM_FN void ISOD_NAMED(isod_acc_add)(struct ISOD_NAMED(isod_acc) * a, struct prim_vec16 v, int op)
-{
-    struct ISOD_NAMED(isod_acc) b = ISOD_NAMED(isod_acc_of)(v);
-    PRIM_UNROLL
-    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
-        a->e[i] = ISOD_ONE(op, a->e[i], b.e[i]);
-}
-
-PRIM_FN struct prim_vec16 ISOD_NAMED(isod_acc_vec)(const struct ISOD_NAMED(isod_acc) * a)
-{
-    struct prim_vec16 v;
-    ISOD_T e[16 / sizeof(ISOD_T)];
-    PRIM_UNROLL
-    for (unsigned i = 0; i < 16 / sizeof(ISOD_T); i++)
-        e[i] = ISOD_DOWN(a->e[i]);
-    __builtin_memcpy(&v, e, 16);
-    return v;
-}
-
-/* Member m joins, of n. */
-PRIM_FN void ISOD_NAMED(isod_acc_join)(struct ISOD_NAMED(isod_acc) * a, struct prim_vec16 v, int32_t m, int32_t n,
-                                       int op)
-{
-    if (m == 0)
-        *a = ISOD_NAMED(isod_acc_of)(v);
-    else if (m < n)
-        ISOD_NAMED(isod_acc_add)(a, v, op);
-}
-/* Members first .. first + ISOD_BATCH - 1 join; v[k] is the unit of member first + k. */
-PRIM_FN void ISOD_NAMED(isod_acc_batch)(struct ISOD_NAMED(isod_acc) * a, const struct prim_vec16 *v, int32_t first,
-                                        int32_t n, int op)
-{
-    ISOD_NAMED(isod_acc_join)(a, v[0], first, n, op);
-    ISOD_NAMED(isod_acc_join)(a, v[1], first + 1, n, op);
-    ISOD_NAMED(isod_acc_join)(a, v[2], first + 2, n, op);
-    ISOD_NAMED(isod_acc_join)(a, v[3], first + 3, n, op);
-}
+#define ISOD_ELEMS (16 / sizeof(ISOD_T))
+#include "reduce_acc.h"
 
 /* Unit u of all members' LL data of this epoch, and mine. */
 PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll_combine)(struct isod_coll *c, uint64_t u, struct prim_vec16 mine, int op)
@@ -186,6 +134,7 @@ PRIM_FN int ISOD_NAMED(isod_reduce_grid)(shmemd_t h, struct isod_reduce w, int o
     return prim_call_end(rc);
 }
 
+#undef ISOD_ELEMS
 #undef ISOD_T
 #undef ISOD_A
 #undef ISOD_NAME

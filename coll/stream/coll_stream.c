@@ -81,7 +81,9 @@ static const struct type {
              {"SHMEMX_INT16", 2, 2, INTEGER},    {"SHMEMX_UINT32", 4, 4, INTEGER},   {"SHMEMX_INT32", 4, 4, INTEGER},
              {"SHMEMX_UINT64", 8, 8, INTEGER},   {"SHMEMX_INT64", 8, 8, INTEGER},    {"SHMEMX_FLOAT", 4, 4, REAL},
              {"SHMEMX_DOUBLE", 8, 8, REAL},      {"SHMEMX_HALF", 2, 2, REAL},        {"SHMEMX_BFLOAT16", 2, 2, REAL},
-             {"SHMEMX_COMPLEXF", 8, 4, COMPLEX}, {"SHMEMX_COMPLEXD", 16, 8, COMPLEX}};
+             {"SHMEMX_COMPLEXF", 8, 4, COMPLEX}, {"SHMEMX_COMPLEXD", 16, 8, COMPLEX},
+             {"SHMEMX_FLOAT8_E4M3", 1, 1, REAL}, {"SHMEMX_FLOAT8_E5M2", 1, 1, REAL},
+             {"SHMEMX_BOOL", 1, 1, INTEGER}};
 
 static const struct op {
     const char *name;
@@ -97,7 +99,7 @@ static const struct op {
            {"SHMEMX_XOR", ISOD_OP_xor_reduce, INTEGER, ISOD_SCALING_NONE},
            {"SHMEMX_AVG", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_BY_MEMBERS},
            {"SHMEMX_SCALED_SUM", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_TIMES}};
-_Static_assert(sizeof types / sizeof types[0] == SHMEMX_COMPLEXD + 1, "a row for each type");
+_Static_assert(sizeof types / sizeof types[0] == SHMEMX_BOOL + 1, "a row for each type");
 _Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_SCALED_SUM + 1, "a row for each operator");
 
 const char *iso_stream_kind(int kind) { return kinds[kind].name; }
@@ -155,7 +157,7 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->facts.op = SHMEMX_SUM;
     if (!is(c, OF_TYPE))
         return true;
-    if (!in_range(c, "type", coll->type, SHMEMX_COMPLEXD))
+    if (!in_range(c, "type", coll->type, SHMEMX_BOOL))
         return false;
     if (!is(c, REDUCES))
         return true;
@@ -164,7 +166,9 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->facts.type = coll->type;
     c->facts.op = coll->op;
     c->args.op = ops[coll->op].for_kernels;
-    c->args.dtype = coll->type;
+    c->args.dtype = coll->type != SHMEMX_BOOL ? coll->type : (int)ISOD_DTYPE_u8;
+    if (coll->type == SHMEMX_BOOL && coll->op == SHMEMX_SUM)
+        c->args.op = ISOD_OP_or_reduce;
     c->args.scaling = ops[coll->op].scaling;
     c->args.scale = coll->scale;
     c->args.scale_from = coll->scale_from;
@@ -172,8 +176,8 @@ static bool type_and_op_are_valid(struct stream_call *c)
     if (ops[coll->op].scaling != ISOD_SCALING_NONE)
         has = types[coll->type].is == REAL;
     return has || wrong(c,
-                        "op %s is not for type %s: integers have sum to xor, real numbers sum, prod, min, max, avg and "
-                        "scaled sum, complex ones sum and prod",
+                        "op %s is not for type %s: integers and bool have sum to xor, real numbers sum, prod, min, "
+                        "max, avg and scaled sum, complex ones sum and prod",
                         ops[coll->op].name, types[coll->type].name);
 }
 

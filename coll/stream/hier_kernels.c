@@ -180,16 +180,20 @@ PRIM_FN char *piece_dest(const struct reduction *r, int32_t m, uint32_t k)
 PRIM_FN struct prim_vec16 part_of(const struct reduction *r, const char *from, uint64_t left)
 {
     const int64_t *sources = isod_table_source();
-    struct any_acc a = {{0, 0, 0, 0}};
-    for (int32_t first = 0; first < r->t.size; first += ISOD_BATCH) {
-        struct prim_vec16 v[ISOD_BATCH];
-        PRIM_UNROLL
-        for (int32_t k = 0; k < ISOD_BATCH; k++)
-            if (first + k < r->t.size)
-                v[k] = isod_unit_load(from + sources[isod_hier_sorted(&r->t, r->t.begin + first + k)], left);
-        any_batch(r->what, &a, v, first, r->t.size);
+    struct prim_vec16 whole = {{0, 0}};
+    for (uint32_t part = 0; part < any_parts(r->what); part++) {
+        struct any_acc a = any_begin(part);
+        for (int32_t first = 0; first < r->t.size; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH];
+            PRIM_UNROLL
+            for (int32_t k = 0; k < ISOD_BATCH; k++)
+                if (first + k < r->t.size)
+                    v[k] = isod_unit_load(from + sources[isod_hier_sorted(&r->t, r->t.begin + first + k)], left);
+            any_batch(r->what, &a, v, first, r->t.size);
+        }
+        any_unite(&whole, any_vec(r->what, &a));
     }
-    return any_vec(r->what, &a);
+    return whole;
 }
 
 /* This node's part of piece k for member m, which may be this one. A sync. */
@@ -229,16 +233,20 @@ PRIM_FN bool send_parts(struct isod_coll *c, const struct reduction *r, uint32_t
 /* A unit of the parts of all nodes, in their order. */
 PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction *r, uint32_t k, uint64_t u)
 {
-    struct any_acc a = {{0, 0, 0, 0}};
-    for (int32_t first = 0; first < r->t.nodes; first += ISOD_BATCH) {
-        struct prim_vec16 v[ISOD_BATCH];
-        PRIM_UNROLL
-        for (int32_t i = 0; i < ISOD_BATCH; i++)
-            if (first + i < r->t.nodes)
-                v[i] = prim_load16(c->here + slot_in(c, r, first + i, k) + u * 16);
-        any_batch(r->what, &a, v, first, r->t.nodes);
+    struct prim_vec16 whole = {{0, 0}};
+    for (uint32_t part = 0; part < any_parts(r->what); part++) {
+        struct any_acc a = any_begin(part);
+        for (int32_t first = 0; first < r->t.nodes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH];
+            PRIM_UNROLL
+            for (int32_t i = 0; i < ISOD_BATCH; i++)
+                if (first + i < r->t.nodes)
+                    v[i] = prim_load16(c->here + slot_in(c, r, first + i, k) + u * 16);
+            any_batch(r->what, &a, v, first, r->t.nodes);
+        }
+        any_unite(&whole, any_result(r->what, &a));
     }
-    return any_result(r->what, &a);
+    return whole;
 }
 
 /* Of piece k of the own span. dest may be source: units that are overwritten, here and at the peers, have been read for

@@ -126,22 +126,25 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     /* Splits, packed into the stages of their owner: reducescatter. */                                    \
     X(reduce_splits, ISOD_NEEDS_NOTHING, ANY)
 
-/* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. */
-#define ISOD_STREAM_DTYPES_FOR(X, ...)    \
-    X(u8, SHMEMX_UINT8, __VA_ARGS__)      \
-    X(i8, SHMEMX_INT8, __VA_ARGS__)       \
-    X(u16, SHMEMX_UINT16, __VA_ARGS__)    \
-    X(i16, SHMEMX_INT16, __VA_ARGS__)     \
-    X(u32, SHMEMX_UINT32, __VA_ARGS__)    \
-    X(i32, SHMEMX_INT32, __VA_ARGS__)     \
-    X(u64, SHMEMX_UINT64, __VA_ARGS__)    \
-    X(i64, SHMEMX_INT64, __VA_ARGS__)     \
-    X(f32, SHMEMX_FLOAT, __VA_ARGS__)     \
-    X(f64, SHMEMX_DOUBLE, __VA_ARGS__)    \
-    X(f16, SHMEMX_HALF, __VA_ARGS__)      \
-    X(bf16, SHMEMX_BFLOAT16, __VA_ARGS__) \
-    X(c32, SHMEMX_COMPLEXF, __VA_ARGS__)  \
-    X(c64, SHMEMX_COMPLEXD, __VA_ARGS__)
+/* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. SHMEMX_BOOL is kept as
+ * u8. */
+#define ISOD_STREAM_DTYPES_FOR(X, ...)       \
+    X(u8, SHMEMX_UINT8, __VA_ARGS__)         \
+    X(i8, SHMEMX_INT8, __VA_ARGS__)          \
+    X(u16, SHMEMX_UINT16, __VA_ARGS__)       \
+    X(i16, SHMEMX_INT16, __VA_ARGS__)        \
+    X(u32, SHMEMX_UINT32, __VA_ARGS__)       \
+    X(i32, SHMEMX_INT32, __VA_ARGS__)        \
+    X(u64, SHMEMX_UINT64, __VA_ARGS__)       \
+    X(i64, SHMEMX_INT64, __VA_ARGS__)        \
+    X(f32, SHMEMX_FLOAT, __VA_ARGS__)        \
+    X(f64, SHMEMX_DOUBLE, __VA_ARGS__)       \
+    X(f16, SHMEMX_HALF, __VA_ARGS__)         \
+    X(bf16, SHMEMX_BFLOAT16, __VA_ARGS__)    \
+    X(c32, SHMEMX_COMPLEXF, __VA_ARGS__)     \
+    X(c64, SHMEMX_COMPLEXD, __VA_ARGS__)     \
+    X(e4m3, SHMEMX_FLOAT8_E4M3, __VA_ARGS__) \
+    X(e5m2, SHMEMX_FLOAT8_E5M2, __VA_ARGS__)
 /* Sums by kernels of their own: X(representation, ...). Signed integers wrap as unsigned ones do, and complex numbers
  * are pairs, so the host gives those to these: X(representation, shmemx type, ...). */
 #define ISOD_STREAM_SUM_KERNELS_FOR(X, ...) \
@@ -169,7 +172,7 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
 #define ISOD_STREAM_SUM_KERNELS(X) ISOD_STREAM_SUM_KERNELS_FOR(ISOD_STREAM_ONE, X)
 #define ISOD_STREAM_SUMS(X) ISOD_STREAM_SUMS_FOR(ISOD_STREAM_TWO, X)
 
-/* ISOD_DTYPE_u8 and so on, in the order of shmemx types, and so their numbers. */
+/* ISOD_DTYPE_u8 and so on, in the order of shmemx types, and so their numbers. From e4m3 on: formats of 8 bits. */
 enum isod_dtype {
 #define ISOD_ENUMERATOR(representation, type) ISOD_DTYPE_##representation,
     ISOD_STREAM_DTYPES(ISOD_ENUMERATOR)

@@ -13,14 +13,18 @@ PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *wha
 {
     uint64_t left = w->bytes - u * 16;
     struct prim_vec16 mine = isod_unit_load(w->source + (uint64_t)c->h.my_pe * w->source_stride + u * 16, left);
-    struct any_acc a = {{0, 0, 0, 0}};
-    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
-        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
-        isod_units_wait(c, first, ISOD_BATCH, u, v);
-        any_batch(what, &a, v, first, c->h.n_pes);
+    struct prim_vec16 result = {{0, 0}};
+    for (uint32_t part = 0; part < any_parts(what); part++) {
+        struct any_acc a = any_begin(part);
+        for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+            isod_units_wait(c, first, ISOD_BATCH, u, v);
+            any_batch(what, &a, v, first, c->h.n_pes);
+        }
+        any_unite(&result, any_result(what, &a));
     }
     if (!c->failed)
-        isod_unit_store(w->dest + u * 16, any_result(what, &a), left);
+        isod_unit_store(w->dest + u * 16, result, left);
 }
 
 PRIM_FN int any_ll(const struct isod_stream_coll *what)
@@ -65,9 +69,9 @@ PRIM_FN void any_store(const struct isod_coll *c, const struct isod_span *s, uin
 }
 
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
-                                       const struct isod_span *s, uint64_t u)
+                                       const struct isod_span *s, uint64_t u, uint32_t part)
 {
-    struct any_acc a = {{0, 0, 0, 0}};
+    struct any_acc a = any_begin(part);
     for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
         struct prim_vec16 v[ISOD_BATCH];
         PRIM_UNROLL
@@ -81,7 +85,7 @@ PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct i
 /* One of two, word by word: a choice between pointers would put both on the stack. */
 PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const struct any_acc *b)
 {
-    struct any_acc one;
+    struct any_acc one = *a;
     PRIM_UNROLL
     for (int i = 0; i < 4; i++)
         one.word[i] = first ? a->word[i] : b->word[i];
@@ -90,10 +94,10 @@ PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const str
 /* As the schedules of hier_kernels.c do it: a part of each node, then the parts. A part joins in an iteration behind
  * those of its members, so that the code of a join, which is long, stands here once. */
 PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct isod_stream_coll *what,
-                                       const struct isod_span *s, uint64_t u)
+                                       const struct isod_span *s, uint64_t u, uint32_t half)
 {
     struct isod_hier t = isod_hier_of(what);
-    struct any_acc whole = {{0, 0, 0, 0}}, part = whole;
+    struct any_acc whole = any_begin(half), part = whole;
     for (int32_t node = 0; node < t.nodes; node++) {
         int32_t begin = isod_hier_begin(&t, node), size = isod_hier_size(&t, node);
         for (int32_t i = 0; i <= size; i++) {
@@ -110,8 +114,12 @@ PRIM_FN struct prim_vec16 any_by_nodes(const struct isod_coll *c, const struct i
 }
 PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_span *s)
 {
-    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size)
-        any_store(c, s, u, what->nodes != 0 ? any_by_nodes(c, what, s, u) : any_in_order(c, what, s, u));
+    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size) {
+        struct prim_vec16 v = {{0, 0}};
+        for (uint32_t part = 0; part < any_parts(what); part++)
+            any_unite(&v, what->nodes != 0 ? any_by_nodes(c, what, s, u, part) : any_in_order(c, what, s, u, part));
+        any_store(c, s, u, v);
+    }
 }
 
 /* The begin of an iteration: all members are here; and what is staged of it has come. */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { TYPES = SHMEMX_COMPLEXD + 1 };
+enum { TYPES = SHMEMX_BOOL + 1 };
 
 /* ---- kernels ---- */
 
@@ -40,7 +40,7 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 #define TABLE(name, needs, operators) TABLE_##operators(name)
 ISOD_STREAM_REDUCES(TABLE)
 
-/* Kernels get the number of the type as `dtype`. */
+/* Kernels get the number of the type as `dtype`; that of bool is another's. */
 #define SAME_NUMBER(representation, type) \
     _Static_assert((int)ISOD_DTYPE_##representation == (int)type, "kernels number types as users do");
 ISOD_STREAM_DTYPES(SAME_NUMBER)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Two 16-bit floating-point formats, binary16 and the upper half of binary32, to and from float, by integer code that
- * every target has. Rounds to nearest even, keeps the sign of zero and infinities, subnormals are right even where
- * float's are flushed to zero; a NaN stays a NaN of the same sign, quiet.
+/* Two 16-bit floating-point formats, binary16 and the upper half of binary32, and two of 8 bits, e4m3 and e5m2, to and
+ * from float, by integer code that every target has. Rounds to nearest even, keeps the sign of zero and infinities,
+ * subnormals are right even where float's are flushed to zero; a NaN stays a NaN of the same sign, quiet.
  * Includes: prim.h. Used by reductions and by the user's kernels. */
 #ifndef ISO_HALF_DEVICE_H
 #define ISO_HALF_DEVICE_H
@@ -59,6 +59,48 @@ PRIM_FN uint16_t isod_bfloat16_from_float(float f)
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(bits >> 16 | 0x40u);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* ---- 8 bits, as torch.float8_e4m3fn and torch.float8_e5m2 have them ---- */
+
+/* 1 sign, 4 exponent (bias 7), 3 fraction: no infinity, the largest number is 448, and all ones are NaN. */
+PRIM_FN float isod_e4m3_to_float(uint8_t b)
+{
+    uint32_t sign = (uint32_t)(b & 0x80u) << 24, rest = b & 0x7fu;
+    float subnormal = (float)rest * 0.001953125f; /* 2^-9, exact */
+    uint32_t bits = rest >= 8 ? (rest << 20) + (120u << 23) : isod_float_bits(subnormal);
+    return isod_float_of_bits(sign | (rest == 0x7fu ? 0x7ff00000u : bits));
+}
+
+/* Saturates: what is larger than 448, an infinity too, becomes 448. */
+PRIM_FN uint8_t isod_e4m3_from_float(float f)
+{
+    uint32_t bits = isod_float_bits(f), sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
+    if (rest >= 0x43e00000u)
+        return (uint8_t)(sign | (rest > 0x7f800000u ? 0x7fu : 0x7eu));
+    if (rest < 0x3c800000u) { /* below 2^-6: an ulp of 2^14 is 2^-9 */
+        float magic = isod_float_of_bits(rest) + 16384.0f;
+        return (uint8_t)(sign | (isod_float_bits(magic) - 0x46800000u));
+    }
+    rest += 0x7ffffu + (rest >> 20 & 1u);
+    return (uint8_t)(sign | ((rest - (120u << 23)) >> 20));
+}
+
+/* The upper half of binary16. */
+PRIM_FN float isod_e5m2_to_float(uint8_t b) { return isod_half_to_float((uint16_t)(b << 8)); }
+
+/* 61440 and more become infinity. */
+PRIM_FN uint8_t isod_e5m2_from_float(float f)
+{
+    uint32_t bits = isod_float_bits(f), sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
+    if (rest >= 0x47700000u)
+        return (uint8_t)(sign | (rest > 0x7f800000u ? 0x7fu : 0x7cu));
+    if (rest < 0x38800000u) { /* below 2^-14: an ulp of 2^7 is 2^-16 */
+        float magic = isod_float_of_bits(rest) + 128.0f;
+        return (uint8_t)(sign | (isod_float_bits(magic) - 0x43000000u));
+    }
+    rest += 0xfffffu + (rest >> 21 & 1u);
+    return (uint8_t)(sign | ((rest - (112u << 23)) >> 21));
 }
 
 #endif

@@ -13,11 +13,13 @@ from torch.distributed import ReduceOp
 from . import _lib
 from ._lib import Coll, IsomerError
 
-TYPES = {torch.bool: _lib.UINT8, torch.uint8: _lib.UINT8, torch.int8: _lib.INT8, torch.uint16: _lib.UINT16,
+TYPES = {torch.bool: _lib.BOOL, torch.uint8: _lib.UINT8, torch.int8: _lib.INT8, torch.uint16: _lib.UINT16,
          torch.int16: _lib.INT16, torch.uint32: _lib.UINT32, torch.int32: _lib.INT32, torch.uint64: _lib.UINT64,
          torch.int64: _lib.INT64, torch.float32: _lib.FLOAT, torch.float64: _lib.DOUBLE, torch.float16: _lib.HALF,
-         torch.bfloat16: _lib.BFLOAT16, torch.complex64: _lib.COMPLEXF, torch.complex128: _lib.COMPLEXD}
-REAL = (_lib.FLOAT, _lib.DOUBLE, _lib.HALF, _lib.BFLOAT16)
+         torch.bfloat16: _lib.BFLOAT16, torch.complex64: _lib.COMPLEXF, torch.complex128: _lib.COMPLEXD,
+         torch.float8_e4m3fn: _lib.FLOAT8_E4M3, torch.float8_e5m2: _lib.FLOAT8_E5M2}
+FLOAT8 = (_lib.FLOAT8_E4M3, _lib.FLOAT8_E5M2)
+REAL = (_lib.FLOAT, _lib.DOUBLE, _lib.HALF, _lib.BFLOAT16) + FLOAT8
 COMPLEX = (_lib.COMPLEXF, _lib.COMPLEXD)
 OPERATORS = {"SUM": _lib.SUM, "AVG": _lib.AVG, "PRODUCT": _lib.PROD, "MIN": _lib.MIN, "MAX": _lib.MAX,
              "BAND": _lib.AND, "BOR": _lib.OR, "BXOR": _lib.XOR, "PREMUL_SUM": _lib.SUM}
@@ -69,22 +71,16 @@ class Reduction:
         self.divides = False
         if self.name == "PREMUL_SUM":
             self.factor = op.factor
-        if dtype == torch.bool:
-            self._be_logical()
         if self.name == "AVG" and self.type in COMPLEX:
             self.op, self.divides = _lib.SUM, True
         if not self._is_possible():
             raise NotImplementedError(f"isomer: reductions by {self.name} do not take {dtype}")
 
-    def _be_logical(self):
-        """A sum of bools is their OR, a product their AND, as NCCL has it."""
-        self.op = {"SUM": _lib.MAX, "PRODUCT": _lib.MIN}.get(self.name, self.op)
-
     def _is_possible(self):
         if self.name == "AVG":
             return self.type in REAL or self.divides
         if self.name == "PREMUL_SUM":
-            return self.type in REAL or self.type in COMPLEX
+            return (self.type in REAL and self.type not in FLOAT8) or self.type in COMPLEX
         if self.type in COMPLEX:
             return self.op in (_lib.SUM, _lib.PROD)
         return self.type not in REAL or self.op not in (_lib.AND, _lib.OR, _lib.XOR)

@@ -15,7 +15,8 @@ SHAPES = ((), (0,), (1,), (7,), (3, 5), (1000, 37))
 MOVED = (torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64,
          torch.complex64, torch.float8_e4m3fn)
 REDUCED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-           torch.float32, torch.float64)
+           torch.float32, torch.float64, torch.bool, torch.float8_e4m3fn, torch.float8_e5m2)
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 def values(rank, shape, dtype):
@@ -30,6 +31,10 @@ def same(a, b):
 
 
 def reference(name, inputs):
+    if inputs[0].dtype in FLOAT8:
+        return reference(name, [tensor.to(torch.float32) for tensor in inputs]).to(inputs[0].dtype)
+    if inputs[0].dtype == torch.bool:
+        name = {"SUM": "BOR", "PRODUCT": "BAND", "MAX": "BOR", "MIN": "BAND"}.get(name, name)
     result = inputs[0].clone()
     for other in inputs[1:]:
         result = {"SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum,
@@ -54,6 +59,35 @@ def reductions():
 @pytest.mark.parametrize("size", SIZES)
 def test_reductions_of_all_types(ranks, size):
     ranks(size, reductions)
+
+
+def float8():
+    """Sums that round, that overflow, and of infinities, compared with torch's own rounding of the sum in float."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in FLOAT8:
+        largest = torch.finfo(dtype).max
+        inputs = []
+        for other in range(size):
+            generator = torch.Generator().manual_seed(other)
+            scale = 10.0 ** torch.randint(-4, 3, (5000,), generator=generator)
+            numbers = torch.randn(5000, generator=generator) * scale
+            numbers[:3] = torch.tensor([largest, -largest, torch.inf])
+            inputs.append(numbers.clamp(-largest, largest).to(dtype) if other % 2 else numbers.to(dtype))
+        total = inputs[0].to(torch.float32)
+        for other in inputs[1:]:
+            total = total + other.to(torch.float32)
+        for op, wanted in ((ReduceOp.SUM, total), (ReduceOp.AVG, total / size)):
+            tensor = inputs[rank].clone()
+            dist.all_reduce(tensor, op)
+            wanted = wanted.to(dtype)
+            numbers = ~wanted.to(torch.float32).isnan()
+            assert torch.equal(tensor.to(torch.float32).isnan(), ~numbers)
+            same(tensor[numbers], wanted[numbers])
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_float8_as_torch_rounds(ranks, size):
+    ranks(size, float8)
 
 
 def scaled():
@@ -295,7 +329,7 @@ def test_point_to_point_by_gloo_with_one_warning(ranks):
 def refusals():
     rank, size = dist.get_rank(), dist.get_world_size()
     for call, sentence in (
-            (lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fn)), "do not take torch.float8_e4m3fn"),
+            (lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fnuz)), "do not take torch.float8_e4m3fnuz"),
             (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "BAND do not take torch.float32"),
             (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), ReduceOp.AVG), "AVG do not take torch.int32"),
             (lambda: dist.all_gather_into_tensor(torch.ones(2), torch.ones(2)), "has 2 elements"),

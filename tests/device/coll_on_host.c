@@ -353,7 +353,9 @@ static void test_refused(struct host *h)
     REFUSED(coll.kind = -1);
     REFUSED(coll.kind = SHMEMX_REDUCE + 1);
     REFUSED(coll.team = SHMEM_TEAM_INVALID);
-    REFUSED(coll.type = SHMEMX_COMPLEXD + 1);
+    REFUSED(coll.type = SHMEMX_BOOL + 1);
+    REFUSED(coll.op = SHMEMX_AND; coll.type = SHMEMX_FLOAT8_E5M2);
+    REFUSED(coll.op = SHMEMX_AVG; coll.type = SHMEMX_BOOL);
     REFUSED(coll.op = SHMEMX_SCALED_SUM + 1);
     REFUSED(coll.op = SHMEMX_AND);
     REFUSED(coll.op = SHMEMX_AVG; coll.type = SHMEMX_INT32);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What members of a collective on a stream have in their sources, and what must come out of it: values of every way in
  * which elements are kept, made from (PE, round, place), and a serial reference. Integers have all bits and wrap;
- * floating ones are such that sums round, and are combined in the order of members, 16-bit formats in float with one
+ * floating ones are such that sums round, and are combined in the order of members, short formats in float with one
  * rounding at the end, which is what shmemx_coll.h promises: so results are compared bit by bit, and what equals the
  * reference is equal on all members and by every algorithm. Products of complex numbers are exact (of small integers),
  * since compilers may fuse their multiplications. No value is zero or NaN where min and max might differ about it. */
@@ -12,8 +12,18 @@
 
 #include <math.h>
 
-enum { VALUES_TYPES = SHMEMX_COMPLEXD + 1, VALUES_OPS = SHMEMX_SCALED_SUM + 1, VALUES_CHUNK = 512 };
-enum values_class { VALUES_UNSIGNED, VALUES_SIGNED, VALUES_HALF, VALUES_BFLOAT, VALUES_FLOAT, VALUES_DOUBLE };
+enum { VALUES_TYPES = SHMEMX_BOOL + 1, VALUES_OPS = SHMEMX_SCALED_SUM + 1, VALUES_CHUNK = 512 };
+enum values_class {
+    VALUES_UNSIGNED,
+    VALUES_SIGNED,
+    VALUES_BOOL, /* the last that is an integer */
+    VALUES_HALF,
+    VALUES_BFLOAT,
+    VALUES_E4M3,
+    VALUES_E5M2, /* the last that is combined in float and rounded */
+    VALUES_FLOAT,
+    VALUES_DOUBLE
+};
 
 struct values_type {
     const char *name;
@@ -27,12 +37,25 @@ static const struct values_type values_types[VALUES_TYPES] = {
     {"int16", 2, VALUES_SIGNED, 1},    {"uint32", 4, VALUES_UNSIGNED, 1}, {"int32", 4, VALUES_SIGNED, 1},
     {"uint64", 8, VALUES_UNSIGNED, 1}, {"int64", 8, VALUES_SIGNED, 1},    {"float", 4, VALUES_FLOAT, 1},
     {"double", 8, VALUES_DOUBLE, 1},   {"half", 2, VALUES_HALF, 1},       {"bfloat16", 2, VALUES_BFLOAT, 1},
-    {"complexf", 8, VALUES_FLOAT, 2},  {"complexd", 16, VALUES_DOUBLE, 2}};
+    {"complexf", 8, VALUES_FLOAT, 2},  {"complexd", 16, VALUES_DOUBLE, 2},  {"float8_e4m3", 1, VALUES_E4M3, 1},
+    {"float8_e5m2", 1, VALUES_E5M2, 1}, {"bool", 1, VALUES_BOOL, 1}};
+/* How short floats are kept: the rest is the sign and the exponent. */
+static const struct values_short {
+    int fraction_bits, bias;
+    unsigned largest, nan; /* codes without sign: of infinity, or the largest number where there is none; of NaN */
+} values_shorts[] = {[VALUES_HALF] = {10, 15, 0x7c00, 0x7e00},
+                     [VALUES_BFLOAT] = {7, 127, 0x7f80, 0x7fc0},
+                     [VALUES_E4M3] = {3, 7, 0x7e, 0x7f},
+                     [VALUES_E5M2] = {2, 15, 0x7c, 0x7f}};
 static const char *const values_op_names[VALUES_OPS] = {"sum", "prod", "min", "max",       "and",
                                                         "or",  "xor",  "avg", "scaled sum"};
 #define VALUES_SCALE 0.3 /* of a scaled sum: no power of two */
 
-static inline bool values_is_integer(const struct values_type *t) { return t->scalars <= VALUES_SIGNED; }
+static inline bool values_is_integer(const struct values_type *t) { return t->scalars <= VALUES_BOOL; }
+static inline bool values_is_short(const struct values_type *t)
+{
+    return t->scalars > VALUES_BOOL && t->scalars <= VALUES_E5M2;
+}
 static inline bool values_has_op(int type, int op)
 {
     const struct values_type *t = &values_types[type];
@@ -69,7 +92,7 @@ static inline uint64_t values_float_bits(uint64_t word, unsigned fraction, unsig
 {
     uint64_t sign = word >> 63, spread = op == SHMEMX_PROD ? word >> 60 & 1 : word >> 60 & 7;
     unsigned exponent = op == SHMEMX_PROD ? bias - (unsigned)spread : bias + 3 - (unsigned)spread;
-    unsigned bits = fraction == 52 ? 63 : fraction == 10 || fraction == 7 ? 15 : 31;
+    unsigned bits = fraction == 52 ? 63 : fraction <= 3 ? 7 : fraction <= 10 ? 15 : 31;
     return sign << bits | (uint64_t)exponent << fraction | (word & (((uint64_t)1 << fraction) - 1));
 }
 
@@ -84,10 +107,12 @@ static inline void values_scalar(const struct values_type *t, int op, int pe, un
         memcpy(out, t->scalars == VALUES_FLOAT ? (const void *)&f : (const void *)&d, t->bytes / 2);
         return;
     }
-    bits = t->scalars == VALUES_HALF     ? values_float_bits(word, 10, 15, op)
-           : t->scalars == VALUES_BFLOAT ? values_float_bits(word, 7, 127, op)
-           : t->scalars == VALUES_FLOAT  ? values_float_bits(word, 23, 127, op)
-                                         : values_float_bits(word, 52, 1023, op);
+    if (values_is_short(t)) {
+        const struct values_short *s = &values_shorts[t->scalars];
+        bits = values_float_bits(word, (unsigned)s->fraction_bits, (unsigned)s->bias, op);
+    } else
+        bits = t->scalars == VALUES_FLOAT ? values_float_bits(word, 23, 127, op)
+                                          : values_float_bits(word, 52, 1023, op);
     memcpy(out, &bits, t->bytes / t->parts); /* little endian, as all of our devices */
 }
 
@@ -98,6 +123,8 @@ static inline void values_make(const struct values_type *t, int op, int pe, unsi
     size_t each = t->bytes / t->parts;
     if (values_is_integer(t)) {
         values_bytes(pe, round, first * t->bytes, n * t->bytes, out);
+        for (size_t i = 0; i < n && t->scalars == VALUES_BOOL; i++)
+            out[i] = (out[i] & 7) != 0; /* mostly 1 */
         return;
     }
     for (size_t i = 0; i < n * t->parts; i++)
@@ -112,40 +139,33 @@ union values_chunk {
     double d[VALUES_CHUNK];
 };
 
-static inline float values_from_half(uint16_t bits)
+static inline float values_from_short(const struct values_short *s, unsigned code, unsigned sign)
 {
-    int exponent = bits >> 10 & 31;
-    float f = exponent != 0 ? ldexpf((float)(1024 + (bits & 1023)), exponent - 25) : ldexpf((float)(bits & 1023), -24);
-    if (exponent == 31)
-        f = (bits & 1023) != 0 ? NAN : INFINITY;
-    return (bits & 0x8000) != 0 ? -f : f;
+    int exponent = (int)(code >> s->fraction_bits), fraction = (int)(code & ((1u << s->fraction_bits) - 1));
+    float f = exponent != 0 ? ldexpf((float)((1 << s->fraction_bits) + fraction), exponent - s->bias - s->fraction_bits)
+                            : ldexpf((float)fraction, 1 - s->bias - s->fraction_bits);
+    bool has_infinity = s->largest + 1 != s->nan;
+    if (code > s->largest)
+        f = NAN;
+    else if (code == s->largest && has_infinity)
+        f = INFINITY;
+    return sign != 0 ? -f : f;
 }
-/* Rounds to nearest, ties to even, by the host's own rounding to whole numbers. */
-static inline uint16_t values_to_half(float f)
+/* Rounds to nearest, ties to even, by the host's own rounding to whole numbers. A code without sign. */
+static inline unsigned values_to_short(const struct values_short *s, float f)
 {
-    uint16_t sign = signbit(f) ? 0x8000 : 0;
     float size = fabsf(f);
+    unsigned code;
     int exponent;
-    if (size >= 65520.0f)
-        return (uint16_t)(sign | 0x7c00);
+    if (isnan(f) || isinf(f))
+        return isnan(f) ? s->nan : s->largest;
     if (size == 0)
-        return sign;
+        return 0;
     (void)frexpf(size, &exponent);
-    exponent = exponent - 1 < -14 ? -14 : exponent - 1;
-    return (uint16_t)(sign | (unsigned)(((exponent + 14) << 10) + (int)nearbyintf(ldexpf(size, 10 - exponent))));
-}
-static inline float values_from_bfloat(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float f;
-    memcpy(&f, &wide, 4);
-    return f;
-}
-static inline uint16_t values_to_bfloat(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    exponent = exponent - 1 < 1 - s->bias ? 1 - s->bias : exponent - 1;
+    code = (unsigned)(((exponent - 1 + s->bias) << s->fraction_bits) +
+                      (int)nearbyintf(ldexpf(size, s->fraction_bits - exponent)));
+    return code > s->largest ? s->largest : code;
 }
 
 static inline void values_decode(const struct values_type *t, const unsigned char *from, size_t n,
@@ -153,16 +173,16 @@ static inline void values_decode(const struct values_type *t, const unsigned cha
 {
     size_t each = t->bytes / t->parts;
     unsigned unused = 64 - 8 * (unsigned)each;
-    uint16_t bits;
     for (size_t i = 0; i < n; i++, from += each) {
-        if (t->scalars <= VALUES_SIGNED) {
+        unsigned bits = 0, sign = 1u << (8 * each - 1) % 32;
+        if (values_is_integer(t)) {
             c->u[i] = 0;
             memcpy(&c->u[i], from, each);
             if (t->scalars == VALUES_SIGNED)
                 c->u[i] = (uint64_t)((int64_t)(c->u[i] << unused) >> unused);
-        } else if (t->scalars <= VALUES_BFLOAT) {
-            memcpy(&bits, from, 2);
-            c->f[i] = t->scalars == VALUES_HALF ? values_from_half(bits) : values_from_bfloat(bits);
+        } else if (values_is_short(t)) {
+            memcpy(&bits, from, each);
+            c->f[i] = values_from_short(&values_shorts[t->scalars], bits & (sign - 1), bits & sign);
         } else
             memcpy(t->scalars == VALUES_FLOAT ? (void *)&c->f[i] : (void *)&c->d[i], from, each);
     }
@@ -170,11 +190,11 @@ static inline void values_decode(const struct values_type *t, const unsigned cha
 static inline void values_encode(const struct values_type *t, const union values_chunk *c, size_t n, unsigned char *to)
 {
     size_t each = t->bytes / t->parts;
-    uint16_t bits;
     for (size_t i = 0; i < n; i++, to += each) {
-        if (t->scalars == VALUES_HALF || t->scalars == VALUES_BFLOAT) {
-            bits = t->scalars == VALUES_HALF ? values_to_half(c->f[i]) : values_to_bfloat(c->f[i]);
-            memcpy(to, &bits, 2);
+        if (values_is_short(t)) {
+            unsigned bits = values_to_short(&values_shorts[t->scalars], c->f[i]);
+            bits |= signbit(c->f[i]) ? 1u << (8 * each - 1) : 0;
+            memcpy(to, &bits, each);
         } else
             memcpy(to,
                    t->scalars == VALUES_FLOAT    ? (const void *)&c->f[i]
@@ -224,7 +244,8 @@ static inline void values_fold(const struct values_type *t, int op, union values
     bool is_product = t->parts == 2 && op == SHMEMX_PROD;
     for (size_t i = 0; i < n; i += is_product ? 2 : 1) {
         if (values_is_integer(t))
-            c->u[i] = values_fold_word(op, t->scalars == VALUES_SIGNED, c->u[i], next->u[i]);
+            c->u[i] = values_fold_word(t->scalars == VALUES_BOOL && op == SHMEMX_SUM ? SHMEMX_OR : op,
+                                       t->scalars == VALUES_SIGNED, c->u[i], next->u[i]);
         else if (t->scalars == VALUES_DOUBLE && is_product)
             VALUES_FOLD_COMPLEX(double, &c->d[i], &next->d[i]);
         else if (t->scalars == VALUES_DOUBLE)
