@@ -168,6 +168,17 @@ int shmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *team);
  * on all PEs of the parent when no team was made; nonzero for a parent that is SHMEM_TEAM_INVALID. */
 int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_team_t *team);
 
+/* Sets after how many seconds a wait of this team is reported on this PE. 0: never. Below 0: as SHMEM_TIMEOUT says,
+ * which is how a team begins. The team's waits are those in its collectives on the host and on streams, also by copy
+ * engines, and all waits in kernels by its handles. Waits that belong to no team keep SHMEM_TIMEOUT: point-to-point
+ * calls of the host and on streams, locks, and requests to another node. SHMEM_TEAM_WORLD is a team like others.
+ * Nothing else changes: a reported wait goes on, or with SHMEM_TIMEOUT_ABORT=1 ends the job. On the CPU device
+ * SHMEM_TIMEOUT, too, reports a kernel all of whose threads poll in vain.
+ *
+ * Not collective; members may differ. Any thread. Holds for waits that begin later, in kernels too. Returns 0, or
+ * nonzero after a sentence: team is not a team of this PE, or seconds is not a number. */
+int shmemx_team_set_timeout(shmem_team_t team, double seconds);
+
 /* ---- devices: a GPU, or the CPU as a device (the build's flavour decides) ----
  * No device is touched before the first call of this part. Each PE uses one device: SHMEM_DEVICE, or its number on the
  * node modulo the number of devices. Several PEs may share one. Another device that the program has made current does

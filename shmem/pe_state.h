@@ -36,6 +36,7 @@ struct hooks_above {
     /* For teams, while a device runs: see iso_handles_finish_team. Set by handle.c. */
     void (*finish_team)(struct team *team, const char *call);
     void (*forget_team)(struct team *team);
+    void (*set_timeout)(const struct team *team);
 };
 
 struct state {

@@ -373,6 +373,30 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
     return all_made ? 0 : 1;
 }
 
+/* ---- how long its calls may wait ---- */
+
+SHMEM_API(shmemx_team_set_timeout, pshmemx_team_set_timeout);
+int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
+{
+    if (iso_enter(__func__) != 0)
+        return 1;
+    struct team *team = iso_team_or_null(handle);
+    if (team == NULL || seconds != seconds) {
+        log_error("%s: %s", iso_call_name(__func__),
+                  team == NULL ? "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)"
+                               : "seconds is not a number; allowed: seconds, 0: never, below 0: SHMEM_TIMEOUT");
+        return 1;
+    }
+    uint64_t timeout_ns = ISO_TIMEOUT_NEVER;
+    if (seconds < 0)
+        timeout_ns = 0;
+    else if (seconds > 0 && seconds < 1e9) /* 30 years */
+        timeout_ns = (uint64_t)(seconds * 1e9) + 1;
+    __atomic_store_n(&team->slot.timeout_ns, timeout_ns, __ATOMIC_RELAXED);
+    iso_handles_set_timeout(team);
+    return 0;
+}
+
 /* ---- from a list, by its members alone ---- */
 
 /* Of the list in its order; lists that differ only there are different teams. FNV-1a over PEs, then mixed: each PE

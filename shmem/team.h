@@ -13,6 +13,7 @@ struct slot {
     int n_pes;       /* members */
     uint64_t seq;    /* steps done; a step's flag value; equal on all members between calls */
     uint64_t staged; /* staged steps done; its parity chooses the bank */
+    uint64_t timeout_ns; /* of waits in its calls, atomic; 0: as SHMEM_TIMEOUT says */
     char *memory;    /* this PE's part of the slot */
     char *central;   /* the leader's part; NULL: not all members reach each other by pointer (alike on all of them) */
     struct slot_nodes *nodes;                             /* slot.h; NULL: one node (alike on all of them) */
@@ -31,6 +32,8 @@ struct team {
     uint64_t splits;   /* splits of this team so far; part of the key of a new slot */
     int contexts_made; /* live contexts of this team, to destroy with it */
 };
+
+#define ISO_TIMEOUT_NEVER UINT64_MAX /* as slot->timeout_ns */
 
 struct team *iso_team(shmem_team_t handle, const char *call); /* fatal when invalid */
 struct team *iso_team_or_null(shmem_team_t handle);           /* NULL when invalid */

@@ -390,7 +390,7 @@ void iso_coll_streams_watch(const uint64_t *abort)
     bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
     struct streams *s = streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->watched : NULL; slot != NULL; slot = slot->next_watched)
-        iso_words_watch(slot->words, stop, (uint64_t)(ISO->env->timeout * 1e9));
+        iso_words_watch(slot->words, stop, iso_wait_timeout_ns(&slot->team->slot));
     pthread_mutex_unlock(&d->lock);
 }
 

@@ -158,11 +158,13 @@ struct isod_team {
     char **memory;     /* [n_pes] the member's slot memory, likewise */
     uint64_t *offsets; /* [n_pes] where that slot memory lies in the member's device heap, for the ring */
     struct isod_grid *grid;
-    uint64_t pad[7];
+    uint64_t deadline_ns; /* of a wait; 0: as the world's; ISOD_DEADLINE_NEVER: it leaves no record */
+    uint64_t pad[6];
     uint64_t status; /* 0; else a wait was given up: calls on this handle do nothing until the collective reset */
     uint64_t alone[15];
     /* struct isod_lane [lanes] follows */
 };
+#define ISOD_DEADLINE_NEVER (~(uint64_t)0)
 #define ISOD_LANES(team) ((struct isod_lane *)(void *)((team) + 1))
 
 /* Slot memory of one PE, one lane after the other; peers write it, each sender in its own part:

@@ -119,7 +119,7 @@ struct isod_waiting {
 PRIM_COLD_FN struct isod_waiting isod_wait_look(struct isod_origin at, struct isod_waiting w, struct isod_waited who,
                                                 const void *addr, uint64_t expected, uint64_t seen)
 {
-    uint64_t now = prim_clock_ns(), deadline = at.world->deadline_ns;
+    uint64_t now = prim_clock_ns(), own = at.team->deadline_ns, deadline = own != 0 ? own : at.world->deadline_ns;
     bool stop = prim_load_relaxed_u64(&at.world->host->abort) != 0;
     if (w.since_ns == 0)
         w.since_ns = now;

@@ -153,6 +153,11 @@ ISO_INLINE void iso_handles_forget_team(struct team *team) /* when it is destroy
     if (ISO->device != NULL && ISO->device->handles != NULL)
         ISO->above.forget_team(team);
 }
+ISO_INLINE void iso_handles_set_timeout(const struct team *team) /* slot.timeout_ns has changed: kernels are told */
+{
+    if (ISO->device != NULL && ISO->device->handles != NULL)
+        ISO->above.set_timeout(team);
+}
 /* Collective over the team. `lanes`: at most so many, 0: as many as usual; for a new handle. 0 or -errno after a
  * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
  * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */

@@ -315,6 +315,7 @@ static void point_image(struct handle *h)
     h->image.n_pes = h->team->n_pes;
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
+    h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
     h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
@@ -477,6 +478,8 @@ static int count_handles(struct device *d, const struct team *team, bool *gave_u
     return n;
 }
 
+_Static_assert(ISOD_DEADLINE_NEVER == ISO_TIMEOUT_NEVER, "kernels name it as teams do");
+
 /* Members have done equal numbers of epochs, unless kernels of a member gave up. Then other members may have written
  * lanes that this PE has never used. */
 static void finish_team(struct team *team, const char *call)
@@ -519,6 +522,20 @@ static void clear_slot_memory(const struct handle *h)
     iso_agent_fill(memory + words, 0, slot_bytes(n, h->image.lanes) - words);
 }
 
+static void set_timeout(const struct team *team)
+{
+    struct device *d = ISO->device;
+    uint64_t own = __atomic_load_n(&team->slot.timeout_ns, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < HANDLE_LISTS; i++)
+        for (struct handle *h = d->handles->lists[i]; h != NULL; h = h->next)
+            if (h->team == team) {
+                h->image.deadline_ns = own;
+                iso_agent_store(&h->value.team->deadline_ns, own, sizeof own);
+            }
+    pthread_mutex_unlock(&d->lock);
+}
+
 static void forget_team(struct team *team)
 {
     struct device *d = ISO->device;
@@ -550,6 +567,7 @@ int iso_handles_start(struct device *device)
         return -ENOMEM;
     ISO->above.finish_team = finish_team;
     ISO->above.forget_team = forget_team;
+    ISO->above.set_timeout = set_timeout;
     int rc = make_world(device);
     struct handle *local = device->handles->local = create(&ISO->world, -1);
     if (rc == 0 && local == NULL)

@@ -296,7 +296,8 @@ static void print_record(const struct isod_record *r)
         return;
     }
     if (r->state == ISOD_RECORD_LATE)
-        snprintf(how, sizeof how, "has been waiting %.1f s for %s, longer than SHMEM_TIMEOUT", seconds, waited);
+        snprintf(how, sizeof how, "has been waiting %.1f s for %s, longer than %s", seconds, waited,
+                 iso_wait_limit_name(r->waited_ns));
     else
         snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", waited, seconds);
     log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",
@@ -350,7 +351,7 @@ static void end_if(bool late)
     if (!late || !ISO->env->timeout_abort)
         return;
     iso_proxy_give_up();
-    iso_abort_job(1, "a kernel waited longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+    iso_abort_job(1, "a kernel waited longer than its timeout and SHMEM_TIMEOUT_ABORT is set");
 }
 
 static void look_at_records(struct proxy *p)

@@ -288,8 +288,9 @@ static void print_all(const struct wait *wait, uint64_t now)
     report.entries = (struct entry *)calloc((size_t)self->n_local * ENTRIES_OF_PE, sizeof *report.entries);
     report.set = (bool *)calloc(n, sizeof *report.set);
     report.others = (bool *)calloc(n, sizeof *report.others);
-    log_error("%s: this PE has been waiting %.1f s, longer than SHMEM_TIMEOUT; %s:", iso_call_name(wait->call),
-              seconds(now, wait->since_ns), self->n_nodes > 1 ? "the PEs of its node" : "all PEs");
+    log_error("%s: this PE has been waiting %.1f s, longer than %s; %s:", iso_call_name(wait->call),
+              seconds(now, wait->since_ns), iso_wait_limit_name(now - wait->since_ns),
+              self->n_nodes > 1 ? "the PEs of its node" : "all PEs");
     if (report.entries != NULL && report.set != NULL && report.others != NULL) {
         for (int i = 0; i < self->n_local; i++)
             take_pe(&report, self->local_pes[i]);
@@ -321,5 +322,5 @@ void iso_report_wait(struct wait *wait, uint64_t now)
     if (claim != NULL)
         __atomic_store_n(&claim->done_ns, now, __ATOMIC_RELEASE);
     if (ISO->env->timeout_abort)
-        iso_abort_job(1, "a wait lasted longer than SHMEM_TIMEOUT and SHMEM_TIMEOUT_ABORT is set");
+        iso_abort_job(1, "a wait lasted longer than its timeout and SHMEM_TIMEOUT_ABORT is set");
 }

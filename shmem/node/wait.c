@@ -219,6 +219,22 @@ void iso_wait_poll_peers(const struct wait *wait)
 
 static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
 
+static uint64_t timeout_of_job(void)
+{
+    return ISO->env->timeout > 0 ? (uint64_t)(ISO->env->timeout * 1e9) : 0;
+}
+
+uint64_t iso_wait_timeout_ns(const struct slot *slot)
+{
+    uint64_t own = slot != NULL ? __atomic_load_n(&slot->timeout_ns, __ATOMIC_RELAXED) : 0;
+    return own == 0 ? timeout_of_job() : own == ISO_TIMEOUT_NEVER ? 0 : own;
+}
+
+const char *iso_wait_limit_name(uint64_t waited_ns)
+{
+    return timeout_of_job() != 0 && waited_ns > timeout_of_job() ? "SHMEM_TIMEOUT" : "its team's timeout";
+}
+
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
     struct state *self = ISO;
@@ -244,7 +260,8 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         check_left(wait);
         check_launcher(wait);
     }
-    if (!wait->reported && self->env->timeout > 0 && (double)waited > self->env->timeout * 1e9)
+    uint64_t timeout = wait->reported ? 0 : iso_wait_timeout_ns(wait->slot);
+    if (timeout != 0 && waited > timeout)
         iso_report_wait(wait, now);
     /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds. Where the
      * network is software, the kernel carries what is waited for, so the wait sleeps soon. */

@@ -101,6 +101,10 @@ uint64_t iso_wait_now_ns(void);
 void iso_wait_poll_peers(const struct wait *wait);
 /* Peer `pe` has said that it left, with its last epoch of the world. Several threads of this PE may call at once. */
 void iso_wait_take_left(int pe, uint32_t left_at);
+/* After which a wait of this slot's calls is reported; NULL: of no team's. 0: never. */
+uint64_t iso_wait_timeout_ns(const struct slot *slot);
+/* The limit that a reported wait has passed, as sentences name it. */
+const char *iso_wait_limit_name(uint64_t waited_ns);
 /* Publishes a wait that is not polled: the library is inside a call of the device's. Ended by iso_wait_end. */
 void iso_wait_show(struct wait *wait);
 /* The last wait of a kernel of this PE that passed SHMEM_TIMEOUT; call NULL: it has ended. */

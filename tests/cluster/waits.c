@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
- * signal that PE 0 sends late), `waits collective`, `waits freed` (a registered buffer freed too early); `waits left
+ * signal that PE 0 sends late), `waits collective`, `waits team S` (a team with a limit of its own), `waits freed` (a registered buffer freed too early); `waits left
  * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again); `waits lock S`, `waits
  * stream S`, `waits returned S` (PE 1 holds a lock, waits for a stream, returns from main). A PE that is late S tenths
  * also stays away until the words of the next argument stand in the file WAITS_SAID, the stderr of the job: so the
@@ -95,6 +95,22 @@ static void lock(int tenths, const char *words)
     }
 }
 
+/* PE 0 comes late to a team whose waits are reported after 0.5 s. Before that, late to one that is never reported. */
+static void team_of_all(int tenths, const char *words)
+{
+    shmem_team_t teams[2];
+    for (int i = 0; i < 2; i++) {
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, shmem_n_pes(), NULL, 0, &teams[i]);
+        if (shmemx_team_set_timeout(teams[i], i == 0 ? 0 : 0.5) != 0)
+            exit(1);
+        if (shmem_my_pe() == 0)
+            stay_away(tenths, i == 0 ? NULL : words, 1);
+        shmem_team_sync(teams[i]);
+        if (i == 0 && lines_with("longer than") != 0)
+            exit(1);
+    }
+}
+
 /* PE 1 waits in a stream for PE 0, which comes late; the others wait in a barrier once its kernel has reported. */
 static void stream(int tenths, const char *words)
 {
@@ -148,6 +164,8 @@ int main(int argc, char **argv)
         sessions(tenths);
     else if (strcmp(mode, "lock") == 0)
         lock(tenths, words);
+    else if (strcmp(mode, "team") == 0)
+        team_of_all(tenths, words);
     else if (strcmp(mode, "stream") == 0)
         stream(tenths, words);
     else if (strcmp(mode, "returned") == 0) {

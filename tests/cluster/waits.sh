@@ -31,6 +31,13 @@ for kind in late collective; do
     report_is_short 12 "32 PEs, $kind"
 done
 
+for job_timeout in 0 50; do
+    SHMEM_TIMEOUT=$job_timeout job 60 "$oshrun" -n 3 "$waits" team 12 "pe 1-2 wait in shmem_team_sync"
+    expect_ranks 3 "late to a team, SHMEM_TIMEOUT=$job_timeout"
+    expect_message "^\[pe [12]\] shmem_team_sync: this PE has been waiting [0-9.]+ s, longer than its team's timeout; all PEs:$" "late to a team"
+    report_is_short 6 "late to a team"
+done
+
 SHMEM_TIMEOUT=0.5 job 60 "$oshrun" -n 2 "$waits" signal 15 "pe 1 waits in shmem_signal_wait_until"
 expect_ranks 2 "late signal"
 expect_message "pe 1 waits in shmem_signal_wait_until for any PE: address 0x[0-9a-f]+, expected == 7, seen 0" "late signal"
