@@ -302,22 +302,35 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 
 /* The low 32 bits of epochs are about to wrap: old LL words and places could be taken for new ones. So each member
  * clears its inboxes and places before a synchronisation, which is epoch `epoch`. All those of earlier epochs have been
- * read, since every call waits for all that is sent to it. Teams in which a pointer is missing do not use LL. true:
- * given up. */
-PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+ * read, since every call waits for all that is sent to it. Teams in which a pointer is missing do not use LL; they have
+ * a function of their own, since what the ring needs costs all others registers. true: given up. */
+PRIM_FN void isod_coll_clear(const struct isod_coll *c, uint64_t from, uint64_t bytes)
 {
     struct prim_vec16 zero = {{0, 0}};
+    for (uint64_t at = (uint64_t)c->rank * 16; at < bytes; at += (uint64_t)c->size * 16)
+        prim_store16(c->here + from + at, zero);
+}
+PRIM_COLD_FN bool isod_coll_clear_places(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+{
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
     isod_coll_read_team(&c, h, call_of & 0xffffu);
     c.epoch = epoch;
-    char *lines = c.here + isod_flags_bytes(h.n_pes), *places = c.here + isod_places_at(h.n_pes, c.inbox_bytes);
-    uint64_t bytes = c.direct ? 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes : 0;
-    for (uint64_t at = (uint64_t)c.rank * 16; at < bytes; at += (uint64_t)c.size * 16)
-        prim_store16(lines + at, zero);
-    for (uint64_t at = (uint64_t)c.rank * 16; at < isod_places_bytes(h.n_pes); at += (uint64_t)c.size * 16)
-        prim_store16(places + at, zero);
+    isod_coll_clear(&c, isod_places_at(h.n_pes, c.inbox_bytes), isod_places_bytes(h.n_pes));
     isod_coll_sync(&c);
+    return !isod_coll_goes_on(&c);
+}
+PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+{
+    shmemd_t h = isod_coll_handle(home, heap, call_of);
+    struct isod_coll c;
+    if (!isod_is_direct(h))
+        return isod_coll_clear_places(home, heap, call_of, epoch);
+    isod_coll_read_team(&c, h, call_of & 0xffffu);
+    c.epoch = epoch;
+    isod_coll_clear(&c, isod_flags_bytes(h.n_pes), 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes);
+    isod_coll_clear(&c, isod_places_at(h.n_pes, c.inbox_bytes), isod_places_bytes(h.n_pes));
+    isod_coll_sync_near(&c);
     return !isod_coll_goes_on(&c);
 }
 

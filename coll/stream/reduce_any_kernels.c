@@ -151,10 +151,10 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     if (!isod_coll_enter_for(&c, what->h, what->call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
         return 1;
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
-    bool direct = what->by_pointer != 0;
-    for (uint64_t at = 0; at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
+    bool direct = what->by_pointer != 0, on = !direct || any_arrive(&c, what);
+    for (uint64_t at = 0; on && at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
         struct isod_span s = direct ? isod_span_direct(&c, &all) : isod_span_staged(&c, &all, at);
-        if (direct ? !any_arrive(&c, what) : !any_bring(&c, &all, at, s.bytes))
+        if (!direct && !any_bring(&c, &all, at, s.bytes))
             break;
         any_span(&c, what, &s);
     }
