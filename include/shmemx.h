@@ -340,9 +340,9 @@ int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
  * shmemx_stream_synchronize after them before you use results. */
 void shmemx_device_abort(void);
 /* Makes the handle of (team, slot) work again. With it work barrier and sync on streams of this team, collectives on
- * streams of this (team, slot), and point-to-point calls on streams, which have no slot. Collective over the handle's
- * team, after all members have called shmemx_device_abort or a kernel of theirs gave up, and while no kernel that uses
- * the handle runs. */
+ * streams of this (team, slot), sends and receives of this team, and point-to-point calls on streams, which have no
+ * slot. Collective over the handle's team, after all members have called shmemx_device_abort or a kernel of theirs gave
+ * up, and while no kernel that uses the handle runs. */
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device ----

@@ -266,6 +266,69 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * members; a mismatch ends the job, or is an error of this call. With nelems 0 nothing else is done. */
 int shmemx_coll_on_host(const shmemx_coll_t *coll);
 
+/* ---- send and receive ----
+ *
+ * shmemx_send_on_stream enqueues a message of `bytes` bytes from `source` to member `to` of the team, and
+ * shmemx_recv_on_stream the receive of one from member `from` into `dest`. Both return at once; they begin and end in
+ * their streams as collectives do, and may be captured into graphs.
+ *
+ * Arguments: source and dest are device memory of any kind and alignment (on the CPU device any memory); to and from
+ * are PE numbers of the team, also this PE's own. bytes is less than 64 GiB and may be 0, and then the pointer is not
+ * looked at. tag is 0 or more.
+ *
+ * Matching: the k-th send of a member to another with a tag and a team goes to the k-th receive there with that tag and
+ * team, counted in the order in which the calls are enqueued (in a graph: in which they run, at each launch). Messages
+ * of different tags do not wait for each other. Calls of one sender, receiver, tag and direction follow one another,
+ * also on different streams, as those of a slot do. At most 32 tags of teams that are alive may be in use from one PE
+ * to another.
+ *
+ * Who calls: these two members. Nothing is made together: no other member takes part, and no call waits on the host.
+ * The first call of this PE on a stream, of any kind here, loads kernels and may not be in a capture.
+ *
+ * Buffers and blocking: a receive ends on its stream when dest is complete, a send when source may be rewritten. A send
+ * may end before its receive begins: once the receiver's stream has come to its first receive of that sender and tag,
+ * up to 4 messages of at most 16 KiB, or 64 KiB or more of a longer one, are kept for later receives. Before that,
+ * and beyond it, a send waits for its receive. So two members that send to each other before they receive may wait
+ * forever: put both calls into a batch (below), in any order, or on two streams.
+ *
+ * Memory: the receiver has 514 KiB of slot memory for each sender and tag, less where there is little, and the sender
+ * 1.5 KiB, until the team is destroyed.
+ *
+ * Returns 0; or nonzero after a sentence on stderr, with nothing enqueued: a wrong argument, too many tags, no memory.
+ * When a receive and its message differ in length, dest is not written. The receiver reports both lengths; then it is
+ * as if the receive had given up. The sender is not told.
+ * Errors while a call runs are those of collectives: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited
+ * for. After a call has given up, sends and receives of this PE do nothing until shmemx_device_reset of their team,
+ * with any slot, which begins all sends and receives of that team anew. */
+int shmemx_send_on_stream(shmem_team_t team, const void *source, size_t bytes, int to, int tag, shmemx_stream_t stream);
+int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from, int tag, shmemx_stream_t stream);
+
+/* ---- batches ----
+ *
+ * Between shmemx_coll_group_begin and shmemx_coll_group_end of a thread, its calls of shmemx_coll_on_stream (and of the
+ * names below that stand for it), shmemx_send_on_stream and shmemx_recv_on_stream are collected and return 0. The end
+ * checks all of them and enqueues them by few launches:
+ *   sends and receives   those of one stream by one kernel, at most 96 of them. It makes progress with all at once, so
+ *                        their order does not matter, except that of messages of one pair and tag. These are on
+ *                        one stream.
+ *   fcollect, alltoall   those of one slot and stream whose blocks are at most as large as an inbox (8 KiB in teams of
+ *                        at most 8, 2 KiB of at most 32, else 512 bytes) by one kernel for 96 calls, when no other call
+ *                        of that slot stands between them
+ *   other calls          each as alone
+ * On a stream, sends and receives come first, then the collectives in their order. Calls of a batch may run at the same
+ * time: none of them reads or writes what another one writes. SHMEM_COLL does not choose for calls that are merged.
+ *
+ * Who calls: all members put the same collectives into the same batches. Sends and receives may be in different batches
+ * at both ends, or in none. Groups may be nested; then the outermost end enqueues.
+ *
+ * Arrays that `blocks` points to are read when the calls run, the struct itself when the call is collected. What
+ * `host_blocks` and `splits` point to is read by the end of the group.
+ *
+ * Returns 0; or nonzero after a sentence on stderr. begin: no device runs. end: the thread has no group, or a call is
+ * wrong. Then no call is enqueued. When a launch fails, the calls before it are enqueued. */
+int shmemx_coll_group_begin(void);
+int shmemx_coll_group_end(void);
+
 /* Makes what collectives on streams of (team, slot) need, as their first call would: the warm-up before a capture. A
  * team may have all 256 slots; the memory for them is found when they are made. `slot` is 0 .. 255. max_blocks bounds
  * the blocks of the slot's calls, and so its memory: 1 or more, or 0 for as many as the device and SHMEM_DEVICE_BLOCKS

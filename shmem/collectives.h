@@ -17,6 +17,7 @@ struct collectives {
         /* Makes what a call could not make while kernels run. 0, or -errno after a sentence. */
         int (*start)(struct device *device);
         void (*reset)(const struct team *team, int slot); /* slot memory is as new, on all members */
+        bool (*has_pairs)(const struct team *team); /* this PE's streams may have sends or receives of the team */
         void (*forget_team)(const struct team *team);
         void (*forget_stream)(void *stream); /* before it is destroyed */
         /* Streams that wait without a kernel: past the deadline a record; *abort not 0: their end. By the proxy. */

@@ -252,8 +252,8 @@ struct select_table *iso_host_table_open(const char *forced)
 
 static const struct collectives collectives = {
     choose_barrier,
-    {iso_stream_probe_start, iso_coll_streams_reset, iso_coll_streams_forget_team, iso_coll_streams_forget_stream,
-     iso_coll_streams_watch, iso_coll_streams_stop},
+    {iso_coll_streams_start, iso_coll_streams_reset, iso_pairs_has_team, iso_coll_streams_forget_team,
+     iso_coll_streams_forget_stream, iso_coll_streams_watch, iso_coll_streams_stop},
 };
 
 int iso_coll_start(void)

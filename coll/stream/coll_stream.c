@@ -519,9 +519,19 @@ int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_
     return begin(c, coll, stream) && numbers_are_valid(c) && complete(c) ? 0 : 1;
 }
 
-/* SHMEM_DEBUG. `slot` NULL: none was made yet, by any member. */
-static int note(const struct stream_call *c, struct stream_slot *slot)
+int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
+    if (!begin(c, coll, stream) || !numbers_are_valid(c))
+        return 1;
+    return is_nothing(c) || complete(c) ? 0 : 1;
+}
+
+/* The slot of a call of no bytes, if any member has made it yet. */
+int iso_stream_note(const struct stream_call *c)
+{
+    if (ISO_LIKELY(!ISO->debug))
+        return 0;
+    const struct stream_slot *slot = c->slot != NULL ? c->slot : iso_stream_slot_find(c);
     return slot != NULL && slot->notes != NULL ? iso_notes_call(slot->notes, c) : 0;
 }
 
@@ -548,20 +558,18 @@ static int enqueue(const struct stream_call *c)
     return choice.algorithm->run(c, choice.algorithm, choice.shape) == 0 ? 0 : 1;
 }
 
+int iso_stream_run(const struct stream_call *c)
+{
+    return iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
+}
+
 SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
 int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     struct stream_call c;
-    if (!begin(&c, coll, stream) || !numbers_are_valid(&c))
-        return 1;
-    if (is_nothing(&c)) { /* on all members alike */
-        return ISO_UNLIKELY(ISO->debug) && note(&c, iso_stream_slot_find(&c)) != 0 ? 1 : 0;
-    }
-    if (!complete(&c))
-        return 1;
-    if (ISO_UNLIKELY(ISO->debug) && note(&c, c.slot) != 0)
-        return 1;
-    return enqueue(&c);
+    if (ISO_UNLIKELY(iso_group_is_open()))
+        return iso_group_add_coll(coll, stream);
+    return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
 }
 
 /* ---- what it would do ---- */

@@ -44,6 +44,11 @@ struct stream_call {
  * nonzero after a sentence. */
 int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
 
+/* The same for any call: one of no bytes, on all members alike, is checked and has no slot. */
+int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
+int iso_stream_run(const struct stream_call *c);  /* enqueues it: 0, or nonzero after a sentence */
+int iso_stream_note(const struct stream_call *c); /* SHMEM_DEBUG: compares it alone, likewise */
+
 /* "SHMEMX_ALLREDUCE", "SHMEMX_INT32", "SHMEMX_SUM": of right numbers. */
 const char *iso_stream_kind(int kind);
 const char *iso_stream_type(int type);
@@ -97,6 +102,15 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
 /* The call's stream waits for the slot's last call, if that is in another one. 0, or nonzero after a sentence. */
 int iso_stream_slot_order(const struct stream_call *c);
+/* The same for any sequence of calls, of which `last` has two; an error without a sentence. */
+int iso_stream_order(struct device *d, gpu_stream *last, gpu_stream stream);
+/* When `stream` is destroyed, both under the lock `order`: no capture goes on in it (true: the last call is in it); that
+ * call is in `to` now. */
+bool iso_stream_forget_capture(gpu_stream *last, gpu_stream stream);
+void iso_stream_move(gpu_stream *last, gpu_stream stream, gpu_stream to);
+/* How many blocks of kernels of sends and receives may wait at once. The first call of a PE loads all kernels. 0, or
+ * nonzero after a sentence for `who`. */
+int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream, unsigned *blocks);
 /* The words of the call's streams, which the proxy watches from now on; NULL: in this call kernels have to wait. */
 struct engine_words *iso_stream_slot_words(const struct stream_call *c);
 
@@ -140,6 +154,8 @@ int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
 extern const int iso_stream_n_kernels;
+extern const gpu_kernel iso_pair_kernels[]; /* the same of sends and receives, whose blocks have other limits */
+extern const int iso_pair_n_kernels;
 int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early);
 
 /* ---- stream_list.c: blocks and splits that the host knows ---- */
@@ -186,7 +202,39 @@ int iso_engine_broadcast(const struct stream_call *c, const struct select_algori
 int iso_engine_permute(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 void iso_engines_close(struct device *d, struct stream_engines *engines);
 
+/* ---- pairs.c: sends and receives ---- */
+
+/* As the user has written it. */
+struct pair_call {
+    shmem_team_t team;
+    void *data;
+    size_t bytes;
+    int peer, tag;
+    bool sends;
+    shmemx_stream_t stream;
+};
+int iso_pairs_check(const struct pair_call *c); /* 0, or nonzero after a sentence */
+/* Calls that are right, those of a stream by one launch. Reorders `calls`. 0, or nonzero after a sentence. */
+int iso_pairs_enqueue(const struct pair_call **calls, size_t n);
+
+int iso_pairs_start(struct device *d); /* with the device: 0 or -errno */
+void iso_pairs_stop(struct device *d); /* also when it was not started */
+bool iso_pairs_has_team(const struct team *team);
+void iso_pairs_forget_team(struct device *d, const struct team *team); /* as iso_coll_streams_forget_team */
+void iso_pairs_reset(struct device *d, const struct team *team);
+/* device->lock is held. No capture goes on in the stream. True: some pair's last call is in it. */
+bool iso_pairs_forget_capture(struct device *d, gpu_stream stream);
+void iso_pairs_move_stream(struct device *d, gpu_stream stream, gpu_stream to);
+
+/* ---- coll_group.c: calls of this thread that are collected ---- */
+
+bool iso_group_is_open(void);
+int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream); /* 0, or nonzero after a sentence */
+int iso_group_add_pair(const struct pair_call *c);                         /* likewise */
+
 /* ---- stream_slot.c: what struct collectives registers ---- */
+
+int iso_coll_streams_start(struct device *device); /* 0, or -errno after a sentence */
 
 void iso_coll_streams_reset(const struct team *team, int slot);
 void iso_coll_streams_forget_team(const struct team *team);

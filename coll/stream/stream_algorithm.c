@@ -4,7 +4,9 @@
  * Invariant: every kind but alltoallv has one without needs, for any operator and any size.
  * Called by coll_stream.c, stream_slot.c (kernels), stream_choice.c and the tuner. */
 #include "../../bootstrap/log.h"
+#include "batch.h"
 #include "coll_stream.h"
+#include "pairs.h"
 
 #include <string.h>
 
@@ -21,6 +23,8 @@ enum { TYPES = SHMEMX_BOOL + 1 };
 #define DECLARE_REDUCE(name, needs, operators) DECLARE_SUMS_##operators(name)
 ISOD_STREAM_MOVES(DECLARE_MOVE)
 ISOD_STREAM_REDUCES(DECLARE_REDUCE)
+ISOD_STREAM_PAIRS(DECLARE)
+ISOD_STREAM_BATCHES(DECLARE)
 
 #define LIST(name) isod_stream_##name##_kernel,
 #define LIST_MOVE(name, needs) LIST(name)
@@ -29,7 +33,10 @@ ISOD_STREAM_REDUCES(DECLARE_REDUCE)
 #define LIST_REDUCE_ANY(name) LIST(name##_any)
 #define LIST_REDUCE_ALL(name) LIST_REDUCE_SUM(name) LIST_REDUCE_ANY(name)
 #define LIST_REDUCE(name, needs, operators) LIST_REDUCE_##operators(name)
-const gpu_kernel iso_stream_kernels[] = {ISOD_STREAM_MOVES(LIST_MOVE) ISOD_STREAM_REDUCES(LIST_REDUCE)};
+const gpu_kernel iso_stream_kernels[] = {ISOD_STREAM_MOVES(LIST_MOVE) ISOD_STREAM_REDUCES(LIST_REDUCE)
+                                             ISOD_STREAM_BATCHES(LIST)};
+const gpu_kernel iso_pair_kernels[] = {ISOD_STREAM_PAIRS(LIST)};
+const int iso_pair_n_kernels = sizeof(iso_pair_kernels) / sizeof(iso_pair_kernels[0]);
 const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_kernels[0]);
 
 /* By type: reduce_ll_sums and so on. */

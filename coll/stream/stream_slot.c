@@ -9,6 +9,7 @@
 #include "../../shmem/collectives.h"
 #include "../../shmem/node/wait.h"
 #include "coll_stream.h"
+#include "pairs.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ enum { SLOT_LISTS = 512 };
 struct streams {
     struct select_table *table;  /* for this device */
     struct select_table *common; /* for any: when members have different ones */
-    unsigned most_blocks, most_threads;
+    unsigned most_blocks, most_threads, pair_blocks;
     struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
     struct stream_slot *watched;           /* likewise: what the proxy looks at */
     pthread_mutex_t order; /* slots' last streams, where they change; `ends`. Taken before device->lock */
@@ -37,12 +38,12 @@ static const char call[] = "shmemx_coll_on_stream";
 /* ---- per device ---- */
 
 /* Blocks of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
-static int blocks_of(struct device *d, unsigned threads)
+static int blocks_of(struct device *d, const gpu_kernel *kernels, int n, unsigned threads)
 {
     int least = SELECT_MOST_BLOCKS;
-    for (int i = 0; i < iso_stream_n_kernels && least > 0; i++) {
+    for (int i = 0; i < n && least > 0; i++) {
         int blocks = 0;
-        if (iso_gpu_max_blocks(d->gpu, iso_stream_kernels[i], threads, 0, &blocks) != 0)
+        if (iso_gpu_max_blocks(d->gpu, kernels[i], threads, 0, &blocks) != 0)
             blocks = 0;
         least = ISO_MIN(least, blocks);
     }
@@ -54,13 +55,15 @@ static int find_limits(struct device *d, struct streams *s)
     int blocks = 0;
     unsigned threads = ISOD_STREAM_THREADS * 2;
     while (blocks == 0 && threads > 32)
-        blocks = blocks_of(d, threads /= 2);
-    if (blocks == 0) {
+        blocks = blocks_of(d, iso_stream_kernels, iso_stream_n_kernels, threads /= 2);
+    int of_pairs = blocks_of(d, iso_pair_kernels, iso_pair_n_kernels, ISOD_PAIR_THREADS);
+    if (blocks == 0 || of_pairs == 0) {
         log_error("%s: no block of 32 threads of its kernels can run here: %s", call, iso_gpu_error(d->gpu));
         return -ENOTSUP;
     }
     s->most_blocks = (unsigned)ISO_MAX(blocks / ISO_MAX(d->device_peers, 1), 1);
     s->most_threads = threads;
+    s->pair_blocks = (unsigned)ISO_MAX(of_pairs / ISO_MAX(d->device_peers, 1), 1);
     return 0;
 }
 
@@ -70,6 +73,8 @@ static int preload(struct device *d)
     int rc = 0;
     for (int i = 0; i < iso_stream_n_kernels && rc == 0; i++)
         rc = iso_gpu_preload(d->gpu, iso_stream_kernels[i]);
+    for (int i = 0; i < iso_pair_n_kernels && rc == 0; i++)
+        rc = iso_gpu_preload(d->gpu, iso_pair_kernels[i]);
     if (rc != 0)
         log_error("%s: its kernels cannot be loaded: %s", call, iso_gpu_error(d->gpu));
     return rc;
@@ -310,36 +315,66 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     return NULL;
 }
 
-static gpu_stream last_of(const struct stream_slot *slot, int captured)
+static gpu_stream last_of(const gpu_stream *last, int captured)
 {
-    return __atomic_load_n(&slot->last[captured], __ATOMIC_RELAXED);
+    return __atomic_load_n(&last[captured], __ATOMIC_RELAXED);
 }
 
 /* A stream orders its own calls. So while no call was captured in another stream than the last one, no question to the
  * device is needed. A capture cannot wait for work outside of it, nor the other way round. */
-int iso_stream_slot_order(const struct stream_call *c)
+int iso_stream_order(struct device *d, gpu_stream *last, gpu_stream stream)
 {
-    struct stream_slot *slot = c->slot;
-    struct streams *s = streams_of(c->device);
-    struct gpu *gpu = c->device->gpu;
+    struct streams *s = streams_of(d);
+    struct gpu *gpu = d->gpu;
     int rc = 0;
-    if (ISO_LIKELY(last_of(slot, 0) == c->stream && last_of(slot, 1) == ISO_STREAM_NONE))
+    if (ISO_LIKELY(last_of(last, 0) == stream && last_of(last, 1) == ISO_STREAM_NONE))
         return 0;
     pthread_mutex_lock(&s->order); /* until the stream of the last call is waited for, it is not destroyed */
-    int captured = iso_gpu_stream_is_capturing(gpu, c->stream);
-    gpu_stream before = last_of(slot, captured);
+    int captured = iso_gpu_stream_is_capturing(gpu, stream);
+    gpu_stream before = last_of(last, captured);
     if (before == ISO_STREAM_NONE)
-        before = last_of(slot, 0);
-    if (before != ISO_STREAM_NONE && before != c->stream &&
-        iso_gpu_stream_is_capturing(gpu, before) == (captured != 0) && iso_gpu_stream_after(gpu, c->stream, before) != 0) {
-        log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
-                  slot->number, iso_gpu_error(gpu));
-        rc = 1;
-    } else {
-        __atomic_store_n(&slot->last[captured], c->stream, __ATOMIC_RELAXED);
-    }
+        before = last_of(last, 0);
+    if (before != ISO_STREAM_NONE && before != stream && iso_gpu_stream_is_capturing(gpu, before) == (captured != 0))
+        rc = iso_gpu_stream_after(gpu, stream, before);
+    if (rc == 0)
+        __atomic_store_n(&last[captured], stream, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&s->order);
+    return rc != 0 ? 1 : 0;
+}
+bool iso_stream_forget_capture(gpu_stream *last, gpu_stream stream)
+{
+    if (last_of(last, 1) == stream) /* no capture goes on in it */
+        __atomic_store_n(&last[1], ISO_STREAM_NONE, __ATOMIC_RELAXED);
+    return last_of(last, 0) == stream;
+}
+void iso_stream_move(gpu_stream *last, gpu_stream stream, gpu_stream to)
+{
+    if (last_of(last, 0) == stream)
+        __atomic_store_n(&last[0], to, __ATOMIC_RELAXED);
+}
+
+int iso_stream_slot_order(const struct stream_call *c)
+{
+    int rc = iso_stream_order(c->device, c->slot->last, c->stream);
+    if (rc != 0)
+        log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
+                  c->slot->number, iso_gpu_error(c->device->gpu));
     return rc;
+}
+
+int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream, unsigned *blocks)
+{
+    if (streams_of(d) == NULL && (d->captures != 0 || iso_gpu_stream_is_capturing(d->gpu, stream))) {
+        log_error("%s: the first call of this PE on a stream loads kernels, which a capture does not allow; make a "
+                  "call before",
+                  who);
+        return 1;
+    }
+    const struct streams *s = need_streams(d);
+    if (s == NULL)
+        return 1;
+    *blocks = s->pair_blocks;
+    return 0;
 }
 
 struct engine_words *iso_stream_slot_words(const struct stream_call *c)
@@ -400,6 +435,7 @@ void iso_coll_streams_reset(const struct team *team, int number)
     struct streams *s = d != NULL ? streams_of(d) : NULL;
     if (s == NULL)
         return;
+    iso_pairs_reset(d, team);
     pthread_mutex_lock(&d->lock);
     for (struct stream_slot *slot = *list_of(s, team, number); slot != NULL; slot = slot->next)
         if (slot->team == team && slot->number == number) {
@@ -424,11 +460,9 @@ void iso_coll_streams_forget_stream(gpu_stream stream)
     pthread_mutex_lock(&s->order);
     pthread_mutex_lock(&d->lock); /* the lists */
     for (int i = 0; i < SLOT_LISTS; i++)
-        for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next) {
-            used = used || last_of(slot, 0) == stream;
-            if (last_of(slot, 1) == stream) /* no capture goes on in it */
-                __atomic_store_n(&slot->last[1], ISO_STREAM_NONE, __ATOMIC_RELAXED);
-        }
+        for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next)
+            used = iso_stream_forget_capture(slot->last, stream) || used;
+    used = iso_pairs_forget_capture(d, stream) || used;
     pthread_mutex_unlock(&d->lock);
     if (used) {
         if (s->ends == NULL && iso_gpu_stream_create(d->gpu, false, &s->ends) != 0)
@@ -440,8 +474,9 @@ void iso_coll_streams_forget_stream(gpu_stream stream)
     pthread_mutex_lock(&d->lock);
     for (int i = 0; i < SLOT_LISTS && used; i++)
         for (struct stream_slot *slot = s->lists[i]; slot != NULL; slot = slot->next)
-            if (last_of(slot, 0) == stream)
-                __atomic_store_n(&slot->last[0], kept ? s->ends : ISO_STREAM_NONE, __ATOMIC_RELAXED);
+            iso_stream_move(slot->last, stream, kept ? s->ends : ISO_STREAM_NONE);
+    if (used)
+        iso_pairs_move_stream(d, stream, kept ? s->ends : ISO_STREAM_NONE);
     pthread_mutex_unlock(&d->lock);
     pthread_mutex_unlock(&s->order);
 }
@@ -454,6 +489,8 @@ void iso_coll_streams_forget_team(const struct team *team)
     struct stream_slot *gone = NULL;
     if (d != NULL && team != NULL)
         iso_stream_ranges_forget(d, team);
+    if (d != NULL)
+        iso_pairs_forget_team(d, team); /* others may have written to this PE, which has called nothing */
     if (s == NULL)
         return;
     pthread_mutex_lock(&d->lock);
@@ -491,16 +528,25 @@ void iso_coll_streams_forget(void)
     pthread_mutex_lock(&d->lock);
     struct streams *s = streams_of(d);
     __atomic_store_n(&d->streams, NULL, __ATOMIC_RELEASE);
+    if (s->ends != NULL)
+        iso_pairs_move_stream(d, s->ends, ISO_STREAM_NONE);
     pthread_mutex_unlock(&d->lock);
     if (s->ends != NULL)
         iso_gpu_stream_destroy(d->gpu, s->ends);
     drop(s);
 }
 
+int iso_coll_streams_start(struct device *device)
+{
+    int rc = iso_pairs_start(device);
+    return rc == 0 ? iso_stream_probe_start(device) : rc;
+}
+
 void iso_coll_streams_stop(struct device *device)
 {
     iso_coll_streams_forget();
     iso_stream_ranges_forget(device, NULL);
+    iso_pairs_stop(device);
     iso_stream_probe_stop(device);
 }
 

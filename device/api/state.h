@@ -40,6 +40,8 @@
     X(ON_STREAM_SCATTER, "SHMEMX_SCATTER on a stream")             \
     X(ON_STREAM_REDUCE, "SHMEMX_REDUCE on a stream")               \
     X(ON_STREAM_SYNC, "SHMEMX_BARRIER or _SYNC on a stream")       \
+    X(ON_STREAM_SEND, "shmemx_send_on_stream")                     \
+    X(ON_STREAM_RECV, "shmemx_recv_on_stream")                     \
     X(ON_STREAM_PROBE, "the first collective on streams of a team and slot")
 enum isod_call {
 #define ISOD_ENUMERATOR(id, name) ISOD_CALL_##id,
@@ -58,7 +60,8 @@ enum isod_call {
     X(PARTNER, "PE numbers of the team are below %llu, to or from is %llu; a PE that sends to itself receives from "   \
                "itself")                                                                                               \
     X(BLOCKS, "host_blocks->receive_bytes is %llu, but the member sends %llu bytes; no more than the smaller number "  \
-              "arrives")
+              "arrives")                                                                                                \
+    X(LENGTH, "the receive is of %llu bytes, but its message has %llu; both ends must name the same length")
 enum isod_misuse {
 #define ISOD_ENUMERATOR(id, sentence) ISOD_MISUSE_##id,
     ISOD_MISUSES(ISOD_ENUMERATOR)

@@ -64,6 +64,7 @@ struct device {
     struct proxy *proxy;
     void *streams; /* coll: collectives on streams, atomic; NULL: none was called */
     void *ranges;  /* coll: what shmemx_rendezvous has told (coll_rendezvous.c); lock */
+    void *pairs;   /* coll: sends and receives on streams (pairs.c) */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     bool running;  /* device_heap.c has brought everything up */

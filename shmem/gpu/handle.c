@@ -486,13 +486,16 @@ static void finish_team(struct team *team, const char *call)
 {
     struct device *d = ISO->device;
     bool gave_up = false;
-    if (count_handles(d, team, &gave_up) == 0)
+    int handles = count_handles(d, team, &gave_up);
+    if (handles == 0 && !ISO->coll->streams.has_pairs(team))
         return;
     if (d->captures != 0)
         iso_fatal(call, "a stream is being captured; call shmemx_graph_end before");
     if (iso_device_finish_streams(call) != 0)
         iso_fatal(call, "kernels may still use the team's memory");
     iso_drain_rings(call); /* flags among them, whose slot memory other teams get */
+    if (handles == 0) /* on all members; but only some may have pairs */
+        return;
     (void)count_handles(d, team, &gave_up);
     if (iso_agree_min(team, !gave_up, call) != 0)
         return;
@@ -676,7 +679,7 @@ static const struct handle *first_dead(struct device *d)
 bool iso_handles_gave_up(struct device *d, const char *call)
 {
     struct isod_host *for_kernels, *host = iso_proxy_host(d, &for_kernels);
-    char what[96] = "a put, get, signal, wait or quiet on a stream";
+    char what[96] = "a put, get, signal, wait, quiet, send or receive on a stream";
     if (ISO_LIKELY(__atomic_load_n(&host->gave_up, __ATOMIC_ACQUIRE) == 0)) /* pairs with the store after a status */
         return false;
     pthread_mutex_lock(&d->lock);
@@ -757,7 +760,7 @@ static void forget_give_up(struct device *d)
 
 /* ---- reset ---- */
 
-static int renew(struct device *d, struct handle *h, struct team *team, const char *call)
+static int renew(struct handle *h, struct team *team, const char *call)
 {
     size_t bytes = (size_t)h->image.lanes * sizeof(struct isod_lane);
     struct isod_lane *lanes = (struct isod_lane *)calloc(1, bytes);
@@ -777,7 +780,6 @@ static int renew(struct device *d, struct handle *h, struct team *team, const ch
     iso_agent_fill(h->image.grid, 0, sizeof *h->image.grid);
     iso_agent_fill(ISO->segments[SEGMENT_INDEX_DEVICE].base + h->offset, 0, slot_bytes(team->n_pes, h->image.lanes));
     iso_agent_fill(&h->value.team->status, 0, sizeof h->value.team->status);
-    iso_agent_fill(&d->handles->local->value.team->status, 0, sizeof h->value.team->status);
     free(lanes);
     return iso_job_rc(call);
 }
@@ -793,10 +795,12 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
         (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (team == NULL || !slot_is_valid(__func__, slot))
         return 1;
-    /* Each of them is there on all members, or on none: they were made collectively. */
+    /* Each of them is there on all members, or on none: they were made collectively. Sends and receives have none, and
+     * only some members may have called them. */
     struct handle *handles[] = {find(d, team, slot), find(d, team, ISO_SLOT_STREAM_FIRST + slot),
                                 find(d, team, ISO_SLOT_ON_STREAM)};
-    if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL) {
+    if (handles[0] == NULL && handles[1] == NULL && handles[2] == NULL &&
+        iso_agree_min(team, !ISO->coll->streams.has_pairs(team), __func__) != 0) {
         log_error("shmemx_device_reset: slot %d of this team has no handle, and no collective on a stream used it or "
                   "was a barrier or sync of this team",
                   slot);
@@ -806,9 +810,10 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     int rc = iso_barrier_sync(team, __func__);
     for (size_t i = 0; i < sizeof handles / sizeof handles[0] && rc == 0; i++)
         if (handles[i] != NULL)
-            rc = renew(d, handles[i], team, __func__);
+            rc = renew(handles[i], team, __func__);
     if (rc != 0)
         return 1;
+    iso_agent_fill(&d->handles->local->value.team->status, 0, sizeof d->handles->local->value.team->status);
     ISO->coll->streams.reset(team, slot);
     forget_give_up(d);
     iso_proxy_resume(d, iso_handle_team_number(team), slot);
