@@ -42,8 +42,8 @@ ISO_INLINE void iso_inbox_send(struct inbox box, char *near, int to, const void 
 }
 
 /* The payload that `from`, whose view is `view`, has sent in this epoch. It lies in this PE's memory at the start of a
- * cache line, and is valid until this member begins the next staged epoch but one. Bytes past the sent length are
- * undefined. */
+ * cache line. It is valid until this member sends in the next staged epoch: its sender may then begin the epoch after
+ * that one, which uses the same bank. Bytes past the sent length are undefined. */
 ISO_INLINE const void *iso_inbox_wait(struct inbox box, const struct slot_view *view, int from)
 {
     struct slot_inbox *inbox = iso_inbox_at(box, box.slot->memory, from);

@@ -684,6 +684,22 @@ static uint64_t random_seed(void)
     return seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
 }
 
+/* A unit of LL data is taken only when all four halves of its two LL words carry the epoch: each arrives by itself. */
+static void test_units(void)
+{
+    for (unsigned here = 0; here < 16; here++) {
+        struct prim_ll line[2];
+        struct prim_vec16 v;
+        for (unsigned i = 0; i < 2; i++) {
+            prim_store_ll(&line[i], 10 + 2 * i, 11 + 2 * i, 7);
+            line[i].epoch0 -= (here >> (2 * i) & 1) == 0; /* an old one */
+            line[i].epoch1 -= (here >> (2 * i + 1) & 1) == 0;
+        }
+        CHECK_EQ(isod_unit_look(line, 7, &v), here == 15);
+        CHECK(here != 15 || (v.word[0] == (10 | (uint64_t)11 << 32) && v.word[1] == (12 | (uint64_t)13 << 32)));
+    }
+}
+
 int main(int argc, char **argv)
 {
 #ifdef PRIM_CPU_TSAN
@@ -702,6 +718,7 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)check_self.seed);
     struct check_random random = check_random_stream(1);
     test_names();
+    test_units();
     for (uint64_t seed = 0; seed < 2; seed++) /* one thread of a block does a call for all; all take part */
         test_few(seed);
     for (int round = 0; round < (full ? 20 : 1); round++)
