@@ -36,10 +36,10 @@
  * gather, scatter, reduce, of alltoallv with `host_blocks`, and of fcollect and reducescatter with `splits` are any
  * device memory, which may be reachable on some members and not on others: all their data goes by staging memory.
  *
- * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous; or it is symmetric and
- * at the same place of the same object on all members, where engines are asked for (`engines`, or SHMEM_COLL forces
- * them). Large calls of fcollect, alltoall, broadcast and permute are given to engines without being asked only when
- * dest lies in the range of a rendezvous.
+ * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous, or because dest is
+ * symmetric and at the same place of the same object on all members. The caller says the latter by `same_place`, by
+ * `engines`, or by a call by name (shmemx_T_fcollect_on_stream and the like): symmetric dests of these are at the same
+ * place. Only then are large calls of fcollect, alltoall, broadcast and permute given to engines without being asked.
  *
  * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
  * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
@@ -237,6 +237,7 @@ typedef struct {
     const double *scale_from;
     const shmemx_host_blocks_t *host_blocks; /* alltoallv, instead of `blocks` */
     const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
+    int same_place; /* 1: dest, if it is symmetric, is at the same place on all members, so engines may carry the call */
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
@@ -410,6 +411,7 @@ static inline shmemx_coll_t shmemx_coll_of(int kind, shmem_team_t team, void *de
     c.scale_from = NULL;
     c.host_blocks = NULL;
     c.splits = NULL;
+    c.same_place = 0;
     return c;
 }
 
@@ -417,12 +419,14 @@ static inline int shmemx_fcollectmem_on_stream(shmem_team_t team, void *dest, co
                                                shmemx_stream_t stream)
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_FCOLLECT, team, dest, source, bytes, SHMEMX_UINT8);
+    c.same_place = 1;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_alltoallmem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes,
                                                shmemx_stream_t stream)
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_ALLTOALL, team, dest, source, bytes, SHMEMX_UINT8);
+    c.same_place = 1;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_alltoallv_on_stream(shmem_team_t team, void *dest, const void *source,
@@ -482,6 +486,7 @@ static inline int shmemx_broadcastmem_on_stream(shmem_team_t team, void *dest, c
 {
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_BROADCAST, team, dest, source, bytes, SHMEMX_UINT8);
     c.root = root;
+    c.same_place = 1;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_permutemem_on_stream(shmem_team_t team, void *dest, const void *source, size_t bytes, int to,
@@ -490,6 +495,7 @@ static inline int shmemx_permutemem_on_stream(shmem_team_t team, void *dest, con
     shmemx_coll_t c = shmemx_coll_of(SHMEMX_PERMUTE, team, dest, source, bytes, SHMEMX_UINT8);
     c.to = to;
     c.from = from;
+    c.same_place = 1;
     return shmemx_coll_on_stream(&c, stream);
 }
 static inline int shmemx_allreduce_on_stream(shmem_team_t team, void *dest, const void *source, size_t nelems, int type,

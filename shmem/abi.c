@@ -16,6 +16,8 @@
     X(shmemx_address_info_t)      \
     X(shmemx_device_error_t)      \
     X(shmemx_blocks_t)            \
+    X(shmemx_host_blocks_t)       \
+    X(shmemx_splits_t)            \
     X(shmemx_coll_t)              \
     X(shmemd_t)
 

@@ -3,6 +3,7 @@
  * Each is one staged epoch of the team's slot, in which every member sends its inbox to every other one. */
 #include "agree.h"
 #include "../bootstrap/log.h"
+#include "../device/api/state.h"
 #include "inbox.h"
 #include "node/peer.h"
 #include "segment.h"
@@ -185,6 +186,24 @@ int iso_agree_addresses(struct team *team, char *base, size_t len, const char *c
     }
     free(all);
     return rc;
+}
+
+int iso_agree_segment_number(struct team *team, int *number, const char *call)
+{
+    for (int from = ISOD_SEGMENT_BUFFERS;;) {
+        uint64_t mine = (uint64_t)iso_segment_free_number(from);
+        uint64_t least = iso_agree_min(team, mine, call), most = ~iso_agree_min(team, ~mine, call);
+        if (iso_job_is_broken())
+            return -EIO;
+        if (most >= ISO_SEGMENTS_MAX) {
+            log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
+                      iso_call_name(call), ISO_SEGMENTS_MAX);
+            return -ENOSPC;
+        }
+        *number = from = (int)most;
+        if (least == most)
+            return 0;
+    }
 }
 
 int iso_agree_outcome(struct team *team, int rc, const char *sentence, const char *call)

@@ -26,6 +26,9 @@ uint64_t iso_agree_min(struct team *team, uint64_t mine, const char *call);
 int iso_agree_outcome(struct team *team, int rc, const char *sentence, const char *call);
 /* Member i's `bytes` (at most 56) at all + i * bytes, on every member. No member has it before all have called. */
 int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *all, const char *call);
+/* Collective over the team: *number becomes a segment number for a new buffer, free on all members. 0, or -errno after a
+ * sentence. */
+int iso_agree_segment_number(struct team *team, int *number, const char *call);
 /* Collective over the team: where members on other nodes have what lies at `base` here, whole in one segment or in the
  * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another member's `len` differs). */
 int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call);

@@ -6,7 +6,7 @@
 #include "../bootstrap/log.h"
 #include "agree.h"
 #include "gpu/device.h"
-#include "node/team_offer.h"
+#include "team_offer.h"
 #include "ops/order.h"
 #include "transport/transport.h"
 
@@ -352,7 +352,7 @@ static int register_buffer(struct buffer *b, shmemx_buffer_info_t *info)
     bool is_device = false;
     int wrong = examine(b->addr, b->len, sentence, sizeof sentence);
     if (iso_agree_outcome(b->team, wrong, sentence, b->call) != 0 ||
-        iso_segment_take_number(b->team, &b->number, b->call) != 0)
+        iso_agree_segment_number(b->team, &b->number, b->call) != 0)
         return 1;
     if (ISO->device != NULL && iso_device_buffer_is(b, &is_device) != 0)
         return 1;

@@ -7,7 +7,6 @@
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
 #include "../device/api/state.h"
-#include "agree.h"
 #include "alloc.h"
 #include "data_segment.h"
 #include "gpu/device.h"
@@ -328,24 +327,6 @@ int iso_segment_free_number(int from)
             i = SEGMENT_INDEX_FREE - 1;
         }
     return from;
-}
-
-int iso_segment_take_number(struct team *team, int *number, const char *call)
-{
-    for (int from = ISOD_SEGMENT_BUFFERS;;) {
-        uint64_t mine = (uint64_t)iso_segment_free_number(from);
-        uint64_t least = iso_agree_min(team, mine, call), most = ~iso_agree_min(team, ~mine, call);
-        if (iso_job_is_broken())
-            return -EIO;
-        if (most >= ISO_SEGMENTS_MAX) {
-            log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
-                      iso_call_name(call), ISO_SEGMENTS_MAX);
-            return -ENOSPC;
-        }
-        *number = from = (int)most;
-        if (least == most)
-            return 0;
-    }
 }
 
 /* The piece that begins the buffer: offsets in a buffer are the same on all PEs, its pieces need not be. */

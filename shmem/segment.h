@@ -109,9 +109,6 @@ uint64_t iso_segment_place(const void *addr);
 /* The segment in which that place is, or begins; NULL: none that this PE has. */
 const struct segment *iso_segment_of_place(uint64_t place);
 struct team;
-/* Collective over the team: *number becomes that of a new buffer, free on all members. 0, or -errno after a
- * sentence. */
-int iso_segment_take_number(struct team *team, int *number, const char *call);
 int iso_segment_free_number(int from); /* the lowest one at or above `from` that is free here; ISO_SEGMENTS_MAX: none */
 
 /* ---- start and end; peers ---- */

@@ -346,7 +346,7 @@ static void fill_ranges(struct stream_call *c, struct range dest, struct range s
     if (is(c, HAS_ENGINES) && dest.reached)
         c->dest_range = iso_stream_range_find(c->device, c->team, c->args.dest,
                                               c->args.dest_stride != 0 ? f->bytes : c->args.bytes);
-    f->known = c->dest_range != NULL;
+    f->known = c->dest_range != NULL || (f->same && c->coll->same_place != 0);
 }
 
 /* Of a member that is not the root: kernels do not touch the other side, but add to its address. */

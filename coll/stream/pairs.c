@@ -400,6 +400,9 @@ static int prepare(struct device *d, const struct pair_call *const *calls, struc
                 return 1;
             }
     }
+    unsigned blocks; /* the streams' state, which the order needs, is made with them */
+    if (n > 0 && iso_stream_pair_blocks(d, name_of(calls[0]), calls[0]->stream, &blocks) != 0)
+        return 1;
     for (size_t i = 0; i < n; i++)
         if (order(d, calls[i], pairs[i]) != 0)
             return 1;

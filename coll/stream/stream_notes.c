@@ -33,7 +33,7 @@ struct note {
     uint64_t spare;
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
-enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_HOST_BLOCKS = 16 };
+enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_HOST_BLOCKS = 16, NOTE_SAME = 32 };
 
 struct stream_notes {
     const struct team *team;
@@ -165,6 +165,8 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.flags |= NOTE_RECEIVED;
     if (coll->host_blocks != NULL)
         note.flags |= NOTE_HOST_BLOCKS;
+    if (coll->same_place != 0)
+        note.flags |= NOTE_SAME;
     if (coll->signals != NULL)
         note.flags |= NOTE_SIGNALS;
     note.sum = sum_of(&note);
@@ -237,7 +239,7 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
         return "to and from";
     if (mine->flags != theirs->flags)
-        return "dest == source, capture, received or signals";
+        return "dest == source, capture, received, signals or same_place";
     if (mine->dest != theirs->dest || mine->source != theirs->source)
         return mine->dest != theirs->dest ? "the reach of dest" : "the reach of source";
     return mine->range != theirs->range || mine->place != theirs->place

@@ -4,7 +4,7 @@
  * import it whole and find the buffer at its offset. There is no staged method: only the device can copy this memory.
  * Called by buffer.c. */
 #include "../agree.h"
-#include "../node/team_offer.h"
+#include "../team_offer.h"
 #include "../transport/transport.h"
 #include "device.h"
 

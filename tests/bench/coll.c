@@ -115,6 +115,7 @@ static size_t count_bad(const struct bench *b, int kind, size_t nelems)
 static shmemx_coll_t call_of(const struct bench *b, int kind, size_t nelems)
 {
     shmemx_coll_t c = shmemx_coll_of(kind, SHMEM_TEAM_WORLD, b->dest, b->source, nelems, SHMEMX_BFLOAT16);
+    c.same_place = 1;
     c.to = (b->me + 1) % b->n;
     c.from = (b->me + b->n - 1) % b->n;
     return c;

@@ -42,6 +42,7 @@ static void move(struct bench *x, int side)
     char *shard = x->all + (size_t)x->me * x->bytes;
     if (side == ENGINES) {
         shmemx_coll_t gather = shmemx_coll_of(SHMEMX_FCOLLECT, SHMEM_TEAM_WORLD, x->all, shard, x->bytes, SHMEMX_UINT8);
+        gather.same_place = 1;
         gather.engines = 1;
         need(shmemx_coll_on_stream(&gather, x->moves[0]), "the all-gather");
     }

@@ -4,9 +4,9 @@
  * for the time of the exchange, whose name goes the same way: no PE is needed that takes no part.
  * Called by buffer.c and device_buffer.c. */
 #include "team_offer.h"
-#include "../../bootstrap/log.h"
-#include "../agree.h"
-#include "node_socket.h"
+#include "../bootstrap/log.h"
+#include "agree.h"
+#include "node/node_socket.h"
 
 #include <errno.h>
 #include <poll.h>

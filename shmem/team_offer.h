@@ -3,8 +3,8 @@
 #ifndef ISO_TEAM_OFFER_H
 #define ISO_TEAM_OFFER_H
 
-#include "../team.h"
-#include "peer.h"
+#include "node/peer.h"
+#include "team.h"
 
 /* Collective over the team: iso_pe_exchange for its members. theirs[i] of a local PE that is not a member keeps len 0,
  * which no member's offer has. 0, or -errno, perhaps on some members
