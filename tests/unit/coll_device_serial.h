@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What calls of in-kernel collectives do, by definition: lists of calls over the objects of all PEs, and the same calls
- * one after the other on a copy of the objects. Included by coll_device_test.c and stream_kernels_script.h. */
+ * one after the other on a copy of the objects. Included by coll_device_test.c. */
 #ifndef COLL_DEVICE_SERIAL_H
 #define COLL_DEVICE_SERIAL_H
 
