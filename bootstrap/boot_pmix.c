@@ -117,12 +117,19 @@ static int init_client(void)
     return 0;
 }
 
+/* PMIx 5 makes PMIX_LOAD_PROCID a function of the library, which is not linked. */
+static pmix_proc_t proc_of(pmix_rank_t rank)
+{
+    pmix_proc_t proc = client.me;
+    proc.rank = rank;
+    return proc;
+}
+
 /* A value of the job (rank PMIX_RANK_WILDCARD) or of one process; NULL: the launcher does not give it. */
 static pmix_value_t *get_info(pmix_rank_t rank, const char *key, pmix_data_type_t type)
 {
-    pmix_proc_t proc;
+    pmix_proc_t proc = proc_of(rank);
     pmix_value_t *value = NULL;
-    PMIX_LOAD_PROCID(&proc, client.me.nspace, rank);
     pmix_status_t rc = client.pmix.get(&proc, key, NULL, 0, &value);
     if (rc == PMIX_SUCCESS && value && value->type == type)
         return value;
@@ -277,8 +284,7 @@ static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&fence.lock, NULL);
     pthread_cond_init(&fence.ended, &clock);
-    pmix_proc_t all;
-    PMIX_LOAD_PROCID(&all, client.me.nspace, PMIX_RANK_WILDCARD);
+    pmix_proc_t all = proc_of(PMIX_RANK_WILDCARD);
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += (time_t)client.patience;
     pmix_status_t rc = client.pmix.fence_nb(&all, 1, info, n_info, fence_ended, &fence);
@@ -409,8 +415,7 @@ static pmix_value_t *fetch(int rank, const char *key)
 {
     enum { OPTIONAL, REFRESH, SCOPE, WAYS };
     pmix_info_t hints[WAYS][2];
-    pmix_proc_t peer;
-    PMIX_LOAD_PROCID(&peer, client.me.nspace, (pmix_rank_t)rank);
+    pmix_proc_t peer = proc_of((pmix_rank_t)rank);
     hints[OPTIONAL][0] = wish(PMIX_OPTIONAL, PMIX_BOOL, true);
     hints[REFRESH][0] = wish(PMIX_GET_REFRESH_CACHE, PMIX_BOOL, true);
     hints[REFRESH][1] = wish(PMIX_IMMEDIATE, PMIX_BOOL, true);
