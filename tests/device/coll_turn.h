@@ -45,12 +45,18 @@ SHMEMD_FN uint64_t turn_v_words(struct turn_args a, int32_t from, int32_t to, ui
     uint32_t x = form_mix((uint32_t)(from * 64 + to) ^ a.salt, (uint32_t)turn);
     return x % 4 == 0 ? 0 : x / 4 % (a.words + 1);
 }
-SHMEMD_FN uint64_t turn_dest_words(struct turn_args a)
+/* Of the host, too. */
+#if defined(__CUDACC__) || defined(__HIP__)
+#define TURN_FN static __attribute__((host, device, unused))
+#else
+#define TURN_FN static __attribute__((unused))
+#endif
+TURN_FN uint64_t turn_dest_words(struct turn_args a)
 {
     bool all = a.kind == SHMEMX_FCOLLECT || a.kind == SHMEMX_ALLTOALL || a.kind == SHMEMX_ALLTOALLV;
     return all ? a.words * (uint64_t)a.n : a.words;
 }
-SHMEMD_FN uint64_t turn_source_words(struct turn_args a)
+TURN_FN uint64_t turn_source_words(struct turn_args a)
 {
     bool all = a.kind == SHMEMX_REDUCESCATTER || a.kind == SHMEMX_ALLTOALL || a.kind == SHMEMX_ALLTOALLV;
     return all ? a.words * (uint64_t)a.n : a.words;

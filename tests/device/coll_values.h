@@ -39,14 +39,12 @@ static const struct values_type values_types[VALUES_TYPES] = {
     {"double", 8, VALUES_DOUBLE, 1},   {"half", 2, VALUES_HALF, 1},       {"bfloat16", 2, VALUES_BFLOAT, 1},
     {"complexf", 8, VALUES_FLOAT, 2},  {"complexd", 16, VALUES_DOUBLE, 2},  {"float8_e4m3", 1, VALUES_E4M3, 1},
     {"float8_e5m2", 1, VALUES_E5M2, 1}, {"bool", 1, VALUES_BOOL, 1}};
-/* How short floats are kept: the rest is the sign and the exponent. */
+/* How short floats are kept: the rest is the sign and the exponent. By class; C++ has no designators. */
 static const struct values_short {
     int fraction_bits, bias;
     unsigned largest, nan; /* codes without sign: of infinity, or the largest number where there is none; of NaN */
-} values_shorts[] = {[VALUES_HALF] = {10, 15, 0x7c00, 0x7e00},
-                     [VALUES_BFLOAT] = {7, 127, 0x7f80, 0x7fc0},
-                     [VALUES_E4M3] = {3, 7, 0x7e, 0x7f},
-                     [VALUES_E5M2] = {2, 15, 0x7c, 0x7f}};
+} values_shorts[VALUES_E5M2 + 1] = {{0, 0, 0, 0},       {0, 0, 0, 0},           {0, 0, 0, 0},      {10, 15, 0x7c00, 0x7e00},
+                                    {7, 127, 0x7f80, 0x7fc0}, {3, 7, 0x7e, 0x7f}, {2, 15, 0x7c, 0x7f}};
 static const char *const values_op_names[VALUES_OPS] = {"sum", "prod", "min", "max",       "and",
                                                         "or",  "xor",  "avg", "scaled sum"};
 #define VALUES_SCALE 0.3 /* of a scaled sum: no power of two */
