@@ -9,6 +9,17 @@ from ._lib import IsomerError, load
 __version__ = "0.1.0"
 __all__ = ["IsomerError", "load"]
 
+
+
+def __getattr__(name):
+    """isomer_shmem.fsdp and isomer_shmem.inference are loaded when they are first named."""
+    if name in ("fsdp", "inference"):
+        import importlib
+
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 try:
     import torch.distributed as _dist
 except ImportError:  # the library can be loaded and described without torch

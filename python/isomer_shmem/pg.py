@@ -197,7 +197,7 @@ class IsomerGroup(ProcessGroup):
 
     def allreduce_coalesced(self, tensors, opts=None):
         if self._core is None:
-            return self._gloo.allreduce_coalesced(tensors, opts or dist.AllreduceCoalescedOptions())
+            return self._gloo.allreduce_coalesced(tensors, opts or dist.distributed_c10d.AllreduceCoalescedOptions())
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors, opts=None, op=ReduceOp.SUM, timeout=None):
@@ -270,7 +270,7 @@ class IsomerGroup(ProcessGroup):
         return self._all_gather_lists([list(column) for column in zip(*outputs)], inputs, opts)
 
     def _all_gather_lists(self, outputs, inputs, opts):
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or dist.distributed_c10d.AllgatherOptions()
         if self._core is None:
             return self._gloo.allgather(outputs, inputs, opts)
         for tensors, tensor in zip(outputs, inputs):
@@ -284,7 +284,7 @@ class IsomerGroup(ProcessGroup):
         return self._run("all_gather", inputs, opts, body, [tensor for tensors in outputs for tensor in tensors])
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or dist.distributed_c10d.AllgatherOptions()
         if self._core is None:
             return self._gloo.all_gather_single_coalesced(outputs, inputs, opts)
         for output, tensor in zip(outputs, inputs):
@@ -302,9 +302,9 @@ class IsomerGroup(ProcessGroup):
 
     def gather(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(inputs, torch.Tensor):
-            root, opts = opts or 0, dist.GatherOptions()
+            root, opts = opts or 0, dist.distributed_c10d.GatherOptions()
             opts.rootRank, outputs, inputs = root, [outputs] if outputs else [], [inputs]
-        opts = opts or dist.GatherOptions()
+        opts = opts or dist.distributed_c10d.GatherOptions()
         if self._core is None:
             return self._gloo.gather(outputs, inputs, opts)
         tensors = list(outputs[0]) if outputs else []
@@ -317,9 +317,9 @@ class IsomerGroup(ProcessGroup):
 
     def scatter(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(outputs, torch.Tensor):
-            root, opts = opts or 0, dist.ScatterOptions()
+            root, opts = opts or 0, dist.distributed_c10d.ScatterOptions()
             opts.rootRank, outputs, inputs = root, [outputs], [inputs] if inputs else []
-        opts = opts or dist.ScatterOptions()
+        opts = opts or dist.distributed_c10d.ScatterOptions()
         if self._core is None:
             return self._gloo.scatter(outputs, inputs, opts)
         tensors = list(inputs[0]) if inputs else []

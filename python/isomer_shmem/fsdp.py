@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""FSDP2 (torch.distributed.fsdp.fully_shard) over Isomer, under any backend of the process groups:
+
+    installed = isomer_shmem.fsdp.install(model)   # after the last fully_shard, on all ranks
+    ...
+    installed.remove()
+
+All-gathers run in place, in buffers that peers read by pointer. The operator is torch's own: AVG, or a sum with a factor.
+"""
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
+
+from .memory import _check_device
+from .pg import group_of
+from .pool import pool_of
+
+try:  # torch 2.9 and later; a private module, so the tests of this file must pass with each new torch
+    from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather as _AllGather, ReduceScatter as _ReduceScatter
+except ImportError:
+    raise ImportError(f"isomer_shmem.fsdp needs torch 2.9 or later, with set_custom_all_gather; this is torch "
+                      f"{torch.__version__}") from None
+
+
+class _Buffers:
+    """The part of torch's Comm that allocates, and counts."""
+
+    def __init__(self):
+        self.calls = self.nbytes = 0
+
+    def allocate(self, size, *, dtype, device):
+        _check_device(device)
+        return pool_of(group_of(None).lease.world).take(size, dtype)
+
+    def _run(self, start, output, tensor, options, async_op, nbytes):
+        options.asyncOp = async_op
+        self.calls, self.nbytes = self.calls + 1, self.nbytes + nbytes
+        work = start(output, tensor, options)
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+
+class AllGather(_Buffers, _AllGather):
+    """For FSDPModule.set_custom_all_gather."""
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        options = dist.distributed_c10d.AllgatherOptions()
+        return self._run(group_of(group).all_gather_single, output_tensor, input_tensor, options, async_op,
+                         output_tensor.nbytes)
+
+
+class ReduceScatter(_Buffers, _ReduceScatter):
+    """For FSDPModule.set_custom_reduce_scatter."""
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        options = dist.ReduceScatterOptions()
+        options.reduceOp = op
+        return self._run(group_of(group).reduce_scatter_single, output_tensor, input_tensor, options, async_op,
+                         input_tensor.nbytes)
+
+
+def _param_groups(module):
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)  # torch 2.12 and later
+    return [group for group in (groups if groups is not None else [state._fsdp_param_group]) if group is not None]
+
+
+class Installed:
+    """What install() has changed."""
+
+    def __init__(self, model):
+        self.all_gather, self.reduce_scatter, self._before = AllGather(), ReduceScatter(), []
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                self._install(module)
+        if not self._before:
+            raise ValueError("isomer_shmem.fsdp.install: the model has no parameters that fully_shard was called for")
+
+    def _install(self, module):
+        for param_group in _param_groups(module):
+            group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
+            group_of(param_group._reduce_scatter_process_group)
+            self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
+            param_group._all_gather_comm, param_group._reduce_scatter_comm = self.all_gather, self.reduce_scatter
+
+    def remove(self):
+        """Gives each module what it had before. Not collective, but on all ranks between the same steps."""
+        for param_group, all_gather, reduce_scatter in self._before:
+            param_group._all_gather_comm, param_group._reduce_scatter_comm = all_gather, reduce_scatter
+        self._before = []
+
+    def stats(self):
+        """Numbers of calls, bytes and buffers of this rank since install()."""
+        pool = pool_of(group_of(None).lease.world)
+        return {"all_gathers": self.all_gather.calls, "all_gather_bytes": self.all_gather.nbytes,
+                "reduce_scatters": self.reduce_scatter.calls, "reduce_scatter_bytes": self.reduce_scatter.nbytes,
+                "buffers": pool.buffers, "buffer_bytes": pool.nbytes, "most_busy": pool.most_busy}
+
+
+def install(model):
+    """Has all FSDP modules in `model` gather and scatter by Isomer. Collective over the default group: all ranks call it,
+    after fully_shard and before or between steps."""
+    group_of(None)
+    return Installed(model)
