@@ -21,6 +21,7 @@ from ._lib import IsomerError
 from ._work import AllWork, Sequence
 
 NO_TIME = timedelta(0)
+REDUCE_OPTIONS = (dist.AllreduceOptions, dist.AllreduceCoalescedOptions)
 _warned = set()
 
 
@@ -108,7 +109,8 @@ class IsomerGroup(ProcessGroup):
 
     def __init__(self, store, rank, size, timeout, lease, gloo):
         super().__init__(rank, size)
-        self._store, self._timeout, self._gloo, self._pid = store, timeout, gloo, os.getpid()
+        self._store, self._gloo, self._pid = store, gloo, os.getpid()
+        self._timeout_seconds = timeout.total_seconds()
         # What C++ calls and this class lacks goes to gloo.
         self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.CUSTOM, gloo)
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
@@ -147,7 +149,7 @@ class IsomerGroup(ProcessGroup):
         return values[0]
 
     def timeout_seconds(self):
-        return self._timeout.total_seconds()
+        return self._timeout_seconds
 
     # ---- running a call ----
 
@@ -162,8 +164,8 @@ class IsomerGroup(ProcessGroup):
     def _seconds(self, options):
         """torch writes "as the group has it" as a negative or missing time."""
         timeout = getattr(options, "timeout", None)
-        if not isinstance(timeout, timedelta) or timeout <= NO_TIME:
-            timeout = self._timeout
+        if timeout is None or timeout <= NO_TIME:
+            return self._timeout_seconds
         return timeout.total_seconds()
 
     def _note(self, work):
@@ -197,7 +199,7 @@ class IsomerGroup(ProcessGroup):
 
     def allreduce_coalesced(self, tensors, opts=None):
         if self._core is None:
-            return self._gloo.allreduce_coalesced(tensors, opts or dist.distributed_c10d.AllreduceCoalescedOptions())
+            return self._gloo.allreduce_coalesced(tensors, opts or dist.AllreduceCoalescedOptions())
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors, opts=None, op=ReduceOp.SUM, timeout=None):
@@ -384,7 +386,7 @@ class IsomerGroup(ProcessGroup):
     # ---- the end ----
 
     def set_timeout(self, timeout):
-        self._timeout = timeout
+        self._timeout_seconds = timeout.total_seconds()
 
     def abort(self):
         """Ends the calls under way with an error; the group takes no more."""
@@ -399,7 +401,7 @@ class IsomerGroup(ProcessGroup):
             return
         _world.leave(self)
         if seconds is None:
-            seconds = _world.seconds_for_exit(self._timeout.total_seconds())
+            seconds = _world.seconds_for_exit(self._timeout_seconds)
         if not self._sequence.close(seconds):
             core.world.abort("the process group was destroyed while calls were under way")
             self._sequence.close(_world.EXIT_SECONDS)
@@ -408,7 +410,7 @@ class IsomerGroup(ProcessGroup):
 
 
 def reduce_options(opts):
-    if hasattr(opts, "reduceOp"):  # AllreduceCoalescedOptions is another class
+    if isinstance(opts, REDUCE_OPTIONS):
         return opts
     made = dist.AllreduceOptions()
     if opts is not None:
