@@ -70,13 +70,14 @@ def main():
         optimizer.zero_grad()
         mean = loss.detach().clone()
         dist.all_reduce(mean, dist.ReduceOp.AVG)
-        first = mean.item() if step == 0 else first
+        if step == 0:
+            first = mean.item()
         if rank == 0 and step % 10 == 9:
             print(f"step {step + 1}: loss {mean.item():.3f}", flush=True)
     assert mean.item() < 0.95 * first, "it has learnt nothing"
     if rank == 0:
         stats = installed.stats()
-        print(f"{stats['all_gathers']} all-gathers of {stats['all_gather_bytes'] >> 20} MiB in {stats['buffers']} buffers")
+        print(f"{stats['all_gathers']} all-gathers, {stats['all_gather_bytes'] >> 20} MiB, in {stats['buffers']} buffers")
     dist.destroy_process_group()
 
 

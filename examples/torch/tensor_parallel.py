@@ -21,14 +21,15 @@ def make_weights():
 
     def matrix(rows, columns):
         return torch.randn(rows, columns, generator=generator) / columns ** 0.5
-    layers = [{"up": matrix(INNER, WIDTH), "down": matrix(WIDTH, INNER), "norm": torch.ones(WIDTH)} for _ in range(LAYERS)]
+    layers = [{"up": matrix(INNER, WIDTH), "down": matrix(WIDTH, INNER), "norm": torch.ones(WIDTH)}
+              for _ in range(LAYERS)]
     return {"words": matrix(WORDS, WIDTH), "layers": layers, "head": matrix(WORDS, WIDTH)}
 
 
 def part_of(weights, rank, size):
     """Rows of `up` and the columns of `down` that belong to them: one all-reduce for a layer."""
-    layers = [{"up": layer["up"].chunk(size, 0)[rank].contiguous(), "down": layer["down"].chunk(size, 1)[rank].contiguous(),
-               "norm": layer["norm"]} for layer in weights["layers"]]
+    layers = [{"up": layer["up"].chunk(size, 0)[rank].contiguous(), "norm": layer["norm"],
+               "down": layer["down"].chunk(size, 1)[rank].contiguous()} for layer in weights["layers"]]
     return {**weights, "layers": layers}
 
 
@@ -62,7 +63,8 @@ def main():
     for _ in range(20):
         forward(mine, tokens, reduce.all_reduce_rms_norm)
     if rank == 0:
-        print(f"{size} ranks have the same logits; {(time.perf_counter() - begin) / 20 * 1e3:.2f} ms for {TOKENS} tokens")
+        milliseconds = (time.perf_counter() - begin) / 20 * 1e3
+        print(f"{size} ranks have the same logits; {milliseconds:.2f} ms for {TOKENS} tokens")
     reduce.close()
     dist.destroy_process_group()
 

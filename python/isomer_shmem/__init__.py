@@ -25,8 +25,8 @@ try:
 except ImportError:  # the library can be loaded and described without torch
     _dist = None
 if _dist is not None and _dist.is_available():
-    from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal, wait,
-                         zeros)
+    from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal,
+                         wait, zeros)
     from .pg import IsomerGroup, register
 
     __all__ += ["Handle", "IsomerGroup", "Place", "barrier", "empty", "fetch", "free", "get", "peer", "place", "put",

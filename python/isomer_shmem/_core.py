@@ -213,7 +213,8 @@ class Core:
         own = values.data_ptr() + self.me * bytes_of(result)
         if overlap(values, result) and result.data_ptr() != own:
             values = values.clone()
-        self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type, reduction.op)
+        self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
+                  reduction.op)
         reduction.finish(result, self.n)
         copy_into(output, result)
 

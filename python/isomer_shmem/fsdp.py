@@ -5,7 +5,8 @@
     ...
     installed.remove()
 
-All-gathers run in place, in buffers that peers read by pointer. The operator is torch's own: AVG, or a sum with a factor.
+All-gathers run in place, in buffers that peers read by pointer. The operator is torch's own: AVG, or a sum with a
+factor.
 """
 import torch
 import torch.distributed as dist
@@ -100,7 +101,7 @@ class Installed:
 
 
 def install(model):
-    """Has all FSDP modules in `model` gather and scatter by Isomer. Collective over the default group: all ranks call it,
-    after fully_shard and before or between steps."""
+    """Has all FSDP modules in `model` gather and scatter by Isomer. Collective over the default group: all ranks call
+    it, after fully_shard and before or between steps."""
     group_of(None)
     return Installed(model)

@@ -32,12 +32,12 @@ class AllReduce:
     def should_use(self, tensor):
         """Whether all_reduce takes such a tensor. Follows from type, size and device alone, so that all ranks say the
         same; layout and alignment do not matter."""
-        return (self._group is not None and tensor.is_cpu and tensor.layout is torch.strided and tensor.dtype in TYPES and
-                0 < tensor.nbytes <= self.max_bytes)
+        return (self._group is not None and tensor.is_cpu and tensor.layout is torch.strided and
+                tensor.dtype in TYPES and 0 < tensor.nbytes <= self.max_bytes)
 
     def all_reduce(self, tensor, out=None):
-        """The sum of all ranks' tensors, in `out` or in a new tensor; `out` may be the tensor. None where should_use says
-        no: another way must be taken, as inference engines expect it."""
+        """The sum of all ranks' tensors, in `out` or in a new tensor; `out` may be the tensor. None where should_use
+        says no: another way must be taken, as inference engines expect it."""
         if self._group is None:
             raise IsomerError("this AllReduce is closed")
         if not self.should_use(tensor):

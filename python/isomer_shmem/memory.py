@@ -117,15 +117,15 @@ def _free_local(world, address):
 
 
 def free(*tensors):
-    """Frees symmetric tensors, given as empty() returned them or as views that begin there. Collective over their group, in
-    one order. No view of them may be used any more, here or on another rank."""
+    """Frees symmetric tensors, given as empty() returned them or as views that begin there. Collective over their group,
+    in one order. No view of them may be used any more, here or on another rank."""
     for tensor in tensors:
         if tensor.numel() == 0:
             continue
         block = block_of(tensor)
         if block.group is None or tensor.data_ptr() != block.address:
-            raise ValueError("isomer: free takes symmetric tensors that begin where empty() began; local ones are freed "
-                             "with their last view")
+            raise ValueError("isomer: free takes symmetric tensors that begin where empty() began; local ones are "
+                             "freed with their last view")
         mine, lib = block.group, block.world.lib
         status = mine.run_now("free", lambda: lib.shmemx_team_free(mine.lease.team, block.address))
         _lib.check(status, "shmemx_team_free")
@@ -139,8 +139,8 @@ def forget(world):
     for address in [address for address, block in _blocks.items() if block.world is world]:
         del _blocks[address]
     if alive and world.pid == os.getpid():
-        warnings.warn(f"isomer: the job has ended while {len(alive)} symmetric tensors are alive; they must not be touched",
-                      stacklevel=2)
+        warnings.warn(f"isomer: the job has ended while {len(alive)} symmetric tensors are alive; they must not be "
+                      "touched", stacklevel=2)
 
 
 # ---- other ranks ----
@@ -166,15 +166,17 @@ def peer(tensor, rank=None):
     if isinstance(tensor, Place):
         world = group_of(None).lease.world
         world.check_usable()
-        address, pe, shape, dtype = world.lib.shmemx_at_offset(tensor.pe, tensor.offset), tensor.pe, tensor.shape, tensor.dtype
+        pe, shape, dtype = tensor.pe, tensor.shape, tensor.dtype
+        address = world.lib.shmemx_at_offset(pe, tensor.offset)
         nbytes = torch.Size(shape).numel() * dtype.itemsize
     else:
         block = block_of(tensor)
         if block.group is None:
             raise ValueError("isomer: peer: the tensor is local; send place() of it and call peer with that")
-        world, address, pe, dtype, nbytes = block.world, tensor.data_ptr(), _pe(block, rank, None), tensor.dtype, extent(tensor)
+        pe, shape, dtype = _pe(block, rank, None), tensor.shape, tensor.dtype
+        world, address, nbytes = block.world, tensor.data_ptr(), extent(tensor)
     if nbytes == 0:
-        return torch.empty(shape if isinstance(tensor, Place) else tensor.shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype)
     near = world.lib.shmem_ptr(address, pe)
     if not near:
         return None
@@ -206,14 +208,14 @@ def _target(tensor, rank, name, nbytes, group=None):
 
 
 def _signal(signal, rank, name):
-    if not isinstance(signal, Place) and (signal.numel() != 1 or signal.element_size() != 8 or signal.is_floating_point()):
+    if not isinstance(signal, Place) and (signal.numel() != 1 or signal.dtype not in (torch.int64, torch.uint64)):
         raise ValueError(f"isomer: {name}: a signal is one element of int64 or uint64 in symmetric memory")
     return _target(signal, rank, name, 8)
 
 
 def put(dest, source, rank=None):
-    """source, of this rank, to rank's object of dest. source may be changed on return; the data is there after quiet() and
-    whatever tells the other rank."""
+    """source, of this rank, to rank's object of dest. source may be changed on return. The data has arrived after
+    quiet(); the other rank must be told."""
     source = source.detach().contiguous()
     lib, address, pe = _target(dest, rank, "put", extent(source))
     lib.shmem_putmem(address, source.data_ptr(), extent(source), pe)
@@ -227,8 +229,8 @@ def get(dest, source, rank=None):
 
 
 def put_signal(dest, source, signal, value=1, rank=None, add=False):
-    """put, then the signal on the same rank: it becomes value, or grows by it. A rank that sees the signal by wait sees the
-    data."""
+    """put, then the signal on the same rank: it becomes value, or grows by it. A rank that sees the signal by wait or
+    fetch sees the data."""
     source = source.detach().contiguous()
     lib, address, pe = _target(dest, rank, "put_signal", extent(source))
     _, word, signal_pe = _signal(signal, rank, "put_signal")
@@ -248,7 +250,8 @@ def signal(word, value=1, rank=None, add=False):
 def wait(word, value=1, compare=">=", timeout=None):
     """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's."""
     block = block_of(word)
-    group, fetch, address, holds = block.group or group_of(None), block.world.lib.shmem_signal_fetch, word.data_ptr(), COMPARE[compare]
+    group, fetch = block.group or group_of(None), block.world.lib.shmem_signal_fetch
+    address, holds = word.data_ptr(), COMPARE[compare]
     end = time.monotonic() + (group.timeout_seconds() if timeout is None else timeout)
     polls = 0
     while True:
