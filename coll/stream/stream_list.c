@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives on streams whose blocks or splits the host knows: the list of them that kernels read. The words of a list
  * are arguments of small kernels, in front of the call's own. So a graph has them, too, and no memory of the host has
- * to outlive the call. A list lies in memory of the slot, whose calls follow one another. Invariant: more splits than a list has become several calls, at the same splits on all members.
+ * to outlive the call. A list lies in memory of the slot, whose calls follow one another. Invariant: more splits than a
+ * list has become several calls, at the same splits on all members.
  * Called through the table. */
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"

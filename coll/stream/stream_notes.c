@@ -33,7 +33,14 @@ struct note {
     uint64_t spare;
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
-enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_HOST_BLOCKS = 16, NOTE_SAME = 32 };
+enum {
+    NOTE_IN_PLACE = 1,
+    NOTE_CAPTURED = 2,
+    NOTE_RECEIVED = 4,
+    NOTE_SIGNALS = 8,
+    NOTE_HOST_BLOCKS = 16,
+    NOTE_SAME = 32
+};
 
 struct stream_notes {
     const struct team *team;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits that last: `waits late S` (PE 0 comes S tenths of a second late to a barrier), `waits signal` (PE 1 waits for a
- * signal that PE 0 sends late), `waits collective`, `waits team S` (a team with a limit of its own), `waits freed` (a registered buffer freed too early); `waits left
- * CALL` (PE 1 ends, the others make one more call), `waits sessions N` (all end and begin again); `waits lock S`, `waits
- * stream S`, `waits returned S` (PE 1 holds a lock, waits for a stream, returns from main). A PE that is late S tenths
- * also stays away until the words of the next argument stand in the file WAITS_SAID, the stderr of the job: so the
- * report is there on a slow machine, too. Prints "pe R of N ok" at the end. */
+ * signal that PE 0 sends late), `waits collective`, `waits team S` (a team with a limit of its own), `waits freed` (a
+ * registered buffer freed too early); `waits left CALL` (PE 1 ends, the others make one more call), `waits sessions N`
+ * (all end and begin again); `waits lock S`, `waits stream S`, `waits returned S` (PE 1 holds a lock, waits for a
+ * stream, returns from main). A PE that is late S tenths also stays away until the words of the next argument stand in
+ * the file WAITS_SAID, the stderr of the job: so the report is there on a slow machine, too. Prints "pe R of N ok" at
+ * the end. */
 #include <shmem.h>
 #include <shmemx.h>
 
