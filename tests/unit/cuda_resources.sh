@@ -80,11 +80,15 @@ if lines_of put_of_stack prim_cuda_put | grep -E 'ld\.relaxed\.sys\.global\.u(8|
 fi
 
 # What a kernel may keep on the stack: those that have the ring and copies of all alignments in them, those that keep two
-# rounds of LL, sums in dests, those for all types and operators. 512 threads a block have 128 registers each.
+# rounds of LL, sums in dests, those for all types and operators. 512 threads a block have 128 registers each. Kernels of
+# many blocks (lists, batches, sums to a root) go by stages alone and look up each block: they keep most, and functions of
+# the ring that they call save a register or two.
 too_much() {
     awk '
     function most(name) {
-        return name ~ /_hier_kernel|_any_kernel/ ? 288 : name ~ /_staged_kernel/ ? 128 : \
+        return name ~ /_(rooted|splits)_any_kernel/ ? 432 : name ~ /_(batch|splits)_staged_kernel/ ? 288 : \
+               name ~ /isod_(ring_|flag_store_far|coll_clear_places)/ ? 8 : \
+               name ~ /_hier_kernel|_any_kernel/ ? 288 : name ~ /_staged_kernel/ ? 128 : \
                name ~ /_twoshot_ll_sum_/ ? 64 : name ~ /_twoshot_dest_sum_/ ? 32 : name ~ /_exchange_ll_kernel/ ? 32 : 0
     }
     /Function properties for/ { name = $NF }
