@@ -161,7 +161,9 @@ nevers() {
 # each KERNELS PATTERN SAYS KERNEL BREAK: stands in the line of every kernel whose name matches KERNELS, and in that of
 # KERNEL, where --prove breaks it.
 eaches() {
-    each 'isod_stream_(exchange|alltoallv|permute)_push|isod_stream_[a-z]+_staged' '( load_plain16){4}( store_nt16){4}' \
+    # Not splits_staged: it packs parts of any length in its own stage first.
+    local staged='isod_stream_(exchange|alltoallv|permute|broadcast|gather|scatter|batch)_staged'
+    each "isod_stream_(exchange|alltoallv|permute)_push|$staged" '( load_plain16){4}( store_nt16){4}' \
         "pushes have four pieces in flight, past the caches" isa_put "$no_nt"
     each 'isod_stream_broadcast_read' '( load_system16){4} wait_vm' "no cache answers reads" isa_get 's/(sc0 sc1|glc)$//'
     each 'isod_stream_reduce_(twoshot_)?push_sum_[a-z0-9]+' '( load_plain16){4}' "stages are loaded four at once" isa_put \
