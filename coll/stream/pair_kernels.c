@@ -39,6 +39,12 @@ PRIM_FN struct pair_span pair_span_of(uint64_t bytes, uint32_t lane, uint32_t la
         s.pieces = 1;
     return s;
 }
+/* Pieces of the message at hand that the lane has moved. Of a lane without pieces nothing is read: no sync stands between
+ * this and the first thread's next word about it. */
+PRIM_FN uint64_t pair_moved(const struct pair_part *p, uint32_t lane, uint64_t pieces)
+{
+    return pieces == 0 ? 0 : p->pair->own[lane].count - p->pair->own[lane].begun;
+}
 PRIM_FN uint64_t pair_stage_at(uint32_t lane, uint64_t count)
 {
     return sizeof(struct isod_pair) + ((uint64_t)lane * ISOD_PAIR_STAGES + count % ISOD_PAIR_STAGES) * ISOD_PAIR_PIECE;
@@ -155,7 +161,7 @@ PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, co
 {
     uint32_t lane = p->number;
     struct pair_span s = pair_span_of(m->bytes, lane, p->lanes);
-    uint64_t done = p->pair->own[lane].count - p->pair->own[lane].begun;
+    uint64_t done = pair_moved(p, lane, s.pieces);
     enum pair_progress all = PAIR_BLOCKED;
     for (; done < s.pieces; done++, all = PAIR_MOVED) {
         uint64_t at = done * ISOD_PAIR_PIECE, count = p->pair->own[lane].count;
@@ -188,8 +194,9 @@ PRIM_FN uint64_t pair_header(struct pair_part *p)
 PRIM_FN enum pair_progress pair_take_lane(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m,
                                           uint32_t lane, uint64_t header)
 {
-    uint64_t sent = ISOD_PAIR_BYTES_OF(header), done = p->pair->own[lane].count - p->pair->own[lane].begun;
+    uint64_t sent = ISOD_PAIR_BYTES_OF(header);
     struct pair_span s = pair_span_of(sent, lane, ISOD_PAIR_LANES_OF(header));
+    uint64_t done = pair_moved(p, lane, s.pieces);
     enum pair_progress all = PAIR_BLOCKED;
     for (; done < s.pieces; done++, all = PAIR_MOVED) {
         uint64_t at = done * ISOD_PAIR_PIECE;
@@ -206,16 +213,18 @@ PRIM_FN enum pair_progress pair_take_lane(shmemd_t h, struct pair_part *p, const
  * when the first part has taken a later one, so all parts have to have read those before. A sync. */
 PRIM_FN bool pair_others_have_read(struct pair_part *p)
 {
-    uint64_t message = p->pair->own[0].message, others = p->parts - 1;
-    if (p->number != 0 || others == 0 || message == 0)
+    uint64_t others = p->parts - 1;
+    if (p->number != 0 || others == 0) /* own[0] is the first part's alone */
         return true;
-    return pair_look(p, &p->pair->read) >= others * message;
+    uint64_t message = p->pair->own[0].message;
+    return message == 0 || pair_look(p, &p->pair->read) >= others * message;
 }
 
 PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m)
 {
     enum pair_progress all = PAIR_BLOCKED;
-    uint64_t header = pair_header(p), lane = p->pair->own[p->number].lane;
+    uint64_t lane = p->pair->own[p->number].lane; /* before the header, whose sync parts this from the write below */
+    uint64_t header = pair_header(p);
     if (header == 0 || !pair_others_have_read(p))
         return PAIR_BLOCKED;
     if (lane == 0) { /* 0: none at hand, else its number plus 1 */
