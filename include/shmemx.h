@@ -62,7 +62,7 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
  * never ends the process. When a PE dies, leaves, or ends the job, the job is broken for this PE. Waits inside calls of
  * shmemx.h come back with an error, and waits of kernels give up, within a second or so. From then on each such call
  * returns the same error at once, but shmemx_leave, shmemx_error_text, calls that describe (shmemx_info_text,
- * shmemx_status), shmemx_stream_destroy and shmemx_graph_destroy. Calls of shmem.h run the error handler and end the
+ * shmemx_status, shmemx_device_error, shmemx_heap_is_valid), shmemx_stream_destroy and shmemx_graph_destroy. Calls of shmem.h run the error handler and end the
  * process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1
 /* Sets the mode of this PE, from the next call on: at any time, also before the start, which it covers then. It stays

@@ -371,7 +371,9 @@ int pshmemx_buffer_register(void *addr, size_t len_bytes, shmemx_buffer_info_t *
 /* NULL after a sentence. */
 static struct team *team_of(shmem_team_t handle, const char *call)
 {
-    struct team *team = iso_enter(call) == 0 ? iso_team_or_null(handle) : NULL;
+    if (iso_enter(call) != 0)
+        return NULL;
+    struct team *team = iso_team_or_null(handle);
     if (team == NULL)
         log_error("%s: team %p is not a team of this PE, or was destroyed", iso_call_name(call), (void *)handle);
     return team;

@@ -47,14 +47,14 @@ static struct segment *object_at(const char *call, const void *ptr, enum segment
 {
     struct segment *part = iso_segment_of(ptr, 1);
     if (part == NULL || part->kind != of) {
-        log_error("%s: ptr %p is not %s memory of this library", call, ptr, iso_segment_kind_name(of));
+        log_error("%s: ptr %p is not %s memory of this library", iso_call_name(call), ptr, iso_segment_kind_name(of));
         return NULL;
     }
     size_t offset = (size_t)((const char *)ptr - part->base);
     if (iso_alloc_find(part->alloc, offset, object) && object->offset == offset)
         return part;
-    log_error("%s: ptr %p is not the start of an object of this PE: it was freed before, or never allocated", call,
-              ptr);
+    log_error("%s: ptr %p is not the start of an object of this PE: it was freed before, or never allocated",
+              iso_call_name(call), ptr);
     return NULL;
 }
 

@@ -422,8 +422,10 @@ SHMEM_API(shmemx_heap_is_valid, pshmemx_heap_is_valid);
 int pshmemx_heap_is_valid(void)
 {
     const struct device *d = ISO->device;
-    if (iso_enter("shmemx_heap_is_valid") != 0)
+    if (ISO->life != LIFE_RUNNING) { /* a broken job has its heap still */
+        (void)iso_refuse_entry("shmemx_heap_is_valid");
         return 0;
+    }
     return iso_alloc_is_valid(ISO->alloc) && (d == NULL || iso_alloc_is_valid(d->alloc)) ? 1 : 0;
 }
 

@@ -228,6 +228,8 @@ SHMEM_API(shmemx_coll_group_end, pshmemx_coll_group_end);
 int pshmemx_coll_group_end(void)
 {
     if (group.depth == 0) {
+        if (iso_enter(__func__) != 0)
+            return 1;
         log_error("shmemx_coll_group_end: this thread has no group; call shmemx_coll_group_begin before");
         return 1;
     }

@@ -622,9 +622,14 @@ static bool slot_is_valid(const char *call, int slot)
 SHMEM_API(shmemx_device_handle, pshmemx_device_handle);
 int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *handle)
 {
-    struct team *team = iso_team(team_handle, __func__);
-    iso_check_out(__func__, "handle", handle);
-    if (!slot_is_valid(__func__, slot))
+    if (iso_enter(__func__) != 0)
+        return 1;
+    struct team *team = iso_team_or_null(team_handle);
+    if (team == NULL)
+        (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
+    else if (handle == NULL)
+        (void)iso_refuse(__func__, "handle is a null pointer");
+    if (team == NULL || handle == NULL || !slot_is_valid(__func__, slot))
         return 1;
     struct device *d = team == &ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
     if (d == NULL)

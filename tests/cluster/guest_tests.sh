@@ -133,6 +133,10 @@ right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/t
 SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
     "$LAUNCH" 1 "$build/bin/traffic" 200 1
 
+# Two of four PEs are killed, one after the other; the others leave and begin again with new queue pairs.
+ISO_NODES="$(cat /run/node.a):rxea,$(cat /run/node.b):rxeb" ISO_FAULT_SEED=${ISO_FAULT_SEED:-3} \
+    right "PEs that outlive a job" 120 "$build/bin/survivors" kill 1 4
+
 # ---- what must fail, with a sentence ----
 
 for round in 1 2 3; do

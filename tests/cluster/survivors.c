@@ -5,12 +5,16 @@
  * survivors kill ROUNDS PES in each round PES processes start, and one after the other is killed until 2 are left
  *     survivors leak TIMES PES     TIMES jobs one after the other in the same processes; nothing may be left of them
  *     survivors wrong 1 PES        wrong arguments come back
- *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave */
+ *     survivors break 1 PES        shmemx_break ends a wait of another thread, and the others hear of it by the leave
+ * ISO_NODES=PID:NIC,PID:NIC: processes take turns on nodes, each the namespaces of that process, with that NIC. */
+#define _GNU_SOURCE /* setns */
 #include <shmem.h>
 #include <shmemx.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -250,6 +254,43 @@ static int survive(int last_n)
 
 static pid_t pids[MOST];
 
+static bool enter(int pid, const char *space)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, space);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -1 : setns(fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (rc != 0)
+        fail("%s cannot be entered", path);
+    return rc == 0;
+}
+
+/* fork of process i on its node. A namespace of processes is for the children of the one that enters it. */
+static pid_t fork_on_node(int i)
+{
+    static const char *const spaces[] = {"net", "uts", "ipc", "mnt"};
+    int nodes[MOST], n = 0;
+    char nics[MOST][32];
+    for (const char *at = getenv("ISO_NODES"); at != NULL && n < MOST; at = strchr(at, ','), n++) {
+        at += *at == ',';
+        if (sscanf(at, "%d:%31[^,]", &nodes[n], nics[n]) != 2) {
+            fail("ISO_NODES is not PID:NIC,..");
+            return -1;
+        }
+    }
+    if (n > 0 && !enter(nodes[i % n], "pid"))
+        return -1;
+    pid_t pid = fork();
+    if (pid == 0 && n > 0) {
+        setenv("SHMEM_NIC", nics[i % n], 1);
+        for (size_t k = 0; k < sizeof spaces / sizeof *spaces; k++)
+            if (!enter(nodes[i % n], spaces[k]))
+                _exit(1);
+    }
+    return pid;
+}
+
 static void open_life(struct life *life, const int *members, int n)
 {
     memset(life, 0, sizeof *life);
@@ -274,7 +315,7 @@ static int run_round(int n)
     memset(shared, 0, sizeof *shared);
     for (int i = 0; i < n; i++) {
         members[i] = i;
-        pids[i] = fork();
+        pids[i] = fork_on_node(i);
         if (pids[i] == 0) {
             self = i;
             _exit(survive(2)); /* nothing of the library is left */
@@ -483,7 +524,7 @@ static int run_all(const char *what, int times, int n)
     for (int i = 0; i < (times > 0 ? times : 1); i++)
         open_life(&shared->lives[i], members, n);
     for (int i = 0; i < n; i++)
-        if ((pids[i] = fork()) == 0) {
+        if ((pids[i] = fork_on_node(i)) == 0) {
             self = i;
             _exit(strcmp(what, "leak") == 0    ? leak(times, n)
                   : strcmp(what, "break") == 0 ? broken(shared->lives)

@@ -627,9 +627,8 @@ SHMEM_API(shmemx_coll_tune, pshmemx_coll_tune);
 int pshmemx_coll_tune(const char *path, size_t most_bytes, int verbose)
 {
     struct tuning t;
-    iso_check_life(__func__);
     memset(&t, 0, sizeof t);
-    if (!are_valid(path, most_bytes) || (t.device = iso_device_need(__func__)) == NULL)
+    if (iso_enter(__func__) != 0 || !are_valid(path, most_bytes) || (t.device = iso_device_need(__func__)) == NULL)
         return 1;
     t.world = &ISO->world;
     t.talks = verbose != 0 && ISO->my_pe == 0;
