@@ -156,7 +156,8 @@ static void calls_that_work(struct objects *o)
 {
     char text[64];
     shmemx_device_error_t error;
-    shmemx_coll_t coll = shmemx_coll_of(99, SHMEM_TEAM_WORLD, o->device, o->device, shmemx_bytes_of(2, 4), SHMEMX_UINT8);
+    const size_t bytes = shmemx_bytes_of(2, 4);
+    shmemx_coll_t coll = shmemx_coll_of(99, SHMEM_TEAM_WORLD, o->device, o->device, bytes, SHMEMX_UINT8);
     WORKS(shmemx_version() == ISOMER_VERSION);
     WORKS(shmemx_struct_bytes("shmemx_coll_t") == sizeof(shmemx_coll_t));
     WORKS(shmemx_info_text(text, sizeof text) >= sizeof text);
