@@ -268,7 +268,7 @@ char *iso_segment_reach(const struct segment *segment, int pe)
     if (!may_be_mapped(segment, pe))
         return NULL;
     int rc = map_first(segment, pe);
-    for (int tries = 0; tries < 20 && (rc == -ENOENT || rc == -ESRCH); tries++) {
+    for (int tries = 0; tries < 20 && !iso_job_is_broken() && (rc == -ENOENT || rc == -ESRCH); tries++) {
         iso_node_watch_now(NULL); /* has it died? */
         usleep(10000);
         rc = map_first(segment, pe);

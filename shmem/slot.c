@@ -575,6 +575,8 @@ static int by_number(const void *a, const void *b) { return *(const int *)a - *(
 
 static void say_why(const struct members *m, struct slot_key key, int status)
 {
+    if (iso_job_rc(m->call) != 0) /* members that came no more */
+        return;
     if (status == -ENOSPC)
         log_error("%s: all %d slots are in use on one of the %d PEs; destroy teams that are no longer needed", m->call,
                   ISO_SLOTS, m->n);

@@ -218,6 +218,8 @@ static void report_death(const struct peer *peer, const struct wait *wait)
 {
     const char *then = ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job";
     char sentence[256];
+    if (iso_job_is_broken()) /* which one sentence tells */
+        return;
     if (wait == NULL)
         snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died%s", peer->pe, peer->pid, peer->host, then);
     else
