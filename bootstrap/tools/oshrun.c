@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* oshrun: starts the PEs of one job on this host, as `oshrun -n 4 ./program arguments`.
+/* oshrun: starts the PEs of one job, as `oshrun -n 4 ./program arguments` on this host, or over several hosts.
  * The job ends when all PEs have ended; or when one fails: killed by a signal, a non-zero exit status, PMIx_Abort, or
  * ended without PMIx_Finalize. Then one sentence says which, the others get SIGTERM and soon SIGKILL, and oshrun's exit
  * status is that PE's. The main thread is one loop over a signalfd and an eventfd; nothing in it blocks. */
@@ -53,15 +53,19 @@ void oshrun_say(const char *format, ...)
 /* ---- options ---- */
 
 static const char help[] =
-    "usage: oshrun [-n N] [-x VAR[=VALUE]] [--wdir DIR] [--tag-output] program [arguments]\n"
-    "Starts N processing elements (PEs) of an OpenSHMEM (or PMIx) program on this host.\n"
+    "usage: oshrun [-n N | --hosts A:N,B:M] [-x VAR[=VALUE]] [--wdir DIR] [--tag-output] program [arguments]\n"
+    "Starts N processing elements (PEs) of an OpenSHMEM (or PMIx) program on this host, or PEs on several hosts.\n"
     "  -n, -np N        number of PEs; default 1\n"
-    "  -x VAR[=VALUE]   set VAR in the PEs; all variables of this environment are passed on anyway\n"
+    "  --hosts A:N,B:M  N PEs on host A, then M on host B; by ssh, which must ask for no password\n"
+    "  --agent COMMAND  instead of ssh: it gets a host and a command line as its last two words\n"
+    "  -x VAR[=VALUE]   set VAR in the PEs; all variables of this environment are passed on anyway, to other\n"
+    "                   hosts only those of -x and SHMEM_ variables\n"
     "  --wdir DIR       run the PEs in DIR\n"
     "  --tag-output     put \"[PE] \" in front of every line that a PE prints\n"
     "  --version        print the version\n"
     "  --help           print this\n"
-    "stdin goes to PE 0. The exit status is that of the first PE that failed, 128 + n if signal n killed it.\n"
+    "stdin goes to PE 0, with --hosts to none.\n"
+    "The exit status is that of the first PE that failed, 128 + n if signal n killed it.\n"
     "When a PE fails the others are ended. Ctrl-C, SIGTERM and SIGHUP go to all PEs and end the job.\n";
 
 static int parse_npes(const char *text, int *npes)
@@ -77,7 +81,7 @@ static int parse_npes(const char *text, int *npes)
     return 0;
 }
 
-static int export_variable(const char *text)
+static int export_variable(struct options *options, const char *text)
 {
     const char *equals = strchr(text, '=');
     char name[256];
@@ -92,7 +96,15 @@ static int export_variable(const char *text)
     name[len] = 0;
     if (equals)
         setenv(name, equals + 1, 1);
-    return 0;
+    char **more = (char **)realloc(options->exports, ((size_t)options->n_exports + 1) * sizeof *more);
+    if (more) {
+        options->exports = more;
+        more[options->n_exports] = strdup(name);
+    }
+    if (more && more[options->n_exports++])
+        return 0;
+    oshrun_say("no memory for -x %s", name);
+    return STATUS_FAILED;
 }
 
 static _Noreturn void print_and_exit(const char *text)
@@ -108,26 +120,39 @@ static int parse_options(int argc, char **argv, struct options *options)
         {"wdir", required_argument, NULL, 'w'},
         {"wd", required_argument, NULL, 'w'},
         {"tag-output", no_argument, NULL, 't'},
+        {"hosts", required_argument, NULL, 'H'},
+        {"agent", required_argument, NULL, 'a'},
+        {"node", required_argument, NULL, 'N'},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
-    *options = (struct options){.npes = 1};
+    int npes = 0;
+    *options = (struct options){.part = PART_ALONE};
     argv[0] = program_invocation_short_name;
     for (int option; (option = getopt_long_only(argc, argv, "+n:x:h", names, NULL)) != -1;) {
         int status = 0;
         switch (option) {
         case 'n':
-            status = parse_npes(optarg, &options->npes);
+            status = parse_npes(optarg, &npes);
             break;
         case 'x':
-            status = export_variable(optarg);
+            status = export_variable(options, optarg);
             break;
         case 'w':
             options->wdir = optarg;
             break;
         case 't':
             options->tag_output = true;
+            break;
+        case 'H':
+            status = hosts_parse(options, optarg);
+            break;
+        case 'a':
+            options->agent = optarg;
+            break;
+        case 'N':
+            status = hosts_parse_node(options, optarg);
             break;
         case 'h':
             print_and_exit(help);
@@ -140,6 +165,14 @@ static int parse_options(int argc, char **argv, struct options *options)
             return status;
     }
     options->argv = argv + optind;
+    if (options->part == PART_HEAD && npes) {
+        oshrun_say("-n %d: --hosts says how many PEs each host has", npes);
+        return STATUS_USAGE;
+    }
+    if (options->part != PART_HEAD)
+        options->npes = npes ? npes : 1;
+    if (options->part == PART_ALONE)
+        options->job_npes = options->npes;
     if (options->argv[0])
         return 0;
     oshrun_say("no program given; try oshrun --help");
@@ -222,12 +255,31 @@ static void blame(struct course *course, const struct cause *cause)
                                                                         : SETTLE_MS);
 }
 
+/* What ended is the agent of a host. The oshrun there has said why, unless it was not reached. 128 and above: a signal
+ * has killed a PE, which explains more than the errors of the others. */
+static void name_host(const struct job *job, struct cause *cause, int i)
+{
+    enum { UNREACHED = 255 };
+    const struct pe *pe = &job->pes[i];
+    if (pe->killed || pe->status == UNREACHED)
+        snprintf(cause->text, sizeof cause->text,
+                 "host %.200s: %.200s (pid %d) %s %d; it did not reach the host, or lost it", hosts_name(job, i),
+                 job->program, (int)pe->pid, pe->killed ? "was killed by signal" : "exited with status", pe->status);
+    else
+        cause->text[0] = 0;
+    if (cause->kind == CAUSE_FAILED && pe->status > 128 && pe->status != UNREACHED)
+        cause->kind = CAUSE_KILLED;
+}
+
 static void look_at_end(struct job *job, struct course *course, int i)
 {
     struct pe *pe = &job->pes[i];
     struct cause cause = {.kind = CAUSE_NONE};
-    size_t used = (size_t)snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) ", i, job->options.argv[0],
-                                   (int)pe->pid);
+    char where[80] = "";
+    if (job->options.part == PART_NODE)
+        snprintf(where, sizeof where, " on %.60s", job->host);
+    size_t used = (size_t)snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d%s) ",
+                                   job->options.first_pe + i, job->options.argv[0], (int)pe->pid, where);
     char *text = cause.text + used;
     size_t room = sizeof cause.text - used;
     if (pe->killed) {
@@ -246,6 +298,8 @@ static void look_at_end(struct job *job, struct course *course, int i)
     }
     if (!cause.kind && !atomic_load(&pe->connected))
         atomic_store(&job->some_absent, true);
+    if (job->options.part == PART_HEAD)
+        name_host(job, &cause, i);
     blame(course, &cause);
 }
 
@@ -357,11 +411,12 @@ static void interrupt(struct job *job, struct course *course, int signal_number)
 
 static void read_events(struct job *job, struct course *course, int signal_fd)
 {
-    struct pollfd polls[2] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN}};
+    struct pollfd polls[3] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN},
+                              {.fd = job->control_fd, .events = POLLIN}};
     int64_t wait_ms = course->deadline_ms ? course->deadline_ms - now_ms() : -1;
     if (course->deadline_ms && wait_ms < 0)
         wait_ms = 0;
-    if (poll(polls, 2, (int)wait_ms) <= 0)
+    if (poll(polls, 3, (int)wait_ms) <= 0)
         return;
     struct signalfd_siginfo info;
     while (polls[0].revents && read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
@@ -375,6 +430,15 @@ static void read_events(struct job *job, struct course *course, int signal_fd)
         } else if (number != SIGCHLD) {
             interrupt(job, course, number);
         }
+    }
+    unsigned char number;
+    if (polls[2].revents && read(job->control_fd, &number, 1) != 1) { /* the head is gone */
+        job->control_fd = -1;
+        interrupt(job, course, SIGTERM);
+    } else if (polls[2].revents && (number == SIGUSR1 || number == SIGUSR2 || number == SIGSTOP || number == SIGCONT)) {
+        pes_signal(job, number);
+    } else if (polls[2].revents) {
+        interrupt(job, course, number);
     }
     uint64_t count;
     if (polls[1].revents)
@@ -477,7 +541,9 @@ static int prepare(struct job *job)
              (unsigned)random[4]);
 
     int status = watch_start(job); /* before there is anything to clean up */
-    if (status || mkdir(job->folder, 0700) == 0)
+    if (job->options.part != PART_ALONE)
+        job->folder[0] = 0; /* there is no PMIx server */
+    if (status || job->folder[0] == 0 || mkdir(job->folder, 0700) == 0)
         return status;
     oshrun_say("cannot make the temporary folder %s: %s", job->folder, strerror(errno));
     job->folder[0] = 0; /* it belongs to another process */
@@ -487,7 +553,9 @@ static int prepare(struct job *job)
 static int run(struct job *job, struct course *course, int signal_fd)
 {
     course->looked = (bool *)calloc((size_t)job->options.npes, sizeof *course->looked);
-    int status = course->looked ? pmix_open(job) : STATUS_FAILED;
+    int status = course->looked ? 0 : STATUS_FAILED;
+    if (!status && job->options.part != PART_NODE)
+        status = job->options.part == PART_HEAD ? hosts_open(job) : pmix_open(job);
     if (!status)
         status = relay_open(job);
     if (!status)
@@ -505,7 +573,7 @@ static int run(struct job *job, struct course *course, int signal_fd)
 
 int main(int argc, char **argv)
 {
-    static struct job job = {.watch = {.fd = WATCH_NONE}};
+    static struct job job = {.watch = {.fd = WATCH_NONE}, .control_fd = -1};
     struct course course = {.phase = RUNNING};
     char npes[16];
 
@@ -516,11 +584,16 @@ int main(int argc, char **argv)
     pes_note_files(&job);
     drop_foreign();
     int status = parse_options(argc, argv, &job.options);
-    if (!status)
-        status = pes_find_program(&job);
+    if (!status && job.options.part == PART_NODE) {
+        status = hosts_read_control(&job);
+        job.control_fd = STDIN_FILENO;
+        gethostname(job.host, sizeof job.host - 1);
+    }
+    if (!status && job.options.part != PART_HEAD)
+        status = pes_find_program(&job, job.options.argv[0], job.options.wdir);
     if (status)
         return status;
-    snprintf(npes, sizeof npes, "%d", job.options.npes);
+    snprintf(npes, sizeof npes, "%d", job.options.job_npes);
     setenv("OSHRUN_VERSION", OSHRUN_VERSION, 1);
     setenv("OSHRUN_NPES", npes, 1); /* shmem_init compares it with what PMIx says: MPI_Init may have changed that */
     status = raise_file_limit(&job);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* oshrun, the one-host launcher: what its files share.
+/* oshrun, the launcher: what its files share.
  * oshrun.c (options, the life of a job), oshrun_pes.c (processes), oshrun_pmix.c (the PMIx server that the PEs connect
- * to), oshrun_relay.c (tagged output, terminal input), oshrun_watch.c (cleans up when oshrun itself is killed).
+ * to), oshrun_hosts.c (several hosts), oshrun_relay.c (tagged output, terminal input), oshrun_watch.c (cleans up when
+ * oshrun itself is killed).
  * Threads: the main one; PMIx's, which calls into oshrun_pmix.c; those of the relay. Only `struct pe`'s atomics and
  * `struct abort_request` are written outside the main thread. */
 #ifndef OSHRUN_H
@@ -16,8 +17,18 @@
 
 enum { STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_NOT_EXECUTABLE = 126, STATUS_NOT_FOUND = 127, MAX_PES = 4096 };
 
+/* Of a job over several hosts: the oshrun that the user called, and those that it has started on the hosts. */
+enum part { PART_ALONE, PART_HEAD, PART_NODE };
+
 struct options {
-    int npes;
+    enum part part;
+    int npes;          /* processes that this oshrun starts: PEs; PART_HEAD: one for each host */
+    int job_npes;      /* PEs of the job */
+    int first_pe;      /* PART_NODE: the number of its first PE, else 0 */
+    struct host *hosts; /* PART_HEAD */
+    const char *agent;  /* --agent; NULL: ssh */
+    char **exports;     /* names of -x */
+    int n_exports;
     bool tag_output;
     const char *wdir; /* NULL: stay */
     char **argv;      /* program and its arguments, ends with NULL */
@@ -25,6 +36,7 @@ struct options {
 
 struct pe {
     pid_t pid;  /* also its process group; 0: not started */
+    int control; /* PART_HEAD: becomes its stdin */
     bool ended; /* a zombie that stays until the job ends, so that neither pid nor group id can be reused */
     bool killed;
     int status; /* signal if killed, else exit status */
@@ -57,6 +69,8 @@ struct job {
     char folder[PATH_MAX];    /* temporary folder; "": there is none any more */
     struct pe *pes;           /* options.npes */
     atomic_bool some_absent;  /* a PE ended with status 0 and had not called PMIx_Init */
+    char host[256];           /* this one's name */
+    int control_fd;           /* PART_NODE: stdin, see oshrun_hosts.c; else -1 */
     int wake_fd;              /* eventfd: an abort request came, or a PE connected while some are absent */
     int stderr_fd;            /* stays open when oshrun's own stderr is silenced */
     sigset_t caller_mask;     /* what the PEs get back */
@@ -81,13 +95,27 @@ void pmix_environment_free(char **environment);
 
 /* Before oshrun opens anything. */
 void pes_note_files(struct job *job);
-int pes_find_program(struct job *job);
+/* Finds `name` in PATH, as seen from the folder wdir (NULL: here), for job->program. */
+int pes_find_program(struct job *job, const char *name, const char *wdir);
 int pes_start(struct job *job);
 /* Notes which PEs have ended since; returns how many still run. */
 int pes_collect(struct job *job);
 void pes_signal(struct job *job, int signal_number);
 /* Kills what the PEs left behind and reaps them: no signal can be sent after that. */
 void pes_finish(struct job *job);
+
+/* --hosts LIST, and --node FIRST:SIZE of an oshrun that another one has started. */
+int hosts_parse(struct options *options, const char *list);
+int hosts_parse_node(struct options *options, const char *text);
+/* PART_HEAD: what each host's agent is called with, and tells its oshrun. */
+int hosts_open(struct job *job);
+char **hosts_argv(const struct job *job, int i);
+const char *hosts_name(const struct job *job, int i);
+/* To all PEs of all hosts. */
+void hosts_signal(struct job *job, int signal_number);
+/* PART_NODE: variables of the job, from stdin; then the environment of a PE, NULL after one sentence. */
+int hosts_read_control(struct job *job);
+char **hosts_environment(const struct job *job, int pe);
 
 /* Descriptors that become the PE's standard streams; -1: inherit. */
 struct streams {
@@ -105,7 +133,7 @@ bool relay_is_done(struct job *job, int wait_ms);
 int relay_error(const struct job *job);
 
 int watch_start(struct job *job);
-void watch_add(struct job *job, pid_t group);
+void watch_add(const struct job *job, pid_t group);
 /* The job was cleaned up as usual. */
 void watch_dismiss(struct job *job);
 void watch_remove_folder(const char *folder);

@@ -84,9 +84,8 @@ static int search_path(int dir_fd, const char *name, char found[PATH_MAX])
     return error;
 }
 
-int pes_find_program(struct job *job)
+int pes_find_program(struct job *job, const char *name, const char *wdir)
 {
-    const char *wdir = job->options.wdir, *name = job->options.argv[0];
     int dir_fd = wdir ? open(wdir, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD;
     if (wdir && dir_fd < 0) {
         oshrun_say("cannot use --wdir %s: %s", wdir, strerror(errno));
@@ -112,7 +111,7 @@ int pes_find_program(struct job *job)
 
 struct launch {
     const struct job *job;
-    char **environment;
+    char **argv, **environment;
     struct streams streams;
     pid_t parent;
     const char *volatile failed; /* written by the child in our memory (vfork): the call that failed, and */
@@ -149,10 +148,11 @@ static _Noreturn void become_pe(struct launch *launch)
         hide_range(first, INT_MAX);
 
     setrlimit(RLIMIT_NOFILE, &job->file_limit);
-    if (job->options.wdir && chdir(job->options.wdir))
+    if (job->options.part != PART_HEAD && job->options.wdir && chdir(job->options.wdir))
         give_up(launch, "chdir");
+    watch_add(job, getpid()); /* before it may kill oshrun, and while SIGPIPE is blocked */
     sigprocmask(SIG_SETMASK, &job->caller_mask, NULL);
-    execve(job->program, job->options.argv, launch->environment);
+    execve(job->program, launch->argv, launch->environment);
     give_up(launch, "execve");
 }
 
@@ -166,27 +166,31 @@ static __attribute__((noinline)) pid_t spawn(struct launch *launch)
 
 static int start_one(struct job *job, int pe)
 {
-    struct launch launch = {.job = job, .parent = getpid()};
+    struct launch launch = {.job = job, .argv = job->options.argv, .parent = getpid()};
+    if (job->options.part == PART_HEAD)
+        launch.argv = hosts_argv(job, pe);
     if (relay_streams(job, pe, &launch.streams))
         return STATUS_FAILED;
-    launch.environment = pmix_environment(job, pe);
+    launch.environment = job->options.part == PART_ALONE ? pmix_environment(job, pe) : hosts_environment(job, pe);
     pid_t pid = launch.environment ? spawn(&launch) : 0;
     int error = errno;
     if (launch.streams.out >= 0) /* the PE has these ends now */
         close(launch.streams.out);
     if (launch.streams.err >= 0)
         close(launch.streams.err);
+    if (job->options.part == PART_HEAD) /* its own end; only when all writers are gone does the agent's stdin end */
+        close(job->pes[pe].control);
     pmix_environment_free(launch.environment);
     if (pid > 0 && !launch.failed) {
         job->pes[pe].pid = pid;
-        watch_add(job, pid);
         return 0;
     }
     if (pid > 0)
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
     if (launch.failed)
-        oshrun_say("PE %d: cannot run '%s': %s: %s", pe, job->program, launch.failed, strerror(launch.error));
+        oshrun_say("PE %d: cannot run '%s': %s: %s", job->options.first_pe + pe, job->program, launch.failed,
+                   strerror(launch.error));
     else if (pid < 0)
         oshrun_say("PE %d of %d: cannot start a process: %s", pe, job->options.npes, strerror(error));
     return launch.failed ? STATUS_NOT_EXECUTABLE : STATUS_FAILED;
@@ -226,6 +230,10 @@ int pes_collect(struct job *job)
 
 void pes_signal(struct job *job, int signal_number)
 {
+    if (job->options.part == PART_HEAD && signal_number != SIGKILL) {
+        hosts_signal(job, signal_number);
+        return;
+    }
     for (int i = 0; i < job->options.npes; i++)
         if (job->pes[i].pid)
             kill(-job->pes[i].pid, signal_number);

@@ -206,12 +206,13 @@ int relay_open(struct job *job)
     relay->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (relay->null_fd < 0)
         return fail("cannot open /dev/null");
-    if (job->options.tag_output)
+    bool tags = job->options.tag_output && job->options.part != PART_HEAD;
+    if (tags)
         relay->streams = (struct stream **)calloc((size_t)job->options.npes * 2, sizeof *relay->streams);
-    if (job->options.tag_output && !relay->streams)
+    if (tags && !relay->streams)
         return fail("no memory for the streams");
     int fd[2];
-    if (!isatty(0))
+    if (!isatty(0) || job->options.part != PART_ALONE)
         return 0;
     if (pipe2(fd, O_CLOEXEC))
         return fail("cannot make a pipe");
@@ -242,13 +243,16 @@ static int open_stream(struct relay *relay, int pe, int to)
 int relay_streams(struct job *job, int pe, struct streams *streams)
 {
     struct relay *relay = job->relay;
-    *streams = (struct streams){.in = pe ? relay->null_fd : relay->pe0_input_fd, .out = -1, .err = -1};
+    bool reads = pe == 0 && job->options.part == PART_ALONE;
+    *streams = (struct streams){.in = reads ? relay->pe0_input_fd : relay->null_fd, .out = -1, .err = -1};
+    if (job->options.part == PART_HEAD)
+        streams->in = job->pes[pe].control;
     if (!relay->streams)
         return 0;
-    streams->out = open_stream(relay, pe, STDOUT_FILENO);
+    streams->out = open_stream(relay, job->options.first_pe + pe, STDOUT_FILENO);
     if (streams->out < 0)
         return STATUS_FAILED;
-    streams->err = open_stream(relay, pe, job->stderr_fd);
+    streams->err = open_stream(relay, job->options.first_pe + pe, job->stderr_fd);
     return streams->err < 0 ? STATUS_FAILED : 0;
 }
 

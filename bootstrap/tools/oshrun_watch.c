@@ -84,7 +84,7 @@ int watch_start(struct job *job)
     return 0;
 }
 
-void watch_add(struct job *job, pid_t group) { (void)!write(job->watch.fd, &group, sizeof group); }
+void watch_add(const struct job *job, pid_t group) { (void)!write(job->watch.fd, &group, sizeof group); }
 
 void watch_dismiss(struct job *job)
 {

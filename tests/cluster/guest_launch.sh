@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # guest_launch.sh PER_NODE PROGRAM ARGUMENTS...: a job over the nodes a and b. ISO_LAUNCHER=mpirun (the default), started
-# beside the nodes; srun, after guest_slurm.sh; or uid, by hand, which takes no time of its own. ISO_MAP=node numbers the
-# PEs round robin over the nodes, else (and with srun) those of a come first. ISO_MPIRUN: more words for mpirun.
+# beside the nodes; oshrun, likewise; srun, after guest_slurm.sh; or uid, by hand, which takes no time of its own.
+# ISO_MAP=node numbers the PEs round robin over the nodes, else (and with srun and oshrun) those of a come first.
+# ISO_MPIRUN: more words for mpirun.
 here=$(cd "$(dirname "$0")" && pwd)
 per_node=$1
 size=$((2 * per_node))
@@ -40,12 +41,17 @@ by_mpirun() {
         -np $size "${passed[@]}" ${ISO_MPIRUN-} "$@"
 }
 
+by_oshrun() {
+    exec "$ISO_BUILD/bin/oshrun" --hosts "a:$per_node,b:$per_node" --agent "env ISO_AGENT=1 $here/guest_on.sh" "$@"
+}
+
 by_srun() {
     exec srun --mpi=pmix --export=ALL -N2 -n $size --ntasks-per-node="$per_node" --overcommit "$@"
 }
 
 case ${ISO_LAUNCHER:-mpirun} in
 srun) by_srun "$@" ;;
+oshrun) by_oshrun "$@" ;;
 uid) by_hand "$@" ;;
 mpirun) by_mpirun "$@" ;;
 *) echo "guest_launch.sh: unknown ISO_LAUNCHER" >&2 && exit 2 ;;

@@ -92,6 +92,7 @@ later() {
 # ---- what must work ----
 
 ISO_LAUNCHER=mpirun right "mpirun, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/launched" ranks 2
+ISO_LAUNCHER=oshrun right "oshrun --hosts, 2 on each node" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
 ISO_LAUNCHER=mpirun ISO_MAP=node right "mpirun, 2 on each node, round robin" 60 "$LAUNCH" 2 "$build/bin/launched" ranks 4
 if chosen srun; then
     . "$here/guest_slurm.sh"
