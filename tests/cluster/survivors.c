@@ -283,10 +283,17 @@ static pid_t fork_on_node(int i)
         return -1;
     pid_t pid = fork();
     if (pid == 0 && n > 0) {
+        char path[64];
         setenv("SHMEM_NIC", nics[i % n], 1);
+        snprintf(path, sizeof path, "/proc/%d/root", nodes[i % n]);
+        int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         for (size_t k = 0; k < sizeof spaces / sizeof *spaces; k++)
             if (!enter(nodes[i % n], spaces[k]))
                 _exit(1);
+        if (root < 0 || fchdir(root) != 0 || chroot(".") != 0) {
+            fail("%s cannot become the root", path);
+            _exit(1);
+        }
     }
     return pid;
 }
