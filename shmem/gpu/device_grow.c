@@ -293,7 +293,7 @@ static int add(struct device *d, int number, struct device_chunk c, const char *
     if (key.fd >= 0)
         close(key.fd);
     d->grown[d->n_grown] = c;
-    __atomic_store_n(&d->n_grown, d->n_grown + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (verbs_memory.c) */
+    __atomic_store_n(&d->n_grown, d->n_grown + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (range.c) */
     d->grow_failed[number] = rc != 0;
     if (rc == 0) /* pairs with the acquire of iso_grow_back */
         __atomic_store_n(&d->grown_bytes[number], d->grown_bytes[number] + c.len, __ATOMIC_RELEASE);

@@ -381,7 +381,7 @@ static int add_chunk(struct device *d, size_t len, bool quiet, const char *call)
         close(key.fd);
     if (rc == 0) {
         d->chunks[d->n_chunks] = c;
-        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (verbs_memory.c) */
+        __atomic_store_n(&d->n_chunks, d->n_chunks + 1, __ATOMIC_RELEASE); /* pairs with chunk_of (range.c) */
         d->backed_bytes += len;
     } else if (made) {
         iso_gpu_chunk_release(d->gpu, segment()->base + c.at, c.len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Include template: every atomic operation on a word of type T that this CPU reaches, as function DIRECT(at, op), which
- * returns the old value. op.op is a constant where it is inlined. Included by amo.c and verbs_message.c, once per size.
+ * returns the old value. op.op is a constant where it is inlined. Included by amo.c and apply.c, once per size.
  * Set is a release, fetch an acquire, the rest are both. Each pairs with the others, with p, with signals, and with the
  * loads of wait and test: a PE that sees the value also sees the earlier stores of its writer. */
 

@@ -5,19 +5,15 @@
  * once per range. Ranges are [start, end) of the owner's addresses; no two regions of this PE overlap. */
 #include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
-#include "../../memory.h"
 #include "../../node/channel.h"
+#include "../range.h"
 #include "verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
-#define MIB ((size_t)1 << 20)
-#define FIRST_RANGE (4 * MIB)
-#define LAST_RANGE (1024 * MIB)
 enum { EXPOSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 /* ---- the transport's own memory: mapped as shared, so that a fork leaves its pages alone ---- */
@@ -26,12 +22,6 @@ static char *map_shared(size_t bytes)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return at != MAP_FAILED ? (char *)at : NULL;
-}
-
-static uint64_t locked_limit(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : UINT64_MAX;
 }
 
 int iso_verbs_memory_start(struct verbs *v)
@@ -46,7 +36,7 @@ int iso_verbs_memory_start(struct verbs *v)
     if (v->memory_mr == NULL) {
         log_error("shmem_init: registering %zu bytes with the RDMA device %s failed: %m; the limit of locked memory is "
                   "%llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service that starts the job)",
-                  v->memory_bytes, v->port.device, (unsigned long long)locked_limit() >> 10);
+                  v->memory_bytes, v->port.device, (unsigned long long)iso_range_locked_limit() >> 10);
         return -ENOMEM;
     }
     v->slots = v->memory + receives;
@@ -79,72 +69,6 @@ void iso_verbs_memory_stop(struct verbs *v)
 }
 
 /* ---- ranges of this PE's segments ---- */
-
-struct range {
-    uint64_t start, end;
-};
-
-/* Ranges double behind `front` bytes of control area: few registrations cover a large heap, and a small one costs
- * little. */
-static struct range heap_range(size_t offset, size_t front)
-{
-    size_t first = FIRST_RANGE;
-    if (offset < front) {
-        size_t start = offset & ~(first - 1);
-        return (struct range){start, ISO_MIN(start + first, front)};
-    }
-    size_t at = offset - front, start = 0, len = first;
-    while (at >= start + len) {
-        start += len;
-        len = ISO_MIN(start, LAST_RANGE);
-    }
-    return (struct range){front + start, front + start + len};
-}
-
-/* Physical memory around that offset from the heap's base, also in the parts behind the heap: a chunk, or all of a fixed
- * allocation. Chunks stay. Acquire: pairs with the release of add_chunk (device_heap.c), which has filled the row. */
-static struct device_chunk chunk_of(const struct device *d, size_t offset)
-{
-    int n = __atomic_load_n(&d->n_chunks, __ATOMIC_ACQUIRE);
-    for (int i = 0; i < n; i++)
-        if (offset - d->chunks[i].at < d->chunks[i].len)
-            return d->chunks[i];
-    n = __atomic_load_n(&d->n_grown, __ATOMIC_ACQUIRE); /* of iso_grow_back, likewise */
-    for (int i = 0; i < n; i++)
-        if (offset - d->grown[i].at < d->grown[i].len)
-            return d->grown[i];
-    return (struct device_chunk){0, d->span_bytes};
-}
-
-/* By address. Goes a little beyond the limit, so that many small objects do not become as many registrations; in a
- * device heap, not beyond its physical memory there. */
-static struct range range_of(const struct segment *s, const void *addr)
-{
-    uint64_t base = (uint64_t)(uintptr_t)s->base;
-    size_t offset = (size_t)((const char *)addr - s->base);
-    struct range r = {0, s->len};
-    if (s->kind == SEGMENT_DATA) {
-        r = heap_range(offset, 0);
-        r.end = ISO_MIN(r.end, s->len);
-    }
-    if (s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE) {
-        size_t limit = __atomic_load_n(&s->limit, __ATOMIC_RELAXED); /* as in iso_segment_of */
-        r = heap_range(offset, s->on_device ? ISO->device->control_bytes : iso_memory_heap_start());
-        limit = (limit + MIB - 1) & ~(MIB - 1);
-        r.end = ISO_MIN(r.end, ISO_MIN(limit, s->len));
-    }
-    if (s->alloc != NULL) { /* a part: all of it is within the limit, so not beyond its objects */
-        size_t top = ISO_MAX(iso_alloc_top(s->alloc), offset + 1);
-        r = heap_range(offset, 0);
-        r.end = ISO_MIN(r.end, ISO_MIN((top + MIB - 1) & ~(MIB - 1), s->len));
-    }
-    if (s->kind == SEGMENT_DEVICE || (s->alloc != NULL && s->on_device)) {
-        size_t before = s->within != NULL ? (size_t)(s->base - s->within->base) : 0; /* chunks count from the heap on */
-        struct device_chunk c = chunk_of(ISO->device, before + offset);
-        r = (struct range){ISO_MAX(r.start + before, c.at) - before, ISO_MIN(r.end + before, c.at + c.len) - before};
-    }
-    return (struct range){base + r.start, base + r.end};
-}
 
 static bool holds(const struct verbs_region *r, uint64_t addr) { return addr - r->start < r->end - r->start; }
 
@@ -194,7 +118,7 @@ static struct verbs_region *region_at(struct verbs *v, const struct segment *s, 
     *error = 0;
     if (region != NULL)
         return region;
-    struct range r = range_of(s, addr);
+    struct range r = iso_range_around(s, addr);
     for (int i = 0; i < v->n_regions; i++) { /* no two regions overlap */
         const struct verbs_region *other = &v->regions[i];
         if (other->end <= at)
@@ -297,7 +221,7 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
 {
     const void *addr = (const void *)(uintptr_t)row->addr;
     const struct segment *s = iso_segment_of(addr, 1);
-    row->limit = locked_limit();
+    row->limit = iso_range_locked_limit();
     row->error = s == NULL ? -EFAULT : 0;
     const struct verbs_region *r = s != NULL ? region_at(v, s, addr, &row->error) : NULL;
     if (r == NULL)
@@ -326,11 +250,6 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
 
 /* ---- the end of a segment ---- */
 
-static bool touches(uint64_t start, uint64_t end, uint64_t base, uint64_t len)
-{
-    return start < base + len && base < end;
-}
-
 void iso_verbs_forget(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
@@ -340,7 +259,7 @@ void iso_verbs_forget(const struct segment *segment)
         return;
     iso_verbs_lock(v);
     for (int i = 0; i < v->n_regions; i++) {
-        if (!touches(v->regions[i].start, v->regions[i].end, base, segment->len))
+        if (!iso_range_touches(v->regions[i].start, v->regions[i].end, base, segment->len))
             v->regions[n++] = v->regions[i];
         else if (v->regions[i].mr != NULL)
             iso_verbs_unregister(v, v->regions[i].mr);
@@ -352,7 +271,7 @@ void iso_verbs_forget(const struct segment *segment)
         base = (uint64_t)(uintptr_t)segment->peers[pe].base;
         n = 0;
         for (int i = 0; i < peer->n_keys; i++)
-            if (!touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
+            if (!iso_range_touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
                 peer->keys[n++] = peer->keys[i];
         peer->n_keys = n;
         peer->last_key = 0;
@@ -370,7 +289,7 @@ bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_
     bool pinned = false;
     iso_verbs_lock(v);
     for (int i = 0; i < v->n_regions && !pinned; i++)
-        pinned = touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset, len);
+        pinned = iso_range_touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset, len);
     if (pinned)
         iso_verbs_unlock(v);
     return !pinned;

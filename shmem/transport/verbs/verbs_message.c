@@ -4,19 +4,12 @@
  * processor of its memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called
  * with verbs.lock held, by waits and by the progress thread. */
 #include "../../../bootstrap/log.h"
-#include "../../gpu/device.h"
 #include "../../ops/word.h"
+#include "../apply.h"
 #include "verbs.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define T word32
-#define DIRECT direct32
-#include "../../ops/amo_direct.h"
-#define T word64
-#define DIRECT direct64
-#include "../../ops/amo_direct.h"
 
 enum { READ_MAX = 16, REFUSED = 1 };
 
@@ -190,19 +183,9 @@ void iso_verbs_answer_late(struct verbs *v)
 
 /* ---- reading ---- */
 
-/* False: the word does not lie in a segment. */
-static bool apply_amo(const struct verbs_message *m, uint64_t *before)
+static struct amo amo_of(const struct verbs_message *m)
 {
-    char *word = (char *)(uintptr_t)m->addr;
-    const struct amo op = {(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
-    const struct segment *s = iso_segment_of(word, m->bytes);
-    if (s == NULL || (m->bytes != 4 && m->bytes != 8) || (m->addr & (m->bytes - 1u)) != 0)
-        return false;
-    if (s->on_device)
-        *before = iso_agent_amo(word, op);
-    else
-        *before = m->bytes == 4 ? direct32((word32 *)(void *)word, op) : direct64((word64 *)(void *)word, op);
-    return true;
+    return (struct amo){(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
 }
 
 static bool apply_copy(struct verbs *v, const struct verbs_message *m)
@@ -272,7 +255,7 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
             continue;
         uint64_t before = 0;
         bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
-        bool good = is_amo ? apply_amo(&m, &before) : apply_copy(v, &m);
+        bool good = is_amo ? iso_apply_amo(m.addr, amo_of(&m), &before) : apply_copy(v, &m);
         q = v->peers[m.pe].in[m.group];
         q->unacked = good && m.type == VERBS_AMO;
         q->unacked_serial = m.serial;
