@@ -66,9 +66,9 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
  * process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1
 /* Sets the mode of this PE, from the next call on: at any time, also before the start, which it covers then. It stays
- * for later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In this version a
- * connection of RDMA that is lost ends the process in either mode. Returns 0, or nonzero after a sentence: mode is
- * neither of the two. */
+ * for later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In a broken job puts, gets
+ * and atomics of shmem.h to other nodes have no effect, until a call that waits ends the process. Returns 0, or nonzero
+ * after a sentence: mode is neither of the two. */
 int shmemx_set_error_mode(int mode);
 
 /* The last error of a call of this thread, without the number of the PE: "shmemx_malloc: kind is 7, allowed: ...".

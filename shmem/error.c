@@ -30,14 +30,13 @@ static void tell_peers(int status)
 
 /* ---- the mode in which errors come back ---- */
 
-/* Names of parts of the library have a blank. What shmem.h declares has its meaning from OpenSHMEM. */
+/* What shmem.h declares has its meaning from OpenSHMEM. All else is shmemx_, shmemd_, or a part of the library. */
 bool iso_error_returns(const char *call)
 {
     const struct state *self = ISO;
     if (self->errors != SHMEMX_ERRORS_RETURN || self->life == LIFE_CHILD)
         return false;
-    return self->life == LIFE_BEFORE || self->life == LIFE_AFTER || strncmp(iso_call_name(call), "shmemx_", 7) == 0 ||
-           strncmp(call, "shmemd_", 7) == 0 || strchr(call, ' ') != NULL;
+    return self->life == LIFE_BEFORE || self->life == LIFE_AFTER || strncmp(iso_call_name(call), "shmem_", 6) != 0;
 }
 
 bool iso_job_is_broken(void) { return __atomic_load_n(&ISO->broken.stage, __ATOMIC_ACQUIRE) == 2; }

@@ -166,19 +166,22 @@ static void free_links(struct link **list)
 
 static void report_death(const struct link *link, int rc)
 {
+    const char *then = ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job";
     char sentence[512], who[192];
+    if (iso_job_is_broken()) /* which one sentence tells */
+        return;
     describe(link->pe, who);
     if (rc == -EBADMSG || rc == -EPROTO)
-        snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way; ending the job",
-                 who, link->name);
+        snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way%s", who, link->name,
+                 then);
     else if (rc == -EPIPE || rc == -ECONNRESET)
-        snprintf(sentence, sizeof sentence, "%s died: its connection (%s) ended without a good-bye; ending the job",
-                 who, link->name);
+        snprintf(sentence, sizeof sentence, "%s died: its connection (%s) ended without a good-bye%s", who, link->name,
+                 then);
     else
         snprintf(sentence, sizeof sentence,
                  "%s is taken for dead: nothing comes over its connection (%s): %s (SHMEM_NODE_TIMEOUT is %.3g s); "
-                 "its host or the network to it has failed; ending the job",
-                 who, link->name, strerror(-rc), ISO->env->node_timeout);
+                 "its host or the network to it has failed%s",
+                 who, link->name, strerror(-rc), ISO->env->node_timeout, then);
     log_error("%s", sentence);
     iso_job_break(link->pe, 1, sentence);
 }

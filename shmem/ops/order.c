@@ -21,6 +21,8 @@ ISO_INLINE void quiet(shmem_ctx_t ctx, const char *call)
         iso_drain_rings(call);
     if (ctx != SHMEM_CTX_INVALID)
         iso_quiet(iso_ctx(ctx, call));
+    if (ISO_UNLIKELY(__atomic_load_n(&ISO->broken.stage, __ATOMIC_ACQUIRE) == 2)) /* puts to other nodes may be lost */
+        (void)iso_job_give_up(call);
 }
 
 SHMEM_API(shmem_fence, pshmem_fence);

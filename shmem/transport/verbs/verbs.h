@@ -228,6 +228,8 @@ struct verbs {
     bool stopping;       /* atomic */
     bool ended;          /* atomic: all PEs have nothing under way any more, errors are of no interest */
     bool failed;         /* atomic: the job is ending by an error, nothing is posted any more */
+    bool lost;           /* the job is broken and this PE goes on: operations have no effect, and waits end */
+    struct verbs_queue nowhere; /* while lost: to peers without a connection */
     bool armed;          /* an event will come for the next message */
     bool armed_sent;     /* and for the next completion */
     unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
@@ -329,11 +331,14 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
 bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
-/* Ends the job. Gives up the lock, and first lets a report of a peer's death arrive. */
-_Noreturn ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives up the lock meanwhile, and
+ * first lets a report of a peer's death arrive. */
+ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, for a request of the queue: what, between which ends, and why. */
-_Noreturn ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q,
-                                               const struct verbs_request *request, const char *why);
+ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *request,
+                                     const char *why);
+/* Between two looks of a wait; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
+bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen);
 /* As pthread_mutex_lock; after a failure the call never returns. */
 void iso_verbs_lock(struct verbs *v);
 ISO_INLINE void iso_verbs_unlock(struct verbs *v) { pthread_mutex_unlock(&v->lock); }

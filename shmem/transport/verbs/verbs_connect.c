@@ -214,7 +214,9 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
     mine.error = -EPROTO;
     if (v != NULL && !__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)) {
         iso_verbs_lock(v);
-        if (hello.type == VERBS_CONNECT)
+        if (v->lost)
+            row.error = mine.error;
+        else if (hello.type == VERBS_CONNECT)
             mine.error = answer_connect(v, pe, &hello, &mine);
         else if (hello.type == VERBS_KEY)
             iso_verbs_answer_key(v, pe, &row);
@@ -228,16 +230,18 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
 
 /* ---- the initiator's side ---- */
 
-_Noreturn ISO_COLD static void fail_connect(struct verbs *v, int pe, const char *where, int error)
+ISO_COLD static struct verbs_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
     errno = -error;
     __extension__ iso_verbs_fail(
         v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
         ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
+    return NULL;
 }
 
 static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
 
+/* NULL: the job is broken. */
 static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
 {
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
@@ -246,7 +250,7 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
     struct verbs_queue *q = make_queue(v, pe, group, false);
     int rc = q != NULL ? to_init(v, q) : -errno;
     if (rc != 0)
-        fail_connect(v, pe, "here", rc);
+        return fail_connect(v, pe, "here", rc);
     describe(v, q, psn, &mine);
     memcpy(request, &mine, sizeof mine);
     iso_verbs_unlock(v);
@@ -260,10 +264,10 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
                        ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
                        ISO->peers[pe].host, other.device, other.port, layer_of(other.ethernet != 0));
     if (rc != 0 || other.error != 0)
-        fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
+        return fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
     rc = connect_queue(v, q, psn, &other);
     if (rc != 0)
-        fail_connect(v, pe, "here", rc);
+        return fail_connect(v, pe, "here", rc);
     log_debug("verbs: connected to pe %d (host %s, %s), group %d", pe, ISO->peers[pe].host, q->peer_port, group);
     return q;
 }
@@ -275,17 +279,18 @@ struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, i
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting) { /* another thread makes the connection */
-        iso_verbs_unlock(v);
-        iso_wait_pause(&wait, 0);
-        iso_verbs_lock(v);
-    }
+    while (peer->connecting && !v->lost) /* another thread makes the connection */
+        iso_verbs_pause(v, &wait, 0);
     iso_wait_end(&wait);
     if (peer->out[group] != NULL)
         return peer->out[group];
+    if (v->lost)
+        return &v->nowhere;
     peer->connecting = true;
     struct verbs_queue *q = connect_to(v, pe, group);
     peer->connecting = false;
+    if (q == NULL || v->lost)
+        return &v->nowhere;
     peer->out[group] = q;
     q->next_in_group = v->groups[group];
     v->groups[group] = q;

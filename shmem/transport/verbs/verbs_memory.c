@@ -174,7 +174,7 @@ static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
     return 0;
 }
 
-_Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_info *row)
+ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_info *row)
 {
     const char *host = ISO->peers[pe].host;
     if (row->error == -EFAULT)
@@ -191,6 +191,7 @@ _Noreturn ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, 
 
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
 {
+    const struct verbs_key none = {.start = addr, .end = UINT64_MAX}; /* while lost */
     struct verbs_peer *peer = &v->peers[pe];
     for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
         const struct verbs_key *k = &peer->keys[i];
@@ -202,19 +203,21 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
     memcpy(request, &row, sizeof row);
+    if (v->lost)
+        return none;
     iso_verbs_unlock(v);
     int rc = iso_channel_ask(pe, request, answer);
     iso_verbs_lock(v);
+    memcpy(&row, answer, sizeof row);
+    v->counts.keys++;
     if (rc != 0)
         iso_verbs_fail(v, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                        ISO->boot.host, pe, ISO->peers[pe].host);
-    memcpy(&row, answer, sizeof row);
-    if (row.error != 0 || addr - row.key.start >= row.key.end - row.key.start)
+    else if (row.error != 0 || addr - row.key.start >= row.key.end - row.key.start)
         fail_key(v, pe, addr, &row);
-    v->counts.keys++;
-    if (add_key(peer, &row.key) != 0)
+    else if (add_key(peer, &row.key) != 0)
         iso_verbs_fail(v, "no memory for the keys of pe %d", pe);
-    return row.key;
+    return v->lost ? none : row.key;
 }
 
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
@@ -289,7 +292,8 @@ bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_
     bool pinned = false;
     iso_verbs_lock(v);
     for (int i = 0; i < v->n_regions && !pinned; i++)
-        pinned = iso_range_touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset, len);
+        pinned = iso_range_touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset,
+                                   len);
     if (pinned)
         iso_verbs_unlock(v);
     return !pinned;

@@ -155,9 +155,11 @@ static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_me
         add_answer(v, q, &back);
         return;
     }
-    if (q->late_made - q->late_done == VERBS_CREDITS)
+    if (q->late_made - q->late_done == VERBS_CREDITS) {
         iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
                        iso_verbs_ends(v, q, ends, sizeof ends));
+        return;
+    }
     if (q->late_made == q->late_done) {
         q->next_late = v->late;
         v->late = q;
@@ -209,13 +211,17 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
     uint64_t first = q->answered; /* the first whose value is wanted must not be passed over */
     while (first < m->serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
         first++;
-    if (first != m->serial || m->serial >= q->asked)
+    if (first != m->serial || m->serial >= q->asked) {
         iso_verbs_fail(v, "answer %llu to a message from %s came after answer %llu of %llu",
                        (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
                        (unsigned long long)q->answered, (unsigned long long)q->asked);
-    if (m->addr == REFUSED)
+        return;
+    }
+    if (m->addr == REFUSED) {
         iso_verbs_fail(v, "an atomic operation or copy from %s was refused: there is no segment at that address",
                        iso_verbs_ends(v, q, ends, sizeof ends));
+        return;
+    }
     if (ask->fetch != NULL)
         iso_word_to(ask->fetch, m->operand, ask->bytes);
     q->answered = m->serial + 1;
@@ -242,13 +248,16 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
             return NULL;
         iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
                        v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
+        return NULL;
     }
     const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
-        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc))
+        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc)) {
             iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown form",
                            wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+            return NULL;
+        }
         if (m.type == VERBS_ANSWER)
             take_answer(v, &m);
         if (m.type == VERBS_ANSWER)
@@ -280,11 +289,11 @@ static int read_some(struct verbs *v)
     struct ibv_wc wc[READ_MAX];
     uint64_t numbers[READ_MAX];
     struct verbs_queue *last = NULL;
-    int n = ibv_poll_cq(v->received, READ_MAX, wc);
+    int n = v->lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
         iso_verbs_fail(v, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && !v->lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;
         if (q == NULL || q == last)
@@ -293,6 +302,8 @@ static int read_some(struct verbs *v)
             post_answers(v, last);
         last = q;
     }
+    if (v->lost)
+        return 0;
     if (last != NULL)
         post_answers(v, last);
     post_receives(v, numbers, n);

@@ -97,9 +97,11 @@ static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
         m->q->fills_device |= m->on_device && get;
         return add_registered(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
     }
-    if (m->on_device)
+    if (m->on_device) {
         iso_verbs_fail(m->v, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
                        ISO->boot.host);
+        return n;
+    }
     if (m->mr == NULL && !m->once_failed && m->len >= VERBS_REGISTER_MIN)
         m->mr = iso_verbs_register_once(m->v, m->local, m->len, get);
     m->once_failed = m->mr == NULL;

@@ -26,23 +26,72 @@ const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, c
     return text;
 }
 
+static struct verbs_request *request_at(struct verbs_queue *q, uint64_t n)
+{
+    return &q->requests[n & (VERBS_DEPTH - 1)];
+}
+
+/* While lost: all that the queue has under way is over, without effect. */
+static void drop(struct verbs *v, struct verbs_queue *q)
+{
+    for (; q->done < q->made; q->done++) {
+        const struct verbs_request *r = request_at(q, q->done);
+        if (r->slot >= 0)
+            v->free_slots[v->n_free_slots++] = r->slot;
+        if (r->mr != NULL)
+            iso_verbs_unregister(v, r->mr);
+    }
+    q->n_batch = 0;
+    q->answered = q->asked_posted = q->asked;
+    q->late_done = q->late_made;
+    v->in_flight = 0;
+}
+
+/* The job is broken, and errors return. Queue pairs go to the error state, so that the device leaves memory alone. */
+static void lose(struct verbs *v)
+{
+    struct ibv_qp_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.qp_state = IBV_QPS_ERR;
+    if (v->lost)
+        return;
+    v->lost = true;
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        struct verbs_queue *q = v->queues[i];
+        (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
+        drop(v, q);
+        q->on_batched = false;
+    }
+    v->batched = v->late = NULL;
+}
+
 void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
+    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
     char text[768];
     va_list args;
+    if (v->lost) /* what follows from the loss */
+        return;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_lock, iso_verbs_progress */
+    if (returns)
+        lose(v);
+    else
+        __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_lock, iso_verbs_progress */
     iso_verbs_unlock(v);
     /* The death of a peer, or the end of the job by another PE, explains more than the device's error does. */
     const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS; i++) {
+    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
         iso_channel_progress();
         nanosleep(&t, NULL);
     }
-    log_error("%s", text);
-    iso_abort_job(1, text);
+    if (!iso_job_is_broken())
+        log_error("%s", text);
+    if (!returns)
+        iso_abort_job(1, text);
+    iso_job_break(-1, 1, text);
+    iso_verbs_lock(v);
 }
 
 void iso_verbs_lock(struct verbs *v)
@@ -95,11 +144,6 @@ char *iso_verbs_slot(const struct verbs *v, int16_t slot) { return v->slots + (s
 int16_t iso_verbs_take_slot(struct verbs *v) { return v->free_slots[--v->n_free_slots]; }
 
 /* ---- posting ---- */
-
-static struct verbs_request *request_at(struct verbs_queue *q, uint64_t n)
-{
-    return &q->requests[n & (VERBS_DEPTH - 1)];
-}
 
 struct ibv_send_wr *iso_verbs_add(struct verbs *v, struct verbs_queue *q, const struct verbs_request *request)
 {
@@ -154,6 +198,10 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     char ends[VERBS_ENDS_BYTES];
     if (q->n_batch == 0)
         return;
+    if (ISO_UNLIKELY(v->lost)) {
+        drop(v, q);
+        return;
+    }
     q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
     int rc = ibv_post_send(q->qp, q->batch, &bad);
     q->n_batch = 0;
@@ -189,6 +237,7 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
         snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
                  cause_of(wc->status));
         iso_verbs_fail_request(v, q, request_at(q, made - 1), why);
+        return;
     }
     for (; q->done < made; q->done++) {
         const struct verbs_request *r = request_at(q, q->done);
@@ -206,15 +255,15 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
 static int reap(struct verbs *v)
 {
     struct ibv_wc wc[POLL_MAX];
-    if (v->in_flight == 0)
+    if (v->in_flight == 0 || v->lost)
         return 0;
     int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
     if (ISO_UNLIKELY(n < 0))
         iso_verbs_fail(v, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !v->lost; i++)
         complete(v, &wc[i]);
-    return n;
+    return v->lost ? 0 : n;
 }
 
 bool iso_verbs_poll(struct verbs *v)
@@ -232,12 +281,20 @@ bool iso_verbs_poll(struct verbs *v)
 
 /* ---- waiting ---- */
 
-/* Between two looks. */
-static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
+bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen)
 {
     iso_verbs_unlock(v);
-    iso_wait_pause(wait, seen);
+    int rc = iso_wait_pause(wait, seen);
     iso_verbs_lock(v);
+    if (rc != 0)
+        lose(v);
+    return !v->lost;
+}
+
+static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
+{
+    if (!iso_verbs_pause(v, wait, seen))
+        return;
     v->polls++;
     wait->worked |= iso_verbs_poll(v);
 }
@@ -255,8 +312,11 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    while (!can_add(v, q, requests, slots))
+    while (!can_add(v, q, requests, slots)) {
         pause_and_poll(v, &wait, q->done);
+        if (v->lost)
+            iso_verbs_post_all(v);
+    }
     iso_wait_end(&wait);
 }
 
@@ -278,7 +338,10 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
     iso_verbs_poll(v);
-    while (!is_done(q, made, asked))
+    while (!is_done(q, made, asked)) {
         pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
+        if (v->lost)
+            drop(v, q);
+    }
     iso_wait_end(&wait);
 }

@@ -12,11 +12,8 @@
 static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *rkey)
 {
     struct wait wait = ISO_WAIT("the stage of device memory", pe, NULL, 1);
-    while (v->peers[pe].staging) {
-        iso_verbs_unlock(v);
-        iso_wait_pause(&wait, 0);
-        iso_verbs_lock(v);
-    }
+    while (v->peers[pe].staging && !v->lost)
+        iso_verbs_pause(v, &wait, 0);
     iso_wait_end(&wait);
     v->peers[pe].staging = true;
     struct verbs_key key = iso_verbs_key_of(v, pe, remote);

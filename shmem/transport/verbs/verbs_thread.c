@@ -65,7 +65,7 @@ static void watch(struct verbs *v)
     char why[160];
     double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
     uint64_t now = iso_wait_now_ns();
-    if (!v->port.software || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) || now - v->watched_ns < WATCH_NS)
+    if (!v->port.software || v->lost || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) || now - v->watched_ns < WATCH_NS)
         return;
     v->watched_ns = now;
     for (uint32_t i = 0; i < v->n_queues; i++) {
@@ -79,6 +79,7 @@ static void watch(struct verbs *v)
                  "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down", limit_s,
                  WATCH_TIMEOUTS);
         iso_verbs_fail_request(v, q, &q->requests[q->done & (VERBS_DEPTH - 1)], why);
+        return;
     }
 }
 
@@ -152,6 +153,7 @@ static void take_device_event(struct verbs *v)
         iso_verbs_lock(v);
         iso_verbs_fail(v, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
                        ISO->boot.host, text);
+        iso_verbs_unlock(v);
     }
     if (type == IBV_EVENT_PORT_ERR)
         log_warn("%s port %d of host %s has lost its link: %s", v->port.device, v->port.number, ISO->boot.host, text);
