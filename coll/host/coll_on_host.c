@@ -712,6 +712,19 @@ static void reduce_pulled(struct host_call *h)
     pull_end(h->pull);
 }
 
+/* The root reads and combines all. */
+static bool reduce_at_root(struct host_call *h)
+{
+    const struct pull_arrays arrays = {{h->source, NULL}, {h->block, 0}, false, is_root(h) ? h->block : 0};
+    if (h->block <= LONG_BYTES || !pull_begin(h->pull, &h->c, &arrays))
+        return false;
+    h->pulls = true;
+    if (is_root(h))
+        combine_pulled(h, h->dest, 0, h->block);
+    pull_end(h->pull);
+    return true;
+}
+
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
@@ -719,7 +732,10 @@ static void reduce_all(struct host_call *h)
         reduce_short(h);
         return;
     }
-    if (h->coll->kind != SHMEMX_REDUCE && pull_start(h, h->block, h->block, share_of(h, 0, h->block).bytes)) {
+    if (h->coll->kind == SHMEMX_REDUCE) {
+        if (reduce_at_root(h))
+            return;
+    } else if (pull_start(h, h->block, h->block, share_of(h, 0, h->block).bytes)) {
         reduce_pulled(h);
         return;
     }
