@@ -45,6 +45,7 @@ class Pairs:
 
     def begin(self, channel):
         """This member has come to its next message of the channel. Its Core, which is made when the peer has come."""
+        self.world.check_usable()  # a forked child must not write into a peer's memory
         source, dest, tag = channel
         which, peer = (SENT, dest) if source == self.me else (RECEIVED, source)
         self.counts[channel] = count = self.counts.get(channel, 0) + 1
