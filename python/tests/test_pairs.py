@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Sends and receives: orders, tags, layouts, any source, beside collectives, and their errors."""
+import os
 import random
 import time
 import warnings
@@ -180,3 +181,25 @@ def never_sent():
 
 def test_a_receive_of_nothing_raises_after_the_timeout(ranks):
     ranks(2, never_sent, backend=None)
+
+
+def far():
+    from isomer_shmem import _world
+
+    class Far(_world.Pairs):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            self.is_near = False
+
+    if os.environ["RANK"] == "1":
+        _world.Pairs = Far
+    dist.init_process_group("isomer")
+    rank, tensor = dist.get_rank(), torch.zeros(3)
+    with pytest.warns(UserWarning, match="groups on one node; gloo does it"):
+        works = [dist.isend(torch.full((3,), 1.0 + rank), 1 - rank), dist.irecv(tensor, 1 - rank)]
+    [work.wait() for work in works]
+    assert torch.all(tensor == 2 - rank)
+
+
+def test_all_ranks_take_gloo_when_one_does_not_reach_another(ranks):
+    ranks(2, far, backend=None)
