@@ -326,9 +326,10 @@ static void send_piece(struct coll *c, int to, const char *data, size_t bytes)
 static bool pull_data(struct host_call *h)
 {
     struct coll *c = &h->c;
-    const size_t bytes[PULL_ARRAYS] = {h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0};
     bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
-    if (h->block <= LONG_BYTES || !pull_begin(h->pull, c, sends ? h->source : NULL, NULL, bytes, 0))
+    const struct pull_arrays arrays = {
+        {sends ? h->source : NULL, NULL}, {h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
+    if (h->block <= LONG_BYTES || !pull_begin(h->pull, c, &arrays))
         return false;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
@@ -368,10 +369,10 @@ static void move_data(struct host_call *h)
 
 /* Before each piece of an alltoallv. */
 struct piece_head {
-    uint64_t bytes; /* of the whole block */
-    uint64_t place; /* of the block in the receiver's dest */
-    uint64_t most;  /* the largest block that this sender has for any member */
-    uint64_t unused;
+    uint64_t bytes;  /* of the whole block */
+    uint64_t place;  /* of the block in the receiver's dest */
+    uint64_t most;   /* the largest block that this sender has for any member */
+    uint64_t source; /* where the block is in the sender's source */
 };
 #define PIECE_BYTES (ISO_STAGE_BYTES - sizeof(struct piece_head))
 
@@ -418,7 +419,7 @@ static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
     for (int i = 1; i < c->n; i++) {
         int to = coll_other(c, i);
         struct outgoing block = block_to(h, to);
-        struct piece_head head = {block.bytes, block.dest, most, 0};
+        struct piece_head head = {block.bytes, block.dest, most, block.source};
         coll_stage_put(c, to, 0, &head, sizeof head);
         if (at < head.bytes)
             coll_stage_put(c, to, sizeof head, h->source + block.source + at, ISO_MIN(head.bytes - at, PIECE_BYTES));
@@ -426,8 +427,9 @@ static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
     }
 }
 
-/* The largest of `most` and of what the others have said. In a broken job stages hold anything. */
-static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most)
+/* The largest of `most` and of what the others have said. In a broken job stages hold anything. heads: of each member,
+ * with its block's bytes and place as this member has them; NULL: not wanted. */
+static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most, struct piece_head *heads)
 {
     struct coll *c = &h->c;
     for (int i = 1; i < c->n; i++) {
@@ -444,9 +446,29 @@ static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most)
                    ISO_MIN(head.bytes - at, PIECE_BYTES));
         if (h->coll->host_blocks == NULL && h->coll->blocks->received != NULL)
             h->coll->blocks->received[from] = head.bytes;
+        if (heads != NULL)
+            heads[from] = head;
         most = ISO_MAX(most, head.most);
     }
     return most;
+}
+
+/* What is left of the blocks behind their first pieces, as pull_data. end: of the last block in this member's source. */
+static bool pull_blocks(struct host_call *h, uint64_t most, uint64_t end, const struct piece_head *heads)
+{
+    struct coll *c = &h->c;
+    const struct pull_arrays arrays = {{h->source, NULL}, {end, 0}, true, 0};
+    if (most <= LONG_BYTES || !pull_begin(h->pull, c, &arrays))
+        return false;
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        const struct piece_head *head = &heads[from];
+        if (head->bytes > PIECE_BYTES)
+            pull_read(h->pull, from, PULL_SOURCE, head->source + PIECE_BYTES, h->dest + head->place + PIECE_BYTES,
+                      head->bytes - PIECE_BYTES);
+    }
+    pull_end(h->pull);
+    return true;
 }
 
 /* All have the same largest block after the first piece, and so the same number of pieces. */
@@ -454,9 +476,12 @@ static void move_blocks(struct host_call *h)
 {
     const shmemx_host_blocks_t *hb = h->coll->host_blocks;
     int me = h->c.me;
-    uint64_t mine = 0, most = 0;
-    for (int m = 0; m < h->c.n; m++)
-        mine = ISO_MAX(mine, block_to(h, m).bytes);
+    uint64_t mine = 0, most = 0, end = 0;
+    for (int m = 0; m < h->c.n; m++) {
+        struct outgoing block = block_to(h, m);
+        mine = ISO_MAX(mine, block.bytes);
+        end = block.bytes > 0 ? ISO_MAX(end, block.source + block.bytes) : end;
+    }
     struct outgoing own = block_to(h, me);
     if (hb != NULL)
         own.dest = offset_of(&h->received, hb->receive_bytes, hb->receive_offset, me);
@@ -465,8 +490,12 @@ static void move_blocks(struct host_call *h)
     if (own.bytes > 0)
         coll_copy(h->dest + own.dest, h->source + own.source, own.bytes);
     for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most); at += PIECE_BYTES) {
+        struct piece_head heads[PULL_MEMBERS];
+        bool is_first = at == 0 && h->c.n <= PULL_MEMBERS;
         send_blocks(h, at, mine);
-        most = receive_blocks(h, at, mine);
+        most = receive_blocks(h, at, mine, is_first ? heads : NULL);
+        if (is_first && pull_blocks(h, most, end, heads))
+            return;
     }
 }
 
@@ -590,10 +619,11 @@ static void combine_pulled(struct host_call *h, char *to, size_t offset, size_t 
     }
 }
 
-/* As pull_data, for reductions of `bytes` of source and dest, of which a member combines `share`. */
-static bool pull_start(struct host_call *h, const size_t *bytes, size_t share)
+/* As pull_data, for reductions of source, and where `dest` is not 0 of dest, of which a member combines `share`. */
+static bool pull_start(struct host_call *h, size_t source, size_t dest, size_t share)
 {
-    h->pulls = share > LONG_BYTES && pull_begin(h->pull, &h->c, h->source, h->dest, bytes, share);
+    const struct pull_arrays arrays = {{h->source, h->dest}, {source, dest}, false, share};
+    h->pulls = share > LONG_BYTES && pull_begin(h->pull, &h->c, &arrays);
     return h->pulls;
 }
 
@@ -601,8 +631,7 @@ static bool pull_start(struct host_call *h, const size_t *bytes, size_t share)
 static void reduce_scatter(struct host_call *h)
 {
     struct coll *c = &h->c;
-    const size_t arrays[PULL_ARRAYS] = {h->block * (size_t)c->n, 0};
-    if (pull_start(h, arrays, h->block)) {
+    if (pull_start(h, h->block * (size_t)c->n, 0, h->block)) {
         combine_pulled(h, h->dest, (size_t)c->me * h->block, h->block);
         pull_end(h->pull);
         return;
@@ -683,6 +712,19 @@ static void reduce_pulled(struct host_call *h)
     pull_end(h->pull);
 }
 
+/* The root reads and combines all. */
+static bool reduce_at_root(struct host_call *h)
+{
+    const struct pull_arrays arrays = {{h->source, NULL}, {h->block, 0}, false, is_root(h) ? h->block : 0};
+    if (h->block <= LONG_BYTES || !pull_begin(h->pull, &h->c, &arrays))
+        return false;
+    h->pulls = true;
+    if (is_root(h))
+        combine_pulled(h, h->dest, 0, h->block);
+    pull_end(h->pull);
+    return true;
+}
+
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
@@ -690,8 +732,10 @@ static void reduce_all(struct host_call *h)
         reduce_short(h);
         return;
     }
-    const size_t arrays[PULL_ARRAYS] = {h->block, h->block};
-    if (h->coll->kind != SHMEMX_REDUCE && pull_start(h, arrays, share_of(h, 0, h->block).bytes)) {
+    if (h->coll->kind == SHMEMX_REDUCE) {
+        if (reduce_at_root(h))
+            return;
+    } else if (pull_start(h, h->block, h->block, share_of(h, 0, h->block).bytes)) {
         reduce_pulled(h);
         return;
     }

@@ -35,6 +35,14 @@ struct pull_member {
 };
 _Static_assert(sizeof(struct pull_member) <= ISO_INBOX_BYTES, "one exchange");
 
+/* The arrays of this member. bytes of one that is 0, or a null pointer: nobody reads it. */
+struct pull_arrays {
+    const void *addr[PULL_ARRAYS];
+    size_t bytes[PULL_ARRAYS];
+    bool differ;  /* bytes differ between members; else they are equal */
+    size_t share; /* bytes of a member's source that one member combines; 0: it does not */
+};
+
 struct pull {
     struct coll *c;
     char *room;   /* for pieces that no pointer reaches; NULL: not wanted */
@@ -64,8 +72,8 @@ static const char *pull_pointer(const struct pull *p, int from, int which, size_
     return near != NULL ? near + offset : NULL;
 }
 
-/* The first and the last byte of an array stand for all of it. */
-static bool pull_can_read(const struct pull *p, int from, const size_t *bytes)
+/* The first and the last byte of an array stand for all of it; the first alone where lengths differ. */
+static bool pull_can_read(const struct pull *p, int from, const struct pull_arrays *arrays)
 {
     const struct pull_member *member = &p->members[from];
     struct iovec words[1 + 2 * PULL_ARRAYS] = {{(void *)(uintptr_t)member->sign_addr, sizeof member->sign}};
@@ -76,7 +84,8 @@ static bool pull_can_read(const struct pull *p, int from, const size_t *bytes)
         if (addr == NULL || pull_pointer(p, from, which, 0) != NULL)
             continue;
         words[n++] = (struct iovec){addr, 1};
-        words[n++] = (struct iovec){addr + bytes[which] - 1, 1};
+        if (!arrays->differ)
+            words[n++] = (struct iovec){addr + arrays->bytes[which] - 1, 1};
     }
     return n == 1 || (iso_far_read_private(p->c->views[from].pe, words, n, seen) == 0 &&
                       memcmp(seen, &member->sign, sizeof member->sign) == 0);
@@ -99,18 +108,17 @@ static bool pull_is_private(const struct pull *p)
     return false;
 }
 
-/* All members have come; true on all: arrays can be read. `bytes` of source and of dest; 0, or a null pointer: nobody
- * reads it. `share`: bytes of a member's source that one member combines; 0: it does not. False after an error too, upon
- * which the job is broken. */
-static bool pull_begin(struct pull *p, struct coll *c, const void *source, const void *dest, const size_t *bytes,
-                       size_t share)
+/* All members have come; true on all: arrays can be read. False after an error too, upon which the job is broken. */
+static bool pull_begin(struct pull *p, struct coll *c, const struct pull_arrays *arrays)
 {
+    size_t share = arrays->share;
     p->c = c;
     p->room = NULL;
     if (c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
         return false;
     uint64_t sign = pull_sign();
-    struct pull_member mine = {{pull_array(source, bytes[PULL_SOURCE]), pull_array(dest, bytes[PULL_DEST])},
+    struct pull_member mine = {{pull_array(arrays->addr[PULL_SOURCE], arrays->bytes[PULL_SOURCE]),
+                                pull_array(arrays->addr[PULL_DEST], arrays->bytes[PULL_DEST])},
                                sign,
                                (uint64_t)(uintptr_t)&sign};
     iso_far_allow_reads();
@@ -123,7 +131,7 @@ static bool pull_begin(struct pull *p, struct coll *c, const void *source, const
     p->room = share > 0 ? (char *)malloc((size_t)c->n * p->piece) : NULL;
     bool ok = share == 0 || p->room != NULL;
     for (int i = 1; i < c->n && ok; i++)
-        ok = pull_can_read(p, coll_other(c, i), bytes);
+        ok = pull_can_read(p, coll_other(c, i), arrays);
     if (iso_agree_min(c->team, ok, c->call) != 0)
         return true;
     free(p->room);

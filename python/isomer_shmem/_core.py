@@ -5,13 +5,13 @@ Each function of Core is the body of one call. It returns when the result is in 
 (layout, alignment, overlap) are repaired by a local copy. All other choices follow from arguments that torch requires to
 be equal on all ranks.
 """
-from ctypes import byref
+from ctypes import addressof, byref, c_size_t, sizeof
 
 import torch
 from torch.distributed import ReduceOp
 
 from . import _lib
-from ._lib import Coll, IsomerError
+from ._lib import Coll, HostBlocks, IsomerError
 
 TYPES = {torch.bool: _lib.BOOL, torch.uint8: _lib.UINT8, torch.int8: _lib.INT8, torch.uint16: _lib.UINT16,
          torch.int16: _lib.INT16, torch.uint32: _lib.UINT32, torch.int32: _lib.INT32, torch.uint64: _lib.UINT64,
@@ -108,7 +108,7 @@ def reduction_of(op, dtype):
 
 
 class Core:
-    """A team and the calls on it. Only the group's Sequence calls it, one call at a time."""
+    """A team (its lease, or a Pair) and the calls on it. Only its Sequence calls it, one call at a time."""
 
     def __init__(self, lease):
         self.lease, self.world = lease, lease.world
@@ -117,6 +117,9 @@ class Core:
         self._coll_on_host = lease.world.lib.shmemx_coll_on_host
         self._args = Coll(team=lease.team, scale=1.0)  # one call at a time
         self._args_pointer = byref(self._args)
+        self._lists = (c_size_t * (4 * self.n))()  # what _blocks points to, one behind the other
+        start, step = addressof(self._lists), self.n * sizeof(c_size_t)
+        self._blocks = HostBlocks(start, start + step, start + 2 * step, start + 3 * step)
 
     def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
         """One call of the library, to its end. dest and source are addresses."""
@@ -140,11 +143,25 @@ class Core:
         self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
         copy_into(tensor, values)
 
-    def gathered(self, values):
-        """All members' values, one row for each. All have equally many."""
-        rows = torch.empty((self.n, values.numel()), dtype=values.dtype)
-        self.call(_lib.FCOLLECT, rows.data_ptr(), values.data_ptr(), bytes_of(values))
-        return rows
+    def exchange(self, outputs, tensors):
+        """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain
+        tensors with one entry for each member; None: nothing goes or comes."""
+        args = self._args
+        source, dest = self._list(tensors, 0), self._list(outputs, 2 * self.n)
+        args.host_blocks = addressof(self._blocks)
+        try:
+            self.call(_lib.ALLTOALLV, dest, source)
+        finally:
+            args.host_blocks = None
+
+    def _list(self, tensors, at):
+        """Writes the sizes of the tensors and their places behind the lowest one, whose address it returns."""
+        blocks = [(tensor.data_ptr(), bytes_of(tensor)) if tensor is not None else (0, 0) for tensor in tensors]
+        base = min((address for address, nbytes in blocks if nbytes), default=0)
+        for index, (address, nbytes) in enumerate(blocks, at):
+            self._lists[index] = nbytes
+            self._lists[index + self.n] = address - base if nbytes else 0
+        return base
 
     def all_gather_single(self, output, tensor):
         values, result = plain(tensor), plain_dest(output)
@@ -154,40 +171,34 @@ class Core:
         self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
         copy_into(output, result)
 
+    def lists(self, outputs, tensors):
+        """exchange() of tensors of any layout, which may overlap."""
+        results = [plain_dest(output) if output is not None else None for output in outputs]
+        values = [plain(tensor) if tensor is not None else None for tensor in tensors]
+        values = [apart(value, results) for value in values]
+        self.exchange(results, values)
+        for output, result in zip(outputs, results):
+            if output is not None:
+                copy_into(output, result)
+
     def all_gather(self, outputs, tensor):
         """outputs[m] has the size of member m's tensor; sizes may differ between members."""
-        most = max(output.numel() for output in outputs)
-        rows = self.gathered(padded(flat(tensor), most))
-        for output, row in zip(outputs, rows):
-            copy_into(output, row[:output.numel()])
+        self.lists(outputs, [apart(plain(tensor), outputs)] * self.n)
 
     def gather(self, outputs, tensor, root):
-        rows = self.gathered(flat(tensor))
-        if self.me == root:
-            for output, row in zip(outputs, rows):
-                copy_into(output, row)
+        self.lists(outputs if self.me == root else [None] * self.n,
+                   [tensor if member == root else None for member in range(self.n)])
 
     def scatter(self, output, tensors, root):
-        rows = torch.empty((self.n, output.numel()), dtype=output.dtype)
-        if self.me == root:
-            for row, tensor in zip(rows, tensors):
-                row.copy_(flat(tensor))
-        self.call(_lib.BROADCAST, rows.data_ptr(), rows.data_ptr(), bytes_of(rows), root=root)
-        copy_into(output, rows[self.me])
+        self.lists([output if member == root else None for member in range(self.n)],
+                   tensors if self.me == root else [None] * self.n)
 
-    def all_to_all(self, outputs, tensors):
-        """Flat blocks for each member, of any sizes. The members first agree on the largest and the smallest block."""
-        sizes = [tensor.numel() for tensor in (*tensors, *outputs)]
-        limits = torch.tensor([max(sizes), -min(sizes)])
-        self.call(_lib.ALLREDUCE, limits.data_ptr(), limits.data_ptr(), 2, _lib.INT64, _lib.MAX)
-        most = int(limits[0])
-        source = torch.empty((self.n, most), dtype=tensors[0].dtype)
-        for row, tensor in zip(source, tensors):
-            row[:tensor.numel()] = tensor
-        dest = torch.empty_like(source)
-        self.call(_lib.ALLTOALL, dest.data_ptr(), source.data_ptr(), most * source.element_size())
-        for row, output in zip(dest, outputs):
-            copy_into(output, row[:output.numel()])
+    def all_to_all_single(self, output, tensor, output_sizes, input_sizes):
+        """Elements for each member, of any numbers."""
+        result = plain_dest(output)
+        values = apart(plain(tensor), [result])
+        self.exchange(result.view(-1).split(output_sizes), values.view(-1).split(input_sizes))
+        copy_into(output, result)
 
     # ---- reductions ----
 
@@ -202,11 +213,20 @@ class Core:
         copy_into(tensor, values)
 
     def reduce(self, tensor, reduction, root):
+        self._reduce_to(tensor, tensor, reduction, root)
+
+    def _reduce_to(self, output, tensor, reduction, root):
+        """The root's output, which may be its tensor, becomes the reduction of all members' tensors."""
         values = reduction.source(plain(tensor))
-        values = values.clone() if values.data_ptr() == tensor.data_ptr() else values
-        self._reduced(values, reduction)
-        if self.me == root:
-            copy_into(tensor, values)
+        if self.me != root:
+            self.call(_lib.REDUCE, 0, values.data_ptr(), values.numel(), reduction.type, reduction.op, root)
+            return
+        result = plain_dest(output)
+        if overlap(values, result) and values.data_ptr() != result.data_ptr():
+            values = values.clone()
+        self.call(_lib.REDUCE, result.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op, root)
+        reduction.finish(result, self.n)
+        copy_into(output, result)
 
     def reduce_scatter_single(self, output, tensor, reduction):
         values, result = reduction.source(plain(tensor)), plain_dest(output)
@@ -220,13 +240,12 @@ class Core:
 
     def reduce_scatter(self, output, tensors, reduction):
         """tensors[m] has the size of member m's output; sizes may differ between members."""
-        most = max(tensor.numel() for tensor in tensors)
-        source = torch.zeros((self.n, most), dtype=output.dtype)
-        for row, tensor in zip(source, tensors):
-            row[:tensor.numel()] = flat(tensor)
-        result = torch.empty(most, dtype=output.dtype)
-        self.reduce_scatter_single(result, source, reduction)
-        copy_into(output, result[:output.numel()])
+        if all(tensor.numel() == output.numel() for tensor in tensors):
+            self.reduce_scatter_single(output, joined(tensors), reduction)
+            return
+        values = [apart(plain(tensor), [output]) for tensor in tensors]
+        for member, tensor in enumerate(values):
+            self._reduce_to(output, tensor, reduction, member)
 
     def barrier(self):
         self.call(_lib.SYNC)
@@ -239,9 +258,21 @@ def plain_dest(tensor):
     return torch.empty(tensor.shape, dtype=tensor.dtype)
 
 
-def padded(values, nelems):
-    if values.numel() == nelems:
-        return values
-    longer = torch.zeros(nelems, dtype=values.dtype)
-    longer[:values.numel()] = values
-    return longer
+def apart(values, others):
+    """values, or a copy where memory of one of the others is touched."""
+    if any(other is not None and values is not None and overlap(values, other) for other in others):
+        return values.clone()
+    return values
+
+
+def joined(tensors):
+    """The tensors of one size, one behind the other: a view where they lie so."""
+    first = tensors[0]
+    step, storage = bytes_of(first), first.untyped_storage().data_ptr()
+    if all(is_plain(tensor) and tensor.data_ptr() == first.data_ptr() + index * step and
+           tensor.untyped_storage().data_ptr() == storage for index, tensor in enumerate(tensors)):
+        return first.detach().as_strided((len(tensors) * first.numel(),), (1,))
+    rows = torch.empty((len(tensors), first.numel()), dtype=first.dtype)
+    for row, tensor in zip(rows, tensors):
+        row.copy_(flat(tensor))
+    return rows

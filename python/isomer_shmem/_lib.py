@@ -14,7 +14,8 @@ THREAD_MULTIPLE = 3
 ERRORS_RETURN = 1
 
 # enums of shmemx_coll.h, in their order
-ALLREDUCE, REDUCESCATTER, FCOLLECT, ALLTOALL, ALLTOALLV, BROADCAST, PERMUTE, BARRIER, SYNC = range(9)
+(ALLREDUCE, REDUCESCATTER, FCOLLECT, ALLTOALL, ALLTOALLV, BROADCAST, PERMUTE, BARRIER, SYNC, GATHER, SCATTER,
+ REDUCE) = range(12)
 (UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT, DOUBLE, HALF, BFLOAT16, COMPLEXF,
  COMPLEXD, FLOAT8_E4M3, FLOAT8_E5M2, BOOL) = range(17)
 HOST_MEMORY, DEVICE_MEMORY = 0, 1  # SHMEMX_HOST, SHMEMX_DEVICE
@@ -45,6 +46,11 @@ class Coll(ctypes.Structure):
                 ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int)]
 
 
+class HostBlocks(ctypes.Structure):
+    _fields_ = [("send_bytes", c_void_p), ("send_offset", c_void_p), ("receive_bytes", c_void_p),
+                ("receive_offset", c_void_p)]
+
+
 class DeviceError(ctypes.Structure):
     _fields_ = [("call", c_char * 64), ("pe", c_int), ("team_slot", c_int), ("block", c_uint), ("thread", c_uint),
                 ("addr", c_void_p), ("expected", c_uint64), ("seen", c_uint64), ("waited_seconds", c_double),
@@ -52,7 +58,7 @@ class DeviceError(ctypes.Structure):
 
 
 STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
-           "shmemx_device_error_t": DeviceError}
+           "shmemx_host_blocks_t": HostBlocks, "shmemx_device_error_t": DeviceError}
 
 # name: (result, arguments)
 CALLS = {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The order of a group's calls, their results, and their time limits.
 
-A group's calls run one after the other: by the caller when nothing is under way and the call is synchronous, else by the
-group's own thread. So all members have one order, whatever their threads do.
+A group's calls run one after the other: by the caller when nothing is under way and the call is synchronous, else by
+the group's own thread, or by the thread that waits for the call, whichever comes first. So all members have one order,
+whatever their threads do.
 """
 import collections
 import os
@@ -20,7 +21,8 @@ _changed = threading.Condition()  # of all works: few threads wait at a time, an
 class IsomerWork(_Work):
     """The result of one call. A real torch.distributed.Work: torch's own code waits for it."""
 
-    _finished, _error, _future = False, None, None
+    _finished, _error, _future, _sequence = False, None, None, None
+    sources = ()  # of a receive from any source: the one that it was from
 
     def __init__(self, name, outputs):
         super().__init__()
@@ -43,6 +45,8 @@ class IsomerWork(_Work):
 
     def wait(self, timeout=None):
         if not self._finished:
+            if timeout is None and self._sequence is not None:
+                self._sequence.help(self)
             self._wait(timeout.total_seconds() if timeout is not None else 0)
         if self._error is not None:
             raise self._error
@@ -68,6 +72,9 @@ class IsomerWork(_Work):
     def result(self):
         self.wait()
         return self._outputs
+
+    def _source_rank(self):
+        return self.sources[0] if self.sources else -1
 
     def get_future(self):
         with _changed:
@@ -165,7 +172,17 @@ class Sequence:
             work._finished = True  # nobody else has it yet
         return work
 
+    def help(self, work):
+        """Runs the call of `work` in the thread that waits for it, when it is the next one."""
+        with self._lock:
+            if self._is_busy or not self._queue or self._queue[0][2] is not work:
+                return
+            name, body, _, seconds = self._queue.popleft()
+            self._is_busy = True
+        work.finish(self._execute(name, body, seconds))
+
     def _put(self, item):
+        item[2]._sequence = self
         self._queue.append(item)
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=f"isomer-{self._group}", daemon=True)

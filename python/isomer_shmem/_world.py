@@ -19,6 +19,7 @@ from ctypes import byref, c_int, c_uint64, c_void_p
 
 from . import _lib
 from ._lib import IsomerError
+from ._pairs import Pairs
 
 EXIT_SECONDS = 10.0  # at the end of a program whose groups were not destroyed: how long other PEs are waited for
 
@@ -35,7 +36,7 @@ class World:
         self.name, self.pe, self.size = name, pe, size
         self.pid = os.getpid()
         self.broken = None  # why no call works any more
-        self.free_teams = {}  # PE numbers: {tag: team}
+        self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
         self.leases = 0
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
@@ -75,18 +76,18 @@ class World:
             self.lib.shmemx_break(reason.encode(errors="replace")[:255])
 
     def take_team(self, pes, tag):
-        """The team of the PEs under this tag: one that is free, or a new one, collective over the PEs."""
+        """The team of the PEs under this tag and its Pairs: one that is free, or a new one, collective over the PEs."""
         kept = self.free_teams.get(pes, {})
         if tag in kept:
             return kept.pop(tag)
         team = c_void_p()
         numbers = (c_int * len(pes))(*pes)
         _lib.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)), "shmemx_team_create")
-        return team
+        return team, Pairs(self, pes, tag, team)
 
-    def give_team(self, pes, tag, team):
+    def give_team(self, pes, tag, team, pairs):
         """Keeps a team for a later group of the same PEs. Not collective."""
-        self.free_teams.setdefault(pes, {})[tag] = team
+        self.free_teams.setdefault(pes, {})[tag] = team, pairs
 
     def stop(self, seconds):
         """Ends the job for this PE. Waits up to `seconds` for the other PEs; without them it leaves."""
@@ -112,8 +113,8 @@ class World:
 class Lease:
     """A team of the running job, for one group."""
 
-    def __init__(self, world, pes, tag, team):
-        self.world, self.pes, self.tag, self.team = world, pes, tag, team
+    def __init__(self, world, pes, tag, team, pairs):
+        self.world, self.pes, self.tag, self.team, self.pairs = world, pes, tag, team, pairs
         world.leases += 1
 
     def close(self, seconds):
@@ -123,7 +124,7 @@ class Lease:
             if self.team is None or os.getpid() != self.world.pid:
                 return
             if not self.world.broken:
-                self.world.give_team(self.pes, self.tag, self.team)
+                self.world.give_team(self.pes, self.tag, self.team, self.pairs)
             self.team = None
             self.world.leases -= 1
             if self.world.leases == 0:
@@ -209,7 +210,7 @@ def _take(records, rank):
     else:
         pes, tag = tuple(record["pe"] for record in records), detail
     try:
-        return Lease(_world, pes, tag, _world.take_team(pes, tag)), None
+        return Lease(_world, pes, tag, *_world.take_team(pes, tag)), None
     except IsomerError as error:
         return None, str(error)
 
@@ -227,8 +228,12 @@ def join(store, rank, size, timeout):
             _register_exit()
         except IsomerError as error:
             failure = str(error)
-        outcomes = exchange(store, "outcome", rank, size, timeout, {"failure": failure, "reason": reason})
-        return _agreed(lease, outcomes)
+        outcomes = exchange(store, "outcome", rank, size, timeout,
+                            {"failure": failure, "reason": reason, "pairs": lease is not None and lease.pairs.is_near})
+        lease, reason = _agreed(lease, outcomes)
+        if lease is not None and not all(outcome["pairs"] for outcome in outcomes):
+            lease.pairs.is_near = False
+        return lease, reason
 
 
 def _agreed(lease, outcomes):

@@ -2,8 +2,8 @@
 """The backend "isomer" of torch.distributed: a ProcessGroup in Python (torch up to 2.13), for CPU tensors.
 
 torch calls the methods below by their names, from Python and from C++ (DDP, functional collectives). Calls that the
-library does not have go to an inner gloo group of the same members: point-to-point, sparse tensors. The choice follows
-from the call and its type alone, so that all members choose alike.
+library does not have go to an inner gloo group of the same members: sparse tensors, sends with large tags. The choice
+follows from the call, its tag and its type alone, so that all members choose alike.
 """
 import os
 import warnings
@@ -18,6 +18,7 @@ from torch.distributed import PrefixStore, ProcessGroup, ProcessGroupGloo, Reduc
 from . import _world
 from ._core import Core, copy_into, flat, reduction_of
 from ._lib import IsomerError
+from ._pairs import TAGS, PointToPoint
 from ._work import AllWork, Sequence
 
 NO_TIME = timedelta(0)
@@ -116,7 +117,7 @@ class IsomerGroup(ProcessGroup):
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
         self._core, self._sequence, self._coalesced = None, None, None
         if lease is not None:
-            self._core = Core(lease)
+            self._core, self._pairs = Core(lease), PointToPoint(lease, self.timeout_seconds)
             self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
             _world.enter(self)
 
@@ -342,7 +343,7 @@ class IsomerGroup(ProcessGroup):
             check_count("all_to_all", tensors, self.size())
             check_alike("all_to_all", inputs[0], tensors)
         return self._run("all_to_all", inputs, opts,
-                         lambda: self._core.all_to_all(outputs, [flat(tensor) for tensor in inputs]), outputs)
+                         lambda: self._core.lists(outputs, inputs), outputs)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None, timeout=None):
         opts = opts if isinstance(opts, dist.AllToAllOptions) else dist.AllToAllOptions()
@@ -353,9 +354,7 @@ class IsomerGroup(ProcessGroup):
         input_sizes = split_sizes("input", tensor, input_splits, self.size())
 
         def body():
-            values = torch.empty(output.numel(), dtype=output.dtype)
-            self._core.all_to_all(values.split(output_sizes), flat(tensor).split(input_sizes))
-            copy_into(output, values)
+            self._core.all_to_all_single(output, tensor, output_sizes, input_sizes)
         return self._run("all_to_all_single", [tensor], opts, body, [output])
 
     alltoall_base = all_to_all_single
@@ -366,22 +365,34 @@ class IsomerGroup(ProcessGroup):
             return self._gloo.barrier(opts)
         return self._run("barrier", [], opts, self._core.barrier, [])
 
-    # ---- point-to-point: gloo's ----
+    # ---- point-to-point ----
 
     def send(self, tensors, rank, tag):
-        return self._point_to_point(tensors, lambda: self._gloo.send(tensors, rank, tag))
+        tensors = tensors_of(tensors)
+        if self._gloo_takes(tensors, tag):
+            return self._note(self._gloo.send(tensors, rank, tag))
+        return self._note(self._pairs.send(tensors[0], rank, tag))
 
     def recv(self, tensors, rank, tag):
-        return self._point_to_point(tensors, lambda: self._gloo.recv(tensors, rank, tag))
+        tensors = tensors_of(tensors)
+        if self._gloo_takes(tensors, tag):
+            return self._note(self._gloo.recv(tensors, rank, tag))
+        return self._note(self._pairs.receive(tensors[0], rank, tag))
 
     def recv_anysource(self, tensors, tag):
-        return self._point_to_point(tensors, lambda: self._gloo.recv_anysource(tensors, tag))
+        tensors = tensors_of(tensors)
+        if self._gloo_takes(tensors, tag):
+            return self._note(self._gloo.recv_anysource(tensors, tag))
+        return self._note(self._pairs.receive_from_any(tensors[0], tag))
 
-    def _point_to_point(self, tensors, call):
+    def _gloo_takes(self, tensors, tag):
         check_cpu("send and recv", tensors)
-        if self._core is not None:
-            warn_once("send and recv are not in the library")
-        return self._note(call())
+        if self._core is None:
+            return True
+        if not self._pairs.takes(tag):
+            warn_once(f"send and recv are in the library for tags 0 to {TAGS - 1} and groups on one node")
+            return True
+        return False
 
     # ---- the end ----
 
@@ -402,8 +413,9 @@ class IsomerGroup(ProcessGroup):
         _world.leave(self)
         if seconds is None:
             seconds = _world.seconds_for_exit(self._timeout_seconds)
-        if not self._sequence.close(seconds):
+        if not self._pairs.close(min(seconds, _world.EXIT_SECONDS)) or not self._sequence.close(seconds):
             core.world.abort("the process group was destroyed while calls were under way")
+            self._pairs.close(_world.EXIT_SECONDS)
             self._sequence.close(_world.EXIT_SECONDS)
         core.lease.close(seconds)
         self._gloo = None

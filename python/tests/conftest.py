@@ -30,9 +30,10 @@ def why_not():
 
 def _rank(function, rank, size, port, backend, results, arguments):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
+        import torch
         import torch.distributed as dist
+        torch.set_num_threads(1)  # ranks share the processors
         import isomer_shmem  # noqa: F401
         if backend:
             dist.init_process_group(backend)

@@ -3,7 +3,7 @@
 
 usage: BACKEND=isomer WORLD_SIZE=3 ISOMER_LIB=.../libisomer.so python -m pytest tests/drive_distributed_test.py
 BACKEND=gloo gives the results to compare with. BACKEND=isomer-as-gloo runs the tests that the suite allows to gloo only,
-on groups of isomer. Ranks are forked, not spawned, so that torch is imported once.
+on groups of isomer. The suite needs the package expecttest. Ranks are forked, not spawned: torch is imported once.
 """
 import os
 import tempfile

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 """FSDP2 by custom all-gathers and reduce-scatters, under gloo and under isomer, beside gloo alone."""
 import gc
+import itertools
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+import torch._dynamo  # noqa: E402, F401 (here once, and not in each forked rank)
 import torch.distributed as dist  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module  # noqa: E402
 
 import isomer_shmem  # noqa: E402
 
 STEPS = 6
-_of_gloo = {}  # losses by case
 
 
 def sharded(shape, precision, reshards):
@@ -31,11 +33,11 @@ def sharded(shape, precision, reshards):
     return model
 
 
-def train(model, steps):
+def train(model, steps, which=None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    losses = []
+    which, losses = dist.get_rank() if which is None else which, []
     for step in range(steps):
-        values = torch.randn(8, 33, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+        values = torch.randn(8, 33, generator=torch.Generator().manual_seed(10 * step + which))
         loss = (model(values).float() - values).square().mean()
         loss.backward()
         optimizer.step()
@@ -75,20 +77,61 @@ def installed(shape, precision, reshards, factor=None):
     return losses
 
 
-CASES = [((2,), False, True), ((2,), True, False), ((3,), False, False), ((2, 2), False, True), ((2, 2), True, False)]
+CASES = {2: [((2,), False, True), ((2,), True, False)],
+         3: [((3,), False, False)],
+         4: [((2, 2), *each) for each in itertools.product((False, True), repeat=2)]}
 
 
-@pytest.mark.parametrize("shape, precision, reshards", CASES)
-@pytest.mark.parametrize("backend", ("gloo", "isomer"))
-def test_losses_are_those_of_gloo(ranks, shape, precision, reshards, backend):
-    size = torch.Size(shape).numel()
-    mine = torch.tensor(ranks(size, installed, shape, precision, reshards, backend=backend))
-    case = (shape, precision, reshards)
-    if case not in _of_gloo:
-        _of_gloo[case] = torch.tensor(ranks(size, plain, *case, backend="gloo"))
-    theirs = _of_gloo[case]
-    within = 1e-6 if not precision else 1e-3  # of bfloat16, whose roundings follow the last bits of the sums
-    torch.testing.assert_close(mine, theirs, rtol=within, atol=within)
+def of_all_cases(size, trains):
+    """One process does all cases of a size: its first use of fully_shard takes seconds."""
+    return [[function(*case) for case in CASES[size]] for function in trains]
+
+
+def compare(size, mine, theirs):
+    """Of each rank, losses by case."""
+    for index, (_, precision, _) in enumerate(CASES[size]):
+        within = 1e-6 if not precision else 1e-3  # of bfloat16, whose roundings follow the last bits of the sums
+        for member in range(size):
+            torch.testing.assert_close(torch.tensor(mine[member][index]), torch.tensor(theirs[member][index]),
+                                       rtol=within, atol=within)
+
+
+@pytest.mark.parametrize("size", (2, 3, 4))
+def test_losses_are_those_of_gloo(ranks, size):
+    trains = (plain, installed) + ((tensor_parallel, tensor_parallel_installed) if size == 4 else ())
+    of_gloo = list(zip(*ranks(size, of_all_cases, size, trains, backend="gloo")))
+    of_isomer = list(zip(*ranks(size, of_all_cases, size, trains)))
+    for reference, same in ((0, (0, 1)), (2, (2, 3)))[:len(trains) // 2]:
+        for which in same:
+            compare(size, of_gloo[which], of_gloo[reference])
+            compare(size, of_isomer[which], of_gloo[reference])
+
+
+def with_tensor_parallel(shape, precision, reshards, installs):
+    """Losses of a network whose layers are cut in two by tensor parallelism, and sharded in two beside it."""
+    torch.manual_seed(3)
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("shard", "tensor"))
+    model = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(33, 66), torch.nn.GELU(), torch.nn.Linear(66, 33))
+                                  for _ in range(3)])
+    options = {"mesh": mesh["shard"], "reshard_after_forward": reshards}
+    if precision:
+        options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model:
+        parallelize_module(layer, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(layer, **options)
+    fully_shard(model, **options)
+    handle = isomer_shmem.fsdp.install(model) if installs else None
+    losses = train(model, STEPS, mesh["shard"].get_local_rank())
+    assert handle is None or handle.stats()["all_gathers"] >= STEPS * 3
+    return losses
+
+
+def tensor_parallel(shape, precision, reshards):
+    return with_tensor_parallel(shape, precision, reshards, False)
+
+
+def tensor_parallel_installed(shape, precision, reshards):
+    return with_tensor_parallel(shape, precision, reshards, True)
 
 
 def test_a_factor_of_the_gradients(ranks):

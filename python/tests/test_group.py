@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The backend's collectives, each beside a reference that is computed from all ranks' inputs."""
 import time
-import warnings
 from datetime import timedelta
 
 import pytest
@@ -307,23 +306,6 @@ def objects():
 
 def test_objects(ranks):
     ranks(3, objects)
-
-
-def point_to_point():
-    rank, size = dist.get_rank(), dist.get_world_size()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            got = torch.empty(3)
-            for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((3,), float(rank)), (rank + 1) % size),
-                                                dist.P2POp(dist.irecv, got, (rank - 1) % size)]):
-                work.wait()
-            assert torch.all(got == (rank - 1) % size)
-    assert len([w for w in caught if "send and recv are not in the library" in str(w.message)]) == 1
-
-
-def test_point_to_point_by_gloo_with_one_warning(ranks):
-    ranks(3, point_to_point)
 
 
 def refusals():

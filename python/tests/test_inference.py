@@ -65,7 +65,9 @@ def test_sums_and_norms(ranks, size, backend):
     ranks(size, sums, backend=backend)
 
 
-@pytest.mark.parametrize("name, line", (("fsdp_transformer.py", "loss"), ("tensor_parallel.py", "the same logits")))
+@pytest.mark.parametrize("name, line", (
+    ("fsdp_transformer.py", "loss"), ("tensor_parallel.py", "the same logits"),
+    ("zero_optimizer.py", "the same parameters"), ("allgather_matmul.py", "are those of an all-gather")))
 def test_example(ranks, name, line):  # `ranks` skips where the library is missing
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=os.path.join(EXAMPLES, "..", "..", "python"))
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
