@@ -43,7 +43,7 @@ static int poll_by(int way)
     if (shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &a.h) != 0)
         return 0;
     DEVICE_LAUNCH(poll_in_vain, 2, THREADS, a, NULL);
-    usleep(600000);
+    usleep(1500000); /* the machine may be busy */
     shmem_uint64_atomic_set(word, 1, shmem_my_pe());
     return shmemx_stream_synchronize(NULL) == 0;
 }
