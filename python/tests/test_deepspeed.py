@@ -93,7 +93,7 @@ def rounds(backend):
     begin(backend)
     me = dist.get_rank()
     pair, alone = dist.new_group([0, 2]), dist.new_group([1])
-    installed = isomer_shmem.deepspeed.install() if backend == "gloo" else None
+    installed = isomer_shmem.deepspeed.install()
     comm = deepspeed.comm
     for group, members in ((None, [0, 1, 2]), (pair, [0, 2]), (alone, [1])):
         for async_op in (False, True):
@@ -118,8 +118,6 @@ def rounds(backend):
                 for size, output in zip((1, 0, 33), outputs):
                     assert torch.equal(output, torch.cat([torch.full((size,), member + size, dtype=torch.int32)
                                                           for member in members]))
-    if installed is None:
-        return
     before = installed.stats()["all_gathers"]
     assert before == 2 * (2 * 4)  # in two groups each
     installed.remove()
@@ -128,7 +126,7 @@ def rounds(backend):
     assert gathered.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2] and installed.stats()["all_gathers"] == before
     backend = comm.comm.cdb
     assert backend.all_gather_function is dist.all_gather_into_tensor
-    assert "all_gather_coalesced" not in vars(backend)  # gloo has no such call
+    assert "all_gather_coalesced" not in vars(backend)  # DeepSpeed's own fails with torch 2.13
 
 
 @pytest.mark.parametrize("backend", ["gloo", "isomer"])
