@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -309,6 +310,18 @@ def test_bitcode_that_is_not_there(tmp_path, monkeypatch):
     (tmp_path / "isomer").mkdir()
     (tmp_path / "isomer" / "isomer_device-gfx942.bc").touch()  # as it is installed
     assert shmem.bitcode("hip", "gfx942:sramecc+:xnack-") == str(tmp_path / "isomer" / "isomer_device-gfx942.bc")
+
+
+# ---- the example ----
+
+def test_example_compiles(ranks):  # `ranks` skips where the library is missing
+    compiled(counter, "sm_90")  # and this where the bitcode is
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    environment = dict(os.environ, PYTHONPATH=os.path.join(root, "python"), CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run([sys.executable, os.path.join(root, "examples", "torch", "triton_halo.py")], env=environment,
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"compiled for 90: .*\ncompiled for gfx942: .*\nthere is no GPU", done.stdout)
 
 
 # ---- the handle ----
