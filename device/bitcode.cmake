@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# lib/isomer_device-ARCH.bc: the in-kernel API as bitcode, for compilers that link it (Triton), in every flavour. A clang
-# 19 or later makes it without any header or library of CUDA and HIP. Where there is none, there is no file.
+# lib/isomer_device-ARCH.bc: the in-kernel API as bitcode, for compilers that link it (Triton), in every flavour. It
+# needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file.
 #   ISO_BITCODE_FILES   what is installed in lib/isomer/
 option(ISO_BITCODE "Bitcode of the in-kernel API for NVIDIA and AMD, where a clang 19 or later is found" ON)
 set(bitcode_hip_arch gfx90a gfx942)
@@ -27,9 +27,9 @@ list(APPEND bitcode_clangs ${bitcode_clang_rocm})
 list(FILTER bitcode_clangs EXCLUDE REGEX NOTFOUND)
 
 set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
-# -fgpu-rdc, or all functions would be internal to the file. clang says in each module for NVIDIA how denormal numbers are
-# treated; no function here computes with any, and a module that says otherwise (Triton's) could not be linked. So the
-# flag gets another name, in the module's text. And the list of used functions goes, or each kernel would get all of them.
+# -fgpu-rdc, or all functions would be internal to the file. In each module for NVIDIA, clang says how denormal numbers
+# are treated. No function here computes with them, and a module that says otherwise (Triton's) could not be linked. So
+# the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
 function(iso_bitcode name triple clang)
   set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
   set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device-${name})
@@ -57,14 +57,14 @@ foreach(target nvptx64 amdgcn)
 endforeach()
 # One file serves all NVIDIA GPUs of 8.0 and later.
 if(bitcode_nvptx64)
-  iso_bitcode(nvptx64 nvptx64-nvidia-cuda ${bitcode_nvptx64} -x cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_80 -Wno-pass-failed
-              -Wno-unknown-cuda-version)
+  iso_bitcode(nvptx64 nvptx64-nvidia-cuda ${bitcode_nvptx64} -x cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_80
+              -Wno-pass-failed -Wno-unknown-cuda-version)
 endif()
 # Code object version 5 is what Triton makes.
 if(bitcode_amdgcn)
   foreach(arch ${bitcode_hip_arch})
-    iso_bitcode(${arch} amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5 --offload-arch=${arch}
-                -Wno-pass-failed)
+    iso_bitcode(${arch} amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5
+                --offload-arch=${arch} -Wno-pass-failed)
   endforeach()
 endif()
 if(ISO_BITCODE_FILES)

@@ -180,10 +180,10 @@ PROGRAM_MOVE(putmem_nbi)
 PROGRAM_MOVE(getmem_nbi)
 #define PROGRAM_MOVE_SIGNAL(name)                                                                                     \
     PROGRAM(int, name,                                                                                                \
-            (, uint64_t dest, uint64_t source, uint64_t bytes, uint64_t sig_addr, uint64_t signal, int sig_op, int pe), \
+            (, uint64_t dest, uint64_t source, uint64_t bytes, uint64_t sig_addr, uint64_t signal, int op, int pe),     \
             shmemd_group_sync(shmemd_block());                                                                        \
             shmemd_##name##_block(h, AT(void, dest), AT(const void, source), bytes, AT(uint64_t, sig_addr), signal,   \
-                                  sig_op, pe);                                                                        \
+                                  op, pe);                                                                            \
             return 0;)
 PROGRAM_MOVE_SIGNAL(putmem_signal)
 PROGRAM_MOVE_SIGNAL(putmem_signal_nbi)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A Triton kernel that exchanges halos: each rank has a part of a bar of metal, sends its first and last cell to its
-neighbours from inside the kernel, waits for theirs and computes the next temperatures. Where there is no GPU, it compiles
-the kernel for NVIDIA and AMD, and says so. The result is compared with that of one rank.
+neighbours from inside the kernel, waits for theirs and computes the next temperatures. The result is compared with that
+of one rank. Without a GPU the kernel is compiled for NVIDIA and AMD and not run. A run needs a version of the package
+with tensors on GPUs; isomer_shmem.zeros says so where it is missing.
 
     ISOMER_LIB=build/lib/libisomer.so python examples/torch/triton_halo.py
     ISOMER_LIB=build-cuda/lib/libisomer.so torchrun --nproc-per-node 2 examples/torch/triton_halo.py
@@ -18,7 +19,7 @@ CELLS, STEPS = 1024, 100  # of one rank; a power of two, because one program has
 
 @triton.jit
 def heat(handle, cells, halos, flags, steps, left, right, CELLS: tl.constexpr):
-    """cells: 2 copies of CELLS. halos: 2 copies of the left and the right neighbour's cell. flags: one for each side."""
+    """cells: 2 copies of CELLS. halos: 2 copies of the left and the right neighbour's cell. flags: of each side."""
     i = tl.arange(0, CELLS)
     for step in range(steps):
         now = cells + step % 2 * CELLS
@@ -31,7 +32,6 @@ def heat(handle, cells, halos, flags, steps, left, right, CELLS: tl.constexpr):
             before = tl.load(tl.where(i == 0, halo, now + i - 1))
             behind = tl.load(tl.where(i == CELLS - 1, halo + 1, now + i + 1))
             tl.store(cells + (step + 1) % 2 * CELLS + i, (before + 2 * tl.load(now + i) + behind) / 4)
-            tl.debug_barrier()  # the next step loads cells that other threads have stored
 
 
 def reference(cells):

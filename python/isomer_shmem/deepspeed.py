@@ -63,7 +63,7 @@ def _is_ours(group, tensors):
 
 
 def _failed(step, call):
-    """Whether `call` has failed on any rank; then rank 0 warns. Collective over the default group, by its own backend."""
+    """Whether `call` has failed on any rank; then rank 0 warns. Collective over the default group."""
     mine, reasons = None, [None] * dist.get_world_size()
     try:
         call()
@@ -73,8 +73,8 @@ def _failed(step, call):
     for rank, reason in enumerate(reasons):
         if reason is not None:
             if dist.get_rank() == 0:
-                warnings.warn(f"isomer_shmem.deepspeed.install: {step} failed on rank {rank} ({reason}); all ranks keep "
-                              "the all-gathers of the backend", stacklevel=3)
+                warnings.warn(f"isomer_shmem.deepspeed.install: {step} failed on rank {rank} ({reason}); all ranks "
+                              "keep the all-gathers of the backend", stacklevel=3)
             return True
     return False
 
@@ -90,7 +90,7 @@ def install():
                            "deepspeed.init_distributed first")
     for name in ("all_gather_function", "all_gather_coalesced"):
         if not callable(getattr(backend, name, None)):
-            raise RuntimeError(f"isomer_shmem.deepspeed.install: the backend {type(backend).__name__} has no {name}; this "
-                               "version of DeepSpeed is not known")
+            raise RuntimeError(f"isomer_shmem.deepspeed.install: the backend {type(backend).__name__} has no {name}; "
+                               "this version of DeepSpeed is not known")
     failed = _failed("loading the library", _lib.load) or _failed("making the group", lambda: group_of(None))
     return Installed(backend, not failed)

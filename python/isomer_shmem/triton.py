@@ -45,8 +45,8 @@ def bitcode(backend="cuda", arch=None):
     for folder in folders:
         if os.path.exists(os.path.join(folder, name)):
             return os.path.join(folder, name)
-    raise IsomerError(f"there is no {name} in {', '.join(folders)}: build and install Isomer where a clang 19 or later is "
-                      "found, or set ISOMER_LIB to the libisomer.so of such a build")
+    raise IsomerError(f"there is no {name} in {', '.join(folders)}: build and install Isomer where a clang 19 or later "
+                      "is found, or set ISOMER_LIB to the libisomer.so of such a build")
 
 
 def _loaded(name):
@@ -318,8 +318,8 @@ def _each(call, first, pe, mask, semantic):
 
 @core.extern
 def p(handle, dest, value, pe, mask=None, _semantic=None):
-    """value to pe's dest. Blocks of pointers, values, PEs and a mask, too; each element is stored at least once, so they
-    are for data and not for flags. No order: see fence."""
+    """value to pe's dest. Blocks of pointers, values, PEs and a mask, too; each element is stored at least once, so
+    they are for data and not for flags. No order: see fence."""
     address, dtype = _pointer("p", "dest", dest, _semantic)
     bits = _bits("p", value, dtype, _semantic)
     pe, mask = _each("p", (address, bits), pe, _plain(mask), _semantic)
@@ -354,7 +354,8 @@ def _atomic(call, handle, dest, values, pe, semantic, types, fetches):
     address, dtype = _pointer(call, "dest", dest, semantic)
     if dtype not in types:
         _fail(call, f"dest points to {dtype}; possible are {', '.join(map(str, types))}")
-    values, pe = [_bits(call, value, dtype, semantic) for value in values], _number(call, "pe", pe, core.int32, semantic)
+    values = [_bits(call, value, dtype, semantic) for value in values]
+    pe = _number(call, "pe", pe, core.int32, semantic)
     _scalars(call, dest=address, pe=pe, **{f"value{i}": value for i, value in enumerate(values)})
     unsigned = _unsigned(call, dtype)
     bits = _emit(f"{unsigned}_{call}", unsigned if fetches else core.int32,
@@ -368,8 +369,8 @@ _WORDS = _INTEGERS + (core.float32, core.float64)
 
 @core.extern
 def atomic_fetch(handle, source, pe, _semantic=None):
-    """pe's word. The atomics take scalars, and 32 or 64 bits; those with a result take 1 KiB of shared memory. They have
-    no order: fence before one, acquire after it. Blocks: ptr and Triton's own atomics."""
+    """pe's word. The atomics take scalars, and 32 or 64 bits; those with a result take 1 KiB of shared memory. They
+    have no order: fence before one, acquire after it. Blocks: ptr and Triton's own atomics."""
     return _atomic("atomic_fetch", handle, source, [], pe, _semantic, _WORDS, True)
 
 

@@ -33,8 +33,8 @@ def the_engine(dtype):
     torch.manual_seed(3)
     settings = {"train_micro_batch_size_per_gpu": 8, "gradient_clipping": 1.0,
                 "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}},
-                "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size":
-                                      4 * WIDTH * WIDTH, "reduce_bucket_size": 5000}}
+                "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0, "reduce_bucket_size": 5000,
+                                      "stage3_prefetch_bucket_size": 4 * WIDTH * WIDTH}}
     if dtype == torch.bfloat16:
         settings["bf16"] = {"enabled": True}
     with deepspeed.zero.Init(config_dict_or_path=settings):

@@ -212,14 +212,15 @@ def entry(ptx):
 
 
 def test_ptx_stores_sync_data_fence_flag():
-    order(entry(compiled(producer, "sm_90").asm["ptx"]), r"st\.global\.", r"bar\.sync", r"st\.global\.v2\.u64", r"bar\.sync",
+    text = entry(compiled(producer, "sm_90").asm["ptx"])
+    order(text, r"st\.global\.", r"bar\.sync", r"st\.global\.v2\.u64", r"bar\.sync",
           r"fence\.(acq_rel|sc)\.sys", r"st\.(relaxed|release)\.sys\.global\.u64")
 
 
 def test_ptx_acquires_syncs_then_loads():
     text = entry(compiled(consumer, "sm_90").asm["ptx"])
     order(text, r"ld\.acquire\.sys\.global\.u64", r"bar\.sync", r"ld\.global\.(v\d\.)?b32", r"st\.global")
-    assert not re.search(r"ld\.global\.nc\.v|@%p\d+ ld\.global\.nc", text), "data of a peer is loaded by the constant cache"
+    assert not re.search(r"ld\.global\.nc\.v|@%p\d+ ld\.global\.nc", text), "a peer's data is loaded by the constant cache"
 
 
 def test_ptx_counts_once_for_the_program():
@@ -237,12 +238,14 @@ def test_ptx_shared_memory_of_triton_stays_aligned():
 
 
 def test_amd_stores_sync_data_writeback_flag():
-    order(compiled(producer, "gfx942").asm["amdgcn"], r"(buffer|global)_store_dword", r"s_barrier", r"global_store_dwordx4",
+    text = compiled(producer, "gfx942").asm["amdgcn"]
+    order(text, r"(buffer|global)_store_dword", r"s_barrier", r"global_store_dwordx4",
           r"buffer_wbl2 sc0 sc1", r"s_waitcnt vmcnt\(0\)", r"s_barrier", r"global_store_dwordx2 .* sc0 sc1")
 
 
 def test_amd_waits_invalidates_then_loads():
-    order(compiled(consumer, "gfx942").asm["amdgcn"], r"global_load_dwordx2 .* sc0 sc1", r"buffer_inv sc0 sc1", r"s_barrier",
+    text = compiled(consumer, "gfx942").asm["amdgcn"]
+    order(text, r"global_load_dwordx2 .* sc0 sc1", r"buffer_inv sc0 sc1", r"s_barrier",
           r"(buffer|global)_load_dword")
 
 

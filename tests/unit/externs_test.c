@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of device/externs.c for kernels without threads (Triton), called by whole blocks on the CPU device: each
- * acts once for its block, covers the stores that the block's threads have made before, and tells all threads the same.
+/* The functions of device/externs.c for kernels without threads (Triton), called by whole blocks on the CPU device. Each
+ * acts once for its block, covers the stores that the block's threads have made before, and tells all of them the same.
  * Two blocks on each PE, each with its own scratch, in a ring of PEs. */
 #include "../../device/externs.c"
 #include "../device/device_test.h"
