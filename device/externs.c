@@ -2,9 +2,11 @@
 /* The in-kernel API as functions that other tool chains link into their kernels: Triton's externs, run-time compiled
  * modules, anything that reads LLVM bitcode or PTX. shmemd_extern_X is shmemd_X of include/shmem_device.h with the same
  * arguments, but the handle by address: 64 bytes that the program has copied to where its kernels load them. All names
- * are C names; types with a struct of their own (half, bfloat16) move as bytes or as ushort.
- * Nothing of the library links this file. A build for a GPU makes lib/isomer_device.ptx or lib/isomer_device-ARCH.bc of
- * it and installs them in lib/isomer/; by hand (rdc, or the functions would stay inside the file):
+ * are C names; types with a struct of their own (half, bfloat16) move as bytes or as ushort. shmemd_program_X, at the
+ * end, are for languages whose kernels have no threads.
+ * Nothing of the library links this file. Where the compilers are, a build makes lib/isomer_device-ARCH.bc
+ * (device/bitcode.cmake) and, for CUDA, lib/isomer_device.ptx of it, and installs them in lib/isomer/; by hand (rdc, or
+ * the functions would stay inside the file):
  *     AMD     clang -x hip --cuda-device-only -fgpu-rdc -nogpulib -nogpuinc -O3 --offload-arch=gfx942 -emit-llvm -c
  *     NVIDIA  nvcc -x cu -arch=compute_90 -rdc=true -ptx        (or -dlto -dc for LTO)
  *             clang -x cuda --cuda-device-only -fgpu-rdc -nocudalib -nocudainc -O3 --cuda-gpu-arch=sm_90 -emit-llvm -c
@@ -129,3 +131,140 @@ EXTERN(int, fcollectmem_block, (const shmemd_t *h, void *dest, const void *sourc
        return shmemd_fcollectmem_block(*h, dest, source, bytes);)
 EXTERN(int, alltoallmem_block, (const shmemd_t *h, void *dest, const void *source, size_t bytes),
        return shmemd_alltoallmem_block(*h, dest, source, bytes);)
+
+/* ---- by a whole block: languages whose kernels have no threads (Triton) ----
+ * All threads of a block call shmemd_program_X with equal arguments. The block's own stores before the call are there
+ * for it, and its results are there for the whole block, which so acts as one caller. Addresses are integers, and each
+ * function returns a value, because a call of Triton has neither pointers nor no result. Functions named _each are the
+ * exception: the threads call them with different arguments, and several may with the same ones. */
+#define AT(T, address) ((T *)(uintptr_t)(address))
+#define PROGRAM_ARGS(...) __VA_ARGS__
+#define PROGRAM(R, name, args, ...)                                       \
+    PRIM_EXTERN R shmemd_program_##name(uint64_t handle PROGRAM_ARGS args) \
+    {                                                                     \
+        const shmemd_t h = *AT(const shmemd_t, handle);                   \
+        __VA_ARGS__                                                       \
+    }
+#define PROGRAM_FIRST if (shmemd_thread_index() == 0)
+
+/* The first thread's v. Triton's own shared memory begins behind this array, and tensor cores need it at a multiple of
+ * 1024 bytes. The element that is used is one that no compiler knows, or it would leave the others out. */
+struct __attribute__((aligned(1024))) program_words {
+    uint64_t word[128];
+};
+PRIM_FN uint64_t program_tell(uint64_t v)
+{
+    PRIM_SHARED(struct program_words, words, 1);
+    uint64_t *word = &words[0].word[shmemd_block_index() % 128];
+    if (shmemd_thread_index() == 0)
+        *word = v;
+    shmemd_group_sync(shmemd_block());
+    v = *word;
+    shmemd_group_sync(shmemd_block()); /* the next call may write it */
+    return v;
+}
+PRIM_FN int program_or(int v) { return prim_sync_or(shmemd_block(), v != 0) ? 1 : 0; }
+
+PROGRAM(int, my_pe, (), return shmemd_my_pe(h);)
+PROGRAM(int, n_pes, (), return shmemd_n_pes(h);)
+PROGRAM(uint64_t, ptr, (, uint64_t addr, int pe), return (uint64_t)(uintptr_t)shmemd_ptr(h, AT(const void, addr), pe);)
+PROGRAM(int, status, (), return program_or(shmemd_status(h));)
+
+#define PROGRAM_MOVE(name)                                                          \
+    PROGRAM(int, name, (, uint64_t dest, uint64_t source, uint64_t bytes, int pe),  \
+            shmemd_group_sync(shmemd_block());                                      \
+            shmemd_##name##_block(h, AT(void, dest), AT(const void, source), bytes, pe); return 0;)
+PROGRAM_MOVE(putmem)
+PROGRAM_MOVE(getmem)
+PROGRAM_MOVE(putmem_nbi)
+PROGRAM_MOVE(getmem_nbi)
+#define PROGRAM_MOVE_SIGNAL(name)                                                                                     \
+    PROGRAM(int, name,                                                                                                \
+            (, uint64_t dest, uint64_t source, uint64_t bytes, uint64_t sig_addr, uint64_t signal, int op, int pe),     \
+            shmemd_group_sync(shmemd_block());                                                                        \
+            shmemd_##name##_block(h, AT(void, dest), AT(const void, source), bytes, AT(uint64_t, sig_addr), signal,   \
+                                  op, pe);                                                                            \
+            return 0;)
+PROGRAM_MOVE_SIGNAL(putmem_signal)
+PROGRAM_MOVE_SIGNAL(putmem_signal_nbi)
+
+/* The signal comes behind all that the block has done before: there is no thread whose order could matter. */
+PROGRAM(
+    int, signal_op, (, uint64_t sig_addr, uint64_t signal, int sig_op, int pe), shmemd_fence_block(h);
+    PROGRAM_FIRST shmemd_signal_op(h, AT(uint64_t, sig_addr), signal, sig_op, pe); return 0;)
+PROGRAM(
+    uint64_t, signal_fetch, (, uint64_t sig_addr), uint64_t v = 0;
+    PROGRAM_FIRST v = shmemd_signal_fetch(h, AT(const uint64_t, sig_addr)); return program_tell(v);)
+/* Nonzero: it has given up. */
+#define PROGRAM_WAIT(NAME, TYPE)                                                                                    \
+    PROGRAM(int, NAME##_wait_until, (, uint64_t ivar, int cmp, TYPE cmp_value),                                     \
+            shmemd_##NAME##_wait_until_block(h, AT(const TYPE, ivar), cmp, cmp_value);                              \
+            return program_or(shmemd_status(h));)                                                                   \
+    PROGRAM(                                                                                                        \
+        int, NAME##_test, (, uint64_t ivar, int cmp, TYPE cmp_value), int holds = 0;                                \
+        PROGRAM_FIRST holds = shmemd_##NAME##_test(h, AT(const TYPE, ivar), cmp, cmp_value); return program_or(holds);)
+PROGRAM_WAIT(int32, int32_t)
+PROGRAM_WAIT(uint32, uint32_t)
+PROGRAM_WAIT(int64, int64_t)
+PROGRAM_WAIT(uint64, uint64_t)
+
+PROGRAM(int, fence, (), shmemd_fence_block(h); return 0;)
+PROGRAM(int, quiet, (), shmemd_group_sync(shmemd_block()); shmemd_quiet_block(h); return 0;)
+PROGRAM(int, acquire, (), shmemd_acquire_block(h); return 0;)
+
+/* Elements and atomics by their size: bits of any type. Small ones come as uint32_t. */
+#define PROGRAM_ONE(NAME, TYPE, WIDE)                                                                       \
+    PROGRAM(                                                                                                \
+        int, NAME##_p, (, uint64_t dest, WIDE value, int pe),                                               \
+        PROGRAM_FIRST shmemd_##NAME##_p(h, AT(TYPE, dest), (TYPE)value, pe); return 0;)                     \
+    PROGRAM(                                                                                                \
+        int, NAME##_p_each, (, uint64_t dest, WIDE value, int pe, int mask),                                \
+        if (mask) shmemd_##NAME##_p(h, AT(TYPE, dest), (TYPE)value, pe); return 0;)                         \
+    PROGRAM(                                                                                                \
+        WIDE, NAME##_g, (, uint64_t source, int pe), uint64_t v = 0;                                        \
+        PROGRAM_FIRST v = shmemd_##NAME##_g(h, AT(const TYPE, source), pe); return (WIDE)program_tell(v);)  \
+    PROGRAM(WIDE, NAME##_g_each, (, uint64_t source, int pe, int mask),                                     \
+            return mask ? (WIDE)shmemd_##NAME##_g(h, AT(const TYPE, source), pe) : (WIDE)0;)
+PROGRAM_ONE(uint8, uint8_t, uint32_t)
+PROGRAM_ONE(uint16, uint16_t, uint32_t)
+PROGRAM_ONE(uint32, uint32_t, uint32_t)
+PROGRAM_ONE(uint64, uint64_t, uint64_t)
+
+#define PROGRAM_POST(NAME, TYPE, op)                               \
+    PROGRAM(                                                       \
+        int, NAME##_##op, (, uint64_t dest, TYPE value, int pe),   \
+        PROGRAM_FIRST shmemd_##NAME##_##op(h, AT(TYPE, dest), value, pe); return 0;)
+#define PROGRAM_FETCH(NAME, TYPE, op)                                                  \
+    PROGRAM(                                                                           \
+        TYPE, NAME##_##op, (, uint64_t dest, TYPE value, int pe), uint64_t v = 0;      \
+        PROGRAM_FIRST v = shmemd_##NAME##_##op(h, AT(TYPE, dest), value, pe); return (TYPE)program_tell(v);)
+#define PROGRAM_ATOMICS(NAME, TYPE)                                                                      \
+    PROGRAM(                                                                                             \
+        TYPE, NAME##_atomic_fetch, (, uint64_t source, int pe), uint64_t v = 0;                          \
+        PROGRAM_FIRST v = shmemd_##NAME##_atomic_fetch(h, AT(const TYPE, source), pe);                   \
+        return (TYPE)program_tell(v);)                                                                   \
+    PROGRAM(                                                                                             \
+        TYPE, NAME##_atomic_compare_swap, (, uint64_t dest, TYPE cond, TYPE value, int pe), uint64_t v = 0; \
+        PROGRAM_FIRST v = shmemd_##NAME##_atomic_compare_swap(h, AT(TYPE, dest), cond, value, pe);       \
+        return (TYPE)program_tell(v);)                                                                   \
+    PROGRAM_POST(NAME, TYPE, atomic_set)                                                                 \
+    PROGRAM_POST(NAME, TYPE, atomic_add)                                                                 \
+    PROGRAM_POST(NAME, TYPE, atomic_and)                                                                 \
+    PROGRAM_POST(NAME, TYPE, atomic_or)                                                                  \
+    PROGRAM_POST(NAME, TYPE, atomic_xor)                                                                 \
+    PROGRAM_FETCH(NAME, TYPE, atomic_swap)                                                               \
+    PROGRAM_FETCH(NAME, TYPE, atomic_fetch_add)                                                          \
+    PROGRAM_FETCH(NAME, TYPE, atomic_fetch_and)                                                          \
+    PROGRAM_FETCH(NAME, TYPE, atomic_fetch_or)                                                           \
+    PROGRAM_FETCH(NAME, TYPE, atomic_fetch_xor)
+PROGRAM_ATOMICS(uint32, uint32_t)
+PROGRAM_ATOMICS(uint64, uint64_t)
+
+PROGRAM(int, barrier, (), return shmemd_barrier_block(h);)
+PROGRAM(int, sync, (), return shmemd_sync_block(h);)
+PROGRAM(int, broadcastmem, (, uint64_t dest, uint64_t source, uint64_t bytes, int root),
+        return shmemd_broadcastmem_block(h, AT(void, dest), AT(const void, source), bytes, root);)
+PROGRAM(int, fcollectmem, (, uint64_t dest, uint64_t source, uint64_t bytes),
+        return shmemd_fcollectmem_block(h, AT(void, dest), AT(const void, source), bytes);)
+PROGRAM(int, alltoallmem, (, uint64_t dest, uint64_t source, uint64_t bytes),
+        return shmemd_alltoallmem_block(h, AT(void, dest), AT(const void, source), bytes);)

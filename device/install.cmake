@@ -49,4 +49,5 @@ set_target_properties(isomer_shared PROPERTIES INSTALL_RPATH "${iso_device_folde
 install(TARGETS isomer_shared isomer_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${ISO_DEVICE_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer)
+install(FILES ${ISO_BITCODE_FILES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/isomer OPTIONAL) # where it was built
 install(FILES device/kernels.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/isomer)

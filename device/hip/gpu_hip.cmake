@@ -3,7 +3,7 @@
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
 #   ISO_KERNEL_COMMAND  clang and its options           ISO_KERNEL_OPTIONS  more of them for this project's own kernels
 #   ISO_KERNEL_CHECK    looks at each object            ISO_KERNEL_HEAVY  options of kernels that would not pass it
-#   ISO_DEVICE_FILES    lib/isomer_device-ARCH.bc       the in-kernel API for other tool chains
+#   ISO_DEVICE_FILES    none: bitcode.cmake makes the in-kernel API for other tool chains
 if(DEFINED ENV{ROCM_PATH})
   set(hip_root $ENV{ROCM_PATH})
 elseif(EXISTS /opt/rocm/include/hip/hip_runtime_api.h)
@@ -125,18 +125,4 @@ else()
                   "compiles wrong (device/hip/hip_spills.sh) are not found")
 endif()
 
-# For compilers that link bitcode (Triton): code object version 5 is what those make. -fgpu-rdc, or all functions would
-# be internal to the file.
-set(ISO_DEVICE_FILES)
-set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
-foreach(arch ${ISO_HIP_ARCH})
-  set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${arch}.bc)
-  set(depends ${PROJECT_BINARY_DIR}/CMakeFiles/hip/isomer_device-${arch}.d)
-  add_custom_command(OUTPUT ${file} DEPENDS ${externs} DEPFILE ${depends} VERBATIM
-                     COMMENT "Building isomer_device-${arch}.bc"
-                     COMMAND ${hip_compiler} ${ISO_HIP_FLAGS} -mcode-object-version=5 --offload-arch=${arch} -O3
-                             --cuda-device-only -fgpu-rdc -fuse-cuid=none -emit-llvm -I${PROJECT_SOURCE_DIR}/include
-                             -MMD -MF ${depends} -MT ${file} -c ${externs} -o ${file})
-  list(APPEND ISO_DEVICE_FILES ${file})
-endforeach()
-add_custom_target(isomer_device_bc ALL DEPENDS ${ISO_DEVICE_FILES})
+set(ISO_DEVICE_FILES) # bitcode.cmake makes them

@@ -12,8 +12,8 @@ __all__ = ["IsomerError", "load"]
 
 
 def __getattr__(name):
-    """isomer_shmem.fsdp and isomer_shmem.inference are loaded when they are first named."""
-    if name in ("fsdp", "inference"):
+    """The adapters are loaded when they are first named."""
+    if name in ("deepspeed", "fsdp", "inference", "triton"):
         import importlib
 
         return importlib.import_module("." + name, __name__)

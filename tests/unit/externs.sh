@@ -7,7 +7,7 @@
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source=$root/device/externs.c
-least=280
+least=340
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 made=
@@ -21,7 +21,7 @@ fail() {
 nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 if [ -x "$nvcc" ]; then
     "$nvcc" -x cu -std=c++17 -O3 -arch=compute_90 -rdc=true -ptx "$source" -o "$folder/ptx"
-    sed -n 's/^\.visible \.func.* \(shmemd_extern_[a-z0-9_]*\)(.*/\1/p' "$folder/ptx" | sort >"$folder/ptx.names"
+    sed -n 's/^\.visible \.func.* \(shmemd_\(extern\|program\)_[a-z0-9_]*\)(.*/\1/p' "$folder/ptx" | sort >"$folder/ptx.names"
     made="$made ptx"
     grep '^\.extern \.func' "$folder/ptx" && fail "the PTX needs functions of others"
 fi
@@ -31,7 +31,7 @@ has_target() { "$bin/clang" -print-targets | grep -q "^ *$1 "; } # ROCm's clang 
 bitcode() {
     kind=bc-$1
     "$bin/clang" -x "$@" -std=c++17 --cuda-device-only -fgpu-rdc -O3 -emit-llvm -c "$source" -o "$folder/$kind"
-    "$bin/llvm-nm" "$folder/$kind" | sed -n 's/.* [TW] \(shmemd_extern_.*\)/\1/p' | sort >"$folder/$kind.names"
+    "$bin/llvm-nm" "$folder/$kind" | sed -n 's/.* [TW] \(shmemd_\(extern\|program\)_.*\)/\1/p' | sort >"$folder/$kind.names"
     made="$made $kind"
     "$bin/llvm-nm" --undefined-only "$folder/$kind" | grep . && fail "the bitcode of $1 needs functions of others"
     return 0

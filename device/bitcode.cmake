@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+# lib/isomer_device-ARCH.bc: the in-kernel API as bitcode, for compilers that link it (Triton), in every flavour. It
+# needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file.
+#   ISO_BITCODE_FILES   what is installed in lib/isomer/
+option(ISO_BITCODE "Bitcode of the in-kernel API for NVIDIA and AMD, where a clang 19 or later is found" ON)
+set(bitcode_hip_arch gfx90a gfx942)
+if(GPU STREQUAL "hip")
+  set(bitcode_hip_arch ${ISO_HIP_ARCH})
+endif()
+set(ISO_BITCODE_FILES)
+if(NOT ISO_BITCODE OR NOT ISO_SANITIZE STREQUAL "none")
+  return()
+endif()
+
+set(bitcode_clangs)
+if(GPU STREQUAL "hip")
+  list(APPEND bitcode_clangs ${hip_compiler})
+endif()
+foreach(version 22 21 20 19)
+  find_program(bitcode_clang_${version} clang-${version})
+  mark_as_advanced(bitcode_clang_${version})
+  list(APPEND bitcode_clangs ${bitcode_clang_${version}})
+endforeach()
+find_program(bitcode_clang_rocm clang PATHS /opt/rocm/llvm/bin NO_DEFAULT_PATH)
+mark_as_advanced(bitcode_clang_rocm)
+list(APPEND bitcode_clangs ${bitcode_clang_rocm})
+list(FILTER bitcode_clangs EXCLUDE REGEX NOTFOUND)
+
+set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
+# -fgpu-rdc, or all functions would be internal to the file. In each module for NVIDIA, clang says how denormal numbers
+# are treated. No function here computes with them, and a module that says otherwise (Triton's) could not be linked. So
+# the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
+function(iso_bitcode name triple clang)
+  set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
+  set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device-${name})
+  add_custom_command(OUTPUT ${file} DEPENDS ${externs} DEPFILE ${work}.d VERBATIM
+                     COMMENT "Building isomer_device-${name}.bc"
+                     COMMAND ${clang} ${ARGN} -std=c++17 -O3 --cuda-device-only -fgpu-rdc -fuse-cuid=none -emit-llvm
+                             -fomit-frame-pointer -I${PROJECT_SOURCE_DIR}/include -MMD -MF ${work}.d -MT ${file}
+                             -S ${externs} -o ${work}.ll
+                     COMMAND sed -i -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d" ${work}.ll
+                     COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
+                             -Wno-override-module -c ${work}.ll -o ${file})
+  set(ISO_BITCODE_FILES ${ISO_BITCODE_FILES} ${file} PARENT_SCOPE)
+endfunction()
+
+foreach(target nvptx64 amdgcn)
+  set(bitcode_${target})
+  foreach(candidate ${bitcode_clangs})
+    file(REAL_PATH ${candidate} real)
+    execute_process(COMMAND ${real} -print-targets OUTPUT_VARIABLE targets ERROR_QUIET)
+    if(targets MATCHES " ${target} ")
+      set(bitcode_${target} ${real})
+      break()
+    endif()
+  endforeach()
+endforeach()
+# One file serves all NVIDIA GPUs of 8.0 and later.
+if(bitcode_nvptx64)
+  iso_bitcode(nvptx64 nvptx64-nvidia-cuda ${bitcode_nvptx64} -x cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_80
+              -Wno-pass-failed -Wno-unknown-cuda-version)
+endif()
+# Code object version 5 is what Triton makes.
+if(bitcode_amdgcn)
+  foreach(arch ${bitcode_hip_arch})
+    iso_bitcode(${arch} amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5
+                --offload-arch=${arch} -Wno-pass-failed)
+  endforeach()
+endif()
+if(ISO_BITCODE_FILES)
+  add_custom_target(isomer_bitcode ALL DEPENDS ${ISO_BITCODE_FILES})
+else()
+  message(STATUS "no bitcode for Triton: there is no clang 19 or later with the targets nvptx64 or amdgcn")
+endif()
