@@ -94,6 +94,7 @@ static int fill_row(struct row *row)
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     row->debug = self->debug;
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
+    row->transport_hash = hash_bytes((const unsigned char *)self->env->transport, strlen(self->env->transport));
     self->listener = open_listener(row);
     return self->listener < 0 ? self->listener : 0;
 }
@@ -144,6 +145,11 @@ static int check_settings(const struct row *rows)
         if (rows[pe].coll_hash != mine->coll_hash) {
             log_error("shmem_init: SHMEM_COLL is \"%s\" here and something else on pe %d; it must be equal",
                       ISO->env->coll, pe);
+            return -EINVAL;
+        }
+        if (rows[pe].transport_hash != mine->transport_hash) {
+            log_error("shmem_init: SHMEM_TRANSPORT is \"%s\" here and something else on pe %d; it must be equal",
+                      ISO->env->transport, pe);
             return -EINVAL;
         }
         if (rows[pe].debug != mine->debug) {
@@ -237,7 +243,8 @@ static int make_peers(const struct row *rows)
 static int choose_transports(void)
 {
     struct state *self = ISO;
-    for (int pe = 0; pe < self->n_pes; pe++) {
+    int rc = iso_transport_check();
+    for (int pe = 0; rc == 0 && pe < self->n_pes; pe++) {
         struct peer *p = &self->peers[pe];
         const char *why = NULL;
         p->transport = iso_transport_choose(p, &why);
@@ -248,7 +255,7 @@ static int choose_transports(void)
                   pe, p->node, self->peers[self->my_pe].node, why);
         return -EHOSTUNREACH;
     }
-    return iso_transport_open();
+    return rc != 0 ? rc : iso_transport_open();
 }
 
 /* ---- the other nodes ---- */

@@ -20,6 +20,7 @@ struct env;
 struct node_file;
 struct peer;
 struct segment;
+struct ofi;
 struct verbs;
 
 /* CHILD: a process forked by a PE, with no part in its job; whatever it calls ends this process and nothing else. */
@@ -69,6 +70,7 @@ struct state {
     int *node_first;     /* [n_nodes] lowest PE of each node, ascending */
     int n_nodes;
     struct channel *channel; /* transport/channel.c; NULL: all PEs are on one node */
+    struct ofi *ofi;         /* transport/ofi/ofi.c; NULL likewise */
     struct verbs *verbs;     /* transport/verbs.c; NULL likewise */
 
     struct device *device;   /* device.h; NULL before shmemx_device_init */

@@ -241,7 +241,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (iso_job_is_broken())
         return iso_job_give_up(wait->call);
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
-        if (self->verbs != NULL) /* what is waited for may need this PE to serve another */
+        if (self->verbs != NULL || self->ofi != NULL) /* what is waited for may need this PE to serve another */
             wait->worked |= progress(self);
         sched_yield();
         return 0;

@@ -3,10 +3,13 @@
  * this node goes to the agent (device_agent.c), all else to the peer's transport. Ranges that span segments of one
  * registered buffer are split here. */
 #include "transport.h"
+#include "../../bootstrap/env.h"
+#include "../../bootstrap/log.h"
 #include "../gpu/device.h"
 #include "../ops/order.h"
 #include "../ops/word.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +20,35 @@ static const struct transport_ops *const rows[] = {
 #endif
     &iso_transport_ipc,
     &iso_transport_verbs,
+    &iso_transport_ofi,
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+
+int iso_transport_check(void)
+{
+    const char *wish = ISO->env->transport, *verbs = iso_transport_verbs.name, *ofi = iso_transport_ofi.name;
+    size_t n = strcspn(wish, ":");
+    bool provider = wish[n] == ':';
+    if (wish[0] == '\0' || strcmp(wish, verbs) == 0 || strcmp(wish, ofi) == 0 ||
+        (n == strlen(ofi) && strncmp(wish, ofi, n) == 0 && provider && wish[n + 1] != '\0'))
+        return 0;
+    log_error("shmem_init: SHMEM_TRANSPORT is \"%s\"; allowed: verbs, ofi, ofi:PROVIDER (a name that fi_info -l "
+              "shows), or empty for verbs",
+              wish);
+    return -EINVAL;
+}
+
+/* Of the networks, libfabric is used where the user asks for it only. */
+static bool is_wished(const struct transport_ops *row)
+{
+    bool ofi = strncmp(ISO->env->transport, iso_transport_ofi.name, strlen(iso_transport_ofi.name)) == 0;
+    return row == &iso_transport_ofi ? ofi : row != &iso_transport_verbs || !ofi;
+}
 
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why)
 {
     for (int i = 0; i < ROWS; i++)
-        if (rows[i]->reaches(peer, why))
+        if (is_wished(rows[i]) && rows[i]->reaches(peer, why))
             return rows[i];
     return NULL;
 }

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* Other nodes by libfabric: start and end, the text for isomer-info, and the row in transport.c. ofi.h describes the
+ * state. */
+#include "ofi.h"
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
+#include "../../node/channel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reaches(const struct peer *peer, const char **why)
+{
+    *why = peer->local ? "same node: by pointer" : "another node: by libfabric (SHMEM_TRANSPORT)";
+    return !peer->local;
+}
+
+/* ---- start ---- */
+
+static int open_ofi(void)
+{
+    struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
+    if (o == NULL)
+        return -ENOMEM;
+    ISO->ofi = o;
+    pthread_mutex_init(&o->lock, NULL);
+    o->wake = o->fd = o->first_waiting = -1;
+    o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
+    int rc = o->peers != NULL ? iso_ofi_library_open(&o->lib) : -ENOMEM;
+    return rc != 0 ? rc : iso_ofi_fabric_open(o);
+}
+
+static int start(void)
+{
+    struct ofi *o = ISO->ofi;
+    char at[96];
+    iso_ofi_lock(o);
+    int rc = iso_ofi_post_start(o);
+    iso_ofi_unlock(o);
+    if (rc != 0)
+        return rc;
+    ISO->soft_network = o->info->nic == NULL; /* its packets take time of these cores */
+    iso_channel_set_handler(iso_ofi_answer);
+    log_debug("ofi: %s at %s, large moves by %s", o->info->fabric_attr->prov_name,
+              iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, at, sizeof at),
+              o->bulk ? "RMA" : "messages");
+    return iso_ofi_thread_start(o);
+}
+
+/* ---- end ---- */
+
+static void destroy(struct ofi *o)
+{
+    iso_ofi_memory_stop(o);
+    iso_ofi_endpoint_close(o);
+    iso_ofi_post_stop(o);
+    iso_ofi_fabric_close(o);
+    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
+        for (int group = 0; group < OFI_GROUPS; group++) {
+            struct ofi_incoming *in = o->peers[pe].in != NULL ? &o->peers[pe].in[group] : NULL;
+            while (in != NULL && in->held != NULL) {
+                struct ofi_held *held = in->held;
+                in->held = held->next;
+                free(held);
+            }
+            free(o->peers[pe].out[group]);
+        }
+        free(o->peers[pe].in);
+    }
+    pthread_mutex_destroy(&o->lock);
+    free(o->peers);
+    free(o);
+}
+
+static size_t text(char *at, size_t bytes)
+{
+    const struct ofi *o = ISO->ofi;
+    char name[96];
+    size_t n;
+    if (o == NULL || o->info == NULL)
+        return 0;
+    n = (size_t)snprintf(at, bytes, "libfabric %s at %s, large moves by %s%s%s%s%s%s: ",
+                         o->info->fabric_attr->prov_name,
+                         iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, name, sizeof name),
+                         o->bulk ? "RMA" : "messages", o->local_keys ? ", FI_MR_LOCAL" : "",
+                         o->virt_addr ? ", FI_MR_VIRT_ADDR" : "", o->prov_key ? ", FI_MR_PROV_KEY" : "",
+                         o->pins ? ", FI_MR_ALLOCATED" : "", o->bind_endpoint ? ", FI_MR_ENDPOINT" : "");
+#define X(field)                                                                                     \
+    n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #field, \
+                          (unsigned long long)o->counts.field);
+    OFI_COUNTS(X)
+#undef X
+    return n + (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "device memory by messages");
+}
+
+static void stop(void)
+{
+    struct ofi *o = ISO->ofi;
+    char line[1280];
+    if (o == NULL)
+        return;
+    if (ISO->life == LIFE_ENDING) {
+        /* Waits for all operations of this PE and, by the barrier, for those of all PEs; the thread answers meanwhile.
+         * Afterwards no connection is needed, and an error of one whose other end is gone is ignored. */
+        iso_ofi_lock(o);
+        for (int group = 0; group < OFI_GROUPS; group++)
+            for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group)
+                iso_ofi_wait(o, q, q->asks.made, q->moves.made, "shmem_finalize");
+        iso_ofi_unlock(o);
+        iso_boot_barrier(&ISO->boot);
+        __atomic_store_n(&o->ended, true, __ATOMIC_RELAXED);
+    }
+    iso_ofi_thread_stop(o);
+    if (iso_log_shows(LOG_DEBUG)) {
+        text(line, sizeof line);
+        log_debug("ofi: %s", line);
+    }
+    iso_channel_set_handler(NULL);
+    ISO->ofi = NULL;
+    ISO->soft_network = false;
+    destroy(o);
+}
+
+const struct transport_ops iso_transport_ofi = {
+    .name = "ofi",
+    .open = open_ofi,
+    .start = start,
+    .stop = stop,
+    .forget = iso_ofi_forget,
+    .lock_unpinned = iso_ofi_lock_unpinned,
+    .unlock = iso_ofi_unlock_unpinned,
+    .text = text,
+    .reaches = reaches,
+    .put = iso_ofi_put,
+    .get = iso_ofi_get,
+    .amo = iso_ofi_amo,
+    .amo_nbi = iso_ofi_amo_nbi,
+    .signal = iso_ofi_signal,
+    .put_words = iso_ofi_put_words,
+    .fence = iso_ofi_fence,
+    .quiet = iso_ofi_quiet,
+    .pe_quiet = iso_ofi_pe_quiet,
+    .progress = iso_ofi_progress,
+    .rest = iso_ofi_rest,
+};

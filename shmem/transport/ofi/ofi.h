@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/* Other nodes by libfabric: the state of one PE, ISO->ofi, which exists only in a job that uses it. One endpoint (RDM)
+ * serves all peers and contexts. Nothing is asked of a provider but reliable messages: puts, gets, atomics and signals
+ * are messages with data, applied by the target's CPU, whole words at a time, and answered. Large puts and gets go by
+ * RMA where the provider has that with delivery completion. Nothing relies on the provider's order: messages of a queue
+ * (initiator, target, context group) have serial numbers and are applied in their order; what must follow an RMA waits
+ * for its completion. Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of
+ * FI_THREAD_DOMAIN. Locks are taken in the order channel, ofi: no function of channel.h is called with ofi.lock held.
+ * Included by ofi*.c only. */
+#ifndef ISO_OFI_H
+#define ISO_OFI_H
+
+#include "../transport.h"
+#include "ofi_library.h"
+
+enum {
+    OFI_GROUPS = 4,         /* queues to one peer: contexts take turns */
+    OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
+    OFI_DATA_BYTES = 8192,  /* at most, of one message */
+    OFI_BULK_MIN = 32768,   /* from here on by RMA */
+    OFI_OPS_MAX = 512,      /* operations of this PE under way; answers come on top */
+    OFI_SLAB_OPS = 32,
+    OFI_RECEIVES = 128,     /* messages that may wait to be read */
+    OFI_POSTED_MAX = 1024,  /* operations that the provider may have at once */
+    OFI_NAME_BYTES = 72,    /* address of an endpoint */
+    OFI_PROVIDER_BYTES = 32,
+    OFI_ENDS_BYTES = 400
+};
+
+#define OFI_COUNTS(X) \
+    X(messages)       \
+    X(answers)        \
+    X(writes)         \
+    X(reads)          \
+    X(completions)    \
+    X(blocked)        \
+    X(held)           \
+    X(sleeps)         \
+    X(registrations)  \
+    X(keys)           \
+    X(strangers)
+struct ofi_counts {
+#define X(name) uint64_t name;
+    OFI_COUNTS(X)
+#undef X
+};
+
+/* A range of a peer's memory, by the peer's addresses, as the peer described it. */
+struct ofi_key {
+    uint64_t start, end;
+    uint64_t origin; /* subtracted from an address to give what the provider wants */
+    uint64_t key;
+    uint64_t by_message; /* not reached by RMA: device memory */
+};
+
+/* A registered range of a segment of this PE. */
+struct ofi_region {
+    uint64_t start, end;
+    struct fid_mr *mr;
+};
+
+/* OFI_AMO, OFI_PUT: no value is wanted, and one answer may serve several. */
+enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_ANSWER };
+enum ofi_result { OFI_DONE, OFI_REFUSED };
+
+/* `len` bytes of data follow in a put and in the answer to a get. */
+struct ofi_message {
+    uint8_t type, op, bytes, group; /* answer: op is an enum ofi_result */
+    int32_t pe;                     /* the sender */
+    uint64_t token;                 /* the receiver's: see struct ofi_hello */
+    uint64_t serial;                /* answer: of the message; those before it that want no value are applied too */
+    uint64_t addr;                  /* at the receiver; answer: of the message */
+    uint64_t operand;               /* answer: the old value */
+    uint64_t compare;
+    uint32_t len; /* get: bytes that are wanted */
+    uint32_t shared; /* answer: 1: to no message of its own, but to those up to `serial` that want no value */
+};
+
+enum ofi_kind { OFI_SEND, OFI_WRITE, OFI_READ, OFI_RECEIVE };
+
+/* What the provider has to do; its context comes first. */
+struct ofi_op {
+    struct fi_context2 context;
+    enum ofi_kind kind;
+    int pe;
+    struct ofi_op *next; /* in a list of free ones, or of those that wait to be posted */
+    char *buffer;        /* its own, for one message */
+    struct fid_mr *buffer_mr;
+    bool own;               /* not an answer */
+    void *local;            /* the bytes to send, write or read into */
+    size_t len;
+    struct fid_mr *mr;      /* of local memory; NULL: the provider needs none */
+    struct fid_mr *once;    /* the same, where it is for this operation only */
+    uint64_t remote, key;   /* RMA */
+    uint64_t addr;          /* the user's, for sentences */
+    struct ofi_queue *q;    /* RMA */
+    uint64_t number;        /* in q->moves */
+};
+
+struct ofi_slab {
+    struct ofi_slab *next;
+    char *memory;
+    size_t bytes;
+    struct fid_mr *mr;
+    struct ofi_op ops[OFI_SLAB_OPS];
+};
+
+/* Numbered operations that end in any order. invariant: made - done <= OFI_CREDITS; all below `done` have ended. */
+struct ofi_window {
+    uint64_t made, done;
+    uint64_t ended; /* bit n & 63: number n, which is not below `done` */
+};
+ISO_INLINE void iso_ofi_window_end(struct ofi_window *w, uint64_t number)
+{
+    w->ended |= (uint64_t)1 << (number & 63);
+    for (; w->done < w->made && (w->ended >> (w->done & 63) & 1) != 0; w->done++)
+        w->ended &= ~((uint64_t)1 << (w->done & 63));
+}
+
+struct ofi_ask {
+    void *into;   /* the old value, or the bytes of a get; NULL: not wanted */
+    uint32_t len;
+    bool plain;   /* may share an answer with others */
+    uint64_t addr;
+};
+
+struct ofi_queue {
+    int pe, group;
+    struct ofi_window asks;  /* messages, until they are answered */
+    struct ofi_window moves; /* RMAs */
+    uint64_t fenced;         /* asks.made at the last fence: an RMA waits for them */
+    struct ofi_queue *next_in_group;
+    struct ofi_ask asked[OFI_CREDITS];
+};
+
+/* A message that came before its turn. */
+struct ofi_held {
+    struct ofi_held *next;
+    size_t len;
+    char bytes[];
+};
+
+struct ofi_incoming {
+    uint64_t expected; /* serial of the next message to apply */
+    struct ofi_held *held;
+    bool unacked; /* messages without an answer are applied; on the list below */
+    int pe, group;
+    struct ofi_incoming *next_unacked;
+};
+
+struct ofi_peer {
+    bool known;          /* the address is there, and both tokens */
+    bool heard;          /* a message of it has come */
+    bool waits;          /* on the list of peers with operations that wait to be posted */
+    fi_addr_t address;
+    uint64_t token_in, token_out; /* that its messages must carry, and ours */
+    uint64_t first_ns;            /* when the first operation was made; 0: not yet */
+    struct ofi_op *first_op, *last_op;
+    struct ofi_key *keys;
+    int n_keys, last_key;
+    int next_waiting; /* PE, -1: none */
+    struct ofi_queue *out[OFI_GROUPS];
+    struct ofi_incoming *in; /* [OFI_GROUPS]; NULL: none has come */
+};
+
+struct ofi {
+    pthread_mutex_t lock;
+    struct ofi_library lib;
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_ep *ep;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    int fd; /* of the completion queue; -1: the provider has none */
+    unsigned char name[OFI_NAME_BYTES];
+    size_t name_len;
+    bool bulk;        /* RMA with delivery completion is there */
+    bool local_keys;  /* FI_MR_LOCAL: local memory must be registered */
+    bool virt_addr, prov_key, bind_endpoint, pins;
+    size_t data_max;  /* bytes of data in one message */
+    size_t bulk_max;  /* of one RMA */
+    unsigned depth;   /* operations that may be posted at once */
+
+    struct ofi_peer *peers; /* [n_pes] */
+    struct ofi_queue *groups[OFI_GROUPS];
+    int first_waiting; /* PE with operations that wait to be posted, -1: none */
+    struct ofi_incoming *unacked;
+    unsigned posted; /* completions to come, of other than receives */
+    unsigned own;    /* operations of this PE, posted or not */
+
+    struct ofi_slab *slabs;
+    struct ofi_op *free_ops;
+    struct ofi_op *unposted; /* receives */
+
+    struct ofi_region *regions;
+    int n_regions;
+
+    pthread_t thread;
+    bool has_thread;
+    bool stopping; /* atomic */
+    bool ended;    /* atomic: all PEs have nothing under way any more, errors are of no interest */
+    bool failed;   /* atomic: the job is ending by an error, nothing is posted any more */
+    bool pending_events; /* something came since a wait last looked */
+    unsigned sleepers;
+    unsigned polls;      /* by waits, since the thread looked */
+    uint64_t looked_ns, watched_ns;
+    int wake; /* eventfd, -1: none */
+    struct ofi_counts counts;
+};
+
+/* Through the channel; both ends of a pair tell each other theirs at once. The token is made by the receiver of later
+ * messages: a stranger who connects to the endpoint does not know it. */
+enum ofi_request_type { OFI_HELLO = 101, OFI_KEY };
+struct ofi_hello {
+    uint32_t type;
+    int32_t error; /* answer: -errno, 0 */
+    uint64_t token;
+    uint32_t format;
+    uint16_t name_len, reserved;
+    unsigned char name[OFI_NAME_BYTES];
+    char provider[OFI_PROVIDER_BYTES];
+};
+struct ofi_key_info {
+    uint32_t type;
+    int32_t error; /* answer: -errno; -EFAULT: no segment; 0 */
+    uint64_t addr;
+    struct ofi_key key;
+};
+
+/* ---- ofi_fabric.c ---- */
+
+int iso_ofi_fabric_open(struct ofi *o); /* chooses provider and address, opens the endpoint; 0 or -errno likewise */
+void iso_ofi_fabric_close(struct ofi *o); /* the endpoint first; memory is unregistered between the two */
+void iso_ofi_endpoint_close(struct ofi *o);
+/* "192.0.2.1:4711", or the bytes, of an endpoint's name; for sentences. */
+const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes);
+
+/* ---- ofi_memory.c ---- */
+
+/* 0 or -errno. *mr stays NULL where the provider needs no registration of local memory and `remote` is false. */
+int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr);
+struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_verbs_key_of */
+/* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
+ * it. *len is cut where the region ends. NULL: none is needed. Ends the job if it is not possible. */
+struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
+void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *row);
+void iso_ofi_forget(const struct segment *segment);
+bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
+void iso_ofi_unlock_unpinned(void);
+void iso_ofi_memory_stop(struct ofi *o);
+
+/* ---- ofi_connect.c ---- */
+
+struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe); /* gives up the lock meanwhile */
+int iso_ofi_group(const struct ctx *ctx);
+void iso_ofi_answer(int pe, const void *request, void *answer); /* the channel's handler */
+
+/* ---- ofi_post.c ---- */
+
+int iso_ofi_post_start(struct ofi *o); /* the receives */
+void iso_ofi_post_stop(struct ofi *o);
+struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind);
+/* Posts it, after those of the same peer that wait. */
+void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
+bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
+/* Waits for room for one more message, or RMA, of the queue; gives up the lock meanwhile. */
+void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_window *window);
+/* Until so many of the queue's messages and RMAs are done; gives up the lock meanwhile. */
+void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
+void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
+const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
+_Noreturn ISO_COLD void iso_ofi_fail(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void iso_ofi_lock(struct ofi *o); /* as pthread_mutex_lock; after a failure the call never returns */
+ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); }
+
+/* ---- ofi_message.c ---- */
+
+/* Sends the message with `data`, m->len bytes (a get: none). The answer's value or bytes go to `into`; NULL: not
+ * wanted. Gives up the lock until there is room. */
+void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
+void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* a message has come */
+void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
+
+/* ---- ofi_ops.c ---- */
+
+void iso_ofi_put(struct ctx *ctx, struct place to, const struct far_local *source);
+void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *dest);
+uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op);
+void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch);
+void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
+void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
+void iso_ofi_fence(struct ctx *ctx);
+void iso_ofi_quiet(struct ctx *ctx);
+void iso_ofi_pe_quiet(struct ctx *ctx, int pe);
+
+/* ---- ofi_thread.c ---- */
+
+int iso_ofi_thread_start(struct ofi *o);
+void iso_ofi_thread_stop(struct ofi *o);
+bool iso_ofi_progress(void);
+bool iso_ofi_rest(uint64_t ns);
+
+#endif

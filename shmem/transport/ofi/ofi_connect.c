@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses and tokens, exchanged through the channel by the first operation on a peer. Both ends know each other then:
+ * one request serves both directions. The provider makes its own connection when it first sends. */
+#include "../../../bootstrap/log.h"
+#include "../../node/channel.h"
+#include "ofi.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+int iso_ofi_group(const struct ctx *ctx)
+{
+    if (ISO_LIKELY(ctx == &ISO->ctx_default))
+        return 0;
+    return (int)(((uintptr_t)ctx->handle + OFI_GROUPS - 1) % OFI_GROUPS);
+}
+
+/* 0 or -errno. */
+static int fill_hello(struct ofi *o, int pe, struct ofi_hello *mine)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    while (peer->token_in == 0)
+        if (getrandom(&peer->token_in, sizeof peer->token_in, 0) != sizeof peer->token_in)
+            return -errno;
+    mine->token = peer->token_in;
+    mine->format = o->info->addr_format;
+    mine->name_len = (uint16_t)o->name_len;
+    memcpy(mine->name, o->name, o->name_len);
+    snprintf(mine->provider, sizeof mine->provider, "%.*s", OFI_PROVIDER_BYTES - 1, o->info->fabric_attr->prov_name);
+    return 0;
+}
+
+/* 0 or -errno; -EPROTO: another provider. */
+static int take_hello(struct ofi *o, int pe, const struct ofi_hello *theirs)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    char text[160];
+    if (peer->known)
+        return 0;
+    if (strncmp(theirs->provider, o->info->fabric_attr->prov_name, OFI_PROVIDER_BYTES - 1) != 0 ||
+        theirs->format != o->info->addr_format || theirs->name_len > sizeof theirs->name)
+        return -EPROTO;
+    if (fi_av_insert(o->av, theirs->name, 1, &peer->address, 0, NULL) != 1)
+        return -EADDRNOTAVAIL;
+    peer->token_out = theirs->token;
+    peer->known = true;
+    log_debug("ofi: pe %d (host %s) is at %s", pe, ISO->peers[pe].host,
+              iso_ofi_name_text(theirs->name, theirs->name_len, theirs->format, text, sizeof text));
+    return 0;
+}
+
+void iso_ofi_answer(int pe, const void *request, void *answer)
+{
+    struct ofi *o = ISO->ofi;
+    struct ofi_hello hello, mine = {0};
+    struct ofi_key_info info;
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES, "one message of the channel");
+    memcpy(&hello, request, sizeof hello);
+    memcpy(&info, request, sizeof info);
+    mine.error = -EPROTO;
+    if (o != NULL && !__atomic_load_n(&o->failed, __ATOMIC_ACQUIRE)) {
+        iso_ofi_lock(o);
+        if (hello.type == OFI_HELLO) {
+            mine.error = fill_hello(o, pe, &mine);
+            if (mine.error == 0)
+                mine.error = take_hello(o, pe, &hello);
+        } else if (hello.type == OFI_KEY) {
+            iso_ofi_answer_key(o, &info);
+        }
+        iso_ofi_unlock(o);
+    }
+    if (hello.type == OFI_KEY)
+        memcpy(answer, &info, sizeof info);
+    else
+        memcpy(answer, &mine, sizeof mine);
+}
+
+static void exchange_addresses(struct ofi *o, int pe)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct ofi_hello mine = {.type = OFI_HELLO}, theirs;
+    const char *host = ISO->peers[pe].host;
+    int rc = fill_hello(o, pe, &mine);
+    if (rc == 0) {
+        memcpy(request, &mine, sizeof mine);
+        iso_ofi_unlock(o);
+        rc = iso_channel_ask(pe, request, answer);
+        iso_ofi_lock(o);
+    }
+    memcpy(&theirs, answer, sizeof theirs);
+    if (rc == 0)
+        rc = theirs.error != 0 ? theirs.error : take_hello(o, pe, &theirs);
+    if (rc == 0)
+        return;
+    if (rc == -EPROTO)
+        iso_ofi_fail(o, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
+                     "each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all hosts have",
+                     ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
+                     theirs.provider[0] != '\0' ? theirs.provider : "another network");
+    iso_ofi_fail(o, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
+                 pe, host, o->lib.error_text(-rc));
+}
+
+struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    int group = iso_ofi_group(ctx);
+    if (ISO_LIKELY(peer->out[group] != NULL))
+        return peer->out[group];
+    if (!peer->known)
+        exchange_addresses(o, pe);
+    if (peer->out[group] != NULL) /* another thread was faster */
+        return peer->out[group];
+    struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
+    if (q == NULL)
+        iso_ofi_fail(o, "no memory for a queue to pe %d", pe);
+    q->pe = pe;
+    q->group = group;
+    q->next_in_group = o->groups[group];
+    o->groups[group] = q;
+    peer->out[group] = q;
+    return q;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The provider, the address and the endpoint. What a provider promises is read from its fi_info: RMA with delivery
+ * completion is wished for, and done without where there is none. Of several addresses of this host the endpoint takes
+ * the one that the channel prefers, so that SHMEM_NETWORK holds for both. */
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
+#include "../../../bootstrap/net/interface.h"
+#include "ofi.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define API FI_VERSION(1, 15)
+#define WISH "ofi"
+enum { COMPLETIONS = 4096 };
+
+/* ---- sentences ---- */
+
+const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+    size_t n = 0;
+    if (format == FI_SOCKADDR_IN && len >= sizeof in) {
+        memcpy(&in, name, sizeof in);
+        snprintf(text, bytes, "%s:%d", inet_ntop(AF_INET, &in.sin_addr, address, sizeof address), ntohs(in.sin_port));
+        return text;
+    }
+    if (format == FI_SOCKADDR_IN6 && len >= sizeof in6) {
+        memcpy(&in6, name, sizeof in6);
+        snprintf(text, bytes, "[%s]:%d", inet_ntop(AF_INET6, &in6.sin6_addr, address, sizeof address),
+                 ntohs(in6.sin6_port));
+        return text;
+    }
+    text[0] = '\0';
+    for (size_t i = 0; i < len && n + 3 < bytes; i++)
+        n += (size_t)snprintf(text + n, bytes - n, "%02x", name[i]);
+    return text;
+}
+
+/* What failed in the library; -EIO. */
+static int refuse(const struct ofi *o, const char *call, int rc)
+{
+    const char *provider = o->info != NULL ? o->info->fabric_attr->prov_name : "libfabric";
+    log_error("shmem_init: %s of %s on host %s failed: %s", call, provider, ISO->boot.host,
+              o->lib.error_text(rc < 0 ? -rc : rc));
+    return -EIO;
+}
+
+/* ---- the choice ---- */
+
+static const char *wished_provider(void)
+{
+    const char *wish = ISO->env->transport;
+    size_t n = strlen(WISH);
+    return strncmp(wish, WISH ":", n + 1) == 0 ? wish + n + 1 : "";
+}
+
+static struct fi_info *make_hints(const struct ofi *o, bool bulk)
+{
+    const char *provider = wished_provider();
+    struct fi_info *hints = o->lib.dupinfo(NULL);
+    if (hints == NULL)
+        return NULL;
+    hints->caps = FI_MSG | FI_LOCAL_COMM | FI_REMOTE_COMM | (bulk ? FI_RMA : 0);
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->tx_attr->op_flags = bulk ? FI_DELIVERY_COMPLETE : 0;
+    if (provider[0] != '\0')
+        hints->fabric_attr->prov_name = strdup(provider);
+    return hints;
+}
+
+/* How well the channel likes the source address: 0 is best; ADDRESSES: not at all. */
+enum { ADDRESSES = HOST_IP4_MAX + HOST_IP6_MAX };
+static int rank_of(const struct fi_info *info, const struct host_addresses *mine)
+{
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+    if (info->addr_format == FI_SOCKADDR_IN && info->src_addrlen >= sizeof in && info->src_addr != NULL) {
+        memcpy(&in, info->src_addr, sizeof in);
+        for (int i = 0; i < mine->n_ip4; i++)
+            if (memcmp(&in.sin_addr, mine->ip4[i], sizeof in.sin_addr) == 0)
+                return i;
+        return ADDRESSES;
+    }
+    if (info->addr_format == FI_SOCKADDR_IN6 && info->src_addrlen >= sizeof in6 && info->src_addr != NULL) {
+        memcpy(&in6, info->src_addr, sizeof in6);
+        for (int i = 0; i < mine->n_ip6; i++)
+            if (memcmp(&in6.sin6_addr, mine->ip6[i], sizeof in6.sin6_addr) == 0)
+                return HOST_IP4_MAX + i;
+        return ADDRESSES;
+    }
+    return 0; /* not an address of IP */
+}
+
+/* Of the provider that libfabric names first. */
+static const struct fi_info *choose(const struct fi_info *list, const struct host_addresses *mine)
+{
+    const struct fi_info *best = NULL;
+    int least = ADDRESSES;
+    for (const struct fi_info *i = list; i != NULL; i = i->next)
+        if (strcmp(i->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 && rank_of(i, mine) < least) {
+            best = i;
+            least = rank_of(i, mine);
+        }
+    return best;
+}
+
+static int search(struct ofi *o)
+{
+    struct host_addresses mine;
+    struct fi_info *list = NULL;
+    const char *why = "", *provider = wished_provider();
+    int rc = iso_interface_find(&mine, ISO->env->network, &why);
+    if (rc != 0) {
+        log_error("shmem_init: SHMEM_NETWORK is \"%s\": %s", ISO->env->network, why);
+        return rc;
+    }
+    for (int bulk = 1; bulk >= 0 && list == NULL; bulk--) {
+        struct fi_info *hints = make_hints(o, bulk != 0);
+        if (hints == NULL)
+            return -ENOMEM;
+        rc = o->lib.getinfo(API, NULL, NULL, 0, hints, &list);
+        o->lib.freeinfo(hints);
+        o->bulk = rc == 0 && bulk != 0;
+        if (rc != 0)
+            list = NULL;
+    }
+    if (list == NULL) {
+        log_error("shmem_init: libfabric has no provider%s%s with reliable datagrams (FI_EP_RDM) on host %s: %s; see "
+                  "fi_info -l, and name one by SHMEM_TRANSPORT=ofi:PROVIDER, for example \"ofi:tcp;ofi_rxm\"",
+                  provider[0] != '\0' ? " " : "", provider, ISO->boot.host, o->lib.error_text(-rc));
+        return -ENODEV;
+    }
+    const struct fi_info *best = choose(list, &mine);
+    if (best != NULL)
+        o->info = o->lib.dupinfo(best);
+    else
+        log_error("shmem_init: libfabric's provider %s does not listen on the address by which host %s is reached "
+                  "(SHMEM_NETWORK is \"%s\"); see fi_info, and set SHMEM_NETWORK to one of its addresses",
+                  list->fabric_attr->prov_name, ISO->boot.host, ISO->env->network);
+    o->lib.freeinfo(list);
+    return best == NULL ? -ENODEV : o->info == NULL ? -ENOMEM : 0;
+}
+
+/* ---- what it promises ---- */
+
+static int read_limits(struct ofi *o)
+{
+    const struct fi_info *i = o->info;
+    int mode = i->domain_attr->mr_mode;
+    size_t most = i->ep_attr->max_msg_size;
+    o->local_keys = (mode & FI_MR_LOCAL) != 0;
+    o->virt_addr = (mode & FI_MR_VIRT_ADDR) != 0;
+    o->prov_key = (mode & FI_MR_PROV_KEY) != 0;
+    o->bind_endpoint = (mode & FI_MR_ENDPOINT) != 0;
+    o->pins = (mode & FI_MR_ALLOCATED) != 0;
+    o->depth = (unsigned)ISO_MIN(ISO_MAX(i->tx_attr->size, (size_t)1), (size_t)OFI_POSTED_MAX);
+    o->bulk_max = ISO_MIN(most, (size_t)1 << 30);
+    if (most < 2 * sizeof(struct ofi_message)) {
+        log_error("shmem_init: libfabric's provider %s takes messages of at most %zu bytes; %zu are needed",
+                  i->fabric_attr->prov_name, most, 2 * sizeof(struct ofi_message));
+        return -EMSGSIZE;
+    }
+    o->data_max = ISO_MIN(most - sizeof(struct ofi_message), (size_t)OFI_DATA_BYTES) & ~(size_t)7;
+    if (!o->prov_key && i->domain_attr->mr_key_size < 4)
+        o->bulk = false; /* too few keys to be hard to guess */
+    return 0;
+}
+
+/* ---- the endpoint ---- */
+
+static int open_completions(struct ofi *o)
+{
+    struct fi_cq_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.size = COMPLETIONS;
+    attr.format = FI_CQ_FORMAT_MSG;
+    attr.wait_obj = FI_WAIT_FD;
+    o->fd = -1;
+    if (fi_cq_open(o->domain, &attr, &o->cq, NULL) == 0 && fi_control(&o->cq->fid, FI_GETWAIT, &o->fd) == 0)
+        return 0;
+    if (o->cq != NULL)
+        fi_close(&o->cq->fid);
+    o->cq = NULL;
+    o->fd = -1;
+    attr.wait_obj = FI_WAIT_NONE; /* then the thread looks at intervals */
+    int rc = fi_cq_open(o->domain, &attr, &o->cq, NULL);
+    return rc != 0 ? refuse(o, "fi_cq_open", rc) : 0;
+}
+
+static int open_endpoint(struct ofi *o)
+{
+    struct fi_av_attr av;
+    memset(&av, 0, sizeof av);
+    av.type = o->info->domain_attr->av_type;
+    av.count = (size_t)ISO->n_pes;
+    int rc = fi_av_open(o->domain, &av, &o->av, NULL);
+    if (rc != 0)
+        return refuse(o, "fi_av_open", rc);
+    o->info->tx_attr->op_flags = 0; /* each RMA asks for delivery completion itself */
+    rc = fi_endpoint(o->domain, o->info, &o->ep, NULL);
+    if (rc != 0)
+        return refuse(o, "fi_endpoint", rc);
+    rc = fi_ep_bind(o->ep, &o->av->fid, 0);
+    if (rc == 0)
+        rc = fi_ep_bind(o->ep, &o->cq->fid, FI_TRANSMIT | FI_RECV);
+    if (rc == 0)
+        rc = fi_enable(o->ep);
+    if (rc != 0)
+        return refuse(o, "fi_enable", rc);
+    o->name_len = sizeof o->name;
+    rc = fi_getname(&o->ep->fid, o->name, &o->name_len);
+    return rc != 0 || o->name_len > sizeof o->name ? refuse(o, "fi_getname", rc != 0 ? rc : -EMSGSIZE) : 0;
+}
+
+int iso_ofi_fabric_open(struct ofi *o)
+{
+    int rc = search(o);
+    if (rc == 0)
+        rc = read_limits(o);
+    if (rc != 0)
+        return rc;
+    rc = o->lib.fabric(o->info->fabric_attr, &o->fabric, NULL);
+    if (rc != 0)
+        return refuse(o, "fi_fabric", rc);
+    rc = fi_domain(o->fabric, o->info, &o->domain, NULL);
+    if (rc != 0)
+        return refuse(o, "fi_domain", rc);
+    rc = open_completions(o);
+    return rc != 0 ? rc : open_endpoint(o);
+}
+
+void iso_ofi_endpoint_close(struct ofi *o)
+{
+    if (o->ep != NULL)
+        fi_close(&o->ep->fid);
+    o->ep = NULL;
+}
+
+void iso_ofi_fabric_close(struct ofi *o)
+{
+    if (o->av != NULL)
+        fi_close(&o->av->fid);
+    if (o->cq != NULL)
+        fi_close(&o->cq->fid);
+    if (o->domain != NULL)
+        fi_close(&o->domain->fid);
+    if (o->fabric != NULL)
+        fi_close(&o->fabric->fid);
+    if (o->info != NULL)
+        o->lib.freeinfo(o->info);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* Registered memory, for RMA only: messages need no key of the peer. Segments of this PE are registered range by range
+ * (range.h), when an RMA of this PE or of a peer first needs a byte. Peers' keys are requested through the channel,
+ * once per range. Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
+#include "../../../bootstrap/log.h"
+#include "../../node/channel.h"
+#include "../range.h"
+#include "ofi.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { TRIES = 8 };
+
+/* ---- registrations ---- */
+
+static uint64_t make_key(const struct ofi *o)
+{
+    size_t bytes = o->info->domain_attr->mr_key_size;
+    uint64_t key = 0;
+    if (getrandom(&key, sizeof key, 0) != sizeof key)
+        key = (uint64_t)(uintptr_t)&key * 0x9e3779b97f4a7c15u;
+    return bytes >= sizeof key ? key & ~((uint64_t)1 << 63) : key & (((uint64_t)1 << 8 * bytes) - 1);
+}
+
+int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr)
+{
+    uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | (remote ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
+    int rc = -FI_ENOKEY;
+    *mr = NULL;
+    if (!remote && !o->local_keys)
+        return 0;
+    if (!o->bulk)
+        access = FI_SEND | FI_RECV;
+    for (int i = 0; i < TRIES && rc == -FI_ENOKEY; i++)
+        rc = fi_mr_reg(o->domain, addr, len, access, 0, o->prov_key ? 0 : make_key(o), 0, mr, NULL);
+    o->counts.registrations++;
+    if (rc == 0 && o->bind_endpoint) {
+        rc = fi_mr_bind(*mr, &o->ep->fid, 0);
+        if (rc == 0)
+            rc = fi_mr_enable(*mr);
+        if (rc != 0)
+            fi_close(&(*mr)->fid);
+    }
+    if (rc != 0)
+        *mr = NULL;
+    return rc;
+}
+
+static struct ofi_region *find_region(struct ofi *o, uint64_t addr)
+{
+    for (int i = 0; i < o->n_regions; i++)
+        if (addr - o->regions[i].start < o->regions[i].end - o->regions[i].start)
+            return &o->regions[i];
+    return NULL;
+}
+
+/* The region of segment s, of host memory, around addr. NULL: *error says why. */
+static struct ofi_region *region_at(struct ofi *o, const struct segment *s, const void *addr, int *error)
+{
+    uint64_t at = (uint64_t)(uintptr_t)addr;
+    struct ofi_region *region = find_region(o, at);
+    *error = 0;
+    if (region != NULL)
+        return region;
+    struct range r = iso_range_around(s, addr);
+    for (int i = 0; i < o->n_regions; i++) { /* no two regions overlap */
+        const struct ofi_region *other = &o->regions[i];
+        if (other->end <= at)
+            r.start = ISO_MAX(r.start, other->end);
+        else if (other->start > at)
+            r.end = ISO_MIN(r.end, other->start);
+    }
+    struct ofi_region *grown =
+        (struct ofi_region *)realloc(o->regions, sizeof *o->regions * (size_t)(o->n_regions + 1));
+    if (grown == NULL) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    o->regions = grown;
+    region = &grown[o->n_regions];
+    *region = (struct ofi_region){r.start, r.end, NULL};
+    *error = iso_ofi_register(o, (const void *)(uintptr_t)r.start, (size_t)(r.end - r.start), true, &region->mr);
+    if (*error != 0)
+        return NULL;
+    log_debug("ofi: registered %llu KiB at %#llx", (unsigned long long)(r.end - r.start) >> 10,
+              (unsigned long long)r.start);
+    o->n_regions++;
+    return region;
+}
+
+struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once)
+{
+    int error = 0;
+    *once = NULL;
+    if (!o->local_keys)
+        return NULL;
+    const struct segment *s = iso_segment_of(addr, 1);
+    const struct ofi_region *r = s != NULL && !s->on_device ? region_at(o, s, addr, &error) : NULL;
+    if (r != NULL) {
+        *len = (size_t)ISO_MIN((uint64_t)*len, r->end - (uint64_t)(uintptr_t)addr);
+        return r->mr;
+    }
+    if (error == 0)
+        error = iso_ofi_register(o, addr, *len, false, once);
+    if (error != 0)
+        iso_ofi_fail(o, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
+                     "limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->boot.host,
+                     o->info->fabric_attr->prov_name, o->lib.error_text(-error),
+                     (unsigned long long)iso_range_locked_limit() >> 10);
+    return *once;
+}
+
+/* ---- keys of peers ---- */
+
+/* A key with the same start is older: its range was shorter, or is gone. */
+static int add_key(struct ofi_peer *peer, const struct ofi_key *key)
+{
+    for (int i = 0; i < peer->n_keys; i++)
+        if (peer->keys[i].start == key->start) {
+            peer->keys[i] = *key;
+            return 0;
+        }
+    struct ofi_key *grown = (struct ofi_key *)realloc(peer->keys, sizeof *key * (size_t)(peer->n_keys + 1));
+    if (grown == NULL)
+        return -ENOMEM;
+    peer->keys = grown;
+    peer->last_key = peer->n_keys++;
+    grown[peer->last_key] = *key;
+    return 0;
+}
+
+struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    const char *host = ISO->peers[pe].host;
+    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
+        const struct ofi_key *k = &peer->keys[i];
+        if (addr - k->start < k->end - k->start) {
+            peer->last_key = i;
+            return *k;
+        }
+    }
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct ofi_key_info info = {.type = OFI_KEY, .addr = addr};
+    _Static_assert(sizeof info <= CHANNEL_BODY_BYTES, "one message of the channel");
+    memcpy(request, &info, sizeof info);
+    iso_ofi_unlock(o);
+    int rc = iso_channel_ask(pe, request, answer);
+    iso_ofi_lock(o);
+    if (rc != 0)
+        iso_ofi_fail(o, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+                     ISO->boot.host, pe, host);
+    memcpy(&info, answer, sizeof info);
+    if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
+        iso_ofi_fail(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+                     host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
+    if (info.error != 0)
+        iso_ofi_fail(o, "pe %d (host %s) cannot register memory at address %#llx with libfabric's provider %s for pe "
+                     "%d (host %s): %s", pe, host, (unsigned long long)addr, o->info->fabric_attr->prov_name,
+                     ISO->my_pe, ISO->boot.host, o->lib.error_text(-info.error));
+    o->counts.keys++;
+    if (add_key(peer, &info.key) != 0)
+        iso_ofi_fail(o, "no memory for the keys of pe %d", pe);
+    return info.key;
+}
+
+void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)
+{
+    const void *addr = (const void *)(uintptr_t)info->addr;
+    const struct segment *s = iso_segment_of(addr, 1);
+    info->error = s == NULL ? -EFAULT : 0;
+    if (s == NULL)
+        return;
+    if (s->on_device) { /* of any range: messages find out */
+        struct range r = iso_range_around(s, addr);
+        info->key = (struct ofi_key){.start = r.start, .end = r.end, .by_message = 1};
+        return;
+    }
+    const struct ofi_region *r = region_at(o, s, addr, &info->error);
+    if (r != NULL)
+        info->key = (struct ofi_key){r->start, r->end, o->virt_addr ? 0 : r->start, fi_mr_key(r->mr), 0};
+}
+
+/* ---- the end of a segment ---- */
+
+void iso_ofi_forget(const struct segment *segment)
+{
+    struct ofi *o = ISO->ofi;
+    uint64_t base = (uint64_t)(uintptr_t)segment->base;
+    int n = 0;
+    if (o == NULL)
+        return;
+    iso_ofi_lock(o);
+    for (int i = 0; i < o->n_regions; i++) {
+        if (!iso_range_touches(o->regions[i].start, o->regions[i].end, base, segment->len))
+            o->regions[n++] = o->regions[i];
+        else
+            fi_close(&o->regions[i].mr->fid);
+    }
+    o->n_regions = n;
+    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++) {
+        struct ofi_peer *peer = &o->peers[pe];
+        base = (uint64_t)(uintptr_t)segment->peers[pe].base;
+        n = 0;
+        for (int i = 0; i < peer->n_keys; i++)
+            if (!iso_range_touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
+                peer->keys[n++] = peer->keys[i];
+        peer->n_keys = n;
+        peer->last_key = 0;
+    }
+    iso_ofi_unlock(o);
+}
+
+/* Only a provider that wants pages to be there when they are registered (FI_MR_ALLOCATED) may keep them. Returns true
+ * with the lock held, since a peer's request for a key would register the whole range around it, at any moment. */
+bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t len)
+{
+    struct ofi *o = ISO->ofi;
+    if (o == NULL)
+        return true;
+    bool pinned = false;
+    iso_ofi_lock(o);
+    for (int i = 0; i < o->n_regions && o->pins && !pinned; i++)
+        pinned = iso_range_touches(o->regions[i].start, o->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset,
+                                   len);
+    if (pinned)
+        iso_ofi_unlock(o);
+    return !pinned;
+}
+
+void iso_ofi_unlock_unpinned(void)
+{
+    if (ISO->ofi != NULL)
+        iso_ofi_unlock(ISO->ofi);
+}
+
+void iso_ofi_memory_stop(struct ofi *o)
+{
+    for (int i = 0; i < o->n_regions; i++)
+        fi_close(&o->regions[i].mr->fid);
+    free(o->regions);
+    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++)
+        free(o->peers[pe].keys);
+}

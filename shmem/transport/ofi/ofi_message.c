@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages: operations for the target's CPU. They are applied in the order of their serial numbers, which is that of
+ * the queue, whatever the order of arrival, each exactly once. Those that want a value back are answered alone; one
+ * answer for all others of a round says up to which number they are applied. Reading never waits. Called with ofi.lock
+ * held, by waits and by the progress thread. */
+#include "../../../bootstrap/log.h"
+#include "../../ops/word.h"
+#include "../apply.h"
+#include "ofi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sending ---- */
+
+void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+{
+    iso_ofi_make_room(o, q, &q->asks);
+    if (m->type == OFI_AMO && into != NULL)
+        m->type = OFI_FETCH;
+    struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
+    op->own = true;
+    o->own++;
+    m->group = (uint8_t)q->group;
+    m->pe = ISO->my_pe;
+    m->token = o->peers[q->pe].token_out;
+    m->serial = q->asks.made++;
+    q->asked[m->serial % OFI_CREDITS] =
+        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, m->type == OFI_AMO || m->type == OFI_PUT,
+                         m->addr};
+    memcpy(op->buffer, m, sizeof *m);
+    op->len = sizeof *m;
+    if (m->type == OFI_PUT) {
+        memcpy(op->buffer + sizeof *m, data, m->len);
+        op->len += m->len;
+    }
+    o->counts.messages++;
+    iso_ofi_submit(o, op);
+}
+
+/* ---- answers ---- */
+
+static struct ofi_op *answer_to(struct ofi *o, int pe, struct ofi_message m)
+{
+    struct ofi_op *op = iso_ofi_take(o, pe, OFI_SEND);
+    m.type = OFI_ANSWER;
+    m.pe = ISO->my_pe;
+    m.token = o->peers[pe].token_out;
+    memcpy(op->buffer, &m, sizeof m);
+    op->len = sizeof m;
+    o->counts.answers++;
+    return op;
+}
+
+void iso_ofi_send_answers(struct ofi *o)
+{
+    while (o->unacked != NULL) {
+        struct ofi_incoming *in = o->unacked;
+        o->unacked = in->next_unacked;
+        in->unacked = false;
+        const struct ofi_message m = {
+            .op = OFI_DONE, .group = (uint8_t)in->group, .serial = in->expected - 1, .shared = 1};
+        iso_ofi_submit(o, answer_to(o, in->pe, m));
+    }
+}
+
+/* ---- at the target ---- */
+
+/* Applies the message and answers it, now or with others. */
+static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_message *m, const char *data)
+{
+    const struct amo amo = {(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
+    struct ofi_message back = {.op = OFI_DONE, .group = m->group, .serial = m->serial, .addr = m->addr};
+    bool good = true;
+    if (m->type == OFI_PUT)
+        good = iso_apply_put(m->addr, data, m->len);
+    else if (m->type != OFI_GET)
+        good = iso_apply_amo(m->addr, amo, &back.operand);
+    if (good && (m->type == OFI_PUT || m->type == OFI_AMO)) {
+        if (!in->unacked) {
+            in->unacked = true;
+            in->next_unacked = o->unacked;
+            o->unacked = in;
+        }
+        return;
+    }
+    if (m->type == OFI_GET)
+        back.len = m->len;
+    struct ofi_op *op = answer_to(o, m->pe, back);
+    if (m->type == OFI_GET) {
+        good = iso_apply_get(op->buffer + sizeof back, m->addr, m->len);
+        op->len += m->len;
+    }
+    if (!good) {
+        back.type = OFI_ANSWER;
+        back.op = OFI_REFUSED;
+        back.pe = ISO->my_pe;
+        back.token = o->peers[m->pe].token_out;
+        back.len = 0;
+        memcpy(op->buffer, &back, sizeof back);
+        op->len = sizeof back;
+    }
+    iso_ofi_submit(o, op);
+}
+
+static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message *m)
+{
+    struct ofi_peer *peer = &o->peers[m->pe];
+    if (peer->in == NULL) {
+        peer->in = (struct ofi_incoming *)calloc(OFI_GROUPS, sizeof *peer->in);
+        if (peer->in == NULL)
+            iso_ofi_fail(o, "no memory for the messages of pe %d", m->pe);
+        for (int group = 0; group < OFI_GROUPS; group++) {
+            peer->in[group].pe = m->pe;
+            peer->in[group].group = group;
+        }
+    }
+    return &peer->in[m->group];
+}
+
+static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size_t len)
+{
+    struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
+    if (held == NULL)
+        iso_ofi_fail(o, "no memory for a message of pe %d that came before its turn", in->pe);
+    held->len = len;
+    memcpy(held->bytes, bytes, len);
+    held->next = in->held;
+    in->held = held;
+    o->counts.held++;
+}
+
+/* The held message whose turn it is; NULL: none. */
+static struct ofi_held *next_held(struct ofi_incoming *in)
+{
+    for (struct ofi_held **at = &in->held; *at != NULL; at = &(*at)->next) {
+        struct ofi_held *held = *at;
+        struct ofi_message m;
+        memcpy(&m, held->bytes, sizeof m);
+        if (m.serial != in->expected)
+            continue;
+        *at = held->next;
+        return held;
+    }
+    return NULL;
+}
+
+static void take_request(struct ofi *o, const struct ofi_message *m, const char *bytes, size_t len)
+{
+    struct ofi_incoming *in = incoming_of(o, m);
+    struct ofi_held *held;
+    struct ofi_message later;
+    if (m->serial - in->expected >= OFI_CREDITS)
+        iso_ofi_fail(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
+                     "lost one or delivered one twice", (unsigned long long)m->serial, m->pe, ISO->peers[m->pe].host,
+                     ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
+    if (m->serial != in->expected) {
+        hold(o, in, bytes, len);
+        return;
+    }
+    in->expected++;
+    apply(o, in, m, bytes + sizeof *m);
+    while (ISO_UNLIKELY(in->held != NULL) && (held = next_held(in)) != NULL) {
+        memcpy(&later, held->bytes, sizeof later);
+        in->expected++;
+        apply(o, in, &later, held->bytes + sizeof later);
+        free(held);
+    }
+}
+
+/* ---- at the initiator ---- */
+
+static void take_answer(struct ofi *o, const struct ofi_message *m, const char *data)
+{
+    struct ofi_queue *q = o->peers[m->pe].out[m->group];
+    char ends[OFI_ENDS_BYTES];
+    if (q == NULL || m->serial >= q->asks.made)
+        iso_ofi_fail(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
+                     iso_ofi_ends(o, m->pe, ends, sizeof ends));
+    if (m->serial < q->asks.done) /* one for several that was overtaken by the next */
+        return;
+    struct ofi_ask ask = q->asked[m->serial % OFI_CREDITS];
+    if (m->op != OFI_DONE)
+        iso_ofi_fail(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
+                     (unsigned long long)ask.addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
+    if (m->shared == 0 && !ask.plain && (q->asks.ended >> (m->serial & 63) & 1) == 0) {
+        if (m->len != 0)
+            memcpy(ask.into, data, ISO_MIN(ask.len, m->len));
+        else if (ask.into != NULL)
+            iso_word_to(ask.into, m->operand, ask.len);
+        iso_ofi_window_end(&q->asks, m->serial);
+    }
+    /* Each end may move asks.done on, past others that had ended. */
+    for (uint64_t n = q->asks.done; n <= m->serial; n = ISO_MAX(n + 1, q->asks.done))
+        if (q->asked[n % OFI_CREDITS].plain)
+            iso_ofi_window_end(&q->asks, n);
+}
+
+/* ---- both ---- */
+
+static bool is_from_peer(const struct ofi *o, const struct ofi_message *m, size_t len)
+{
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= OFI_GROUPS || m->type < OFI_AMO || m->type > OFI_ANSWER)
+        return false;
+    const struct ofi_peer *peer = &o->peers[m->pe];
+    bool data = m->type == OFI_PUT || m->type == OFI_ANSWER;
+    return peer->token_in != 0 && m->token == peer->token_in && peer->known && m->len <= o->data_max &&
+           len == sizeof *m + (data ? m->len : 0);
+}
+
+void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len)
+{
+    struct ofi_message m = {0};
+    if (len >= sizeof m)
+        memcpy(&m, bytes, sizeof m);
+    if (ISO_UNLIKELY(len < sizeof m || !is_from_peer(o, &m, len))) {
+        if (o->counts.strangers++ == 0)
+            log_warn("a message of %zu bytes by libfabric does not come from a PE of this job, and is dropped", len);
+        return;
+    }
+    o->peers[m.pe].heard = true;
+    if (m.type == OFI_ANSWER)
+        take_answer(o, &m, bytes + sizeof m);
+    else
+        take_request(o, &m, bytes, len);
+}

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* Operations of the provider: posted, or kept while it has no room (FI_EAGAIN, or its queue's size), in the order of
+ * each peer; then completed. Errors end the job with a sentence, and nothing is posted any more. Called by the other
+ * files of this folder with ofi.lock held. */
+#include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
+#include "../../node/channel.h"
+#include "../../node/wait.h"
+#include "ofi.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { READ_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+#define WATCH_NS 100000000u
+
+/* ---- failure ---- */
+
+const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
+{
+    char here[64];
+    snprintf(text, bytes, "pe %d (host %.63s, %s at %s) to pe %d (host %.63s)", ISO->my_pe, ISO->boot.host,
+             o->info->fabric_attr->prov_name,
+             iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, here, sizeof here), pe, ISO->peers[pe].host);
+    return text;
+}
+
+void iso_ofi_fail(struct ofi *o, const char *format, ...)
+{
+    char text[768];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
+    iso_ofi_unlock(o);
+    /* The death of a peer, or the end of the job by another PE, explains more than the provider's error does. */
+    const struct timespec t = {0, CAUSE_NS};
+    for (int i = 0; i < CAUSE_ROUNDS; i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
+    log_error("%s", text);
+    iso_abort_job(1, text);
+}
+
+void iso_ofi_lock(struct ofi *o)
+{
+    pthread_mutex_lock(&o->lock);
+    if (ISO_LIKELY(!__atomic_load_n(&o->failed, __ATOMIC_ACQUIRE)))
+        return;
+    pthread_mutex_unlock(&o->lock);
+    for (;;)
+        pause(); /* another thread is ending the process */
+}
+
+_Noreturn ISO_COLD static void fail_op(struct ofi *o, const struct ofi_op *op, const char *why)
+{
+    static const char *const names[] = {[OFI_SEND] = "message", [OFI_WRITE] = "put", [OFI_READ] = "get"};
+    char ends[OFI_ENDS_BYTES];
+    iso_ofi_fail(o, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
+                 iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
+}
+
+/* ---- operations ---- */
+
+/* Mapped as shared, so that a fork leaves the pages alone. */
+static int add_slab(struct ofi *o)
+{
+    size_t each = sizeof(struct ofi_message) + o->data_max;
+    struct ofi_slab *slab = (struct ofi_slab *)calloc(1, sizeof *slab);
+    if (slab == NULL)
+        return -ENOMEM;
+    slab->bytes = OFI_SLAB_OPS * each;
+    void *at = mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int rc = at != MAP_FAILED ? iso_ofi_register(o, at, slab->bytes, false, &slab->mr) : -ENOMEM;
+    if (rc != 0) {
+        if (at != MAP_FAILED)
+            munmap(at, slab->bytes);
+        free(slab);
+        return rc;
+    }
+    slab->memory = (char *)at;
+    slab->next = o->slabs;
+    o->slabs = slab;
+    for (int i = 0; i < OFI_SLAB_OPS; i++) {
+        struct ofi_op *op = &slab->ops[i];
+        op->buffer = slab->memory + (size_t)i * each;
+        op->buffer_mr = slab->mr;
+        op->next = o->free_ops;
+        o->free_ops = op;
+    }
+    return 0;
+}
+
+struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
+{
+    int rc = o->free_ops == NULL ? add_slab(o) : 0;
+    if (rc != 0)
+        iso_ofi_fail(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
+                     o->lib.error_text(-rc));
+    struct ofi_op *op = o->free_ops;
+    o->free_ops = op->next;
+    op->kind = kind;
+    op->pe = pe;
+    op->next = NULL;
+    op->own = false;
+    op->local = op->buffer;
+    op->mr = op->buffer_mr;
+    op->once = NULL;
+    op->q = NULL;
+    return op;
+}
+
+static void give(struct ofi *o, struct ofi_op *op)
+{
+    if (op->once != NULL)
+        fi_close(&op->once->fid);
+    o->own -= op->own;
+    op->next = o->free_ops;
+    o->free_ops = op;
+}
+
+/* ---- posting ---- */
+
+/* False: the provider has no room now. */
+static bool post(struct ofi *o, struct ofi_op *op)
+{
+    struct iovec bytes = {op->local, op->len};
+    void *desc = op->mr != NULL ? fi_mr_desc(op->mr) : NULL;
+    ssize_t rc;
+    if (op->kind != OFI_RECEIVE && o->posted >= o->depth)
+        return false;
+    if (op->kind == OFI_SEND || op->kind == OFI_RECEIVE) {
+        struct fi_msg m;
+        memset(&m, 0, sizeof m);
+        m.msg_iov = &bytes;
+        m.desc = &desc;
+        m.iov_count = 1;
+        m.addr = op->kind == OFI_SEND ? o->peers[op->pe].address : FI_ADDR_UNSPEC;
+        m.context = &op->context;
+        rc = op->kind == OFI_SEND ? fi_sendmsg(o->ep, &m, FI_COMPLETION) : fi_recvmsg(o->ep, &m, FI_COMPLETION);
+    } else {
+        const struct fi_rma_iov remote = {op->remote, op->len, op->key};
+        struct fi_msg_rma m;
+        memset(&m, 0, sizeof m);
+        m.msg_iov = &bytes;
+        m.desc = &desc;
+        m.iov_count = 1;
+        m.addr = o->peers[op->pe].address;
+        m.rma_iov = &remote;
+        m.rma_iov_count = 1;
+        m.context = &op->context;
+        rc = op->kind == OFI_WRITE ? fi_writemsg(o->ep, &m, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                                   : fi_readmsg(o->ep, &m, FI_COMPLETION);
+    }
+    if (rc == -FI_EAGAIN)
+        return false;
+    if (rc != 0 && op->kind == OFI_RECEIVE)
+        iso_ofi_fail(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
+                     ISO->boot.host, o->lib.error_text((int)-rc));
+    if (rc != 0)
+        fail_op(o, op, o->lib.error_text((int)-rc));
+    o->posted += op->kind != OFI_RECEIVE;
+    return true;
+}
+
+void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
+{
+    struct ofi_peer *peer = &o->peers[op->pe];
+    if (ISO_UNLIKELY(peer->first_ns == 0))
+        peer->first_ns = iso_wait_now_ns();
+    if (peer->first_op == NULL && post(o, op))
+        return;
+    o->counts.blocked++;
+    op->next = NULL;
+    if (peer->first_op != NULL)
+        peer->last_op->next = op;
+    else
+        peer->first_op = op;
+    peer->last_op = op;
+    if (!peer->waits) {
+        peer->waits = true;
+        peer->next_waiting = o->first_waiting;
+        o->first_waiting = op->pe;
+    }
+}
+
+static void post_waiting(struct ofi *o)
+{
+    int *at = &o->first_waiting;
+    while (*at >= 0) {
+        struct ofi_peer *peer = &o->peers[*at];
+        while (peer->first_op != NULL) {
+            struct ofi_op *op = peer->first_op, *next = op->next; /* it may be complete, and used again, once posted */
+            if (!post(o, op))
+                break;
+            peer->first_op = next;
+        }
+        peer->waits = peer->first_op != NULL;
+        if (peer->waits)
+            at = &peer->next_waiting;
+        else
+            *at = peer->next_waiting;
+    }
+}
+
+static void post_receives(struct ofi *o)
+{
+    while (o->unposted != NULL) {
+        struct ofi_op *op = o->unposted;
+        if (!post(o, op))
+            return;
+        o->unposted = op->next;
+    }
+}
+
+int iso_ofi_post_start(struct ofi *o)
+{
+    size_t n = ISO_MAX(ISO_MIN(o->info->rx_attr->size, (size_t)OFI_RECEIVES), (size_t)1);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = o->free_ops == NULL ? add_slab(o) : 0;
+        if (rc != 0)
+            break;
+        struct ofi_op *op = iso_ofi_take(o, -1, OFI_RECEIVE);
+        op->len = sizeof(struct ofi_message) + o->data_max;
+        op->next = o->unposted;
+        o->unposted = op;
+    }
+    if (rc == 0)
+        post_receives(o);
+    else
+        log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
+                  o->info->fabric_attr->prov_name, o->lib.error_text(-rc));
+    return rc;
+}
+
+void iso_ofi_post_stop(struct ofi *o)
+{
+    while (o->slabs != NULL) {
+        struct ofi_slab *slab = o->slabs;
+        o->slabs = slab->next;
+        if (slab->mr != NULL)
+            fi_close(&slab->mr->fid);
+        munmap(slab->memory, slab->bytes);
+        free(slab);
+    }
+}
+
+/* ---- completions ---- */
+
+static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
+{
+    struct ofi_op *op = (struct ofi_op *)entry->op_context;
+    if (op->kind == OFI_RECEIVE) {
+        iso_ofi_receive(o, op->buffer, entry->len);
+        op->next = o->unposted;
+        o->unposted = op;
+        return;
+    }
+    o->posted--;
+    o->counts.completions++;
+    if (op->q != NULL) {
+        o->peers[op->pe].heard = true;
+        iso_ofi_window_end(&op->q->moves, op->number);
+    }
+    give(o, op);
+}
+
+/* The provider has an error entry. */
+static void take_error(struct ofi *o)
+{
+    struct fi_cq_err_entry error;
+    char why[300], detail[160] = "";
+    memset(&error, 0, sizeof error);
+    if (fi_cq_readerr(o->cq, &error, 0) <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+        return;
+    const char *more = fi_cq_strerror(o->cq, error.prov_errno, error.err_data, detail, sizeof detail);
+    const struct ofi_op *op = (const struct ofi_op *)error.op_context;
+    snprintf(why, sizeof why, "%s (%.150s)", o->lib.error_text(error.err), more != NULL ? more : "no details");
+    if (op == NULL || op->kind == OFI_RECEIVE)
+        iso_ofi_fail(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
+                     ISO->my_pe, ISO->boot.host, why);
+    fail_op(o, op, why);
+}
+
+bool iso_ofi_poll(struct ofi *o)
+{
+    struct fi_cq_msg_entry entries[READ_MAX];
+    bool any = false;
+    ssize_t n;
+    do {
+        n = fi_cq_read(o->cq, entries, READ_MAX);
+        for (ssize_t i = 0; i < n; i++)
+            complete(o, &entries[i]);
+        any |= n > 0;
+        if (n == -FI_EAVAIL)
+            take_error(o);
+        else if (n < 0 && n != -FI_EAGAIN && !__atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+            iso_ofi_fail(o, "reading the completions of %s of pe %d (host %s) failed: %s",
+                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
+    } while (n == READ_MAX);
+    if (o->unacked != NULL)
+        iso_ofi_send_answers(o);
+    if (ISO_UNLIKELY(o->first_waiting >= 0))
+        post_waiting(o);
+    if (o->unposted != NULL)
+        post_receives(o);
+    o->pending_events |= any;
+    return any;
+}
+
+/* ---- waiting ---- */
+
+static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
+{
+    iso_ofi_unlock(o);
+    iso_wait_pause(wait, seen);
+    iso_ofi_lock(o);
+    o->polls++;
+    wait->worked |= iso_ofi_poll(o);
+}
+
+void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_window *window)
+{
+    if (ISO_LIKELY(window->made - window->done < OFI_CREDITS && o->own < OFI_OPS_MAX))
+        return;
+    struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, window->made - OFI_CREDITS + 1);
+    iso_ofi_poll(o);
+    while (window->made - window->done >= OFI_CREDITS || o->own >= OFI_OPS_MAX)
+        pause_and_poll(o, &wait, window->done);
+    iso_wait_end(&wait);
+}
+
+static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
+{
+    return q->asks.done >= asked && q->moves.done >= moved;
+}
+
+void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
+{
+    if (is_done(q, asked, moved))
+        return;
+    struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
+    iso_ofi_poll(o);
+    while (!is_done(q, asked, moved))
+        pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
+    iso_wait_end(&wait);
+}
+
+/* A provider may try for ever to connect to a port that a firewall closes. */
+void iso_ofi_watch(struct ofi *o)
+{
+    double limit_s = ISO->env->boot_timeout;
+    uint64_t now = iso_wait_now_ns();
+    char ends[OFI_ENDS_BYTES];
+    if (now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+        return;
+    o->watched_ns = now;
+    for (int group = 0; group < OFI_GROUPS; group++)
+        for (const struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
+            const struct ofi_peer *peer = &o->peers[q->pe];
+            if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
+                continue;
+            iso_ofi_fail(o, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
+                         "port there, or that address is not reached from here; SHMEM_NETWORK names another",
+                         iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
+        }
+}
