@@ -266,7 +266,9 @@ void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
 /* Waits for room for one more message, or RMA, of the queue; gives up the lock meanwhile. */
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_window *window);
-/* Until so many of the queue's messages and RMAs are done; gives up the lock meanwhile. */
+/* Until so many of the queue's messages and RMAs are done; gives up the lock meanwhile. `what` has no blank, so that a
+ * wait for a PE that has died ends the process, in SHMEMX_ERRORS_RETURN too (iso_error_returns): none returns without
+ * its data. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);

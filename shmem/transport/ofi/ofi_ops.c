@@ -42,7 +42,7 @@ static size_t add_bulk(struct move *m, const struct ofi_key *key, size_t n)
     struct ofi *o = m->o;
     struct ofi_queue *q = m->q;
     struct fid_mr *once = NULL;
-    iso_ofi_wait(o, q, q->fenced, 0, "room behind a fence");
+    iso_ofi_wait(o, q, q->fenced, 0, "fence");
     iso_ofi_make_room(o, q, &q->moves);
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
     struct ofi_op *op = iso_ofi_take(o, q->pe, m->put ? OFI_WRITE : OFI_READ);
@@ -140,7 +140,7 @@ uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op)
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
     iso_ofi_send(o, q, &message, NULL, op.fetches ? &before : NULL);
     if (op.fetches)
-        iso_ofi_wait(o, q, message.serial + 1, 0, "an atomic operation");
+        iso_ofi_wait(o, q, message.serial + 1, 0, "atomic");
     iso_ofi_unlock(o);
     return op.bytes == 4 ? iso_word_of(&before, 4) : before;
 }
@@ -161,7 +161,7 @@ void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     struct ofi_message message = amo_message(remote_of(at), op);
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
-    iso_ofi_wait(o, q, 0, q->moves.made, "the data of a signal");
+    iso_ofi_wait(o, q, 0, q->moves.made, "signal");
     iso_ofi_send(o, q, &message, NULL, NULL);
     iso_ofi_unlock(o);
 }

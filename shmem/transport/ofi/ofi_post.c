@@ -332,7 +332,7 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_wind
 {
     if (ISO_LIKELY(window->made - window->done < OFI_CREDITS && o->own < OFI_OPS_MAX))
         return;
-    struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, window->made - OFI_CREDITS + 1);
+    struct wait wait = ISO_WAIT("put", q->pe, NULL, window->made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
     while (window->made - window->done >= OFI_CREDITS || o->own >= OFI_OPS_MAX)
         pause_and_poll(o, &wait, window->done);

@@ -1,0 +1,143 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Two nodes as network namespaces of this host, with a cable (veth) between them, over libfabric: the specification's
+# programs, kernels, random traffic with each provider, lost and late packets, deaths, a cut cable, wrong settings.
+# Root only. ISO_OFI_ONLY chooses jobs by their names. `ofi_native.sh BUILD-FOLDER`
+. "$(dirname "$0")/cluster.sh"
+PATH=$PATH:/usr/sbin:/sbin
+[ "$(id -u)" = 0 ] || skip "only root makes network namespaces"
+command -v ip >/dev/null || skip "no ip (package iproute2)"
+ldconfig -p | grep -q 'libfabric\.so\.1 ' || skip "no libfabric.so.1 (package libfabric1)"
+a=iso$$a b=iso$$b # of the nodes, their namespaces and the ends of the cable
+reason=$(ip netns add $a 2>&1) || skip "no network namespace can be made: $reason"
+remove_nodes() {
+    ip netns del $a
+    ip netns del $b 2>/dev/null
+}
+at_exit=remove_nodes
+reason=$( (ip netns add $b && ip link add $a netns $a type veth peer name $b netns $b) 2>&1) ||
+    skip "no cable between two network namespaces can be made: $reason"
+for node in $a $b; do
+    ip -n $node link set lo up
+    ip -n $node addr add 10.88.0.$([ $node = $a ] && echo 1 || echo 2)/24 dev $node
+    ip -n $node link set $node up
+done
+for node in $a $b; do # a cable takes a moment until it carries
+    for _ in $(seq 100); do
+        ! ip -n $node link show $node | grep -q 'state UP' || break
+        sleep 0.05
+    done
+done
+
+# ofi_job PER-NODE PROGRAM...: by unique id, the PEs of the first node first; each node has its own host name.
+cat >"$work/ofi_job" <<S
+#!/bin/bash
+per_node=\$1 pids= worst=0
+shift
+export SHMEM_SIZE=\$((2 * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
+export SHMEM_UID=10.88.0.1:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+for ((rank = 0; rank < 2 * per_node; rank++)); do
+    node=\$([ \$((rank / per_node)) = 0 ] && echo $a || echo $b)
+    SHMEM_RANK=\$rank ip netns exec \$node unshare -u sh -c 'hostname \$0; exec "\$@"' \$node "\$@" &
+    pids="\$pids \$!"
+done
+for pid in \$pids; do
+    wait "\$pid" || worst=\$?
+done
+exit \$worst
+S
+chmod +x "$work/ofi_job"
+limit=60 # seconds of a program; alone the longest takes 5
+
+chosen() { [[ $1 =~ ${ISO_OFI_ONLY-} ]]; }
+
+right() { # NAME PER-NODE COMMAND...
+    local name=$1
+    chosen "$name" || return 0
+    shift
+    job $limit "$work/ofi_job" "$@"
+    expect_status 0 "$name"
+    echo "$name: $took_ms ms"
+}
+
+ends() { # NAME EXPRESSION PER-NODE COMMAND...: by itself, with a sentence
+    local name=$1 sentence=$2
+    chosen "$name" || return 0
+    shift 2
+    job $limit "$work/ofi_job" "$@"
+    expect_error_status "$name"
+    expect_message "$sentence" "$name"
+    echo "$name: $took_ms ms"
+}
+
+# ---- what must work ----
+
+right "launched" 1 "$(program launched)" ranks 2
+for name in setup symmetric_heap putget strided point_to_point locks moves reductions signals atomics globals; do
+    right "spec_$name" 1 "$build/spec/spec_$name"
+done
+for name in contexts barriers hier; do
+    right "spec_$name, 2 on each node" 2 "$build/spec/spec_$name"
+done
+export SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=3 SHMEM_TEST_ROUNDS=3 SHMEM_TEST_TURNS=2 SHMEM_TEST_REPLAYS=5
+if [ -x "$build/device/device_litmus" ]; then
+    right "device_heap" 1 "$build/device/device_heap"
+    right "device_litmus" 1 "$build/device/device_litmus"
+    right "device_matrix_rma" 1 "$build/device/device_matrix_rma"
+fi
+unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
+right "random traffic, tcp" 1 "$(program traffic)" 4000 4 2
+right "random traffic, tcp, 2 on each node" 2 "$(program traffic)" 1000 2
+for provider in sockets 'udp;ofi_rxd' net; do
+    SHMEM_TRANSPORT="ofi:$provider" right "random traffic, $provider" 1 "$(program traffic)" 300 2 2
+done
+shim=$build/tests/cluster/shim # it makes the provider promise and do less; its words say what
+ISO_OFI_REAL=$(ldconfig -p | awk '/libfabric\.so\.1 / { print $NF; exit }')
+export ISO_OFI_REAL
+for words in again,reorder,tiny,local,keys again,reorder,norma,nofd,small,local; do
+    [ -e "$shim/libfabric.so.1" ] || break
+    export ISO_OFI_SHIM=$words LD_LIBRARY_PATH=$shim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    right "random traffic, a provider with $words" 1 "$(program traffic)" 500 2 2
+    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#"$shim"}
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
+done
+SHMEM_TEST_FAULT=stray ends "a stray put is found" "memory here is not what its writer wrote" \
+    1 "$(program traffic)" 200 1
+if command -v tc >/dev/null && tc -n $a qdisc add dev $a root netem delay 1ms reorder 50% loss 0.5% 2>"$work/tc"; then
+    right "random traffic, packets are lost and late" 1 "$(program traffic)" 100 2
+    tc -n $a qdisc del dev $a root
+else
+    echo "lost and late packets: skipped: $(head -n 1 "$work/tc" 2>/dev/null)"
+fi
+
+# ---- what must fail, with a sentence ----
+
+victim=$(program fault_victim)
+for round in 1 2; do
+    ends "kill -9 of PE $((round % 2))" "pe $((round % 2)) .*died" 1 "$victim" $RANDOM $((RANDOM % 500)) $((round % 2))
+done
+if chosen "the cable is cut"; then
+    (
+        sleep 3
+        ip -n $b link set $b down
+    ) &
+    SHMEM_NODE_TIMEOUT=2 ends "the cable is cut" \
+        "pe [01] on $a|pe [01] on $b is taken for dead.*SHMEM_NODE_TIMEOUT|to pe [01] \(host $a|to pe [01] \(host $b" \
+        1 "$victim" 5 3600000 1
+    expect_within_ms 20000 "the cable is cut"
+    wait
+    ip -n $b link set $b up
+fi
+victim=$(program ofi_victim)
+ends "a key that no PE gave" "a put of 65536 bytes from pe 0 \(host $a, .*to pe 1 \(host $b\) failed" 1 "$victim" key
+ends "an address without a segment" \
+    "an operation at address 0x1000 from pe 0 \(host $a, .*to pe 1 \(host $b\) was refused: there is no segment" \
+    1 "$victim" address
+ends "a message is lost" "message [0-9]+ of pe 0 \(host $a\) has come where pe 1 \(host $b\) expects" 1 "$victim" lost
+right "a message of a stranger" 1 "$victim" stranger
+! chosen "a message of a stranger" || expect_message "does not come from a PE of this job, and is dropped" "a stranger"
+SHMEM_TRANSPORT=ofi:nosuch ends "no such provider" 'libfabric has no provider nosuch .* on host' 1 "$(program launched)" ranks 2
+SHMEM_TRANSPORT=nosuch ends "no such network" 'SHMEM_TRANSPORT is "nosuch"; allowed: verbs, ofi' 1 "$(program launched)" ranks 2
+ends "two networks" 'SHMEM_TRANSPORT is "[^"]*" here and something else on pe [01]; it must be equal' \
+    1 sh -c '[ "$SHMEM_RANK" = 0 ] || SHMEM_TRANSPORT=ofi:sockets; exec "$@"' sh "$(program launched)" ranks 2
+finish

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/* No test: tests/cluster/ofi_native.sh starts it, over two nodes of one PE each. The first argument says what PE 0 does:
+ *   key        a large put with a key that PE 1 has not given
+ *   address    an atomic operation where PE 1 has no segment
+ *   lost       a message whose number is far behind the next one
+ *   stranger   a message without the token: it must be dropped, and all else must go on; ends with 0
+ * It knows the inside of the library, which it contains. */
+#include "../check.h"
+
+#include "../../shmem/transport/ofi/ofi.h"
+
+#include <stdlib.h>
+
+enum { BYTES = 2 * OFI_BULK_MIN };
+
+static void spoil_keys(struct ofi *o)
+{
+    iso_ofi_lock(o);
+    for (int i = 0; i < o->peers[1].n_keys; i++)
+        o->peers[1].keys[i].key ^= 0x5a5a;
+    iso_ofi_unlock(o);
+}
+
+/* An addition of 1 to the word of PE 1 at addr, in the queue of the default context. */
+static void send_add(struct ofi *o, uint64_t addr, uint64_t skipped, bool stranger)
+{
+    struct ofi_message m = {.type = OFI_AMO, .op = AMO_ADD, .bytes = 8, .addr = addr, .operand = 1};
+    iso_ofi_lock(o);
+    struct ofi_queue *q = iso_ofi_queue_to(o, &ISO->ctx_default, 1);
+    struct ofi_queue before = *q;
+    q->asks.made += skipped;
+    q->asks.done += skipped; /* there is room */
+    o->peers[1].token_out ^= stranger;
+    iso_ofi_send(o, q, &m, NULL, NULL);
+    o->peers[1].token_out ^= stranger;
+    if (stranger) /* no answer comes */
+        q->asks = before.asks;
+    iso_ofi_unlock(o);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    shmem_init();
+    uint64_t *word = (uint64_t *)shmem_calloc(1, 8);
+    char *large = (char *)shmem_calloc(1, BYTES), *mine = (char *)malloc(BYTES);
+    CHECK_OR_EXIT(word != NULL && large != NULL && mine != NULL && ISO->ofi != NULL);
+    memset(mine, 7, BYTES);
+    shmem_barrier_all();
+    if (shmem_my_pe() == 0) {
+        struct ofi *o = ISO->ofi;
+        shmem_putmem(large, mine, BYTES, 1);
+        shmem_uint64_atomic_add(word, 1, 1);
+        shmem_quiet();
+        uint64_t there = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].peers[1].base;
+        uint64_t at = there + (uint64_t)((char *)word - ISO->segments[SEGMENT_INDEX_HEAP].base);
+        if (strcmp(what, "key") == 0)
+            spoil_keys(o);
+        if (strcmp(what, "address") == 0)
+            send_add(o, 4096, 0, false);
+        if (strcmp(what, "lost") == 0)
+            send_add(o, at, OFI_CREDITS, false);
+        if (strcmp(what, "stranger") == 0)
+            send_add(o, at, 0, true);
+        shmem_putmem(large, mine, BYTES, 1);
+        shmem_uint64_atomic_add(word, 1, 1);
+        shmem_quiet();
+        CHECK_EQ(shmem_uint64_atomic_fetch(word, 1), 2);
+    }
+    shmem_barrier_all();
+    if (shmem_my_pe() == 1)
+        CHECK(*word == 2 && large[0] == 7 && large[BYTES - 1] == 7);
+    free(mine);
+    return check_done();
+}
