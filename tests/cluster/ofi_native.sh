@@ -94,7 +94,7 @@ done
 shim=$build/tests/cluster/shim # it makes the provider promise and do less; its words say what
 ISO_OFI_REAL=$(ldconfig -p | awk '/libfabric\.so\.1 / { print $NF; exit }')
 export ISO_OFI_REAL
-for words in again,reorder,tiny,local,keys again,reorder,norma,nofd,small,local; do
+for words in again,reorder,tiny,local,keys again,reorder,nic,local,keys again,reorder,norma,nofd,small,local; do
     [ -e "$shim/libfabric.so.1" ] || break
     export ISO_OFI_SHIM=$words LD_LIBRARY_PATH=$shim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     right "random traffic, a provider with $words" 1 "$(program traffic)" 500 2 2

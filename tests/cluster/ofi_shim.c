@@ -8,6 +8,7 @@
  *   nofd     there is no descriptor to sleep on
  *   small    messages have 200 bytes at most
  *   local    local memory must be registered (FI_MR_LOCAL): a post without is an error
+ *   nic      the provider drives a device: large puts go straight to their place
  *   keys     the provider chooses the keys (FI_MR_PROV_KEY), and wants addresses (FI_MR_VIRT_ADDR)
  * ofi_native.sh runs random traffic with them. */
 #define _GNU_SOURCE
@@ -31,6 +32,7 @@ static void *real;
 static uint64_t state = 88172645463325252u;
 static struct fi_cq_msg_entry held[HELD_MAX];
 static size_t n_held;
+static struct fid_nic device;
 
 static uint64_t draw(uint64_t below)
 {
@@ -175,7 +177,9 @@ static int mr_reg(struct fid *fid, const void *at, size_t len, uint64_t access, 
 
 static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
-    int rc = real_domain->endpoint(domain, info, ep, context);
+    struct fi_info plain = *info;
+    plain.nic = NULL;
+    int rc = real_domain->endpoint(domain, &plain, ep, context);
     if (rc != 0)
         return rc;
     real_msg = (*ep)->msg;
@@ -211,6 +215,7 @@ static int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct f
     struct fi_domain_attr attr = *info->domain_attr;
     attr.mr_mode = 0;
     plain.domain_attr = &attr;
+    plain.nic = NULL;
     int rc = real_fabric->domain(fabric, &plain, domain, context);
     if (rc != 0)
         return rc;
@@ -253,6 +258,8 @@ EXPORT void fi_freeinfo(struct fi_info *info)
 {
     __typeof__(&fi_freeinfo) call;
     find("fi_freeinfo", &call);
+    if (info->nic == &device)
+        info->nic = NULL;
     call(info);
 }
 
@@ -260,7 +267,10 @@ EXPORT struct fi_info *fi_dupinfo(const struct fi_info *info)
 {
     __typeof__(&fi_dupinfo) call;
     find("fi_dupinfo", &call);
-    return call(info);
+    struct fi_info *copy = call(info);
+    if (info != NULL && copy != NULL && wants("nic"))
+        copy->nic = &device;
+    return copy;
 }
 
 EXPORT int fi_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)

@@ -18,6 +18,7 @@ static void spoil_keys(struct ofi *o)
     iso_ofi_lock(o);
     for (int i = 0; i < o->peers[1].n_keys; i++)
         o->peers[1].keys[i].key ^= 0x5a5a;
+    o->peers[1].there.key ^= 0x5a5a; /* of the stage */
     iso_ofi_unlock(o);
 }
 

@@ -17,6 +17,11 @@ static bool reaches(const struct peer *peer, const char **why)
     return !peer->local;
 }
 
+static const char *moves_text(const struct ofi *o)
+{
+    return !o->bulk ? "messages" : o->staged ? "RMA, puts through a stage" : "RMA";
+}
+
 /* ---- start ---- */
 
 static int open_ofi(void)
@@ -45,7 +50,7 @@ static int start(void)
     iso_channel_set_handler(iso_ofi_answer);
     log_debug("ofi: %s at %s, large moves by %s", o->info->fabric_attr->prov_name,
               iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, at, sizeof at),
-              o->bulk ? "RMA" : "messages");
+              moves_text(o));
     return iso_ofi_thread_start(o);
 }
 
@@ -84,7 +89,7 @@ static size_t text(char *at, size_t bytes)
     n = (size_t)snprintf(at, bytes, "libfabric %s at %s, large moves by %s%s%s%s%s%s: ",
                          o->info->fabric_attr->prov_name,
                          iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, name, sizeof name),
-                         o->bulk ? "RMA" : "messages", o->local_keys ? ", FI_MR_LOCAL" : "",
+                         moves_text(o), o->local_keys ? ", FI_MR_LOCAL" : "",
                          o->virt_addr ? ", FI_MR_VIRT_ADDR" : "", o->prov_key ? ", FI_MR_PROV_KEY" : "",
                          o->pins ? ", FI_MR_ALLOCATED" : "", o->bind_endpoint ? ", FI_MR_ENDPOINT" : "");
 #define X(field)                                                                                     \

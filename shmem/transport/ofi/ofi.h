@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Other nodes by libfabric: the state of one PE, ISO->ofi, which exists only in a job that uses it. One endpoint (RDM)
  * serves all peers and contexts. Nothing is asked of a provider but reliable messages: puts, gets, atomics and signals
- * are messages with data, applied by the target's CPU, whole words at a time, and answered. Large puts and gets go by
- * RMA where the provider has that with delivery completion. Nothing relies on the provider's order: messages of a queue
- * (initiator, target, context group) have serial numbers and are applied in their order; what must follow an RMA waits
- * for its completion. Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of
+ * are messages with data, applied by the target's CPU, whole words at a time, and answered. Large gets go by RMA where
+ * the provider has that with delivery completion. Large puts do, too: straight to their place where a device writes it,
+ * else to a stage at the target, whose CPU copies on at a message, since software may write a part of a word first.
+ * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
+ * and are applied in their order; what must follow an RMA waits for its completion. Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of
  * FI_THREAD_DOMAIN. Locks are taken in the order channel, ofi: no function of channel.h is called with ofi.lock held.
  * Included by ofi*.c only. */
 #ifndef ISO_OFI_H
@@ -18,6 +19,9 @@ enum {
     OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
     OFI_DATA_BYTES = 8192,  /* at most, of one message */
     OFI_BULK_MIN = 32768,   /* from here on by RMA */
+    OFI_PART_BYTES = 131072, /* of a stage: the bytes of one put to it */
+    OFI_PARTS = 8,
+    OFI_STAGE_BYTES = OFI_PARTS * OFI_PART_BYTES,
     OFI_OPS_MAX = 512,      /* operations of this PE under way; answers come on top */
     OFI_SLAB_OPS = 32,
     OFI_RECEIVES = 128,     /* messages that may wait to be read */
@@ -59,8 +63,8 @@ struct ofi_region {
     struct fid_mr *mr;
 };
 
-/* OFI_AMO, OFI_PUT: no value is wanted, and one answer may serve several. */
-enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_ANSWER };
+/* OFI_AMO, OFI_PUT, OFI_COPY: no value is wanted, and one answer may serve several. */
+enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_ANSWER };
 enum ofi_result { OFI_DONE, OFI_REFUSED };
 
 /* `len` bytes of data follow in a put and in the answer to a get. */
@@ -70,8 +74,8 @@ struct ofi_message {
     uint64_t token;                 /* the receiver's: see struct ofi_hello */
     uint64_t serial;                /* answer: of the message; those before it that want no value are applied too */
     uint64_t addr;                  /* at the receiver; answer: of the message */
-    uint64_t operand;               /* answer: the old value */
-    uint64_t compare;
+    uint64_t operand;               /* answer: the old value; copy: from here in the stage */
+    uint64_t compare;               /* copy: bytes */
     uint32_t len; /* get: bytes that are wanted */
     uint32_t shared; /* answer: 1: to no message of its own, but to those up to `serial` that want no value */
 };
@@ -92,9 +96,9 @@ struct ofi_op {
     struct fid_mr *mr;      /* of local memory; NULL: the provider needs none */
     struct fid_mr *once;    /* the same, where it is for this operation only */
     uint64_t remote, key;   /* RMA */
-    uint64_t addr;          /* the user's, for sentences */
     struct ofi_queue *q;    /* RMA */
     uint64_t number;        /* in q->moves */
+    struct ofi_op *then;    /* the message that follows its completion; NULL: none */
 };
 
 struct ofi_slab {
@@ -121,6 +125,7 @@ struct ofi_ask {
     void *into;   /* the old value, or the bytes of a get; NULL: not wanted */
     uint32_t len;
     bool plain;   /* may share an answer with others */
+    int part;     /* of the stage, free then; -1: none */
     uint64_t addr;
 };
 
@@ -159,6 +164,10 @@ struct ofi_peer {
     struct ofi_key *keys;
     int n_keys, last_key;
     int next_waiting; /* PE, -1: none */
+    struct ofi_key there; /* the stage at the peer for puts of this PE; end 0: not known yet */
+    unsigned free_parts;  /* of it; bits */
+    char *stage;          /* here, for the peer's */
+    struct fid_mr *stage_mr;
     struct ofi_queue *out[OFI_GROUPS];
     struct ofi_incoming *in; /* [OFI_GROUPS]; NULL: none has come */
 };
@@ -176,6 +185,7 @@ struct ofi {
     unsigned char name[OFI_NAME_BYTES];
     size_t name_len;
     bool bulk;        /* RMA with delivery completion is there */
+    bool staged;      /* large puts go by the stage */
     bool local_keys;  /* FI_MR_LOCAL: local memory must be registered */
     bool virt_addr, prov_key, bind_endpoint, pins;
     size_t data_max;  /* bytes of data in one message */
@@ -211,7 +221,7 @@ struct ofi {
 
 /* Through the channel; both ends of a pair tell each other theirs at once. The token is made by the receiver of later
  * messages: a stranger who connects to the endpoint does not know it. */
-enum ofi_request_type { OFI_HELLO = 101, OFI_KEY };
+enum ofi_request_type { OFI_HELLO = 101, OFI_KEY, OFI_STAGE };
 struct ofi_hello {
     uint32_t type;
     int32_t error; /* answer: -errno, 0 */
@@ -244,7 +254,10 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_v
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
  * it. *len is cut where the region ends. NULL: none is needed. Ends the job if it is not possible. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
-void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *row);
+void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info);
+/* The stage at the peer, by its key; asks for it if need be, and gives up the lock meanwhile. */
+struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe);
+void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info);
 void iso_ofi_forget(const struct segment *segment);
 bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
 void iso_ofi_unlock_unpinned(void);
@@ -264,8 +277,10 @@ struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind);
 /* Posts it, after those of the same peer that wait. */
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
-/* Waits for room for one more message, or RMA, of the queue; gives up the lock meanwhile. */
-void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_window *window);
+/* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage; gives up the lock
+ * meanwhile. */
+enum ofi_need { OFI_NEEDS_ASK = 1, OFI_NEEDS_MOVE = 2, OFI_NEEDS_PART = 4 };
+void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
 /* Until so many of the queue's messages and RMAs are done; gives up the lock meanwhile. `what` has no blank, so that a
  * wait for a PE that has died ends the process, in SHMEMX_ERRORS_RETURN too (iso_error_returns): none returns without
  * its data. */
@@ -281,6 +296,8 @@ ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); 
 /* Sends the message with `data`, m->len bytes (a get: none). The answer's value or bytes go to `into`; NULL: not
  * wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
+/* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
+struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
 void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* a message has come */
 void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
 

@@ -69,10 +69,12 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
                 mine.error = take_hello(o, pe, &hello);
         } else if (hello.type == OFI_KEY) {
             iso_ofi_answer_key(o, &info);
+        } else if (hello.type == OFI_STAGE) {
+            iso_ofi_answer_stage(o, pe, &info);
         }
         iso_ofi_unlock(o);
     }
-    if (hello.type == OFI_KEY)
+    if (hello.type == OFI_KEY || hello.type == OFI_STAGE)
         memcpy(answer, &info, sizeof info);
     else
         memcpy(answer, &mine, sizeof mine);

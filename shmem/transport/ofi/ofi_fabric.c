@@ -174,6 +174,7 @@ static int read_limits(struct ofi *o)
     o->data_max = ISO_MIN(most - sizeof(struct ofi_message), (size_t)OFI_DATA_BYTES) & ~(size_t)7;
     if (!o->prov_key && i->domain_attr->mr_key_size < 4)
         o->bulk = false; /* too few keys to be hard to guess */
+    o->staged = o->bulk && i->nic == NULL;
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 enum { TRIES = 8 };
@@ -184,6 +185,48 @@ void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)
         info->key = (struct ofi_key){r->start, r->end, o->virt_addr ? 0 : r->start, fi_mr_key(r->mr), 0};
 }
 
+/* ---- stages ---- */
+
+struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    struct ofi_key_info info = {.type = OFI_STAGE};
+    if (ISO_LIKELY(peer->there.end != 0))
+        return peer->there;
+    memcpy(request, &info, sizeof info);
+    iso_ofi_unlock(o);
+    int rc = iso_channel_ask(pe, request, answer);
+    iso_ofi_lock(o);
+    memcpy(&info, answer, sizeof info);
+    if (rc != 0 || info.error != 0)
+        iso_ofi_fail(o, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
+                     ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->boot.host,
+                     o->lib.error_text(rc != 0 ? -rc : -info.error));
+    if (peer->there.end == 0) { /* else another thread was faster */
+        peer->there = info.key;
+        peer->free_parts = (1u << OFI_PARTS) - 1;
+    }
+    return peer->there;
+}
+
+/* Mapped as shared, so that a fork leaves the pages alone. */
+void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
+{
+    struct ofi_peer *peer = &o->peers[pe];
+    if (peer->stage == NULL) {
+        void *at = mmap(NULL, OFI_STAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        info->error = at != MAP_FAILED ? iso_ofi_register(o, at, OFI_STAGE_BYTES, true, &peer->stage_mr) : -ENOMEM;
+        if (info->error != 0 && at != MAP_FAILED)
+            munmap(at, OFI_STAGE_BYTES);
+        if (info->error != 0)
+            return;
+        peer->stage = (char *)at;
+    }
+    uint64_t start = (uint64_t)(uintptr_t)peer->stage;
+    info->key = (struct ofi_key){start, start + OFI_STAGE_BYTES, o->virt_addr ? 0 : start, fi_mr_key(peer->stage_mr), 0};
+}
+
 /* ---- the end of a segment ---- */
 
 void iso_ofi_forget(const struct segment *segment)
@@ -242,6 +285,12 @@ void iso_ofi_memory_stop(struct ofi *o)
     for (int i = 0; i < o->n_regions; i++)
         fi_close(&o->regions[i].mr->fid);
     free(o->regions);
-    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++)
-        free(o->peers[pe].keys);
+    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
+        struct ofi_peer *peer = &o->peers[pe];
+        if (peer->stage != NULL) {
+            fi_close(&peer->stage_mr->fid);
+            munmap(peer->stage, OFI_STAGE_BYTES);
+        }
+        free(peer->keys);
+    }
 }

@@ -13,12 +13,10 @@
 
 /* ---- sending ---- */
 
-void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
 {
-    iso_ofi_make_room(o, q, &q->asks);
-    if (m->type == OFI_AMO && into != NULL)
-        m->type = OFI_FETCH;
     struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
+    bool plain = m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
     op->own = true;
     o->own++;
     m->group = (uint8_t)q->group;
@@ -26,15 +24,23 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
     m->token = o->peers[q->pe].token_out;
     m->serial = q->asks.made++;
     q->asked[m->serial % OFI_CREDITS] =
-        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, m->type == OFI_AMO || m->type == OFI_PUT,
-                         m->addr};
+        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, plain, part, m->addr};
     memcpy(op->buffer, m, sizeof *m);
     op->len = sizeof *m;
+    o->counts.messages++;
+    return op;
+}
+
+void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+{
+    iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
+    if (m->type == OFI_AMO && into != NULL)
+        m->type = OFI_FETCH;
+    struct ofi_op *op = iso_ofi_prepare(o, q, m, into, -1);
     if (m->type == OFI_PUT) {
         memcpy(op->buffer + sizeof *m, data, m->len);
         op->len += m->len;
     }
-    o->counts.messages++;
     iso_ofi_submit(o, op);
 }
 
@@ -66,6 +72,14 @@ void iso_ofi_send_answers(struct ofi *o)
 
 /* ---- at the target ---- */
 
+static bool apply_copy(const struct ofi *o, const struct ofi_message *m)
+{
+    const char *stage = o->peers[m->pe].stage;
+    if (stage == NULL || m->compare == 0 || m->compare > OFI_STAGE_BYTES || m->operand > OFI_STAGE_BYTES - m->compare)
+        return false;
+    return iso_apply_put(m->addr, stage + m->operand, (size_t)m->compare);
+}
+
 /* Applies the message and answers it, now or with others. */
 static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_message *m, const char *data)
 {
@@ -74,9 +88,11 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     bool good = true;
     if (m->type == OFI_PUT)
         good = iso_apply_put(m->addr, data, m->len);
+    else if (m->type == OFI_COPY)
+        good = apply_copy(o, m);
     else if (m->type != OFI_GET)
         good = iso_apply_amo(m->addr, amo, &back.operand);
-    if (good && (m->type == OFI_PUT || m->type == OFI_AMO)) {
+    if (good && m->type != OFI_FETCH && m->type != OFI_GET) {
         if (!in->unacked) {
             in->unacked = true;
             in->next_unacked = o->unacked;
@@ -191,9 +207,15 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
         iso_ofi_window_end(&q->asks, m->serial);
     }
     /* Each end may move asks.done on, past others that had ended. */
-    for (uint64_t n = q->asks.done; n <= m->serial; n = ISO_MAX(n + 1, q->asks.done))
-        if (q->asked[n % OFI_CREDITS].plain)
-            iso_ofi_window_end(&q->asks, n);
+    for (uint64_t n = q->asks.done; n <= m->serial; n = ISO_MAX(n + 1, q->asks.done)) {
+        struct ofi_ask *other = &q->asked[n % OFI_CREDITS];
+        if (!other->plain)
+            continue;
+        if (other->part >= 0)
+            o->peers[m->pe].free_parts |= 1u << other->part;
+        other->part = -1;
+        iso_ofi_window_end(&q->asks, n);
+    }
 }
 
 /* ---- both ---- */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves of host memory
- * go by RMA, in place, split where the peer's key or a registration of this PE ends. A message that must follow RMAs
- * waits for their completion, and an RMA after a fence for the answers of the messages before it. The local side is
- * host memory always: transport.c bounces device memory, since moves_device is NULL. */
+/* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves go by RMA, split
+ * where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at once
+ * and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that must
+ * follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it. The local
+ * side is host memory always: transport.c bounces device memory, since moves_device is NULL. */
 #include "../../ops/word.h"
 #include "ofi.h"
 
@@ -36,28 +37,57 @@ static void move_by_messages(struct move *m, size_t len)
     }
 }
 
-/* One RMA at most, of up to n bytes: how many. */
-static size_t add_bulk(struct move *m, const struct ofi_key *key, size_t n)
+/* An RMA for the first n bytes of the move; room is there. */
+static struct ofi_op *add_rma(struct move *m, const struct ofi_key *key, uint64_t at, size_t n, struct fid_mr *mr)
 {
     struct ofi *o = m->o;
-    struct ofi_queue *q = m->q;
-    struct fid_mr *once = NULL;
-    iso_ofi_wait(o, q, q->fenced, 0, "fence");
-    iso_ofi_make_room(o, q, &q->moves);
-    struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
-    struct ofi_op *op = iso_ofi_take(o, q->pe, m->put ? OFI_WRITE : OFI_READ);
+    struct ofi_op *op = iso_ofi_take(o, m->q->pe, m->put ? OFI_WRITE : OFI_READ);
     op->own = true;
     o->own++;
     op->local = m->local;
     op->len = n;
     op->mr = mr;
-    op->once = once;
-    op->remote = m->remote - key->origin;
+    op->remote = at - key->origin;
     op->key = key->key;
-    op->addr = m->remote;
-    op->q = q;
-    op->number = q->moves.made++;
+    op->q = m->q;
+    op->number = m->q->moves.made++;
     *(m->put ? &o->counts.writes : &o->counts.reads) += 1;
+    return op;
+}
+
+/* How many of up to n bytes it took. */
+static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
+{
+    struct fid_mr *once = NULL;
+    if (m->put)
+        iso_ofi_wait(m->o, m->q, m->q->fenced, 0, "fence");
+    iso_ofi_make_room(m->o, m->q, OFI_NEEDS_MOVE);
+    struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
+    struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
+    op->once = once;
+    iso_ofi_submit(m->o, op);
+    return n;
+}
+
+/* The registration may cover more than a put that ends early for the sake of whole words. */
+static size_t add_staged(struct move *m, size_t n)
+{
+    struct ofi *o = m->o;
+    struct ofi_peer *peer = &o->peers[m->q->pe];
+    const struct ofi_key key = iso_ofi_stage_of(o, m->q->pe);
+    struct fid_mr *once = NULL;
+    n = ISO_MIN(n, (size_t)OFI_PART_BYTES);
+    iso_ofi_make_room(o, m->q, OFI_NEEDS_ASK | OFI_NEEDS_MOVE | OFI_NEEDS_PART);
+    struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
+    if (n < m->len && n > 8)
+        n -= (m->remote + n) & 7;
+    int part = __builtin_ctz(peer->free_parts);
+    peer->free_parts &= ~(1u << part);
+    struct ofi_message message = {
+        .type = OFI_COPY, .addr = m->remote, .operand = (uint64_t)part * OFI_PART_BYTES, .compare = n};
+    struct ofi_op *op = add_rma(m, &key, key.start + message.operand, n, mr);
+    op->once = once;
+    op->then = iso_ofi_prepare(o, m->q, &message, NULL, part);
     iso_ofi_submit(o, op);
     return n;
 }
@@ -69,17 +99,29 @@ static void move_all(struct move *m)
             move_by_messages(m, m->len);
             return;
         }
-        struct ofi_key key = iso_ofi_key_of(m->o, m->q->pe, m->remote);
-        size_t n = (size_t)ISO_MIN((uint64_t)ISO_MIN(m->len, m->o->bulk_max), key.end - m->remote);
+        bool staged = m->put && m->o->staged;
+        struct ofi_key key = {0};
+        size_t n = ISO_MIN(m->len, m->o->bulk_max);
+        if (!staged) {
+            key = iso_ofi_key_of(m->o, m->q->pe, m->remote);
+            n = (size_t)ISO_MIN((uint64_t)n, key.end - m->remote);
+        }
         if (key.by_message != 0) {
             move_by_messages(m, n);
             continue;
         }
-        n = add_bulk(m, &key, n);
+        n = staged ? add_staged(m, n) : add_direct(m, &key, n);
         m->len -= n;
         m->local += n;
         m->remote += n;
     }
+}
+
+/* What is put now must not be seen before RMAs that go straight to their place. */
+static void wait_for_direct(struct ofi *o, struct ofi_queue *q, const char *what)
+{
+    if (!o->staged)
+        iso_ofi_wait(o, q, 0, q->moves.made, what);
 }
 
 static struct move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
@@ -114,7 +156,7 @@ void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
     struct move m = move_of(ctx, to, &source, true);
-    iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put");
+    wait_for_direct(m.o, m.q, "put");
     move_by_messages(&m, len);
     iso_ofi_unlock(m.o);
 }
@@ -161,7 +203,7 @@ void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     struct ofi_message message = amo_message(remote_of(at), op);
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
-    iso_ofi_wait(o, q, 0, q->moves.made, "signal");
+    wait_for_direct(o, q, "signal");
     iso_ofi_send(o, q, &message, NULL, NULL);
     iso_ofi_unlock(o);
 }
@@ -175,7 +217,7 @@ void iso_ofi_fence(struct ctx *ctx)
         return;
     iso_ofi_lock(o);
     for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
-        iso_ofi_wait(o, q, 0, q->moves.made, "fence");
+        wait_for_direct(o, q, "fence");
         q->fenced = q->asks.made;
     }
     iso_ofi_unlock(o);

@@ -115,6 +115,7 @@ struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
     op->mr = op->buffer_mr;
     op->once = NULL;
     op->q = NULL;
+    op->then = NULL;
     return op;
 }
 
@@ -271,6 +272,8 @@ static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
         o->peers[op->pe].heard = true;
         iso_ofi_window_end(&op->q->moves, op->number);
     }
+    if (op->then != NULL)
+        iso_ofi_submit(o, op->then);
     give(o, op);
 }
 
@@ -328,14 +331,21 @@ static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
     wait->worked |= iso_ofi_poll(o);
 }
 
-void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, const struct ofi_window *window)
+static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned needs)
 {
-    if (ISO_LIKELY(window->made - window->done < OFI_CREDITS && o->own < OFI_OPS_MAX))
+    return o->own < OFI_OPS_MAX && ((needs & OFI_NEEDS_ASK) == 0 || q->asks.made - q->asks.done < OFI_CREDITS) &&
+           ((needs & OFI_NEEDS_MOVE) == 0 || q->moves.made - q->moves.done < OFI_CREDITS) &&
+           ((needs & OFI_NEEDS_PART) == 0 || o->peers[q->pe].free_parts != 0);
+}
+
+void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
+{
+    if (ISO_LIKELY(can_begin(o, q, needs)))
         return;
-    struct wait wait = ISO_WAIT("put", q->pe, NULL, window->made - OFI_CREDITS + 1);
+    struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
-    while (window->made - window->done >= OFI_CREDITS || o->own >= OFI_OPS_MAX)
-        pause_and_poll(o, &wait, window->done);
+    while (!can_begin(o, q, needs))
+        pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
 }
 
