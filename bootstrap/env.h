@@ -30,7 +30,7 @@
       "interface or address by which nodes connect to each other; empty: all of this host")                           \
     X(node_timeout, NODE_TIMEOUT, seconds, "10", "", "a node that has not answered for this time counts as dead")     \
     X(transport, TRANSPORT, text, "", "",                                                                             \
-      "network to other nodes: verbs, ofi or ofi:PROVIDER (libfabric), e.g. ofi:tcp;ofi_rxm; empty: verbs")           \
+      "network to other nodes: verbs, ofi or ofi:PROVIDER (libfabric), e.g. ofi:tcp;ofi_rxm; empty: chosen")          \
     X(nic, NIC, text, "", "",                                                                                         \
       "RDMA port to other nodes: device[:port[:gid]], comma-separated for several PEs; empty: a near one")           \
     X(nic_timeout, NIC_TIMEOUT, seconds, "0", "",                                                                     \

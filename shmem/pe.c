@@ -94,6 +94,7 @@ static int fill_row(struct row *row)
     row->machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     row->debug = self->debug;
     row->coll_hash = hash_bytes((const unsigned char *)self->env->coll, strlen(self->env->coll));
+    row->has_rdma = iso_network_has_rdma();
     row->transport_hash = hash_bytes((const unsigned char *)self->env->transport, strlen(self->env->transport));
     self->listener = open_listener(row);
     return self->listener < 0 ? self->listener : 0;
@@ -240,10 +241,13 @@ static int make_peers(const struct row *rows)
     return number_nodes();
 }
 
-static int choose_transports(void)
+static int choose_transports(const struct row *rows)
 {
     struct state *self = ISO;
     int rc = iso_transport_check();
+    self->prefers_ofi = false;
+    for (int pe = 0; pe < self->n_pes; pe++)
+        self->prefers_ofi |= rows[pe].has_rdma == 0;
     for (int pe = 0; rc == 0 && pe < self->n_pes; pe++) {
         struct peer *p = &self->peers[pe];
         const char *why = NULL;
@@ -347,7 +351,7 @@ int iso_pe_start(struct row **rows)
         rc = check_settings(*rows);
     if (rc == 0)
         rc = make_peers(*rows);
-    return rc != 0 ? rc : choose_transports();
+    return rc != 0 ? rc : choose_transports(*rows);
 }
 
 int iso_pe_start_segments(const struct row *rows)

@@ -66,6 +66,7 @@ struct state {
     int n_local;
     int my_local;
     bool oversubscribed; /* more local PEs than cores that they may use */
+    bool prefers_ofi;    /* not all hosts of the job have an RDMA port, and SHMEM_TRANSPORT is empty */
     bool soft_network;   /* other nodes are reached by a device made of software, which needs the cores too */
     int *node_first;     /* [n_nodes] lowest PE of each node, ascending */
     int n_nodes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations of other nodes on memory of this PE, for which its CPU acts. A word belongs to the processor of its memory:
- * host words get CPU atomics here, as from local PEs; device words go to the agent. Called by the networks, by any
- * thread. */
+/* Operations of other nodes on memory of this PE, for which its CPU acts. A word belongs to the processor of its
+ * memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called by the networks, by
+ * any thread. */
 #ifndef ISO_APPLY_H
 #define ISO_APPLY_H
 

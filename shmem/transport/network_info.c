@@ -2,6 +2,7 @@
 /* Network findings of isomer-info --doctor: the RDMA ports of this host, whether this user may open them, whether
  * libibverbs is installed, and what device memory needs. Reads /sys and /dev, starts nothing. Called by info.c. */
 #include "transport.h"
+#include "../../bootstrap/env.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -33,6 +34,16 @@ static void read_line(const char *folder, const char *file, char line[64])
         fclose(f);
 }
 
+static bool has_libfabric(void)
+{
+    struct peer far = {.local = false};
+    const char *why = "";
+    void *library = iso_transport_ofi.reaches(&far, &why) ? dlopen("libfabric.so.1", RTLD_LAZY | RTLD_LOCAL) : NULL;
+    if (library != NULL)
+        dlclose(library);
+    return library != NULL;
+}
+
 /* False: there are none. */
 static bool examine_ports(finding *find, void *doctor)
 {
@@ -56,13 +67,32 @@ static bool examine_ports(finding *find, void *doctor)
     if (rc == 0)
         globfree(&found);
     if (rc != 0) {
-        find(doctor, FINE, "no RDMA devices: PEs on this host cannot reach other hosts");
+        find(doctor, FINE,
+             has_libfabric() ? "no RDMA devices: PEs on this host reach other hosts by libfabric, whose tcp neither "
+                               "encrypts nor authenticates: use it in a network that you trust"
+                             : "no RDMA devices, and no libfabric.so.1 (package libfabric1): PEs on this host cannot "
+                               "reach other hosts");
         return false;
     }
     snprintf(text, sizeof text, "RDMA devices: %s%s", ports,
              any ? "" : "; no port is active, so PEs on this host cannot reach other hosts");
     find(doctor, any ? FINE : WARNING, text);
     return true;
+}
+
+bool iso_network_has_rdma(void)
+{
+    glob_t found;
+    bool built = iso_transport_verbs.open != NULL, any = built && ISO->env->nic[0] != '\0';
+    if (!built || any || glob(PORTS, 0, NULL, &found) != 0)
+        return any;
+    for (size_t i = 0; i < found.gl_pathc && !any; i++) {
+        char state[64];
+        read_line(found.gl_pathv[i], "state", state);
+        any = strcmp(state, "4: ACTIVE") == 0;
+    }
+    globfree(&found);
+    return any;
 }
 
 static void examine_files(finding *find, void *doctor)

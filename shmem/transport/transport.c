@@ -33,15 +33,16 @@ int iso_transport_check(void)
         (n == strlen(ofi) && strncmp(wish, ofi, n) == 0 && provider && wish[n + 1] != '\0'))
         return 0;
     log_error("shmem_init: SHMEM_TRANSPORT is \"%s\"; allowed: verbs, ofi, ofi:PROVIDER (a name that fi_info -l "
-              "shows), or empty for verbs",
+              "shows), or empty: verbs where all hosts have an RDMA port, else ofi",
               wish);
     return -EINVAL;
 }
 
-/* Of the networks, libfabric is used where the user asks for it only. */
 static bool is_wished(const struct transport_ops *row)
 {
-    bool ofi = strncmp(ISO->env->transport, iso_transport_ofi.name, strlen(iso_transport_ofi.name)) == 0;
+    const char *wish = ISO->env->transport, *name = iso_transport_ofi.name;
+    bool built = iso_transport_ofi.open != NULL;
+    bool ofi = wish[0] != '\0' ? strncmp(wish, name, strlen(name)) == 0 : ISO->prefers_ofi && built;
     return row == &iso_transport_ofi ? ofi : row != &iso_transport_verbs || !ofi;
 }
 

@@ -70,7 +70,8 @@ struct transport_ops {
 extern const struct transport_ops iso_transport_ipc; /* local peers: staged edges by cross-memory attach */
 /* PEs of other nodes: RDMA. Without libibverbs at build time a row that says so. */
 extern const struct transport_ops iso_transport_verbs;
-/* PEs of other nodes: libfabric, where SHMEM_TRANSPORT asks for it. Without its headers at build time likewise. */
+/* PEs of other nodes: libfabric, where SHMEM_TRANSPORT asks for it, or a host of the job has no RDMA port. Without its
+ * headers at build time a row that says so. */
 extern const struct transport_ops iso_transport_ofi;
 #ifdef ISO_PES_AS_THREADS
 /* Test double: peers whose pointers are hidden (SHMEM_TEST_FAR=1), so that every call goes the far way. */
@@ -79,6 +80,8 @@ extern const struct transport_ops iso_transport_double;
 
 /* Is SHMEM_TRANSPORT the name of a network? 0, or -EINVAL after a sentence. */
 int iso_transport_check(void);
+/* May RDMA be possible from here: does the user name a port, or has this host an active one? Starts nothing. */
+bool iso_network_has_rdma(void);
 /* The first row that reaches the peer, NULL: none (`why` says what each said). */
 const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why);
 

@@ -30,7 +30,7 @@ expect_lines 4 '^pe [0-3] ready$' "Ctrl-C on a job that waits"
 nothing_left
 
 # Two virtual nodes: the PEs of another host name need a network, which is not here.
-job 30 $run -n 2 sh -c 'SHMEM_NODE=node$OMPI_COMM_WORLD_RANK exec "$0" ranks 2' "$launched"
+job 30 $run -n 2 sh -c 'SHMEM_TRANSPORT=verbs SHMEM_NODE=node$OMPI_COMM_WORLD_RANK exec "$0" ranks 2' "$launched"
 expect_error_status "PEs on two nodes"
 expect_message 'pe [01] is on node node[01] and this PE on node node[01], which needs RDMA|no port of an RDMA device' "PEs on two nodes"
 

@@ -205,7 +205,7 @@ long_host_name() {
 
 # A PE on another node needs a network, whatever the launcher says.
 nodes() {
-    job 20 "$oshrun" -n 2 sh -c 'SHMEM_NODE=node$PMIX_RANK exec "$0" ranks 2' "$launched"
+    job 20 "$oshrun" -n 2 sh -c 'SHMEM_TRANSPORT=verbs SHMEM_NODE=node$PMIX_RANK exec "$0" ranks 2' "$launched"
     expect_error_status "PEs on two nodes"
     expect_message 'pe [01] is on node node[01] and this PE on node node[01], which needs RDMA|no port of an RDMA device' "PEs on two nodes"
     job 20 "$oshrun" -n 2 sh -c 'SHMEM_NODE=same exec "$0" ranks 2' "$launched"

@@ -25,7 +25,7 @@ job 30 $run -N1 -n 4 "$launched" global 6 1
 expect_error_status "shmem_global_exit(6)"
 
 # The node map: PEs of n1 and n2 do not share pointers, although it is one machine; equal SHMEM_NODE says that they do.
-job 30 $run -N2 -n 4 "$launched" ranks 4
+SHMEM_TRANSPORT=verbs job 30 $run -N2 -n 4 "$launched" ranks 4
 expect_error_status "PEs on two nodes"
 expect_message 'pe [0-3] is on node n[12] and this PE on node n[12], which needs RDMA|no port of an RDMA device' "PEs on two nodes"
 SHMEM_NODE=one job 30 $run -N2 -n 4 "$launched" ranks 4

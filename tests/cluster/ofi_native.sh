@@ -72,6 +72,8 @@ ends() { # NAME EXPRESSION PER-NODE COMMAND...: by itself, with a sentence
 
 # ---- what must work ----
 
+grep -qs ACTIVE /sys/class/infiniband/*/ports/*/state ||
+    SHMEM_TRANSPORT='' right "launched, without an RDMA port" 1 "$(program launched)" ranks 2
 right "launched" 1 "$(program launched)" ranks 2
 for name in setup symmetric_heap putget strided point_to_point locks moves reductions signals atomics globals; do
     right "spec_$name" 1 "$build/spec/spec_$name"

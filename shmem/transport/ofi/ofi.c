@@ -13,7 +13,9 @@
 
 static bool reaches(const struct peer *peer, const char **why)
 {
-    *why = peer->local ? "same node: by pointer" : "another node: by libfabric (SHMEM_TRANSPORT)";
+    *why = peer->local ? "same node: by pointer" : ISO->prefers_ofi && ISO->env->transport[0] == '\0'
+                                                           ? "another node: by libfabric, as a host has no RDMA port"
+                                                           : "another node: by libfabric (SHMEM_TRANSPORT)";
     return !peer->local;
 }
 

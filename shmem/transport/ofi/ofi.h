@@ -5,9 +5,10 @@
  * the provider has that with delivery completion. Large puts do, too: straight to their place where a device writes it,
  * else to a stage at the target, whose CPU copies on at a message, since software may write a part of a word first.
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
- * and are applied in their order; what must follow an RMA waits for its completion. Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of
- * FI_THREAD_DOMAIN. Locks are taken in the order channel, ofi: no function of channel.h is called with ofi.lock held.
- * Included by ofi*.c only. */
+ * and are applied in their order; what must follow an RMA waits for its completion.
+ * Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
+ * are taken in the order channel, ofi: no function of channel.h is called with ofi.lock held. Included by ofi*.c only.
+ */
 #ifndef ISO_OFI_H
 #define ISO_OFI_H
 

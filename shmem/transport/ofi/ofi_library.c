@@ -26,8 +26,8 @@ int iso_ofi_library_open(struct ofi_library *lib)
     int rc = 0;
     lib->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (lib->handle == NULL) {
-        log_error("shmem_init: SHMEM_TRANSPORT asks for libfabric, and %s cannot be loaded (%s); install the package "
-                  "libfabric1",
+        log_error("shmem_init: this job has PEs on several nodes, which needs an active RDMA port on each host, or "
+                  "libfabric, and %s cannot be loaded (%s); install the package libfabric1",
                   LIBRARY, dlerror());
         return -ENOENT;
     }

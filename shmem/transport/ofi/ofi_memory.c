@@ -224,7 +224,8 @@ void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
         peer->stage = (char *)at;
     }
     uint64_t start = (uint64_t)(uintptr_t)peer->stage;
-    info->key = (struct ofi_key){start, start + OFI_STAGE_BYTES, o->virt_addr ? 0 : start, fi_mr_key(peer->stage_mr), 0};
+    uint64_t end = start + OFI_STAGE_BYTES, origin = o->virt_addr ? 0 : start;
+    info->key = (struct ofi_key){start, end, origin, fi_mr_key(peer->stage_mr), 0};
 }
 
 /* ---- the end of a segment ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves go by RMA, split
- * where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at once
- * and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that must
- * follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it. The local
- * side is host memory always: transport.c bounces device memory, since moves_device is NULL. */
+/* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves go by RMA, in
+ * parts where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at
+ * once and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that
+ * must follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it. The
+ * local side is host memory always: transport.c bounces device memory, since moves_device is NULL. */
 #include "../../ops/word.h"
 #include "ofi.h"
 
