@@ -118,6 +118,23 @@ victim=$(program fault_victim)
 for round in 1 2; do
     ends "kill -9 of PE $((round % 2))" "pe $((round % 2)) .*died" 1 "$victim" $RANDOM $((RANDOM % 500)) $((round % 2))
 done
+if chosen "PEs that outlive a job"; then # a process holds the namespaces of each node
+    pids=
+    for node in $a $b; do
+        ISO_TEST_MARK=$mark ip netns exec $node unshare -u sh -c 'hostname $0; exec sleep 300' $node &
+        pids="$pids $!"
+    done
+    sleep 0.5
+    # shellcheck disable=SC2086
+    set -- $pids
+    job $limit env "ISO_NODES=$1:none,$2:none" SHMEM_TRANSPORT='ofi:tcp;ofi_rxm' ISO_FAULT_SEED="${ISO_FAULT_SEED:-3}" \
+        "$(program survivors)" kill 1 4
+    expect_status 0 "PEs that outlive a job"
+    echo "PEs that outlive a job: $took_ms ms"
+    # shellcheck disable=SC2086
+    kill $pids
+    wait
+fi
 if chosen "the cable is cut"; then
     (
         sleep 3

@@ -212,6 +212,8 @@ struct ofi {
     bool stopping; /* atomic */
     bool ended;    /* atomic: all PEs have nothing under way any more, errors are of no interest */
     bool failed;   /* atomic: the job is ending by an error, nothing is posted any more */
+    bool lost;     /* the job is broken and this PE goes on: operations have no effect, and waits end */
+    struct ofi_queue nowhere; /* while lost: to peers without a queue */
     bool pending_events; /* something came since a wait last looked */
     unsigned sleepers;
     unsigned polls;      /* by waits, since the thread looked */
@@ -282,13 +284,15 @@ bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; tr
  * meanwhile. */
 enum ofi_need { OFI_NEEDS_ASK = 1, OFI_NEEDS_MOVE = 2, OFI_NEEDS_PART = 4 };
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
-/* Until so many of the queue's messages and RMAs are done; gives up the lock meanwhile. `what` has no blank, so that a
- * wait for a PE that has died ends the process, in SHMEMX_ERRORS_RETURN too (iso_error_returns): none returns without
- * its data. */
+/* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
+/* What no network explains: ends the job. */
 _Noreturn ISO_COLD void iso_ofi_fail(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives
+ * up the lock meanwhile, and first lets a report of a peer's death arrive. */
+ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void iso_ofi_lock(struct ofi *o); /* as pthread_mutex_lock; after a failure the call never returns */
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); }
 

@@ -63,7 +63,9 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
     mine.error = -EPROTO;
     if (o != NULL && !__atomic_load_n(&o->failed, __ATOMIC_ACQUIRE)) {
         iso_ofi_lock(o);
-        if (hello.type == OFI_HELLO) {
+        if (o->lost) {
+            info.error = mine.error;
+        } else if (hello.type == OFI_HELLO) {
             mine.error = fill_hello(o, pe, &mine);
             if (mine.error == 0)
                 mine.error = take_hello(o, pe, &hello);
@@ -98,11 +100,11 @@ static void exchange_addresses(struct ofi *o, int pe)
     if (rc == 0)
         return;
     if (rc == -EPROTO)
-        iso_ofi_fail(o, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
+        iso_ofi_lose(o, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
                      "each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all hosts have",
                      ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
                      theirs.provider[0] != '\0' ? theirs.provider : "another network");
-    iso_ofi_fail(o, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
+    iso_ofi_lose(o, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
                  pe, host, o->lib.error_text(-rc));
 }
 
@@ -112,8 +114,10 @@ struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
     int group = iso_ofi_group(ctx);
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
-    if (!peer->known)
+    if (!peer->known && !o->lost)
         exchange_addresses(o, pe);
+    if (o->lost)
+        return &o->nowhere;
     if (peer->out[group] != NULL) /* another thread was faster */
         return peer->out[group];
     struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);

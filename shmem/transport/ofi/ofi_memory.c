@@ -136,6 +136,7 @@ static int add_key(struct ofi_peer *peer, const struct ofi_key *key)
 struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
 {
     struct ofi_peer *peer = &o->peers[pe];
+    const struct ofi_key none = {.start = addr, .end = UINT64_MAX, .by_message = 1}; /* while lost */
     const char *host = ISO->peers[pe].host;
     for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
         const struct ofi_key *k = &peer->keys[i];
@@ -148,12 +149,16 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
     struct ofi_key_info info = {.type = OFI_KEY, .addr = addr};
     _Static_assert(sizeof info <= CHANNEL_BODY_BYTES, "one message of the channel");
     memcpy(request, &info, sizeof info);
+    if (o->lost)
+        return none;
     iso_ofi_unlock(o);
     int rc = iso_channel_ask(pe, request, answer);
     iso_ofi_lock(o);
     if (rc != 0)
-        iso_ofi_fail(o, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+        iso_ofi_lose(o, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                      ISO->boot.host, pe, host);
+    if (o->lost)
+        return none;
     memcpy(&info, answer, sizeof info);
     if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
         iso_ofi_fail(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
@@ -192,7 +197,7 @@ struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
     struct ofi_peer *peer = &o->peers[pe];
     unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct ofi_key_info info = {.type = OFI_STAGE};
-    if (ISO_LIKELY(peer->there.end != 0))
+    if (ISO_LIKELY(peer->there.end != 0 || o->lost))
         return peer->there;
     memcpy(request, &info, sizeof info);
     iso_ofi_unlock(o);
@@ -200,10 +205,10 @@ struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
     iso_ofi_lock(o);
     memcpy(&info, answer, sizeof info);
     if (rc != 0 || info.error != 0)
-        iso_ofi_fail(o, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
+        iso_ofi_lose(o, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
                      ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->boot.host,
                      o->lib.error_text(rc != 0 ? -rc : -info.error));
-    if (peer->there.end == 0) { /* else another thread was faster */
+    if (peer->there.end == 0 && !o->lost) { /* else another thread was faster */
         peer->there = info.key;
         peer->free_parts = (1u << OFI_PARTS) - 1;
     }

@@ -34,6 +34,8 @@ struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_me
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
+    if (ISO_UNLIKELY(o->lost))
+        return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;
     struct ofi_op *op = iso_ofi_prepare(o, q, m, into, -1);

@@ -31,6 +31,59 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
     return text;
 }
 
+/* The job is broken, and errors return. Without the endpoint, the provider leaves all memory alone. */
+static void drop_all(struct ofi *o)
+{
+    if (o->lost)
+        return;
+    o->lost = true;
+    iso_ofi_endpoint_close(o);
+    for (int group = 0; group < OFI_GROUPS; group++)
+        for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
+            q->asks.done = q->asks.made;
+            q->moves.done = q->moves.made;
+            q->asks.ended = q->moves.ended = 0;
+        }
+    o->first_waiting = -1;
+    o->unposted = NULL;
+    o->unacked = NULL;
+    o->posted = 0;
+}
+
+/* The death of a peer, or the end of the job by another PE, explains more than the provider's error does. */
+static void await_cause(void)
+{
+    const struct timespec t = {0, CAUSE_NS};
+    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
+}
+
+void iso_ofi_lose(struct ofi *o, const char *format, ...)
+{
+    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
+    char text[768];
+    va_list args;
+    if (o->lost) /* what follows from the loss */
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (returns)
+        drop_all(o);
+    else
+        __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
+    iso_ofi_unlock(o);
+    await_cause();
+    if (!iso_job_is_broken())
+        log_error("%s", text);
+    if (!returns)
+        iso_abort_job(1, text);
+    iso_job_break(-1, 1, text);
+    iso_ofi_lock(o);
+}
+
 void iso_ofi_fail(struct ofi *o, const char *format, ...)
 {
     char text[768];
@@ -40,12 +93,7 @@ void iso_ofi_fail(struct ofi *o, const char *format, ...)
     va_end(args);
     __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
     iso_ofi_unlock(o);
-    /* The death of a peer, or the end of the job by another PE, explains more than the provider's error does. */
-    const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS; i++) {
-        iso_channel_progress();
-        nanosleep(&t, NULL);
-    }
+    await_cause();
     log_error("%s", text);
     iso_abort_job(1, text);
 }
@@ -60,11 +108,11 @@ void iso_ofi_lock(struct ofi *o)
         pause(); /* another thread is ending the process */
 }
 
-_Noreturn ISO_COLD static void fail_op(struct ofi *o, const struct ofi_op *op, const char *why)
+ISO_COLD static void lose_by(struct ofi *o, const struct ofi_op *op, const char *why)
 {
     static const char *const names[] = {[OFI_SEND] = "message", [OFI_WRITE] = "put", [OFI_READ] = "get"};
     char ends[OFI_ENDS_BYTES];
-    iso_ofi_fail(o, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
+    iso_ofi_lose(o, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
                  iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
 }
 
@@ -123,6 +171,7 @@ static void give(struct ofi *o, struct ofi_op *op)
 {
     if (op->once != NULL)
         fi_close(&op->once->fid);
+    op->once = NULL;
     o->own -= op->own;
     op->next = o->free_ops;
     o->free_ops = op;
@@ -166,8 +215,10 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc != 0 && op->kind == OFI_RECEIVE)
         iso_ofi_fail(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
                      ISO->boot.host, o->lib.error_text((int)-rc));
-    if (rc != 0)
-        fail_op(o, op, o->lib.error_text((int)-rc));
+    if (rc != 0) {
+        lose_by(o, op, o->lib.error_text((int)-rc));
+        return true; /* without effect */
+    }
     o->posted += op->kind != OFI_RECEIVE;
     return true;
 }
@@ -175,6 +226,8 @@ static bool post(struct ofi *o, struct ofi_op *op)
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
 {
     struct ofi_peer *peer = &o->peers[op->pe];
+    if (ISO_UNLIKELY(o->lost))
+        return;
     if (ISO_UNLIKELY(peer->first_ns == 0))
         peer->first_ns = iso_wait_now_ns();
     if (peer->first_op == NULL && post(o, op))
@@ -202,6 +255,8 @@ static void post_waiting(struct ofi *o)
             struct ofi_op *op = peer->first_op, *next = op->next; /* it may be complete, and used again, once posted */
             if (!post(o, op))
                 break;
+            if (o->lost)
+                return;
             peer->first_op = next;
         }
         peer->waits = peer->first_op != NULL;
@@ -248,6 +303,9 @@ void iso_ofi_post_stop(struct ofi *o)
     while (o->slabs != NULL) {
         struct ofi_slab *slab = o->slabs;
         o->slabs = slab->next;
+        for (int i = 0; i < OFI_SLAB_OPS; i++) /* of operations that were lost */
+            if (slab->ops[i].once != NULL)
+                fi_close(&slab->ops[i].once->fid);
         if (slab->mr != NULL)
             fi_close(&slab->mr->fid);
         munmap(slab->memory, slab->bytes);
@@ -289,9 +347,10 @@ static void take_error(struct ofi *o)
     const struct ofi_op *op = (const struct ofi_op *)error.op_context;
     snprintf(why, sizeof why, "%s (%.150s)", o->lib.error_text(error.err), more != NULL ? more : "no details");
     if (op == NULL || op->kind == OFI_RECEIVE)
-        iso_ofi_fail(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
+        iso_ofi_lose(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, why);
-    fail_op(o, op, why);
+    else
+        lose_by(o, op, why);
 }
 
 bool iso_ofi_poll(struct ofi *o)
@@ -299,16 +358,20 @@ bool iso_ofi_poll(struct ofi *o)
     struct fi_cq_msg_entry entries[READ_MAX];
     bool any = false;
     ssize_t n;
+    if (ISO_UNLIKELY(o->lost))
+        return false;
     do {
         n = fi_cq_read(o->cq, entries, READ_MAX);
-        for (ssize_t i = 0; i < n; i++)
+        for (ssize_t i = 0; i < n && !o->lost; i++)
             complete(o, &entries[i]);
         any |= n > 0;
         if (n == -FI_EAVAIL)
             take_error(o);
         else if (n < 0 && n != -FI_EAGAIN && !__atomic_load_n(&o->ended, __ATOMIC_RELAXED))
-            iso_ofi_fail(o, "reading the completions of %s of pe %d (host %s) failed: %s",
+            iso_ofi_lose(o, "reading the completions of %s of pe %d (host %s) failed: %s",
                          o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
+        if (ISO_UNLIKELY(o->lost))
+            return true;
     } while (n == READ_MAX);
     if (o->unacked != NULL)
         iso_ofi_send_answers(o);
@@ -325,8 +388,10 @@ bool iso_ofi_poll(struct ofi *o)
 static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
 {
     iso_ofi_unlock(o);
-    iso_wait_pause(wait, seen);
+    int rc = iso_wait_pause(wait, seen);
     iso_ofi_lock(o);
+    if (rc != 0)
+        drop_all(o);
     o->polls++;
     wait->worked |= iso_ofi_poll(o);
 }
@@ -344,7 +409,7 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
         return;
     struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
-    while (!can_begin(o, q, needs))
+    while (!o->lost && !can_begin(o, q, needs))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
 }
@@ -356,11 +421,11 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (is_done(q, asked, moved))
+    if (o->lost || is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
-    while (!is_done(q, asked, moved))
+    while (!o->lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
 }
@@ -371,7 +436,7 @@ void iso_ofi_watch(struct ofi *o)
     double limit_s = ISO->env->boot_timeout;
     uint64_t now = iso_wait_now_ns();
     char ends[OFI_ENDS_BYTES];
-    if (now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+    if (o->lost || now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
         return;
     o->watched_ns = now;
     for (int group = 0; group < OFI_GROUPS; group++)
@@ -379,8 +444,9 @@ void iso_ofi_watch(struct ofi *o)
             const struct ofi_peer *peer = &o->peers[q->pe];
             if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
                 continue;
-            iso_ofi_fail(o, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
+            iso_ofi_lose(o, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
                          "port there, or that address is not reached from here; SHMEM_NETWORK names another",
                          iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
+            return;
         }
 }

@@ -51,7 +51,7 @@ bool iso_ofi_rest(uint64_t ns)
     o->polls += BUSY_POLLS + 1;
     o->counts.sleeps++;
     iso_ofi_watch(o);
-    if (!iso_ofi_poll(o) && o->first_waiting < 0 && may_sleep(o)) {
+    if (!iso_ofi_poll(o) && !o->lost && o->first_waiting < 0 && may_sleep(o)) {
         iso_ofi_unlock(o);
         ppoll(&fd, 1, &t, NULL);
         iso_ofi_lock(o);
@@ -73,7 +73,7 @@ static uint64_t prepare(struct ofi *o)
     o->polls = 0;
     o->looked_ns = now;
     iso_ofi_watch(o);
-    if (!busy) {
+    if (!busy && !o->lost) {
         while (iso_ofi_poll(o))
             continue;
         bool waits = o->first_waiting >= 0 || o->unposted != NULL || o->posted > 0;
