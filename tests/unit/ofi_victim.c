@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* No test: tests/cluster/ofi_native.sh starts it, over two nodes of one PE each. The first argument says what PE 0 does:
+/* No test: tests/cluster/ofi_native.sh starts it, over two nodes of one PE each. The first argument: what PE 0 does.
  *   key        a large put with a key that PE 1 has not given
  *   address    an atomic operation where PE 1 has no segment
  *   lost       a message whose number is far behind the next one
