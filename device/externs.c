@@ -149,7 +149,12 @@ EXTERN(int, alltoallmem_block, (const shmemd_t *h, void *dest, const void *sourc
 
 /* The first thread's v. Triton's own shared memory begins behind this array, and tensor cores need it at a multiple of
  * 1024 bytes. The element that is used is one that no compiler knows, or it would leave the others out. */
-struct __attribute__((aligned(1024))) program_words {
+#ifdef ISO_PRIM_CPU_H
+#define PROGRAM_ALIGNED /* shared memory has the alignment of malloc, and nothing stands behind it */
+#else
+#define PROGRAM_ALIGNED __attribute__((aligned(1024)))
+#endif
+struct PROGRAM_ALIGNED program_words {
     uint64_t word[128];
 };
 PRIM_FN uint64_t program_tell(uint64_t v)
