@@ -38,7 +38,9 @@ static bool has_libfabric(void)
 {
     struct peer far = {.local = false};
     const char *why = "";
-    void *library = iso_transport_ofi.reaches(&far, &why) ? dlopen("libfabric.so.1", RTLD_LAZY | RTLD_LOCAL) : NULL;
+    /* It stays: libraries under it start once in a process. */
+    const int flags = RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE;
+    void *library = iso_transport_ofi.reaches(&far, &why) ? dlopen("libfabric.so.1", flags) : NULL;
     if (library != NULL)
         dlclose(library);
     return library != NULL;

@@ -4,11 +4,12 @@
  * memory that no peer reaches. Every kind, several streams with slots of their own at once, one call after the other
  * with nothing between them but kernels that make and look (coll_turn.h), then graphs that are replayed, then copy
  * engines after shmemx_rendezvous. All memory is poison before and after each turn: a store at a wrong place is found
- * by the turn that finds it there, or by the last look at all of it. SHMEM_COLL forces algorithms, each of which must have
- * been the choice of a call; SHMEM_TEST_CALLS is how many calls. */
+ * by the turn that finds it there, or by the last look at all of it. SHMEM_COLL forces algorithms, each of which must
+ * have been the choice of a call where there are enough; SHMEM_TEST_CALLS is how many. */
 #include "coll_turn.h"
 
 enum { LANES = 3, BATCH = 60, MOST_WORDS = 3000, CALLS = 1500, GRAPHS = 6, GRAPH_CALLS = 5, REPLAYS = 20 };
+enum { ENOUGH_CALLS = 200 }; /* for each algorithm that is forced to be chosen */
 
 /* Where a member's buffer may be. The first ones are alike to the members: each takes any of them. */
 enum origin { HEAP, TEAM, LOCAL, HOST_LOCAL, HOST_HEAP, ANYWHERE, REGISTERED = ANYWHERE, OWN, ORIGINS };
@@ -379,6 +380,8 @@ static void test_team_buffer(struct places_state *s, struct lane *l)
 static void check_choices(const struct places_state *s)
 {
     bool pointers = !device_flag("SHMEM_FORCE_PROXY") && getenv("SHMEM_VIRTUAL_NODES") == NULL;
+    if (device_number("SHMEM_TEST_CALLS", CALLS) < ENOUGH_CALLS)
+        return;
     const char *text = getenv("SHMEM_COLL");
     for (int kind = 0; kind < KINDS && pointers && text != NULL && shmem_n_pes() > 1; kind++) {
         char wanted[40];
