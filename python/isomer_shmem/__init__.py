@@ -13,7 +13,7 @@ __all__ = ["IsomerError", "load"]
 
 def __getattr__(name):
     """The adapters are loaded when they are first named."""
-    if name in ("deepspeed", "fsdp", "inference", "triton"):
+    if name in ("deepspeed", "fsdp", "inference", "triton", "vllm"):
         import importlib
 
         return importlib.import_module("." + name, __name__)
