@@ -1,6 +1,8 @@
 # NVIDIA GPUs: kernels by nvcc, one command a file; the library's host code stays C.
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
 #   ISO_KERNEL_COMMAND  nvcc and its options            ISO_KERNEL_OPTIONS  more of them for this project's own kernels
+#   ISO_KERNEL_REPORT, ISO_KERNEL_KEEP   have ptxas's report left beside each object of the library's kernels, for
+#                       tests/unit/cuda_resources.sh
 #   ISO_DEVICE_FILES    lib/isomer_device.ptx           the in-kernel API for other tool chains
 set(ISO_CUDA_ARCH 90 CACHE STRING "Compute capabilities to build kernels for, a list; of the last one PTX goes along")
 
@@ -50,6 +52,8 @@ if(ISO_SANITIZE STREQUAL "address")
 elseif(ISO_SANITIZE STREQUAL "thread")
   list(APPEND ISO_KERNEL_OPTIONS -Xcompiler -fsanitize=thread)
 endif()
+set(ISO_KERNEL_REPORT ${PROJECT_SOURCE_DIR}/device/cuda/cuda_report.sh)
+set(ISO_KERNEL_KEEP -Xptxas -v)
 
 # For what links PTX: Triton, run-time compiled modules. Of the first architecture, since PTX runs on later ones too.
 list(GET ISO_CUDA_ARCH 0 first_arch)

@@ -3,6 +3,7 @@
 #   ISO_DEVICE_SOURCES  host code of the flavour        ISO_DEVICE_LIBS  what it links, and every program with kernels
 #   ISO_KERNEL_COMMAND  clang and its options           ISO_KERNEL_OPTIONS  more of them for this project's own kernels
 #   ISO_KERNEL_CHECK    looks at each object            ISO_KERNEL_HEAVY  options of kernels that would not pass it
+#   ISO_KERNEL_KEEP     has the assembly of the library's kernels left beside their objects, for tests/unit/isa.sh
 #   ISO_DEVICE_FILES    none: bitcode.cmake makes the in-kernel API for other tool chains
 if(DEFINED ENV{ROCM_PATH})
   set(hip_root $ENV{ROCM_PATH})
@@ -109,6 +110,7 @@ set(ISO_KERNEL_OPTIONS -Wall -Wextra -Wno-missing-field-initializers -fvisibilit
 if(ISO_WERROR)
   list(APPEND ISO_KERNEL_OPTIONS -Werror)
 endif()
+set(ISO_KERNEL_KEEP -save-temps=obj -gdwarf-4) # the assembler refuses checksums of files, which DWARF 5 has
 
 # See hip_spills.sh. The library's own kernels spill nothing to memory (tests/unit/isa.sh).
 set(ISO_KERNEL_CHECK)

@@ -18,51 +18,68 @@ struct lane_args {
 enum { LAST_BLOCK, CROSSWISE, ANOTHER_EACH, PATTERNS };
 static const char *const pattern_names[] = {"the last block", "crosswise", "another block each round"};
 
-/* All that a block can call; `at` is the part of the arrays. */
-SHMEMD_FN int call_all(shmemd_t h, struct lane_args a, uint32_t at)
+/* What a block can call, in two kernels: a compiler needs more than twice as long for one of all. `at`: the part of the
+ * arrays. */
+SHMEMD_FN int move_all(shmemd_t h, struct lane_args a, uint32_t at)
 {
     const size_t n = (size_t)a.nelems, all = (size_t)shmemd_n_pes(h) * MOST;
     const int me = shmemd_my_pe(h), pes = shmemd_n_pes(h);
     uint32_t *source = a.source + at * all, *dest = a.dest + at * CALLS * all;
     int rc = shmemd_sync_block(h);
-    rc |= shmemd_barrier_block(h);
     rc |= shmemd_uint32_broadcast_block(h, dest, source, n, pes - 1);
     rc |= shmemd_uint32_fcollect_block(h, dest + all, source, n);
     rc |= shmemd_uint32_alltoall_block(h, dest + 2 * all, source, n);
     rc |= shmemd_uint32_permute_block(h, dest + 3 * all, source, n, (me + 1) % pes, (me + pes - 1) % pes);
+    return rc;
+}
+SHMEMD_FN int sum_all(shmemd_t h, struct lane_args a, uint32_t at)
+{
+    const size_t n = (size_t)a.nelems, all = (size_t)shmemd_n_pes(h) * MOST;
+    uint32_t *source = a.source + at * all, *dest = a.dest + at * CALLS * all;
+    int rc = shmemd_barrier_block(h);
     rc |= shmemd_uint32_sum_reduce_block(h, dest + 4 * all, source, n);
     rc |= shmemd_uint32_sum_reducescatter_block(h, dest + 5 * all, source, n);
     rc |= shmemd_barrier_block(h);
     return rc;
 }
 
-SHMEMD_KERNEL(sync_by_lanes, struct lane_args, a)
+/* Whether this block makes the calls, and by which lane. last: shared. */
+SHMEMD_FN bool has_turn(struct lane_args a, int *last, uint32_t *lane)
 {
-    SHMEMD_SHARED(int, last, 1);
     const uint32_t block = shmemd_block_index(), me = (uint32_t)shmemd_my_pe(a.h);
-    bool first = shmemd_thread_index() == 0, calls = false;
-    uint32_t lane = 0;
     if (a.pattern == LAST_BLOCK) {
         /* In another order on each PE; the wait acquires what earlier blocks have done. */
         uint32_t turn = (block + me + (uint32_t)a.round) % BLOCKS;
-        if (first) {
+        if (shmemd_thread_index() == 0) {
             shmemd_int_wait_until(a.h, a.done, SHMEM_CMP_GE, (int)turn);
-            last[0] = shmemd_int_atomic_fetch_add(a.h, a.done, 1, (int)me) == BLOCKS - 1;
+            *last = shmemd_int_atomic_fetch_add(a.h, a.done, 1, (int)me) == BLOCKS - 1;
         }
         shmemd_group_sync(shmemd_block());
-        calls = last[0] != 0;
-    } else if (a.pattern == CROSSWISE) {
-        calls = true;
-        lane = (block + me + (uint32_t)a.round) % BLOCKS;
-    } else {
-        calls = block == (me + (uint32_t)a.round) % BLOCKS;
-        lane = 2;
+        *lane = 0;
+        return *last != 0;
     }
-    if (!calls)
+    *lane = a.pattern == CROSSWISE ? (block + me + (uint32_t)a.round) % BLOCKS : 2;
+    return a.pattern == CROSSWISE || block == (me + (uint32_t)a.round) % BLOCKS;
+}
+SHMEMD_KERNEL(move_by_lanes, struct lane_args, a)
+{
+    SHMEMD_SHARED(int, last, 1);
+    uint32_t lane;
+    if (!has_turn(a, last, &lane))
         return;
-    int rc = call_all(shmemd_lane(a.h, lane), a, lane);
-    if (first)
-        a.rc[block] = rc;
+    int rc = move_all(shmemd_lane(a.h, lane), a, lane);
+    if (shmemd_thread_index() == 0)
+        a.rc[shmemd_block_index()] = rc;
+}
+SHMEMD_KERNEL(sum_by_lanes, struct lane_args, a)
+{
+    SHMEMD_SHARED(int, last, 1);
+    uint32_t lane;
+    if (!has_turn(a, last, &lane))
+        return;
+    int rc = sum_all(shmemd_lane(a.h, lane), a, lane);
+    if (shmemd_thread_index() == 0)
+        a.rc[shmemd_block_index()] = rc;
 }
 
 static uint32_t value(int pe, size_t i) { return (uint32_t)pe * 1000003u + (uint32_t)i; }
@@ -91,26 +108,31 @@ static bool check_part(const struct lane_args *a, uint32_t lane, const char *wha
 static void check_pattern(struct lane_args *a, int pattern, int round)
 {
     const int none[BLOCKS] = {-1, -1, -1, -1}, zero = 0;
-    int rc[BLOCKS], made = 0, bad = 0;
     const size_t dest = (size_t)BLOCKS * CALLS * (size_t)shmem_n_pes() * MOST * 4;
     char *poison = (char *)malloc(dest);
     CHECK_OR_EXIT(poison != NULL);
     memset(poison, CHECK_POISON, dest);
     device_write(a->dest, poison, dest);
-    device_write(a->rc, none, sizeof(none));
-    device_write(a->done, &zero, sizeof(zero));
     free(poison);
-    shmem_barrier_all();
     a->pattern = pattern;
     a->round = round;
-    DEVICE_RUN(sync_by_lanes, BLOCKS, THREADS, *a);
-    device_read(rc, a->rc, sizeof(rc));
-    for (int b = 0; b < BLOCKS; b++) {
-        made += rc[b] != -1;
-        bad += rc[b] > 0;
+    for (int kernel = 0; kernel < 2; kernel++) {
+        int rc[BLOCKS], made = 0, bad = 0;
+        device_write(a->rc, none, sizeof(none));
+        device_write(a->done, &zero, sizeof(zero));
+        shmem_barrier_all();
+        if (kernel == 0)
+            DEVICE_RUN(move_by_lanes, BLOCKS, THREADS, *a);
+        else
+            DEVICE_RUN(sum_by_lanes, BLOCKS, THREADS, *a);
+        device_read(rc, a->rc, sizeof(rc));
+        for (int b = 0; b < BLOCKS; b++) {
+            made += rc[b] != -1;
+            bad += rc[b] > 0;
+        }
+        CHECK_EQ_NAMED(made, pattern == CROSSWISE ? BLOCKS : 1, pattern_names[pattern]);
+        CHECK_EQ_NAMED(bad, 0, pattern_names[pattern]);
     }
-    CHECK_EQ_NAMED(made, pattern == CROSSWISE ? BLOCKS : 1, pattern_names[pattern]);
-    CHECK_EQ_NAMED(bad, 0, pattern_names[pattern]);
     for (uint32_t lane = 0; lane < BLOCKS; lane++)
         if (pattern == CROSSWISE || lane == (pattern == LAST_BLOCK ? 0u : 2u))
             check_part(a, lane, pattern_names[pattern]);
