@@ -30,6 +30,8 @@ set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
 # -fgpu-rdc, or all functions would be internal to the file. In each module for NVIDIA, clang says how denormal numbers
 # are treated. No function here computes with them, and a module that says otherwise (Triton's) could not be linked. So
 # the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
+# A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers to
+# local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; the build fails if one did.
 function(iso_bitcode name triple clang)
   set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
   set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device-${name})
@@ -38,7 +40,9 @@ function(iso_bitcode name triple clang)
                      COMMAND ${clang} ${ARGN} -std=c++17 -O3 --cuda-device-only -fgpu-rdc -fuse-cuid=none -emit-llvm
                              -fomit-frame-pointer -I${PROJECT_SOURCE_DIR}/include -MMD -MF ${work}.d -MT ${file}
                              -S ${externs} -o ${work}.ll
-                     COMMAND sed -i -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d" ${work}.ll
+                     COMMAND sh -c "! grep ^define ${work}.ll | grep -o '[^,(]*byval([^)]*)[^,)]*' | grep -v readonly"
+                     COMMAND sed -i -E -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d"
+                             -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
                      COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
                              -Wno-override-module -c ${work}.ll -o ${file})
   set(ISO_BITCODE_FILES ${ISO_BITCODE_FILES} ${file} PARENT_SCOPE)
