@@ -2,7 +2,7 @@
 /* Messages: operations for the target's CPU. One shared receive queue takes them from all peers. They are applied in
  * the order of arrival, which is the order of each queue pair, and each is answered once. A word belongs to the
  * processor of its memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called
- * with verbs.lock held, by waits and by the progress thread. */
+ * with verbs.guard held, by waits and by the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../ops/word.h"
 #include "../apply.h"
@@ -51,10 +51,10 @@ int iso_verbs_message_start(struct verbs *v)
                   v->port.device, ISO->boot.host, VERBS_RECEIVES);
         return -EIO;
     }
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&v->guard.lock);
     for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
         post_receives(v, &i, 1);
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->guard.lock);
     return 0;
 }
 
@@ -289,11 +289,11 @@ static int read_some(struct verbs *v)
     struct ibv_wc wc[READ_MAX];
     uint64_t numbers[READ_MAX];
     struct verbs_queue *last = NULL;
-    int n = v->lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
+    int n = v->guard.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
         iso_verbs_fail(v, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n && !v->lost; i++) {
+    for (int i = 0; i < n && !v->guard.lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;
         if (q == NULL || q == last)
@@ -302,7 +302,7 @@ static int read_some(struct verbs *v)
             post_answers(v, last);
         last = q;
     }
-    if (v->lost)
+    if (v->guard.lost)
         return 0;
     if (last != NULL)
         post_answers(v, last);
