@@ -36,8 +36,6 @@ ISOD_STREAM_BATCHES(DECLARE)
 
 /* ---- collect ---- */
 
-bool iso_group_is_open(void) { return group.depth > 0; }
-
 static struct collected *add(shmemx_stream_t stream)
 {
     if (group.n == group.room) {
@@ -57,7 +55,7 @@ static struct collected *add(shmemx_stream_t stream)
     return c;
 }
 
-int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
+static int add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     if (coll == NULL) {
         log_error("shmemx_coll_on_stream: coll is a null pointer");
@@ -73,7 +71,7 @@ int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
     return 0;
 }
 
-int iso_group_add_pair(const struct pair_call *pair)
+static int add_pair(const struct pair_call *pair)
 {
     struct collected *c = add(pair->stream);
     if (c == NULL)
@@ -240,4 +238,35 @@ int pshmemx_coll_group_end(void)
     int rc = are_valid(&g) && !g.incomplete ? enqueue(&g) : 1;
     free(g.calls);
     return rc;
+}
+
+SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
+int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    struct stream_call c;
+    if (ISO_UNLIKELY(group.depth > 0))
+        return add_coll(coll, stream);
+    return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
+}
+
+static int one(const struct pair_call *c)
+{
+    if (group.depth > 0)
+        return add_pair(c);
+    const struct pair_call *calls[] = {c};
+    return iso_pairs_check(c) == 0 && iso_pairs_enqueue(calls, 1) == 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_send_on_stream, pshmemx_send_on_stream);
+int pshmemx_send_on_stream(shmem_team_t team, const void *source, size_t bytes, int to, int tag, shmemx_stream_t stream)
+{
+    struct pair_call c = {team, (void *)(uintptr_t)source, bytes, to, tag, true, stream};
+    return one(&c);
+}
+
+SHMEM_API(shmemx_recv_on_stream, pshmemx_recv_on_stream);
+int pshmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from, int tag, shmemx_stream_t stream)
+{
+    struct pair_call c = {team, dest, bytes, from, tag, false, stream};
+    return one(&c);
 }
