@@ -102,17 +102,6 @@ static int meet(struct device *d, const char *call)
 
 /* ---- sizes ---- */
 
-/* Behind the heap. VMM: only addresses. */
-static size_t part_for(const struct device *d, size_t objects)
-{
-    size_t wish = (size_t)ISO->env->local_size, part = ISO_MIN(objects / 4, GIB * 1024);
-#ifndef __SANITIZE_THREAD__
-    if (d->sharing == GPU_SHARE_VMM)
-        part = ISO_MIN(objects, GIB * 1024);
-#endif
-    return round_up(wish != 0 ? wish : ISO_MAX(part, 2 * MIB), d->granularity);
-}
-
 /* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
 static uint64_t default_cap(const struct device *d, const char *call)
 {
@@ -165,7 +154,13 @@ static int choose_sizes(struct device *d, const char *call)
     size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
     d->control_bytes = control_for(d, objects, (unsigned)largest((uint64_t)ISO->n_local, call));
     d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
-    d->part_bytes = part_for(d, objects);
+    size_t part = ISO_MIN(objects / 4, GIB * 1024);
+#ifndef __SANITIZE_THREAD__
+    if (d->sharing == GPU_SHARE_VMM) /* only addresses */
+        part = ISO_MIN(objects, GIB * 1024);
+#endif
+    size_t local = (size_t)ISO->env->local_size;
+    d->part_bytes = round_up(local != 0 ? local : ISO_MAX(part, 2 * MIB), d->granularity);
     d->span_bytes = d->heap_bytes + 2 * d->part_bytes;
     d->alloc = iso_alloc_create(objects, 0);
     d->control = iso_alloc_create(d->control_bytes, 0);
@@ -290,22 +285,6 @@ static void release_chunk(struct device *d, struct device_chunk c, int mapped)
             iso_gpu_chunk_release(d->gpu, s->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len);
 }
 
-static int import_chunk(struct device *d, struct device_chunk c, struct pe_offer *offers, int *mapped)
-{
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < ISO->n_local; i++) {
-        struct gpu_key key;
-        if (iso_device_imports(d, i)) {
-            memcpy(key.bytes, offers[i].key, sizeof key.bytes);
-            key.fd = offers[i].fd;
-            offers[i].fd = -1;
-            rc = iso_gpu_chunk_import(d->gpu, segment()->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len, &key);
-        }
-        *mapped = rc == 0 ? i + 1 : i;
-    }
-    return rc;
-}
-
 /* When all PEs have made their own chunks: the mappings of the peers' chunks. */
 static int share_chunk(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
 {
@@ -314,8 +293,20 @@ static int share_chunk(struct device *d, struct device_chunk c, const struct gpu
     memcpy(mine.key, key->bytes, sizeof mine.key);
     if (rc == 0)
         rc = iso_device_exchange(&mine, theirs, call);
-    if (rc == 0)
-        rc = agree_on_device(d, call, import_chunk(d, c, theirs, &mapped), "cannot map a chunk of another PE's heap");
+    if (rc == 0) {
+        while (rc == 0 && mapped < ISO->n_local) {
+            struct pe_offer *offer = &theirs[mapped];
+            struct gpu_key peers = {{0}, offer->fd};
+            memcpy(peers.bytes, offer->key, sizeof peers.bytes);
+            if (iso_device_imports(d, mapped)) {
+                char *at = segment()->peers[ISO->local_pes[mapped]].gpu_ptr + c.at;
+                offer->fd = -1; /* the import takes it */
+                rc = iso_gpu_chunk_import(d->gpu, at, c.len, &peers);
+            }
+            mapped += rc == 0;
+        }
+        rc = agree_on_device(d, call, rc, "cannot map a chunk of another PE's heap");
+    }
     if (rc != 0)
         release_chunk(d, c, mapped);
     iso_device_close_offers(theirs);

@@ -185,11 +185,6 @@ void iso_verbs_answer_late(struct verbs *v)
 
 /* ---- reading ---- */
 
-static struct amo amo_of(const struct verbs_message *m)
-{
-    return (struct amo){(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
-}
-
 static bool apply_copy(struct verbs *v, const struct verbs_message *m)
 {
     char *device = (char *)(uintptr_t)m->addr, *stage = v->peers[m->pe].stage;
@@ -264,7 +259,8 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
             continue;
         uint64_t before = 0;
         bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
-        bool good = is_amo ? iso_apply_amo(m.addr, amo_of(&m), &before) : apply_copy(v, &m);
+        const struct amo op = {(enum amo_op)m.op, m.bytes, m.operand, m.compare, true};
+        bool good = is_amo ? iso_apply_amo(m.addr, op, &before) : apply_copy(v, &m);
         q = v->peers[m.pe].in[m.group];
         q->unacked = good && m.type == VERBS_AMO;
         q->unacked_serial = m.serial;
