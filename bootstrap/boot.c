@@ -18,18 +18,6 @@ enum { TABLE_ROWS = sizeof table / sizeof table[0] };
  * has it too. */
 static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
 
-/* At debug level: which other bootstraps would have applied, for users whose variables were not used. */
-static void explain_choice(const struct boot_ops *chosen, const char *reason, const struct boot_attr *attr,
-                           const struct env *env)
-{
-    log_debug("bootstrap %s: %s%s", chosen->name, reason, *env->boot ? " (SHMEM_BOOT is set)" : "");
-    for (int i = 0; i < TABLE_ROWS; i++) {
-        const char *why = "";
-        if (table[i] != chosen && table[i] != &iso_boot_single && table[i]->applies(attr, env, &why))
-            log_debug("bootstrap %s would apply too (%s) and is not used", table[i]->name, why);
-    }
-}
-
 static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
 {
     const char *why = "";
@@ -37,7 +25,12 @@ static const struct boot_ops *choose(const struct boot_attr *attr, const struct 
         if (*env->boot && strcmp(env->boot, table[i]->name) != 0)
             continue;
         if (table[i]->applies(attr, env, &why)) {
-            explain_choice(table[i], why, attr, env);
+            log_debug("bootstrap %s: %s%s", table[i]->name, why, *env->boot ? " (SHMEM_BOOT is set)" : "");
+            for (int k = 0; k < TABLE_ROWS; k++) { /* for users whose variables were not used */
+                const char *other = "";
+                if (k != i && table[k] != &iso_boot_single && table[k]->applies(attr, env, &other))
+                    log_debug("bootstrap %s would apply too (%s) and is not used", table[k]->name, other);
+            }
             return table[i];
         }
     }

@@ -16,19 +16,6 @@ static int hex_value(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static bool parse_secret(const char *text, unsigned char secret[AUTH_BYTES])
-{
-    if (strlen(text) != 2 * AUTH_BYTES)
-        return false;
-    for (int i = 0; i < AUTH_BYTES; i++) {
-        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        secret[i] = (unsigned char)(high << 4 | low);
-    }
-    return true;
-}
-
 /* Returns what follows the address and its colon, or NULL. */
 static const char *parse_address(const char *text, struct tcp_address *address)
 {
@@ -46,19 +33,6 @@ static const char *parse_address(const char *text, struct tcp_address *address)
     return *end == ':' ? end + 1 : NULL;
 }
 
-/* 1..65535; returns what follows the port and its colon, or NULL. */
-static const char *parse_port(const char *text, uint16_t *port)
-{
-    unsigned value = 0;
-    int digits = 0;
-    for (; *text >= '0' && *text <= '9' && digits < 6; text++, digits++)
-        value = value * 10 + (unsigned)(*text - '0');
-    if (value == 0 || value > 65535 || *text != ':')
-        return NULL;
-    *port = (uint16_t)value;
-    return text + 1;
-}
-
 int iso_uid_parse(const unsigned char id[ISO_UID_BYTES], struct uid *uid, const char **why)
 {
     memset(uid, 0, sizeof *uid);
@@ -70,11 +44,22 @@ int iso_uid_parse(const unsigned char id[ISO_UID_BYTES], struct uid *uid, const 
     if (!(text = parse_address(text, &uid->address)))
         return -EINVAL;
     *why = "its port is not in 1..65535, or no colon follows";
-    if (!(text = parse_port(text, &uid->address.port)))
+    unsigned port = 0;
+    for (int digits = 0; *text >= '0' && *text <= '9' && digits < 6; text++, digits++)
+        port = port * 10 + (unsigned)(*text - '0');
+    if (port == 0 || port > 65535 || *text != ':')
         return -EINVAL;
+    uid->address.port = (uint16_t)port;
+    text++;
     *why = "its secret is not 32 hexadecimal digits";
-    if (!parse_secret(text, uid->secret))
+    if (strlen(text) != 2 * AUTH_BYTES)
         return -EINVAL;
+    for (int i = 0; i < AUTH_BYTES; i++) {
+        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return -EINVAL;
+        uid->secret[i] = (unsigned char)(high << 4 | low);
+    }
     *why = "";
     return 0;
 }

@@ -337,20 +337,6 @@ static void *move(const struct heap *h, const char *call, struct alloc_object ol
     return object;
 }
 
-/* Where it is, when there is room; else elsewhere. NULL: no room, the old object is as it was. */
-static void *change_size(const struct heap *h, const char *call, struct alloc_object old, size_t size)
-{
-    int rc = iso_alloc_resize(h->alloc, old.offset, size);
-    if (rc == -ENOSPC)
-        return move(h, call, old, size);
-    if (rc != 0)
-        iso_fatal(call, "no memory is left for the bookkeeping of the heap's objects");
-    raise_limit(h, h->start + old.offset + size);
-    if (size < old.size)
-        retire(h, old.offset + size, old.size - size);
-    return objects_of(h) + old.offset;
-}
-
 static void *call_realloc(const char *call, void *ptr, size_t size)
 {
     if (ptr == NULL)
@@ -369,7 +355,17 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     (void)match(call, "offset of ptr", old.offset);
     (void)match(call, "size", size);
     (void)barrier(call);
-    void *object = change_size(&h, call, old, size);
+    void *object = objects_of(&h) + old.offset;
+    int rc = iso_alloc_resize(h.alloc, old.offset, size);
+    if (rc == -ENOSPC) { /* not where it is; NULL: nowhere, and the old object is as it was */
+        object = move(&h, call, old, size);
+    } else if (rc != 0) {
+        iso_fatal(call, "no memory is left for the bookkeeping of the heap's objects");
+    } else {
+        raise_limit(&h, h.start + old.offset + size);
+        if (size < old.size)
+            retire(&h, old.offset + size, old.size - size);
+    }
     (void)barrier(call);
     return object;
 }

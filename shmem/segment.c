@@ -329,23 +329,19 @@ int iso_segment_free_number(int from)
     return from;
 }
 
-/* The piece that begins the buffer: offsets in a buffer are the same on all PEs, its pieces need not be. */
-static const struct segment *first_piece(const struct segment *s, const void *addr)
-{
-    for (int i = SEGMENT_INDEX_FREE; s->kind == SEGMENT_BUFFER && i < ISO->n_segments; i++) {
-        const struct segment *first = &ISO->segments[i];
-        if ((size_t)((const char *)addr - first->base) < first->first_bytes)
-            return first;
-    }
-    return s;
-}
-
 uint64_t iso_segment_place(const void *addr)
 {
     const struct segment *s = iso_segment_of(addr, 1);
     if (s == NULL)
         return 0;
-    s = first_piece(s, addr);
+    /* The piece that begins a buffer: offsets in a buffer are the same on all PEs, its pieces need not be. */
+    for (int i = SEGMENT_INDEX_FREE; s->kind == SEGMENT_BUFFER && i < ISO->n_segments; i++) {
+        const struct segment *first = &ISO->segments[i];
+        if ((size_t)((const char *)addr - first->base) < first->first_bytes) {
+            s = first;
+            break;
+        }
+    }
     return (uint64_t)(unsigned)s->number << ISOD_PLACE_BITS | (uint64_t)((const char *)addr - s->base);
 }
 

@@ -49,15 +49,6 @@ void iso_fatal_team(const char *call, shmem_team_t team)
 
 /* ---- members ---- */
 
-static void find_stride(struct team *team)
-{
-    team->start = team->world_of[0];
-    team->stride = team->n_pes > 1 ? team->world_of[1] - team->world_of[0] : 1;
-    for (int i = 1; i < team->n_pes; i++)
-        if (team->world_of[i] != team->start + i * team->stride)
-            team->stride = 0;
-}
-
 /* The number of a world PE in the team, -1: not a member. */
 static int pe_in(const struct team *team, int world_pe)
 {
@@ -75,7 +66,11 @@ static int pe_in(const struct team *team, int world_pe)
 static void describe(struct team *team, int n_pes)
 {
     team->n_pes = n_pes;
-    find_stride(team);
+    team->start = team->world_of[0];
+    team->stride = n_pes > 1 ? team->world_of[1] - team->world_of[0] : 1;
+    for (int i = 1; i < n_pes; i++)
+        if (team->world_of[i] != team->start + i * team->stride)
+            team->stride = 0;
     team->my_pe = pe_in(team, ISO->my_pe);
     team->slot.index = -1;
 }
@@ -233,14 +228,6 @@ static void check_config(const char *call, const shmem_team_config_t *config, lo
         iso_fatal(call, "config->num_contexts is %d; it must be 0 or more", config->num_contexts);
 }
 
-static bool triplet_is_valid(const struct team *parent, struct triplet t)
-{
-    if (t.size < 1 || t.start < 0 || t.start >= parent->n_pes || (t.stride == 0 && t.size > 1))
-        return false;
-    long last = (long)t.start + (long)t.stride * (t.size - 1);
-    return last >= 0 && last < parent->n_pes;
-}
-
 static void destroy(struct team *team)
 {
     iso_ctx_destroy_of_team(team);
@@ -265,7 +252,10 @@ int pshmem_team_split_strided(shmem_team_t parent_handle, int start, int stride,
     iso_agree_same(parent, __func__, "start", start);
     iso_agree_same(parent, __func__, "stride", stride);
     iso_agree_same(parent, __func__, "size", size);
-    if (!triplet_is_valid(parent, t))
+    if (size < 1 || start < 0 || start >= parent->n_pes || (stride == 0 && size > 1))
+        return 1;
+    long last = (long)start + (long)stride * (size - 1);
+    if (last < 0 || last >= parent->n_pes)
         return 1;
     int rc;
     struct team *team = make_team(parent, t, config_mask != 0 ? config : NULL, &rc);
@@ -326,17 +316,6 @@ static int by_key(const void *a, const void *b)
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->pe - y->pe;
 }
 
-/* Those of this color to the front, in the order of the team; how many there are. */
-static int select_color(struct colored *all, int n, int32_t color)
-{
-    int found = 0;
-    for (int i = 0; i < n; i++)
-        if (all[i].color == color)
-            all[found++] = all[i];
-    qsort(all, (size_t)found, sizeof *all, by_key);
-    return found;
-}
-
 SHMEM_API(shmemx_team_split_color, pshmemx_team_split_color);
 int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shmem_team_t *new_team)
 {
@@ -358,7 +337,11 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
         return iso_refuse_alone(__func__, "no memory for a team of %d", parent->n_pes);
     rc = iso_agree_gather(parent, &mine, sizeof mine, all, __func__);
     if (color >= 0 && rc == 0) {
-        int n = select_color(all, parent->n_pes, color);
+        int n = 0; /* those of this color, in the order of the team */
+        for (int i = 0; i < parent->n_pes; i++)
+            if (all[i].color == color)
+                all[n++] = all[i];
+        qsort(all, (size_t)n, sizeof *all, by_key);
         team = take_place(n);
         for (int i = 0; team != NULL && i < n; i++)
             team->world_of[i] = parent->world_of[all[i].pe];
@@ -398,18 +381,6 @@ int pshmemx_team_set_timeout(shmem_team_t handle, double seconds)
 }
 
 /* ---- from a list, by its members alone ---- */
-
-/* Of the list in its order; lists that differ only there are different teams. FNV-1a over PEs, then mixed: each PE
- * reaches all bits. */
-static uint64_t hash_of(const int *pes, int n)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < n; i++) {
-        hash = (hash ^ (uint64_t)(unsigned)pes[i]) * 0x100000001b3u;
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
 
 /* The place of each PE + 1, 0: not in the list, into `place` of all PEs, zeroed. False after a sentence. */
 static bool list_is_valid(const char *call, const int *pes, int n, int *place)
@@ -458,7 +429,14 @@ int pshmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *new_t
         *new_team = SHMEM_TEAM_INVALID;
     if (!arguments_are_valid(__func__, pes, n, new_team))
         return 1;
-    struct slot_key key = {pes[0], n > 1 ? pes[1] - pes[0] : 0, n, ISO_SLOT_OF_LIST, tag, hash_of(pes, n)};
+    /* Of the list in its order; lists that differ only there are different teams. FNV-1a over PEs, then mixed: each PE
+     * reaches all bits. */
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < n; i++) {
+        hash = (hash ^ (uint64_t)(unsigned)pes[i]) * 0x100000001b3u;
+        hash ^= hash >> 29;
+    }
+    struct slot_key key = {pes[0], n > 1 ? pes[1] - pes[0] : 0, n, ISO_SLOT_OF_LIST, tag, hash};
     struct team *team = take_place(n);
     struct slot slot;
     int rc = iso_slot_open(&slot, key, pes, n, team != NULL ? 0 : -ENOMEM);

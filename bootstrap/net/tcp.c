@@ -142,19 +142,6 @@ int iso_tcp_connect_begin(const struct tcp_address *address)
     return -error;
 }
 
-/* A port of the ephemeral range at which no process listens: the system may choose it as our own, and TCP then connects
- * the socket with itself. */
-static bool is_connected_to_itself(int fd)
-{
-    struct sockaddr_storage mine, other;
-    socklen_t mine_len = sizeof mine, other_len = sizeof other;
-    memset(&mine, 0, sizeof mine);
-    memset(&other, 0, sizeof other);
-    return getsockname(fd, (struct sockaddr *)&mine, &mine_len) == 0 &&
-           getpeername(fd, (struct sockaddr *)&other, &other_len) == 0 && mine_len == other_len &&
-           memcmp(&mine, &other, mine_len) == 0;
-}
-
 int iso_tcp_connect_end(int fd)
 {
     int error = 0;
@@ -163,28 +150,16 @@ int iso_tcp_connect_end(int fd)
         return -errno;
     if (error != 0)
         return -error;
-    return is_connected_to_itself(fd) ? -ECONNREFUSED : 0;
-}
-
-static int connect_once(const struct tcp_address *address, int64_t deadline)
-{
-    int fd = iso_tcp_connect_begin(address);
-    if (fd < 0)
-        return fd;
-    int rc = iso_tcp_wait(fd, POLLOUT, deadline);
-    if (rc == 0)
-        rc = iso_tcp_connect_end(fd);
-    if (rc == 0)
-        return fd;
-    close(fd);
-    return rc;
-}
-
-/* Errors that pass when the other side has started, or its network has come up. */
-static bool is_worth_retrying(int error)
-{
-    return error == -ECONNREFUSED || error == -ECONNRESET || error == -ECONNABORTED || error == -ETIMEDOUT ||
-           error == -EHOSTUNREACH || error == -ENETUNREACH || error == -EAGAIN;
+    /* The system may have chosen a port of the ephemeral range at which no process listens as our own. TCP has
+     * connected the socket with itself then. */
+    struct sockaddr_storage mine, other;
+    socklen_t mine_len = sizeof mine, other_len = sizeof other;
+    memset(&mine, 0, sizeof mine);
+    memset(&other, 0, sizeof other);
+    bool itself = getsockname(fd, (struct sockaddr *)&mine, &mine_len) == 0 &&
+                  getpeername(fd, (struct sockaddr *)&other, &other_len) == 0 && mine_len == other_len &&
+                  memcmp(&mine, &other, mine_len) == 0;
+    return itself ? -ECONNREFUSED : 0;
 }
 
 int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *last)
@@ -192,10 +167,20 @@ int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *la
     *last = -ETIMEDOUT;
     for (int wait_ms = RETRY_MS_FIRST;; wait_ms = wait_ms * 2 > RETRY_MS_LAST ? RETRY_MS_LAST : wait_ms * 2) {
         int64_t attempt = iso_deadline_in(ATTEMPT_S);
-        int fd = connect_once(address, attempt < deadline ? attempt : deadline);
-        if (fd >= 0 || !is_worth_retrying(fd))
+        int fd = iso_tcp_connect_begin(address);
+        int rc = fd < 0 ? fd : iso_tcp_wait(fd, POLLOUT, attempt < deadline ? attempt : deadline);
+        if (rc == 0)
+            rc = iso_tcp_connect_end(fd);
+        if (rc == 0)
             return fd;
-        *last = fd;
+        if (fd >= 0)
+            close(fd);
+        /* Errors that pass when the other side has started, or its network has come up. */
+        bool passes = rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -ECONNABORTED || rc == -ETIMEDOUT ||
+                      rc == -EHOSTUNREACH || rc == -ENETUNREACH || rc == -EAGAIN;
+        if (!passes)
+            return rc;
+        *last = rc;
         int left = iso_deadline_poll_ms(deadline);
         if (left == 0)
             return -ETIMEDOUT;

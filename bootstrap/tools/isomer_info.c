@@ -95,19 +95,6 @@ static void print_set(const char *entry, const char *end)
     fputs(any ? "" : "environment variables: none of the library's is set\n", stdout);
 }
 
-static int print_one(const char *entry, const char *end, const char *wanted)
-{
-    char name[64];
-    for (; entry < end && sscanf(entry, "  %63[A-Z0-9_] =", name) == 1; entry = end_of_variable(entry))
-        if (strcmp(name, wanted) == 0) {
-            print_range(entry, end_of_variable(entry));
-            return 0;
-        }
-    fprintf(stderr, "isomer-info: there is no environment variable %s; isomer-info --variables lists them all\n",
-            wanted);
-    return 2;
-}
-
 enum part { SUMMARY, ONE_VARIABLE, USER_VARIABLES, ALL_VARIABLES, ALL_TABLES };
 
 static int print_part(const char *text, enum part part, const char *name)
@@ -120,7 +107,18 @@ static int print_part(const char *text, enum part part, const char *name)
         print_set(first, tables);
         fputs("more: isomer-info SHMEM_TIMEOUT, --variables, --table, --device, --doctor, --help\n", stdout);
     } else if (part == ONE_VARIABLE) {
-        status = print_one(first, tables, name);
+        const char *entry = first;
+        char found[64] = "";
+        while (entry < tables && sscanf(entry, "  %63[A-Z0-9_] =", found) == 1 && strcmp(found, name) != 0)
+            entry = end_of_variable(entry);
+        if (strcmp(found, name) == 0) {
+            print_range(entry, end_of_variable(entry));
+        } else {
+            fprintf(stderr,
+                    "isomer-info: there is no environment variable %s; isomer-info --variables lists them all\n",
+                    name);
+            status = 2;
+        }
     } else if (part == USER_VARIABLES) {
         print_range(variables, first);
         for (const char *next; first < tables; first = next) {
@@ -182,16 +180,6 @@ static int tune_up_to(const char *text)
     return 2;
 }
 
-static int print_version(void)
-{
-    int major = 0, minor = 0;
-    char name[SHMEM_MAX_NAME_LEN + 1] = "";
-    shmem_info_get_version(&major, &minor);
-    shmem_info_get_name(name);
-    printf("%s, OpenSHMEM %d.%d\n", name, major, minor);
-    return fflush(stdout) ? 1 : 0;
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 1)
@@ -208,8 +196,14 @@ int main(int argc, char **argv)
         return print_info(false, ONE_VARIABLE, argv[1]);
     if (argc == 2 && strcmp(argv[1], "--doctor") == 0)
         return print_doctor();
-    if (argc == 2 && strcmp(argv[1], "--version") == 0)
-        return print_version();
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        int major = 0, minor = 0;
+        char name[SHMEM_MAX_NAME_LEN + 1] = "";
+        shmem_info_get_version(&major, &minor);
+        shmem_info_get_name(name);
+        printf("%s, OpenSHMEM %d.%d\n", name, major, minor);
+        return fflush(stdout) ? 1 : 0;
+    }
     if (argc == 2 && strcmp(argv[1], "--tune") == 0)
         return tune(0);
     if (argc == 4 && strcmp(argv[1], "--tune") == 0 && strcmp(argv[2], "--tune-most") == 0)

@@ -120,13 +120,6 @@ int hosts_parse_node(struct options *options, const char *text)
 
 /* ---- the job's id ---- */
 
-static bool is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
-}
-
 /* The address by which all PEs reach the one of rank 0: SHMEM_UID_ADDRESS, or that of the first host's name. */
 static int find_address(const struct options *options, char text[INET6_ADDRSTRLEN + 2])
 {
@@ -140,10 +133,12 @@ static int find_address(const struct options *options, char text[INET6_ADDRSTRLE
                    gai_strerror(rc));
         return STATUS_FAILED;
     }
-    bool alone = options->npes == 1 || (wanted && wanted[0]), near = is_loopback(found->ai_addr);
+    const void *address = found->ai_addr;
+    bool alone = options->npes == 1 || (wanted && wanted[0]), ipv6 = found->ai_family == AF_INET6;
+    bool near = ipv6 ? IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr)
+                     : ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
     if (getnameinfo(found->ai_addr, found->ai_addrlen, number, sizeof number, NULL, 0, NI_NUMERICHOST) != 0)
         number[0] = 0;
-    bool ipv6 = found->ai_family == AF_INET6;
     freeaddrinfo(found);
     if (near && !alone) {
         oshrun_say("%s is %s here, which %s cannot reach; SHMEM_UID_ADDRESS names an address of %s for all",

@@ -254,12 +254,13 @@ enum coll_op {
     COLL_OPS
 };
 
-/* The algorithm of the first row that fits (coll/select/select.h). The same on all members. `w` NULL: a barrier. */
+/* host_choice.c: the algorithm of the first row that fits (coll/select/select.h). The same on all members. `w` NULL: a
+ * barrier. */
 struct select_algorithm;
 const struct select_algorithm *iso_host_choose(enum coll_op op, const struct team *team, const struct coll_work *w);
 /* The host's table with what `forced` says, a value of SHMEM_COLL; NULL after a sentence. */
 struct select_table *iso_host_table_open(const char *forced);
-/* Runs it, after the comparison that SHMEM_DEBUG asks for (coll_host.c). Teams of one PE included. */
+/* Runs it, after the comparison that SHMEM_DEBUG asks for. Teams of one PE included. */
 void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call);
 
 /* ---- entry: checks of arguments (coll_host.c); every failure is a sentence and ends the job ---- */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Host collectives: checks of arguments, the far halves of the hooks, and the run.
- * Called by coll_sync.c, coll_move.c, coll_reduce.c. */
-#include "../../shmem/agree.h"
+/* Host collectives: checks of arguments, and the far halves of the hooks.
+ * Called by coll_sync.c, coll_move.c, coll_reduce.c and the algorithms. */
 #include "../../shmem/transport/far.h"
-#include "../select/select.h"
 #include "coll.h"
 
 /* ---- arguments ---- */
@@ -112,17 +110,4 @@ void iso_coll_far_done(void)
 {
     if (iso_ctx_is_dirty(&ISO->ctx_default))
         iso_far_quiet(&ISO->ctx_default);
-}
-
-/* ---- run ---- */
-
-void iso_coll_run(enum coll_op op, struct team *team, const struct coll_work *w, const char *call)
-{
-    struct coll c = {&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, call, team};
-    if (ISO_UNLIKELY(ISO->debug)) {
-        uint32_t dest = w->dest.segment != NULL ? (uint32_t)w->dest.offset + 1 : 0;
-        uint64_t bytes = op == COLL_COLLECT ? w->elem_bytes : w->bytes;
-        iso_agree_match(team, (struct agree_args){call, bytes, w->root, dest});
-    }
-    iso_host_choose(op, team, w)->run_host(&c, w);
 }

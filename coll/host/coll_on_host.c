@@ -79,10 +79,6 @@ static bool is_short_float(int type)
 {
     return type == SHMEMX_HALF || type == SHMEMX_BFLOAT16 || type == SHMEMX_FLOAT8_E4M3 || type == SHMEMX_FLOAT8_E5M2;
 }
-static bool is_real(int type)
-{
-    return type == SHMEMX_FLOAT || type == SHMEMX_DOUBLE || is_short_float(type);
-}
 static bool is_scaled(const shmemx_coll_t *coll) { return coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM; }
 
 /* ---- checks ---- */
@@ -130,7 +126,8 @@ static bool op_is_valid(struct host_call *h)
     const shmemx_coll_t *coll = h->coll;
     if (!in_range(h, "op", coll->op, SHMEMX_SCALED_SUM))
         return false;
-    h->combine = is_scaled(coll) && !is_real(coll->type) ? NULL : iso_reduce_combine(coll->type, coll->op);
+    bool is_real = coll->type == SHMEMX_FLOAT || coll->type == SHMEMX_DOUBLE || is_short_float(coll->type);
+    h->combine = is_scaled(coll) && !is_real ? NULL : iso_reduce_combine(coll->type, coll->op);
     return h->combine != NULL ||
            wrong(h,
                  "op %d is not for type %d: integers and bool have sum to xor, real numbers sum, prod, min, max, avg "
@@ -570,21 +567,17 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
     }
 }
 
-static const char *piece_from(struct host_call *h, int m)
-{
-    if (!h->pulls)
-        return coll_stage_from(&h->c, m);
-    const char *near = pull_pointer(h->pull, m, PULL_SOURCE, h->pulled_at);
-    return near != NULL ? near : pull_room(h->pull, m);
-}
-
 /* The pieces of all members, this one's at `own`, in the order of members. */
 static void combine_chunk(struct host_call *h, char *to, const char *own, size_t at, size_t nelems)
 {
     union chunk sum, room;
     for (int m = 0; m < h->c.n; m++) {
-        const char *from = (m == h->c.me ? own : piece_from(h, m)) + at;
-        const void *operand = widen(h, from, nelems, m == 0 ? &sum : &room);
+        const char *from = own;
+        if (m != h->c.me)
+            from = h->pulls ? pull_pointer(h->pull, m, PULL_SOURCE, h->pulled_at) : coll_stage_from(&h->c, m);
+        if (from == NULL) /* no pointer reaches it: the kernel has read it into a room */
+            from = pull_room(h->pull, m);
+        const void *operand = widen(h, from + at, nelems, m == 0 ? &sum : &room);
         if (m > 0)
             h->combine(&sum, &sum, operand, nelems);
         else if (operand != (const void *)&sum)
@@ -647,20 +640,6 @@ static void reduce_scatter(struct host_call *h)
 
 /* Short: each member gets all, and combines all. */
 #define SHORT_BYTES 2048
-static void reduce_short(struct host_call *h)
-{
-    bool all = h->coll->kind != SHMEMX_REDUCE;
-    coll_begin_staged_epoch(&h->c);
-    for (int i = 1; i < h->c.n; i++) {
-        int to = coll_other(&h->c, i);
-        send_piece(&h->c, to, all || to == h->coll->root ? h->source : NULL, h->block);
-    }
-    if (all || is_root(h))
-        combine(h, h->dest, h->source, h->block);
-    else
-        coll_flag_wait_all(&h->c);
-}
-
 /* Member m's share of `bytes`. */
 struct share {
     size_t at, bytes;
@@ -728,8 +707,17 @@ static bool reduce_at_root(struct host_call *h)
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
-    if (h->block <= SHORT_BYTES) {
-        reduce_short(h);
+    if (h->block <= SHORT_BYTES) { /* all of it to each member that gets the result */
+        bool all = h->coll->kind != SHMEMX_REDUCE;
+        coll_begin_staged_epoch(&h->c);
+        for (int i = 1; i < h->c.n; i++) {
+            int to = coll_other(&h->c, i);
+            send_piece(&h->c, to, all || to == h->coll->root ? h->source : NULL, h->block);
+        }
+        if (all || is_root(h))
+            combine(h, h->dest, h->source, h->block);
+        else
+            coll_flag_wait_all(&h->c);
         return;
     }
     if (h->coll->kind == SHMEMX_REDUCE) {
@@ -769,17 +757,6 @@ static void copy_splits(struct host_call *h, const struct packing *p, bool pack)
         k.at += s->nelems[k.i];
     }
 }
-/* The next pieces begin at `at`. */
-static void skip_splits(struct host_call *h, size_t at)
-{
-    const shmemx_splits_t *s = h->coll->splits;
-    struct split_place *k = &h->split;
-    for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
-        k->begin += s->nelems[k->i] * h->elem_bytes;
-        k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
-    }
-}
-
 static void collect_splits(struct host_call *h, size_t at, size_t bytes)
 {
     struct coll *c = &h->c;
@@ -813,11 +790,16 @@ static void reduce_splits(struct host_call *h, size_t at, size_t bytes)
 
 static void move_splits(struct host_call *h)
 {
+    const shmemx_splits_t *s = h->coll->splits;
+    struct split_place *k = &h->split;
     size_t all = 0;
-    for (size_t i = 0; i < h->coll->splits->n; i++)
-        all += h->coll->splits->nelems[i] * h->elem_bytes;
+    for (size_t i = 0; i < s->n; i++)
+        all += s->nelems[i] * h->elem_bytes;
     for (size_t at = 0; at < all; at += ISO_STAGE_BYTES) {
-        skip_splits(h, at);
+        for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
+            k->begin += s->nelems[k->i] * h->elem_bytes;
+            k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
+        }
         if (is(h, REDUCES))
             reduce_splits(h, at, ISO_MIN(all - at, (size_t)ISO_STAGE_BYTES));
         else

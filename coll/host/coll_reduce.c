@@ -46,17 +46,11 @@ coll_combine_fn *iso_reduce_combine(int type, int op)
     return of_type[type]->apply[type == SHMEMX_BOOL && op == SHMEMX_SUM ? OP_or_reduce : of_op[op]];
 }
 
-/* Integers wrap, so no operator cares for the order. */
-static bool is_exact(const struct reduce_kernels *kernels)
-{
-    return kernels != &reduce_f32 && kernels != &reduce_f64 && kernels != &reduce_fmax && kernels != &reduce_c32 &&
-           kernels != &reduce_c64;
-}
-
 static struct coll_work work_of(const struct reduction *r, enum reduce_op op)
 {
     struct coll_work w = {.nelems = r->nelems, .elem_bytes = r->kernels->elem_bytes, .combine = r->kernels->apply[op]};
-    w.exact = is_exact(r->kernels);
+    w.exact = r->kernels != &reduce_f32 && r->kernels != &reduce_f64 && r->kernels != &reduce_fmax &&
+              r->kernels != &reduce_c32 && r->kernels != &reduce_c64; /* integers wrap: the order does not matter */
     w.bytes = iso_coll_bytes(r->nelems, w.elem_bytes, 1);
     w.dest = iso_coll_mem(r->dest, w.bytes, "dest", r->call);
     w.source = iso_coll_mem(r->source, w.bytes, "source", r->call);

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The algorithms of the host's collectives, the facts of a call, and the choice. An algorithm says what it needs. Of
- * those that can do a call, coll/select/tables/host.table and SHMEM_COLL choose one.
- * Called by coll_host.c and init.c; barrier.c has its choice from struct collectives. */
-#include "../../bootstrap/env.h"
-#include "../../bootstrap/log.h"
-#include "../../shmem/collectives.h"
+/* The algorithms of the host's collectives, of which the table may name any. An algorithm says what it needs.
+ * Called by host_choice.c and by coll/select, which reads their names. */
 #include "../select/select.h"
-#include "../stream/coll_stream.h"
 #include "alltoall.h"
 #include "bcast.h"
 #include "collect.h"
@@ -14,13 +9,6 @@
 #include "hier_reduce.h"
 #include "reduce.h"
 #include "scan.h"
-
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-static struct select_table *in_force(void) { return (struct select_table *)ISO->select; }
 
 /* ---- the algorithms ---- */
 
@@ -160,127 +148,3 @@ static const char *const kinds[COLL_OPS] = {"barrier",  "broadcast", "collect", 
                                             "alltoall", "alltoalls", "reduce",  "scan"};
 const struct select_plane iso_select_host = {"host", "on the host", kinds, COLL_OPS, algorithms,
                                              sizeof algorithms / sizeof algorithms[0], 0};
-
-/* ---- the choice ---- */
-
-static struct select_facts facts_of(enum coll_op op, const struct team *team, const struct coll_work *w)
-{
-    const struct slot_nodes *nodes = team->slot.nodes;
-    struct select_facts f = {.kind = (int)op, .n_pes = team->n_pes};
-    bool central = team->slot.central != NULL, node_order = nodes != NULL && nodes->in_order;
-    f.has = central ? ISOD_NEEDS_DIRECT : ISOD_NEEDS_FAR;
-    f.has |= central && ISO->oversubscribed ? ISOD_NEEDS_OVER : ISOD_NEEDS_SPARE;
-    if (nodes != NULL) {
-        f.most_near = nodes->most_near;
-        f.has |= (f.most_near > 1 ? ISOD_NEEDS_NODES : 0) | (f.most_near > 0 ? ISOD_NEEDS_SPAN : 0) |
-                 (node_order ? ISOD_NEEDS_NODE_ORDER | ISOD_NEEDS_ORDER : 0);
-    }
-    if (w != NULL) {
-        f.bytes = op == COLL_COLLECT ? 0 : w->bytes;
-        f.has |= w->exact ? ISOD_NEEDS_ORDER : 0;
-        if (f.bytes == 0 || w->dest.base != w->source.base) /* which the specification has alike on all members */
-            f.has |= ISOD_NEEDS_APART;
-    }
-    return f;
-}
-
-const struct select_algorithm *iso_host_choose(enum coll_op op, const struct team *team, const struct coll_work *w)
-{
-    struct select_facts facts = facts_of(op, team, w);
-    struct select_table *t = in_force();
-    const struct select_entry *e = t->kind[op];
-    /* Each kind has a row without conditions (is_total): the walk ends inside the kind's rows. */
-    while (!iso_select_row_fits(&e->row, &facts, 1))
-        e++;
-    if (ISO_UNLIKELY(ISO->env->coll_explain) && team->my_pe == 0) {
-        struct select_choice choice = iso_select_choice_of(t, &facts, e);
-        iso_select_explain(t, &facts, &choice);
-    }
-    return e->row.algorithm;
-}
-
-static barrier_function *choose_barrier(struct team *team)
-{
-    return iso_host_choose(COLL_BARRIER, team, NULL)->barrier;
-}
-
-/* ---- start and stop ---- */
-
-int iso_coll_check(const struct env *env)
-{
-    struct select_rows none = {.n = 0};
-    int rc = iso_select_forced(env->coll, NULL, &none);
-    if (rc != 0 || env->coll_table[0] == '\0')
-        return rc;
-
-    /* The file of tuned rows has to exist; its content is for the device to judge. */
-    FILE *file = fopen(env->coll_table, "re");
-    if (file == NULL) {
-        rc = -errno;
-        log_error("SHMEM_COLL_TABLE: %s: %m", env->coll_table);
-        return rc;
-    }
-    fclose(file);
-    return 0;
-}
-
-/* The last row of each kind can do every call. */
-static bool is_total(const struct select_table *t)
-{
-    for (int op = 0; op < COLL_OPS; op++) {
-        const struct select_entry *last = t->kind[op + 1] - 1;
-        if (last < t->kind[op] || last->row.needs != ISOD_NEEDS_NOTHING || last->row.algorithm->fits != NULL ||
-            last->row.max_bytes != SIZE_MAX || last->row.max_pes != INT_MAX) {
-            log_error("coll/select/tables/host.table: the last row of %s cannot do every call", kinds[op]);
-            return false;
-        }
-    }
-    return true;
-}
-
-struct select_table *iso_host_table_open(const char *forced)
-{
-    struct select_table *t = iso_select_create(&iso_select_host, "");
-    if (t != NULL && iso_select_add_forced(t, forced) && iso_select_add_built_in(t)) {
-        iso_select_finish(t);
-        if (is_total(t))
-            return t;
-    }
-    iso_select_close(t);
-    return NULL;
-}
-
-static const struct collectives collectives = {
-    choose_barrier,
-    {iso_coll_streams_start, iso_coll_streams_reset, iso_pairs_has_team, iso_coll_streams_forget_team,
-     iso_coll_streams_forget_stream, iso_coll_streams_watch, iso_coll_streams_stop},
-};
-
-int iso_coll_start(void)
-{
-    struct select_table *t = iso_host_table_open(ISO->env->coll);
-    int status = t != NULL ? iso_active_set_start() : -EINVAL;
-    if (status != 0)
-        iso_select_close(t);
-    else
-        ISO->select = t;
-    ISO->coll = &collectives;
-    return status;
-}
-
-void iso_coll_stop(void)
-{
-    iso_active_set_stop();
-    iso_select_close(in_force());
-    ISO->select = NULL;
-}
-
-/* Before the start: without what SHMEM_COLL forces. */
-size_t iso_coll_table_text(char *text, size_t bytes)
-{
-    struct select_table *t = in_force() != NULL ? in_force() : iso_host_table_open("");
-    size_t len = t != NULL ? iso_select_table_text(t, text, bytes) : 0;
-    if (t != in_force())
-        iso_select_close(t);
-    return len;
-}

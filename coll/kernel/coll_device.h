@@ -112,12 +112,12 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 /* ---- misuse ---- */
 
 /* By one thread. */
-PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, uint32_t call, enum isod_misuse what, uint64_t expected,
-                                         uint64_t seen)
+PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
+                                         uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
-    r.call = call;
-    r.pe = -1;
+    r.call = who.call;
+    r.pe = who.pe;
     r.addr = 0;
     r.expected = expected;
     r.seen = seen;
@@ -129,7 +129,7 @@ PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, uint32_t call, e
 PRIM_FN int isod_coll_misuse(shmemd_t h, uint32_t call, enum isod_misuse what, uint64_t expected, uint64_t seen)
 {
     if (prim_is_first(prim_group_block()))
-        isod_coll_leave_misuse(isod_origin_of(h), call, what, expected, seen);
+        isod_coll_leave_misuse(isod_origin_of(h), isod_who(call, -1), what, expected, seen);
     prim_sync(prim_group_block());
     return 1;
 }
@@ -379,7 +379,7 @@ PRIM_COLD_FN int isod_coll_fail(struct isod_origin at, struct isod_lane *lane, u
 {
     if (prim_is_first(prim_group_block())) {
         if (users != 0)
-            isod_coll_leave_misuse(at, call, ISOD_MISUSE_USERS, 0, users);
+            isod_coll_leave_misuse(at, isod_who(call, -1), ISOD_MISUSE_USERS, 0, users);
         lane->dead = 1;
         isod_handle_give_up(at);
     }

@@ -106,7 +106,7 @@ PRIM_FN int isod_synchronise(shmemd_t h, uint32_t call, enum isod_meaning meanin
         prim_store_relaxed_u64(&lane->users, 0);
         bad = bad || users != 0 || status != 0;
         if (users != 0)
-            isod_coll_leave_misuse(isod_origin_of(h), call, ISOD_MISUSE_USERS, 0, users);
+            isod_coll_leave_misuse(isod_origin_of(h), isod_who(call, -1), ISOD_MISUSE_USERS, 0, users);
     }
     if (isod_lane_chosen(h) != 0)
         prim_settle_stores(block); /* flags and lane: the block that has the lane next may hear of it from any thread */

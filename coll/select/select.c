@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A table of algorithms: how it is put together, compared, asked and printed. host_algorithm.c and stream_choice.c know
+/* A table of algorithms: how it is put together, compared, asked and printed. host_choice.c and stream_choice.c know
  * the facts and make the choice. Called by these and by stream_slot.c, which sees to it that members with different
  * rows do not use them. */
 #include "select.h"
@@ -12,14 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const struct select_algorithm *iso_select_find(const struct select_plane *plane, int kind, const char *name)
-{
-    for (int i = 0; i < plane->n_algorithms; i++)
-        if (plane->algorithms[i].kind == kind && strcmp(plane->algorithms[i].name, name) == 0)
-            return &plane->algorithms[i];
-    return NULL;
-}
 
 /* ---- putting a table together ---- */
 
@@ -106,7 +98,7 @@ static bool add_for(struct select_table *t, const char *machine, enum select_ori
 
 bool iso_select_add_built_in(struct select_table *t)
 {
-    if (t->plane == &iso_select_host)
+    if (t->plane->most_threads == 0)
         return add_for(t, "host", SELECT_FOR_DEVICE);
     return (strcmp(t->machine, "any device") == 0 || add_for(t, t->machine, SELECT_FOR_DEVICE)) &&
            add_for(t, "any device", SELECT_FOR_ANY);

@@ -87,7 +87,6 @@ struct select_plane {
     unsigned most_threads; /* of a block; 0: rows have no blocks */
 };
 extern const struct select_plane iso_select_host, iso_select_stream; /* host_algorithm.c, stream_algorithm.c */
-const struct select_algorithm *iso_select_find(const struct select_plane *plane, int kind, const char *name); /* or NULL */
 
 /* ---- rows ---- */
 
@@ -175,6 +174,8 @@ size_t iso_select_table_text(const struct select_table *table, char *text, size_
 
 /* ---- rows as text (select_text.c) ---- */
 
+/* NULL: there is none of this name. */
+const struct select_algorithm *iso_select_find(const struct select_plane *plane, int kind, const char *name);
 /* "plane.kind=algorithm[:blocks[xthreads]],...": checks all, adds those of `plane` (NULL: none). 0, or -errno after a
  * sentence. */
 int iso_select_forced(const char *variable, const struct select_plane *plane, struct select_rows *to);

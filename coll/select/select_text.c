@@ -85,6 +85,14 @@ static void list_names(const struct select_plane *plane, int kind, char *text, s
                                      kind < 0 ? plane->kinds[i] : plane->algorithms[i].name);
 }
 
+const struct select_algorithm *iso_select_find(const struct select_plane *plane, int kind, const char *name)
+{
+    for (int i = 0; i < plane->n_algorithms; i++)
+        if (plane->algorithms[i].kind == kind && strcmp(plane->algorithms[i].name, name) == 0)
+            return &plane->algorithms[i];
+    return NULL;
+}
+
 /* A row without limits, of kind and algorithm by name. */
 static bool name_row(const struct select_plane *plane, const char *kind_name, const char *name, struct select_row *row,
                      char sentence[512])

@@ -73,12 +73,6 @@ static bool has_streams(struct round *r)
     return true;
 }
 
-void iso_engines_close(struct device *d, struct stream_engines *engines)
-{
-    while (engines->n > 0)
-        iso_gpu_stream_destroy(d->gpu, engines->streams[--engines->n]);
-}
-
 /* The first failure says why; the rest of the round is not copied then, but its streams are joined. */
 static void note(struct round *r, int rc)
 {
@@ -256,7 +250,7 @@ static struct round round_of(const struct stream_call *c, struct select_shape sh
     r.c = *c;
     r.gpu = c->device->gpu;
     r.engines = &c->slot->engines;
-    r.words = iso_stream_slot_words(c);
+    r.words = iso_words_of(c);
     r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)ISO_ENGINE_STREAMS);
     r.first = c->args.h.my_pe + 1;
     r.full = -1;

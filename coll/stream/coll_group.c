@@ -36,8 +36,6 @@ ISOD_STREAM_BATCHES(DECLARE)
 
 /* ---- collect ---- */
 
-bool iso_group_is_open(void) { return group.depth > 0; }
-
 static struct collected *add(shmemx_stream_t stream)
 {
     if (group.n == group.room) {
@@ -57,7 +55,7 @@ static struct collected *add(shmemx_stream_t stream)
     return c;
 }
 
-int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
+static int add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     if (coll == NULL) {
         log_error("shmemx_coll_on_stream: coll is a null pointer");
@@ -70,16 +68,6 @@ int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
     c->coll = *coll;
     if (coll->blocks != NULL)
         c->blocks = *coll->blocks;
-    return 0;
-}
-
-int iso_group_add_pair(const struct pair_call *pair)
-{
-    struct collected *c = add(pair->stream);
-    if (c == NULL)
-        return 1;
-    c->is_pair = true;
-    c->pair = *pair;
     return 0;
 }
 
@@ -119,12 +107,6 @@ static int enqueue_pairs(struct group *g)
 
 /* ---- collectives ---- */
 
-static bool is_small(const struct stream_call *c)
-{
-    return (c->coll->kind == SHMEMX_FCOLLECT || c->coll->kind == SHMEMX_ALLTOALL) && c->coll->engines == 0 &&
-           c->coll->splits == NULL && c->args.bytes > 0 && c->args.bytes <= c->facts.inbox_bytes;
-}
-
 /* LL where the table has it for an all-gather of all these bytes from and to private memory. */
 static gpu_kernel choose(const struct stream_call *first, uint64_t bytes, struct select_shape *shape)
 {
@@ -161,13 +143,6 @@ static int launch(const struct stream_call *first, struct isod_batch *b)
     return 1;
 }
 
-static void append(struct isod_batch *b, const struct stream_call *c)
-{
-    b->calls[b->n++] = (struct isod_batch_call){
-        c->args.dest, c->args.source, (uint32_t)c->args.bytes, b->units, c->coll->kind == SHMEMX_ALLTOALL, 0};
-    b->units += (uint32_t)((c->args.bytes + 15) / 16);
-}
-
 /* The call, and with it those behind that may go with it: up to the next call of its slot that may not. */
 static int enqueue_from(struct group *g, size_t at)
 {
@@ -178,9 +153,15 @@ static int enqueue_from(struct group *g, size_t at)
         struct collected *c = &g->calls[i];
         if (c->is_pair || c->done || c->call.slot != first->slot)
             continue;
-        if (c->stream != first->stream || !is_small(&c->call) || b.n == ISOD_BATCH_CALLS)
+        const shmemx_coll_t *coll = c->call.coll;
+        const struct isod_stream_coll *args = &c->call.args;
+        bool is_small = (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0 &&
+                        coll->splits == NULL && args->bytes > 0 && args->bytes <= c->call.facts.inbox_bytes;
+        if (c->stream != first->stream || !is_small || b.n == ISOD_BATCH_CALLS)
             break;
-        append(&b, &c->call);
+        b.calls[b.n++] = (struct isod_batch_call){
+            args->dest, args->source, (uint32_t)args->bytes, b.units, coll->kind == SHMEMX_ALLTOALL, 0};
+        b.units += (uint32_t)((args->bytes + 15) / 16);
     }
     if (b.n < 2) {
         g->calls[at].done = true;
@@ -240,4 +221,41 @@ int pshmemx_coll_group_end(void)
     int rc = are_valid(&g) && !g.incomplete ? enqueue(&g) : 1;
     free(g.calls);
     return rc;
+}
+
+SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
+int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    struct stream_call c;
+    if (ISO_UNLIKELY(group.depth > 0))
+        return add_coll(coll, stream);
+    return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
+}
+
+static int one(const struct pair_call *c)
+{
+    if (group.depth > 0) {
+        struct collected *added = add(c->stream);
+        if (added == NULL)
+            return 1;
+        added->is_pair = true;
+        added->pair = *c;
+        return 0;
+    }
+    const struct pair_call *calls[] = {c};
+    return iso_pairs_check(c) == 0 && iso_pairs_enqueue(calls, 1) == 0 ? 0 : 1;
+}
+
+SHMEM_API(shmemx_send_on_stream, pshmemx_send_on_stream);
+int pshmemx_send_on_stream(shmem_team_t team, const void *source, size_t bytes, int to, int tag, shmemx_stream_t stream)
+{
+    struct pair_call c = {team, (void *)(uintptr_t)source, bytes, to, tag, true, stream};
+    return one(&c);
+}
+
+SHMEM_API(shmemx_recv_on_stream, pshmemx_recv_on_stream);
+int pshmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from, int tag, shmemx_stream_t stream)
+{
+    struct pair_call c = {team, dest, bytes, from, tag, false, stream};
+    return one(&c);
 }

@@ -51,15 +51,6 @@ PRIM_FN int exchange_push(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
-/* The number of bytes that came from this member, to member `to`, by the calling thread. */
-PRIM_FN void put_length(struct isod_coll *c, const struct isod_stream_coll *a, int32_t to, uint64_t bytes)
-{
-    uint64_t place = to == a->h.my_pe ? a->v_received_place : isod_place_sent(c, to, 1);
-    char *near = isod_place_near(c->h, place, to);
-    uint64_t at = (uint64_t)(uint32_t)a->h.my_pe * 8;
-    isod_coll_put_word_at(c, to, near != 0 ? near + at : near, isod_place_name(c->h, place) + at, bytes);
-}
-
 /* Lengths may differ between members; so all blocks take part, each with its part of each length. */
 PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
 {
@@ -79,8 +70,13 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
 
         /* The lengths, for the receivers. */
         if (prim_block_index() == 0 && a->v_received != 0)
-            for (int32_t to = (int32_t)c.rank; to < a->h.n_pes; to += (int32_t)c.size)
-                put_length(&c, a, to, prim_load_const_u64(&a->v_bytes[to]));
+            for (int32_t to = (int32_t)c.rank; to < a->h.n_pes; to += (int32_t)c.size) {
+                uint64_t place = to == a->h.my_pe ? a->v_received_place : isod_place_sent(&c, to, 1);
+                uint64_t at = (uint64_t)(uint32_t)a->h.my_pe * 8;
+                char *near = isod_place_near(c.h, place, to);
+                isod_coll_put_word_at(&c, to, near != 0 ? near + at : near, isod_place_name(c.h, place) + at,
+                                      prim_load_const_u64(&a->v_bytes[to]));
+            }
 
         isod_coll_begin_epoch(&c);
         isod_coll_sync(&c);
@@ -100,39 +96,6 @@ PRIM_FN void one_wait(struct isod_coll *c, const char *ours, uint64_t mine, int3
         isod_table_dest()[0] = isod_distance_of(c->h, ours, isod_table_dest()[0], mine, p.first, m);
 }
 
-/* Tells the one member that dest is ready, and where, and waits until another one has told the same. */
-PRIM_FN void permute_arrive(struct isod_coll *c, const struct isod_stream_coll *a)
-{
-    if (c->rank == 0 && a->from != c->h.my_pe) {
-        isod_place_send(c, a->from, 0, a->dest_place);
-        one_expect(c, a->dest, a->dest_place, a->to);
-        one_wait(c, a->dest, a->dest_place, a->to);
-    }
-    prim_acquire_from_peer();
-}
-PRIM_FN void permute_put(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
-{
-    int64_t distance = isod_table_dest()[0];
-    char *name = w->dest;
-    if (distance == ISOD_BY_RING)
-        name = isod_place_name(c->h, isod_place_sent(c, w->to, 0)) + (w->dest - a->dest);
-    isod_coll_put_at(c, prim_group_block(), w->to, distance != ISOD_BY_RING ? w->dest + distance : (char *)0, name,
-                     w->source, w->bytes);
-}
-/* Dest is written. */
-PRIM_FN void permute_finish(struct isod_coll *c, const struct isod_stream_coll *a)
-{
-    isod_coll_begin_epoch(c);
-    prim_gather_stores(prim_group_block());
-    if (c->rank == 0) {
-        prim_fence_flag(); /* pairs with the acquire of the member that is written to */
-        if (a->to != c->h.my_pe) {
-            isod_flag_send(c, a->to);
-            isod_flag_wait(c, a->from, ISOD_DATA);
-        }
-    }
-    prim_acquire_from_peer();
-}
 PRIM_FN int permute_push(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -142,27 +105,37 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
     if (!isod_coll_enter(&c, a->h, a->call))
         return 1;
     isod_coll_begin_epoch(&c);
-    permute_arrive(&c, a);
+    if (c.rank == 0 && a->from != a->h.my_pe) { /* tells the one member where dest is; another one tells the same */
+        isod_place_send(&c, a->from, 0, a->dest_place);
+        one_expect(&c, a->dest, a->dest_place, a->to);
+        one_wait(&c, a->dest, a->dest_place, a->to);
+    }
+    prim_acquire_from_peer();
     if (isod_coll_goes_on(&c)) {
-        if (w.to == a->h.my_pe)
+        if (w.to == a->h.my_pe) {
             isod_coll_copy_own(w.dest, w.source, w.bytes);
-        else
-            permute_put(&c, a, &w);
-        permute_finish(&c, a);
+        } else {
+            int64_t distance = isod_table_dest()[0];
+            char *name = w.dest;
+            if (distance == ISOD_BY_RING)
+                name = isod_place_name(c.h, isod_place_sent(&c, w.to, 0)) + (w.dest - a->dest);
+            isod_coll_put_at(&c, prim_group_block(), w.to, distance != ISOD_BY_RING ? w.dest + distance : (char *)0,
+                             name, w.source, w.bytes);
+        }
+
+        /* Dest is written. */
+        isod_coll_begin_epoch(&c);
+        prim_gather_stores(prim_group_block());
+        if (c.rank == 0) {
+            prim_fence_flag(); /* pairs with the acquire of the member that is written to */
+            if (a->to != a->h.my_pe) {
+                isod_flag_send(&c, a->to);
+                isod_flag_wait(&c, a->from, ISOD_DATA);
+            }
+        }
+        prim_acquire_from_peer();
     }
     return isod_coll_leave(&c);
-}
-
-/* The root's part of source, whose distance is the first of the table. */
-PRIM_FN void broadcast_get(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w)
-{
-    int64_t distance = isod_table_dest()[0];
-    if (distance != ISOD_BY_RING) {
-        prim_copy_get(prim_group_block(), w->dest, w->source + distance, w->bytes);
-        return;
-    }
-    const char *name = isod_place_name(c->h, isod_place_sent(c, w->from, 0)) + (w->source - a->source);
-    isod_ring_get(c->h, prim_group_block(), w->dest, name, w->bytes, isod_world_pe(c->h, w->from));
 }
 
 /* The places of the root say that its kernel is here, the flags of the others that they have read: loads whose values
@@ -194,7 +167,13 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
     }
     prim_acquire_from_peer();
     if (isod_coll_goes_on(&c)) {
-        broadcast_get(&c, a, &w);
+        int64_t distance = isod_table_dest()[0]; /* of the root's source */
+        if (distance != ISOD_BY_RING) {
+            prim_copy_get(prim_group_block(), w.dest, w.source + distance, w.bytes);
+        } else {
+            const char *name = isod_place_name(c.h, isod_place_sent(&c, w.from, 0)) + (w.source - a->source);
+            isod_ring_get(c.h, prim_group_block(), w.dest, name, w.bytes, isod_world_pe(c.h, w.from));
+        }
         isod_coll_begin_epoch(&c);
         prim_sync(prim_group_block());
         if (c.rank == 0)
@@ -210,16 +189,6 @@ struct spread {
     const int64_t *dests;
     uint64_t first, whole, last; /* units; from `whole` on they may be odd */
 };
-PRIM_FN struct spread spread_of(const struct isod_coll *c, const struct isod_move *w)
-{
-    uint64_t readers = isod_coll_others(c), units = isod_units(w->bytes), each = (units + readers - 1) / readers;
-    int32_t place = c->h.my_pe - w->from - 1;
-    struct spread s = {w->source, isod_table_dest(), 0, 0, 0};
-    s.first = each * (uint64_t)(place < 0 ? place + c->h.n_pes : place);
-    s.last = s.first + each < units ? s.first + each : units;
-    s.whole = s.last < w->bytes / 16 ? s.last : w->bytes / 16;
-    return s;
-}
 /* All members are here. The root has told where its source is, the others where their dests are. A sync. */
 PRIM_FN bool spread_arrive(struct isod_coll *c, const struct isod_stream_coll *a, const struct isod_move *w,
                            struct spread *s)
@@ -292,7 +261,12 @@ PRIM_FN int broadcast_twoshot_read(const struct isod_stream_coll *a)
         prim_acquire_from_peer();
         (void)isod_coll_goes_on(&c);
     } else {
-        struct spread s = spread_of(&c, &w);
+        uint64_t readers = isod_coll_others(&c), units = isod_units(w.bytes), each = (units + readers - 1) / readers;
+        int32_t place = a->h.my_pe - w.from - 1;
+        struct spread s = {w.source, isod_table_dest(), 0, 0, 0};
+        s.first = each * (uint64_t)(place < 0 ? place + a->h.n_pes : place);
+        s.last = s.first + each < units ? s.first + each : units;
+        s.whole = s.last < w.bytes / 16 ? s.last : w.bytes / 16;
         if (spread_arrive(&c, a, &w, &s)) {
             spread_units(&c, &w, &s);
             spread_odd_units(&c, &w, &s);

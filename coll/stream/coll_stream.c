@@ -6,6 +6,7 @@
 #include "coll_stream.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "stream_kinds.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,80 +32,7 @@ static bool in_range(const struct stream_call *c, const char *arg, int value, in
     return (value >= 0 && value <= most) || wrong(c, "%s %d is outside 0..%d", arg, value, most);
 }
 
-/* ---- kinds and types ---- */
-
-enum {
-    OF_TYPE = 1,
-    REDUCES = 2,
-    OF_BLOCKS = 4,
-    HAS_ENGINES = 8,
-    PEERS_READ = 16,
-    PEERS_WRITE = 32,
-    NO_DATA = 64,
-    MANY_TO = 128, /* n blocks in dest, in source */
-    MANY_FROM = 256,
-    ROOTED = 512,
-    TO_ROOT = 1024, /* dest, or source, is the root's alone */
-    FROM_ROOT = 2048
-};
-static const struct kind {
-    const char *name;
-    uint32_t call;
-    unsigned is;
-} kinds[STREAM_KINDS] = {
-    {"SHMEMX_ALLREDUCE", ISOD_CALL_ON_STREAM_ALLREDUCE, OF_TYPE | REDUCES | PEERS_READ | PEERS_WRITE},
-    {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER, OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM | PEERS_READ},
-    {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO | HAS_ENGINES | PEERS_WRITE},
-    {"SHMEMX_ALLTOALL", ISOD_CALL_ON_STREAM_ALLTOALL,
-     OF_TYPE | OF_BLOCKS | MANY_TO | MANY_FROM | HAS_ENGINES | PEERS_WRITE},
-    {"SHMEMX_ALLTOALLV", ISOD_CALL_ON_STREAM_ALLTOALLV, PEERS_WRITE},
-    {"SHMEMX_BROADCAST", ISOD_CALL_ON_STREAM_BROADCAST, OF_TYPE | ROOTED | HAS_ENGINES | PEERS_READ | PEERS_WRITE},
-    {"SHMEMX_PERMUTE", ISOD_CALL_ON_STREAM_PERMUTE, OF_TYPE | HAS_ENGINES | PEERS_WRITE},
-    {"SHMEMX_BARRIER", ISOD_CALL_ON_STREAM_SYNC, NO_DATA},
-    {"SHMEMX_SYNC", ISOD_CALL_ON_STREAM_SYNC, NO_DATA},
-    {"SHMEMX_GATHER", ISOD_CALL_ON_STREAM_GATHER, OF_TYPE | OF_BLOCKS | MANY_TO | ROOTED | TO_ROOT},
-    {"SHMEMX_SCATTER", ISOD_CALL_ON_STREAM_SCATTER, OF_TYPE | OF_BLOCKS | MANY_FROM | ROOTED | FROM_ROOT},
-    {"SHMEMX_REDUCE", ISOD_CALL_ON_STREAM_REDUCE, OF_TYPE | REDUCES | ROOTED | TO_ROOT},
-    [STREAM_ALLTOALLV_HOST] = {"SHMEMX_ALLTOALLV", ISOD_CALL_ON_STREAM_ALLTOALLV, 0},
-    [STREAM_FCOLLECT_SPLITS] = {"SHMEMX_FCOLLECT", ISOD_CALL_ON_STREAM_FCOLLECT, OF_TYPE | OF_BLOCKS | MANY_TO},
-    [STREAM_REDUCESCATTER_SPLITS] = {"SHMEMX_REDUCESCATTER", ISOD_CALL_ON_STREAM_REDUCESCATTER,
-                                     OF_TYPE | REDUCES | OF_BLOCKS | MANY_FROM},
-};
-static unsigned is(const struct stream_call *c, unsigned what) { return kinds[c->facts.kind].is & what; }
-
-enum number { INTEGER, REAL, COMPLEX };
-static const struct type {
-    const char *name;
-    unsigned bytes, alignment;
-    enum number is;
-} types[] = {{"SHMEMX_UINT8", 1, 1, INTEGER},    {"SHMEMX_INT8", 1, 1, INTEGER},     {"SHMEMX_UINT16", 2, 2, INTEGER},
-             {"SHMEMX_INT16", 2, 2, INTEGER},    {"SHMEMX_UINT32", 4, 4, INTEGER},   {"SHMEMX_INT32", 4, 4, INTEGER},
-             {"SHMEMX_UINT64", 8, 8, INTEGER},   {"SHMEMX_INT64", 8, 8, INTEGER},    {"SHMEMX_FLOAT", 4, 4, REAL},
-             {"SHMEMX_DOUBLE", 8, 8, REAL},      {"SHMEMX_HALF", 2, 2, REAL},        {"SHMEMX_BFLOAT16", 2, 2, REAL},
-             {"SHMEMX_COMPLEXF", 8, 4, COMPLEX}, {"SHMEMX_COMPLEXD", 16, 8, COMPLEX},
-             {"SHMEMX_FLOAT8_E4M3", 1, 1, REAL}, {"SHMEMX_FLOAT8_E5M2", 1, 1, REAL},
-             {"SHMEMX_BOOL", 1, 1, INTEGER}};
-
-static const struct op {
-    const char *name;
-    int32_t for_kernels;
-    enum number most; /* numbers up to this kind have it */
-    enum isod_scaling scaling;
-} ops[] = {{"SHMEMX_SUM", ISOD_OP_sum_reduce, COMPLEX, ISOD_SCALING_NONE},
-           {"SHMEMX_PROD", ISOD_OP_prod_reduce, COMPLEX, ISOD_SCALING_NONE},
-           {"SHMEMX_MIN", ISOD_OP_min_reduce, REAL, ISOD_SCALING_NONE},
-           {"SHMEMX_MAX", ISOD_OP_max_reduce, REAL, ISOD_SCALING_NONE},
-           {"SHMEMX_AND", ISOD_OP_and_reduce, INTEGER, ISOD_SCALING_NONE},
-           {"SHMEMX_OR", ISOD_OP_or_reduce, INTEGER, ISOD_SCALING_NONE},
-           {"SHMEMX_XOR", ISOD_OP_xor_reduce, INTEGER, ISOD_SCALING_NONE},
-           {"SHMEMX_AVG", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_BY_MEMBERS},
-           {"SHMEMX_SCALED_SUM", ISOD_OP_sum_reduce, REAL, ISOD_SCALING_TIMES}};
-_Static_assert(sizeof types / sizeof types[0] == SHMEMX_BOOL + 1, "a row for each type");
-_Static_assert(sizeof ops / sizeof ops[0] == SHMEMX_SCALED_SUM + 1, "a row for each operator");
-
-const char *iso_stream_kind(int kind) { return kinds[kind].name; }
-const char *iso_stream_type(int type) { return types[type].name; }
-const char *iso_stream_op(int op) { return ops[op].name; }
+static unsigned is(const struct stream_call *c, unsigned what) { return iso_stream_kinds[c->facts.kind].is & what; }
 
 /* ---- checks: numbers ---- */
 
@@ -142,7 +70,7 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
         return wrong(c, "coll is a null pointer");
     if (!in_range(c, "kind", coll->kind, STREAM_USER_KINDS - 1))
         return false;
-    c->name = kinds[coll->kind].name;
+    c->name = iso_stream_kinds[coll->kind].name;
     if (!has_right_lists(c))
         return false;
     c->facts.engines = coll->engines != 0;
@@ -165,20 +93,20 @@ static bool type_and_op_are_valid(struct stream_call *c)
         return false;
     c->facts.type = coll->type;
     c->facts.op = coll->op;
-    c->args.op = ops[coll->op].for_kernels;
+    c->args.op = iso_stream_ops[coll->op].for_kernels;
     c->args.dtype = coll->type != SHMEMX_BOOL ? coll->type : (int)ISOD_DTYPE_u8;
     if (coll->type == SHMEMX_BOOL && coll->op == SHMEMX_SUM)
         c->args.op = ISOD_OP_or_reduce;
-    c->args.scaling = ops[coll->op].scaling;
+    c->args.scaling = iso_stream_ops[coll->op].scaling;
     c->args.scale = coll->scale;
     c->args.scale_from = coll->scale_from;
-    bool has = types[coll->type].is <= ops[coll->op].most;
-    if (ops[coll->op].scaling != ISOD_SCALING_NONE)
-        has = types[coll->type].is == REAL;
+    bool has = iso_stream_types[coll->type].is <= iso_stream_ops[coll->op].most;
+    if (iso_stream_ops[coll->op].scaling != ISOD_SCALING_NONE)
+        has = iso_stream_types[coll->type].is == REAL;
     return has || wrong(c,
                         "op %s is not for type %s: integers and bool have sum to xor, real numbers sum, prod, min, "
                         "max, avg and scaled sum, complex ones sum and prod",
-                        ops[coll->op].name, types[coll->type].name);
+                        iso_stream_ops[coll->op].name, iso_stream_types[coll->type].name);
 }
 
 static bool partners_are_valid(struct stream_call *c)
@@ -204,13 +132,14 @@ static bool partners_are_valid(struct stream_call *c)
 static bool size_is_valid(struct stream_call *c)
 {
     size_t one = 0, all = 0, n = (size_t)c->team->n_pes;
-    if (is(c, OF_TYPE) && (__builtin_mul_overflow(c->coll->nelems, (size_t)types[c->coll->type].bytes, &one) ||
+    size_t elem_bytes = is(c, OF_TYPE) ? iso_stream_types[c->coll->type].bytes : 1;
+    if (is(c, OF_TYPE) && (__builtin_mul_overflow(c->coll->nelems, elem_bytes, &one) ||
                            __builtin_mul_overflow(one, n, &all) || all > PTRDIFF_MAX))
         return wrong(c, "nelems %zu of %u bytes for %zu members is more than an address space has", c->coll->nelems,
-                     types[c->coll->type].bytes, n);
+                     iso_stream_types[c->coll->type].bytes, n);
     if (one >= MOST_BLOCK_BYTES)
         return wrong(c, "nelems %zu of %u bytes is a block of %zu bytes; it has to be less than 64 GiB",
-                     c->coll->nelems, types[c->coll->type].bytes, one);
+                     c->coll->nelems, iso_stream_types[c->coll->type].bytes, one);
     c->facts.bytes = is(c, OF_BLOCKS) ? all : one;
     c->facts.block = c->args.bytes = one;
     c->args.dest_stride = is(c, MANY_TO) ? one : 0;
@@ -368,7 +297,7 @@ static bool one_side_is_valid(struct stream_call *c, size_t alignment)
 static bool data_is_valid(struct stream_call *c)
 {
     struct range dest, source;
-    size_t alignment = types[c->coll->type].alignment;
+    size_t alignment = iso_stream_types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
     if (is(c, TO_ROOT | FROM_ROOT) && c->args.from != c->team->my_pe)
@@ -468,7 +397,7 @@ static bool memory_is_valid(struct stream_call *c)
     if (c->args.scaling == ISOD_SCALING_TIMES && coll->scale_from != NULL &&
         !pointer_is_valid(c, "scale_from", coll->scale_from, 8))
         return false;
-    c->args.call = kinds[coll->kind].call;
+    c->args.call = iso_stream_kinds[coll->kind].call;
     if (is(c, NO_DATA))
         return true;
     if (c->facts.kind == STREAM_ALLTOALLV_HOST)
@@ -561,15 +490,6 @@ static int enqueue(const struct stream_call *c)
 int iso_stream_run(const struct stream_call *c)
 {
     return iso_stream_note(c) == 0 && (c->slot == NULL || enqueue(c) == 0) ? 0 : 1;
-}
-
-SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
-int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    struct stream_call c;
-    if (ISO_UNLIKELY(iso_group_is_open()))
-        return iso_group_add_coll(coll, stream);
-    return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
 }
 
 /* ---- what it would do ---- */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The host half of collectives on streams: a checked call, the algorithms, the table that chooses among them, and what
- * is kept per (team, slot). coll_stream.c checks and runs, stream_slot.c keeps, stream_algorithm.c has the algorithms
- * of kernels, coll_engine.c those of copy engines, stream_choice.c chooses. Everything hangs off ISO->device->streams.
+ * is kept per (team, slot). The files, from the top: coll_group.c has the calls of users, coll_stream.c checks and runs
+ * a collective, stream_slot.c and stream_state.c keep, pairs.c sends and receives, stream_choice.c chooses,
+ * stream_algorithm.c has the algorithms of kernels, coll_engine.c those of copy engines, stream_launch.c launches.
+ * Everything hangs off ISO->device->streams.
  * Includes: on_stream.h, coll_lists.h, select/select.h, shmem/gpu/device.h. Used by coll/. */
 #ifndef ISO_COLL_STREAM_H
 #define ISO_COLL_STREAM_H
@@ -49,11 +51,6 @@ int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_st
 int iso_stream_run(const struct stream_call *c);  /* enqueues it: 0, or nonzero after a sentence */
 int iso_stream_note(const struct stream_call *c); /* SHMEM_DEBUG: compares it alone, likewise */
 
-/* "SHMEMX_ALLREDUCE", "SHMEMX_INT32", "SHMEMX_SUM": of right numbers. */
-const char *iso_stream_kind(int kind);
-const char *iso_stream_type(int type);
-const char *iso_stream_op(int op);
-
 /* ---- stream_notes.c: SHMEM_DEBUG=1 compares the calls of a slot between its members ---- */
 
 struct stream_notes; /* of one slot */
@@ -62,6 +59,39 @@ void iso_notes_close(struct stream_notes *notes);                               
 void iso_notes_reset(struct stream_notes *notes); /* slot memory is as new, on all members */
 /* Before the call is enqueued. Ends the job when a member's call of the same number is another one. */
 int iso_notes_call(struct stream_notes *notes, const struct stream_call *c);
+
+/* ---- stream_state.c: what is kept of the device ---- */
+
+enum { SLOT_LISTS = 512 };
+
+/* Of one device. */
+struct streams {
+    struct select_table *table;  /* for this device */
+    struct select_table *common; /* for any: when members have different ones */
+    unsigned most_blocks, most_threads, pair_blocks;
+    struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
+    struct stream_slot *watched;           /* likewise: what the proxy looks at */
+    pthread_mutex_t order; /* slots' last streams, where they change; `ends`. Taken before device->lock */
+    gpu_stream ends; /* comes behind all work of streams that were destroyed while slots had calls in them; or NULL */
+};
+
+/* Made by the first call of any thread; acquire, and release where it is stored, under the lock. */
+static inline struct streams *iso_streams_of(const struct device *d)
+{
+    return (struct streams *)__atomic_load_n(&d->streams, __ATOMIC_ACQUIRE);
+}
+struct streams *iso_streams_need(struct device *d); /* makes it; NULL after a sentence */
+void iso_streams_drop(struct streams *s);           /* NULL-tolerant; no slot is left */
+/* The stream waits for the last call of a sequence of calls, if that is in another one. `last`: the streams of the last
+ * call and of the last captured one (struct stream_slot). 0, or an error without a sentence. */
+int iso_stream_order(struct device *d, gpu_stream *last, gpu_stream stream);
+/* When `stream` is destroyed, both under the lock `order`: no capture goes on in it (true: the last call is in it); that
+ * call is in `to` now. */
+bool iso_stream_forget_capture(gpu_stream *last, gpu_stream stream);
+void iso_stream_move(gpu_stream *last, gpu_stream stream, gpu_stream to);
+/* How many blocks of kernels of sends and receives may wait at once. The first call of a PE loads all kernels. 0, or
+ * nonzero after a sentence for `who`. */
+int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream, unsigned *blocks);
 
 /* ---- stream_slot.c: what is kept of one (team, slot) on this PE ---- */
 
@@ -102,17 +132,6 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c);
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c); /* NULL: has made no call yet */
 /* The call's stream waits for the slot's last call, if that is in another one. 0, or nonzero after a sentence. */
 int iso_stream_slot_order(const struct stream_call *c);
-/* The same for any sequence of calls, of which `last` has two; an error without a sentence. */
-int iso_stream_order(struct device *d, gpu_stream *last, gpu_stream stream);
-/* When `stream` is destroyed, both under the lock `order`: no capture goes on in it (true: the last call is in it); that
- * call is in `to` now. */
-bool iso_stream_forget_capture(gpu_stream *last, gpu_stream stream);
-void iso_stream_move(gpu_stream *last, gpu_stream stream, gpu_stream to);
-/* How many blocks of kernels of sends and receives may wait at once. The first call of a PE loads all kernels. 0, or
- * nonzero after a sentence for `who`. */
-int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream, unsigned *blocks);
-/* The words of the call's streams, which the proxy watches from now on; NULL: in this call kernels have to wait. */
-struct engine_words *iso_stream_slot_words(const struct stream_call *c);
 
 /* ---- engine_words.c: members synchronise by words that their streams store and wait for ---- */
 
@@ -129,6 +148,8 @@ int iso_words_begin(struct engine_words *w, const struct stream_call *c);
 int iso_words_send(struct engine_words *w, const struct stream_call *c, int member, gpu_stream stream);
 int iso_words_end(struct engine_words *w, const struct stream_call *c);
 void iso_words_watch(struct engine_words *w, bool stop, uint64_t deadline_ns);
+/* The words of the call's streams, which the proxy watches from now on; NULL: in this call kernels have to wait. */
+struct engine_words *iso_words_of(const struct stream_call *c);
 
 /* ---- stream_probe.c: finds out whether stores of 128 bytes arrive whole ---- */
 
@@ -149,7 +170,7 @@ size_t iso_stream_probe_text(const struct device *d, char *text, size_t bytes);
  * just the members that have found the same node. `slot` NULL: this member has none. 0, or -errno after a sentence. */
 int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot, uint32_t *agrees);
 
-/* ---- stream_algorithm.c ---- */
+/* ---- stream_algorithm.c, stream_launch.c ---- */
 
 /* All kernels, each once: to be loaded before any of them waits for a peer. */
 extern const gpu_kernel iso_stream_kernels[];
@@ -200,7 +221,6 @@ void iso_stream_ranges_forget(struct device *d, const struct team *team); /* NUL
 int iso_engine_exchange(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_engine_broadcast(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
 int iso_engine_permute(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
-void iso_engines_close(struct device *d, struct stream_engines *engines);
 
 /* ---- pairs.c: sends and receives ---- */
 
@@ -225,12 +245,6 @@ void iso_pairs_reset(struct device *d, const struct team *team);
 /* device->lock is held. No capture goes on in the stream. True: some pair's last call is in it. */
 bool iso_pairs_forget_capture(struct device *d, gpu_stream stream);
 void iso_pairs_move_stream(struct device *d, gpu_stream stream, gpu_stream to);
-
-/* ---- coll_group.c: calls of this thread that are collected ---- */
-
-bool iso_group_is_open(void);
-int iso_group_add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream); /* 0, or nonzero after a sentence */
-int iso_group_add_pair(const struct pair_call *c);                         /* likewise */
 
 /* ---- stream_slot.c: what struct collectives registers ---- */
 

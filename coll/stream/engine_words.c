@@ -188,3 +188,19 @@ void iso_words_reset(struct engine_words *w)
     w->round = w->seen = 0;
     __atomic_store_n(w->told, 0, __ATOMIC_RELAXED);
 }
+
+struct engine_words *iso_words_of(const struct stream_call *c)
+{
+    struct device *d = c->device;
+    struct stream_slot *slot = c->slot;
+    if (slot->words == NULL || !iso_gpu_has_words(d->gpu, c->stream))
+        return NULL;
+    if (!slot->watched) { /* calls of a slot come one after the other */
+        pthread_mutex_lock(&d->lock);
+        slot->watched = true;
+        slot->next_watched = iso_streams_of(d)->watched;
+        iso_streams_of(d)->watched = slot;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return slot->words;
+}

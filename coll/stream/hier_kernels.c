@@ -66,22 +66,6 @@ PRIM_FN void exchange_near(struct isod_coll *c, struct exchange *x)
     isod_hier_tell_peers(c, &x->t, ISOD_HIER_DATA, c->h.my_pe, x->base + 1 + x->pieces);
 }
 
-PRIM_FN bool exchange_hand_on(struct isod_coll *c, const struct exchange *x)
-{
-    for (uint32_t k = 0; k < x->pieces && x->t.size > 1; k++) {
-        struct isod_move p = exchange_piece(x, k);
-        for (uint32_t i = 0; i < isod_hier_fars(&x->t); i++) {
-            int32_t m = isod_hier_far(&x->t, i);
-            if (!isod_hier_serves(&x->t, m))
-                continue;
-            if (!isod_hier_await(c, ISOD_HIER_DATA, m, x->base + 2 + k))
-                return false;
-            isod_hier_hand_on(c, &x->t, m, p.dest + (uint64_t)(uint32_t)m * p.dest_stride, p.bytes, x->base + 2 + k);
-        }
-    }
-    return true;
-}
-
 /* All pieces of the others have come. */
 PRIM_FN void await_all(struct isod_coll *c, uint64_t value)
 {
@@ -110,8 +94,17 @@ PRIM_FN void exchange_run(struct isod_coll *c, struct exchange *x)
             return;
         exchange_post(c, x);
     }
-    if (x->way == GATHER && !exchange_hand_on(c, x))
-        return;
+    for (uint32_t k = 0; x->way == GATHER && x->t.size > 1 && k < x->pieces; k++) { /* handed on to the peers */
+        struct isod_move p = exchange_piece(x, k);
+        for (uint32_t i = 0; i < isod_hier_fars(&x->t); i++) {
+            int32_t m = isod_hier_far(&x->t, i);
+            if (!isod_hier_serves(&x->t, m))
+                continue;
+            if (!isod_hier_await(c, ISOD_HIER_DATA, m, x->base + 2 + k))
+                return;
+            isod_hier_hand_on(c, &x->t, m, p.dest + (uint64_t)(uint32_t)m * p.dest_stride, p.bytes, x->base + 2 + k);
+        }
+    }
     await_all(c, x->base + 1 + x->pieces);
     (void)isod_hier_met(c);
 }
@@ -297,37 +290,7 @@ PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint3
     return true;
 }
 
-PRIM_FN bool hand_on_results(struct isod_coll *c, const struct reduction *r, uint32_t k)
-{
-    for (uint32_t i = 0; i < isod_hier_fars(&r->t) && r->t.size > 1; i++) {
-        int32_t m = isod_hier_far(&r->t, i);
-        if (!isod_hier_serves(&r->t, m))
-            continue;
-        if (!isod_hier_await(c, ISOD_HIER_DATA, m, r->base + 2 + k))
-            return false;
-        isod_hier_hand_on(c, &r->t, m, piece_dest(r, m, k), piece_bytes(r, m, k), r->base + 2 + k);
-    }
-    return true;
-}
-
 /* ---- the call ---- */
-
-/* All results are here, so all sources have been read. Where only the own result comes here, the peers tell: loads
- * whose values were stored before a sync are done, hence no fence. And slots are free for the next call. */
-PRIM_FN void reduce_finish(struct isod_coll *c, const struct reduction *r)
-{
-    uint64_t all = r->base + 1 + r->p.pieces;
-    if (r->p.dests != 0) {
-        await_all(c, all);
-    } else {
-        isod_hier_arrive(c, &r->t, all);
-        isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, all);
-    }
-    for (uint32_t i = c->rank; i < isod_hier_fars(&r->t); i += c->size)
-        if (isod_hier_serves(&r->t, isod_hier_far(&r->t, i)))
-            isod_hier_wait(c, ISOD_HIER_USED, isod_hier_far(&r->t, i), all);
-    (void)isod_hier_met(c);
-}
 
 PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
 {
@@ -343,10 +306,29 @@ PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
             return;
         if (turn >= 1 && turn <= pieces && !receive_parts(c, r, turn - 1))
             return;
-        if (turn >= 2 && r->p.dests != 0 && !hand_on_results(c, r, turn - 2))
-            return;
+        for (uint32_t i = 0; turn >= 2 && r->p.dests != 0 && r->t.size > 1 && i < isod_hier_fars(&r->t); i++) {
+            int32_t m = isod_hier_far(&r->t, i); /* whose result this member hands on to its peers */
+            if (!isod_hier_serves(&r->t, m))
+                continue;
+            if (!isod_hier_await(c, ISOD_HIER_DATA, m, r->base + turn))
+                return;
+            isod_hier_hand_on(c, &r->t, m, piece_dest(r, m, turn - 2), piece_bytes(r, m, turn - 2), r->base + turn);
+        }
     }
-    reduce_finish(c, r);
+
+    /* All results are here, so all sources have been read. Where only the own result comes here, the peers tell: loads
+     * whose values were stored before a sync are done, hence no fence. And slots are free for the next call. */
+    uint64_t all = r->base + 1 + pieces;
+    if (r->p.dests != 0) {
+        await_all(c, all);
+    } else {
+        isod_hier_arrive(c, &r->t, all);
+        isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, all);
+    }
+    for (uint32_t i = c->rank; i < isod_hier_fars(&r->t); i += c->size)
+        if (isod_hier_serves(&r->t, isod_hier_far(&r->t, i)))
+            isod_hier_wait(c, ISOD_HIER_USED, isod_hier_far(&r->t, i), all);
+    (void)isod_hier_met(c);
 }
 
 PRIM_FN int reduce(const struct isod_stream_coll *a)

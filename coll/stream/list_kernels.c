@@ -69,7 +69,8 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct blocks *b, uint64_t a
     }
 }
 
-/* By one thread. The call goes on: what does not fit is not copied. */
+/* By one thread. The call goes on: what does not fit is not copied. isod_coll_leave_misuse would take a register more,
+ * which this kernel does not have. */
 PRIM_COLD_FN void blocks_differ(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
@@ -106,15 +107,6 @@ PRIM_FN void blocks_receive(struct isod_coll *c, const struct blocks *b, uint64_
     }
 }
 
-PRIM_FN void blocks_copy_own(const struct isod_coll *c, const struct blocks *b)
-{
-    int32_t me = c->h.my_pe;
-    struct isod_part p = blocks_part(blocks_word(b, SENT, me));
-    if (p.bytes > 0)
-        isod_coll_copy_own(b->a->dest + blocks_word(b, RECEIVED_AT, me) + p.at,
-                           b->a->source + blocks_word(b, SENT_AT, me) + p.at, p.bytes);
-}
-
 /* Lengths differ between members, so all blocks take part, each with its part of each length. */
 PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
 {
@@ -127,7 +119,10 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
     uint64_t epochs = most_units / prim_block_count() * 16 / b.piece + 2;
     if (!isod_coll_enter_for(&c, a->h, a->call, epochs))
         return 1;
-    blocks_copy_own(&c, &b);
+    struct isod_part own = blocks_part(blocks_word(&b, SENT, a->h.my_pe));
+    if (own.bytes > 0)
+        isod_coll_copy_own(a->dest + blocks_word(&b, RECEIVED_AT, a->h.my_pe) + own.at,
+                           a->source + blocks_word(&b, SENT_AT, a->h.my_pe) + own.at, own.bytes);
     prim_sync(prim_group_block());
     do {
         isod_coll_begin_staged_epoch(&c);

@@ -5,24 +5,6 @@
 
 /* ---- broadcast in two hops ---- */
 
-/* The root sends a part to each other member, which sends it to the others, line by line: in one epoch, since lines
- * from the root and lines from a member lie apart. A part may be empty, hence flags of all to all. */
-PRIM_FN void twoshot_round(struct isod_coll *c, const struct isod_move *w, uint32_t each)
-{
-    int32_t first = w->from + 1 < c->h.n_pes ? w->from + 1 : 0; /* so the root's own part is behind the end */
-    struct isod_ll128_parts p = isod_ll128_parts_of(c, w->bytes, first, each);
-    if (c->h.my_pe == w->from) {
-        isod_ll128_parts_send(c, &p, w->source);
-        isod_flags_send_near(c);
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    } else {
-        isod_flags_send_near(c);
-        isod_ll128_parts_forward(c, &p, w->from, w->dest);
-        isod_ll128_parts_receive(c, &p, w->dest);
-    }
-    isod_flags_wait(c, -1, ISOD_ARRIVAL);
-}
-
 /* In as few rounds as inboxes allow, each about as long. */
 PRIM_FN int twoshot_rounds(const struct isod_stream_coll *a)
 {
@@ -36,12 +18,25 @@ PRIM_FN int twoshot_rounds(const struct isod_stream_coll *a)
     uint32_t parts = a->h.n_pes > 1 ? (uint32_t)a->h.n_pes - 1 : 1;
     uint32_t span = isod_ceil_div(isod_ll128_lines(a->share), parts);
     uint32_t each = isod_ceil_div(span, isod_ceil_div(span, isod_ll128_lines(c.inbox_bytes)));
+    int32_t first = w.from + 1 < a->h.n_pes ? w.from + 1 : 0; /* so the root's own part is behind the end */
     prim_sync(prim_group_block());
     do {
         uint64_t most = (uint64_t)each * ISOD_LL128_DATA * parts;
         struct isod_move piece = isod_move_piece(&w, at, most);
         isod_coll_begin_staged_epoch(&c);
-        twoshot_round(&c, &piece, each);
+        /* The root sends a part to each other member, which sends it to the others, line by line: in one epoch, since
+         * lines from the root and lines from a member lie apart. A part may be empty, hence flags of all to all. */
+        struct isod_ll128_parts p = isod_ll128_parts_of(&c, piece.bytes, first, each);
+        if (a->h.my_pe == w.from) {
+            isod_ll128_parts_send(&c, &p, piece.source);
+            isod_flags_send_near(&c);
+            isod_coll_copy_own(piece.dest, piece.source, piece.bytes);
+        } else {
+            isod_flags_send_near(&c);
+            isod_ll128_parts_forward(&c, &p, w.from, piece.dest);
+            isod_ll128_parts_receive(&c, &p, piece.dest);
+        }
+        isod_flags_wait(&c, -1, ISOD_ARRIVAL);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -78,19 +73,6 @@ PRIM_FN uint64_t probe_look(struct isod_coll *c, uint32_t line, uint32_t piece, 
     }
     return wrong;
 }
-PRIM_FN uint64_t probe_round(struct isod_coll *c, uint32_t lines)
-{
-    struct isod_ll128 w = isod_ll128_of(c);
-    uint64_t wrong = 0;
-    for (uint32_t first = w.first; first < lines; first += w.every)
-        for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
-            isod_ll128_send_piece(c, first + w.nth, piece, probe_piece(c, c->h.my_pe, first + w.nth, piece),
-                                 first + w.nth < lines);
-    for (uint32_t first = w.first; first < lines && !c->failed; first += w.every)
-        for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
-            wrong += probe_look(c, first + w.nth, piece, first + w.nth < lines);
-    return wrong;
-}
 /* Nothing of the lane but its LL128 memory is used, so its epochs stay as they are. */
 PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
 {
@@ -103,7 +85,14 @@ PRIM_FN int ll128_probe(const struct isod_stream_coll *a)
     prim_sync(prim_group_block());
     for (uint64_t round = 0; round < a->bytes; round++) {
         isod_coll_begin_staged_epoch(&c);
-        wrong += probe_round(&c, lines);
+        struct isod_ll128 w = isod_ll128_of(&c);
+        for (uint32_t first = w.first; first < lines; first += w.every)
+            for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
+                isod_ll128_send_piece(&c, first + w.nth, piece, probe_piece(&c, c.h.my_pe, first + w.nth, piece),
+                                      first + w.nth < lines);
+        for (uint32_t first = w.first; first < lines && !c.failed; first += w.every)
+            for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes)
+                wrong += probe_look(&c, first + w.nth, piece, first + w.nth < lines);
         if (!isod_coll_goes_on(&c))
             break;
     }

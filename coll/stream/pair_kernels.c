@@ -22,7 +22,6 @@ struct pair_part {
 };
 
 PRIM_FN uint64_t pair_piece(uint64_t left) { return left < ISOD_PAIR_PIECE ? left : ISOD_PAIR_PIECE; }
-PRIM_FN uint64_t pair_pieces(uint64_t bytes) { return (bytes + ISOD_PAIR_PIECE - 1) / ISOD_PAIR_PIECE; }
 /* What lane `lane` of `lanes`, a power of two, has of a message. The first one has a piece also of an empty message. */
 struct pair_span {
     uint64_t at, bytes, pieces;
@@ -34,7 +33,7 @@ PRIM_FN struct pair_span pair_span_of(uint64_t bytes, uint32_t lane, uint32_t la
     struct pair_span s;
     s.at = lane * share;
     s.bytes = s.at >= bytes ? 0 : bytes - s.at < share ? bytes - s.at : share;
-    s.pieces = pair_pieces(s.bytes);
+    s.pieces = (s.bytes + ISOD_PAIR_PIECE - 1) / ISOD_PAIR_PIECE;
     if (lane == 0 && s.pieces == 0)
         s.pieces = 1;
     return s;
@@ -44,10 +43,6 @@ PRIM_FN struct pair_span pair_span_of(uint64_t bytes, uint32_t lane, uint32_t la
 PRIM_FN uint64_t pair_moved(const struct pair_part *p, uint32_t lane, uint64_t pieces)
 {
     return pieces == 0 ? 0 : p->pair->own[lane].count - p->pair->own[lane].begun;
-}
-PRIM_FN uint64_t pair_stage_at(uint32_t lane, uint64_t count)
-{
-    return sizeof(struct isod_pair) + ((uint64_t)lane * ISOD_PAIR_STAGES + count % ISOD_PAIR_STAGES) * ISOD_PAIR_PIECE;
 }
 
 /* A count of the other end, seen alike by all threads, which may read what is behind it. A sync. */
@@ -96,22 +91,6 @@ PRIM_FN uint64_t pair_where(shmemd_t h, uint64_t directory, const struct pair_pa
     return pair_known(p);
 }
 
-/* By one thread, once: the sender's kernel finds this record. */
-PRIM_FN void pair_enter(shmemd_t h, uint64_t directory, const struct pair_part *p)
-{
-    struct isod_pair_entry *entry = pair_row(h, directory, h.my_pe) + p->use.entry;
-    uint64_t where = (uint64_t)p->use.at * ISOD_PAIR_UNIT + p->use.lanes;
-    char *near = isod_near(h, entry, p->use.peer);
-    uint64_t check = isod_pair_check(p->use.key, where);
-    if (near != 0) {
-        prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->where, where);
-        prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->check, check);
-    } else {
-        isod_ring_put_words(h, entry, where, check, sizeof *entry, p->use.peer);
-    }
-    prim_store_relaxed_u64(&p->pair->where, 1);
-}
-
 /* ---- a piece, of either side: one function, since all of a kernel is inlined, and each way by the ring is long
  * ---- */
 
@@ -119,7 +98,8 @@ PRIM_FN void pair_enter(shmemd_t h, uint64_t directory, const struct pair_part *
  * count for the other end. */
 PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, char *data, uint64_t bytes)
 {
-    uint64_t count = p->pair->own[lane].count, at = pair_stage_at(lane, count);
+    uint64_t count = p->pair->own[lane].count, stage = (uint64_t)lane * ISOD_PAIR_STAGES + count % ISOD_PAIR_STAGES;
+    uint64_t at = sizeof(struct isod_pair) + stage * ISOD_PAIR_PIECE;
     bool sends = p->use.sends != 0;
     if (sends && p->near == 0)
         isod_ring_put(h, prim_group_block(), p->far + at, data, bytes, p->use.peer);
@@ -146,17 +126,6 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
 
 /* ---- a part that sends ---- */
 
-PRIM_FN void pair_send_header(shmemd_t h, const struct pair_part *p, uint64_t number, uint64_t header)
-{
-    uint64_t at = offsetof(struct isod_pair, headers) + number % ISOD_PAIR_HEADERS * sizeof(struct prim_ll);
-    uint64_t epoch = (uint64_t)(uint32_t)(number + 1) << 32;
-    if (p->near != 0)
-        prim_store_ll((struct prim_ll *)(void *)(p->near + at), (uint32_t)header, (uint32_t)(header >> 32),
-                      (uint32_t)(number + 1));
-    else
-        isod_ring_put_words(h, p->far + at, (header & 0xffffffffu) | epoch, header >> 32 | epoch, 16, p->use.peer);
-}
-
 PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m)
 {
     uint32_t lane = p->number;
@@ -168,28 +137,23 @@ PRIM_FN enum pair_progress pair_send_message(shmemd_t h, struct pair_part *p, co
         p->expected = count + 1 - ISOD_PAIR_STAGES;
         if (count - pair_look(p, &p->pair->theirs[lane].count) >= ISOD_PAIR_STAGES)
             return all;
-        if (lane == 0 && done == 0 && prim_is_first(prim_group_block()))
-            pair_send_header(h, p, p->pair->messages + p->pair->own[0].message, ISOD_PAIR_HEADER(m->bytes, p->lanes));
+        if (lane == 0 && done == 0 && prim_is_first(prim_group_block())) {
+            uint64_t number = p->pair->messages + p->pair->own[0].message;
+            uint64_t header = ISOD_PAIR_HEADER(m->bytes, p->lanes), epoch = (uint64_t)(uint32_t)(number + 1) << 32;
+            uint64_t head = offsetof(struct isod_pair, headers) + number % ISOD_PAIR_HEADERS * sizeof(struct prim_ll);
+            if (p->near != 0)
+                prim_store_ll((struct prim_ll *)(void *)(p->near + head), (uint32_t)header, (uint32_t)(header >> 32),
+                              (uint32_t)(number + 1));
+            else
+                isod_ring_put_words(h, p->far + head, (header & 0xffffffffu) | epoch, header >> 32 | epoch, 16,
+                                    p->use.peer);
+        }
         pair_move_piece(h, p, lane, m->data + s.at + at, pair_piece(s.bytes - at));
     }
     return PAIR_DONE;
 }
 
 /* ---- a part that receives ---- */
-
-/* The header of the message at hand; 0: it has not come. A sync. */
-PRIM_FN uint64_t pair_header(struct pair_part *p)
-{
-    uint64_t number = p->pair->messages + p->pair->own[p->number].message, header = 0;
-    if (prim_is_first(prim_group_block())) {
-        struct prim_ll l = prim_load_ll(&p->pair->headers[number % ISOD_PAIR_HEADERS]);
-        if (l.epoch0 == (uint32_t)(number + 1) && l.epoch1 == (uint32_t)(number + 1))
-            header = l.data0 | (uint64_t)l.data1 << 32;
-        p->seen = l.epoch0;
-        p->expected = (uint32_t)(number + 1);
-    }
-    return prim_broadcast_u64(prim_group_block(), header);
-}
 
 PRIM_FN enum pair_progress pair_take_lane(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m,
                                           uint32_t lane, uint64_t header)
@@ -209,24 +173,30 @@ PRIM_FN enum pair_progress pair_take_lane(shmemd_t h, struct pair_part *p, const
     return PAIR_DONE;
 }
 
-/* May the first part take the message at hand? Headers have few places. The sender overwrites that of a message only
- * when the first part has taken a later one, so all parts have to have read those before. A sync. */
-PRIM_FN bool pair_others_have_read(struct pair_part *p)
-{
-    uint64_t others = p->parts - 1;
-    if (p->number != 0 || others == 0) /* own[0] is the first part's alone */
-        return true;
-    uint64_t message = p->pair->own[0].message;
-    return message == 0 || pair_look(p, &p->pair->read) >= others * message;
-}
-
 PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p, const struct isod_pair_message *m)
 {
     enum pair_progress all = PAIR_BLOCKED;
     uint64_t lane = p->pair->own[p->number].lane; /* before the header, whose sync parts this from the write below */
-    uint64_t header = pair_header(p);
-    if (header == 0 || !pair_others_have_read(p))
+    uint64_t number = p->pair->messages + p->pair->own[p->number].message, header = 0;
+    if (prim_is_first(prim_group_block())) {
+        struct prim_ll l = prim_load_ll(&p->pair->headers[number % ISOD_PAIR_HEADERS]);
+        if (l.epoch0 == (uint32_t)(number + 1) && l.epoch1 == (uint32_t)(number + 1))
+            header = l.data0 | (uint64_t)l.data1 << 32;
+        p->seen = l.epoch0;
+        p->expected = (uint32_t)(number + 1);
+    }
+    header = prim_broadcast_u64(prim_group_block(), header); /* 0: it has not come */
+    if (header == 0)
         return PAIR_BLOCKED;
+
+    /* May the first part take the message at hand? Headers have few places. The sender overwrites that of a message
+     * only when the first part has taken a later one, so all parts have to have read those before. */
+    uint64_t others = p->parts - 1;
+    if (p->number == 0 && others != 0) { /* own[0] is the first part's alone */
+        uint64_t message = p->pair->own[0].message;
+        if (message != 0 && pair_look(p, &p->pair->read) < others * message)
+            return PAIR_BLOCKED;
+    }
     if (lane == 0) { /* 0: none at hand, else its number plus 1 */
         lane = p->number + 1;
         if (p->number != 0 && prim_is_first(prim_group_block()))
@@ -255,16 +225,6 @@ PRIM_FN enum pair_progress pair_receive_message(shmemd_t h, struct pair_part *p,
 }
 
 /* ---- parts of a block ---- */
-
-/* The last part of the pair in this launch counts its messages. By one thread. */
-PRIM_FN void pair_leave(struct pair_part *p)
-{
-    if (prim_fetch_add_u64(&p->pair->left, 1) != p->parts - 1)
-        return;
-    p->pair->messages += p->use.n;
-    prim_store_relaxed_u64(&p->pair->left, 0);
-    prim_store_relaxed_u64(&p->pair->read, 0);
-}
 
 struct pair_round {
     shmemd_t h;
@@ -309,7 +269,11 @@ PRIM_FN enum pair_progress pair_advance(const struct pair_round *r, struct pair_
     }
     if (prim_is_first(prim_group_block())) {
         p->pair->own[p->number].message = 0;
-        pair_leave(p);
+        if (prim_fetch_add_u64(&p->pair->left, 1) == p->parts - 1) { /* the last part of the pair in this launch */
+            p->pair->messages += p->use.n;
+            prim_store_relaxed_u64(&p->pair->left, 0);
+            prim_store_relaxed_u64(&p->pair->read, 0);
+        }
     }
     return PAIR_DONE;
 }
@@ -326,18 +290,6 @@ PRIM_FN struct pair_part pair_part_of(const struct pair_round *r, uint32_t numbe
     p.wrong = false;
     p.expected = p.seen = 0;
     return p;
-}
-
-PRIM_COLD_FN void pair_leave_misuse(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
-{
-    struct isod_record r;
-    r.call = call;
-    r.pe = pe;
-    r.addr = 0;
-    r.expected = expected;
-    r.seen = seen;
-    r.waited_ns = (uint64_t)ISOD_MISUSE_LENGTH;
-    isod_record_leave(at, r, ISOD_RECORD_MISUSE);
 }
 
 /* All pairs of the launch do nothing from here on. The ring does nothing either, so other launches give up, too. */
@@ -371,16 +323,6 @@ PRIM_FN int pairs_leave(const struct pair_round *r, bool wrong)
 struct pair_done {
     uint64_t low, high;
 };
-PRIM_FN bool pair_is_done(const struct pair_done *d, uint32_t nth)
-{
-    return ((nth < 64 ? d->low : d->high) >> (nth & 63) & 1) != 0;
-}
-PRIM_FN void pair_set_done(struct pair_done *d, uint32_t nth)
-{
-    uint64_t bit = (uint64_t)1 << (nth & 63);
-    d->low |= nth < 64 ? bit : 0;
-    d->high |= nth < 64 ? 0 : bit;
-}
 
 /* false: some pair is dead. Receiving pairs become known to their senders. A sync. */
 PRIM_FN bool pairs_begin(const struct pair_round *r)
@@ -392,8 +334,19 @@ PRIM_FN bool pairs_begin(const struct pair_round *r)
         return false;
     for (uint32_t i = prim_block_index(); i < r->n * r->parts; i += prim_block_count()) {
         struct pair_part p = pair_part_of(r, i);
-        if (p.use.sends == 0 && p.number == 0 && prim_is_first(prim_group_block()) && p.pair->where == 0)
-            pair_enter(r->h, r->directory, &p);
+        if (p.use.sends != 0 || p.number != 0 || !prim_is_first(prim_group_block()) || p.pair->where != 0)
+            continue;
+        /* By one thread, once: the sender's kernel finds this record. */
+        struct isod_pair_entry *entry = pair_row(r->h, r->directory, r->h.my_pe) + p.use.entry;
+        uint64_t where = (uint64_t)p.use.at * ISOD_PAIR_UNIT + p.use.lanes, check = isod_pair_check(p.use.key, where);
+        char *near = isod_near(r->h, entry, p.use.peer);
+        if (near != 0) {
+            prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->where, where);
+            prim_store_relaxed_u64(&((struct isod_pair_entry *)(void *)near)->check, check);
+        } else {
+            isod_ring_put_words(r->h, entry, where, check, sizeof *entry, p.use.peer);
+        }
+        prim_store_relaxed_u64(&p.pair->where, 1);
     }
     return true;
 }
@@ -420,13 +373,15 @@ PRIM_FN int pairs_run(const struct pair_round *r)
         going = false;
         for (uint32_t i = prim_block_index(); i < r->n * r->parts; i += prim_block_count(), nth++) {
             struct pair_part p = pair_part_of(r, i);
-            if (pair_is_done(&done, nth))
+            uint64_t bit = (uint64_t)1 << (nth & 63);
+            if (((nth < 64 ? done.low : done.high) & bit) != 0)
                 continue;
             enum pair_progress one = pair_advance(r, &p);
             if (p.wrong && p.number == 0 && prim_is_first(prim_group_block()))
-                pair_leave_misuse(isod_origin_of(r->h), pair_call_of(&p), p.use.peer, p.expected, p.seen);
-            if (one == PAIR_DONE)
-                pair_set_done(&done, nth);
+                isod_coll_leave_misuse(isod_origin_of(r->h), isod_who(pair_call_of(&p), p.use.peer), ISOD_MISUSE_LENGTH,
+                                       p.expected, p.seen);
+            done.low |= one == PAIR_DONE && nth < 64 ? bit : 0;
+            done.high |= one == PAIR_DONE && nth >= 64 ? bit : 0;
             wrong = wrong || p.wrong;
             moved = moved || one != PAIR_BLOCKED;
             going = going || one != PAIR_DONE;

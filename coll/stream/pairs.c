@@ -2,7 +2,7 @@
 /* Sends and receives on streams, the host: checks, the records of pairs (pairs.h), and one launch for all calls of a
  * stream that come together. A record is made by this PE alone, in the front of its device heap, and stays until its
  * team is destroyed. Invariant: what is free there is zero, so a record begins as an empty one.
- * Called by users, coll_group.c, stream_slot.c. */
+ * Called by coll_group.c, stream_slot.c. */
 #include "pairs.h"
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
@@ -449,28 +449,4 @@ int iso_pairs_enqueue(const struct pair_call **calls, size_t n)
         left = launch_first(d, calls, pairs, left);
     free(pairs);
     return left == 0 ? 0 : 1;
-}
-
-/* ---- public ---- */
-
-static int one(const struct pair_call *c)
-{
-    if (iso_group_is_open())
-        return iso_group_add_pair(c);
-    const struct pair_call *calls[] = {c};
-    return iso_pairs_check(c) == 0 && iso_pairs_enqueue(calls, 1) == 0 ? 0 : 1;
-}
-
-SHMEM_API(shmemx_send_on_stream, pshmemx_send_on_stream);
-int pshmemx_send_on_stream(shmem_team_t team, const void *source, size_t bytes, int to, int tag, shmemx_stream_t stream)
-{
-    struct pair_call c = {team, (void *)(uintptr_t)source, bytes, to, tag, true, stream};
-    return one(&c);
-}
-
-SHMEM_API(shmemx_recv_on_stream, pshmemx_recv_on_stream);
-int pshmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from, int tag, shmemx_stream_t stream)
-{
-    struct pair_call c = {team, dest, bytes, from, tag, false, stream};
-    return one(&c);
 }

@@ -52,22 +52,13 @@ PRIM_FN int any_ll(const struct isod_stream_coll *what)
  * iteration of reads, and a synchronisation at its end; else iterations over stages. The host chooses, by facts on
  * which the members agree ---- */
 
-/* Member m's operand of the span, and a unit of the result to all that get it: isod_operand and isod_result_store with
- * the members' places. */
+/* Member m's operand of the span: isod_operand with the members' places. */
 PRIM_FN const char *any_operand(const struct isod_coll *c, const struct isod_span *s, int32_t m)
 {
     if (s->from != ISOD_SPAN_STAGES)
         return s->source + isod_table_source()[m];
     return m == c->h.my_pe ? s->source : c->here + isod_stage_at(c, m);
 }
-PRIM_FN void any_store(const struct isod_coll *c, const struct isod_span *s, uint64_t u, struct prim_vec16 v)
-{
-    for (uint32_t i = 0; i <= (s->to == ISOD_SPAN_ALL ? isod_coll_others(c) : 0); i++) {
-        char *dest = i == 0 ? s->dest : s->dest + isod_table_dest()[isod_coll_other(c, i)];
-        isod_unit_store(dest + u * 16, v, s->bytes - u * 16);
-    }
-}
-
 PRIM_FN struct prim_vec16 any_in_order(const struct isod_coll *c, const struct isod_stream_coll *what,
                                        const struct isod_span *s, uint64_t u, uint32_t part)
 {
@@ -118,28 +109,11 @@ PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, 
         struct prim_vec16 v = {{0, 0}};
         for (uint32_t part = 0; part < any_parts(what); part++)
             any_unite(&v, what->nodes != 0 ? any_by_nodes(c, what, s, u, part) : any_in_order(c, what, s, u, part));
-        any_store(c, s, u, v);
+        for (uint32_t i = 0; i <= (s->to == ISOD_SPAN_ALL ? isod_coll_others(c) : 0); i++) { /* as isod_result_store */
+            char *dest = i == 0 ? s->dest : s->dest + isod_table_dest()[isod_coll_other(c, i)];
+            isod_unit_store(dest + u * 16, v, s->bytes - u * 16);
+        }
     }
-}
-
-/* The begin of an iteration: all members are here; and what is staged of it has come. */
-PRIM_FN bool any_arrive(struct isod_coll *c, const struct isod_stream_coll *what)
-{
-    bool all = what->source_stride == 0, odd = false;
-    struct isod_touched source = isod_touched_of(what->source, what->source_place, isod_table_source(), what->source);
-    struct isod_touched dest = isod_touched_of(what->dest, what->dest_place, isod_table_dest(), what->dest);
-    isod_places_announce(c, all ? 2 : 1, what->source_place, what->dest_place);
-    isod_table_expect(c, source);
-    if (all)
-        isod_table_expect(c, dest);
-    return isod_places_await(c, all ? 2 : 1, source, dest, &odd);
-}
-PRIM_FN bool any_bring(struct isod_coll *c, const struct isod_reduce *w, uint64_t at, uint64_t bytes)
-{
-    isod_coll_begin_staged_epoch(c);
-    isod_stages_put(c, w->source + at, w->stride, bytes);
-    isod_coll_sync(c);
-    return isod_coll_goes_on(c);
 }
 
 PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
@@ -151,11 +125,26 @@ PRIM_FN int any_pipelined(const struct isod_stream_coll *what)
     if (!isod_coll_enter_for(&c, what->h, what->call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
         return 1;
     struct isod_reduce all = isod_reduce_of(w.dest, w.source, w.bytes, w.source_stride);
-    bool direct = what->by_pointer != 0, on = !direct || any_arrive(&c, what);
+    bool direct = what->by_pointer != 0, to_all = what->source_stride == 0, on = true, odd = false;
+    if (direct) { /* all members are here */
+        struct isod_touched source =
+            isod_touched_of(what->source, what->source_place, isod_table_source(), what->source);
+        struct isod_touched dest = isod_touched_of(what->dest, what->dest_place, isod_table_dest(), what->dest);
+        isod_places_announce(&c, to_all ? 2 : 1, what->source_place, what->dest_place);
+        isod_table_expect(&c, source);
+        if (to_all)
+            isod_table_expect(&c, dest);
+        on = isod_places_await(&c, to_all ? 2 : 1, source, dest, &odd);
+    }
     for (uint64_t at = 0; on && at < w.bytes; at += direct ? w.bytes : c.inbox_bytes) {
         struct isod_span s = direct ? isod_span_direct(&c, &all) : isod_span_staged(&c, &all, at);
-        if (!direct && !any_bring(&c, &all, at, s.bytes))
-            break;
+        if (!direct) {
+            isod_coll_begin_staged_epoch(&c);
+            isod_stages_put(&c, all.source + at, all.stride, s.bytes);
+            isod_coll_sync(&c);
+            if (!isod_coll_goes_on(&c))
+                break;
+        }
         any_span(&c, what, &s);
     }
     if (direct && !c.failed) {

@@ -59,23 +59,6 @@ int iso_list_run_blocks(const struct stream_call *c, const struct select_algorit
 
 enum { SPLITS_OF_LIST = (STREAM_LIST_WORDS - 1) / 2 };
 
-/* Splits that are not empty, from *next on, as many as a list has; in bytes. Returns their number. */
-static uint32_t fill_list(const shmemx_splits_t *s, size_t elem_bytes, size_t *next, size_t *end,
-                          uint64_t begins[SPLITS_OF_LIST + 1], uint64_t places[SPLITS_OF_LIST])
-{
-    uint32_t n = 0;
-    for (begins[0] = 0; *next < s->n && n < SPLITS_OF_LIST; ++*next) {
-        size_t at = s->offset != NULL ? s->offset[*next] : *end;
-        *end = at + s->nelems[*next];
-        if (s->nelems[*next] == 0)
-            continue;
-        places[n] = at * elem_bytes;
-        begins[n + 1] = begins[n] + s->nelems[*next] * elem_bytes;
-        n++;
-    }
-    return n;
-}
-
 int iso_list_run_splits(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     const shmemx_splits_t *s = c->coll->splits;
@@ -84,7 +67,16 @@ int iso_list_run_splits(const struct stream_call *c, const struct select_algorit
     while (next < s->n && rc == 0) {
         uint64_t words[STREAM_LIST_WORDS], places[SPLITS_OF_LIST];
         struct stream_call some = *c;
-        uint32_t n = fill_list(s, elem_bytes, &next, &end, words, places);
+        uint32_t n = 0;
+        for (words[0] = 0; next < s->n && n < SPLITS_OF_LIST; next++) { /* splits that are not empty; in bytes */
+            size_t at = s->offset != NULL ? s->offset[next] : end;
+            end = at + s->nelems[next];
+            if (s->nelems[next] == 0)
+                continue;
+            places[n] = at * elem_bytes;
+            words[n + 1] = words[n] + s->nelems[next] * elem_bytes;
+            n++;
+        }
         if (n == 0)
             break;
         memcpy(words + n + 1, places, n * sizeof *places);

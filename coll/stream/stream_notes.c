@@ -7,7 +7,7 @@
  * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/ops/order.h"
-#include "coll_stream.h"
+#include "stream_kinds.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,7 +183,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
 static const char *text_of(const struct note *note, char text[TEXT_BYTES])
 {
-    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_stream_kind(note->kind));
+    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_stream_kinds[note->kind].name);
     if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
         return text;
     if ((note->flags & NOTE_HOST_BLOCKS) != 0)
@@ -193,9 +193,9 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
         n += (size_t)snprintf(text + n, left - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
     else
         n += (size_t)snprintf(text + n, left - n, "(%llu of %s", (unsigned long long)note->nelems,
-                              iso_stream_type(note->type));
+                              iso_stream_types[note->type].name);
     if (is_reduction(note->kind))
-        n += (size_t)snprintf(text + n, left - n, ", %s", iso_stream_op(note->op));
+        n += (size_t)snprintf(text + n, left - n, ", %s", iso_stream_ops[note->op].name);
     if (note->splits != 0)
         n += (size_t)snprintf(text + n, left - n, ", splits");
     if (has_root(note->kind))

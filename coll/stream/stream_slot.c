@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of collectives on streams: per device the tables and the limits of kernels, per (team, slot) the handle,
- * the streams of engines, and what the members have agreed on: how many blocks may wait at once, and by which table
- * they choose. Invariant: a slot is in the list iff all members have one, with equal limits and equal rows.
+/* The slots of collectives on streams: per (team, slot) the handle, the streams of engines, and what the members have
+ * agreed on: how many blocks may wait at once, and by which table they choose; and what becomes of slots and pairs when
+ * a stream, a team or the device ends. Invariant: a slot is in the list iff all members have one, with equal limits and
+ * equal rows.
  * Called by coll_stream.c and by shmem/ (struct collectives). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -9,24 +10,10 @@
 #include "../../shmem/collectives.h"
 #include "../../shmem/node/wait.h"
 #include "coll_stream.h"
-#include "pairs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SLOT_LISTS = 512 };
-
-/* Of one device. */
-struct streams {
-    struct select_table *table;  /* for this device */
-    struct select_table *common; /* for any: when members have different ones */
-    unsigned most_blocks, most_threads, pair_blocks;
-    struct stream_slot *lists[SLOT_LISTS]; /* by team and number; device->lock */
-    struct stream_slot *watched;           /* likewise: what the proxy looks at */
-    pthread_mutex_t order; /* slots' last streams, where they change; `ends`. Taken before device->lock */
-    gpu_stream ends; /* comes behind all work of streams that were destroyed while slots had calls in them; or NULL */
-};
 
 static struct stream_slot **list_of(struct streams *s, const struct team *team, int number)
 {
@@ -35,109 +22,14 @@ static struct stream_slot **list_of(struct streams *s, const struct team *team, 
 
 static const char call[] = "shmemx_coll_on_stream";
 
-/* ---- per device ---- */
-
-/* Blocks of the kernel that can have the fewest; 0: one of them cannot run in blocks of so many threads. */
-static int blocks_of(struct device *d, const gpu_kernel *kernels, int n, unsigned threads)
-{
-    int least = SELECT_MOST_BLOCKS;
-    for (int i = 0; i < n && least > 0; i++) {
-        int blocks = 0;
-        if (iso_gpu_max_blocks(d->gpu, kernels[i], threads, 0, &blocks) != 0)
-            blocks = 0;
-        least = ISO_MIN(least, blocks);
-    }
-    return least;
-}
-
-static int find_limits(struct device *d, struct streams *s)
-{
-    int blocks = 0;
-    unsigned threads = ISOD_STREAM_THREADS * 2;
-    while (blocks == 0 && threads > 32)
-        blocks = blocks_of(d, iso_stream_kernels, iso_stream_n_kernels, threads /= 2);
-    int of_pairs = blocks_of(d, iso_pair_kernels, iso_pair_n_kernels, ISOD_PAIR_THREADS);
-    if (blocks == 0 || of_pairs == 0) {
-        log_error("%s: no block of 32 threads of its kernels can run here: %s", call, iso_gpu_error(d->gpu));
-        return -ENOTSUP;
-    }
-    s->most_blocks = (unsigned)ISO_MAX(blocks / ISO_MAX(d->device_peers, 1), 1);
-    s->most_threads = threads;
-    s->pair_blocks = (unsigned)ISO_MAX(of_pairs / ISO_MAX(d->device_peers, 1), 1);
-    return 0;
-}
-
-/* So that no first launch has to load code while another kernel waits. */
-static int preload(struct device *d)
-{
-    int rc = 0;
-    for (int i = 0; i < iso_stream_n_kernels && rc == 0; i++)
-        rc = iso_gpu_preload(d->gpu, iso_stream_kernels[i]);
-    for (int i = 0; i < iso_pair_n_kernels && rc == 0; i++)
-        rc = iso_gpu_preload(d->gpu, iso_pair_kernels[i]);
-    if (rc != 0)
-        log_error("%s: its kernels cannot be loaded: %s", call, iso_gpu_error(d->gpu));
-    return rc;
-}
-
-static void drop(struct streams *s)
-{
-    if (s == NULL)
-        return;
-    iso_select_close(s->table);
-    iso_select_close(s->common);
-    pthread_mutex_destroy(&s->order);
-    free(s);
-}
-
-/* Made by the first call of any thread; acquire, and release where it is stored, under the lock. */
-static struct streams *streams_of(const struct device *d)
-{
-    return (struct streams *)__atomic_load_n(&d->streams, __ATOMIC_ACQUIRE);
-}
-
-/* Threads that make them at the same time: the first one's are taken. */
-static struct streams *publish(struct device *d, struct streams *s)
-{
-    pthread_mutex_lock(&d->lock);
-    struct streams *first = streams_of(d);
-    if (first == NULL)
-        __atomic_store_n(&d->streams, s, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&d->lock);
-    if (first == NULL)
-        return s;
-    drop(s);
-    return first;
-}
-
-/* NULL after a sentence. */
-static struct streams *need_streams(struct device *d)
-{
-    struct streams *s = streams_of(d);
-    if (s != NULL)
-        return s;
-    s = (struct streams *)calloc(1, sizeof *s);
-    if (s == NULL) {
-        log_error("%s: no memory", call);
-        return NULL;
-    }
-    pthread_mutex_init(&s->order, NULL);
-    s->table = iso_stream_table_open(d->info);
-    s->common = s->table != NULL ? iso_stream_table_open(NULL) : NULL;
-    if (s->common == NULL || preload(d) != 0 || find_limits(d, s) != 0) {
-        drop(s);
-        return NULL;
-    }
-    return publish(d, s);
-}
-
 /* ---- one slot: what is this PE's own ---- */
 
 static void destroy(struct device *d, struct stream_slot *slot)
 {
     if (slot == NULL)
         return;
-    iso_engines_close(d, &slot->engines);
+    while (slot->engines.n > 0)
+        iso_gpu_stream_destroy(d->gpu, slot->engines.streams[--slot->engines.n]);
     iso_words_close(slot->words);
     iso_notes_close(slot->notes);
     iso_gpu_free(d->gpu, slot->nodes);
@@ -248,7 +140,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number,
         free(all);
         return NULL;
     }
-    struct streams *s = need_streams(d);
+    struct streams *s = iso_streams_need(d);
     struct stream_slot *slot = s != NULL ? create(d, team, number, handle) : NULL;
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
@@ -291,7 +183,7 @@ static struct stream_slot *make(struct device *d, struct team *team, int number,
 struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
 {
     struct device *d = c->device;
-    struct streams *s = streams_of(d);
+    struct streams *s = iso_streams_of(d);
     if (s == NULL)
         return NULL;
     pthread_mutex_lock(&d->lock);
@@ -315,44 +207,6 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     return NULL;
 }
 
-static gpu_stream last_of(const gpu_stream *last, int captured)
-{
-    return __atomic_load_n(&last[captured], __ATOMIC_RELAXED);
-}
-
-/* A stream orders its own calls. So while no call was captured in another stream than the last one, no question to the
- * device is needed. A capture cannot wait for work outside of it, nor the other way round. */
-int iso_stream_order(struct device *d, gpu_stream *last, gpu_stream stream)
-{
-    struct streams *s = streams_of(d);
-    struct gpu *gpu = d->gpu;
-    int rc = 0;
-    if (ISO_LIKELY(last_of(last, 0) == stream && last_of(last, 1) == ISO_STREAM_NONE))
-        return 0;
-    pthread_mutex_lock(&s->order); /* until the stream of the last call is waited for, it is not destroyed */
-    int captured = iso_gpu_stream_is_capturing(gpu, stream);
-    gpu_stream before = last_of(last, captured);
-    if (before == ISO_STREAM_NONE)
-        before = last_of(last, 0);
-    if (before != ISO_STREAM_NONE && before != stream && iso_gpu_stream_is_capturing(gpu, before) == (captured != 0))
-        rc = iso_gpu_stream_after(gpu, stream, before);
-    if (rc == 0)
-        __atomic_store_n(&last[captured], stream, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&s->order);
-    return rc != 0 ? 1 : 0;
-}
-bool iso_stream_forget_capture(gpu_stream *last, gpu_stream stream)
-{
-    if (last_of(last, 1) == stream) /* no capture goes on in it */
-        __atomic_store_n(&last[1], ISO_STREAM_NONE, __ATOMIC_RELAXED);
-    return last_of(last, 0) == stream;
-}
-void iso_stream_move(gpu_stream *last, gpu_stream stream, gpu_stream to)
-{
-    if (last_of(last, 0) == stream)
-        __atomic_store_n(&last[0], to, __ATOMIC_RELAXED);
-}
-
 int iso_stream_slot_order(const struct stream_call *c)
 {
     int rc = iso_stream_order(c->device, c->slot->last, c->stream);
@@ -360,37 +214,6 @@ int iso_stream_slot_order(const struct stream_call *c)
         log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
                   c->slot->number, iso_gpu_error(c->device->gpu));
     return rc;
-}
-
-int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream, unsigned *blocks)
-{
-    if (streams_of(d) == NULL && (d->captures != 0 || iso_gpu_stream_is_capturing(d->gpu, stream))) {
-        log_error("%s: the first call of this PE on a stream loads kernels, which a capture does not allow; make a "
-                  "call before",
-                  who);
-        return 1;
-    }
-    const struct streams *s = need_streams(d);
-    if (s == NULL)
-        return 1;
-    *blocks = s->pair_blocks;
-    return 0;
-}
-
-struct engine_words *iso_stream_slot_words(const struct stream_call *c)
-{
-    struct device *d = c->device;
-    struct stream_slot *slot = c->slot;
-    if (slot->words == NULL || !iso_gpu_has_words(d->gpu, c->stream))
-        return NULL;
-    if (!slot->watched) { /* calls of a slot come one after the other */
-        pthread_mutex_lock(&d->lock);
-        slot->watched = true;
-        slot->next_watched = streams_of(d)->watched;
-        streams_of(d)->watched = slot;
-        pthread_mutex_unlock(&d->lock);
-    }
-    return slot->words;
 }
 
 SHMEM_API(shmemx_slot_prepare, pshmemx_slot_prepare);
@@ -423,7 +246,7 @@ void iso_coll_streams_watch(const uint64_t *abort)
     struct device *d = ISO->device;
     pthread_mutex_lock(&d->lock); /* d->streams is changed under it, by other threads, and the abort word cleared */
     bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
-    struct streams *s = streams_of(d);
+    struct streams *s = iso_streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->watched : NULL; slot != NULL; slot = slot->next_watched)
         iso_words_watch(slot->words, stop, iso_wait_timeout_ns(&slot->team->slot));
     pthread_mutex_unlock(&d->lock);
@@ -432,7 +255,7 @@ void iso_coll_streams_watch(const uint64_t *abort)
 void iso_coll_streams_reset(const struct team *team, int number)
 {
     struct device *d = ISO->device;
-    struct streams *s = d != NULL ? streams_of(d) : NULL;
+    struct streams *s = d != NULL ? iso_streams_of(d) : NULL;
     if (s == NULL)
         return;
     iso_pairs_reset(d, team);
@@ -453,7 +276,7 @@ void iso_coll_streams_reset(const struct team *team, int number)
 void iso_coll_streams_forget_stream(gpu_stream stream)
 {
     struct device *d = ISO->device;
-    struct streams *s = d != NULL ? streams_of(d) : NULL;
+    struct streams *s = d != NULL ? iso_streams_of(d) : NULL;
     bool used = false, kept = false;
     if (s == NULL)
         return;
@@ -485,7 +308,7 @@ void iso_coll_streams_forget_stream(gpu_stream stream)
 void iso_coll_streams_forget_team(const struct team *team)
 {
     struct device *d = ISO->device;
-    struct streams *s = d != NULL ? streams_of(d) : NULL;
+    struct streams *s = d != NULL ? iso_streams_of(d) : NULL;
     struct stream_slot *gone = NULL;
     if (d != NULL && team != NULL)
         iso_stream_ranges_forget(d, team);
@@ -522,18 +345,18 @@ void iso_coll_streams_forget_team(const struct team *team)
 void iso_coll_streams_forget(void)
 {
     struct device *d = ISO->device;
-    if (d == NULL || streams_of(d) == NULL)
+    if (d == NULL || iso_streams_of(d) == NULL)
         return;
     iso_coll_streams_forget_team(NULL);
     pthread_mutex_lock(&d->lock);
-    struct streams *s = streams_of(d);
+    struct streams *s = iso_streams_of(d);
     __atomic_store_n(&d->streams, NULL, __ATOMIC_RELEASE);
     if (s->ends != NULL)
         iso_pairs_move_stream(d, s->ends, ISO_STREAM_NONE);
     pthread_mutex_unlock(&d->lock);
     if (s->ends != NULL)
         iso_gpu_stream_destroy(d->gpu, s->ends);
-    drop(s);
+    iso_streams_drop(s);
 }
 
 int iso_coll_streams_start(struct device *device)
@@ -558,8 +381,8 @@ size_t iso_coll_streams_text(char *text, size_t bytes)
     struct device *d = ISO->device;
     struct gpu_info cpu = {.flavour = ISO_GPU, .n_devices = 1};
     const struct gpu_info *info = strcmp(cpu.flavour, "cpu") == 0 ? &cpu : NULL;
-    if (d != NULL && streams_of(d) != NULL) {
-        size_t used = iso_select_table_text(streams_of(d)->table, text, bytes), at = ISO_MIN(used, bytes);
+    if (d != NULL && iso_streams_of(d) != NULL) {
+        size_t used = iso_select_table_text(iso_streams_of(d)->table, text, bytes), at = ISO_MIN(used, bytes);
         return used + iso_stream_probe_text(d, at < bytes ? text + at : NULL, bytes - at);
     }
     if (d != NULL && d->running)

@@ -87,21 +87,6 @@ int iso_cpu_graph_after(struct cpu_stream *later, struct branch *to, struct cpu_
     return capture_joint(later, TASK_WAIT, joint);
 }
 
-/* Tasks for which joined tasks of the branch wait are joined, too. True when that changed anything. */
-static bool join_further(const struct cpu_graph *graph, const struct branch *branch)
-{
-    const struct task *task = branch->tasks.first;
-    bool changed = false;
-    for (unsigned i = 0; i < branch->n_joined; i++, task = task->next) {
-        const struct joint *joint = task->kind == TASK_WAIT ? &graph->joints[task->u.joint] : NULL;
-        if (joint == NULL || joint->branch->n_joined >= joint->at)
-            continue;
-        joint->branch->n_joined = joint->at;
-        changed = true;
-    }
-    return changed;
-}
-
 /* True when the end of the first branch waits for all that the others do. GPUs insist on it. */
 static bool graph_is_joined(struct cpu_graph *graph)
 {
@@ -109,8 +94,16 @@ static bool graph_is_joined(struct cpu_graph *graph)
     graph->branches->n_joined = graph->branches->n;
     while (changed) {
         changed = false;
-        for (struct branch *b = graph->branches; b != NULL; b = b->next)
-            changed |= join_further(graph, b);
+        for (struct branch *b = graph->branches; b != NULL; b = b->next) {
+            const struct task *task = b->tasks.first;
+            for (unsigned i = 0; i < b->n_joined; i++, task = task->next) {
+                const struct joint *joint = task->kind == TASK_WAIT ? &graph->joints[task->u.joint] : NULL;
+                if (joint == NULL || joint->branch->n_joined >= joint->at)
+                    continue;
+                joint->branch->n_joined = joint->at; /* a joined task waits for these: they are joined, too */
+                changed = true;
+            }
+        }
     }
     for (struct branch *b = graph->branches; b != NULL; b = b->next)
         joined = joined && b->n_joined >= b->n_to_join;

@@ -135,18 +135,6 @@ static void run_kernel(struct cpu_stream *s, const struct gpu_launch *launch)
     abort(); /* the stream's order is broken: what comes later must not run */
 }
 
-/* An aligned word travels whole, after all that the stream has copied before: peers poll such words. Pairs with their
- * peek, and with the stores of flags. */
-static void run_copy(void *dest, const void *source, size_t len)
-{
-    bool is_word = len == 8 && ((uintptr_t)dest | (uintptr_t)source) % 8 == 0;
-    if (is_word)
-        __atomic_store_n((uint64_t *)dest, __atomic_load_n((const uint64_t *)source, __ATOMIC_ACQUIRE),
-                         __ATOMIC_RELEASE);
-    else
-        memmove(dest, source, len);
-}
-
 static void run_task(struct cpu_stream *s, struct task *task)
 {
     const struct timespec nap = {0, WORD_NAP_NS};
@@ -157,7 +145,14 @@ static void run_task(struct cpu_stream *s, struct task *task)
         run_kernel(s, &task->u.launch);
         break;
     case TASK_COPY:
-        run_copy(task->u.copy.dest, task->u.copy.source, task->u.copy.len);
+        /* An aligned word travels whole, after all that the stream has copied before: peers poll such words. Pairs with
+         * their peek, and with the stores of flags. */
+        if (task->u.copy.len == 8 && ((uintptr_t)task->u.copy.dest | (uintptr_t)task->u.copy.source) % 8 == 0)
+            __atomic_store_n((uint64_t *)task->u.copy.dest,
+                             __atomic_load_n((const uint64_t *)task->u.copy.source, __ATOMIC_ACQUIRE),
+                             __ATOMIC_RELEASE);
+        else
+            memmove(task->u.copy.dest, task->u.copy.source, task->u.copy.len);
         break;
     case TASK_FILL:
         memset(task->u.copy.dest, task->byte, task->u.copy.len);

@@ -74,6 +74,7 @@ struct slab {
     struct slab *next;
     char *base;
     size_t bytes;
+    uint32_t n_guarded; /* the first ones have a guard page, the others a canary */
     struct stack stacks[STACKS_PER_SLAB];
 };
 
@@ -185,11 +186,13 @@ FIBER_UNSEEN static int slab_add(struct fibers *f)
         return -ENOMEM;
     }
     (void)madvise(slab->base, slab->bytes, MADV_NOHUGEPAGE); /* of most stacks only a page or two are used */
-    for (uint32_t i = 0; i < STACKS_PER_SLAB; i++)
-        guarded = guarded && mprotect(slab->base + i * STACK_BYTES, page, PROT_NONE) == 0;
+    for (uint32_t i = 0; i < STACKS_PER_SLAB && guarded; i++) {
+        guarded = mprotect(slab->base + i * STACK_BYTES, page, PROT_NONE) == 0;
+        slab->n_guarded += guarded;
+    }
     slab->next = f->slabs;
     f->slabs = slab;
-    return guarded ? 1 : 0;
+    return 0;
 }
 
 static void stack_main(void);
@@ -197,15 +200,14 @@ static void stack_main(void);
 FIBER_UNSEEN static struct stack *stack_take(struct fibers *f)
 {
     if (f->spare == NULL) {
-        int rc = slab_add(f);
-        if (rc < 0) {
+        if (slab_add(f) != 0) {
             log_error("the CPU device has no memory for the stacks of more than %u threads that wait at once: %m",
                       f->n_stacks);
             abort();
         }
-        size_t page = rc == 1 ? (size_t)sysconf(_SC_PAGESIZE) : 0; /* rc is 1 where the stacks have guard pages */
         for (uint32_t i = 0; i < STACKS_PER_SLAB; i++) {
             struct stack *s = &f->slabs->stacks[i];
+            size_t page = i < f->slabs->n_guarded ? (size_t)sysconf(_SC_PAGESIZE) : 0;
             char *base = f->slabs->base + i * STACK_BYTES;
             context_make(&s->context, base + page, STACK_BYTES - page, f->n_stacks++ % COLOURS * COLOUR_BYTES,
                          stack_main);
@@ -694,23 +696,6 @@ void shmemd_cpu_wrong_pe(const char *call, const char *arg, int pe, int n_pes)
 
 uint64_t shmemd_cpu_clock_ns(void) { return prim_clock_ns(); }
 
-FIBER_UNSEEN static struct shared *shared_add(struct block *b, const void *key, size_t bytes)
-{
-    struct shared *s = (struct shared *)calloc(1, sizeof *s);
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0) * 64);
-    if (s == NULL || memory == NULL) {
-        log_error("the CPU device has no memory for %zu bytes that a block shares", bytes);
-        abort();
-    }
-    s->key = key;
-    s->bytes = bytes;
-    s->memory = memory;
-    s->next = b->shared;
-    b->shared = s;
-    FIBER_RELEASE(s); /* the allocator's doings come before any use */
-    return s;
-}
-
 void *shmemd_cpu_shared(const void *key, size_t bytes) FIBER_UNSEEN;
 void *shmemd_cpu_shared(const void *key, size_t bytes)
 {
@@ -722,8 +707,20 @@ void *shmemd_cpu_shared(const void *key, size_t bytes)
     struct shared *s = b->shared;
     while (s != NULL && s->key != key)
         s = s->next;
-    if (s == NULL)
-        s = shared_add(b, key, bytes);
+    if (s == NULL) {
+        s = (struct shared *)calloc(1, sizeof *s);
+        void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + (bytes == 0) * 64);
+        if (s == NULL || memory == NULL) {
+            log_error("the CPU device has no memory for %zu bytes that a block shares", bytes);
+            abort();
+        }
+        s->key = key;
+        s->bytes = bytes;
+        s->memory = memory;
+        s->next = b->shared;
+        b->shared = s;
+        FIBER_RELEASE(s); /* the allocator's doings come before any use */
+    }
     FIBER_ACQUIRE(s);
     return s->memory;
 }

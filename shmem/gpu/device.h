@@ -67,10 +67,31 @@ struct device {
     void *pairs;   /* coll: sends and receives on streams (pairs.c) */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
-    bool running;  /* device_heap.c has brought everything up */
+    bool running;  /* device_start.c has brought everything up */
 };
 
-/* ---- device_heap.c ---- */
+/* ---- device_state.c: the running device, and what PEs agree on about it ---- */
+
+/* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */
+struct device *iso_device_running(const char *call);
+/* Likewise, also in a broken job: for calls that give something back. */
+struct device *iso_device_left(const char *call);
+
+/* Waits until all work in this PE's streams is done; where no device runs, returns at once. 0, or -errno after a
+ * sentence. */
+int iso_device_finish_streams(const char *call);
+/* Likewise, at most that long, without a look at the peers. -ETIMEDOUT without a sentence. */
+int iso_device_idle_within(uint64_t timeout_ns);
+/* `rc`: the result of a step on this PE. All PEs get 0, or all get an error; of the PEs that failed the lowest one says
+ * `sentence`, so the whole job says one. */
+int iso_device_agree(const char *call, int rc, const char *sentence);
+/* As iso_pe_exchange, and agreed upon; _new_offers: [n_local] without descriptors, _close_offers: NULL-tolerant. */
+int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
+struct pe_offer *iso_device_new_offers(void);
+void iso_device_close_offers(struct pe_offer *offers);
+bool iso_device_imports(const struct device *device, int local); /* that PE's memory is mapped by an import of ours */
+
+/* ---- device_start.c ---- */
 
 /* Collective over the world, idempotent: device, heap, agent, handles, proxy. 0, or -errno after a sentence on every
  * PE. All PEs get the same answer. */
@@ -79,18 +100,16 @@ void iso_device_stop(void); /* in finalize, after a barrier; NULL-tolerant */
 /* Without the other PEs. 0, or -ETIMEDOUT after a sentence: a stream is not idle 10 s after all waits gave up; nothing
  * is freed then. */
 int iso_device_leave(const char *call);
-/* Waits until all work in this PE's streams is done; where no device runs, returns at once. 0, or -errno after a
- * sentence. */
-int iso_device_finish_streams(const char *call);
-/* Likewise, at most that long, without a look at the peers. -ETIMEDOUT without a sentence. */
-int iso_device_idle_within(uint64_t timeout_ns);
 /* The running device, or NULL after a sentence (`call` is collective over the world: starts it). */
 struct device *iso_device_need(const char *call);
-/* The running device; ends in NULL with a sentence when shmemx_device_init was not called. Not collective. */
-struct device *iso_device_running(const char *call);
-/* Likewise, also in a broken job: for calls that give something back. */
-struct device *iso_device_left(const char *call);
 
+/* ---- device_heap.c ---- */
+
+/* The device, how its memory is shared, the heap and the peers' mappings of it. 0, or -errno after a sentence, on all
+ * PEs alike. After an error too the two others take down what is there. */
+int iso_heap_open(struct device *device, const char *call);
+void iso_heap_unmap(struct device *device); /* of the peers' memory; when no PE has that of this one mapped any more: */
+void iso_heap_free(struct device *device);
 /* Physical memory for the first `bytes` of every PE's heap. Collective over the world, with equal arguments, and
  * nothing at all when it is there already. 0, or -errno after a sentence, on all PEs alike. */
 int iso_device_back(size_t bytes, const char *call);
@@ -105,7 +124,6 @@ void iso_grow_stop(struct device *device);                                /* unm
 /* Physical memory for the first `bytes` of a part of this PE's device memory: when it returns 0, the PEs of the node
  * have mapped it. No other PE's program takes part. 0, or -errno after a sentence. Any thread. */
 int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
-bool iso_device_imports(const struct device *device, int local); /* that PE's memory is mapped by an import of ours */
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 
@@ -117,12 +135,6 @@ int iso_device_buffer_register(const struct buffer *buffer, shmemx_buffer_info_t
 void iso_device_buffer_forget(struct segment *segment); /* closes what was imported; takes it out of the table */
 /* A buffer of either kind was registered or unregistered while a device runs. */
 void iso_device_table_changed(void);
-/* The agreement of device_heap.c: rc, or an error when any PE has one; the lowest such PE says `sentence`. */
-int iso_device_agree(const char *call, int rc, const char *sentence);
-/* As iso_pe_exchange, and agreed upon; _new_offers: [n_local] without descriptors, _close_offers: NULL-tolerant. */
-int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call);
-struct pe_offer *iso_device_new_offers(void);
-void iso_device_close_offers(struct pe_offer *offers);
 
 /* ---- device_info.c ---- */
 
@@ -167,6 +179,7 @@ enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
 /* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
 enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 128 };
 int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call);
+bool iso_handle_slot_is_valid(const char *call, int slot); /* of a user; false after a sentence */
 /* Kernels have written so many of its lanes without an epoch. */
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes);
 bool iso_handle_is_open(struct team *team, int slot);

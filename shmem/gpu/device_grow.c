@@ -75,16 +75,10 @@ static int import(struct grow *g, int local, const struct addition *addition, in
     return rc;
 }
 
-static bool is_sane(const struct grow *g, const struct node_socket_message *m, const struct addition *addition)
-{
-    const struct device *d = g->device;
-    return m->type == NODE_SOCKET_CHUNK && m->local >= 0 && m->local < ISO->n_local && addition->at >= d->heap_bytes &&
-           addition->at < d->span_bytes && addition->len > 0 && addition->len <= d->span_bytes - addition->at;
-}
-
 /* One message and its answer. Another program of this user may connect: its message is awaited for LATE_NS at most. */
 static void serve(struct grow *g, int sock)
 {
+    const struct device *d = g->device;
     struct node_socket_message m;
     struct addition addition;
     int fds[NODE_SOCKET_FDS_MAX], n_fds = 0, rc = -EAGAIN;
@@ -97,7 +91,9 @@ static void serve(struct grow *g, int sock)
     if (rc != 0 && rc != -EMFILE)
         return;
     memcpy(&addition, m.body, sizeof addition);
-    if (rc == 0 && is_sane(g, &m, &addition))
+    if (rc == 0 && m.type == NODE_SOCKET_CHUNK && m.local >= 0 && m.local < ISO->n_local &&
+        addition.at >= d->heap_bytes && addition.at < d->span_bytes && addition.len > 0 &&
+        addition.len <= d->span_bytes - addition.at)
         m.local = import(g, m.local, &addition, n_fds > 0 ? fds[0] : -1);
     else {
         iso_node_socket_close_fds(fds, n_fds);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The device of this PE and its symmetric heap: opens the device, agrees with all PEs on how device memory is shared,
- * maps the heaps of the node, brings up agent, proxy and handles, and takes all of it down again. VMM: one window of
+ * maps the heaps of the node, and takes all of it down again. VMM: one window of
  * addresses, local PE i's heap at window + i * stride on every PE; physical memory in few chunks that each about double
  * the heap. All PEs have mapped a chunk before any of them goes on, and keep it until the end. IPC: one fixed
  * allocation. PEs that are threads of one process use the owner's addresses. Invariant: every step is collective and
- * ends in an agreement, so all PEs succeed or fail together. Called by memory.c, handle.c, launch.c, stream.c, init.c
- * (stop) and users. */
+ * ends in an agreement, so all PEs succeed or fail together. Called by device_start.c and memory.c. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../agree.h"
@@ -21,18 +20,8 @@
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
-#define LEAVE_NS 10000000000u /* for what is in the streams when no kernel waits any more */
 
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
-
-/* ---- agreement ---- */
-
-/* `rc`: the result of a step on this PE; `sentence`: for an error. Of the PEs that failed the lowest one prints its
- * sentence, so the whole job prints one. All PEs get 0, or all get an error. */
-int iso_device_agree(const char *call, int rc, const char *sentence)
-{
-    return iso_agree_outcome(&ISO->world, rc, sentence, call);
-}
 
 static uint64_t smallest(uint64_t value, const char *call) { return iso_agree_min(&ISO->world, value, call); }
 static uint64_t largest(uint64_t value, const char *call) { return ~smallest(~value, call); }
@@ -88,20 +77,6 @@ static int choose_method(struct device *d, const char *call)
 
 /* ---- who shares a device, who is reached ---- */
 
-int iso_device_exchange(const struct pe_offer *mine, struct pe_offer *theirs, const char *call)
-{
-    int rc = iso_pe_exchange(mine, theirs, call);
-    return iso_device_agree(call, rc, "cannot send to the other PEs of its node");
-}
-
-struct pe_offer *iso_device_new_offers(void)
-{
-    struct pe_offer *offers = (struct pe_offer *)calloc((size_t)ISO->n_local, sizeof *offers);
-    for (int i = 0; offers != NULL && i < ISO->n_local; i++)
-        offers[i].fd = -1;
-    return offers;
-}
-
 static int meet(struct device *d, const char *call)
 {
     struct state *self = ISO;
@@ -126,17 +101,6 @@ static int meet(struct device *d, const char *call)
 }
 
 /* ---- sizes ---- */
-
-/* Behind the heap. VMM: only addresses. */
-static size_t part_for(const struct device *d, size_t objects)
-{
-    size_t wish = (size_t)ISO->env->local_size, part = ISO_MIN(objects / 4, GIB * 1024);
-#ifndef __SANITIZE_THREAD__
-    if (d->sharing == GPU_SHARE_VMM)
-        part = ISO_MIN(objects, GIB * 1024);
-#endif
-    return round_up(wish != 0 ? wish : ISO_MAX(part, 2 * MIB), d->granularity);
-}
 
 /* VMM: address space only, so all there is, as long as all heaps of the node fit the address space of one PE. */
 static uint64_t default_cap(const struct device *d, const char *call)
@@ -190,7 +154,13 @@ static int choose_sizes(struct device *d, const char *call)
     size_t objects = round_up((size_t)least, ISO_ALLOC_UNIT);
     d->control_bytes = control_for(d, objects, (unsigned)largest((uint64_t)ISO->n_local, call));
     d->heap_bytes = round_up(d->control_bytes + objects, d->granularity);
-    d->part_bytes = part_for(d, objects);
+    size_t part = ISO_MIN(objects / 4, GIB * 1024);
+#ifndef __SANITIZE_THREAD__
+    if (d->sharing == GPU_SHARE_VMM) /* only addresses */
+        part = ISO_MIN(objects, GIB * 1024);
+#endif
+    size_t local = (size_t)ISO->env->local_size;
+    d->part_bytes = round_up(local != 0 ? local : ISO_MAX(part, 2 * MIB), d->granularity);
     d->span_bytes = d->heap_bytes + 2 * d->part_bytes;
     d->alloc = iso_alloc_create(objects, 0);
     d->control = iso_alloc_create(d->control_bytes, 0);
@@ -246,13 +216,6 @@ static int create_fixed(struct device *d, struct pe_offer *mine, const char *cal
     return agree_on_device(d, call, rc, "cannot allocate its device heap");
 }
 
-/* Not our own, not in this process. */
-bool iso_device_imports(const struct device *d, int i)
-{
-    int pe = ISO->local_pes[i];
-    return pe != ISO->my_pe && d->reaches[i] && !ISO->peers[pe].threaded;
-}
-
 /* Where this PE's device finds the heap of local PE i; NULL: it does not. */
 static int describe_peer(struct device *d, int i, struct pe_offer *offer)
 {
@@ -269,14 +232,6 @@ static int describe_peer(struct device *d, int i, struct pe_offer *offer)
     key.fd = offer->fd;
     offer->fd = -1; /* the import takes it */
     return iso_gpu_shared_import(d->gpu, &key, d->span_bytes, &peer->gpu_ptr);
-}
-
-void iso_device_close_offers(struct pe_offer *offers)
-{
-    for (int i = 0; offers != NULL && i < ISO->n_local; i++)
-        if (offers[i].fd >= 0)
-            close(offers[i].fd);
-    free(offers);
 }
 
 /* The parts behind the heap, when the base of each PE is known. */
@@ -330,22 +285,6 @@ static void release_chunk(struct device *d, struct device_chunk c, int mapped)
             iso_gpu_chunk_release(d->gpu, s->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len);
 }
 
-static int import_chunk(struct device *d, struct device_chunk c, struct pe_offer *offers, int *mapped)
-{
-    int rc = 0;
-    for (int i = 0; rc == 0 && i < ISO->n_local; i++) {
-        struct gpu_key key;
-        if (iso_device_imports(d, i)) {
-            memcpy(key.bytes, offers[i].key, sizeof key.bytes);
-            key.fd = offers[i].fd;
-            offers[i].fd = -1;
-            rc = iso_gpu_chunk_import(d->gpu, segment()->peers[ISO->local_pes[i]].gpu_ptr + c.at, c.len, &key);
-        }
-        *mapped = rc == 0 ? i + 1 : i;
-    }
-    return rc;
-}
-
 /* When all PEs have made their own chunks: the mappings of the peers' chunks. */
 static int share_chunk(struct device *d, struct device_chunk c, const struct gpu_key *key, const char *call)
 {
@@ -354,8 +293,20 @@ static int share_chunk(struct device *d, struct device_chunk c, const struct gpu
     memcpy(mine.key, key->bytes, sizeof mine.key);
     if (rc == 0)
         rc = iso_device_exchange(&mine, theirs, call);
-    if (rc == 0)
-        rc = agree_on_device(d, call, import_chunk(d, c, theirs, &mapped), "cannot map a chunk of another PE's heap");
+    if (rc == 0) {
+        while (rc == 0 && mapped < ISO->n_local) {
+            struct pe_offer *offer = &theirs[mapped];
+            struct gpu_key peers = {{0}, offer->fd};
+            memcpy(peers.bytes, offer->key, sizeof peers.bytes);
+            if (iso_device_imports(d, mapped)) {
+                char *at = segment()->peers[ISO->local_pes[mapped]].gpu_ptr + c.at;
+                offer->fd = -1; /* the import takes it */
+                rc = iso_gpu_chunk_import(d->gpu, at, c.len, &peers);
+            }
+            mapped += rc == 0;
+        }
+        rc = agree_on_device(d, call, rc, "cannot map a chunk of another PE's heap");
+    }
     if (rc != 0)
         release_chunk(d, c, mapped);
     iso_device_close_offers(theirs);
@@ -416,9 +367,19 @@ static int back_first(struct device *d, const char *call)
     return rc;
 }
 
-/* ---- start and stop ---- */
+/* ---- all of it ---- */
 
-static void unmap_peers(struct device *d)
+int iso_heap_open(struct device *d, const char *call)
+{
+    int (*const steps[])(struct device *, const char *) = {open_device,  choose_method, meet,
+                                                           choose_sizes, make_heap,   back_first};
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
+        rc = steps[i](d, call);
+    return rc;
+}
+
+void iso_heap_unmap(struct device *d)
 {
     struct segment *s = segment();
     for (int c = d->n_chunks - 1; c >= 0; c--)
@@ -430,32 +391,8 @@ static void unmap_peers(struct device *d)
     }
 }
 
-/* Memory is given back when no PE maps it any more; by shmemx_leave at once: it lives until the last mapping goes. */
-static void take_down(struct device *d)
+void iso_heap_free(struct device *d)
 {
-    struct state *self = ISO;
-    d->running = false;
-    self->careful = self->debug;
-    ISO->coll->streams.stop(d);
-    if (d->handles != NULL)
-        iso_handles_stop(d);
-    if (d->proxy != NULL)
-        iso_proxy_stop(d);
-    if (self->n_nodes > 1 && !iso_job_is_broken())
-        iso_barrier_sync(&self->world, "shmem_finalize"); /* no proxy sends into our memory any more */
-    for (int i = SEGMENT_INDEX_DEVICE; i < SEGMENT_INDEX_FREE; i++)
-        if (ISO->segments[i].on_device)
-            iso_transport_forget(&ISO->segments[i]);
-    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--)
-        if (ISO->segments[i].on_device)
-            iso_device_buffer_forget(&ISO->segments[i]);
-    iso_agent_stop(d);
-    iso_pool_close(d, &d->images);
-    iso_pool_close(d, &d->told);
-    iso_grow_stop(d);
-    unmap_peers(d);
-    if (!iso_job_is_broken())
-        iso_barrier_sync(&self->world, "shmem_finalize");
     char *base = segment()->base;
     for (int c = d->n_grown - 1; c >= 0; c--)
         iso_gpu_chunk_release(d->gpu, base + d->grown[c].at, d->grown[c].len);
@@ -473,89 +410,4 @@ static void take_down(struct device *d)
     memset(s->peers, 0, (size_t)ISO->n_pes * sizeof *s->peers);
     iso_alloc_destroy(d->alloc);
     iso_alloc_destroy(d->control);
-    if (d->gpu != NULL)
-        iso_gpu_close(d->gpu);
-    pthread_mutex_destroy(&d->lock);
-    pthread_mutex_destroy(&d->grow_lock);
-    free(d->reaches);
-    free(d);
-    self->device = NULL;
 }
-
-void iso_device_stop(void)
-{
-    if (ISO->device != NULL)
-        take_down(ISO->device);
-}
-
-int iso_device_leave(const char *call)
-{
-    struct device *d = ISO->device;
-    int rc = d != NULL && d->running ? iso_device_idle_within(LEAVE_NS) : 0;
-    if (rc == -ETIMEDOUT)
-        log_error("%s: a stream of this PE is not idle %d s after the waits of its kernels gave up; nothing was freed, "
-                  "so the call may be repeated", iso_call_name(call), (int)(LEAVE_NS / 1000000000u));
-    else if (d != NULL)
-        take_down(d);
-    return rc == -ETIMEDOUT ? rc : 0;
-}
-
-int iso_device_start(const char *call)
-{
-    struct state *self = ISO;
-    int rc = iso_enter(call);
-    if (rc != 0 || self->device != NULL)
-        return rc;
-    struct device *d = (struct device *)calloc(1, sizeof *d);
-    rc = iso_device_agree(call, d != NULL ? 0 : -ENOMEM, "has no memory left");
-    if (rc != 0) {
-        free(d);
-        return rc;
-    }
-    pthread_mutex_init(&d->lock, NULL);
-    d->told.of_host = true;
-    pthread_mutex_init(&d->grow_lock, NULL);
-    self->device = d;
-    int (*const steps[])(struct device *, const char *) = {open_device,  choose_method, meet,
-                                                           choose_sizes, make_heap,   back_first};
-    for (size_t i = 0; rc == 0 && i < sizeof steps / sizeof steps[0]; i++)
-        rc = steps[i](d, call);
-    int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
-                                             self->coll->streams.start};
-    for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
-        rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");
-    if (rc != 0) {
-        take_down(d);
-        return rc;
-    }
-    d->running = true;
-    self->careful = true;
-    iso_transport_exchange_device(segment());
-    log_debug("device %d (%s), heap %p of %zu bytes by %s: %s", d->info->device, d->info->name, (void *)segment()->base,
-              d->heap_bytes, d->sharing == GPU_SHARE_VMM ? "vmm" : "ipc", d->sharing_why);
-    return 0;
-}
-
-struct device *iso_device_need(const char *call) { return iso_device_start(call) == 0 ? ISO->device : NULL; }
-
-struct device *iso_device_running(const char *call)
-{
-    return iso_enter(call) == 0 ? iso_device_left(call) : NULL;
-}
-
-struct device *iso_device_left(const char *call)
-{
-    struct device *d = ISO->device;
-    if (ISO->life != LIFE_RUNNING)
-        (void)iso_refuse_entry(call);
-    else if (d != NULL && d->running)
-        return d;
-    else
-        log_error("%s: no device is in use; call shmemx_device_init first, on all PEs", iso_call_name(call));
-    return NULL;
-}
-
-/* ---- public ---- */
-
-SHMEM_API(shmemx_device_init, pshmemx_device_init);
-int pshmemx_device_init(void) { return iso_device_start(__func__) == 0 ? 0 : 1; }

@@ -90,38 +90,10 @@ enum { FINE, WARNING, PROBLEM };
 
 typedef void finding(void *doctor, int severity, const char *sentence);
 
-static void check_sharers(const struct device *d, finding *find, void *doctor)
+void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
 {
-    char text[512];
-    if (d->device_peers <= 1 || strcmp(d->info->flavour, "cpu") == 0)
-        return;
-    snprintf(
-        text, sizeof text,
-        "%d PEs share %s: kernels of different processes run in turns, a time slice each (unless a service such as "
-        "MPS merges them), so a kernel that waits for a PE on the same device waits for whole time slices",
-        d->device_peers, d->info->id);
-    find(doctor, WARNING, text);
-}
-
-/* Streams beyond the queues of the hardware share one: a kernel that waits can stand in front of the one that it waits
- * for. */
-static void check_queues(const struct device *d, finding *find, void *doctor)
-{
-    char text[384];
-    const char *variable = strcmp(d->info->flavour, "hip") == 0 ? "GPU_MAX_HW_QUEUES" : "CUDA_DEVICE_MAX_CONNECTIONS";
-    unsigned queues = d->info->hardware_queues;
-    if (queues == 0 || strcmp(d->info->flavour, "cpu") == 0)
-        return;
-    snprintf(
-        text, sizeof text,
-        "%u streams of this device run at once; the library uses a few. With more, a kernel that waits may stand in "
-        "front of the one it waits for: set %s",
-        queues, variable);
-    find(doctor, queues < 8 ? WARNING : FINE, text);
-}
-
-static void check_traps(finding *find, void *doctor)
-{
+    char text[640], survey[512] = "";
+    const struct device *d = ISO->device;
     const char *overlap = getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"); /* opening the device sets it to 0 if it is not set */
     if (strcmp(ISO_GPU, "hip") == 0 && overlap != NULL && strcmp(overlap, "0") != 0)
         find(doctor, WARNING,
@@ -132,13 +104,6 @@ static void check_traps(finding *find, void *doctor)
         find(doctor, WARNING,
              "HSA_ENABLE_IPC_MODE_LEGACY is set (some container images do): exporting device memory may fail with "
              "\"invalid argument\"; unset it when it does");
-}
-
-void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
-{
-    char text[640], survey[512] = "";
-    const struct device *d = ISO->device;
-    check_traps(find, doctor);
     if (d == NULL || !d->running) {
         iso_gpu_survey(survey, sizeof survey);
         snprintf(text, sizeof text, "devices: %s", survey);
@@ -148,6 +113,21 @@ void iso_device_examine(void (*find)(void *doctor, int severity, const char *sen
     snprintf(text, sizeof text, "this PE uses %s %d (%s), its memory is shared by %s: %s", d->info->flavour,
              d->info->device, d->info->name, method(d), d->sharing_why);
     find(doctor, FINE, text);
-    check_sharers(d, find, doctor);
-    check_queues(d, find, doctor);
+    if (d->device_peers > 1 && strcmp(d->info->flavour, "cpu") != 0) {
+        snprintf(text, sizeof text,
+                 "%d PEs share %s: kernels of different processes run in turns, a time slice each (unless a service "
+                 "such as MPS merges them), so a kernel that waits for a PE on the same device waits for whole time "
+                 "slices",
+                 d->device_peers, d->info->id);
+        find(doctor, WARNING, text);
+    }
+    unsigned queues = d->info->hardware_queues;
+    if (queues == 0 || strcmp(d->info->flavour, "cpu") == 0)
+        return;
+    /* Streams beyond the queues of the hardware share one. */
+    snprintf(text, sizeof text,
+             "%u streams of this device run at once; the library uses a few. With more, a kernel that waits may stand "
+             "in front of the one it waits for: set %s",
+             queues, strcmp(d->info->flavour, "hip") == 0 ? "GPU_MAX_HW_QUEUES" : "CUDA_DEVICE_MAX_CONNECTIONS");
+    find(doctor, queues < 8 ? WARNING : FINE, text);
 }

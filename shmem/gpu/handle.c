@@ -3,7 +3,7 @@
  * one of each (team, slot): its tables, its lanes, and its slot memory at the front of the device heap, allocated by
  * each PE for itself, so the members tell each other where. Invariant: slot memory is zero before any member can know
  * where it is: memory of the device begins so, and what was written is cleared when a team ends. Lanes, epochs and
- * `direct` of a handle are equal on all its members. Called by users, stream.c, device_heap.c, team.c (when a team
+ * `direct` of a handle are equal on all its members. Called by users, stream.c, device_start.c, team.c (when a team
  * goes), buffer.c (when the segment table has changed). */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
@@ -611,34 +611,12 @@ void iso_handles_stop(struct device *device)
 
 /* ---- public ---- */
 
-static bool slot_is_valid(const char *call, int slot)
+bool iso_handle_slot_is_valid(const char *call, int slot)
 {
     if (slot >= 0 && slot < ISO_SLOTS_OF_USERS)
         return true;
     log_error("%s: slot is %d; allowed: 0..%d", iso_call_name(call), slot, ISO_SLOTS_OF_USERS - 1);
     return false;
-}
-
-SHMEM_API(shmemx_device_handle, pshmemx_device_handle);
-int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *handle)
-{
-    if (iso_enter(__func__) != 0)
-        return 1;
-    struct team *team = iso_team_or_null(team_handle);
-    if (team == NULL)
-        (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
-    else if (handle == NULL)
-        (void)iso_refuse(__func__, "handle is a null pointer");
-    if (team == NULL || handle == NULL || !slot_is_valid(__func__, slot))
-        return 1;
-    struct device *d = team == &ISO->world ? iso_device_need(__func__) : iso_device_running(__func__);
-    if (d == NULL)
-        return 1;
-    if (d->captures > 0) {
-        log_error("shmemx_device_handle: a stream is being captured; make handles before shmemx_graph_begin");
-        return 1;
-    }
-    return iso_handle_open(team, slot, 0, handle, __func__) == 0 ? 0 : 1;
 }
 
 SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
@@ -729,7 +707,7 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
     const struct team *team = iso_team_or_null(team_handle);
     if (team == NULL)
         return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
-    if (!slot_is_valid(__func__, slot))
+    if (!iso_handle_slot_is_valid(__func__, slot))
         return -EINVAL;
     if (d == NULL || !d->running)
         return 0;
@@ -798,7 +776,7 @@ int pshmemx_device_reset(shmem_team_t team_handle, int slot)
     struct team *team = d != NULL ? iso_team_or_null(team_handle) : NULL;
     if (team == NULL && d != NULL)
         (void)iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
-    if (team == NULL || !slot_is_valid(__func__, slot))
+    if (team == NULL || !iso_handle_slot_is_valid(__func__, slot))
         return 1;
     /* Each of them is there on all members, or on none: they were made collectively. Sends and receives have none, and
      * only some members may have called them. */

@@ -3,7 +3,7 @@
  * (device/api/ring.h), in the order of each ring. It collects and prints the records of waits that last too long. It
  * watches the peers, since a program whose main thread waits for a stream does not. The thread spins only right after
  * work, then yields, then sleeps, so that it takes no time from programs that use no ring. Invariant: `done` of a ring
- * is stored after what it counts is visible at its target. Started and stopped by device_heap.c; no kernel runs when it
+ * is stored after what it counts is visible at its target. Started and stopped by device_start.c; no kernel runs when it
  * stops. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"

@@ -123,30 +123,16 @@ static void write_pes(const bool *set, char *text, size_t bytes)
         snprintf(text + used, bytes - used, ", ...");
 }
 
-/* "expected >= -5, seen -7" */
-static void write_values(const struct wait_record *r, char *text, size_t bytes)
-{
-    static const char *const comparisons[] = {"", "== ", "!= ", "< ", "<= ", "> ", ">= "};
-    const char *how = r->cmp < sizeof comparisons / sizeof comparisons[0] ? comparisons[r->cmp] : "";
-    if (r->is_signed != 0)
-        snprintf(text, bytes, "expected %s%" PRId64 ", seen %" PRId64, how, (int64_t)r->expected, (int64_t)r->seen);
-    else
-        snprintf(text, bytes, "expected %s%" PRIu64 ", seen %" PRIu64, how, r->expected, r->seen);
-}
-
-static bool belong_together(const struct wait_record *a, const struct wait_record *b)
-{
-    return a->kind == b->kind && a->first == b->first && a->stride == b->stride && a->size == b->size &&
-           (a->size != 0 || a->peer == b->peer) && memcmp(a->call, b->call, sizeof a->call) == 0;
-}
-
 static struct group take_group(struct report *report, int first)
 {
     struct group g = {&report->entries[first].record, 0, 0, true, UINT64_MAX, 0};
     memset(report->set, 0, (size_t)ISO->n_pes);
     for (int i = first; i < report->n; i++) {
         struct entry *e = &report->entries[i];
-        if (e->printed || !belong_together(&e->record, g.record))
+        const struct wait_record *a = &e->record, *b = g.record;
+        bool alike = a->kind == b->kind && a->first == b->first && a->stride == b->stride && a->size == b->size &&
+                     (a->size != 0 || a->peer == b->peer) && memcmp(a->call, b->call, sizeof a->call) == 0;
+        if (e->printed || !alike)
             continue;
         e->printed = true;
         g.n_pes += !report->set[e->pe];
@@ -205,7 +191,13 @@ static void print_group(struct report *report, int first)
     char who[512], waited[512], values[96] = "", words[256] = "", time[64];
     write_pes(report->set, who, sizeof who);
     write_waited(report, &g, waited, sizeof waited);
-    write_values(r, values, sizeof values);
+    static const char *const comparisons[] = {"", "== ", "!= ", "< ", "<= ", "> ", ">= "};
+    const char *how = r->cmp < sizeof comparisons / sizeof comparisons[0] ? comparisons[r->cmp] : "";
+    if (r->is_signed != 0)
+        snprintf(values, sizeof values, "expected %s%" PRId64 ", seen %" PRId64, how, (int64_t)r->expected,
+                 (int64_t)r->seen);
+    else
+        snprintf(values, sizeof values, "expected %s%" PRIu64 ", seen %" PRIu64, how, r->expected, r->seen);
     double most = seconds(report->now, g.oldest_ns), least = seconds(report->now, g.newest_ns);
     if (most - least < 0.05)
         snprintf(time, sizeof time, "for %.1f s", most);

@@ -32,11 +32,11 @@ static size_t word_at(uint64_t addr, size_t len)
     return n;
 }
 
-bool iso_apply_put(uint64_t addr, const void *data, size_t len)
+/* One of the ends, `symmetric`, has to lie in a segment of this PE. */
+static bool copy(const char *symmetric, char *to, const char *from, size_t len)
 {
-    const char *from = (const char *)data;
-    char *to = (char *)(uintptr_t)addr;
-    const struct segment *s = iso_segment_of(to, len);
+    const struct segment *s = iso_segment_of(symmetric, len);
+    bool stores = symmetric == to;
     if (s == NULL)
         return false;
     if (s->on_device) {
@@ -45,29 +45,26 @@ bool iso_apply_put(uint64_t addr, const void *data, size_t len)
     }
     for (size_t n; len > 0; len -= n, from += n, to += n) {
         uint64_t word = 0;
-        n = word_at((uintptr_t)to, len);
-        memcpy(&word, from, n);
-        iso_word_store(to, iso_word_of(&word, n), n);
+        n = word_at((uintptr_t)(stores ? to : from), len);
+        if (stores) {
+            memcpy(&word, from, n);
+            iso_word_store(to, iso_word_of(&word, n), n);
+        } else {
+            iso_word_to(&word, iso_word_load(from, n), n);
+            memcpy(to, &word, n);
+        }
     }
     return true;
+}
+
+bool iso_apply_put(uint64_t addr, const void *data, size_t len)
+{
+    char *to = (char *)(uintptr_t)addr;
+    return copy(to, to, (const char *)data, len);
 }
 
 bool iso_apply_get(void *data, uint64_t addr, size_t len)
 {
     const char *from = (const char *)(uintptr_t)addr;
-    char *to = (char *)data;
-    const struct segment *s = iso_segment_of(from, len);
-    if (s == NULL)
-        return false;
-    if (s->on_device) {
-        iso_agent_copy(to, from, len);
-        return true;
-    }
-    for (size_t n; len > 0; len -= n, from += n, to += n) {
-        uint64_t word = 0;
-        n = word_at((uintptr_t)from, len);
-        iso_word_to(&word, iso_word_load(from, n), n);
-        memcpy(to, &word, n);
-    }
-    return true;
+    return copy(from, (char *)data, from, len);
 }

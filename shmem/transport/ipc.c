@@ -48,20 +48,14 @@ void iso_far_allow_reads(void)
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* still only processes of our own user */
 }
 
-static void copy_ranges(char *into, const struct iovec *ranges, int n)
-{
-    for (int i = 0; i < n; i++) {
-        memcpy(into, ranges[i].iov_base, ranges[i].iov_len);
-        into += ranges[i].iov_len;
-    }
-}
-
 int iso_far_read_private(int pe, const struct iovec *ranges, int n, void *into)
 {
     const struct peer *peer = &ISO->peers[pe];
     struct iovec there = ranges[0], here = {into, 0};
     if (peer->threaded) {
-        copy_ranges((char *)into, ranges, n);
+        char *to = (char *)into;
+        for (int i = 0; i < n; to += ranges[i++].iov_len)
+            memcpy(to, ranges[i].iov_base, ranges[i].iov_len);
         return 0;
     }
     if (peer->pid <= 0)

@@ -4,6 +4,7 @@
 #include "../gpu/device.h"
 #include "../memory.h"
 
+#include <stdlib.h>
 #include <sys/resource.h>
 
 #define MIB ((size_t)1 << 20)
@@ -76,4 +77,66 @@ uint64_t iso_range_locked_limit(void)
 {
     struct rlimit limit;
     return getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : UINT64_MAX;
+}
+
+/* ---- tables ---- */
+
+static struct range range_at(const struct range_table *t, size_t row_bytes, int i)
+{
+    struct range r;
+    memcpy(&r, (const char *)t->rows + row_bytes * (size_t)i, sizeof r);
+    return r;
+}
+
+static bool overlap(struct range a, struct range b) { return a.start < b.end && b.start < a.end; }
+
+void *iso_range_add(struct range_table *t, size_t row_bytes, const void *row)
+{
+    struct range r;
+    int i = 0;
+    memcpy(&r, row, sizeof r);
+    while (i < t->n && range_at(t, row_bytes, i).start != r.start)
+        i++;
+    if (i == t->n) {
+        void *grown = realloc(t->rows, row_bytes * (size_t)(t->n + 1));
+        if (grown == NULL)
+            return NULL;
+        t->rows = grown;
+        t->last = t->n++;
+    }
+    return memcpy((char *)t->rows + row_bytes * (size_t)i, row, row_bytes);
+}
+
+struct range iso_range_gap(const struct range_table *t, size_t row_bytes, struct range r, uint64_t at)
+{
+    for (int i = 0; i < t->n; i++) {
+        struct range other = range_at(t, row_bytes, i);
+        if (other.end <= at)
+            r.start = ISO_MAX(r.start, other.end);
+        else if (other.start > at)
+            r.end = ISO_MIN(r.end, other.start);
+    }
+    return r;
+}
+
+bool iso_range_overlaps(const struct range_table *t, size_t row_bytes, struct range r)
+{
+    for (int i = 0; i < t->n; i++)
+        if (overlap(range_at(t, row_bytes, i), r))
+            return true;
+    return false;
+}
+
+void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, void (*close)(void *row))
+{
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        char *row = (char *)t->rows + row_bytes * (size_t)i;
+        if (!overlap(range_at(t, row_bytes, i), r))
+            memmove((char *)t->rows + row_bytes * (size_t)n++, row, row_bytes);
+        else if (close != NULL)
+            close(row);
+    }
+    t->n = n;
+    t->last = 0;
 }

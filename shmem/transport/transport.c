@@ -38,19 +38,16 @@ int iso_transport_check(void)
     return -EINVAL;
 }
 
-static bool is_wished(const struct transport_ops *row)
+const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why)
 {
     const char *wish = ISO->env->transport, *name = iso_transport_ofi.name;
     bool built = iso_transport_ofi.open != NULL;
     bool ofi = wish[0] != '\0' ? strncmp(wish, name, strlen(name)) == 0 : ISO->prefers_ofi && built;
-    return row == &iso_transport_ofi ? ofi : row != &iso_transport_verbs || !ofi;
-}
-
-const struct transport_ops *iso_transport_choose(const struct peer *peer, const char **why)
-{
-    for (int i = 0; i < ROWS; i++)
-        if (is_wished(rows[i]) && rows[i]->reaches(peer, why))
+    for (int i = 0; i < ROWS; i++) {
+        bool is_other = rows[i] == (ofi ? &iso_transport_verbs : &iso_transport_ofi);
+        if (!is_other && rows[i]->reaches(peer, why))
             return rows[i];
+    }
     return NULL;
 }
 

@@ -87,7 +87,7 @@ const struct transport_ops *iso_transport_choose(const struct peer *peer, const 
 
 /* The hooks of all rows that are some peer's, see above; no-ops in a job on one node. pe.c: open after
  * iso_transport_choose for all, start after the channel's, stop in finalize. buffer.c: forget. memory.c: lock_unpinned,
- * and unlock where that was true. device_heap.c: exchange_device. */
+ * and unlock where that was true. device_start.c: exchange_device. */
 int iso_transport_open(void);
 int iso_transport_start(void);
 void iso_transport_stop(void);

@@ -24,11 +24,7 @@ struct batches {
     unsigned round;
 };
 
-static uint64_t next(struct batches *b, uint64_t below)
-{
-    b->random = b->random * 6364136223846793005u + 1442695040888963407u;
-    return (b->random >> 33) % below;
-}
+static uint64_t next(struct batches *b, uint64_t below) { return coll_random(&b->random, below); }
 
 /* ---- the list; places are for the world, so that they are the same in all parts of a team ---- */
 

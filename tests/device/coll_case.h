@@ -36,6 +36,13 @@ static inline bool coll_lacks_ll128(void)
         return CHECK_SKIP("stores of 128 bytes do not arrive whole here"); \
     }
 
+/* 0..below - 1, from a state that PEs have alike. */
+static inline uint64_t coll_random(uint64_t *state, uint64_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
 /* ---- memory ---- */
 
 /* HEAP, REGISTERED: symmetric. HOST: the heap of shmem_malloc, which only kernels of the CPU device load. OWN: nobody

@@ -24,11 +24,7 @@ struct traffic {
     unsigned round;
 };
 
-static uint64_t next(struct traffic *t, uint64_t below)
-{
-    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
-    return (t->random >> 33) % below;
-}
+static uint64_t next(struct traffic *t, uint64_t below) { return coll_random(&t->random, below); }
 
 /* ---- the list ---- */
 

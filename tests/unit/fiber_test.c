@@ -10,7 +10,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static _Thread_local struct fibers *kept; /* from grid to grid, as a stream keeps them */
 
@@ -661,8 +664,50 @@ static void test_sanitizer(void)
 static void test_sanitizer(void) {}
 #endif
 
+/* ---- guard pages: a process has no mappings left for the next one ---- */
+
+#if !defined(PRIM_CPU_TSAN) && !defined(__SANITIZE_ADDRESS__)
+static int guards_left = -1; /* -1: no end */
+
+int mprotect(void *at, size_t len, int protection)
+{
+    if (guards_left == 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    guards_left -= guards_left > 0;
+    return (int)syscall(SYS_mprotect, at, len, protection);
+}
+
+PRIM_KERNEL(meet_kernel, struct words, a)
+{
+    prim_sync(prim_group_block());
+    a.words[prim_rank(prim_group_block())] += a.rounds;
+}
+
+static void test_few_guards(void)
+{
+    enum { THREADS = 100 };
+    uint64_t words[THREADS] = {0};
+    struct words args = {words, 3};
+    struct fiber_grid grid = {meet_kernel, &args, 1, THREADS, 32, 0};
+    struct fibers *own = iso_fibers_create();
+    CHECK_OR_EXIT(own != NULL);
+    guards_left = 5; /* the others get canaries, also in the slab where some have guards */
+    CHECK_EQ(iso_fibers_run(own, &grid), 0);
+    CHECK_EQ(guards_left, 0);
+    guards_left = -1;
+    iso_fibers_destroy(own);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(words[i], 3);
+}
+#else
+static void test_few_guards(void) {}
+#endif
+
 int main(void)
 {
+    test_few_guards();
     test_stuck();
     test_stuck_call();
     test_sanitizer();

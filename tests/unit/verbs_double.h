@@ -114,9 +114,8 @@ static void make_heap(int n_pes)
 
 static inline void give_key(struct verbs_peer *peer, uint64_t from, uint64_t to)
 {
-    peer->keys = (struct verbs_key *)realloc(peer->keys, sizeof *peer->keys * (size_t)(peer->n_keys + 1));
-    CHECK_OR_EXIT(peer->keys != NULL);
-    peer->keys[peer->n_keys++] = (struct verbs_key){.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .rkey = 1};
+    const struct verbs_key key = {.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .rkey = 1};
+    CHECK_OR_EXIT(iso_range_add(&peer->keys, sizeof key, &key) != NULL);
 }
 
 static struct verbs *open_double(int n_pes)
@@ -143,7 +142,7 @@ static struct verbs *open_double(int n_pes)
     v->received = &nic.received;
     v->port.max_message = v->port.max_read = 1u << 30;
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
-    pthread_mutex_init(&v->lock, NULL);
+    pthread_mutex_init(&v->guard.lock, NULL);
     CHECK_EQ(iso_verbs_memory_start(v), 0);
     CHECK_EQ(iso_verbs_message_start(v), 0);
     ISO->verbs = v;

@@ -32,7 +32,7 @@ static int open_ofi(void)
     if (o == NULL)
         return -ENOMEM;
     ISO->ofi = o;
-    pthread_mutex_init(&o->lock, NULL);
+    pthread_mutex_init(&o->guard.lock, NULL);
     o->wake = o->fd = o->first_waiting = -1;
     o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
     int rc = o->peers != NULL ? iso_ofi_library_open(&o->lib) : -ENOMEM;
@@ -76,7 +76,7 @@ static void destroy(struct ofi *o)
         }
         free(o->peers[pe].in);
     }
-    pthread_mutex_destroy(&o->lock);
+    pthread_mutex_destroy(&o->guard.lock);
     free(o->peers);
     free(o);
 }

@@ -6,12 +6,14 @@
  * else to a stage at the target, whose CPU copies on at a message, since software may write a part of a word first.
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
  * and are applied in their order; what must follow an RMA waits for its completion.
- * Invariant: ofi.lock guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
- * are taken in the order channel, ofi: no function of channel.h is called with ofi.lock held. Included by ofi*.c only.
+ * Invariant: ofi.guard guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
+ * are taken in the order channel, ofi: no function of channel.h is called with ofi.guard held. Included by ofi*.c only.
  */
 #ifndef ISO_OFI_H
 #define ISO_OFI_H
 
+#include "../network.h"
+#include "../range.h"
 #include "../transport.h"
 #include "ofi_library.h"
 
@@ -50,7 +52,7 @@ struct ofi_counts {
 #undef X
 };
 
-/* A range of a peer's memory, by the peer's addresses, as the peer described it. */
+/* A range of a peer's memory, by the peer's addresses, as the peer described it. A row of a range_table. */
 struct ofi_key {
     uint64_t start, end;
     uint64_t origin; /* subtracted from an address to give what the provider wants */
@@ -58,7 +60,7 @@ struct ofi_key {
     uint64_t by_message; /* not reached by RMA: device memory */
 };
 
-/* A registered range of a segment of this PE. */
+/* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
 struct ofi_region {
     uint64_t start, end;
     struct fid_mr *mr;
@@ -162,8 +164,7 @@ struct ofi_peer {
     uint64_t token_in, token_out; /* that its messages must carry, and ours */
     uint64_t first_ns;            /* when the first operation was made; 0: not yet */
     struct ofi_op *first_op, *last_op;
-    struct ofi_key *keys;
-    int n_keys, last_key;
+    struct range_table keys; /* of struct ofi_key: what is known of the peer's memory */
     int next_waiting; /* PE, -1: none */
     struct ofi_key there; /* the stage at the peer for puts of this PE; end 0: not known yet */
     unsigned free_parts;  /* of it; bits */
@@ -174,7 +175,7 @@ struct ofi_peer {
 };
 
 struct ofi {
-    pthread_mutex_t lock;
+    struct network_guard guard;
     struct ofi_library lib;
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -204,15 +205,12 @@ struct ofi {
     struct ofi_op *free_ops;
     struct ofi_op *unposted; /* receives */
 
-    struct ofi_region *regions;
-    int n_regions;
+    struct range_table regions; /* of struct ofi_region */
 
     pthread_t thread;
     bool has_thread;
     bool stopping; /* atomic */
     bool ended;    /* atomic: all PEs have nothing under way any more, errors are of no interest */
-    bool failed;   /* atomic: the job is ending by an error, nothing is posted any more */
-    bool lost;     /* the job is broken and this PE goes on: operations have no effect, and waits end */
     struct ofi_queue nowhere; /* while lost: to peers without a queue */
     bool pending_events; /* something came since a wait last looked */
     unsigned sleepers;
@@ -293,8 +291,8 @@ _Noreturn ISO_COLD void iso_ofi_fail(struct ofi *o, const char *format, ...) __a
 /* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives
  * up the lock meanwhile, and first lets a report of a peer's death arrive. */
 ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void iso_ofi_lock(struct ofi *o); /* as pthread_mutex_lock; after a failure the call never returns */
-ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); }
+ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
+ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
 
 /* ---- ofi_message.c ---- */
 

@@ -57,13 +57,14 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
     struct ofi *o = ISO->ofi;
     struct ofi_hello hello, mine = {0};
     struct ofi_key_info info;
-    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES, "one message of the channel");
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof info <= CHANNEL_BODY_BYTES,
+                   "one message of the channel");
     memcpy(&hello, request, sizeof hello);
     memcpy(&info, request, sizeof info);
     mine.error = -EPROTO;
-    if (o != NULL && !__atomic_load_n(&o->failed, __ATOMIC_ACQUIRE)) {
+    if (o != NULL && !iso_network_failed(&o->guard)) {
         iso_ofi_lock(o);
-        if (o->lost) {
+        if (o->guard.lost) {
             info.error = mine.error;
         } else if (hello.type == OFI_HELLO) {
             mine.error = fill_hello(o, pe, &mine);
@@ -84,17 +85,13 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
 
 static void exchange_addresses(struct ofi *o, int pe)
 {
-    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
-    struct ofi_hello mine = {.type = OFI_HELLO}, theirs;
+    struct ofi_hello mine = {.type = OFI_HELLO}, theirs = {0};
     const char *host = ISO->peers[pe].host;
     int rc = fill_hello(o, pe, &mine);
     if (rc == 0) {
-        memcpy(request, &mine, sizeof mine);
-        iso_ofi_unlock(o);
-        rc = iso_channel_ask(pe, request, answer);
-        iso_ofi_lock(o);
+        theirs = mine;
+        rc = iso_network_ask(&o->guard, pe, &theirs, sizeof theirs);
     }
-    memcpy(&theirs, answer, sizeof theirs);
     if (rc == 0)
         rc = theirs.error != 0 ? theirs.error : take_hello(o, pe, &theirs);
     if (rc == 0)
@@ -114,9 +111,9 @@ struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
     int group = iso_ofi_group(ctx);
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
-    if (!peer->known && !o->lost)
+    if (!peer->known && !o->guard.lost)
         exchange_addresses(o, pe);
-    if (o->lost)
+    if (o->guard.lost)
         return &o->nowhere;
     if (peer->out[group] != NULL) /* another thread was faster */
         return peer->out[group];

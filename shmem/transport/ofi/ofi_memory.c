@@ -3,8 +3,6 @@
  * (range.h), when an RMA of this PE or of a peer first needs a byte. Peers' keys are requested through the channel,
  * once per range. Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
 #include "../../../bootstrap/log.h"
-#include "../../node/channel.h"
-#include "../range.h"
 #include "ofi.h"
 
 #include <errno.h>
@@ -50,45 +48,29 @@ int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, s
     return rc;
 }
 
-static struct ofi_region *find_region(struct ofi *o, uint64_t addr)
-{
-    for (int i = 0; i < o->n_regions; i++)
-        if (addr - o->regions[i].start < o->regions[i].end - o->regions[i].start)
-            return &o->regions[i];
-    return NULL;
-}
+static void close_region(void *row) { fi_close(&((struct ofi_region *)row)->mr->fid); }
 
 /* The region of segment s, of host memory, around addr. NULL: *error says why. */
 static struct ofi_region *region_at(struct ofi *o, const struct segment *s, const void *addr, int *error)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
-    struct ofi_region *region = find_region(o, at);
+    struct ofi_region *region = (struct ofi_region *)iso_range_find(&o->regions, sizeof *region, at);
     *error = 0;
     if (region != NULL)
         return region;
-    struct range r = iso_range_around(s, addr);
-    for (int i = 0; i < o->n_regions; i++) { /* no two regions overlap */
-        const struct ofi_region *other = &o->regions[i];
-        if (other->end <= at)
-            r.start = ISO_MAX(r.start, other->end);
-        else if (other->start > at)
-            r.end = ISO_MIN(r.end, other->start);
-    }
-    struct ofi_region *grown =
-        (struct ofi_region *)realloc(o->regions, sizeof *o->regions * (size_t)(o->n_regions + 1));
-    if (grown == NULL) {
+    struct range r = iso_range_gap(&o->regions, sizeof *region, iso_range_around(s, addr), at);
+    struct ofi_region fresh = {r.start, r.end, NULL};
+    *error = iso_ofi_register(o, (const void *)(uintptr_t)r.start, (size_t)(r.end - r.start), true, &fresh.mr);
+    if (*error != 0)
+        return NULL;
+    region = (struct ofi_region *)iso_range_add(&o->regions, sizeof fresh, &fresh);
+    if (region == NULL) {
+        close_region(&fresh);
         *error = -ENOMEM;
         return NULL;
     }
-    o->regions = grown;
-    region = &grown[o->n_regions];
-    *region = (struct ofi_region){r.start, r.end, NULL};
-    *error = iso_ofi_register(o, (const void *)(uintptr_t)r.start, (size_t)(r.end - r.start), true, &region->mr);
-    if (*error != 0)
-        return NULL;
     log_debug("ofi: registered %llu KiB at %#llx", (unsigned long long)(r.end - r.start) >> 10,
               (unsigned long long)r.start);
-    o->n_regions++;
     return region;
 }
 
@@ -116,50 +98,22 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
 
 /* ---- keys of peers ---- */
 
-/* A key with the same start is older: its range was shorter, or is gone. */
-static int add_key(struct ofi_peer *peer, const struct ofi_key *key)
-{
-    for (int i = 0; i < peer->n_keys; i++)
-        if (peer->keys[i].start == key->start) {
-            peer->keys[i] = *key;
-            return 0;
-        }
-    struct ofi_key *grown = (struct ofi_key *)realloc(peer->keys, sizeof *key * (size_t)(peer->n_keys + 1));
-    if (grown == NULL)
-        return -ENOMEM;
-    peer->keys = grown;
-    peer->last_key = peer->n_keys++;
-    grown[peer->last_key] = *key;
-    return 0;
-}
-
 struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
 {
     struct ofi_peer *peer = &o->peers[pe];
     const struct ofi_key none = {.start = addr, .end = UINT64_MAX, .by_message = 1}; /* while lost */
     const char *host = ISO->peers[pe].host;
-    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
-        const struct ofi_key *k = &peer->keys[i];
-        if (addr - k->start < k->end - k->start) {
-            peer->last_key = i;
-            return *k;
-        }
-    }
-    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    const struct ofi_key *known = (const struct ofi_key *)iso_range_find(&peer->keys, sizeof *known, addr);
+    if (ISO_LIKELY(known != NULL))
+        return *known;
     struct ofi_key_info info = {.type = OFI_KEY, .addr = addr};
-    _Static_assert(sizeof info <= CHANNEL_BODY_BYTES, "one message of the channel");
-    memcpy(request, &info, sizeof info);
-    if (o->lost)
+    if (o->guard.lost)
         return none;
-    iso_ofi_unlock(o);
-    int rc = iso_channel_ask(pe, request, answer);
-    iso_ofi_lock(o);
-    if (rc != 0)
+    if (iso_network_ask(&o->guard, pe, &info, sizeof info) != 0)
         iso_ofi_lose(o, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                      ISO->boot.host, pe, host);
-    if (o->lost)
+    if (o->guard.lost)
         return none;
-    memcpy(&info, answer, sizeof info);
     if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
         iso_ofi_fail(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
                      host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
@@ -168,7 +122,7 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
                      "%d (host %s): %s", pe, host, (unsigned long long)addr, o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, o->lib.error_text(-info.error));
     o->counts.keys++;
-    if (add_key(peer, &info.key) != 0)
+    if (iso_range_add(&peer->keys, sizeof info.key, &info.key) == NULL)
         iso_ofi_fail(o, "no memory for the keys of pe %d", pe);
     return info.key;
 }
@@ -195,20 +149,15 @@ void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)
 struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
 {
     struct ofi_peer *peer = &o->peers[pe];
-    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
     struct ofi_key_info info = {.type = OFI_STAGE};
-    if (ISO_LIKELY(peer->there.end != 0 || o->lost))
+    if (ISO_LIKELY(peer->there.end != 0 || o->guard.lost))
         return peer->there;
-    memcpy(request, &info, sizeof info);
-    iso_ofi_unlock(o);
-    int rc = iso_channel_ask(pe, request, answer);
-    iso_ofi_lock(o);
-    memcpy(&info, answer, sizeof info);
+    int rc = iso_network_ask(&o->guard, pe, &info, sizeof info);
     if (rc != 0 || info.error != 0)
         iso_ofi_lose(o, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
                      ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->boot.host,
                      o->lib.error_text(rc != 0 ? -rc : -info.error));
-    if (peer->there.end == 0 && !o->lost) { /* else another thread was faster */
+    if (peer->there.end == 0 && !o->guard.lost) { /* else another thread was faster */
         peer->there = info.key;
         peer->free_parts = (1u << OFI_PARTS) - 1;
     }
@@ -238,28 +187,14 @@ void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
 void iso_ofi_forget(const struct segment *segment)
 {
     struct ofi *o = ISO->ofi;
-    uint64_t base = (uint64_t)(uintptr_t)segment->base;
-    int n = 0;
     if (o == NULL)
         return;
     iso_ofi_lock(o);
-    for (int i = 0; i < o->n_regions; i++) {
-        if (!iso_range_touches(o->regions[i].start, o->regions[i].end, base, segment->len))
-            o->regions[n++] = o->regions[i];
-        else
-            fi_close(&o->regions[i].mr->fid);
-    }
-    o->n_regions = n;
-    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++) {
-        struct ofi_peer *peer = &o->peers[pe];
-        base = (uint64_t)(uintptr_t)segment->peers[pe].base;
-        n = 0;
-        for (int i = 0; i < peer->n_keys; i++)
-            if (!iso_range_touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
-                peer->keys[n++] = peer->keys[i];
-        peer->n_keys = n;
-        peer->last_key = 0;
-    }
+    iso_range_forget(&o->regions, sizeof(struct ofi_region), iso_range_of(segment->base, 0, segment->len),
+                     close_region);
+    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
+        iso_range_forget(&o->peers[pe].keys, sizeof(struct ofi_key),
+                         iso_range_of(segment->peers[pe].base, 0, segment->len), NULL);
     iso_ofi_unlock(o);
 }
 
@@ -270,11 +205,9 @@ bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t 
     struct ofi *o = ISO->ofi;
     if (o == NULL)
         return true;
-    bool pinned = false;
     iso_ofi_lock(o);
-    for (int i = 0; i < o->n_regions && o->pins && !pinned; i++)
-        pinned = iso_range_touches(o->regions[i].start, o->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset,
-                                   len);
+    bool pinned = o->pins && iso_range_overlaps(&o->regions, sizeof(struct ofi_region),
+                                                iso_range_of(segment->base, offset, len));
     if (pinned)
         iso_ofi_unlock(o);
     return !pinned;
@@ -288,15 +221,14 @@ void iso_ofi_unlock_unpinned(void)
 
 void iso_ofi_memory_stop(struct ofi *o)
 {
-    for (int i = 0; i < o->n_regions; i++)
-        fi_close(&o->regions[i].mr->fid);
-    free(o->regions);
+    iso_range_forget(&o->regions, sizeof(struct ofi_region), (struct range){0, UINT64_MAX}, close_region);
+    free(o->regions.rows);
     for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
         struct ofi_peer *peer = &o->peers[pe];
         if (peer->stage != NULL) {
             fi_close(&peer->stage_mr->fid);
             munmap(peer->stage, OFI_STAGE_BYTES);
         }
-        free(peer->keys);
+        free(peer->keys.rows);
     }
 }

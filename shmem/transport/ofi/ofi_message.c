@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages: operations for the target's CPU. They are applied in the order of their serial numbers, which is that of
  * the queue, whatever the order of arrival, each exactly once. Those that want a value back are answered alone; one
- * answer for all others of a round says up to which number they are applied. Reading never waits. Called with ofi.lock
+ * answer for all others of a round says up to which number they are applied. Reading never waits. Called with ofi.guard
  * held, by waits and by the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../ops/word.h"
@@ -34,7 +34,7 @@ struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_me
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
-    if (ISO_UNLIKELY(o->lost))
+    if (ISO_UNLIKELY(o->guard.lost))
         return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;

@@ -62,7 +62,7 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
     if (m->put)
         iso_ofi_wait(m->o, m->q, m->q->fenced, 0, "fence");
     iso_ofi_make_room(m->o, m->q, OFI_NEEDS_MOVE);
-    if (m->o->lost)
+    if (m->o->guard.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
@@ -80,7 +80,7 @@ static size_t add_staged(struct move *m, size_t n)
     struct fid_mr *once = NULL;
     n = ISO_MIN(n, (size_t)OFI_PART_BYTES);
     iso_ofi_make_room(o, m->q, OFI_NEEDS_ASK | OFI_NEEDS_MOVE | OFI_NEEDS_PART);
-    if (o->lost)
+    if (o->guard.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
     if (n < m->len && n > 8)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations of the provider: posted, or kept while it has no room (FI_EAGAIN, or its queue's size), in the order of
  * each peer; then completed. Errors end the job with a sentence, and nothing is posted any more. Called by the other
- * files of this folder with ofi.lock held. */
+ * files of this folder with ofi.guard held. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+enum { READ_MAX = 16 };
 #define WATCH_NS 100000000u
 
 /* ---- failure ---- */
@@ -32,11 +32,12 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
 }
 
 /* The job is broken, and errors return. Without the endpoint, the provider leaves all memory alone. */
-static void drop_all(struct ofi *o)
+static void drop_all(void)
 {
-    if (o->lost)
+    struct ofi *o = ISO->ofi;
+    if (o->guard.lost)
         return;
-    o->lost = true;
+    o->guard.lost = true;
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < OFI_GROUPS; group++)
         for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
@@ -50,62 +51,19 @@ static void drop_all(struct ofi *o)
     o->posted = 0;
 }
 
-/* The death of a peer, or the end of the job by another PE, explains more than the provider's error does. */
-static void await_cause(void)
-{
-    const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
-        iso_channel_progress();
-        nanosleep(&t, NULL);
-    }
-}
-
 void iso_ofi_lose(struct ofi *o, const char *format, ...)
 {
-    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
-    char text[768];
     va_list args;
-    if (o->lost) /* what follows from the loss */
-        return;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    iso_network_lose(&o->guard, drop_all, format, args);
     va_end(args);
-    if (returns)
-        drop_all(o);
-    else
-        __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
-    iso_ofi_unlock(o);
-    await_cause();
-    if (!iso_job_is_broken())
-        log_error("%s", text);
-    if (!returns)
-        iso_abort_job(1, text);
-    iso_job_break(-1, 1, text);
-    iso_ofi_lock(o);
 }
 
 void iso_ofi_fail(struct ofi *o, const char *format, ...)
 {
-    char text[768];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
-    iso_ofi_unlock(o);
-    await_cause();
-    log_error("%s", text);
-    iso_abort_job(1, text);
-}
-
-void iso_ofi_lock(struct ofi *o)
-{
-    pthread_mutex_lock(&o->lock);
-    if (ISO_LIKELY(!__atomic_load_n(&o->failed, __ATOMIC_ACQUIRE)))
-        return;
-    pthread_mutex_unlock(&o->lock);
-    for (;;)
-        pause(); /* another thread is ending the process */
+    iso_network_fail(&o->guard, format, args);
 }
 
 ISO_COLD static void lose_by(struct ofi *o, const struct ofi_op *op, const char *why)
@@ -226,7 +184,7 @@ static bool post(struct ofi *o, struct ofi_op *op)
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
 {
     struct ofi_peer *peer = &o->peers[op->pe];
-    if (ISO_UNLIKELY(o->lost))
+    if (ISO_UNLIKELY(o->guard.lost))
         return;
     if (ISO_UNLIKELY(peer->first_ns == 0))
         peer->first_ns = iso_wait_now_ns();
@@ -255,7 +213,7 @@ static void post_waiting(struct ofi *o)
             struct ofi_op *op = peer->first_op, *next = op->next; /* it may be complete, and used again, once posted */
             if (!post(o, op))
                 break;
-            if (o->lost)
+            if (o->guard.lost)
                 return;
             peer->first_op = next;
         }
@@ -358,11 +316,11 @@ bool iso_ofi_poll(struct ofi *o)
     struct fi_cq_msg_entry entries[READ_MAX];
     bool any = false;
     ssize_t n;
-    if (ISO_UNLIKELY(o->lost))
+    if (ISO_UNLIKELY(o->guard.lost))
         return false;
     do {
         n = fi_cq_read(o->cq, entries, READ_MAX);
-        for (ssize_t i = 0; i < n && !o->lost; i++)
+        for (ssize_t i = 0; i < n && !o->guard.lost; i++)
             complete(o, &entries[i]);
         any |= n > 0;
         if (n == -FI_EAVAIL)
@@ -370,7 +328,7 @@ bool iso_ofi_poll(struct ofi *o)
         else if (n < 0 && n != -FI_EAGAIN && !__atomic_load_n(&o->ended, __ATOMIC_RELAXED))
             iso_ofi_lose(o, "reading the completions of %s of pe %d (host %s) failed: %s",
                          o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
-        if (ISO_UNLIKELY(o->lost))
+        if (ISO_UNLIKELY(o->guard.lost))
             return true;
     } while (n == READ_MAX);
     if (o->unacked != NULL)
@@ -391,7 +349,7 @@ static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
     int rc = iso_wait_pause(wait, seen);
     iso_ofi_lock(o);
     if (rc != 0)
-        drop_all(o);
+        drop_all();
     o->polls++;
     wait->worked |= iso_ofi_poll(o);
 }
@@ -409,7 +367,7 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
         return;
     struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
-    while (!o->lost && !can_begin(o, q, needs))
+    while (!o->guard.lost && !can_begin(o, q, needs))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
 }
@@ -421,11 +379,11 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (o->lost || is_done(q, asked, moved))
+    if (o->guard.lost || is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
-    while (!o->lost && !is_done(q, asked, moved))
+    while (!o->guard.lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
 }
@@ -436,7 +394,7 @@ void iso_ofi_watch(struct ofi *o)
     double limit_s = ISO->env->boot_timeout;
     uint64_t now = iso_wait_now_ns();
     char ends[OFI_ENDS_BYTES];
-    if (o->lost || now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+    if (o->guard.lost || now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
         return;
     o->watched_ns = now;
     for (int group = 0; group < OFI_GROUPS; group++)

@@ -21,13 +21,13 @@ enum { FD_CHANNEL, FD_WAKE, FD_EVENTS, FDS };
 bool iso_ofi_progress(void)
 {
     struct ofi *o = ISO->ofi;
-    if (o == NULL || __atomic_load_n(&o->failed, __ATOMIC_ACQUIRE) || pthread_mutex_trylock(&o->lock) != 0)
+    if (o == NULL || iso_network_failed(&o->guard) || pthread_mutex_trylock(&o->guard.lock) != 0)
         return false;
     o->polls++;
     iso_ofi_poll(o);
     bool any = o->pending_events; /* also set by a wait that was about to sleep, and by the thread */
     o->pending_events = false;
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_unlock(&o->guard.lock);
     return any;
 }
 
@@ -43,7 +43,7 @@ bool iso_ofi_rest(uint64_t ns)
 {
     struct ofi *o = ISO->ofi;
     const struct timespec t = {0, (long)ns};
-    if (o == NULL || o->fd < 0 || __atomic_load_n(&o->failed, __ATOMIC_ACQUIRE))
+    if (o == NULL || o->fd < 0 || iso_network_failed(&o->guard))
         return false;
     struct pollfd fd = {o->fd, POLLIN, 0};
     iso_ofi_lock(o);
@@ -51,7 +51,7 @@ bool iso_ofi_rest(uint64_t ns)
     o->polls += BUSY_POLLS + 1;
     o->counts.sleeps++;
     iso_ofi_watch(o);
-    if (!iso_ofi_poll(o) && !o->lost && o->first_waiting < 0 && may_sleep(o)) {
+    if (!iso_ofi_poll(o) && !o->guard.lost && o->first_waiting < 0 && may_sleep(o)) {
         iso_ofi_unlock(o);
         ppoll(&fd, 1, &t, NULL);
         iso_ofi_lock(o);
@@ -73,7 +73,7 @@ static uint64_t prepare(struct ofi *o)
     o->polls = 0;
     o->looked_ns = now;
     iso_ofi_watch(o);
-    if (!busy && !o->lost) {
+    if (!busy && !o->guard.lost) {
         while (iso_ofi_poll(o))
             continue;
         bool waits = o->first_waiting >= 0 || o->unposted != NULL || o->posted > 0;

@@ -44,7 +44,7 @@ static int open_verbs(void)
     if (v == NULL)
         return -ENOMEM;
     ISO->verbs = v;
-    pthread_mutex_init(&v->lock, NULL);
+    pthread_mutex_init(&v->guard.lock, NULL);
     v->wake = -1;
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
     int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
@@ -97,7 +97,7 @@ static void destroy(struct verbs *v)
         v->lib.dealloc_pd(v->pd);
     if (v->device != NULL)
         v->lib.close_device(v->device);
-    pthread_mutex_destroy(&v->lock);
+    pthread_mutex_destroy(&v->guard.lock);
     free(v->peers);
     free(v);
 }

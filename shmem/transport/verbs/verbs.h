@@ -3,12 +3,14 @@
  * nodes. A reliable-connected queue pair belongs to the PE that asked for it: (initiator, target, context group). Its
  * partner at the target carries only answers. Puts, gets and signal stores are one-sided. Atomics and signal additions
  * are messages, applied by the target's CPU in the order of their queue pair. Order on a queue pair: as posted, so a
- * store after data is seen after it, and a message is read after it. Invariant: verbs.lock guards everything here.
- * Locks are taken in the order channel, verbs: no function of channel.h is called with verbs.lock held. Included by
+ * store after data is seen after it, and a message is read after it. Invariant: verbs.guard guards everything here.
+ * Locks are taken in the order channel, verbs: no function of channel.h is called with verbs.guard held. Included by
  * verbs*.c only. */
 #ifndef ISO_VERBS_H
 #define ISO_VERBS_H
 
+#include "../network.h"
+#include "../range.h"
 #include "../transport.h"
 #include "verbs_library.h"
 
@@ -53,7 +55,7 @@ struct verbs_counts {
 #undef X
 };
 
-/* A range of a peer's memory, by the peer's addresses, as the peer described it. */
+/* A range of a peer's memory, by the peer's addresses, as the peer described it. A row of a range_table. */
 struct verbs_key {
     uint64_t start, end;
     uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
@@ -62,7 +64,7 @@ struct verbs_key {
         flushes; /* device memory that does not order writes: a read goes between them and a signal */
 };
 
-/* A registered range of a segment of this PE. */
+/* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
 struct verbs_region {
     uint64_t start, end;
     struct ibv_mr *mr; /* NULL: device memory that is staged */
@@ -158,8 +160,7 @@ struct verbs_queue {
 };
 
 struct verbs_peer {
-    struct verbs_key *keys;
-    int n_keys, last_key;
+    struct range_table keys; /* of struct verbs_key: what is known of the peer's memory */
     bool connecting; /* a thread is in iso_verbs_queue_to */
     bool staging;    /* a thread uses the stage at the peer */
     struct verbs_queue *out[VERBS_GROUPS], *in[VERBS_GROUPS];
@@ -194,7 +195,7 @@ struct verbs_port {
 };
 
 struct verbs {
-    pthread_mutex_t lock;
+    struct network_guard guard;
     struct verbs_library lib;
     struct verbs_port port;
     struct ibv_context *device;
@@ -218,8 +219,7 @@ struct verbs {
     int16_t free_slots[VERBS_SLOTS];
     int n_free_slots;
 
-    struct verbs_region *regions;
-    int n_regions, last_region;
+    struct range_table regions; /* of struct verbs_region */
     struct verbs_reach reach;
 
     /* the progress thread */
@@ -227,8 +227,6 @@ struct verbs {
     bool has_thread;
     bool stopping;       /* atomic */
     bool ended;          /* atomic: all PEs have nothing under way any more, errors are of no interest */
-    bool failed;         /* atomic: the job is ending by an error, nothing is posted any more */
-    bool lost;           /* the job is broken and this PE goes on: operations have no effect, and waits end */
     struct verbs_queue nowhere; /* while lost: to peers without a connection */
     bool armed;          /* an event will come for the next message */
     bool armed_sent;     /* and for the next completion */
@@ -339,9 +337,8 @@ ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *
                                      const char *why);
 /* Between two looks of a wait; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
 bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen);
-/* As pthread_mutex_lock; after a failure the call never returns. */
-void iso_verbs_lock(struct verbs *v);
-ISO_INLINE void iso_verbs_unlock(struct verbs *v) { pthread_mutex_unlock(&v->lock); }
+ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->guard); }
+ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->guard); }
 
 /* ---- verbs_message.c ---- */
 

@@ -212,9 +212,9 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
     memcpy(&hello, request, sizeof hello);
     memcpy(&row, request, sizeof row);
     mine.error = -EPROTO;
-    if (v != NULL && !__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)) {
+    if (v != NULL && !iso_network_failed(&v->guard)) {
         iso_verbs_lock(v);
-        if (v->lost)
+        if (v->guard.lost)
             row.error = mine.error;
         else if (hello.type == VERBS_CONNECT)
             mine.error = answer_connect(v, pe, &hello, &mine);
@@ -244,19 +244,15 @@ static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "Inf
 /* NULL: the job is broken. */
 static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
 {
-    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
-    struct verbs_hello mine = {.type = VERBS_CONNECT}, other;
+    struct verbs_hello mine = {.type = VERBS_CONNECT};
     uint32_t psn = make_psn();
     struct verbs_queue *q = make_queue(v, pe, group, false);
     int rc = q != NULL ? to_init(v, q) : -errno;
     if (rc != 0)
         return fail_connect(v, pe, "here", rc);
     describe(v, q, psn, &mine);
-    memcpy(request, &mine, sizeof mine);
-    iso_verbs_unlock(v);
-    rc = iso_channel_ask(pe, request, answer);
-    iso_verbs_lock(v);
-    memcpy(&other, answer, sizeof other);
+    struct verbs_hello other = mine;
+    rc = iso_network_ask(&v->guard, pe, &other, sizeof other);
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
         iso_verbs_fail(v,
                        "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is "
@@ -279,17 +275,17 @@ struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, i
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting && !v->lost) /* another thread makes the connection */
+    while (peer->connecting && !v->guard.lost) /* another thread makes the connection */
         iso_verbs_pause(v, &wait, 0);
     iso_wait_end(&wait);
     if (peer->out[group] != NULL)
         return peer->out[group];
-    if (v->lost)
+    if (v->guard.lost)
         return &v->nowhere;
     peer->connecting = true;
     struct verbs_queue *q = connect_to(v, pe, group);
     peer->connecting = false;
-    if (q == NULL || v->lost)
+    if (q == NULL || v->guard.lost)
         return &v->nowhere;
     peer->out[group] = q;
     q->next_in_group = v->groups[group];

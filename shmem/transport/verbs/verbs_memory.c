@@ -5,8 +5,6 @@
  * once per range. Ranges are [start, end) of the owner's addresses; no two regions of this PE overlap. */
 #include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
-#include "../../node/channel.h"
-#include "../range.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -48,19 +46,19 @@ int iso_verbs_memory_start(struct verbs *v)
 
 void iso_verbs_memory_stop(struct verbs *v)
 {
-    for (int i = 0; i < v->n_regions; i++)
-        if (v->regions[i].mr != NULL)
-            v->lib.dereg_mr(v->regions[i].mr);
-    free(v->regions);
-    v->regions = NULL;
-    v->n_regions = 0;
+    struct verbs_region *regions = (struct verbs_region *)v->regions.rows;
+    for (int i = 0; i < v->regions.n; i++)
+        if (regions[i].mr != NULL)
+            v->lib.dereg_mr(regions[i].mr);
+    free(regions);
+    v->regions = (struct range_table){0};
     for (int pe = 0; v->peers != NULL && pe < ISO->n_pes; pe++) {
         struct verbs_peer *peer = &v->peers[pe];
         if (peer->stage_mr != NULL)
             v->lib.dereg_mr(peer->stage_mr);
         if (peer->stage != NULL)
             munmap(peer->stage, VERBS_STAGE_BYTES);
-        free(peer->keys);
+        free(peer->keys.rows);
     }
     if (v->memory_mr != NULL)
         v->lib.dereg_mr(v->memory_mr);
@@ -70,30 +68,13 @@ void iso_verbs_memory_stop(struct verbs *v)
 
 /* ---- ranges of this PE's segments ---- */
 
-static bool holds(const struct verbs_region *r, uint64_t addr) { return addr - r->start < r->end - r->start; }
-
 static struct verbs_region *find_region(struct verbs *v, uint64_t addr)
 {
-    if (v->last_region < v->n_regions && holds(&v->regions[v->last_region], addr))
-        return &v->regions[v->last_region];
-    for (int i = 0; i < v->n_regions; i++) {
-        if (!holds(&v->regions[i], addr))
-            continue;
-        v->last_region = i;
-        return &v->regions[i];
-    }
-    return NULL;
+    return (struct verbs_region *)iso_range_find(&v->regions, sizeof(struct verbs_region), addr);
 }
 
 static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_device, int *error)
 {
-    size_t bytes = sizeof *v->regions * (size_t)(v->n_regions + 1);
-    struct verbs_region *grown = (struct verbs_region *)realloc(v->regions, bytes);
-    if (grown == NULL) {
-        *error = -ENOMEM;
-        return NULL;
-    }
-    v->regions = grown;
     struct ibv_mr *mr = on_device ? iso_verbs_register_device(v, ISO->device->gpu,
                                                               (struct verbs_range){r.start, r.end - r.start, EXPOSED})
                                   : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
@@ -105,9 +86,12 @@ static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_
     }
     log_debug("verbs: %s %llu KiB at %#llx", mr != NULL ? "registered" : "stages",
               (unsigned long long)(r.end - r.start) >> 10, (unsigned long long)r.start);
-    v->last_region = v->n_regions++;
-    grown[v->last_region] = (struct verbs_region){r.start, r.end, mr};
-    return &grown[v->last_region];
+    const struct verbs_region fresh = {r.start, r.end, mr};
+    struct verbs_region *region = (struct verbs_region *)iso_range_add(&v->regions, sizeof fresh, &fresh);
+    *error = region != NULL ? 0 : -ENOMEM;
+    if (region == NULL && mr != NULL)
+        iso_verbs_unregister(v, mr);
+    return region;
 }
 
 /* The region of segment s around addr, registered or staged. NULL: *error says why. */
@@ -118,14 +102,7 @@ static struct verbs_region *region_at(struct verbs *v, const struct segment *s, 
     *error = 0;
     if (region != NULL)
         return region;
-    struct range r = iso_range_around(s, addr);
-    for (int i = 0; i < v->n_regions; i++) { /* no two regions overlap */
-        const struct verbs_region *other = &v->regions[i];
-        if (other->end <= at)
-            r.start = ISO_MAX(r.start, other->end);
-        else if (other->start > at)
-            r.end = ISO_MIN(r.end, other->start);
-    }
+    struct range r = iso_range_gap(&v->regions, sizeof *region, iso_range_around(s, addr), at);
     return add_region(v, r, s->on_device, error);
 }
 
@@ -156,68 +133,36 @@ void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
 
 /* ---- keys of peers ---- */
 
-/* A key with the same start is older: its range was shorter, or is gone. */
-static int add_key(struct verbs_peer *peer, const struct verbs_key *key)
-{
-    for (int i = 0; i < peer->n_keys; i++)
-        if (peer->keys[i].start == key->start) {
-            peer->keys[i] = *key;
-            return 0;
-        }
-    size_t bytes = sizeof *key * (size_t)(peer->n_keys + 1);
-    struct verbs_key *grown = (struct verbs_key *)realloc(peer->keys, bytes);
-    if (grown == NULL)
-        return -ENOMEM;
-    peer->keys = grown;
-    peer->last_key = peer->n_keys++;
-    grown[peer->last_key] = *key;
-    return 0;
-}
-
-ISO_COLD static void fail_key(struct verbs *v, int pe, uint64_t addr, const struct verbs_key_info *row)
-{
-    const char *host = ISO->peers[pe].host;
-    if (row->error == -EFAULT)
-        iso_verbs_fail(v, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
-                       host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
-    errno = -row->error;
-    __extension__ iso_verbs_fail(
-        v,
-        "pe %d (host %s) cannot register memory at address %#llx with its RDMA device for pe %d (host %s): %m; the "
-        "limit of locked memory there is %llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service that "
-        "starts the job)",
-        pe, host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host, (unsigned long long)row->limit >> 10);
-}
-
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
 {
     const struct verbs_key none = {.start = addr, .end = UINT64_MAX}; /* while lost */
     struct verbs_peer *peer = &v->peers[pe];
-    for (int n = 0, i = peer->last_key; n < peer->n_keys; n++, i = i + 1 < peer->n_keys ? i + 1 : 0) {
-        const struct verbs_key *k = &peer->keys[i];
-        if (addr - k->start < k->end - k->start) {
-            peer->last_key = i;
-            return *k;
-        }
-    }
-    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    const struct verbs_key *known = (const struct verbs_key *)iso_range_find(&peer->keys, sizeof *known, addr);
+    if (ISO_LIKELY(known != NULL))
+        return *known;
     struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
-    memcpy(request, &row, sizeof row);
-    if (v->lost)
+    if (v->guard.lost)
         return none;
-    iso_verbs_unlock(v);
-    int rc = iso_channel_ask(pe, request, answer);
-    iso_verbs_lock(v);
-    memcpy(&row, answer, sizeof row);
+    const char *host = ISO->peers[pe].host;
+    int rc = iso_network_ask(&v->guard, pe, &row, sizeof row);
     v->counts.keys++;
+    errno = -row.error;
     if (rc != 0)
         iso_verbs_fail(v, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
-                       ISO->boot.host, pe, ISO->peers[pe].host);
-    else if (row.error != 0 || addr - row.key.start >= row.key.end - row.key.start)
-        fail_key(v, pe, addr, &row);
-    else if (add_key(peer, &row.key) != 0)
+                       ISO->boot.host, pe, host);
+    else if (row.error == -EFAULT || (row.error == 0 && addr - row.key.start >= row.key.end - row.key.start))
+        iso_verbs_fail(v, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+                       host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
+    else if (row.error != 0)
+        __extension__ iso_verbs_fail(
+            v,
+            "pe %d (host %s) cannot register memory at address %#llx with its RDMA device for pe %d (host %s): %m; the "
+            "limit of locked memory there is %llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service "
+            "that starts the job)",
+            pe, host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host, (unsigned long long)row.limit >> 10);
+    else if (iso_range_add(&peer->keys, sizeof row.key, &row.key) == NULL)
         iso_verbs_fail(v, "no memory for the keys of pe %d", pe);
-    return v->lost ? none : row.key;
+    return v->guard.lost ? none : row.key;
 }
 
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
@@ -253,32 +198,24 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
 
 /* ---- the end of a segment ---- */
 
+static void close_region(void *row)
+{
+    const struct verbs_region *r = (const struct verbs_region *)row;
+    if (r->mr != NULL)
+        iso_verbs_unregister(ISO->verbs, r->mr);
+}
+
 void iso_verbs_forget(const struct segment *segment)
 {
     struct verbs *v = ISO->verbs;
-    uint64_t base = (uint64_t)(uintptr_t)segment->base;
-    int n = 0;
     if (v == NULL)
         return;
     iso_verbs_lock(v);
-    for (int i = 0; i < v->n_regions; i++) {
-        if (!iso_range_touches(v->regions[i].start, v->regions[i].end, base, segment->len))
-            v->regions[n++] = v->regions[i];
-        else if (v->regions[i].mr != NULL)
-            iso_verbs_unregister(v, v->regions[i].mr);
-    }
-    v->n_regions = n;
-    v->last_region = 0;
-    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++) {
-        struct verbs_peer *peer = &v->peers[pe];
-        base = (uint64_t)(uintptr_t)segment->peers[pe].base;
-        n = 0;
-        for (int i = 0; i < peer->n_keys; i++)
-            if (!iso_range_touches(peer->keys[i].start, peer->keys[i].end, base, segment->len))
-                peer->keys[n++] = peer->keys[i];
-        peer->n_keys = n;
-        peer->last_key = 0;
-    }
+    iso_range_forget(&v->regions, sizeof(struct verbs_region), iso_range_of(segment->base, 0, segment->len),
+                     close_region);
+    for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
+        iso_range_forget(&v->peers[pe].keys, sizeof(struct verbs_key),
+                         iso_range_of(segment->peers[pe].base, 0, segment->len), NULL);
     iso_verbs_unlock(v);
 }
 
@@ -289,11 +226,9 @@ bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_
     struct verbs *v = ISO->verbs;
     if (v == NULL)
         return true;
-    bool pinned = false;
     iso_verbs_lock(v);
-    for (int i = 0; i < v->n_regions && !pinned; i++)
-        pinned = iso_range_touches(v->regions[i].start, v->regions[i].end, (uint64_t)(uintptr_t)segment->base + offset,
-                                   len);
+    bool pinned = iso_range_overlaps(&v->regions, sizeof(struct verbs_region),
+                                     iso_range_of(segment->base, offset, len));
     if (pinned)
         iso_verbs_unlock(v);
     return !pinned;

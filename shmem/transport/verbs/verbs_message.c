@@ -2,7 +2,7 @@
 /* Messages: operations for the target's CPU. One shared receive queue takes them from all peers. They are applied in
  * the order of arrival, which is the order of each queue pair, and each is answered once. A word belongs to the
  * processor of its memory: host words get CPU atomics here, as from local PEs; device words go to the agent. Called
- * with verbs.lock held, by waits and by the progress thread. */
+ * with verbs.guard held, by waits and by the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../ops/word.h"
 #include "../apply.h"
@@ -51,10 +51,10 @@ int iso_verbs_message_start(struct verbs *v)
                   v->port.device, ISO->boot.host, VERBS_RECEIVES);
         return -EIO;
     }
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&v->guard.lock);
     for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
         post_receives(v, &i, 1);
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->guard.lock);
     return 0;
 }
 
@@ -185,11 +185,6 @@ void iso_verbs_answer_late(struct verbs *v)
 
 /* ---- reading ---- */
 
-static struct amo amo_of(const struct verbs_message *m)
-{
-    return (struct amo){(enum amo_op)m->op, m->bytes, m->operand, m->compare, true};
-}
-
 static bool apply_copy(struct verbs *v, const struct verbs_message *m)
 {
     char *device = (char *)(uintptr_t)m->addr, *stage = v->peers[m->pe].stage;
@@ -264,7 +259,8 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
             continue;
         uint64_t before = 0;
         bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
-        bool good = is_amo ? iso_apply_amo(m.addr, amo_of(&m), &before) : apply_copy(v, &m);
+        const struct amo op = {(enum amo_op)m.op, m.bytes, m.operand, m.compare, true};
+        bool good = is_amo ? iso_apply_amo(m.addr, op, &before) : apply_copy(v, &m);
         q = v->peers[m.pe].in[m.group];
         q->unacked = good && m.type == VERBS_AMO;
         q->unacked_serial = m.serial;
@@ -289,11 +285,11 @@ static int read_some(struct verbs *v)
     struct ibv_wc wc[READ_MAX];
     uint64_t numbers[READ_MAX];
     struct verbs_queue *last = NULL;
-    int n = v->lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
+    int n = v->guard.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
         iso_verbs_fail(v, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n && !v->lost; i++) {
+    for (int i = 0; i < n && !v->guard.lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;
         if (q == NULL || q == last)
@@ -302,7 +298,7 @@ static int read_some(struct verbs *v)
             post_answers(v, last);
         last = q;
     }
-    if (v->lost)
+    if (v->guard.lost)
         return 0;
     if (last != NULL)
         post_answers(v, last);

@@ -2,7 +2,7 @@
 /* Work requests: collected, posted together, completed in order. Only the last request of a post asks for a completion;
  * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
  * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more.
- * Called by the other verbs files, with verbs.lock held. */
+ * Called by the other verbs files, with verbs.guard held. */
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+enum { POLL_MAX = 16 };
 
 /* ---- failure ---- */
 
@@ -48,14 +48,15 @@ static void drop(struct verbs *v, struct verbs_queue *q)
 }
 
 /* The job is broken, and errors return. Queue pairs go to the error state, so that the device leaves memory alone. */
-static void lose(struct verbs *v)
+static void drop_all(void)
 {
+    struct verbs *v = ISO->verbs;
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_ERR;
-    if (v->lost)
+    if (v->guard.lost)
         return;
-    v->lost = true;
+    v->guard.lost = true;
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
@@ -67,41 +68,10 @@ static void lose(struct verbs *v)
 
 void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
-    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
-    char text[768];
     va_list args;
-    if (v->lost) /* what follows from the loss */
-        return;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    iso_network_lose(&v->guard, drop_all, format, args);
     va_end(args);
-    if (returns)
-        lose(v);
-    else
-        __atomic_store_n(&v->failed, true, __ATOMIC_RELEASE); /* pairs with iso_verbs_lock, iso_verbs_progress */
-    iso_verbs_unlock(v);
-    /* The death of a peer, or the end of the job by another PE, explains more than the device's error does. */
-    const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
-        iso_channel_progress();
-        nanosleep(&t, NULL);
-    }
-    if (!iso_job_is_broken())
-        log_error("%s", text);
-    if (!returns)
-        iso_abort_job(1, text);
-    iso_job_break(-1, 1, text);
-    iso_verbs_lock(v);
-}
-
-void iso_verbs_lock(struct verbs *v)
-{
-    pthread_mutex_lock(&v->lock);
-    if (ISO_LIKELY(!__atomic_load_n(&v->failed, __ATOMIC_ACQUIRE)))
-        return;
-    pthread_mutex_unlock(&v->lock);
-    for (;;)
-        pause(); /* another thread is ending the process */
 }
 
 static const char *cause_of(enum ibv_wc_status status)
@@ -198,7 +168,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     char ends[VERBS_ENDS_BYTES];
     if (q->n_batch == 0)
         return;
-    if (ISO_UNLIKELY(v->lost)) {
+    if (ISO_UNLIKELY(v->guard.lost)) {
         drop(v, q);
         return;
     }
@@ -255,15 +225,15 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
 static int reap(struct verbs *v)
 {
     struct ibv_wc wc[POLL_MAX];
-    if (v->in_flight == 0 || v->lost)
+    if (v->in_flight == 0 || v->guard.lost)
         return 0;
     int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
     if (ISO_UNLIKELY(n < 0))
         iso_verbs_fail(v, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n && !v->lost; i++)
+    for (int i = 0; i < n && !v->guard.lost; i++)
         complete(v, &wc[i]);
-    return v->lost ? 0 : n;
+    return v->guard.lost ? 0 : n;
 }
 
 bool iso_verbs_poll(struct verbs *v)
@@ -287,8 +257,8 @@ bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen)
     int rc = iso_wait_pause(wait, seen);
     iso_verbs_lock(v);
     if (rc != 0)
-        lose(v);
-    return !v->lost;
+        drop_all();
+    return !v->guard.lost;
 }
 
 static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
@@ -314,7 +284,7 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_verbs_poll(v);
     while (!can_add(v, q, requests, slots)) {
         pause_and_poll(v, &wait, q->done);
-        if (v->lost)
+        if (v->guard.lost)
             iso_verbs_post_all(v);
     }
     iso_wait_end(&wait);
@@ -340,7 +310,7 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
     iso_verbs_poll(v);
     while (!is_done(q, made, asked)) {
         pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
-        if (v->lost)
+        if (v->guard.lost)
             drop(v, q);
     }
     iso_wait_end(&wait);

@@ -26,14 +26,14 @@ enum { FD_CHANNEL, FD_DEVICE, FD_WAKE, FD_EVENTS, FDS };
 bool iso_verbs_progress(void)
 {
     struct verbs *v = ISO->verbs;
-    if (v == NULL || __atomic_load_n(&v->failed, __ATOMIC_ACQUIRE) || pthread_mutex_trylock(&v->lock) != 0)
+    if (v == NULL || iso_network_failed(&v->guard) || pthread_mutex_trylock(&v->guard.lock) != 0)
         return false;
     v->polls++;
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
     bool any = v->pending_events; /* also set by a wait that was about to sleep, and by the thread */
     v->pending_events = false;
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->guard.lock);
     return any;
 }
 
@@ -65,7 +65,8 @@ static void watch(struct verbs *v)
     char why[160];
     double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
     uint64_t now = iso_wait_now_ns();
-    if (!v->port.software || v->lost || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) || now - v->watched_ns < WATCH_NS)
+    if (!v->port.software || v->guard.lost || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) ||
+        now - v->watched_ns < WATCH_NS)
         return;
     v->watched_ns = now;
     for (uint32_t i = 0; i < v->n_queues; i++) {
@@ -89,7 +90,7 @@ bool iso_verbs_rest(uint64_t ns)
 {
     struct verbs *v = ISO->verbs;
     const struct timespec t = {0, (long)ns};
-    if (v == NULL || __atomic_load_n(&v->failed, __ATOMIC_ACQUIRE))
+    if (v == NULL || iso_network_failed(&v->guard))
         return false;
     struct pollfd fd = {v->events->fd, POLLIN, 0};
     iso_verbs_lock(v);

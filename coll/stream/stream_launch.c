@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* The launch of one kernel of a collective on a stream. Called by the algorithms: stream_algorithm.c, stream_list.c and
+ * coll_engine.c. */
+#include "../../bootstrap/log.h"
+#include "coll_stream.h"
+
+int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct select_shape shape, bool early)
+{
+    struct isod_stream_coll args = c->args;
+    struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, &args, sizeof args, early};
+    uint64_t units = (args.bytes + 15) / 16, share = (units + shape.grid - 1) / shape.grid, n = (uint64_t)args.h.n_pes;
+    args.share = share * 16;
+    args.span = (share + n - 1) / n * 16;
+    int rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
+    if (rc != 0)
+        log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(c->device->gpu));
+    return rc == 0 ? 0 : 1;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the networks have in common: see network.h. */
+#include "network.h"
+#include "../../bootstrap/log.h"
+#include "../node/channel.h"
+#include "../pe_state.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+
+void iso_network_lock(struct network_guard *g)
+{
+    pthread_mutex_lock(&g->lock);
+    if (ISO_LIKELY(!iso_network_failed(g)))
+        return;
+    pthread_mutex_unlock(&g->lock);
+    for (;;)
+        pause(); /* another thread is ending the process */
+}
+
+/* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
+static void await_cause(void)
+{
+    const struct timespec t = {0, CAUSE_NS};
+    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
+}
+
+void iso_network_lose(struct network_guard *g, void (*drop)(void), const char *format, va_list args)
+{
+    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
+    char text[TEXT_BYTES];
+    if (g->lost) /* what follows from the loss */
+        return;
+    vsnprintf(text, sizeof text, format, args);
+    if (returns)
+        drop();
+    else
+        __atomic_store_n(&g->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
+    iso_network_unlock(g);
+    await_cause();
+    if (!iso_job_is_broken())
+        log_error("%s", text);
+    if (!returns)
+        iso_abort_job(1, text);
+    iso_job_break(-1, 1, text);
+    iso_network_lock(g);
+}
+
+void iso_network_fail(struct network_guard *g, const char *format, va_list args)
+{
+    char text[TEXT_BYTES];
+    vsnprintf(text, sizeof text, format, args);
+    __atomic_store_n(&g->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
+    iso_network_unlock(g);
+    await_cause();
+    log_error("%s", text);
+    iso_abort_job(1, text);
+}
+
+int iso_network_ask(struct network_guard *g, int pe, void *info, size_t bytes)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    memcpy(request, info, bytes);
+    iso_network_unlock(g);
+    int rc = iso_channel_ask(pe, request, answer);
+    iso_network_lock(g);
+    memcpy(info, answer, bytes);
+    return rc;
+}

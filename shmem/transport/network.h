@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* What the networks have in common: the lock of a network, its end by a failure, and questions to the same network of
+ * another PE. Invariant: the channel's lock is taken before that of a network, so no function of channel.h is called
+ * with the guard held. Included by the networks' files. */
+#ifndef ISO_NETWORK_H
+#define ISO_NETWORK_H
+
+#include "../base.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+
+struct network_guard {
+    pthread_mutex_t lock;
+    bool failed; /* atomic: the job is ending by an error, nothing is posted any more */
+    bool lost;   /* the job is broken and this PE goes on: operations have no effect, and waits end */
+};
+
+/* As pthread_mutex_lock; after a failure the call never returns, since another thread is ending the process. */
+void iso_network_lock(struct network_guard *g);
+ISO_INLINE void iso_network_unlock(struct network_guard *g) { pthread_mutex_unlock(&g->lock); }
+/* Has the process begun to end by a failure of the network? Pairs with the release in network.c. */
+ISO_INLINE bool iso_network_failed(const struct network_guard *g)
+{
+    return __atomic_load_n(&g->failed, __ATOMIC_ACQUIRE);
+}
+
+/* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns after `drop`, which
+ * sets `lost` and ends all operations of the network. Gives up the lock meanwhile, and first lets a report of a peer's
+ * death arrive, which explains more. No effect while `lost`. */
+ISO_COLD void iso_network_lose(struct network_guard *g, void (*drop)(void), const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
+/* For causes that are no network's: ends the job. */
+_Noreturn ISO_COLD void iso_network_fail(struct network_guard *g, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+/* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
+ * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
+int iso_network_ask(struct network_guard *g, int pe, void *info, size_t bytes);
+
+#endif
