@@ -153,6 +153,9 @@ ends "an address without a segment" \
     "an operation at address 0x1000 from pe 0 \(host $a, .*to pe 1 \(host $b\) was refused: there is no segment" \
     1 "$victim" address
 ends "a message is lost" "message [0-9]+ of pe 0 \(host $a\) has come where pe 1 \(host $b\) expects" 1 "$victim" lost
+for what in key address lost; do
+    right "the same where errors return: $what" 1 "$victim" $what returns
+done
 right "a message of a stranger" 1 "$victim" stranger
 ! chosen "a message of a stranger" || expect_message "does not come from a PE of this job, and is dropped" "a stranger"
 SHMEM_TRANSPORT=ofi:nosuch ends "no such provider" 'libfabric has no provider nosuch .* on host' 1 "$(program launched)" ranks 2

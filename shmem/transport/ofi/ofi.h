@@ -255,7 +255,7 @@ const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t fo
 int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr);
 struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_verbs_key_of */
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
- * it. *len is cut where the region ends. NULL: none is needed. Ends the job if it is not possible. */
+ * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
 void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info);
 /* The stage at the peer, by its key; asks for it if need be, and gives up the lock meanwhile. */
@@ -276,22 +276,22 @@ void iso_ofi_answer(int pe, const void *request, void *answer); /* the channel's
 
 int iso_ofi_post_start(struct ofi *o); /* the receives */
 void iso_ofi_post_stop(struct ofi *o);
-struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind);
+/* Two operations are free to be taken, as many as one call takes. False: there is no memory, and all is lost. */
+bool iso_ofi_has_spare(struct ofi *o);
+struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind); /* one is free */
 /* Posts it, after those of the same peer that wait. */
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
-/* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage; gives up the lock
- * meanwhile. */
+/* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage, or until all is lost;
+ * gives up the lock meanwhile. */
 enum ofi_need { OFI_NEEDS_ASK = 1, OFI_NEEDS_MOVE = 2, OFI_NEEDS_PART = 4 };
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
 /* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
-/* What no network explains: ends the job. */
-_Noreturn ISO_COLD void iso_ofi_fail(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives
- * up the lock meanwhile, and first lets a report of a peer's death arrive. */
+/* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
+ * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
 ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void iso_ofi_lock(struct ofi *o); /* as pthread_mutex_lock; after a failure the call never returns */
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); }

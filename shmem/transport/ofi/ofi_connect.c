@@ -121,8 +121,10 @@ struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
     if (peer->out[group] != NULL) /* another thread was faster */
         return peer->out[group];
     struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
-    if (q == NULL)
-        iso_ofi_fail(o, "no memory for a queue to pe %d", pe);
+    if (q == NULL) {
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host, pe);
+        return &o->nowhere;
+    }
     q->pe = pe;
     q->group = group;
     q->next_in_group = o->groups[group];

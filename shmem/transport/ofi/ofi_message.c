@@ -48,8 +48,11 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
 
 /* ---- answers ---- */
 
+/* NULL: all is lost. */
 static struct ofi_op *answer_to(struct ofi *o, int pe, struct ofi_message m)
 {
+    if (!iso_ofi_has_spare(o))
+        return NULL;
     struct ofi_op *op = iso_ofi_take(o, pe, OFI_SEND);
     m.type = OFI_ANSWER;
     m.pe = ISO->my_pe;
@@ -68,7 +71,9 @@ void iso_ofi_send_answers(struct ofi *o)
         in->unacked = false;
         const struct ofi_message m = {
             .op = OFI_DONE, .group = (uint8_t)in->group, .serial = in->expected - 1, .shared = 1};
-        iso_ofi_submit(o, answer_to(o, in->pe, m));
+        struct ofi_op *op = answer_to(o, in->pe, m);
+        if (op != NULL)
+            iso_ofi_submit(o, op);
     }
 }
 
@@ -105,6 +110,8 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     if (m->type == OFI_GET)
         back.len = m->len;
     struct ofi_op *op = answer_to(o, m->pe, back);
+    if (op == NULL)
+        return;
     if (m->type == OFI_GET) {
         good = iso_apply_get(op->buffer + sizeof back, m->addr, m->len);
         op->len += m->len;
@@ -121,13 +128,17 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     iso_ofi_submit(o, op);
 }
 
+/* NULL: all is lost. */
 static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message *m)
 {
     struct ofi_peer *peer = &o->peers[m->pe];
     if (peer->in == NULL) {
         peer->in = (struct ofi_incoming *)calloc(OFI_GROUPS, sizeof *peer->in);
-        if (peer->in == NULL)
-            iso_ofi_fail(o, "no memory for the messages of pe %d", m->pe);
+        if (peer->in == NULL) {
+            iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe, ISO->boot.host,
+                         m->pe);
+            return NULL;
+        }
         for (int group = 0; group < OFI_GROUPS; group++) {
             peer->in[group].pe = m->pe;
             peer->in[group].group = group;
@@ -139,8 +150,11 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
 static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size_t len)
 {
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
-    if (held == NULL)
-        iso_ofi_fail(o, "no memory for a message of pe %d that came before its turn", in->pe);
+    if (held == NULL) {
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for a message of pe %d that came before its turn", ISO->my_pe,
+                     ISO->boot.host, in->pe);
+        return;
+    }
     held->len = len;
     memcpy(held->bytes, bytes, len);
     held->next = in->held;
@@ -168,17 +182,21 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
     struct ofi_incoming *in = incoming_of(o, m);
     struct ofi_held *held;
     struct ofi_message later;
-    if (m->serial - in->expected >= OFI_CREDITS)
-        iso_ofi_fail(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
+    if (in == NULL)
+        return;
+    if (m->serial - in->expected >= OFI_CREDITS) {
+        iso_ofi_lose(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
                      "lost one or delivered one twice", (unsigned long long)m->serial, m->pe, ISO->peers[m->pe].host,
                      ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
+        return;
+    }
     if (m->serial != in->expected) {
         hold(o, in, bytes, len);
         return;
     }
     in->expected++;
     apply(o, in, m, bytes + sizeof *m);
-    while (ISO_UNLIKELY(in->held != NULL) && (held = next_held(in)) != NULL) {
+    while (ISO_UNLIKELY(in->held != NULL) && !o->lost && (held = next_held(in)) != NULL) {
         memcpy(&later, held->bytes, sizeof later);
         in->expected++;
         apply(o, in, &later, held->bytes + sizeof later);
@@ -192,15 +210,19 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
 {
     struct ofi_queue *q = o->peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
-    if (q == NULL || m->serial >= q->asks.made)
-        iso_ofi_fail(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
+    if (q == NULL || m->serial >= q->asks.made) {
+        iso_ofi_lose(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
                      iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        return;
+    }
     if (m->serial < q->asks.done) /* one for several that was overtaken by the next */
         return;
     struct ofi_ask ask = q->asked[m->serial % OFI_CREDITS];
-    if (m->op != OFI_DONE)
-        iso_ofi_fail(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
+    if (m->op != OFI_DONE) {
+        iso_ofi_lose(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
                      (unsigned long long)ask.addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        return;
+    }
     if (m->shared == 0 && !ask.plain && (q->asks.ended >> (m->serial & 63) & 1) == 0) {
         if (m->len != 0)
             memcpy(ask.into, data, ISO_MIN(ask.len, m->len));

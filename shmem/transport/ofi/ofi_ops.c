@@ -65,6 +65,8 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
     if (m->o->lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
+    if (m->o->lost)
+        return n;
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
     op->once = once;
     iso_ofi_submit(m->o, op);
@@ -83,6 +85,8 @@ static size_t add_staged(struct move *m, size_t n)
     if (o->lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
+    if (o->lost)
+        return n;
     if (n < m->len && n > 8)
         n -= (m->remote + n) & 7;
     int part = __builtin_ctz(peer->free_parts);

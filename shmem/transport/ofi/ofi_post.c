@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations of the provider: posted, or kept while it has no room (FI_EAGAIN, or its queue's size), in the order of
- * each peer; then completed. Errors end the job with a sentence, and nothing is posted any more. Called by the other
- * files of this folder with ofi.lock held. */
+ * each peer; then completed. Errors end or break the job with a sentence, and nothing is posted any more. Called by the
+ * other files of this folder with ofi.lock held. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+enum { READ_MAX = 16, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
 #define WATCH_NS 100000000u
 
 /* ---- failure ---- */
@@ -31,11 +31,9 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
     return text;
 }
 
-/* The job is broken, and errors return. Without the endpoint, the provider leaves all memory alone. */
+/* The job is broken, or soon will be, and errors return. Without an endpoint the provider leaves all memory alone. */
 static void drop_all(struct ofi *o)
 {
-    if (o->lost)
-        return;
     o->lost = true;
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < OFI_GROUPS; group++)
@@ -60,6 +58,7 @@ static void await_cause(void)
     }
 }
 
+/* The endpoint closes after the sentence is out, since peers report its end at once, as an error of the network. */
 void iso_ofi_lose(struct ofi *o, const char *format, ...)
 {
     bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
@@ -71,7 +70,7 @@ void iso_ofi_lose(struct ofi *o, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (returns)
-        drop_all(o);
+        o->lost = true;
     else
         __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
     iso_ofi_unlock(o);
@@ -80,22 +79,11 @@ void iso_ofi_lose(struct ofi *o, const char *format, ...)
         log_error("%s", text);
     if (!returns)
         iso_abort_job(1, text);
+    iso_ofi_lock(o);
+    drop_all(o);
+    iso_ofi_unlock(o);
     iso_job_break(-1, 1, text);
     iso_ofi_lock(o);
-}
-
-void iso_ofi_fail(struct ofi *o, const char *format, ...)
-{
-    char text[768];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    __atomic_store_n(&o->failed, true, __ATOMIC_RELEASE); /* pairs with iso_ofi_lock, iso_ofi_progress */
-    iso_ofi_unlock(o);
-    await_cause();
-    log_error("%s", text);
-    iso_abort_job(1, text);
 }
 
 void iso_ofi_lock(struct ofi *o)
@@ -147,12 +135,19 @@ static int add_slab(struct ofi *o)
     return 0;
 }
 
+bool iso_ofi_has_spare(struct ofi *o)
+{
+    if (ISO_LIKELY(o->free_ops != NULL && o->free_ops->next != NULL))
+        return true;
+    int rc = o->lost ? 0 : add_slab(o);
+    if (rc != 0)
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
+                     o->lib.error_text(-rc));
+    return !o->lost;
+}
+
 struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
 {
-    int rc = o->free_ops == NULL ? add_slab(o) : 0;
-    if (rc != 0)
-        iso_ofi_fail(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
-                     o->lib.error_text(-rc));
     struct ofi_op *op = o->free_ops;
     o->free_ops = op->next;
     op->kind = kind;
@@ -213,14 +208,13 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc == -FI_EAGAIN)
         return false;
     if (rc != 0 && op->kind == OFI_RECEIVE)
-        iso_ofi_fail(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
+        iso_ofi_lose(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
                      ISO->boot.host, o->lib.error_text((int)-rc));
-    if (rc != 0) {
+    else if (rc != 0)
         lose_by(o, op, o->lib.error_text((int)-rc));
-        return true; /* without effect */
-    }
-    o->posted += op->kind != OFI_RECEIVE;
-    return true;
+    else
+        o->posted += op->kind != OFI_RECEIVE;
+    return true; /* while lost, without effect */
 }
 
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
@@ -271,7 +265,7 @@ static void post_receives(struct ofi *o)
 {
     while (o->unposted != NULL) {
         struct ofi_op *op = o->unposted;
-        if (!post(o, op))
+        if (!post(o, op) || o->lost)
             return;
         o->unposted = op->next;
     }
@@ -290,11 +284,12 @@ int iso_ofi_post_start(struct ofi *o)
         op->next = o->unposted;
         o->unposted = op;
     }
-    if (rc == 0)
+    if (rc == 0) {
         post_receives(o);
-    else
-        log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
-                  o->info->fabric_attr->prov_name, o->lib.error_text(-rc));
+        return o->lost ? -EIO : 0;
+    }
+    log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
+              o->info->fabric_attr->prov_name, o->lib.error_text(-rc));
     return rc;
 }
 
@@ -396,6 +391,18 @@ static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
     wait->worked |= iso_ofi_poll(o);
 }
 
+/* Another thread may still be breaking the job: an operation without effect must not return before, as if it had had
+ * one. */
+static void await_break(struct ofi *o)
+{
+    const struct timespec t = {0, BREAK_NS};
+    while (ISO_UNLIKELY(o->lost) && !iso_job_is_broken()) {
+        iso_ofi_unlock(o);
+        nanosleep(&t, NULL);
+        iso_ofi_lock(o);
+    }
+}
+
 static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned needs)
 {
     return o->own < OFI_OPS_MAX && ((needs & OFI_NEEDS_ASK) == 0 || q->asks.made - q->asks.done < OFI_CREDITS) &&
@@ -405,13 +412,14 @@ static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned n
 
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
 {
-    if (ISO_LIKELY(can_begin(o, q, needs)))
+    if (ISO_LIKELY(!o->lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
         return;
     struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
-    while (!o->lost && !can_begin(o, q, needs))
+    while (!o->lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
+    await_break(o);
 }
 
 static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
@@ -421,13 +429,14 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (o->lost || is_done(q, asked, moved))
+    if (!o->lost && is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
     while (!o->lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
+    await_break(o);
 }
 
 /* A provider may try for ever to connect to a port that a firewall closes. */

@@ -31,11 +31,11 @@ bool iso_ofi_progress(void)
     return any;
 }
 
-/* May this thread sleep on the descriptor? Else something has come meanwhile. */
+/* May this thread sleep on the descriptor? Else something has come meanwhile. While lost there is no endpoint. */
 static bool may_sleep(struct ofi *o)
 {
     struct fid *fid = &o->cq->fid;
-    return fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS;
+    return !o->lost && fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS;
 }
 
 /* A wait that sleeps. */
@@ -51,7 +51,7 @@ bool iso_ofi_rest(uint64_t ns)
     o->polls += BUSY_POLLS + 1;
     o->counts.sleeps++;
     iso_ofi_watch(o);
-    if (!iso_ofi_poll(o) && !o->lost && o->first_waiting < 0 && may_sleep(o)) {
+    if (!iso_ofi_poll(o) && o->first_waiting < 0 && may_sleep(o)) {
         iso_ofi_unlock(o);
         ppoll(&fd, 1, &t, NULL);
         iso_ofi_lock(o);
