@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Two nodes as network namespaces of this host, with a cable (veth) between them, over libfabric: the specification's
-# programs, kernels, random traffic with each provider, lost and late packets, deaths, a cut cable, wrong settings.
-# Root only. ISO_OFI_ONLY chooses jobs by their names. `ofi_native.sh BUILD-FOLDER`
+# programs, kernels, hierarchical collectives, random traffic with each provider, lost and late packets, deaths, a cut
+# cable, wrong settings. Some of it over 4 nodes and 16, at a hub. Root only. ISO_OFI_ONLY chooses jobs by their names.
+# `ofi_native.sh BUILD-FOLDER`
 . "$(dirname "$0")/cluster.sh"
 PATH=$PATH:/usr/sbin:/sbin
 [ "$(id -u)" = 0 ] || skip "only root makes network namespaces"
@@ -10,9 +11,16 @@ command -v ip >/dev/null || skip "no ip (package iproute2)"
 ldconfig -p | grep -q 'libfabric\.so\.1 ' || skip "no libfabric.so.1 (package libfabric1)"
 a=iso$$a b=iso$$b # of the nodes, their namespaces and the ends of the cable
 reason=$(ip netns add $a 2>&1) || skip "no network namespace can be made: $reason"
+hub=iso$$h n_wide=0
+wide() { # NUMBER: the name of that node at the hub
+    echo "iso$$n$1"
+}
 remove_nodes() {
+    local node
     ip netns del $a
-    ip netns del $b 2>/dev/null
+    for node in $b $([ $n_wide = 0 ] || echo $hub $(for ((i = 1; i <= n_wide; i++)); do wide $i; done)); do
+        ip netns del $node 2>/dev/null
+    done
 }
 at_exit=remove_nodes
 reason=$( (ip netns add $b && ip link add $a netns $a type veth peer name $b netns $b) 2>&1) ||
@@ -29,15 +37,49 @@ for node in $a $b; do # a cable takes a moment until it carries
     done
 done
 
-# ofi_job PER-NODE PROGRAM...: by unique id, the PEs of the first node first; each node has its own host name.
+# More nodes, each with a cable to a hub, which answers for all of them and passes packets on.
+add_wide() { # HOW-MANY
+    local node
+    n_wide=$1
+    ip netns add $hub || return
+    ip -n $hub link set lo up
+    ip netns exec $hub sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv4/conf/default/proxy_arp
+        echo 0 >/proc/sys/net/ipv4/neigh/default/proxy_delay'
+    for ((i = 1; i <= n_wide; i++)); do
+        node=$(wide $i)
+        ip netns add $node && ip link add $node netns $node type veth peer name $node netns $hub || return
+        ip -n $node -batch - <<S || return
+link set lo up
+addr add 10.88.1.$i/24 dev $node
+link set $node up
+S
+        ip -n $hub -batch - <<S || return
+link set $node up
+route add 10.88.1.$i/32 dev $node
+S
+    done
+}
+
+# ofi_job PER-NODE PROGRAM...: by unique id, the PEs of the first node first; each node has its own host name. OFI_NODES:
+# so many nodes at the hub, instead of the two with a cable.
 cat >"$work/ofi_job" <<S
 #!/bin/bash
-per_node=\$1 pids= worst=0
+per_node=\$1 pids= worst=0 nodes="$a $b" root=10.88.0.1
 shift
-export SHMEM_SIZE=\$((2 * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
-export SHMEM_UID=10.88.0.1:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-for ((rank = 0; rank < 2 * per_node; rank++)); do
-    node=\$([ \$((rank / per_node)) = 0 ] && echo $a || echo $b)
+if [ -n "\${OFI_NODES-}" ]; then
+    nodes=\$(seq -f "iso$$n%.0f" \$OFI_NODES) root=10.88.1.1
+fi
+set -- \$nodes -- "\$@"
+nodes=()
+while [ "\$1" != -- ]; do
+    nodes+=("\$1")
+    shift
+done
+shift
+export SHMEM_SIZE=\$((\${#nodes[@]} * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
+export SHMEM_UID=\$root:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+for ((rank = 0; rank < SHMEM_SIZE; rank++)); do
+    node=\${nodes[rank / per_node]}
     SHMEM_RANK=\$rank ip netns exec \$node unshare -u sh -c 'hostname \$0; exec "\$@"' \$node "\$@" &
     pids="\$pids \$!"
 done
@@ -86,6 +128,13 @@ if [ -x "$build/device/device_litmus" ]; then
     right "device_heap" 1 "$build/device/device_heap"
     right "device_litmus" 1 "$build/device/device_litmus"
     right "device_matrix_rma" 1 "$build/device/device_matrix_rma"
+fi
+if [ -x "$build/device/device_coll_hier" ]; then
+    SHMEM_VIRTUAL_NODES=0,0,1,1 SHMEM_TEST_CASES=25 right "device_coll_hier, 2 on each node" 2 "$build/device/device_coll_hier"
+    SHMEM_VIRTUAL_NODES=0,0,0,1,1,1 SHMEM_TEST_CASES=10 right "device_coll_hier, 3 on each node" 3 "$build/device/device_coll_hier"
+    right "device_coll_late_data" 1 "$build/device/device_coll_late_data"
+    right "device_coll_late_data, 2 on each node" 2 "$build/device/device_coll_late_data"
+    right "device_coll_on_host, 2 on each node" 2 "$build/device/device_coll_on_host"
 fi
 unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
 right "random traffic, tcp" 1 "$(program traffic)" 4000 4 2

@@ -31,6 +31,7 @@ static struct {
     char *buffers[NET_QUEUE];
     unsigned given, used;
     struct ofi_message sent[NET_SENT]; /* the last ones */
+    char last_data[OFI_DATA_BYTES];    /* of the last one */
     unsigned n_sent, n_writes, n_reads;
     bool held;          /* completions of what is posted from now on do not come */
     unsigned refusals;  /* the next so many posts find no room */
@@ -79,9 +80,12 @@ static ssize_t net_sendmsg(struct fid_ep *ep, const struct fi_msg *m, uint64_t f
 {
     ssize_t rc = net_post(m->context);
     CHECK(ep == &net.ep && flags == FI_COMPLETION && m->msg_iov->iov_len >= sizeof(struct ofi_message));
-    if (rc == 0)
-        memcpy(&net.sent[net.n_sent++ % NET_SENT], m->msg_iov->iov_base, sizeof(struct ofi_message));
-    return rc;
+    if (rc != 0)
+        return rc;
+    memcpy(&net.sent[net.n_sent++ % NET_SENT], m->msg_iov->iov_base, sizeof(struct ofi_message));
+    memcpy(net.last_data, (const char *)m->msg_iov->iov_base + sizeof(struct ofi_message),
+           m->msg_iov->iov_len - sizeof(struct ofi_message));
+    return 0;
 }
 
 static ssize_t net_recvmsg(struct fid_ep *ep, const struct fi_msg *m, uint64_t flags)

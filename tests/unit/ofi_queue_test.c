@@ -139,6 +139,35 @@ static void test_order(void)
     close_net(o);
 }
 
+/* The pieces of a registered buffer are segments that follow one another, and end elsewhere on another node. */
+static void test_pieces(void)
+{
+    enum { PIECE = 4096, LEN = 100, SHIFT = 37 };
+    struct ofi *o = open_net(2, false);
+    struct segment *first = &ISO->segments[SEGMENT_INDEX_HEAP], *second = &ISO->segments[SEGMENT_INDEX_LOCAL];
+    unsigned char data[LEN];
+    check_random_fill(&(struct check_random){7}, data, LEN);
+    *second = (struct segment){.base = first->base + PIECE, .limit = PIECE, .len = PIECE, .kind = SEGMENT_LOCAL};
+    first->limit = PIECE;
+    char *at = second->base - SHIFT, *end = second->base + PIECE;
+    struct ofi_message m = {.type = OFI_PUT, .pe = 1, .addr = (uint64_t)(uintptr_t)at, .len = LEN};
+    bring(m, data);
+    poll_net(o);
+    CHECK(net.n_sent == 1 && net.sent[0].op == OFI_DONE);
+    CHECK_BYTES(at, data, LEN);
+    CHECK(at[-1] == 0 && at[LEN] == 0);
+    m = (struct ofi_message){.type = OFI_GET, .pe = 1, .serial = 1, .addr = m.addr, .len = LEN};
+    bring(m, NULL);
+    poll_net(o);
+    CHECK(net.n_sent == 2 && net.sent[1].op == OFI_DONE && net.sent[1].len == LEN);
+    CHECK_BYTES(net.last_data, data, LEN);
+    m = (struct ofi_message){.type = OFI_PUT, .pe = 1, .serial = 2, .addr = (uint64_t)(uintptr_t)end - SHIFT, .len = LEN};
+    bring(m, data);
+    poll_net(o);
+    CHECK(net.n_sent == 3 && net.sent[2].op == OFI_REFUSED && end[-SHIFT] == 0 && end[0] == 0);
+    close_net(o);
+}
+
 static void test_strangers(void)
 {
     struct said said;
@@ -335,6 +364,7 @@ int main(void)
     test_shared_answers();
     test_refusals();
     test_order();
+    test_pieces();
     test_strangers();
     test_lost_messages();
     test_wrong_answers();
