@@ -161,6 +161,24 @@ else
     echo "lost and late packets: skipped: $(head -n 1 "$work/tc" 2>/dev/null)"
 fi
 
+# ---- more nodes ----
+
+if add_wide 16 2>"$work/wide"; then
+    export OFI_NODES=4
+    right "launched, 4 nodes of 4" 4 "$(program launched)" ranks 16
+    right "spec_contexts, 4 nodes" 1 "$build/spec/spec_contexts"
+    right "random traffic, 4 nodes" 1 "$(program traffic)" 200 2
+    right "random traffic, 4 nodes of 2" 2 "$(program traffic)" 60 2
+    if [ -x "$build/device/device_coll_hier" ]; then
+        SHMEM_VIRTUAL_NODES=0,0,1,1,2,2,3,3 SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=4 \
+            right "device_coll_hier, 4 nodes of 2" 2 "$build/device/device_coll_hier"
+    fi
+    OFI_NODES=16 right "launched, 16 nodes" 1 "$(program launched)" ranks 16
+    unset OFI_NODES
+else
+    echo "more nodes: skipped: $(head -n 1 "$work/wide")"
+fi
+
 # ---- what must fail, with a sentence ----
 
 victim=$(program fault_victim)

@@ -20,6 +20,7 @@ static struct {
     struct fid_ep ep;
     struct fid_cq cq;
     struct fid_domain domain;
+    struct fid_av av;
     struct fi_info info;
     struct fi_fabric_attr fabric_attr;
     struct fi_domain_attr domain_attr;
@@ -156,6 +157,16 @@ static int net_reg(struct fid *fid, const void *at, size_t len, uint64_t access,
     return 0;
 }
 
+static int net_insert(struct fid_av *av, const void *name, size_t count, fi_addr_t *address, uint64_t flags,
+                      void *context)
+{
+    (void)name, (void)flags, (void)context;
+    CHECK(av == &net.av && count == 1);
+    *address = 1;
+    return 1;
+}
+
+static struct fi_ops_av net_av_ops = {.size = sizeof net_av_ops, .insert = net_insert};
 static struct fi_ops_msg net_msg = {.size = sizeof net_msg, .sendmsg = net_sendmsg, .recvmsg = net_recvmsg};
 static struct fi_ops_rma net_rma = {.size = sizeof net_rma, .writemsg = net_writemsg, .readmsg = net_readmsg};
 static struct fi_ops_cq net_cq_ops = {
@@ -177,6 +188,7 @@ static struct ofi *open_net(int n_pes, bool local_keys)
     net.ep.msg = &net_msg;
     net.ep.rma = &net_rma;
     net.cq.ops = &net_cq_ops;
+    net.av.ops = &net_av_ops;
     net.domain.mr = &net_mr_ops;
     net.fabric_attr.prov_name = name;
     net.domain_attr.mr_key_size = 8;
@@ -187,6 +199,7 @@ static struct ofi *open_net(int n_pes, bool local_keys)
     o->ep = &net.ep;
     o->cq = &net.cq;
     o->domain = &net.domain;
+    o->av = &net.av;
     o->lib.error_text = net_error_text;
     o->fd = o->wake = o->first_waiting = -1;
     o->local_keys = local_keys;

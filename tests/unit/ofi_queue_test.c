@@ -8,6 +8,7 @@
 int main(void) { return CHECK_SKIP("no header rdma/fabric.h on this machine"); }
 #else
 
+#include "../../shmem/node/channel.h"
 #include "ofi_double.h"
 #include "said.h"
 
@@ -165,6 +166,31 @@ static void test_pieces(void)
     bring(m, data);
     poll_net(o);
     CHECK(net.n_sent == 3 && net.sent[2].op == OFI_REFUSED && end[-SHIFT] == 0 && end[0] == 0);
+    close_net(o);
+}
+
+/* PE 1 has this PE's address and token by a request, and its answer is slower than its first messages. */
+static void test_early_messages(void)
+{
+    struct ofi *o = open_net(2, false);
+    struct ofi_hello hello = {.type = OFI_HELLO, .token = 99, .provider = "double"}, answer;
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, back[CHANNEL_BODY_BYTES];
+    o->peers[1].known = false;
+    for (uint64_t i = 0; i < 3; i++)
+        bring(amo_of(2 - i, AMO_SWAP, 3 - i), NULL);
+    poll_net(o);
+    CHECK(net.n_sent == 0 && o->counts.strangers == 0);
+    memcpy(request, &hello, sizeof hello);
+    iso_ofi_answer(1, request, back);
+    memcpy(&answer, back, sizeof answer);
+    CHECK(answer.error == 0 && answer.token == TOKEN_IN && o->peers[1].known);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 3);
+    for (unsigned i = 0; i < net.n_sent; i++)
+        CHECK(net.sent[i].serial == i && net.sent[i].operand == i && net.sent[i].token == 99);
+    bring(amo_of(3, AMO_SWAP, 4), NULL);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 4);
     close_net(o);
 }
 
@@ -365,6 +391,7 @@ int main(void)
     test_refusals();
     test_order();
     test_pieces();
+    test_early_messages();
     test_strangers();
     test_lost_messages();
     test_wrong_answers();

@@ -139,7 +139,7 @@ struct ofi_queue {
     struct ofi_ask asked[OFI_CREDITS];
 };
 
-/* A message that came before its turn. */
+/* A message that came before its turn, or before the address of its sender, without which there is no answer. */
 struct ofi_held {
     struct ofi_held *next;
     size_t len;
@@ -197,6 +197,7 @@ struct ofi {
     struct ofi_queue *groups[OFI_GROUPS];
     int first_waiting; /* PE with operations that wait to be posted, -1: none */
     struct ofi_incoming *unacked;
+    bool early; /* the address of a peer is there whose messages came before it */
     unsigned posted; /* completions to come, of other than receives */
     unsigned own;    /* operations of this PE, posted or not */
 
@@ -305,6 +306,7 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
 struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
 void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* a message has come */
 void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
+void iso_ofi_take_early(struct ofi *o);   /* messages that came before their sender's address */
 
 /* ---- ofi_ops.c ---- */
 

@@ -47,6 +47,7 @@ static int take_hello(struct ofi *o, int pe, const struct ofi_hello *theirs)
         return -EADDRNOTAVAIL;
     peer->token_out = theirs->token;
     peer->known = true;
+    o->early |= peer->in != NULL; /* it knows this PE since it has answered, and that answer was slower */
     log_debug("ofi: pe %d (host %s) is at %s", pe, ISO->peers[pe].host,
               iso_ofi_name_text(theirs->name, theirs->name_len, theirs->format, text, sizeof text));
     return 0;

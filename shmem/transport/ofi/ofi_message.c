@@ -177,11 +177,21 @@ static struct ofi_held *next_held(struct ofi_incoming *in)
     return NULL;
 }
 
+static void apply_held(struct ofi *o, struct ofi_incoming *in)
+{
+    struct ofi_held *held;
+    struct ofi_message m;
+    while (!o->lost && (held = next_held(in)) != NULL) {
+        memcpy(&m, held->bytes, sizeof m);
+        in->expected++;
+        apply(o, in, &m, held->bytes + sizeof m);
+        free(held);
+    }
+}
+
 static void take_request(struct ofi *o, const struct ofi_message *m, const char *bytes, size_t len)
 {
     struct ofi_incoming *in = incoming_of(o, m);
-    struct ofi_held *held;
-    struct ofi_message later;
     if (in == NULL)
         return;
     if (m->serial - in->expected >= OFI_CREDITS) {
@@ -190,18 +200,22 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
                      ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
         return;
     }
-    if (m->serial != in->expected) {
+    if (m->serial != in->expected || !o->peers[m->pe].known) {
         hold(o, in, bytes, len);
         return;
     }
     in->expected++;
     apply(o, in, m, bytes + sizeof *m);
-    while (ISO_UNLIKELY(in->held != NULL) && !o->lost && (held = next_held(in)) != NULL) {
-        memcpy(&later, held->bytes, sizeof later);
-        in->expected++;
-        apply(o, in, &later, held->bytes + sizeof later);
-        free(held);
-    }
+    if (ISO_UNLIKELY(in->held != NULL))
+        apply_held(o, in);
+}
+
+void iso_ofi_take_early(struct ofi *o)
+{
+    o->early = false;
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        for (int group = 0; group < OFI_GROUPS && o->peers[pe].known && o->peers[pe].in != NULL; group++)
+            apply_held(o, &o->peers[pe].in[group]);
 }
 
 /* ---- at the initiator ---- */
@@ -250,7 +264,7 @@ static bool is_from_peer(const struct ofi *o, const struct ofi_message *m, size_
         return false;
     const struct ofi_peer *peer = &o->peers[m->pe];
     bool data = m->type == OFI_PUT || m->type == OFI_ANSWER;
-    return peer->token_in != 0 && m->token == peer->token_in && peer->known && m->len <= o->data_max &&
+    return peer->token_in != 0 && m->token == peer->token_in && m->len <= o->data_max &&
            len == sizeof *m + (data ? m->len : 0);
 }
 

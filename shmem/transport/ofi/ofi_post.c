@@ -368,6 +368,8 @@ bool iso_ofi_poll(struct ofi *o)
         if (ISO_UNLIKELY(o->lost))
             return true;
     } while (n == READ_MAX);
+    if (ISO_UNLIKELY(o->early))
+        iso_ofi_take_early(o);
     if (o->unacked != NULL)
         iso_ofi_send_answers(o);
     if (ISO_UNLIKELY(o->first_waiting >= 0))
