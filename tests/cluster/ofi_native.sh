@@ -112,6 +112,15 @@ ends() { # NAME EXPRESSION PER-NODE COMMAND...: by itself, with a sentence
     echo "$name: $took_ms ms"
 }
 
+# A PE says once why the job ends, whoever notices it: the channel, the provider, the node.
+said_once() { # NAME
+    local twice
+    chosen "$1" || return 0
+    twice=$(grep -o '^\[pe [0-9]*\] .*' "$work/err" | grep -v ': the job was broken [0-9]' | grep -v '\] warning: ' |
+        cut -d ']' -f 1 | sort | uniq -d)
+    [ -z "$twice" ] || fail "$1: says it twice: $twice"
+}
+
 # ---- what must work ----
 
 grep -qs ACTIVE /sys/class/infiniband/*/ports/*/state ||
@@ -184,7 +193,10 @@ fi
 victim=$(program fault_victim)
 for round in 1 2; do
     ends "kill -9 of PE $((round % 2))" "pe $((round % 2)) .*died" 1 "$victim" $RANDOM $((RANDOM % 500)) $((round % 2))
+    said_once "kill -9 of PE $((round % 2))"
 done
+ends "kill -9 of PE 1 of 4" "pe 1 .*died" 2 "$victim" $RANDOM $((RANDOM % 500)) 1
+said_once "kill -9 of PE 1 of 4"
 if chosen "PEs that outlive a job"; then # a process holds the namespaces of each node
     pids=
     for node in $a $b; do
@@ -197,6 +209,8 @@ if chosen "PEs that outlive a job"; then # a process holds the namespaces of eac
     job $limit env "ISO_NODES=$1:none,$2:none" SHMEM_TRANSPORT='ofi:tcp;ofi_rxm' ISO_FAULT_SEED="${ISO_FAULT_SEED:-3}" \
         "$(program survivors)" kill 1 4
     expect_status 0 "PEs that outlive a job"
+    died=$(grep -v ': the job was broken' "$work/err" | grep -E '^\[pe [0-9]+\] .*(died|taken for dead| failed: )')
+    [ "$(echo "$died" | wc -l)" -le 5 ] || fail "PEs that outlive a job: 3 and then 2 survivors say more than once who died: $died"
     echo "PEs that outlive a job: $took_ms ms"
     # shellcheck disable=SC2086
     kill $pids
@@ -211,6 +225,7 @@ if chosen "the cable is cut"; then
         "pe [01] on $a|pe [01] on $b is taken for dead.*SHMEM_NODE_TIMEOUT|to pe [01] \(host $a|to pe [01] \(host $b" \
         1 "$victim" 5 3600000 1
     expect_within_ms 20000 "the cable is cut"
+    said_once "the cable is cut"
     wait
     ip -n $b link set $b up
 fi
@@ -222,6 +237,7 @@ ends "an address without a segment" \
 ends "a message is lost" "message [0-9]+ of pe 0 \(host $a\) has come where pe 1 \(host $b\) expects" 1 "$victim" lost
 for what in key address lost; do
     right "the same where errors return: $what" 1 "$victim" $what returns
+    said_once "the same where errors return: $what"
 done
 right "a message of a stranger" 1 "$victim" stranger
 ! chosen "a message of a stranger" || expect_message "does not come from a PE of this job, and is dropped" "a stranger"

@@ -6,6 +6,7 @@
 
 #include "../check.h"
 
+#include "../../shmem/error.h"
 #include "../../shmem/node/peer.h"
 #include "../../shmem/segment.h"
 
@@ -44,6 +45,14 @@ static inline void close_heap(void)
 static inline struct place place_at(int pe, size_t offset)
 {
     return (struct place){NULL, &ISO->segments[SEGMENT_INDEX_HEAP], offset, pe};
+}
+
+/* A thread that finds out, a moment later, why the network fails: it has said so already. */
+static inline void *find_death(void *none)
+{
+    usleep(50000);
+    iso_job_break(1, 1, "pe 1 died");
+    return none;
 }
 
 /* How many lines of the text have the word. */

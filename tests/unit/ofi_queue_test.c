@@ -347,6 +347,26 @@ static void test_no_memory(void)
     end_fault(o, &said, "pe 0 (host ) has no memory for the messages of libfabric");
 }
 
+/* The channel says that a peer died, and the provider's error is only what follows. */
+static void test_death(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    pthread_t thread;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
+    net.complete_error = ECONNRESET;
+    put(place_at(1, 8), &word, sizeof word, true);
+    iso_ofi_quiet(&ISO->ctx_default);
+    pthread_join(thread, NULL);
+    CHECK_EQ(strlen(heard(&said)), 0);
+    CHECK(o->lost && net.closed_eps == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    iso_job_mend();
+    ISO->errors = SHMEMX_ERRORS_ABORT;
+    close_net(o);
+}
+
 /* ---- one thread finds it, and another one waits ---- */
 
 static bool begins; /* atomic */
@@ -397,6 +417,7 @@ int main(void)
     test_wrong_answers();
     test_provider_errors();
     test_no_memory();
+    test_death();
     test_two_threads();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }

@@ -326,6 +326,27 @@ static void test_lost(void)
     close_double(v);
 }
 
+/* The channel says that a peer died, and the device's error is only what follows. */
+static void test_death(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    pthread_t thread;
+    struct verbs *v = open_double(2);
+    (void)add_queue(v, 1, false, 128);
+    give_key(&v->peers[1], 0, HEAP_BYTES);
+    put(place_at(1, 8), &word, sizeof word, true);
+    nic.bad = 1;
+    listen(&said);
+    CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
+    iso_verbs_quiet(&ISO->ctx_default);
+    pthread_join(thread, NULL);
+    CHECK_EQ(strlen(heard(&said)), 0);
+    CHECK(v->lost && nic.errors == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    iso_job_mend();
+    close_double(v);
+}
+
 /* An operation of a peer on what is no segment is refused to it; an answer that refuses breaks the job. */
 static void test_refused(void)
 {
@@ -386,6 +407,7 @@ int main(void)
     test_memory_of_one_operation();
     test_large_globals();
     test_lost();
+    test_death();
     test_refused();
     test_signals();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
