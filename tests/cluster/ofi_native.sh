@@ -148,6 +148,7 @@ fi
 unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
 right "random traffic, tcp" 1 "$(program traffic)" 4000 4 2
 right "random traffic, tcp, 2 on each node" 2 "$(program traffic)" 1000 2
+right "idle PEs" 2 "$(program idle)" 3 900
 for provider in sockets 'udp;ofi_rxd' net; do
     SHMEM_TRANSPORT="ofi:$provider" right "random traffic, $provider" 1 "$(program traffic)" 300 2 2
 done

@@ -218,6 +218,7 @@ struct ofi {
     bool pending_events; /* something came since a wait last looked */
     unsigned sleepers;
     unsigned polls;      /* by waits, since the thread looked */
+    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work */
     uint64_t looked_ns, watched_ns;
     int wake; /* eventfd, -1: none */
     struct ofi_counts counts;
