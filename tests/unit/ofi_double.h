@@ -33,7 +33,7 @@ static struct {
     unsigned given, used;
     struct ofi_message sent[NET_SENT]; /* the last ones */
     char last_data[OFI_DATA_BYTES];    /* of the last one */
-    unsigned n_sent, n_writes, n_reads;
+    unsigned n_sent, n_posts, n_writes, n_reads; /* messages; sends that carried them */
     bool held;          /* completions of what is posted from now on do not come */
     unsigned refusals;  /* the next so many posts find no room */
     int post_error;     /* of the next posts; 0: none */
@@ -79,14 +79,21 @@ static ssize_t net_post(void *context)
 
 static ssize_t net_sendmsg(struct fid_ep *ep, const struct fi_msg *m, uint64_t flags)
 {
+    const char *at = (const char *)m->msg_iov->iov_base, *end = at + m->msg_iov->iov_len;
     ssize_t rc = net_post(m->context);
-    CHECK(ep == &net.ep && flags == FI_COMPLETION && m->msg_iov->iov_len >= sizeof(struct ofi_message));
-    if (rc != 0)
-        return rc;
-    memcpy(&net.sent[net.n_sent++ % NET_SENT], m->msg_iov->iov_base, sizeof(struct ofi_message));
-    memcpy(net.last_data, (const char *)m->msg_iov->iov_base + sizeof(struct ofi_message),
-           m->msg_iov->iov_len - sizeof(struct ofi_message));
-    return 0;
+    CHECK(ep == &net.ep && flags == FI_COMPLETION &&
+          end - at <= (ptrdiff_t)sizeof(struct ofi_message) + OFI_DATA_BYTES);
+    net.n_posts += rc == 0;
+    while (rc == 0 && at < end) {
+        struct ofi_message *to = &net.sent[net.n_sent++ % NET_SENT];
+        CHECK_OR_EXIT(end - at >= (ptrdiff_t)sizeof *to);
+        memcpy(to, at, sizeof *to);
+        size_t len = to->type == OFI_PUT || to->type == OFI_ANSWER ? to->len : 0;
+        CHECK_OR_EXIT(end - at >= (ptrdiff_t)(sizeof *to + len));
+        memcpy(net.last_data, at + sizeof *to, len);
+        at += sizeof *to + len;
+    }
+    return rc;
 }
 
 static ssize_t net_recvmsg(struct fid_ep *ep, const struct fi_msg *m, uint64_t flags)
@@ -259,6 +266,19 @@ static void bring(struct ofi_message m, const void *data)
     if (len > 0)
         memcpy(buffer + sizeof m, data, len);
     net_complete(net.receives[net.used++ % NET_QUEUE], sizeof m + len, 0);
+}
+
+/* Another one behind the last one that was brought, in the same message of the provider. */
+static void bring_behind(struct ofi_message m, const void *data)
+{
+    struct fi_cq_msg_entry *entry = &net.queue[(net.made - 1) % NET_QUEUE].entry;
+    char *buffer = net.buffers[(net.used - 1) % NET_QUEUE] + entry->len;
+    size_t len = m.type == OFI_PUT ? m.len : 0;
+    m.token = TOKEN_IN;
+    memcpy(buffer, &m, sizeof m);
+    if (len > 0)
+        memcpy(buffer + sizeof m, data, len);
+    entry->len += sizeof m + len;
 }
 
 static void poll_net(struct ofi *o)

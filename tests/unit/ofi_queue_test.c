@@ -64,6 +64,7 @@ static void test_credits(void)
         put(place_at(1, 8), &word, sizeof word, true);
     iso_ofi_quiet(&ISO->ctx_default);
     CHECK_EQ(net.n_sent, 10 * OFI_CREDITS);
+    CHECK(net.n_posts < 10 * OFI_CREDITS / 4);
     CHECK_EQ(o->own, 0);
     close_net(o);
 }
@@ -87,6 +88,77 @@ static void test_shared_answers(void)
     poll_net(o);
     CHECK(q->asks.done == 3 && before == 99);
     iso_ofi_quiet(&ISO->ctx_default);
+    close_net(o);
+}
+
+/* Behind the first few, small messages travel together: from the next poll on, or with one that wants a value. */
+static void test_packs(void)
+{
+    enum { WORDS = 30, LEN = 3000 };
+    static char data[LEN];
+    struct ofi *o = open_net(3, false);
+    uint64_t words[WORDS], before;
+    for (uint64_t i = 0; i < WORDS; i++) {
+        words[i] = i;
+        put(place_at(1 + i % 2, 8 * i), &words[i], 8, true);
+    }
+    CHECK(net.n_sent == 2 * OFI_JOIN_MIN && net.n_posts == net.n_sent);
+    poll_net(o);
+    CHECK(net.n_sent == WORDS && net.n_posts == 2 * OFI_JOIN_MIN + 2 && o->packed == NULL);
+    CHECK_EQ(o->counts.joined, WORDS - 2 * OFI_JOIN_MIN - 2);
+    uint64_t next[2] = {0, 0};
+    for (unsigned i = 0; i < WORDS; i++) {
+        const struct ofi_message *m = &net.sent[i];
+        uint64_t which = (m->addr - REMOTE_BASE) / 8;
+        CHECK(m->token == TOKEN_OUT && m->len == 8);
+        CHECK(m->serial == next[which % 2] && which == 2 * m->serial + which % 2);
+        next[which % 2]++;
+    }
+    unsigned sent = net.n_sent, posts = net.n_posts;
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 0), add_one, NULL);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(2, 0), add_one, NULL);
+    CHECK_EQ(net.n_posts, posts);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 0), add_one, &before);
+    CHECK(net.n_posts == posts + 1 && net.n_sent == sent + 2 && net.sent[sent + 1].type == OFI_FETCH);
+    poll_net(o);
+    CHECK(net.n_posts == posts + 2 && net.n_sent == sent + 3);
+    posts = net.n_posts;
+    for (int i = 0; i < 5; i++) /* two of them fit, with their heads */
+        put(place_at(1, 0), data, LEN, true);
+    CHECK(net.n_posts == posts + 2 && net.n_sent == sent + 7);
+    poll_net(o);
+    CHECK(net.n_posts == posts + 3 && net.n_sent == sent + 8);
+    close_net(o);
+}
+
+/* At the target they are messages like others: each in its turn, and one answer for all. */
+static void test_packs_at_target(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t words[] = {11, 12, 13}, there[3];
+    struct ofi_message m = {.type = OFI_PUT, .pe = 1, .len = 8};
+    m.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
+    m.serial = 1;
+    bring(m, &words[1]);
+    m.serial = 2;
+    m.addr += 8;
+    bring_behind(m, &words[2]);
+    poll_net(o);
+    CHECK(net.n_sent == 0 && o->counts.held == 2);
+    m.serial = 0;
+    m.addr -= 8;
+    bring(m, &words[0]);
+    poll_net(o);
+    memcpy(there, ISO->segments[SEGMENT_INDEX_HEAP].base, sizeof there);
+    CHECK(there[0] == 12 && there[1] == 13 && there[2] == 0);
+    CHECK(net.n_sent == 1 && net.sent[0].serial == 2 && net.sent[0].shared == 1);
+    m.serial = 3;
+    bring(m, &words[0]);
+    m.serial = 4;
+    bring_behind(m, &words[0]);
+    net.queue[(net.made - 1) % NET_QUEUE].entry.len -= 1; /* the second one is longer than what is there */
+    poll_net(o);
+    CHECK(o->counts.strangers == 1 && o->peers[1].in[0].expected == 4);
     close_net(o);
 }
 
@@ -162,7 +234,8 @@ static void test_pieces(void)
     poll_net(o);
     CHECK(net.n_sent == 2 && net.sent[1].op == OFI_DONE && net.sent[1].len == LEN);
     CHECK_BYTES(net.last_data, data, LEN);
-    m = (struct ofi_message){.type = OFI_PUT, .pe = 1, .serial = 2, .addr = (uint64_t)(uintptr_t)end - SHIFT, .len = LEN};
+    m = (struct ofi_message){.type = OFI_PUT, .pe = 1, .serial = 2, .len = LEN};
+    m.addr = (uint64_t)(uintptr_t)end - SHIFT;
     bring(m, data);
     poll_net(o);
     CHECK(net.n_sent == 3 && net.sent[2].op == OFI_REFUSED && end[-SHIFT] == 0 && end[0] == 0);
@@ -408,6 +481,8 @@ int main(void)
     alarm(60); /* waits that never end are what some of this is about */
     test_credits();
     test_shared_answers();
+    test_packs();
+    test_packs_at_target();
     test_refusals();
     test_order();
     test_pieces();

@@ -17,6 +17,7 @@
 
 enum {
     OFI_GROUPS = 4,         /* queues to one peer: contexts take turns */
+    OFI_JOIN_MIN = 4,       /* with so many unanswered messages of a queue, the next ones travel together */
     OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
     OFI_DATA_BYTES = 8192,  /* at most, of one message */
     OFI_BULK_MIN = 32768,   /* from here on by RMA */
@@ -34,6 +35,7 @@ enum {
 
 #define OFI_COUNTS(X) \
     X(messages)       \
+    X(joined)         \
     X(answers)        \
     X(writes)         \
     X(reads)          \
@@ -68,7 +70,7 @@ struct ofi_region {
 enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_ANSWER };
 enum ofi_result { OFI_DONE, OFI_REFUSED };
 
-/* `len` bytes of data follow in a put and in the answer to a get. */
+/* `len` bytes of data follow in a put and in the answer to a get. Other messages of the sender may follow behind. */
 struct ofi_message {
     uint8_t type, op, bytes, group; /* answer: op is an enum ofi_result */
     int32_t pe;                     /* the sender */
@@ -135,6 +137,8 @@ struct ofi_queue {
     struct ofi_window asks;  /* messages, until they are answered */
     struct ofi_window moves; /* RMAs */
     uint64_t fenced;         /* asks.made at the last fence: an RMA waits for them */
+    struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
+    struct ofi_queue *next_packed;
     struct ofi_queue *next_in_group;
     struct ofi_ask asked[OFI_CREDITS];
 };
@@ -197,6 +201,7 @@ struct ofi {
     struct ofi_queue *groups[OFI_GROUPS];
     int first_waiting; /* PE with operations that wait to be posted, -1: none */
     struct ofi_incoming *unacked;
+    struct ofi_queue *packed; /* queues with a pack */
     bool early; /* the address of a peer is there whose messages came before it */
     unsigned posted; /* completions to come, of other than receives */
     unsigned own;    /* operations of this PE, posted or not */
@@ -300,12 +305,14 @@ ISO_INLINE void iso_ofi_unlock(struct ofi *o) { pthread_mutex_unlock(&o->lock); 
 
 /* ---- ofi_message.c ---- */
 
-/* Sends the message with `data`, m->len bytes (a get: none). The answer's value or bytes go to `into`; NULL: not
- * wanted. Gives up the lock until there is room. */
+/* Sends the message with `data`, m->len bytes (a get: none). While several are under way, one that wants no value goes
+ * with the next poll: at the latest that which reads an answer to those. The answer's value or bytes go to `into`;
+ * NULL: not wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
 /* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
 struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
-void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* a message has come */
+void iso_ofi_submit_packs(struct ofi *o);
+void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* one has come, or several together */
 void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
 void iso_ofi_take_early(struct ofi *o);   /* messages that came before their sender's address */
 

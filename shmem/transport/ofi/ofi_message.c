@@ -11,24 +11,73 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes behind the message that belong to it. */
+static size_t data_of(const struct ofi_message *m)
+{
+    return m->type == OFI_PUT || m->type == OFI_ANSWER ? m->len : 0;
+}
+
 /* ---- sending ---- */
 
-struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+static bool is_plain(const struct ofi_message *m)
 {
-    struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
-    bool plain = m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
-    op->own = true;
-    o->own++;
+    return m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
+}
+
+static void number(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+{
     m->group = (uint8_t)q->group;
     m->pe = ISO->my_pe;
     m->token = o->peers[q->pe].token_out;
     m->serial = q->asks.made++;
     q->asked[m->serial % OFI_CREDITS] =
-        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, plain, part, m->addr};
+        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, is_plain(m), part, m->addr};
+    o->counts.messages++;
+}
+
+struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+{
+    struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
+    op->own = true;
+    o->own++;
+    number(o, q, m, into, part);
     memcpy(op->buffer, m, sizeof *m);
     op->len = sizeof *m;
-    o->counts.messages++;
     return op;
+}
+
+/* Takes the queue's pack off the list and posts it. */
+static void submit_pack(struct ofi *o, struct ofi_queue *q)
+{
+    struct ofi_queue **at = &o->packed;
+    struct ofi_op *op = q->pack;
+    while (*at != q)
+        at = &(*at)->next_packed;
+    *at = q->next_packed;
+    q->pack = NULL;
+    iso_ofi_submit(o, op);
+}
+
+void iso_ofi_submit_packs(struct ofi *o)
+{
+    while (o->packed != NULL)
+        submit_pack(o, o->packed);
+}
+
+/* Into the queue's pack; false: there is none with so much room. */
+static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+{
+    struct ofi_op *op = q->pack;
+    size_t len = data_of(m);
+    if (op == NULL || op->len + sizeof *m + len > sizeof *m + o->data_max)
+        return false;
+    number(o, q, m, into, -1);
+    memcpy(op->buffer + op->len, m, sizeof *m);
+    if (len > 0)
+        memcpy(op->buffer + op->len + sizeof *m, data, len);
+    op->len += sizeof *m + len;
+    o->counts.joined++;
+    return true;
 }
 
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
@@ -38,12 +87,24 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
         return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;
+    bool later = is_plain(m) && q->asks.made - q->asks.done >= OFI_JOIN_MIN;
+    bool joined = join(o, q, m, data, into);
+    if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
+        submit_pack(o, q);
+    if (joined || o->lost)
+        return;
     struct ofi_op *op = iso_ofi_prepare(o, q, m, into, -1);
     if (m->type == OFI_PUT) {
         memcpy(op->buffer + sizeof *m, data, m->len);
         op->len += m->len;
     }
-    iso_ofi_submit(o, op);
+    if (!later) {
+        iso_ofi_submit(o, op);
+        return;
+    }
+    q->pack = op;
+    q->next_packed = o->packed;
+    o->packed = q;
 }
 
 /* ---- answers ---- */
@@ -258,29 +319,34 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
 
 /* ---- both ---- */
 
-static bool is_from_peer(const struct ofi *o, const struct ofi_message *m, size_t len)
+static bool is_from_peer(const struct ofi *o, const struct ofi_message *m)
 {
     if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= OFI_GROUPS || m->type < OFI_AMO || m->type > OFI_ANSWER)
         return false;
     const struct ofi_peer *peer = &o->peers[m->pe];
-    bool data = m->type == OFI_PUT || m->type == OFI_ANSWER;
-    return peer->token_in != 0 && m->token == peer->token_in && m->len <= o->data_max &&
-           len == sizeof *m + (data ? m->len : 0);
+    return peer->token_in != 0 && m->token == peer->token_in && m->len <= o->data_max;
 }
 
 void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len)
 {
-    struct ofi_message m = {0};
-    if (len >= sizeof m)
-        memcpy(&m, bytes, sizeof m);
-    if (ISO_UNLIKELY(len < sizeof m || !is_from_peer(o, &m, len))) {
-        if (o->counts.strangers++ == 0)
-            log_warn("a message of %zu bytes by libfabric does not come from a PE of this job, and is dropped", len);
-        return;
-    }
-    o->peers[m.pe].heard = true;
-    if (m.type == OFI_ANSWER)
-        take_answer(o, &m, bytes + sizeof m);
-    else
-        take_request(o, &m, bytes, len);
+    size_t n;
+    do {
+        struct ofi_message m = {0};
+        if (len >= sizeof m)
+            memcpy(&m, bytes, sizeof m);
+        n = sizeof m + data_of(&m);
+        if (ISO_UNLIKELY(len < sizeof m || n > len || !is_from_peer(o, &m))) {
+            if (o->counts.strangers++ == 0)
+                log_warn("a message of %zu bytes by libfabric does not come from a PE of this job, and is dropped",
+                         len);
+            return;
+        }
+        o->peers[m.pe].heard = true;
+        if (m.type == OFI_ANSWER)
+            take_answer(o, &m, bytes + sizeof m);
+        else
+            take_request(o, &m, bytes, n);
+        bytes += n;
+        len -= n;
+    } while (len > 0 && !o->lost);
 }

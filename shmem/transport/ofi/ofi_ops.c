@@ -237,6 +237,7 @@ void iso_ofi_quiet(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
+    iso_ofi_submit_packs(o);
     for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
         iso_ofi_wait(o, q, q->asks.made, q->moves.made, "quiet");
     iso_ofi_unlock(o);

@@ -44,6 +44,7 @@ static void drop_all(struct ofi *o)
         }
     o->first_waiting = -1;
     o->unposted = NULL;
+    o->packed = NULL;
     o->unacked = NULL;
     o->posted = 0;
 }
@@ -372,6 +373,8 @@ bool iso_ofi_poll(struct ofi *o)
         iso_ofi_take_early(o);
     if (o->unacked != NULL)
         iso_ofi_send_answers(o);
+    if (o->packed != NULL)
+        iso_ofi_submit_packs(o);
     if (ISO_UNLIKELY(o->first_waiting >= 0))
         post_waiting(o);
     if (o->unposted != NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread serves peers while this PE computes: most providers make progress only when they are called. It
  * sleeps on the descriptor of the completion queue; where there is none, for LOOK_NS. Waits of this PE poll the queue
- * themselves, and the thread leaves it alone as long as they do, and looks more and more rarely whether they still do. */
+ * themselves. The thread leaves it alone as long as they do, and looks ever more rarely whether they still do. */
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
