@@ -223,7 +223,8 @@ struct ofi {
     bool pending_events; /* something came since a wait last looked */
     unsigned sleepers;
     unsigned polls;      /* by waits, since the thread looked */
-    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work */
+    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work, and nothing had come */
+    uint64_t looked_events; /* completions and answers then */
     uint64_t looked_ns, watched_ns;
     int wake; /* eventfd, -1: none */
     struct ofi_counts counts;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread serves peers while this PE computes: most providers make progress only when they are called. It
  * sleeps on the descriptor of the completion queue; where there is none, for LOOK_NS. Waits of this PE poll the queue
- * themselves. The thread leaves it alone as long as they do, and looks ever more rarely whether they still do. */
+ * themselves. The thread leaves it alone as long as they do, and looks more rarely whether they still do when nothing
+ * comes. */
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
@@ -14,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Polls by waits within LOOK_NS that show that waits do the thread's work. */
-enum { BUSY_POLLS = 16, LOOK_NS = 1000000 };
-#define LOOKS_LONGER 3u /* doublings of LOOK_NS while waits do the work */
+/* Polls by waits within LOOK_NS that show that waits do the thread's work. When nothing has come for IDLE_LOOKS, the
+ * next looks follow after IDLE_NS. */
+enum { BUSY_POLLS = 16, LOOK_NS = 1000000, IDLE_LOOKS = 100, IDLE_NS = 8000000 };
 enum { FD_CHANNEL, FD_WAKE, FD_EVENTS, FDS };
 
 bool iso_ofi_progress(void)
@@ -76,7 +77,9 @@ static uint64_t prepare(struct ofi *o)
     o->looked_ns = now;
     iso_ofi_watch(o);
     if (busy) {
-        next_ns = (uint64_t)LOOK_NS << ISO_MIN(o->busy_looks++, LOOKS_LONGER);
+        o->busy_looks = o->counts.completions + o->counts.answers == o->looked_events ? o->busy_looks + 1 : 0;
+        o->looked_events = o->counts.completions + o->counts.answers;
+        next_ns = o->busy_looks < IDLE_LOOKS ? LOOK_NS : IDLE_NS;
     } else if (!o->lost) {
         o->busy_looks = 0;
         while (iso_ofi_poll(o))
