@@ -26,6 +26,8 @@
 #define SLEEP_SHARE_SOFTWARE 16         /* each look takes time of a core that the network needs */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
+#define SLEEP_LONG_NS 4000000u /* the same for a wait of a second: 1,000 looks a second would take 1 % of a core */
+#define SLEEP_LONG_SHARE 256
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
 
 uint64_t iso_wait_now_ns(void)
@@ -271,7 +273,8 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         return 0;
     }
     uint64_t share = waited / (self->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);
-    uint64_t ns = ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
+    uint64_t most = ISO_MIN(ISO_MAX(waited / SLEEP_LONG_SHARE, (uint64_t)SLEEP_MAX_NS), (uint64_t)SLEEP_LONG_NS);
+    uint64_t ns = ISO_MIN(ISO_MAX(share, (uint64_t)SLEEP_MIN_NS), most);
     const struct timespec nap = {0, (long)ns};
     if (self->above.rest == NULL || !self->above.rest(ns))
         nanosleep(&nap, NULL);

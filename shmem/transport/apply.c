@@ -32,39 +32,74 @@ static size_t word_at(uint64_t addr, size_t len)
     return n;
 }
 
-/* One of the ends, `symmetric`, has to lie in a segment of this PE. */
-static bool copy(const char *symmetric, char *to, const char *from, size_t len)
+/* The bytes from addr on, at most len, that are in one segment, *s. 0: there is none. */
+static size_t piece_at(uint64_t addr, size_t len, const struct segment **s)
 {
-    const struct segment *s = iso_segment_of(symmetric, len);
-    bool stores = symmetric == to;
-    if (s == NULL)
-        return false;
-    if (s->on_device) {
-        iso_agent_copy(to, from, len);
-        return true;
-    }
+    const char *at = (const char *)(uintptr_t)addr;
+    *s = iso_segment_of(at, 1);
+    size_t limit = *s != NULL ? __atomic_load_n(&(*s)->limit, __ATOMIC_RELAXED) : 0; /* as in iso_segment_of */
+    return *s != NULL ? ISO_MIN(len, limit - (size_t)(at - (*s)->base)) : 0;
+}
+
+static bool is_symmetric(uint64_t addr, size_t len)
+{
+    const struct segment *s;
+    size_t n = 1;
+    for (; len > 0 && n > 0; len -= n, addr += n)
+        n = piece_at(addr, len, &s);
+    return n > 0;
+}
+
+static void put_words(char *to, const char *from, size_t len)
+{
     for (size_t n; len > 0; len -= n, from += n, to += n) {
         uint64_t word = 0;
-        n = word_at((uintptr_t)(stores ? to : from), len);
-        if (stores) {
-            memcpy(&word, from, n);
-            iso_word_store(to, iso_word_of(&word, n), n);
-        } else {
-            iso_word_to(&word, iso_word_load(from, n), n);
-            memcpy(to, &word, n);
-        }
+        n = word_at((uintptr_t)to, len);
+        memcpy(&word, from, n);
+        iso_word_store(to, iso_word_of(&word, n), n);
     }
-    return true;
+}
+
+static void get_words(char *to, const char *from, size_t len)
+{
+    for (size_t n; len > 0; len -= n, from += n, to += n) {
+        uint64_t word = 0;
+        n = word_at((uintptr_t)from, len);
+        iso_word_to(&word, iso_word_load(from, n), n);
+        memcpy(to, &word, n);
+    }
 }
 
 bool iso_apply_put(uint64_t addr, const void *data, size_t len)
 {
-    char *to = (char *)(uintptr_t)addr;
-    return copy(to, to, (const char *)data, len);
+    const char *from = (const char *)data;
+    const struct segment *s;
+    if (!is_symmetric(addr, len))
+        return false;
+    for (size_t n; len > 0; len -= n, from += n, addr += n) {
+        char *to = (char *)(uintptr_t)addr;
+        n = piece_at(addr, len, &s);
+        if (s->on_device)
+            iso_agent_copy(to, from, n);
+        else
+            put_words(to, from, n);
+    }
+    return true;
 }
 
 bool iso_apply_get(void *data, uint64_t addr, size_t len)
 {
-    const char *from = (const char *)(uintptr_t)addr;
-    return copy(from, (char *)data, from, len);
+    char *to = (char *)data;
+    const struct segment *s;
+    if (!is_symmetric(addr, len))
+        return false;
+    for (size_t n; len > 0; len -= n, to += n, addr += n) {
+        const char *from = (const char *)(uintptr_t)addr;
+        n = piece_at(addr, len, &s);
+        if (s->on_device)
+            iso_agent_copy(to, from, n);
+        else
+            get_words(to, from, n);
+    }
+    return true;
 }

@@ -9,7 +9,8 @@
 
 /* False: there is no such word in a segment of this PE, and nothing is done. */
 bool iso_apply_amo(uint64_t addr, struct amo op, uint64_t *before);
-/* Copies into, or out of, a segment of this PE. Each aligned word of 2, 4 or 8 bytes in host memory is stored, and
+/* Copies into, or out of, segments of this PE, of which several may follow one another: the pieces of a registered
+ * buffer end elsewhere on each node. Each aligned word of 2, 4 or 8 bytes in host memory is stored, and
  * loaded, whole, since a wait or an atomic may look at it. False likewise; len > 0. */
 bool iso_apply_put(uint64_t addr, const void *data, size_t len);
 bool iso_apply_get(void *data, uint64_t addr, size_t len);

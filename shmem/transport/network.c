@@ -32,7 +32,8 @@ static void await_cause(void)
     }
 }
 
-void iso_network_lose(struct network_guard *g, void (*drop)(void), const char *format, va_list args)
+void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void), const char *format,
+                      va_list args)
 {
     bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
     char text[TEXT_BYTES];
@@ -40,28 +41,24 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), const char *f
         return;
     vsnprintf(text, sizeof text, format, args);
     if (returns)
-        drop();
+        g->lost = true;
     else
         __atomic_store_n(&g->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
+    if (returns && drop != NULL)
+        drop();
     iso_network_unlock(g);
     await_cause();
     if (!iso_job_is_broken())
         log_error("%s", text);
     if (!returns)
         iso_abort_job(1, text);
+    if (drop_after != NULL) {
+        iso_network_lock(g);
+        drop_after();
+        iso_network_unlock(g);
+    }
     iso_job_break(-1, 1, text);
     iso_network_lock(g);
-}
-
-void iso_network_fail(struct network_guard *g, const char *format, va_list args)
-{
-    char text[TEXT_BYTES];
-    vsnprintf(text, sizeof text, format, args);
-    __atomic_store_n(&g->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
-    iso_network_unlock(g);
-    await_cause();
-    log_error("%s", text);
-    iso_abort_job(1, text);
 }
 
 int iso_network_ask(struct network_guard *g, int pe, void *info, size_t bytes)

@@ -25,14 +25,12 @@ ISO_INLINE bool iso_network_failed(const struct network_guard *g)
     return __atomic_load_n(&g->failed, __ATOMIC_ACQUIRE);
 }
 
-/* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns after `drop`, which
- * sets `lost` and ends all operations of the network. Gives up the lock meanwhile, and first lets a report of a peer's
- * death arrive, which explains more. No effect while `lost`. */
-ISO_COLD void iso_network_lose(struct network_guard *g, void (*drop)(void), const char *format, va_list args)
-    __attribute__((format(printf, 3, 0)));
-/* For causes that are no network's: ends the job. */
-_Noreturn ISO_COLD void iso_network_fail(struct network_guard *g, const char *format, va_list args)
-    __attribute__((format(printf, 2, 0)));
+/* The network or a peer fails: ends the job; or, with SHMEMX_ERRORS_RETURN, sets `lost`, ends all operations of the
+ * network by `drop` at once, or by `drop_after` when the sentence is out (where peers would see the end before it), breaks
+ * the job and returns. Either may be NULL. Gives up the lock meanwhile, and first lets a report of a peer's death arrive,
+ * which explains more. No effect while `lost`. */
+ISO_COLD void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void),
+                               const char *format, va_list args) __attribute__((format(printf, 4, 0)));
 
 /* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
  * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Two nodes as network namespaces of this host, with a cable (veth) between them, over libfabric: the specification's
-# programs, kernels, random traffic with each provider, lost and late packets, deaths, a cut cable, wrong settings.
-# Root only. ISO_OFI_ONLY chooses jobs by their names. `ofi_native.sh BUILD-FOLDER`
+# programs, kernels, hierarchical collectives, random traffic with each provider, lost and late packets, deaths, a cut
+# cable, wrong settings. Some of it over 4 nodes and 16, at a hub. Root only. ISO_OFI_ONLY chooses jobs by their names.
+# `ofi_native.sh BUILD-FOLDER`
 . "$(dirname "$0")/cluster.sh"
 PATH=$PATH:/usr/sbin:/sbin
 [ "$(id -u)" = 0 ] || skip "only root makes network namespaces"
@@ -10,9 +11,16 @@ command -v ip >/dev/null || skip "no ip (package iproute2)"
 ldconfig -p | grep -q 'libfabric\.so\.1 ' || skip "no libfabric.so.1 (package libfabric1)"
 a=iso$$a b=iso$$b # of the nodes, their namespaces and the ends of the cable
 reason=$(ip netns add $a 2>&1) || skip "no network namespace can be made: $reason"
+hub=iso$$h n_wide=0
+wide() { # NUMBER: the name of that node at the hub
+    echo "iso$$n$1"
+}
 remove_nodes() {
+    local node
     ip netns del $a
-    ip netns del $b 2>/dev/null
+    for node in $b $([ $n_wide = 0 ] || echo $hub $(for ((i = 1; i <= n_wide; i++)); do wide $i; done)); do
+        ip netns del $node 2>/dev/null
+    done
 }
 at_exit=remove_nodes
 reason=$( (ip netns add $b && ip link add $a netns $a type veth peer name $b netns $b) 2>&1) ||
@@ -29,15 +37,49 @@ for node in $a $b; do # a cable takes a moment until it carries
     done
 done
 
-# ofi_job PER-NODE PROGRAM...: by unique id, the PEs of the first node first; each node has its own host name.
+# More nodes, each with a cable to a hub, which answers for all of them and passes packets on.
+add_wide() { # HOW-MANY
+    local node
+    n_wide=$1
+    ip netns add $hub || return
+    ip -n $hub link set lo up
+    ip netns exec $hub sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net/ipv4/conf/default/proxy_arp
+        echo 0 >/proc/sys/net/ipv4/neigh/default/proxy_delay'
+    for ((i = 1; i <= n_wide; i++)); do
+        node=$(wide $i)
+        ip netns add $node && ip link add $node netns $node type veth peer name $node netns $hub || return
+        ip -n $node -batch - <<S || return
+link set lo up
+addr add 10.88.1.$i/24 dev $node
+link set $node up
+S
+        ip -n $hub -batch - <<S || return
+link set $node up
+route add 10.88.1.$i/32 dev $node
+S
+    done
+}
+
+# ofi_job PER-NODE PROGRAM...: by unique id, the PEs of the first node first; each node has its own host name. OFI_NODES:
+# so many nodes at the hub, instead of the two with a cable.
 cat >"$work/ofi_job" <<S
 #!/bin/bash
-per_node=\$1 pids= worst=0
+per_node=\$1 pids= worst=0 nodes="$a $b" root=10.88.0.1
 shift
-export SHMEM_SIZE=\$((2 * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
-export SHMEM_UID=10.88.0.1:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-for ((rank = 0; rank < 2 * per_node; rank++)); do
-    node=\$([ \$((rank / per_node)) = 0 ] && echo $a || echo $b)
+if [ -n "\${OFI_NODES-}" ]; then
+    nodes=\$(seq -f "iso$$n%.0f" \$OFI_NODES) root=10.88.1.1
+fi
+set -- \$nodes -- "\$@"
+nodes=()
+while [ "\$1" != -- ]; do
+    nodes+=("\$1")
+    shift
+done
+shift
+export SHMEM_SIZE=\$((\${#nodes[@]} * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
+export SHMEM_UID=\$root:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+for ((rank = 0; rank < SHMEM_SIZE; rank++)); do
+    node=\${nodes[rank / per_node]}
     SHMEM_RANK=\$rank ip netns exec \$node unshare -u sh -c 'hostname \$0; exec "\$@"' \$node "\$@" &
     pids="\$pids \$!"
 done
@@ -70,6 +112,15 @@ ends() { # NAME EXPRESSION PER-NODE COMMAND...: by itself, with a sentence
     echo "$name: $took_ms ms"
 }
 
+# A PE says once why the job ends, whoever notices it: the channel, the provider, the node.
+said_once() { # NAME
+    local twice
+    chosen "$1" || return 0
+    twice=$(grep -o '^\[pe [0-9]*\] .*' "$work/err" | grep -v ': the job was broken [0-9]' | grep -v '\] warning: ' |
+        cut -d ']' -f 1 | sort | uniq -d)
+    [ -z "$twice" ] || fail "$1: says it twice: $twice"
+}
+
 # ---- what must work ----
 
 grep -qs ACTIVE /sys/class/infiniband/*/ports/*/state ||
@@ -87,9 +138,17 @@ if [ -x "$build/device/device_litmus" ]; then
     right "device_litmus" 1 "$build/device/device_litmus"
     right "device_matrix_rma" 1 "$build/device/device_matrix_rma"
 fi
+if [ -x "$build/device/device_coll_hier" ]; then
+    SHMEM_VIRTUAL_NODES=0,0,1,1 SHMEM_TEST_CASES=25 right "device_coll_hier, 2 on each node" 2 "$build/device/device_coll_hier"
+    SHMEM_VIRTUAL_NODES=0,0,0,1,1,1 SHMEM_TEST_CASES=10 right "device_coll_hier, 3 on each node" 3 "$build/device/device_coll_hier"
+    right "device_coll_late_data" 1 "$build/device/device_coll_late_data"
+    right "device_coll_late_data, 2 on each node" 2 "$build/device/device_coll_late_data"
+    right "device_coll_on_host, 2 on each node" 2 "$build/device/device_coll_on_host"
+fi
 unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
 right "random traffic, tcp" 1 "$(program traffic)" 4000 4 2
 right "random traffic, tcp, 2 on each node" 2 "$(program traffic)" 1000 2
+right "idle PEs" 2 "$(program idle)" 3 900
 for provider in sockets 'udp;ofi_rxd' net; do
     SHMEM_TRANSPORT="ofi:$provider" right "random traffic, $provider" 1 "$(program traffic)" 300 2 2
 done
@@ -112,12 +171,33 @@ else
     echo "lost and late packets: skipped: $(head -n 1 "$work/tc" 2>/dev/null)"
 fi
 
+# ---- more nodes ----
+
+if add_wide 16 2>"$work/wide"; then
+    export OFI_NODES=4
+    right "launched, 4 nodes of 4" 4 "$(program launched)" ranks 16
+    right "spec_contexts, 4 nodes" 1 "$build/spec/spec_contexts"
+    right "random traffic, 4 nodes" 1 "$(program traffic)" 200 2
+    right "random traffic, 4 nodes of 2" 2 "$(program traffic)" 60 2
+    if [ -x "$build/device/device_coll_hier" ]; then
+        SHMEM_VIRTUAL_NODES=0,0,1,1,2,2,3,3 SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=4 \
+            right "device_coll_hier, 4 nodes of 2" 2 "$build/device/device_coll_hier"
+    fi
+    OFI_NODES=16 right "launched, 16 nodes" 1 "$(program launched)" ranks 16
+    unset OFI_NODES
+else
+    echo "more nodes: skipped: $(head -n 1 "$work/wide")"
+fi
+
 # ---- what must fail, with a sentence ----
 
 victim=$(program fault_victim)
 for round in 1 2; do
     ends "kill -9 of PE $((round % 2))" "pe $((round % 2)) .*died" 1 "$victim" $RANDOM $((RANDOM % 500)) $((round % 2))
+    said_once "kill -9 of PE $((round % 2))"
 done
+ends "kill -9 of PE 1 of 4" "pe 1 .*died" 2 "$victim" $RANDOM $((RANDOM % 500)) 1
+said_once "kill -9 of PE 1 of 4"
 if chosen "PEs that outlive a job"; then # a process holds the namespaces of each node
     pids=
     for node in $a $b; do
@@ -130,6 +210,8 @@ if chosen "PEs that outlive a job"; then # a process holds the namespaces of eac
     job $limit env "ISO_NODES=$1:none,$2:none" SHMEM_TRANSPORT='ofi:tcp;ofi_rxm' ISO_FAULT_SEED="${ISO_FAULT_SEED:-3}" \
         "$(program survivors)" kill 1 4
     expect_status 0 "PEs that outlive a job"
+    died=$(grep -v ': the job was broken' "$work/err" | grep -E '^\[pe [0-9]+\] .*(died|taken for dead| failed: )')
+    [ "$(echo "$died" | wc -l)" -le 5 ] || fail "PEs that outlive a job: 3 and then 2 survivors say more than once who died: $died"
     echo "PEs that outlive a job: $took_ms ms"
     # shellcheck disable=SC2086
     kill $pids
@@ -144,6 +226,7 @@ if chosen "the cable is cut"; then
         "pe [01] on $a|pe [01] on $b is taken for dead.*SHMEM_NODE_TIMEOUT|to pe [01] \(host $a|to pe [01] \(host $b" \
         1 "$victim" 5 3600000 1
     expect_within_ms 20000 "the cable is cut"
+    said_once "the cable is cut"
     wait
     ip -n $b link set $b up
 fi
@@ -153,6 +236,10 @@ ends "an address without a segment" \
     "an operation at address 0x1000 from pe 0 \(host $a, .*to pe 1 \(host $b\) was refused: there is no segment" \
     1 "$victim" address
 ends "a message is lost" "message [0-9]+ of pe 0 \(host $a\) has come where pe 1 \(host $b\) expects" 1 "$victim" lost
+for what in key address lost; do
+    right "the same where errors return: $what" 1 "$victim" $what returns
+    said_once "the same where errors return: $what"
+done
 right "a message of a stranger" 1 "$victim" stranger
 ! chosen "a message of a stranger" || expect_message "does not come from a PE of this job, and is dropped" "a stranger"
 SHMEM_TRANSPORT=ofi:nosuch ends "no such provider" 'libfabric has no provider nosuch .* on host' 1 "$(program launched)" ranks 2

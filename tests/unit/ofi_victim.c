@@ -4,6 +4,7 @@
  *   address    an atomic operation where PE 1 has no segment
  *   lost       a message whose number is far behind the next one
  *   stranger   a message without the token: it must be dropped, and all else must go on; ends with 0
+ * With `returns` behind it errors return: both PEs get one that says why, leave, and end with 0.
  * It knows the inside of the library, which it contains. */
 #include "../check.h"
 
@@ -39,15 +40,38 @@ static void send_add(struct ofi *o, uint64_t addr, uint64_t skipped, bool strang
     iso_ofi_unlock(o);
 }
 
+/* Puts come back without effect; the next call that has a result says why, and the broken job can be left. */
+static int leave_broken(const char *word)
+{
+    char text[512] = "";
+    time_t begin = time(NULL);
+    CHECK(shmemx_malloc(8, SHMEMX_HOST) == NULL);
+    CHECK(shmemx_status(SHMEM_TEAM_WORLD, 0, &(shmemx_device_error_t){0}) >= 0);
+    CHECK(shmemx_malloc(8, SHMEMX_HOST) == NULL);
+    shmemx_error_text(text, sizeof text);
+    if (!CHECK(strstr(text, word) != NULL))
+        fprintf(stderr, "the text is: %s\n", text);
+    CHECK_EQ(shmemx_leave(), 0);
+    CHECK(time(NULL) - begin <= 5);
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
+    bool returns = argc > 2, lost = strcmp(what, "lost") == 0;
     shmem_init();
     uint64_t *word = (uint64_t *)shmem_calloc(1, 8);
     char *large = (char *)shmem_calloc(1, BYTES), *mine = (char *)malloc(BYTES);
     CHECK_OR_EXIT(word != NULL && large != NULL && mine != NULL && ISO->ofi != NULL);
     memset(mine, 7, BYTES);
     shmem_barrier_all();
+    if (returns && shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) != 0)
+        return CHECK_FAILED;
+    if (returns && shmem_my_pe() == 1) /* finds a lost message; a provider may close the connection of a wrong key */
+        return leave_broken(lost                        ? "where pe 1"
+                            : strcmp(what, "key") == 0 ? "the job was broken"
+                                                        : "another PE has ended the job");
     if (shmem_my_pe() == 0) {
         struct ofi *o = ISO->ofi;
         shmem_putmem(large, mine, BYTES, 1);
@@ -59,11 +83,17 @@ int main(int argc, char **argv)
             spoil_keys(o);
         if (strcmp(what, "address") == 0)
             send_add(o, 4096, 0, false);
-        if (strcmp(what, "lost") == 0)
+        if (lost)
             send_add(o, at, OFI_CREDITS, false);
         if (strcmp(what, "stranger") == 0)
             send_add(o, at, 0, true);
         shmem_putmem(large, mine, BYTES, 1);
+        if (returns) { /* shmem_quiet ends the process in a broken job */
+            iso_ofi_quiet(&ISO->ctx_default);
+            return leave_broken(lost                        ? "another PE has ended the job"
+                                : strcmp(what, "key") == 0 ? "a put of 65536 bytes from pe 0"
+                                                            : "was refused: there is no segment");
+        }
         shmem_uint64_atomic_add(word, 1, 1);
         shmem_quiet();
         CHECK_EQ(shmem_uint64_atomic_fetch(word, 1), 2);

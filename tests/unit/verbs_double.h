@@ -5,15 +5,14 @@
 #ifndef VERBS_DOUBLE_H
 #define VERBS_DOUBLE_H
 
-#include "../check.h"
+#include "heap_double.h"
 
 #include "../../shmem/transport/verbs/verbs.h"
 
 #include <errno.h>
 #include <sys/eventfd.h>
 
-enum { NIC_COMPLETIONS = 8192, NIC_ARRIVALS = 256, HEAP_BYTES = 1 << 22 };
-#define REMOTE_BASE ((uint64_t)1 << 40) /* of every peer's heap */
+enum { NIC_COMPLETIONS = 8192, NIC_ARRIVALS = 256 };
 
 static struct {
     struct ibv_context context;
@@ -24,6 +23,8 @@ static struct {
     uint64_t completions[NIC_COMPLETIONS]; /* ids, as posted */
     unsigned made, taken, most;            /* most: that were under way at once */
     bool held;                             /* atomic: none is given */
+    unsigned bad;                          /* the next so many fail */
+    unsigned errors;                       /* queue pairs that were put into the error state */
     struct ibv_wc arrivals[NIC_ARRIVALS];
     unsigned arrived, read;
     unsigned registered, unregistered;
@@ -57,8 +58,21 @@ static int nic_poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wc)
             wc[n] = nic.arrivals[nic.read++ % NIC_ARRIVALS];
     else if (!__atomic_load_n(&nic.held, __ATOMIC_RELAXED))
         for (; n < most && nic.taken < nic.made; n++)
-            wc[n] = (struct ibv_wc){.wr_id = nic.completions[nic.taken++ % NIC_COMPLETIONS]};
+            wc[n] = (struct ibv_wc){.wr_id = nic.completions[nic.taken++ % NIC_COMPLETIONS],
+                                    .status = nic.bad > 0 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS};
+    nic.bad -= ISO_MIN(nic.bad, cq == &nic.sent ? (unsigned)n : 0);
     return n;
+}
+
+static int nic_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    nic.errors += attr->qp_state == IBV_QPS_ERR && mask == IBV_QP_STATE;
+    return qp->context == &nic.context ? 0 : EINVAL;
+}
+
+static const char *nic_status_text(enum ibv_wc_status status)
+{
+    return status == IBV_WC_RETRY_EXC_ERR ? "no answer" : "another status";
 }
 
 static int nic_notify(struct ibv_cq *cq, int solicited)
@@ -95,23 +109,6 @@ static int nic_dereg_mr(struct ibv_mr *mr)
 
 /* ---- the PE over it ---- */
 
-static void make_heap(int n_pes)
-{
-    struct segment_peer *peers = (struct segment_peer *)calloc((size_t)n_pes, sizeof *peers);
-    ISO->segments = (struct segment *)aligned_alloc(ISO_LINE, SEGMENT_INDEX_FREE * sizeof(struct segment));
-    CHECK_OR_EXIT(ISO->segments != NULL && peers != NULL);
-    memset(ISO->segments, 0, SEGMENT_INDEX_FREE * sizeof(struct segment));
-    ISO->n_segments = SEGMENT_INDEX_FREE;
-    for (int pe = 0; pe < n_pes; pe++)
-        peers[pe].base = (char *)(uintptr_t)REMOTE_BASE;
-    struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
-    heap->base = (char *)calloc(1, HEAP_BYTES);
-    CHECK_OR_EXIT(heap->base != NULL);
-    heap->len = heap->limit = HEAP_BYTES;
-    heap->kind = SEGMENT_HEAP;
-    heap->peers = peers;
-}
-
 static inline void give_key(struct verbs_peer *peer, uint64_t from, uint64_t to)
 {
     const struct verbs_key key = {.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .rkey = 1};
@@ -122,10 +119,8 @@ static struct verbs *open_double(int n_pes)
 {
     struct verbs *v = (struct verbs *)calloc(1, sizeof *v);
     memset(&nic, 0, sizeof nic);
-    ISO->n_pes = n_pes;
-    ISO->peers = (struct peer *)calloc((size_t)n_pes, sizeof *ISO->peers);
-    CHECK_OR_EXIT(v != NULL && ISO->peers != NULL);
-    make_heap(n_pes);
+    CHECK_OR_EXIT(v != NULL);
+    open_heap(n_pes);
     nic.context.ops.post_send = nic_post_send;
     nic.context.ops.poll_cq = nic_poll_cq;
     nic.context.ops.req_notify_cq = nic_notify;
@@ -136,6 +131,8 @@ static struct verbs *open_double(int n_pes)
     v->lib.reg_mr = nic_reg_mr;
     v->lib.dereg_mr = nic_dereg_mr;
     v->lib.create_srq = nic_create_srq;
+    v->lib.modify_qp = nic_modify_qp;
+    v->lib.wc_status_str = nic_status_text;
     v->device = &nic.context;
     v->events = &nic.events;
     v->sent = &nic.sent;
@@ -162,12 +159,7 @@ static void close_double(struct verbs *v)
     close(nic.events.fd);
     free(v->peers);
     free(v);
-    free(ISO->segments[SEGMENT_INDEX_HEAP].base);
-    free(ISO->segments[SEGMENT_INDEX_HEAP].peers);
-    free(ISO->segments);
-    free(ISO->peers);
-    ISO->segments = NULL;
-    ISO->peers = NULL;
+    close_heap();
 }
 
 /* Of the default context: the one that PE 0 made to `pe`, or, incoming, its partner for what `pe` has made. */
@@ -200,11 +192,6 @@ static inline void bring(struct verbs *v, const struct verbs_queue *q, const str
     memcpy(v->memory + (size_t)i * VERBS_RECEIVE_BYTES, message, sizeof *message);
     nic.arrivals[i] = (struct ibv_wc){.wr_id = i, .byte_len = sizeof *message, .qp_num = q->qp->qp_num};
     nic.arrived++;
-}
-
-static inline struct place place_at(int pe, size_t offset)
-{
-    return (struct place){NULL, &ISO->segments[SEGMENT_INDEX_HEAP], offset, pe};
 }
 
 #endif

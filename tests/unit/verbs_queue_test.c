@@ -7,6 +7,7 @@
 int main(void) { return CHECK_SKIP("no header infiniband/verbs.h on this machine"); }
 #else
 
+#include "said.h"
 #include "verbs_double.h"
 
 #include <pthread.h>
@@ -283,6 +284,90 @@ static void test_large_globals(void)
     close_double(v);
 }
 
+/* ---- errors that return ---- */
+
+static void check_lost(struct verbs *v, const char *what)
+{
+    uint64_t word = 7;
+    CHECK_NAMED(v->guard.lost && iso_job_is_broken(), what);
+    CHECK_EQ_NAMED(nic.errors, v->n_queues, what); /* the device leaves memory alone */
+    unsigned made = nic.made;
+    put(place_at(1, 8), &word, sizeof word, false);
+    iso_verbs_get(&ISO->ctx_default, place_at(1, 8), &(struct far_local){&word, sizeof word, false, false});
+    CHECK_EQ_NAMED(iso_verbs_amo(&ISO->ctx_default, place_at(1, 64), (struct amo){AMO_ADD, 8, 1, 0, true}), 0, what);
+    iso_verbs_quiet(&ISO->ctx_default);
+    CHECK_EQ_NAMED(nic.made, made, what); /* nothing is posted any more */
+    CHECK_EQ_NAMED(word, 7, what);
+    CHECK_EQ_NAMED(v->in_flight, 0, what);
+    CHECK_EQ_NAMED(v->n_free_slots, VERBS_SLOTS, what);
+}
+
+/* A link is down: each request under way fails. The job breaks by the first, which is said once, and all waits end. */
+static void test_lost(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    struct verbs *v = open_double(3);
+    ISO->errors = SHMEMX_ERRORS_RETURN;
+    for (int pe = 1; pe < 3; pe++) {
+        (void)add_queue(v, pe, false, pe == 1 ? 128 : 0);
+        give_key(&v->peers[pe], 0, HEAP_BYTES);
+        for (int i = 0; i < 20; i++)
+            put(place_at(pe, 8), &word, sizeof word, true);
+        iso_verbs_amo_nbi(&ISO->ctx_default, place_at(pe, 64), (struct amo){AMO_ADD, 8, 1, 0, true}, &word);
+    }
+    nic.bad = 100;
+    listen(&said);
+    iso_verbs_quiet(&ISO->ctx_default);
+    check_lost(v, "a request fails");
+    CHECK_EQ(lines_with(heard(&said), "failed: no answer"), 1);
+    CHECK_EQ(lines_with(said.text, "[isomer"), 1);
+    iso_job_mend();
+    close_double(v);
+}
+
+/* The channel says that a peer died, and the device's error is only what follows. */
+static void test_death(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    pthread_t thread;
+    struct verbs *v = open_double(2);
+    (void)add_queue(v, 1, false, 128);
+    give_key(&v->peers[1], 0, HEAP_BYTES);
+    put(place_at(1, 8), &word, sizeof word, true);
+    nic.bad = 1;
+    listen(&said);
+    CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
+    iso_verbs_quiet(&ISO->ctx_default);
+    pthread_join(thread, NULL);
+    CHECK_EQ(strlen(heard(&said)), 0);
+    CHECK(v->guard.lost && nic.errors == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    iso_job_mend();
+    close_double(v);
+}
+
+/* An operation of a peer on what is no segment is refused to it; an answer that refuses breaks the job. */
+static void test_refused(void)
+{
+    struct said said;
+    struct verbs *v = open_double(2);
+    struct verbs_queue *q = add_queue(v, 1, false, 128);
+    give_key(&v->peers[1], 0, HEAP_BYTES);
+    const struct verbs_message refused = {.type = VERBS_ANSWER, .pe = 1, .serial = 0, .addr = 1};
+    iso_verbs_amo_nbi(&ISO->ctx_default, place_at(1, 64), (struct amo){AMO_ADD, 8, 1, 0, false}, NULL);
+    bring(v, q, &refused);
+    bring(v, q, &refused); /* is not read */
+    listen(&said);
+    iso_verbs_quiet(&ISO->ctx_default);
+    check_lost(v, "refused");
+    CHECK_EQ(lines_with(heard(&said), "was refused: there is no segment"), 1);
+    CHECK_EQ(lines_with(said.text, "[isomer"), 1);
+    iso_job_mend();
+    ISO->errors = SHMEMX_ERRORS_ABORT;
+    close_double(v);
+}
+
 /* ---- the progress thread ---- */
 
 static bool runs(struct verbs *v)
@@ -321,6 +406,9 @@ int main(void)
     test_many_peers();
     test_memory_of_one_operation();
     test_large_globals();
+    test_lost();
+    test_death();
+    test_refused();
     test_signals();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }

@@ -19,6 +19,7 @@
 
 enum {
     OFI_GROUPS = 4,         /* queues to one peer: contexts take turns */
+    OFI_JOIN_MIN = 4,       /* with so many unanswered messages of a queue, the next ones travel together */
     OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
     OFI_DATA_BYTES = 8192,  /* at most, of one message */
     OFI_BULK_MIN = 32768,   /* from here on by RMA */
@@ -36,6 +37,7 @@ enum {
 
 #define OFI_COUNTS(X) \
     X(messages)       \
+    X(joined)         \
     X(answers)        \
     X(writes)         \
     X(reads)          \
@@ -70,7 +72,7 @@ struct ofi_region {
 enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_ANSWER };
 enum ofi_result { OFI_DONE, OFI_REFUSED };
 
-/* `len` bytes of data follow in a put and in the answer to a get. */
+/* `len` bytes of data follow in a put and in the answer to a get. Other messages of the sender may follow behind. */
 struct ofi_message {
     uint8_t type, op, bytes, group; /* answer: op is an enum ofi_result */
     int32_t pe;                     /* the sender */
@@ -137,11 +139,13 @@ struct ofi_queue {
     struct ofi_window asks;  /* messages, until they are answered */
     struct ofi_window moves; /* RMAs */
     uint64_t fenced;         /* asks.made at the last fence: an RMA waits for them */
+    struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
+    struct ofi_queue *next_packed;
     struct ofi_queue *next_in_group;
     struct ofi_ask asked[OFI_CREDITS];
 };
 
-/* A message that came before its turn. */
+/* A message that came before its turn, or before the address of its sender, without which there is no answer. */
 struct ofi_held {
     struct ofi_held *next;
     size_t len;
@@ -198,6 +202,8 @@ struct ofi {
     struct ofi_queue *groups[OFI_GROUPS];
     int first_waiting; /* PE with operations that wait to be posted, -1: none */
     struct ofi_incoming *unacked;
+    struct ofi_queue *packed; /* queues with a pack */
+    bool early; /* the address of a peer is there whose messages came before it */
     unsigned posted; /* completions to come, of other than receives */
     unsigned own;    /* operations of this PE, posted or not */
 
@@ -215,6 +221,8 @@ struct ofi {
     bool pending_events; /* something came since a wait last looked */
     unsigned sleepers;
     unsigned polls;      /* by waits, since the thread looked */
+    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work, and nothing had come */
+    uint64_t looked_events; /* completions and answers then */
     uint64_t looked_ns, watched_ns;
     int wake; /* eventfd, -1: none */
     struct ofi_counts counts;
@@ -253,7 +261,7 @@ const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t fo
 int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr);
 struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_verbs_key_of */
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
- * it. *len is cut where the region ends. NULL: none is needed. Ends the job if it is not possible. */
+ * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
 void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info);
 /* The stage at the peer, by its key; asks for it if need be, and gives up the lock meanwhile. */
@@ -274,35 +282,38 @@ void iso_ofi_answer(int pe, const void *request, void *answer); /* the channel's
 
 int iso_ofi_post_start(struct ofi *o); /* the receives */
 void iso_ofi_post_stop(struct ofi *o);
-struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind);
+/* Two operations are free to be taken, as many as one call takes. False: there is no memory, and all is lost. */
+bool iso_ofi_has_spare(struct ofi *o);
+struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind); /* one is free */
 /* Posts it, after those of the same peer that wait. */
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
-/* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage; gives up the lock
- * meanwhile. */
+/* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage, or until all is lost;
+ * gives up the lock meanwhile. */
 enum ofi_need { OFI_NEEDS_ASK = 1, OFI_NEEDS_MOVE = 2, OFI_NEEDS_PART = 4 };
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
 /* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
-/* What no network explains: ends the job. */
-_Noreturn ISO_COLD void iso_ofi_fail(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The network or a peer fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives
- * up the lock meanwhile, and first lets a report of a peer's death arrive. */
+/* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
+ * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
 ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
 
 /* ---- ofi_message.c ---- */
 
-/* Sends the message with `data`, m->len bytes (a get: none). The answer's value or bytes go to `into`; NULL: not
- * wanted. Gives up the lock until there is room. */
+/* Sends the message with `data`, m->len bytes (a get: none). While several are under way, one that wants no value goes
+ * with the next poll: at the latest that which reads an answer to those. The answer's value or bytes go to `into`;
+ * NULL: not wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
 /* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
 struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
-void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* a message has come */
+void iso_ofi_submit_packs(struct ofi *o);
+void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* one has come, or several together */
 void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
+void iso_ofi_take_early(struct ofi *o);   /* messages that came before their sender's address */
 
 /* ---- ofi_ops.c ---- */
 

@@ -47,6 +47,7 @@ static int take_hello(struct ofi *o, int pe, const struct ofi_hello *theirs)
         return -EADDRNOTAVAIL;
     peer->token_out = theirs->token;
     peer->known = true;
+    o->early |= peer->in != NULL; /* it knows this PE since it has answered, and that answer was slower */
     log_debug("ofi: pe %d (host %s) is at %s", pe, ISO->peers[pe].host,
               iso_ofi_name_text(theirs->name, theirs->name_len, theirs->format, text, sizeof text));
     return 0;
@@ -118,8 +119,10 @@ struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
     if (peer->out[group] != NULL) /* another thread was faster */
         return peer->out[group];
     struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
-    if (q == NULL)
-        iso_ofi_fail(o, "no memory for a queue to pe %d", pe);
+    if (q == NULL) {
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host, pe);
+        return &o->nowhere;
+    }
     q->pe = pe;
     q->group = group;
     q->next_in_group = o->groups[group];

@@ -89,7 +89,7 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
     if (error == 0)
         error = iso_ofi_register(o, addr, *len, false, once);
     if (error != 0)
-        iso_ofi_fail(o, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
+        iso_ofi_lose(o, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
                      "limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->boot.host,
                      o->info->fabric_attr->prov_name, o->lib.error_text(-error),
                      (unsigned long long)iso_range_locked_limit() >> 10);
@@ -115,16 +115,16 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
     if (o->guard.lost)
         return none;
     if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
-        iso_ofi_fail(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+        iso_ofi_lose(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
                      host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
-    if (info.error != 0)
-        iso_ofi_fail(o, "pe %d (host %s) cannot register memory at address %#llx with libfabric's provider %s for pe "
+    else if (info.error != 0)
+        iso_ofi_lose(o, "pe %d (host %s) cannot register memory at address %#llx with libfabric's provider %s for pe "
                      "%d (host %s): %s", pe, host, (unsigned long long)addr, o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, o->lib.error_text(-info.error));
+    else if (iso_range_add(&peer->keys, sizeof info.key, &info.key) == NULL)
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->boot.host, pe);
     o->counts.keys++;
-    if (iso_range_add(&peer->keys, sizeof info.key, &info.key) == NULL)
-        iso_ofi_fail(o, "no memory for the keys of pe %d", pe);
-    return info.key;
+    return o->guard.lost ? none : info.key;
 }
 
 void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)

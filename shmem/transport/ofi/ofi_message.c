@@ -11,24 +11,73 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes behind the message that belong to it. */
+static size_t data_of(const struct ofi_message *m)
+{
+    return m->type == OFI_PUT || m->type == OFI_ANSWER ? m->len : 0;
+}
+
 /* ---- sending ---- */
 
-struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+static bool is_plain(const struct ofi_message *m)
 {
-    struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
-    bool plain = m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
-    op->own = true;
-    o->own++;
+    return m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
+}
+
+static void number(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+{
     m->group = (uint8_t)q->group;
     m->pe = ISO->my_pe;
     m->token = o->peers[q->pe].token_out;
     m->serial = q->asks.made++;
     q->asked[m->serial % OFI_CREDITS] =
-        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, plain, part, m->addr};
+        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, is_plain(m), part, m->addr};
+    o->counts.messages++;
+}
+
+struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
+{
+    struct ofi_op *op = iso_ofi_take(o, q->pe, OFI_SEND);
+    op->own = true;
+    o->own++;
+    number(o, q, m, into, part);
     memcpy(op->buffer, m, sizeof *m);
     op->len = sizeof *m;
-    o->counts.messages++;
     return op;
+}
+
+/* Takes the queue's pack off the list and posts it. */
+static void submit_pack(struct ofi *o, struct ofi_queue *q)
+{
+    struct ofi_queue **at = &o->packed;
+    struct ofi_op *op = q->pack;
+    while (*at != q)
+        at = &(*at)->next_packed;
+    *at = q->next_packed;
+    q->pack = NULL;
+    iso_ofi_submit(o, op);
+}
+
+void iso_ofi_submit_packs(struct ofi *o)
+{
+    while (o->packed != NULL)
+        submit_pack(o, o->packed);
+}
+
+/* Into the queue's pack; false: there is none with so much room. */
+static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+{
+    struct ofi_op *op = q->pack;
+    size_t len = data_of(m);
+    if (op == NULL || op->len + sizeof *m + len > sizeof *m + o->data_max)
+        return false;
+    number(o, q, m, into, -1);
+    memcpy(op->buffer + op->len, m, sizeof *m);
+    if (len > 0)
+        memcpy(op->buffer + op->len + sizeof *m, data, len);
+    op->len += sizeof *m + len;
+    o->counts.joined++;
+    return true;
 }
 
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
@@ -38,18 +87,33 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
         return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;
+    bool later = is_plain(m) && q->asks.made - q->asks.done >= OFI_JOIN_MIN;
+    bool joined = join(o, q, m, data, into);
+    if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
+        submit_pack(o, q);
+    if (joined || o->guard.lost)
+        return;
     struct ofi_op *op = iso_ofi_prepare(o, q, m, into, -1);
     if (m->type == OFI_PUT) {
         memcpy(op->buffer + sizeof *m, data, m->len);
         op->len += m->len;
     }
-    iso_ofi_submit(o, op);
+    if (!later) {
+        iso_ofi_submit(o, op);
+        return;
+    }
+    q->pack = op;
+    q->next_packed = o->packed;
+    o->packed = q;
 }
 
 /* ---- answers ---- */
 
+/* NULL: all is lost. */
 static struct ofi_op *answer_to(struct ofi *o, int pe, struct ofi_message m)
 {
+    if (!iso_ofi_has_spare(o))
+        return NULL;
     struct ofi_op *op = iso_ofi_take(o, pe, OFI_SEND);
     m.type = OFI_ANSWER;
     m.pe = ISO->my_pe;
@@ -68,7 +132,9 @@ void iso_ofi_send_answers(struct ofi *o)
         in->unacked = false;
         const struct ofi_message m = {
             .op = OFI_DONE, .group = (uint8_t)in->group, .serial = in->expected - 1, .shared = 1};
-        iso_ofi_submit(o, answer_to(o, in->pe, m));
+        struct ofi_op *op = answer_to(o, in->pe, m);
+        if (op != NULL)
+            iso_ofi_submit(o, op);
     }
 }
 
@@ -105,6 +171,8 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     if (m->type == OFI_GET)
         back.len = m->len;
     struct ofi_op *op = answer_to(o, m->pe, back);
+    if (op == NULL)
+        return;
     if (m->type == OFI_GET) {
         good = iso_apply_get(op->buffer + sizeof back, m->addr, m->len);
         op->len += m->len;
@@ -121,13 +189,17 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
     iso_ofi_submit(o, op);
 }
 
+/* NULL: all is lost. */
 static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message *m)
 {
     struct ofi_peer *peer = &o->peers[m->pe];
     if (peer->in == NULL) {
         peer->in = (struct ofi_incoming *)calloc(OFI_GROUPS, sizeof *peer->in);
-        if (peer->in == NULL)
-            iso_ofi_fail(o, "no memory for the messages of pe %d", m->pe);
+        if (peer->in == NULL) {
+            iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe, ISO->boot.host,
+                         m->pe);
+            return NULL;
+        }
         for (int group = 0; group < OFI_GROUPS; group++) {
             peer->in[group].pe = m->pe;
             peer->in[group].group = group;
@@ -139,8 +211,11 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
 static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size_t len)
 {
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
-    if (held == NULL)
-        iso_ofi_fail(o, "no memory for a message of pe %d that came before its turn", in->pe);
+    if (held == NULL) {
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for a message of pe %d that came before its turn", ISO->my_pe,
+                     ISO->boot.host, in->pe);
+        return;
+    }
     held->len = len;
     memcpy(held->bytes, bytes, len);
     held->next = in->held;
@@ -163,27 +238,45 @@ static struct ofi_held *next_held(struct ofi_incoming *in)
     return NULL;
 }
 
+static void apply_held(struct ofi *o, struct ofi_incoming *in)
+{
+    struct ofi_held *held;
+    struct ofi_message m;
+    while (!o->guard.lost && (held = next_held(in)) != NULL) {
+        memcpy(&m, held->bytes, sizeof m);
+        in->expected++;
+        apply(o, in, &m, held->bytes + sizeof m);
+        free(held);
+    }
+}
+
 static void take_request(struct ofi *o, const struct ofi_message *m, const char *bytes, size_t len)
 {
     struct ofi_incoming *in = incoming_of(o, m);
-    struct ofi_held *held;
-    struct ofi_message later;
-    if (m->serial - in->expected >= OFI_CREDITS)
-        iso_ofi_fail(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
+    if (in == NULL)
+        return;
+    if (m->serial - in->expected >= OFI_CREDITS) {
+        iso_ofi_lose(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
                      "lost one or delivered one twice", (unsigned long long)m->serial, m->pe, ISO->peers[m->pe].host,
                      ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
-    if (m->serial != in->expected) {
+        return;
+    }
+    if (m->serial != in->expected || !o->peers[m->pe].known) {
         hold(o, in, bytes, len);
         return;
     }
     in->expected++;
     apply(o, in, m, bytes + sizeof *m);
-    while (ISO_UNLIKELY(in->held != NULL) && (held = next_held(in)) != NULL) {
-        memcpy(&later, held->bytes, sizeof later);
-        in->expected++;
-        apply(o, in, &later, held->bytes + sizeof later);
-        free(held);
-    }
+    if (ISO_UNLIKELY(in->held != NULL))
+        apply_held(o, in);
+}
+
+void iso_ofi_take_early(struct ofi *o)
+{
+    o->early = false;
+    for (int pe = 0; pe < ISO->n_pes; pe++)
+        for (int group = 0; group < OFI_GROUPS && o->peers[pe].known && o->peers[pe].in != NULL; group++)
+            apply_held(o, &o->peers[pe].in[group]);
 }
 
 /* ---- at the initiator ---- */
@@ -192,15 +285,19 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
 {
     struct ofi_queue *q = o->peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
-    if (q == NULL || m->serial >= q->asks.made)
-        iso_ofi_fail(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
+    if (q == NULL || m->serial >= q->asks.made) {
+        iso_ofi_lose(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
                      iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        return;
+    }
     if (m->serial < q->asks.done) /* one for several that was overtaken by the next */
         return;
     struct ofi_ask ask = q->asked[m->serial % OFI_CREDITS];
-    if (m->op != OFI_DONE)
-        iso_ofi_fail(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
+    if (m->op != OFI_DONE) {
+        iso_ofi_lose(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
                      (unsigned long long)ask.addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        return;
+    }
     if (m->shared == 0 && !ask.plain && (q->asks.ended >> (m->serial & 63) & 1) == 0) {
         if (m->len != 0)
             memcpy(ask.into, data, ISO_MIN(ask.len, m->len));
@@ -222,29 +319,34 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
 
 /* ---- both ---- */
 
-static bool is_from_peer(const struct ofi *o, const struct ofi_message *m, size_t len)
+static bool is_from_peer(const struct ofi *o, const struct ofi_message *m)
 {
     if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= OFI_GROUPS || m->type < OFI_AMO || m->type > OFI_ANSWER)
         return false;
     const struct ofi_peer *peer = &o->peers[m->pe];
-    bool data = m->type == OFI_PUT || m->type == OFI_ANSWER;
-    return peer->token_in != 0 && m->token == peer->token_in && peer->known && m->len <= o->data_max &&
-           len == sizeof *m + (data ? m->len : 0);
+    return peer->token_in != 0 && m->token == peer->token_in && m->len <= o->data_max;
 }
 
 void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len)
 {
-    struct ofi_message m = {0};
-    if (len >= sizeof m)
-        memcpy(&m, bytes, sizeof m);
-    if (ISO_UNLIKELY(len < sizeof m || !is_from_peer(o, &m, len))) {
-        if (o->counts.strangers++ == 0)
-            log_warn("a message of %zu bytes by libfabric does not come from a PE of this job, and is dropped", len);
-        return;
-    }
-    o->peers[m.pe].heard = true;
-    if (m.type == OFI_ANSWER)
-        take_answer(o, &m, bytes + sizeof m);
-    else
-        take_request(o, &m, bytes, len);
+    size_t n;
+    do {
+        struct ofi_message m = {0};
+        if (len >= sizeof m)
+            memcpy(&m, bytes, sizeof m);
+        n = sizeof m + data_of(&m);
+        if (ISO_UNLIKELY(len < sizeof m || n > len || !is_from_peer(o, &m))) {
+            if (o->counts.strangers++ == 0)
+                log_warn("a message of %zu bytes by libfabric does not come from a PE of this job, and is dropped",
+                         len);
+            return;
+        }
+        o->peers[m.pe].heard = true;
+        if (m.type == OFI_ANSWER)
+            take_answer(o, &m, bytes + sizeof m);
+        else
+            take_request(o, &m, bytes, n);
+        bytes += n;
+        len -= n;
+    } while (len > 0 && !o->guard.lost);
 }

@@ -65,6 +65,8 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
     if (m->o->guard.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
+    if (m->o->guard.lost)
+        return n;
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
     op->once = once;
     iso_ofi_submit(m->o, op);
@@ -83,6 +85,8 @@ static size_t add_staged(struct move *m, size_t n)
     if (o->guard.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
+    if (o->guard.lost)
+        return n;
     if (n < m->len && n > 8)
         n -= (m->remote + n) & 7;
     int part = __builtin_ctz(peer->free_parts);
@@ -233,6 +237,7 @@ void iso_ofi_quiet(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
+    iso_ofi_submit_packs(o);
     for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
         iso_ofi_wait(o, q, q->asks.made, q->moves.made, "quiet");
     iso_ofi_unlock(o);

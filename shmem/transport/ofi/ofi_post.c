@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations of the provider: posted, or kept while it has no room (FI_EAGAIN, or its queue's size), in the order of
- * each peer; then completed. Errors end the job with a sentence, and nothing is posted any more. Called by the other
- * files of this folder with ofi.guard held. */
+ * each peer; then completed. Errors end or break the job with a sentence, and nothing is posted any more. Called by the
+ * other files of this folder with ofi.guard held. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_MAX = 16 };
+enum { READ_MAX = 16, BREAK_NS = 1000000 };
 #define WATCH_NS 100000000u
 
 /* ---- failure ---- */
@@ -31,13 +31,10 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
     return text;
 }
 
-/* The job is broken, and errors return. Without the endpoint, the provider leaves all memory alone. */
+/* The job is broken, or soon will be, and errors return. Without an endpoint the provider leaves all memory alone. */
 static void drop_all(void)
 {
     struct ofi *o = ISO->ofi;
-    if (o->guard.lost)
-        return;
-    o->guard.lost = true;
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < OFI_GROUPS; group++)
         for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
@@ -47,23 +44,18 @@ static void drop_all(void)
         }
     o->first_waiting = -1;
     o->unposted = NULL;
+    o->packed = NULL;
     o->unacked = NULL;
     o->posted = 0;
 }
 
+/* The endpoint closes after the sentence is out, since peers report its end at once, as an error of the network. */
 void iso_ofi_lose(struct ofi *o, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    iso_network_lose(&o->guard, drop_all, format, args);
+    iso_network_lose(&o->guard, NULL, drop_all, format, args);
     va_end(args);
-}
-
-void iso_ofi_fail(struct ofi *o, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    iso_network_fail(&o->guard, format, args);
 }
 
 ISO_COLD static void lose_by(struct ofi *o, const struct ofi_op *op, const char *why)
@@ -105,12 +97,19 @@ static int add_slab(struct ofi *o)
     return 0;
 }
 
+bool iso_ofi_has_spare(struct ofi *o)
+{
+    if (ISO_LIKELY(o->free_ops != NULL && o->free_ops->next != NULL))
+        return true;
+    int rc = o->guard.lost ? 0 : add_slab(o);
+    if (rc != 0)
+        iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
+                     o->lib.error_text(-rc));
+    return !o->guard.lost;
+}
+
 struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
 {
-    int rc = o->free_ops == NULL ? add_slab(o) : 0;
-    if (rc != 0)
-        iso_ofi_fail(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
-                     o->lib.error_text(-rc));
     struct ofi_op *op = o->free_ops;
     o->free_ops = op->next;
     op->kind = kind;
@@ -171,14 +170,13 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc == -FI_EAGAIN)
         return false;
     if (rc != 0 && op->kind == OFI_RECEIVE)
-        iso_ofi_fail(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
+        iso_ofi_lose(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
                      ISO->boot.host, o->lib.error_text((int)-rc));
-    if (rc != 0) {
+    else if (rc != 0)
         lose_by(o, op, o->lib.error_text((int)-rc));
-        return true; /* without effect */
-    }
-    o->posted += op->kind != OFI_RECEIVE;
-    return true;
+    else
+        o->posted += op->kind != OFI_RECEIVE;
+    return true; /* while lost, without effect */
 }
 
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
@@ -229,7 +227,7 @@ static void post_receives(struct ofi *o)
 {
     while (o->unposted != NULL) {
         struct ofi_op *op = o->unposted;
-        if (!post(o, op))
+        if (!post(o, op) || o->guard.lost)
             return;
         o->unposted = op->next;
     }
@@ -248,11 +246,12 @@ int iso_ofi_post_start(struct ofi *o)
         op->next = o->unposted;
         o->unposted = op;
     }
-    if (rc == 0)
+    if (rc == 0) {
         post_receives(o);
-    else
-        log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
-                  o->info->fabric_attr->prov_name, o->lib.error_text(-rc));
+        return o->guard.lost ? -EIO : 0;
+    }
+    log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
+              o->info->fabric_attr->prov_name, o->lib.error_text(-rc));
     return rc;
 }
 
@@ -331,8 +330,12 @@ bool iso_ofi_poll(struct ofi *o)
         if (ISO_UNLIKELY(o->guard.lost))
             return true;
     } while (n == READ_MAX);
+    if (ISO_UNLIKELY(o->early))
+        iso_ofi_take_early(o);
     if (o->unacked != NULL)
         iso_ofi_send_answers(o);
+    if (o->packed != NULL)
+        iso_ofi_submit_packs(o);
     if (ISO_UNLIKELY(o->first_waiting >= 0))
         post_waiting(o);
     if (o->unposted != NULL)
@@ -354,6 +357,18 @@ static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
     wait->worked |= iso_ofi_poll(o);
 }
 
+/* Another thread may still be breaking the job: an operation without effect must not return before, as if it had had
+ * one. */
+static void await_break(struct ofi *o)
+{
+    const struct timespec t = {0, BREAK_NS};
+    while (ISO_UNLIKELY(o->guard.lost) && !iso_job_is_broken()) {
+        iso_ofi_unlock(o);
+        nanosleep(&t, NULL);
+        iso_ofi_lock(o);
+    }
+}
+
 static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned needs)
 {
     return o->own < OFI_OPS_MAX && ((needs & OFI_NEEDS_ASK) == 0 || q->asks.made - q->asks.done < OFI_CREDITS) &&
@@ -363,13 +378,14 @@ static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned n
 
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
 {
-    if (ISO_LIKELY(can_begin(o, q, needs)))
+    if (ISO_LIKELY(!o->guard.lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
         return;
     struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
     iso_ofi_poll(o);
-    while (!o->guard.lost && !can_begin(o, q, needs))
+    while (!o->guard.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
+    await_break(o);
 }
 
 static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
@@ -379,13 +395,14 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (o->guard.lost || is_done(q, asked, moved))
+    if (!o->guard.lost && is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
     while (!o->guard.lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
+    await_break(o);
 }
 
 /* A provider may try for ever to connect to a port that a firewall closes. */

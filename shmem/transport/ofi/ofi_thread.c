@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread serves peers while this PE computes: most providers make progress only when they are called. It
  * sleeps on the descriptor of the completion queue; where there is none, for LOOK_NS. Waits of this PE poll the queue
- * themselves, and the thread leaves it alone as long as they do. */
+ * themselves. The thread leaves it alone as long as they do, and looks more rarely whether they still do when nothing
+ * comes. */
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"
@@ -14,8 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Polls by waits within LOOK_NS that show that waits do the thread's work. */
-enum { BUSY_POLLS = 16, LOOK_NS = 1000000 };
+/* Polls by waits within LOOK_NS that show that waits do the thread's work. When nothing has come for IDLE_LOOKS, the
+ * next looks follow after IDLE_NS. */
+enum { BUSY_POLLS = 16, LOOK_NS = 1000000, IDLE_LOOKS = 100, IDLE_NS = 8000000 };
 enum { FD_CHANNEL, FD_WAKE, FD_EVENTS, FDS };
 
 bool iso_ofi_progress(void)
@@ -31,14 +33,14 @@ bool iso_ofi_progress(void)
     return any;
 }
 
-/* May this thread sleep on the descriptor? Else something has come meanwhile. */
+/* May this thread sleep on the descriptor? Else something has come meanwhile. While lost there is no endpoint. */
 static bool may_sleep(struct ofi *o)
 {
     struct fid *fid = &o->cq->fid;
-    return fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS;
+    return !o->guard.lost && fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS;
 }
 
-/* A wait that sleeps. */
+/* A wait that sleeps. It polls before and after: a poll makes a dozen system calls in a provider made of software. */
 bool iso_ofi_rest(uint64_t ns)
 {
     struct ofi *o = ISO->ofi;
@@ -51,11 +53,12 @@ bool iso_ofi_rest(uint64_t ns)
     o->polls += BUSY_POLLS + 1;
     o->counts.sleeps++;
     iso_ofi_watch(o);
-    if (!iso_ofi_poll(o) && !o->guard.lost && o->first_waiting < 0 && may_sleep(o)) {
+    if (o->first_waiting < 0 && may_sleep(o)) {
         iso_ofi_unlock(o);
-        ppoll(&fd, 1, &t, NULL);
+        int n = ppoll(&fd, 1, &t, NULL);
         iso_ofi_lock(o);
-        iso_ofi_poll(o);
+        if (n > 0)
+            iso_ofi_poll(o);
     }
     o->sleepers--;
     iso_ofi_unlock(o);
@@ -73,7 +76,12 @@ static uint64_t prepare(struct ofi *o)
     o->polls = 0;
     o->looked_ns = now;
     iso_ofi_watch(o);
-    if (!busy && !o->guard.lost) {
+    if (busy) {
+        o->busy_looks = o->counts.completions + o->counts.answers == o->looked_events ? o->busy_looks + 1 : 0;
+        o->looked_events = o->counts.completions + o->counts.answers;
+        next_ns = o->busy_looks < IDLE_LOOKS ? LOOK_NS : IDLE_NS;
+    } else if (!o->guard.lost) {
+        o->busy_looks = 0;
         while (iso_ofi_poll(o))
             continue;
         bool waits = o->first_waiting >= 0 || o->unposted != NULL || o->posted > 0;
@@ -92,7 +100,7 @@ static void sleep_until_work(uint64_t look_ns, struct ofi *o)
     struct pollfd fds[FDS] = {[FD_CHANNEL] = {iso_channel_fd(), POLLIN, 0},
                               [FD_WAKE] = {o->wake, POLLIN, 0},
                               [FD_EVENTS] = {o->fd, POLLIN, 0}};
-    int n = ppoll(fds, look_ns == LOOK_NS ? FD_EVENTS : FDS, look_ns != 0 ? &look : NULL, NULL);
+    int n = ppoll(fds, look_ns >= LOOK_NS ? FD_EVENTS : FDS, look_ns != 0 ? &look : NULL, NULL);
     if (n > 0 && fds[FD_CHANNEL].revents != 0)
         iso_channel_progress();
 }

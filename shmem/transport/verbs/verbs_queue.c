@@ -54,9 +54,6 @@ static void drop_all(void)
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_ERR;
-    if (v->guard.lost)
-        return;
-    v->guard.lost = true;
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
@@ -70,7 +67,7 @@ void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    iso_network_lose(&v->guard, drop_all, format, args);
+    iso_network_lose(&v->guard, drop_all, NULL, format, args);
     va_end(args);
 }
 

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages, RMAs and errors of the libfabric transport over a double of a provider: limits that hold, messages that
+ * come in any order, a provider without room, and failures that break the job where errors return: one sentence, no
+ * operation that seems to have worked, no wait without an end. */
+#include "../check.h"
+
+#if !__has_include(<rdma/fabric.h>)
+int main(void) { return CHECK_SKIP("no header rdma/fabric.h on this machine"); }
+#else
+
+#include "../../shmem/node/channel.h"
+#include "ofi_double.h"
+#include "said.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+static void put(struct place to, void *source, size_t len, bool nbi)
+{
+    iso_ofi_put(&ISO->ctx_default, to, &(struct far_local){source, len, false, nbi});
+}
+
+static void get(struct place from, void *dest, size_t len)
+{
+    iso_ofi_get(&ISO->ctx_default, from, &(struct far_local){dest, len, false, false});
+}
+
+static const struct amo add_one = {AMO_ADD, 8, 1, 0, true};
+
+static struct ofi_message answer_to(uint64_t serial, bool shared)
+{
+    return (struct ofi_message){.type = OFI_ANSWER, .op = OFI_DONE, .pe = 1, .serial = serial, .shared = shared};
+}
+
+static struct ofi_message amo_of(uint64_t serial, enum amo_op op, uint64_t operand)
+{
+    return (struct ofi_message){.type = OFI_FETCH,
+                                .op = (uint8_t)op,
+                                .bytes = 8,
+                                .pe = 1,
+                                .serial = serial,
+                                .addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base,
+                                .operand = operand};
+}
+
+/* ---- limits ---- */
+
+/* One answer at a time, for all messages so far, once no more may be sent. */
+static void answer_when_full(void)
+{
+    const struct ofi_queue *q = ISO->ofi->peers[1].out[0];
+    uint64_t under_way = q != NULL ? q->asks.made - q->asks.done : 0;
+    CHECK(under_way <= OFI_CREDITS);
+    if (under_way == OFI_CREDITS)
+        bring(answer_to(q->asks.made - 1, true), NULL);
+}
+
+static void test_credits(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7;
+    net.on_read = answer_when_full;
+    for (int i = 0; i < 10 * OFI_CREDITS; i++)
+        put(place_at(1, 8), &word, sizeof word, true);
+    iso_ofi_quiet(&ISO->ctx_default);
+    CHECK_EQ(net.n_sent, 10 * OFI_CREDITS);
+    CHECK(net.n_posts < 10 * OFI_CREDITS / 4);
+    CHECK_EQ(o->own, 0);
+    close_net(o);
+}
+
+/* An answer that several messages share leaves alone those between them that want a value. */
+static void test_shared_answers(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7, before = 1;
+    struct ofi_message own = answer_to(1, false);
+    own.operand = 99;
+    put(place_at(1, 8), &word, sizeof word, true);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 64), add_one, &before);
+    put(place_at(1, 8), &word, sizeof word, true);
+    bring(answer_to(2, true), NULL);
+    poll_net(o);
+    const struct ofi_queue *q = o->peers[1].out[0];
+    CHECK(q->asks.done == 1 && before == 1);
+    bring(own, NULL);
+    bring(answer_to(0, true), NULL); /* was overtaken */
+    poll_net(o);
+    CHECK(q->asks.done == 3 && before == 99);
+    iso_ofi_quiet(&ISO->ctx_default);
+    close_net(o);
+}
+
+/* Behind the first few, small messages travel together: from the next poll on, or with one that wants a value. */
+static void test_packs(void)
+{
+    enum { WORDS = 30, LEN = 3000 };
+    static char data[LEN];
+    struct ofi *o = open_net(3, false);
+    uint64_t words[WORDS], before;
+    for (uint64_t i = 0; i < WORDS; i++) {
+        words[i] = i;
+        put(place_at(1 + i % 2, 8 * i), &words[i], 8, true);
+    }
+    CHECK(net.n_sent == 2 * OFI_JOIN_MIN && net.n_posts == net.n_sent);
+    poll_net(o);
+    CHECK(net.n_sent == WORDS && net.n_posts == 2 * OFI_JOIN_MIN + 2 && o->packed == NULL);
+    CHECK_EQ(o->counts.joined, WORDS - 2 * OFI_JOIN_MIN - 2);
+    uint64_t next[2] = {0, 0};
+    for (unsigned i = 0; i < WORDS; i++) {
+        const struct ofi_message *m = &net.sent[i];
+        uint64_t which = (m->addr - REMOTE_BASE) / 8;
+        CHECK(m->token == TOKEN_OUT && m->len == 8);
+        CHECK(m->serial == next[which % 2] && which == 2 * m->serial + which % 2);
+        next[which % 2]++;
+    }
+    unsigned sent = net.n_sent, posts = net.n_posts;
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 0), add_one, NULL);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(2, 0), add_one, NULL);
+    CHECK_EQ(net.n_posts, posts);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 0), add_one, &before);
+    CHECK(net.n_posts == posts + 1 && net.n_sent == sent + 2 && net.sent[sent + 1].type == OFI_FETCH);
+    poll_net(o);
+    CHECK(net.n_posts == posts + 2 && net.n_sent == sent + 3);
+    posts = net.n_posts;
+    for (int i = 0; i < 5; i++) /* two of them fit, with their heads */
+        put(place_at(1, 0), data, LEN, true);
+    CHECK(net.n_posts == posts + 2 && net.n_sent == sent + 7);
+    poll_net(o);
+    CHECK(net.n_posts == posts + 3 && net.n_sent == sent + 8);
+    close_net(o);
+}
+
+/* At the target they are messages like others: each in its turn, and one answer for all. */
+static void test_packs_at_target(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t words[] = {11, 12, 13}, there[3];
+    struct ofi_message m = {.type = OFI_PUT, .pe = 1, .len = 8};
+    m.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
+    m.serial = 1;
+    bring(m, &words[1]);
+    m.serial = 2;
+    m.addr += 8;
+    bring_behind(m, &words[2]);
+    poll_net(o);
+    CHECK(net.n_sent == 0 && o->counts.held == 2);
+    m.serial = 0;
+    m.addr -= 8;
+    bring(m, &words[0]);
+    poll_net(o);
+    memcpy(there, ISO->segments[SEGMENT_INDEX_HEAP].base, sizeof there);
+    CHECK(there[0] == 12 && there[1] == 13 && there[2] == 0);
+    CHECK(net.n_sent == 1 && net.sent[0].serial == 2 && net.sent[0].shared == 1);
+    m.serial = 3;
+    bring(m, &words[0]);
+    m.serial = 4;
+    bring_behind(m, &words[0]);
+    net.queue[(net.made - 1) % NET_QUEUE].entry.len -= 1; /* the second one is longer than what is there */
+    poll_net(o);
+    CHECK(o->counts.strangers == 1 && o->peers[1].in[0].expected == 4);
+    close_net(o);
+}
+
+/* The provider has no room, again and again: nothing is lost, and the order of a peer stays. */
+static void test_refusals(void)
+{
+    struct ofi *o = open_net(3, false);
+    uint64_t word = 7;
+    for (int i = 0; i < 40; i++) {
+        net.refusals = (unsigned)i % 3;
+        put(place_at(1 + i % 2, 8), &word, sizeof word, true);
+    }
+    for (int i = 0; i < 4; i++)
+        poll_net(o);
+    CHECK_EQ(net.n_sent, 40);
+    uint64_t next[3] = {0};
+    for (unsigned i = 0; i < net.n_sent; i++) {
+        int pe = net.sent[i].addr == REMOTE_BASE + 8 && net.sent[i].serial == next[1] ? 1 : 2;
+        CHECK_EQ(net.sent[i].serial, next[pe]);
+        next[pe]++;
+    }
+    CHECK(next[1] == 20 && next[2] == 20 && o->first_waiting == -1);
+    close_net(o);
+}
+
+/* ---- at the target ---- */
+
+/* All messages of a window, in random order, each time another one. Each tells what was there before it. */
+static void test_order(void)
+{
+    struct ofi *o = open_net(2, false);
+    struct check_random random = check_random_stream(1);
+    uint64_t order[OFI_CREDITS], answered = 0;
+    for (uint64_t round = 0; round < 20; round++) {
+        for (uint64_t i = 0; i < OFI_CREDITS; i++) {
+            uint64_t j = check_random_below(&random, i + 1);
+            order[i] = order[j];
+            order[j] = round * OFI_CREDITS + i;
+        }
+        for (int i = 0; i < OFI_CREDITS; i++) {
+            bring(amo_of(order[i], AMO_SWAP, order[i] + 1), NULL);
+            poll_net(o);
+        }
+        for (; answered < net.n_sent; answered++) {
+            const struct ofi_message *m = &net.sent[answered % NET_SENT];
+            CHECK(m->type == OFI_ANSWER && m->serial == answered && m->operand == answered);
+        }
+        CHECK_EQ(answered, (round + 1) * OFI_CREDITS);
+    }
+    CHECK(o->counts.held > 0 && o->peers[1].in[0].held == NULL);
+    close_net(o);
+}
+
+/* The pieces of a registered buffer are segments that follow one another, and end elsewhere on another node. */
+static void test_pieces(void)
+{
+    enum { PIECE = 4096, LEN = 100, SHIFT = 37 };
+    struct ofi *o = open_net(2, false);
+    struct segment *first = &ISO->segments[SEGMENT_INDEX_HEAP], *second = &ISO->segments[SEGMENT_INDEX_LOCAL];
+    unsigned char data[LEN];
+    check_random_fill(&(struct check_random){7}, data, LEN);
+    *second = (struct segment){.base = first->base + PIECE, .limit = PIECE, .len = PIECE, .kind = SEGMENT_LOCAL};
+    first->limit = PIECE;
+    char *at = second->base - SHIFT, *end = second->base + PIECE;
+    struct ofi_message m = {.type = OFI_PUT, .pe = 1, .addr = (uint64_t)(uintptr_t)at, .len = LEN};
+    bring(m, data);
+    poll_net(o);
+    CHECK(net.n_sent == 1 && net.sent[0].op == OFI_DONE);
+    CHECK_BYTES(at, data, LEN);
+    CHECK(at[-1] == 0 && at[LEN] == 0);
+    m = (struct ofi_message){.type = OFI_GET, .pe = 1, .serial = 1, .addr = m.addr, .len = LEN};
+    bring(m, NULL);
+    poll_net(o);
+    CHECK(net.n_sent == 2 && net.sent[1].op == OFI_DONE && net.sent[1].len == LEN);
+    CHECK_BYTES(net.last_data, data, LEN);
+    m = (struct ofi_message){.type = OFI_PUT, .pe = 1, .serial = 2, .len = LEN};
+    m.addr = (uint64_t)(uintptr_t)end - SHIFT;
+    bring(m, data);
+    poll_net(o);
+    CHECK(net.n_sent == 3 && net.sent[2].op == OFI_REFUSED && end[-SHIFT] == 0 && end[0] == 0);
+    close_net(o);
+}
+
+/* PE 1 has this PE's address and token by a request, and its answer is slower than its first messages. */
+static void test_early_messages(void)
+{
+    struct ofi *o = open_net(2, false);
+    struct ofi_hello hello = {.type = OFI_HELLO, .token = 99, .provider = "double"}, answer;
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, back[CHANNEL_BODY_BYTES];
+    o->peers[1].known = false;
+    for (uint64_t i = 0; i < 3; i++)
+        bring(amo_of(2 - i, AMO_SWAP, 3 - i), NULL);
+    poll_net(o);
+    CHECK(net.n_sent == 0 && o->counts.strangers == 0);
+    memcpy(request, &hello, sizeof hello);
+    iso_ofi_answer(1, request, back);
+    memcpy(&answer, back, sizeof answer);
+    CHECK(answer.error == 0 && answer.token == TOKEN_IN && o->peers[1].known);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 3);
+    for (unsigned i = 0; i < net.n_sent; i++)
+        CHECK(net.sent[i].serial == i && net.sent[i].operand == i && net.sent[i].token == 99);
+    bring(amo_of(3, AMO_SWAP, 4), NULL);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 4);
+    close_net(o);
+}
+
+static void test_strangers(void)
+{
+    struct said said;
+    struct ofi *o = open_net(2, false);
+    struct ofi_message m = amo_of(0, AMO_SWAP, 7);
+    listen(&said);
+    bring(m, NULL);
+    memset(net.buffers[0] + offsetof(struct ofi_message, token), 0, 8);
+    m.pe = 2; /* there is none */
+    bring(m, NULL);
+    m.pe = 1;
+    m.type = OFI_PUT; /* says that it is longer */
+    m.len = 8;
+    bring(m, "1234567");
+    net.queue[2].entry.len -= 1;
+    poll_net(o);
+    CHECK_EQ(lines_with(heard(&said), "does not come from a PE of this job"), 1);
+    CHECK(o->counts.strangers == 3 && o->peers[1].in == NULL && net.n_sent == 0);
+    close_net(o);
+}
+
+/* ---- errors that return ---- */
+
+static void begin_fault(struct said *said)
+{
+    ISO->errors = SHMEMX_ERRORS_RETURN;
+    listen(said);
+}
+
+/* One sentence, however much fails behind it; then all is without effect, and nothing waits. */
+static void end_fault(struct ofi *o, struct said *said, const char *word)
+{
+    static char large[2 * OFI_BULK_MIN];
+    uint64_t mine = 7;
+    unsigned sent = net.n_sent, moved = net.n_writes + net.n_reads;
+    bool lost = o->guard.lost && iso_job_is_broken() && strstr(ISO->broken.why, word) != NULL;
+    net_complete(NULL, 0, EIO);
+    poll_net(o);
+    for (int i = 0; i < 2 * OFI_CREDITS; i++)
+        put(place_at(1, 8), &mine, sizeof mine, true);
+    put(place_at(1, 8), large, sizeof large, false);
+    get(place_at(1, 8), &mine, sizeof mine);
+    get(place_at(1, 8), large, sizeof large);
+    iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_ADD);
+    uint64_t before = iso_ofi_amo(&ISO->ctx_default, place_at(1, 64), add_one);
+    iso_ofi_fence(&ISO->ctx_default);
+    iso_ofi_quiet(&ISO->ctx_default);
+    int times = lines_with(heard(said), word), lines = lines_with(said->text, "[isomer");
+    if (!CHECK_NAMED(lost && times == 1 && lines == 1, word))
+        fprintf(stderr, "said: %s", said->text);
+    CHECK_NAMED(net.n_sent == sent && net.n_writes + net.n_reads == moved && mine == 7 && before == 0, word);
+    CHECK_EQ_NAMED(net.closed_eps, 1, word); /* the provider leaves memory alone */
+    iso_job_mend();
+    ISO->errors = SHMEMX_ERRORS_ABORT;
+    close_net(o);
+}
+
+static void test_lost_messages(void)
+{
+    struct said said;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    bring(amo_of(0, AMO_SWAP, 1), NULL);
+    bring(amo_of(OFI_CREDITS + 1, AMO_SWAP, 2), NULL); /* one before it can never come */
+    bring(amo_of(1, AMO_SWAP, 3), NULL);
+    poll_net(o);
+    uint64_t word;
+    memcpy(&word, ISO->segments[SEGMENT_INDEX_HEAP].base, sizeof word);
+    CHECK_EQ(word, 1);
+    end_fault(o, &said, "message 65 of pe 1 (host ) has come where pe 0 (host ) expects 1");
+
+    o = open_net(2, false);
+    begin_fault(&said);
+    bring(amo_of(0, AMO_SWAP, 1), NULL);
+    bring(amo_of(0, AMO_SWAP, 1), NULL); /* twice */
+    poll_net(o);
+    end_fault(o, &said, "message 0 of pe 1 (host ) has come where pe 0 (host ) expects 1");
+}
+
+static void test_wrong_answers(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 64), add_one, &word);
+    struct ofi_message refused = answer_to(0, false);
+    refused.op = OFI_REFUSED;
+    bring(refused, NULL);
+    iso_ofi_quiet(&ISO->ctx_default); /* ends */
+    end_fault(o, &said, "an operation at address 0x10000000040 from pe 0");
+
+    o = open_net(2, false);
+    begin_fault(&said);
+    bring(answer_to(3, true), NULL);
+    poll_net(o);
+    end_fault(o, &said, "an answer to message 3 has come, which was not sent");
+}
+
+static void test_provider_errors(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    net.post_error = ENETDOWN;
+    put(place_at(1, 8), &word, sizeof word, true);
+    net.post_error = 0;
+    end_fault(o, &said, "failed: Network is down");
+
+    o = open_net(2, false);
+    begin_fault(&said);
+    net.complete_error = ECONNRESET;
+    put(place_at(1, 8), &word, sizeof word, true);
+    iso_ofi_quiet(&ISO->ctx_default);
+    end_fault(o, &said, "failed: Connection reset by peer (the double)");
+}
+
+/* A provider that wants local memory registered, and cannot. */
+static void test_no_memory(void)
+{
+    static char large[2 * OFI_BULK_MIN];
+    struct said said;
+    uint64_t word = 7;
+    struct ofi *o = open_net(2, true);
+    begin_fault(&said);
+    put(place_at(1, 8), &word, sizeof word, true); /* operations are there */
+    net.register_error = ENOMEM;
+    put(place_at(1, 8), large, sizeof large, true);
+    net.register_error = 0;
+    end_fault(o, &said, "registering 65536 bytes at ");
+
+    o = open_net(2, true);
+    begin_fault(&said);
+    net.register_error = ENOMEM;
+    net.held = true; /* operations are not free again */
+    for (int i = 0; i < OFI_CREDITS && !o->guard.lost; i++)
+        put(place_at(1, 8), &word, sizeof word, true);
+    net.register_error = 0;
+    end_fault(o, &said, "pe 0 (host ) has no memory for the messages of libfabric");
+
+    o = open_net(2, true); /* for the answers to a peer */
+    begin_fault(&said);
+    net.register_error = ENOMEM;
+    net.held = true;
+    for (uint64_t i = 0; i < OFI_CREDITS && !o->guard.lost; i++) {
+        bring(amo_of(i, AMO_ADD, 1), NULL);
+        poll_net(o);
+    }
+    net.register_error = 0;
+    end_fault(o, &said, "pe 0 (host ) has no memory for the messages of libfabric");
+}
+
+/* The channel says that a peer died, and the provider's error is only what follows. */
+static void test_death(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    pthread_t thread;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
+    net.complete_error = ECONNRESET;
+    put(place_at(1, 8), &word, sizeof word, true);
+    iso_ofi_quiet(&ISO->ctx_default);
+    pthread_join(thread, NULL);
+    CHECK_EQ(strlen(heard(&said)), 0);
+    CHECK(o->guard.lost && net.closed_eps == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    iso_job_mend();
+    ISO->errors = SHMEMX_ERRORS_ABORT;
+    close_net(o);
+}
+
+/* ---- one thread finds it, and another one waits ---- */
+
+static bool begins; /* atomic */
+
+static void *fail_slowly(void *argument)
+{
+    struct ofi *o = (struct ofi *)argument;
+    iso_ofi_lock(o);
+    __atomic_store_n(&begins, true, __ATOMIC_RELEASE);
+    net_complete(NULL, 0, EIO);
+    iso_ofi_poll(o);
+    iso_ofi_unlock(o);
+    return NULL;
+}
+
+/* No operation returns without effect before the job is broken, so that its caller can learn of it. A second failure
+ * meanwhile is not said. */
+static void test_two_threads(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    pthread_t thread;
+    struct ofi *o = open_net(2, false);
+    begin_fault(&said);
+    CHECK_OR_EXIT(pthread_create(&thread, NULL, fail_slowly, o) == 0);
+    while (!__atomic_load_n(&begins, __ATOMIC_ACQUIRE))
+        check_pause();
+    iso_ofi_lock(o); /* which the thread gives up when it has failed */
+    iso_ofi_lose(o, "this follows from it");
+    iso_ofi_unlock(o);
+    get(place_at(1, 8), &word, sizeof word);
+    CHECK(iso_job_is_broken() && word == 7);
+    pthread_join(thread, NULL);
+    end_fault(o, &said, "receiving a message by double of pe 0 (host ) failed: Input/output error (the double)");
+}
+
+int main(void)
+{
+    alarm(60); /* waits that never end are what some of this is about */
+    test_credits();
+    test_shared_answers();
+    test_packs();
+    test_packs_at_target();
+    test_refusals();
+    test_order();
+    test_pieces();
+    test_early_messages();
+    test_strangers();
+    test_lost_messages();
+    test_wrong_answers();
+    test_provider_errors();
+    test_no_memory();
+    test_death();
+    test_two_threads();
+    return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
+}
+
+#endif
