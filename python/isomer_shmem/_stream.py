@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: MIT
+"""Calls on streams: for tensors on the GPU of this PE.
+
+A synchronous call is enqueued in its caller's current stream. An asynchronous one goes into the group's own stream,
+behind what is in the current stream; its Work makes the stream that is current at wait() wait, and never the host. The
+library has one sequence of calls for each slot, and the slot follows from the kind of the call, as on all ranks.
+"""
+import collections
+import threading
+import time
+from ctypes import byref
+
+import torch
+import torch.distributed as dist
+
+from . import _lib
+from ._core import Core, new_like, plain, plain_dest
+from ._lib import IsomerError
+from ._work import IsomerWork, watch
+
+# The last four of the library's 256 slots: small numbers are the program's, for handles in kernels.
+REST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE = SLOTS = range(252, 256)
+SLOT_OF = {_lib.FCOLLECT: ALL_GATHER, _lib.REDUCESCATTER: REDUCE_SCATTER, _lib.ALLREDUCE: ALL_REDUCE}
+POLL_SECONDS = 0.0005
+
+
+class TorchStreams:
+    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def takes(self, tensor):
+        return tensor.is_cuda
+
+    def check(self, name, tensor):
+        if tensor.device != self.device:
+            raise ValueError(f"isomer: {name}: the tensor is on {tensor.device}; this process uses {self.device}: call "
+                             "torch.cuda.set_device before the first process group is made")
+
+    def current(self):
+        return torch.cuda.current_stream(self.device)
+
+    def new(self):
+        return torch.cuda.Stream(self.device, priority=-1)
+
+    def handle(self, stream):
+        return stream.cuda_stream
+
+    def use(self, stream):
+        return torch.cuda.stream(stream)
+
+    def event(self, stream):
+        event = torch.cuda.Event()
+        event.record(stream)
+        return event
+
+    def is_capturing(self):
+        return torch.cuda.is_current_stream_capturing()
+
+    def keep(self, tensor, stream):
+        """The tensor's memory is not used again before what is in the stream now is done."""
+        tensor.record_stream(stream)
+
+    def keep_copy(self, tensor):
+        """The same for a copy that this package has made: torch uses its memory again in the stream's order."""
+
+    def settle(self):
+        """torch's own operations come next; they are in the order of the current stream."""
+
+    def devices(self):
+        return [self.device]
+
+    def synchronize(self):
+        torch.cuda.synchronize(self.device)
+
+
+for_tests = None  # a class in the place of TorchStreams
+
+
+def streams_of(world):
+    """The streams of the job's device, or None: it has CPU tensors alone."""
+    if world.streams is None:
+        if for_tests is not None:
+            world.streams = for_tests(world)
+        elif world.device != "cpu":
+            world.streams = TorchStreams(torch.device("cuda", world.device_number))
+    return world.streams
+
+
+class StreamCore(Core):
+    """The collectives of one group on tensors of the device."""
+
+    def __init__(self, lease, streams, one_slot):
+        super().__init__(lease)
+        self._streams, self._one_slot = streams, one_slot
+        self._coll_on_stream = lease.world.lib.shmemx_coll_on_stream
+
+    def call(self, kind, dest=0, source=0, nelems=0, type=_lib.UINT8, op=0, root=0):
+        """Enqueues one call in the current stream."""
+        if self.world.broken is not None:
+            self.world.check_usable()
+        args = self._args
+        args.kind, args.dest, args.source, args.nelems = kind, dest, source, nelems
+        args.type, args.op, args.root, args.slot = type, op, root, self.slot_of(kind)
+        if self._coll_on_stream(self._args_pointer, self._streams.handle(self._streams.current())) != 0:
+            self._fail()
+
+    def slot_of(self, kind):
+        return REST if self._one_slot else SLOT_OF.get(kind, REST)
+
+    def prepare(self, kind):
+        """Makes the slot of a kind of calls, before a capture. Collective over the group."""
+        _lib.check(self.world.lib.shmemx_slot_prepare(self.lease.team, self.slot_of(kind), 0), "shmemx_slot_prepare")
+
+    def new(self, tensor, shape=None):
+        """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
+        info = _lib.AddressInfo()
+        shape = tensor.shape if shape is None else shape
+        if tensor.numel() and self.world.lib.shmemx_address_info(tensor.data_ptr(), byref(info)) == 0:
+            from .pool import pool_of
+            made = pool_of(self.world, tensor.device).take(shape, tensor.dtype)
+        else:
+            made = new_like(tensor, shape)
+        return self.keep(made)
+
+    def keep(self, tensor):
+        self._streams.keep_copy(tensor)
+        return tensor
+
+    def settle(self):
+        self._streams.settle()
+
+
+class StreamWork(IsomerWork):
+    """One call in a stream. `kept`: tensors that it uses, when the stream is not the caller's."""
+
+    def __init__(self, name, outputs, queue, stream, event=None, kept=()):
+        super().__init__(name, outputs)
+        self._queue, self._stream, self._event, self._kept = queue, stream, event, kept
+
+    def _ended(self):
+        """The event behind the call; that of a synchronous call is made when it is first asked for."""
+        if self._event is None:
+            self._event = self._queue.streams.event(self._stream)
+        return self._event
+
+    def wait(self, timeout=None):
+        """The current stream waits, and the host does not. With a timeout the host waits until the call has ended."""
+        self._queue.check_usable(self._name)
+        streams = self._queue.streams
+        here = streams.current()
+        if streams.handle(here) != streams.handle(self._stream):
+            here.wait_event(self._ended())
+        if timeout is not None and timeout.total_seconds() > 0:
+            self._wait(timeout.total_seconds())
+        self._kept = ()
+        return True
+
+    def _wait(self, seconds):
+        end = time.monotonic() + seconds
+        while not self._ended().query():
+            self._queue.check_usable(self._name)
+            if time.monotonic() > end:
+                raise dist.DistBackendError(f"isomer: wait for {self._name}: not done after {seconds} s")
+            time.sleep(POLL_SECONDS)
+        self._queue.check_gave_up(self._name)
+
+    def synchronize(self):
+        self.wait()
+
+    def is_completed(self):
+        return self._ended().query()
+
+    def is_success(self):
+        return self.exception() is None and self.is_completed()
+
+    def exception(self):
+        broken = self._queue.world.broken
+        return dist.DistBackendError(f"isomer: {self._name}: {broken}") if broken else None
+
+    def get_future(self):
+        """Its value is there at once; torch has streams that use it wait for the call."""
+        if self._future is None:
+            streams = self._queue.streams
+            here, future = streams.current(), torch.futures.Future(devices=streams.devices())
+            if streams.handle(here) == streams.handle(self._stream):
+                future.set_result(self._outputs)
+            else:
+                with streams.use(self._stream):
+                    future.set_result(self._outputs)
+            self._future = future
+        return self._future
+
+
+class Queue:
+    """What enqueues the calls of one group on the device. `seconds` is a function: the group's time limit."""
+
+    def __init__(self, group, lease, streams, one_slot, seconds):
+        self.world, self.streams, self._group, self._seconds = lease.world, streams, group, seconds
+        self.core = StreamCore(lease, streams, one_slot)
+        self._team, self._lock = lease.team, threading.RLock()
+        self._own, self._channels = None, {}  # streams: of the group; by (peer, whether it sends)
+        self._in_flight = collections.deque()  # (event, tensors) of asynchronous calls
+        self._under_way, self._is_closed, self._limit = None, False, None
+        self.set_limit()
+        watch.add(self)
+
+    def set_limit(self):
+        """Waits of this team's kernels are reported after the group's time; the watch looks for the reports."""
+        self._limit = self.world.limits[id(self)] = self._seconds()
+        self.world.lib.shmemx_team_set_timeout(self._team, self._limit)
+
+    def run(self, name, body, tensors, outputs, seconds, is_async):
+        """body(core) enqueues the call and what belongs to it in the current stream."""
+        if not is_async:
+            stream = self.streams.current()
+            self._enqueue(name, body, seconds)
+            return StreamWork(name, outputs, self, stream)
+        if self._own is None:
+            self._own = self.streams.new()
+        return self.run_beside(self._own, name, body, [*tensors, *outputs], outputs, seconds)
+
+    def run_beside(self, stream, name, body, tensors, outputs, seconds):
+        """The same in another stream than the caller's, which waits for what is in the caller's now."""
+        streams = self.streams
+        stream.wait_event(streams.event(streams.current()))
+        with streams.use(stream):
+            self._enqueue(name, body, seconds)
+            event = streams.event(stream)
+        for tensor in tensors:
+            streams.keep(tensor, stream)
+        self._hold(event, tensors)
+        return StreamWork(name, outputs, self, stream, event, tensors)
+
+    def _hold(self, event, tensors):
+        """Keeps tensors, also those in the library's memory, until the call has ended, whatever becomes of its Work."""
+        if self.streams.is_capturing():
+            return  # a graph's memory lives as long as the graph, and events may not be asked
+        with self._lock:
+            while self._in_flight and self._in_flight[0][0].query():
+                self._in_flight.popleft()
+            self._in_flight.append((event, tensors))
+
+    def _enqueue(self, name, body, seconds):
+        with self._lock:
+            if self._is_closed:
+                raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
+            self._under_way = name, time.monotonic(), seconds  # the first call of a slot waits for the other members
+            try:
+                body(self.core)
+            except IsomerError as error:
+                raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {error}") from error
+            finally:
+                self._under_way = None
+
+    # ---- messages ----
+
+    def send(self, tensor, peer, tag):
+        def body(core):
+            values = plain(tensor, core.new)
+            self._message(lib.shmemx_send_on_stream, values, peer, tag)
+        lib = self.world.lib
+        return self.run_beside(self._channel(peer, True), "send", body, [tensor], [tensor], self._seconds())
+
+    def receive(self, tensor, peer, tag):
+        def body(core):
+            result = plain_dest(tensor, core.new)
+            self._message(lib.shmemx_recv_on_stream, result, peer, tag)
+            core.put_back(tensor, result)
+        lib = self.world.lib
+        return self.run_beside(self._channel(peer, False), "recv", body, [tensor], [tensor], self._seconds())
+
+    def _message(self, call, tensor, peer, tag):
+        self.world.check_usable()
+        stream = self.streams.handle(self.streams.current())
+        if call(self._team, tensor.data_ptr(), tensor.nbytes, peer, tag, stream) != 0:
+            self.core._fail()
+
+    def _channel(self, peer, sends):
+        """A stream of its own for each peer and direction, so that a send waits for no other message."""
+        with self._lock:
+            if (peer, sends) not in self._channels:
+                self._channels[peer, sends] = self.streams.new()
+            return self._channels[peer, sends]
+
+    def batch(self, messages):
+        """Messages ("send" or "recv", tensor, peer, tag) by one kernel, in any order: one Work for all of them."""
+        def body(core):
+            lib, results = self.world.lib, []
+            if lib.shmemx_coll_group_begin() != 0:
+                core._fail()
+            try:
+                for name, tensor, peer, tag in messages:
+                    if name == "send":
+                        self._message(lib.shmemx_send_on_stream, plain(tensor, core.new), peer, tag)
+                    else:
+                        results.append((tensor, plain_dest(tensor, core.new)))
+                        self._message(lib.shmemx_recv_on_stream, results[-1][1], peer, tag)
+            finally:
+                status = lib.shmemx_coll_group_end()
+            if status != 0:
+                core._fail()
+            for tensor, result in results:
+                core.put_back(tensor, result)
+        tensors = [message[1] for message in messages]
+        return self.run("messages", body, tensors, [message[1] for message in messages if message[0] == "recv"],
+                        self._seconds(), True)
+
+    # ---- errors and the end ----
+
+    def check_usable(self, name):
+        broken = self.world.broken
+        if broken is not None:
+            raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {broken}")
+
+    def check_gave_up(self, name):
+        """Raises where a wait of this group's kernels has given up. Not during a capture."""
+        for slot in SLOTS:
+            if self.world.lib.shmemx_status(self._team, slot, None) != 0:
+                self.world.abort(_lib.text_of(self.world.lib.shmemx_error_text) or "a wait gave up")
+        self.check_usable(name)
+
+    def check_time(self):
+        """By the watch: a call that waits for other members on the host, or in a kernel, for too long."""
+        call = self._under_way
+        if call is not None and time.monotonic() > call[1] + call[2]:
+            self.world.abort(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
+        if self._limit != self._seconds():
+            self.set_limit()
+        self.world.look_at_waits()
+
+    def synchronize(self):
+        """The host waits for the current stream, and learns of errors in it."""
+        stream = self.streams.handle(self.streams.current())
+        if self.world.lib.shmemx_stream_synchronize(stream) != 0:
+            self.core._fail()
+
+    def close(self):
+        """Takes no more calls. What is enqueued goes on."""
+        with self._lock:
+            self._is_closed = True
+        watch.remove(self)
+        self.world.limits.pop(id(self), None)
+        self._in_flight.clear()
