@@ -4,11 +4,11 @@
 
     ISOMER_LIB=... python3 python/tests/test_cuda.py [names]      one line for each test: PASS, FAIL or SKIP, and the time
 
-Each test runs in processes of its own, which a watchdog ends. References are made by hand, or by gloo on the CPU.
+Tests run in processes of their own, which a watchdog ends; a failed one is followed by new ones. So the job ends and begins
+again in a process. References are made by hand, or by one process on the CPU.
 """
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +20,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
 LIMIT_SECONDS = 100
 RANKS = int(os.environ.get("ISOMER_TEST_RANKS", "2"))
-SKIPPED = 77
 SIZES = (1, 7, 1000, 70001)
 
 
@@ -610,8 +609,6 @@ def late_peer():
             pass
     else:
         time.sleep(10)
-    os._exit(0)
-
 
 def killed_peer():
     """A rank that is killed: an error for the other one within seconds."""
@@ -632,12 +629,12 @@ def killed_peer():
     except dist.DistBackendError as error:
         print(f"after {time.monotonic() - begin:.1f} s: {error}", flush=True)
     assert time.monotonic() - begin < 40
-    os._exit(0)
 
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, host_tensors, streams, graphs, messages, memory,
          pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal, device_zero, device_id, groups, late_peer,
          killed_peer]
+ALONE = ("late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 
 
@@ -661,56 +658,104 @@ def why_not():
     return None
 
 
-def run_test(name, seconds=LIMIT_SECONDS):
-    """(PASS, FAIL or SKIP, what the ranks printed)"""
-    with tempfile.TemporaryDirectory() as folder:
-        ranks, outputs = [], []
+class Ranks:
+    """Processes that run tests one after the other. Each writes a line into its file at the end of a test."""
+
+    def __init__(self, names):
+        self._folder = tempfile.TemporaryDirectory()
+        self._processes, self._outputs = [], []
         for rank in range(RANKS):
-            outputs.append(open(os.path.join(folder, str(rank)), "w+"))
+            self._outputs.append(open(os.path.join(self._folder.name, str(rank)), "w+"))
             environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank),
-                           "STORE": os.path.join(folder, "store")}
-            ranks.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank", name], env=environment,
-                                          stdout=outputs[-1], stderr=subprocess.STDOUT, start_new_session=True))
-        codes = wait_for(ranks, seconds)
-        texts = []
-        for rank, output in enumerate(outputs):
-            output.seek(0)
-            texts.append(f"rank {rank}, {codes[rank]}:\n" + output.read()[-6000:])
+                           "STORES": self._folder.name}
+            self._processes.append(subprocess.Popen(
+                [sys.executable, os.path.abspath(__file__), "--rank", *names], env=environment,
+                stdout=self._outputs[-1], stderr=subprocess.STDOUT, start_new_session=True))
+
+    def _text(self, rank, name):
+        """What a rank has printed in one test."""
+        with open(os.path.join(self._folder.name, str(rank)), errors="replace") as file:
+            return file.read().partition(f"== begin {name}\n")[2].partition("== begin ")[0]
+
+    def wait(self, name, seconds):
+        """(PASS, FAIL or SKIP, text) of the next test. After FAIL, no test is left running."""
+        limit, failing, codes = time.monotonic() + seconds, False, []
+        while time.monotonic() < limit:
+            codes = [process.poll() for process in self._processes]
+            texts = [self._text(rank, name) for rank in range(RANKS)]
+            ends = [next((line[7:] for line in text.splitlines() if line.startswith("== end ")), None) for text in texts]
+            ended = [end or (f"ended with {code}" if code is not None else None) for end, code in zip(ends, codes)]
+            expected = ["PASS"] * (RANKS - 1) + [f"ended with {DIES[name]}" if name in DIES else "PASS"]
+            if ended == expected:
+                return "PASS", "\n".join(texts)
+            if ended == ["SKIP"] * RANKS:
+                return "SKIP", texts[0]
+            if not failing and any(end not in (None, wanted, "SKIP") for end, wanted in zip(ended, expected)):
+                limit, failing = min(limit, time.monotonic() + 10), True  # the others may still tell why
+            if all(code is not None for code in codes):
+                break
+            time.sleep(0.05)
+        texts = [self._text(rank, name) for rank in range(RANKS)]
+        self.kill()
+        return "FAIL", "\n".join(f"rank {rank}, {'has not ended' if codes[rank] is None else codes[rank]}:\n"
+                                 f"{text[-5000:]}" for rank, text in enumerate(texts))
+
+    def kill(self):
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait(20)
+        for output in self._outputs:
             output.close()
-    expected = [0] * (RANKS - 1) + [DIES.get(name, 0)]
-    if set(codes) == {SKIPPED}:
-        return "SKIP", texts[0]
-    return ("PASS" if codes == expected else "FAIL"), "\n".join(texts)
+        self._folder.cleanup()
 
 
-def wait_for(ranks, seconds):
-    """Exit codes; a process that has not ended in time is killed, and also the others 20 s after one has failed."""
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit and any(rank.poll() is None for rank in ranks):
-        if any(rank.poll() not in (None, 0, -signal.SIGKILL) for rank in ranks):
-            limit = min(limit, time.monotonic() + 20)
-        time.sleep(0.05)
-    codes = [rank.poll() for rank in ranks]
-    for rank, code in zip(ranks, codes):
-        if code is None:
-            rank.kill()
-            rank.wait(10)
-    return ["has not ended" if code is None else code for code in codes]
+def results(names):
+    """(name, outcome, seconds, text) of each test. A test that fails behind others is tried again alone."""
+    left = list(names)
+    while left:
+        batch = [left[0]] if left[0] in ALONE else left[:next((i for i, name in enumerate(left) if name in ALONE),
+                                                              len(left))]
+        ranks, outcome = Ranks(batch), "PASS"
+        for index, name in enumerate(batch):
+            begin = time.monotonic()
+            outcome, text = ranks.wait(name, LIMIT_SECONDS)
+            if outcome == "FAIL" and index > 0:
+                alone = Ranks([name])
+                outcome, again = alone.wait(name, LIMIT_SECONDS)
+                alone.kill()
+                text = f"behind {batch[index - 1]} it has failed:\n{text}\nalone, {outcome}:\n{again}"
+                outcome = "PASS alone, FAIL behind others" if outcome == "PASS" else outcome
+            left.pop(0)
+            yield name, outcome, time.monotonic() - begin, text
+            if "FAIL" in outcome:
+                break
+        ranks.kill()
 
 
-def run_rank(name):
+def run_ranks(names):
+    """The life of one rank."""
     import faulthandler
-    faulthandler.dump_traceback_later(LIMIT_SECONDS - 15, exit=False)
-    try:
-        next(test for test in TESTS if test.__name__ == name)()
-    except Skip as reason:
-        print(reason, flush=True)
-        os._exit(SKIPPED)
-    except BaseException:
-        traceback.print_exc()
+    for name in names:
+        print(f"== begin {name}", flush=True)
+        os.environ["STORE"] = os.path.join(os.environ["STORES"], "store_" + name)
+        faulthandler.dump_traceback_later(LIMIT_SECONDS - 15, exit=False)
+        outcome = "PASS"
+        try:
+            next(test for test in TESTS if test.__name__ == name)()
+        except Skip as reason:
+            print(reason, flush=True)
+            outcome = "SKIP"
+        except BaseException:
+            traceback.print_exc()
+            outcome = "FAIL"
+        faulthandler.cancel_dump_traceback_later()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        print(f"== end {outcome}", flush=True)
+        if outcome == "FAIL" or name in ALONE:
+            os._exit(outcome == "FAIL")
+    os._exit(0)
 
 
 def main(names):
@@ -718,20 +763,17 @@ def main(names):
     if reason:
         print(f"SKIP all: {reason}")
         return 0
-    unknown = set(names) - {test.__name__ for test in TESTS}
+    known = [test.__name__ for test in TESTS]
+    unknown = set(names) - set(known)
     if unknown:
         print(f"there are no tests {', '.join(sorted(unknown))}")
         return 2
     failed = 0
-    for test in TESTS:
-        if names and test.__name__ not in names:
-            continue
-        begin = time.monotonic()
-        outcome, text = run_test(test.__name__)
-        print(f"{outcome} {test.__name__} {time.monotonic() - begin:.1f} s", flush=True)
+    for name, outcome, seconds, text in results([name for name in known if not names or name in names]):
+        print(f"{outcome} {name} {seconds:.1f} s", flush=True)
         if outcome != "PASS" or os.environ.get("ISOMER_TEST_VERBOSE"):
             print(text, flush=True)
-        failed += outcome == "FAIL"
+        failed += "FAIL" in outcome
     print(f"{failed} failed")
     return 1 if failed else 0
 
@@ -746,7 +788,7 @@ if pytest is not None:
         reason = why_not()
         if reason:
             pytest.skip(reason)
-        outcome, text = run_test(name)
+        (_, outcome, _, text), = results([name])
         if outcome == "SKIP":
             pytest.skip(text)
         assert outcome == "PASS", text
@@ -754,6 +796,6 @@ if pytest is not None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--rank"]:
-        run_rank(sys.argv[2])
+        run_ranks(sys.argv[2:])
     else:
         sys.exit(main(sys.argv[1:]))
