@@ -132,8 +132,8 @@ def check_device(device, world=None):
 
 
 def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels=False):
-    """A tensor in memory of the library, with undefined contents. shape: numbers, or one tuple of them. device: "cpu", or
-    "cuda", the GPU of this process, whose tensors kernels take.
+    """A tensor in memory of the library, with undefined contents. shape: numbers, or one tuple of them. device: "cpu",
+    or "cuda", the GPU of this process, whose tensors kernels take.
 
     Symmetric, the default: collective over the group, with equal arguments. local: this rank's alone; `group` is not
     looked at beyond the job. for_kernels: memory of the CPU device, which kernels take, and which has no peer views."""
@@ -342,8 +342,8 @@ def _local(world, tensor, on_gpu, name):
 
 
 def put(dest, source, rank=None):
-    """source, of this rank, to rank's object of dest. On the host, source may be changed on return; on a stream, by later
-    work of the stream. The data has arrived after quiet(); the other rank must be told."""
+    """source, of this rank, to rank's object of dest. On the host, source may be changed on return; on a stream, by
+    later work of the stream. The data has arrived after quiet(); the other rank must be told."""
     source = source.detach().contiguous()
     world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
     _local(world, source, on_gpu, "put")

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """The backend on a GPU, which the ranks share where there are too few. By pytest, or alone:
 
-    ISOMER_LIB=... python3 python/tests/test_cuda.py [names]      one line for each test: PASS, FAIL or SKIP, and the time
+    ISOMER_LIB=... python3 python/tests/test_cuda.py [names]     one line for each: PASS, FAIL or SKIP, and the time
 
-Tests run in processes of their own, which a watchdog ends; a failed one is followed by new ones. So the job ends and begins
-again in a process. References are made by hand, or by one process on the CPU.
+Tests run in processes of their own, one behind the other, so that jobs end and begin again. A watchdog ends them, and
+after a failure new ones go on. References are made by hand, or by one process on the CPU.
 """
 import os
 import signal
@@ -86,8 +86,8 @@ def reductions(is_async=False):
     import torch.distributed as dist
     rank, size, device = start()
     for count in SIZES:
-        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int64, torch.uint8,
-                      torch.bool, torch.complex64):
+        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int32, torch.int64,
+                      torch.uint8, torch.bool, torch.complex64):
             name = f"{count} {dtype}"
             every = [values_of(member, count, dtype, device) for member in range(size)]
             total = torch.stack(every).any(0) if dtype == torch.bool else sum(every)
@@ -632,8 +632,8 @@ def killed_peer():
 
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, host_tensors, streams, graphs, messages, memory,
-         pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal, device_zero, device_id, groups, late_peer,
-         killed_peer]
+         pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal, device_zero, device_id, groups,
+         late_peer, killed_peer]
 ALONE = ("late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 
@@ -683,7 +683,8 @@ class Ranks:
         while time.monotonic() < limit:
             codes = [process.poll() for process in self._processes]
             texts = [self._text(rank, name) for rank in range(RANKS)]
-            ends = [next((line[7:] for line in text.splitlines() if line.startswith("== end ")), None) for text in texts]
+            ends = [next((line[7:] for line in text.splitlines() if line.startswith("== end ")), None)
+                    for text in texts]
             ended = [end or (f"ended with {code}" if code is not None else None) for end, code in zip(ends, codes)]
             expected = ["PASS"] * (RANKS - 1) + [f"ended with {DIES[name]}" if name in DIES else "PASS"]
             if ended == expected:

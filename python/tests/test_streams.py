@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Calls on streams, by CPU tensors and the CPU device's streams: each collective beside a reference, asynchronous calls,
-order, messages, errors. tests/test_cuda.py runs the same on a GPU."""
+"""Calls on streams, by CPU tensors and the CPU device's streams: each collective beside a reference, asynchronous
+calls, order, messages, errors. tests/test_cuda.py runs the same on a GPU."""
 import gc
 import os
 import time
