@@ -109,10 +109,6 @@ class StreamCore(Core):
     def slot_of(self, kind):
         return REST if self._one_slot else SLOT_OF.get(kind, REST)
 
-    def prepare(self, kind):
-        """Makes the slot of a kind of calls, before a capture. Collective over the group."""
-        _lib.check(self.world.lib.shmemx_slot_prepare(self.lease.team, self.slot_of(kind), 0), "shmemx_slot_prepare")
-
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
         info = _lib.AddressInfo()
@@ -217,9 +213,12 @@ class Queue:
             stream = self.streams.current()
             self._enqueue(name, body, seconds)
             return StreamWork(name, outputs, self, stream)
+        return self.run_beside(self._own_stream(), name, body, [*tensors, *outputs], outputs, seconds)
+
+    def _own_stream(self):
         if self._own is None:
             self._own = self.streams.new()
-        return self.run_beside(self._own, name, body, [*tensors, *outputs], outputs, seconds)
+        return self._own
 
     def run_beside(self, stream, name, body, tensors, outputs, seconds):
         """The same in another stream than the caller's, which waits for what is in the caller's now."""
@@ -253,6 +252,16 @@ class Queue:
                 raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {error}") from error
             finally:
                 self._under_way = None
+
+    def prepare(self):
+        """Makes the slots, as the first call of each kind would, and the group's stream. Collective."""
+        def body(core):
+            for slot in sorted({core.slot_of(kind) for kind in (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE,
+                                                                _lib.BROADCAST)}):
+                _lib.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0), "shmemx_slot_prepare")
+            core.call(_lib.SYNC)
+        self._own_stream()
+        self._enqueue("prepare", body, self._seconds())
 
     # ---- messages ----
 

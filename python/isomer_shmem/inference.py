@@ -43,7 +43,7 @@ class AllReduce:
     def _start_in_stream(self):
         """Makes the slot, the copy's memory and the kernels ready, so that the first call may be in a capture."""
         self._queue = self._group.queue()
-        self._queue.core.prepare(_lib.ALLREDUCE)
+        self._queue.prepare()
         if self.max_bytes > PACKET_BYTES:
             nbytes = -(-self.max_bytes // 16) * 16
             self._copy = pool_of(self._group.lease.world, self.device).take((nbytes,), torch.uint8)

@@ -77,6 +77,14 @@ def group_of(group):
     return made
 
 
+def prepare(group=None):
+    """Makes what the calls of a group on GPU tensors need, so that the first ones may be in the capture of a graph. Not
+    for sends and receives. Collective over the group; does nothing without a GPU."""
+    mine = group_of(group)
+    if streams_of(mine.lease.world) is not None:
+        mine.queue().prepare()
+
+
 class Options:
     """What torch's options say of a new group, of one that is there."""
 

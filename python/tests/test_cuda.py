@@ -249,6 +249,8 @@ def graphs():
     """Collectives in a CUDA graph that is launched again with other values."""
     import torch
     import torch.distributed as dist
+
+    import isomer_shmem
     rank, size, device = start()
     mine, gathered = torch.zeros(5000, device=device), torch.zeros(size * 5000, device=device)
     scattered, wide = torch.zeros(100, device=device), torch.zeros(size * 100, device=device)
@@ -260,11 +262,7 @@ def graphs():
         dist.reduce_scatter_tensor(scattered, wide)
         work = dist.all_reduce(scattered, async_op=True)
         work.wait()
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        body()
-    torch.cuda.current_stream().wait_stream(side)
+    isomer_shmem.prepare()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -194,6 +194,27 @@ def messages():
     dist.destroy_process_group()
 
 
+def prepared():
+    """After prepare(), no call waits for the other ranks on the host."""
+    import isomer_shmem as iso
+    rank, size = start()
+    with host_streams.on():
+        iso.prepare()
+        settle()
+        if rank == 0:
+            time.sleep(1)
+        begin = time.monotonic()
+        values, output = torch.full((100,), 1.0), torch.zeros(100 * size)
+        dist.all_reduce(values)
+        dist.all_gather_into_tensor(output, values)
+        dist.broadcast(output, 0)
+        dist.reduce_scatter_tensor(values, output)
+        assert time.monotonic() - begin < 0.5
+        settle()
+        assert values.eq(size * size).all()
+    dist.destroy_process_group()
+
+
 def coalesced():
     rank, size = start()
     with host_streams.on():
@@ -355,7 +376,7 @@ def test_collectives(ranks, size, is_async):
     ranks(size, moves, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, order, messages, coalesced, mixed, one_slot, one_sided,
+@pytest.mark.parametrize("function", (works, order, messages, prepared, coalesced, mixed, one_slot, one_sided,
                                       inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
