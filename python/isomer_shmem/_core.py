@@ -74,7 +74,7 @@ class Reduction:
         self.type, self.op, self.factor = TYPES[dtype], OPERATORS[self.name], None
         self.divides = False
         if self.name == "PREMUL_SUM":
-            self.factor = op.factor
+            self.factor = op.__getstate__()[1]  # torch before 2.12 has no op.factor
         if self.name == "AVG" and self.type in COMPLEX:
             self.op, self.divides = _lib.SUM, True
         if not self._is_possible():

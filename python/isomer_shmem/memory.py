@@ -427,8 +427,12 @@ def _wait_on_host(block, word, value, compare, timeout):
 
 
 def fetch(word):
-    """This rank's own signal now, for the host; puts before it are seen."""
-    return block_of(word).world.lib.shmem_signal_fetch(word.data_ptr())
+    """This rank's own signal now, for the host; puts before it are seen. On a GPU the host first waits for the current
+    stream, as item() does."""
+    block = block_of(word)
+    if _is_on_stream(block):
+        _check(block.world, block.world.lib.shmemx_stream_synchronize(_current(block.world)))
+    return block.world.lib.shmem_signal_fetch(word.data_ptr())
 
 
 def _goes_on_stream(world, device):

@@ -417,6 +417,79 @@ def inference():
     end()
 
 
+def first_in_capture():
+    """The first call of an AllReduce is in a graph, as vLLM may have it; between launches, larger tensors."""
+    import torch
+
+    from isomer_shmem.inference import AllReduce
+    rank, size, device = start()
+    reduce = AllReduce(None, device, 8 << 20)
+    hidden = torch.zeros(16, 8192, dtype=torch.bfloat16, device=device)
+    large = torch.full((512, 8192), 1.0 + rank, dtype=torch.bfloat16, device=device)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        out = reduce.all_reduce(reduce.all_reduce(hidden) + 1)
+    for step in range(3):
+        hidden.fill_(rank + step)
+        graph.replay()
+        check("graph", out, torch.full(out.shape, float(size * (sum(range(size)) + size * step + 1)),
+                                       dtype=torch.bfloat16))
+        check("eager", reduce.all_reduce(large), torch.full(large.shape, size * (size + 1) / 2, dtype=torch.bfloat16))
+    reduce.close()
+    end()
+
+
+def beside_gloo():
+    """The default group is gloo's; FSDP2 by install(), and tensors and all-reduces of a group beside it."""
+    import torch
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    import isomer_shmem as iso
+    from isomer_shmem.inference import AllReduce
+    rank, size, device = start(backend="gloo")
+    assert dist.get_backend() == "gloo"
+    expected, model = reference_losses(size, torch), model_of(torch, device)
+    mesh = init_device_mesh("cuda", (size,))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    installed = iso.fsdp.install(model)
+    for step, loss in enumerate(losses_of(model, rank, size, device, torch)):
+        assert abs(loss - expected[step][rank]) < 1e-4, (step, loss, expected[step])
+    assert installed.stats()["reduce_scatters"] >= 6
+    reduce = AllReduce(None, device, 1 << 20)
+    check("all_reduce", reduce.all_reduce(torch.full((1000,), 1.0 + rank, device=device)),
+          torch.full((1000,), size * (size + 1) / 2))
+    del model, installed, reduce
+    torch.cuda.synchronize()
+    dist.destroy_process_group()
+
+
+def few_queues():
+    """CUDA_DEVICE_MAX_CONNECTIONS=1: one sequence for all collectives, with a warning."""
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    import warnings
+
+    import torch
+    import torch.distributed as dist
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rank, size, device = start()
+        for _ in range(3):
+            tensor = torch.full((1000,), 1.0 + rank, device=device)
+            output = torch.zeros(1000 * size, device=device)
+            first = dist.all_gather_into_tensor(output, tensor, async_op=True)
+            second = dist.all_reduce(tensor, async_op=True)
+            second.wait()
+            first.wait()
+            check("all_reduce", tensor, torch.full((1000,), size * (size + 1) / 2))
+            check("all_gather", output, torch.arange(1.0, size + 1).repeat_interleave(1000))
+    assert sum("CUDA_DEVICE_MAX_CONNECTIONS" in str(each.message) for each in caught) == 1
+    end()
+
+
 def model_of(torch, device):
     torch.manual_seed(3)
     layers = [torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64), torch.nn.GELU(),
@@ -631,8 +704,8 @@ def killed_peer():
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, host_tensors, streams, graphs, messages, memory,
          pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal, device_zero, device_id, groups,
-         late_peer, killed_peer]
-ALONE = ("late_peer", "killed_peer")  # in processes of their own, which end with the test
+         first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
+ALONE = ("few_queues", "late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 
 

@@ -40,6 +40,10 @@ def reductions(is_async):
                 assert torch.equal(mine, total), (count, dtype)
                 if dtype.is_complex or dtype == torch.bool:
                     continue
+                if dtype == torch.float32:
+                    mine = all_values[rank].clone()
+                    run(dist.all_reduce, mine, dist._make_nccl_premul_sum(0.5), async_op=is_async)
+                    assert torch.equal(mine, total * 0.5)
                 mine = all_values[rank].clone()
                 run(dist.reduce, mine, size - 1, dist.ReduceOp.MAX, async_op=is_async)
                 if rank == size - 1:
@@ -277,9 +281,10 @@ def one_sided():
         iso.put(inbox[:10], mine[:10], rank=right)
         iso.signal(flag, 7, rank=right, add=True)
         iso.wait(flag, 12, "==")
+        assert iso.fetch(flag) == 12  # behind the wait
         iso.quiet()
         iso.synchronize()
-        assert torch.equal(inbox[:10], torch.arange(10.0) + 5 * left) and iso.fetch(flag) == 12
+        assert torch.equal(inbox[:10], torch.arange(10.0) + 5 * left)
         iso.barrier(device="cpu")
         local = iso.empty(100, local=True, for_kernels=True)
         del local
