@@ -5,7 +5,6 @@ A synchronous call is enqueued in its caller's current stream. An asynchronous o
 behind what is in the current stream; its Work makes the stream that is current at wait() wait, and never the host. The
 library has one sequence of calls for each slot, and the slot follows from the kind of the call, as on all ranks.
 """
-import collections
 import threading
 import time
 from ctypes import byref
@@ -59,7 +58,8 @@ class TorchStreams:
         return torch.cuda.is_current_stream_capturing()
 
     def keep(self, tensor, stream):
-        """The tensor's memory is not used again before what is in the stream now is done."""
+        """The tensor's memory is not used again before what is in the stream now is done. That of empty() is freed behind
+        all work of the device anyway, and torch knows nothing of it."""
         tensor.record_stream(stream)
 
     def keep_copy(self, tensor):
@@ -129,11 +129,11 @@ class StreamCore(Core):
 
 
 class StreamWork(IsomerWork):
-    """One call in a stream. `kept`: tensors that it uses, when the stream is not the caller's."""
+    """One call in a stream."""
 
-    def __init__(self, name, outputs, queue, stream, event=None, kept=()):
+    def __init__(self, name, outputs, queue, stream, event=None):
         super().__init__(name, outputs)
-        self._queue, self._stream, self._event, self._kept = queue, stream, event, kept
+        self._queue, self._stream, self._event = queue, stream, event
 
     def _ended(self):
         """The event behind the call; that of a synchronous call is made when it is first asked for."""
@@ -150,7 +150,6 @@ class StreamWork(IsomerWork):
             here.wait_event(self._ended())
         if timeout is not None and timeout.total_seconds() > 0:
             self._wait(timeout.total_seconds())
-        self._kept = ()
         return True
 
     def _wait(self, seconds):
@@ -197,7 +196,6 @@ class Queue:
         self.core = StreamCore(lease, streams, one_slot)
         self._team, self._lock = lease.team, threading.RLock()
         self._own, self._channels = None, {}  # streams: of the group; by (peer, whether it sends)
-        self._in_flight = collections.deque()  # (event, tensors) of asynchronous calls
         self._under_way, self._is_closed, self._limit = None, False, None
         self.set_limit()
         watch.add(self)
@@ -229,17 +227,7 @@ class Queue:
             event = streams.event(stream)
         for tensor in tensors:
             streams.keep(tensor, stream)
-        self._hold(event, tensors)
-        return StreamWork(name, outputs, self, stream, event, tensors)
-
-    def _hold(self, event, tensors):
-        """Keeps tensors, also those in the library's memory, until the call has ended, whatever becomes of its Work."""
-        if self.streams.is_capturing():
-            return  # a graph's memory lives as long as the graph, and events may not be asked
-        with self._lock:
-            while self._in_flight and self._in_flight[0][0].query():
-                self._in_flight.popleft()
-            self._in_flight.append((event, tensors))
+        return StreamWork(name, outputs, self, stream, event)
 
     def _enqueue(self, name, body, seconds):
         with self._lock:
@@ -351,4 +339,3 @@ class Queue:
             self._is_closed = True
         watch.remove(self)
         self.world.limits.pop(id(self), None)
-        self._in_flight.clear()

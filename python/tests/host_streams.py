@@ -47,7 +47,7 @@ class HostStreams:
 
     def __init__(self, world):
         import torch
-        self.world, self.device, self.events, self.kept = world, torch.device("cpu"), 0, []
+        self.world, self.device, self.events, self.kept, self.held = world, torch.device("cpu"), 0, [], []
         self.words = world.lib.shmemx_local_malloc(8 * WORDS, _lib.DEVICE_MEMORY)
         ctypes.memset(self.words, 0, 8 * WORDS)
         self._default, self._of_thread = Stream(world.lib), threading.local()
@@ -82,7 +82,8 @@ class HostStreams:
         return False
 
     def keep(self, tensor, stream):
-        pass
+        self.held = [each for each in self.held if not each[0].query()]
+        self.held.append((self.event(stream), tensor))
 
     def keep_copy(self, tensor):
         self.kept.append(tensor)
