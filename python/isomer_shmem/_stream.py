@@ -284,13 +284,14 @@ class Queue:
     def batch(self, messages):
         """Messages ("send" or "recv", tensor, peer, tag) by one kernel, in any order: one Work for all of them."""
         def body(core):
-            lib, results = self.world.lib, []
+            lib, results, sent = self.world.lib, [], []
             if lib.shmemx_coll_group_begin() != 0:
                 core._fail()
             try:
                 for name, tensor, peer, tag in messages:
                     if name == "send":
-                        self._message(lib.shmemx_send_on_stream, plain(tensor, core.new), peer, tag)
+                        sent.append(plain(tensor, core.new))  # a copy lives until the call is enqueued
+                        self._message(lib.shmemx_send_on_stream, sent[-1], peer, tag)
                     else:
                         results.append((tensor, plain_dest(tensor, core.new)))
                         self._message(lib.shmemx_recv_on_stream, results[-1][1], peer, tag)

@@ -301,6 +301,14 @@ def messages():
         dist.irecv(theirs, left)
     manager.wait()
     check("coalesced", theirs, values_of(left, 100000, torch.float32, device))
+    strided = [torch.zeros(20000, device=device)[::2] for _ in range(3)]
+    with dist._coalescing_manager(device=mine.device, async_ops=True) as manager:
+        for index, each in enumerate(strided):
+            dist.isend((mine[:20000] + index)[::2], right)  # its copy, and the tensor itself, are gone at once
+            dist.irecv(each, left)
+    manager.wait()
+    for index, each in enumerate(strided):
+        check("strided", each, (values_of(left, 20000, torch.float32, device) + index)[::2])
     if rank == 0:
         dist.send(mine, 1)
     elif rank == 1:

@@ -193,8 +193,17 @@ def messages():
         manager.wait()
         settle()
         assert torch.equal(theirs, values_of(left, 100000, torch.float32))
+        theirs = [torch.zeros(20000)[::2] for _ in range(3)]
+        with dist._coalescing_manager(device=mine.device, async_ops=True) as manager:
+            for index, each in enumerate(theirs):
+                dist.isend((mine[:20000] + index)[::2], right)  # its copy, and the tensor itself, are gone at once
+                dist.irecv(each, left)
+        manager.wait()
+        settle()
+        for index, each in enumerate(theirs):
+            assert torch.equal(each, (values_of(left, 20000, torch.float32) + index)[::2])
         with pytest.raises(NotImplementedError, match="name the source"):
-            dist.recv(theirs)
+            dist.recv(mine)
     dist.destroy_process_group()
 
 
