@@ -79,7 +79,7 @@ class Pool:
 class DevicePool:
     """The same on a GPU, by torch's own allocator over the library's memory: a buffer is used again in the order of its
     stream, and after what record_stream has named. Where there is no room, torch raises torch.OutOfMemoryError: peers
-    must find a buffer reachable on all ranks or on none."""
+    must find a buffer reachable on all ranks or on none. `buffers` and `nbytes` count what was ever taken."""
 
     def __init__(self, world, device):
         self._device = device

@@ -392,6 +392,14 @@ def pool():
         values = values.t() if rank == 0 else values  # of another layout on one rank: its copy is reachable, too
         dist.all_reduce(values)
         check("layouts", values, torch.full((100, 10) if rank == 0 else (10, 100), float(sum(range(size)))))
+    try:
+        with torch.cuda.use_mem_pool(mem_pool):
+            torch.empty(1 << 42, dtype=torch.uint8, device=device)
+        raise AssertionError("4 TiB were found")
+    except torch.OutOfMemoryError:
+        pass
+    dist.all_reduce(values)
+    check("after it", values, torch.full(values.shape, float(size * sum(range(size)))))
     end()
 
 
