@@ -192,8 +192,11 @@ class Core:
         own = result.data_ptr() + self.me * bytes_of(values)
         if overlap(values, result) and values.data_ptr() != own:
             values = self._copy(values)
-        self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
+        self._gathered(result, values)
         self.put_back(output, result)
+
+    def _gathered(self, result, values):
+        self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
 
     def lists(self, outputs, tensors):
         """exchange() of tensors of any layout, which may overlap."""
@@ -257,10 +260,14 @@ class Core:
         own = values.data_ptr() + self.me * bytes_of(result)
         if overlap(values, result) and result.data_ptr() != own:
             values = self._copy(values)
-        self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
-                  reduction.op)
+        self._scattered(result, values, reduction)
         self._finish(reduction, result)
         self.put_back(output, result)
+
+    def _scattered(self, result, values, reduction):
+        """Member m's result becomes the reduction of the blocks m of values."""
+        self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
+                  reduction.op)
 
     def reduce_scatter(self, output, tensors, reduction):
         """tensors[m] has the size of member m's output; sizes may differ between members."""

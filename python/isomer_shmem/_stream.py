@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from . import _lib
-from ._core import Core, new_like, plain, plain_dest
+from ._core import Core, bytes_of, new_like, plain, plain_dest
 from ._lib import IsomerError
 from ._work import IsomerWork, watch
 
@@ -21,6 +21,9 @@ from ._work import IsomerWork, watch
 REST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE = SLOTS = range(252, 256)
 SLOT_OF = {_lib.FCOLLECT: ALL_GATHER, _lib.REDUCESCATTER: REDUCE_SCATTER, _lib.ALLREDUCE: ALL_REDUCE}
 POLL_SECONDS = 0.0005
+# Larger tensors (of all members together) outside of the library's memory go by a buffer there, in pieces. On two H100
+# an all-reduce of 16 MiB took 127 us by staging memory and 69 in the library's, and a copy at 1.3 TB/s is 13 us.
+STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 
 
 class TorchStreams:
@@ -58,8 +61,8 @@ class TorchStreams:
         return torch.cuda.is_current_stream_capturing()
 
     def keep(self, tensor, stream):
-        """The tensor's memory is not used again before what is in the stream now is done. That of empty() is freed behind
-        all work of the device anyway, and torch knows nothing of it."""
+        """The tensor's memory is not used again before what is in the stream now is done. Memory of empty() is freed
+        behind all work of the device anyway, and torch knows nothing of it."""
         tensor.record_stream(stream)
 
     def keep_copy(self, tensor):
@@ -111,14 +114,73 @@ class StreamCore(Core):
 
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
-        info = _lib.AddressInfo()
         shape = tensor.shape if shape is None else shape
-        if tensor.numel() and self.world.lib.shmemx_address_info(tensor.data_ptr(), byref(info)) == 0:
-            from .pool import pool_of
-            made = pool_of(self.world, tensor.device).take(shape, tensor.dtype)
-        else:
-            made = new_like(tensor, shape)
-        return self.keep(made)
+        return self._take(tensor, shape) if self._is_reachable(tensor) else self.keep(new_like(tensor, shape))
+
+    def _is_reachable(self, tensor):
+        info = _lib.AddressInfo()
+        return tensor.numel() and self.world.lib.shmemx_address_info(tensor.data_ptr(), byref(info)) == 0
+
+    def _take(self, tensor, shape):
+        """A buffer in the library's memory."""
+        from .pool import pool_of
+        return self.keep(pool_of(self.world, tensor.device).take(shape, tensor.dtype))
+
+    # ---- large tensors that peers do not reach ----
+
+    def _is_far(self, tensor):
+        """Whether a call goes by buffers: by size alone, which is equal on all members, but for tensors that need none.
+        Not in a capture, whose memory torch takes elsewhere."""
+        return (bytes_of(tensor) > STAGED_BYTES and not self._streams.is_capturing() and
+                not self._is_reachable(tensor))
+
+    def _pieces(self, tensor, rows):
+        """Ranges of columns of a tensor with so many rows."""
+        columns, step = tensor.numel() // rows, max(1, PIECE_BYTES // (rows * tensor.element_size()))
+        return [(at, min(at + step, columns)) for at in range(0, columns, step)]
+
+    def broadcast(self, tensor, root):
+        values = plain(tensor, self.new)
+        if not self._is_far(values):
+            super().broadcast(tensor, root)
+            return
+        for first, end in self._pieces(values, 1):
+            part = values.view(-1)[first:end]
+            buffer = self._take(part, part.shape)
+            if self.me == root:
+                buffer.copy_(part)
+            self.call(_lib.BROADCAST, buffer.data_ptr(), buffer.data_ptr(), bytes_of(buffer), root=root)
+            self.put_back(part, buffer)
+        self.put_back(tensor, values)
+
+    def _reduced(self, values, reduction):
+        if not self._is_far(values):
+            super()._reduced(values, reduction)
+            return
+        for first, end in self._pieces(values, 1):
+            part = values.view(-1)[first:end]
+            buffer = self._take(part, part.shape).copy_(part)
+            super()._reduced(buffer, reduction)
+            self.put_back(part, buffer)
+
+    def _gathered(self, result, values):
+        if not self._is_far(result):
+            super()._gathered(result, values)
+            return
+        rows = result.view(self.n, -1)
+        for first, end in self._pieces(result, self.n):
+            part, buffer = values.view(-1)[first:end], self._take(result, (self.n, end - first))
+            super()._gathered(buffer, part)
+            self.put_back(rows[:, first:end], buffer)
+
+    def _scattered(self, result, values, reduction):
+        if not self._is_far(values):
+            super()._scattered(result, values, reduction)
+            return
+        rows = values.view(self.n, -1)
+        for first, end in self._pieces(values, self.n):
+            buffer = self._take(values, (self.n, end - first)).copy_(rows[:, first:end])
+            super()._scattered(result.view(-1)[first:end], buffer, reduction)
 
     def keep(self, tensor):
         self._streams.keep_copy(tensor)

@@ -21,7 +21,9 @@ from .memory import check_device
 from .pg import group_of
 from .pool import pool_of
 
-PACKET_BYTES = 256 << 10  # up to here tensors go by staging memory; larger ones by a copy that peers read
+# Up to the first, tensors go by staging memory. Larger ones are copied to memory that peers read. Above the second the
+# sum is made there, too, and copied back.
+PACKET_BYTES, BOTH_BYTES = 256 << 10, 4 << 20
 
 
 class AllReduce:
@@ -100,7 +102,7 @@ class AllReduce:
             source = plain(tensor, core.new)
             if source.data_ptr() != out.data_ptr():
                 source = apart(source, [out], core.new)
-        dest = plain_dest(out, core.new)
+        dest = source.view(out.shape) if tensor.nbytes > BOTH_BYTES else plain_dest(out, core.new)
         core.call(_lib.ALLREDUCE, dest.data_ptr(), source.data_ptr(), source.numel(), reduction.type, reduction.op)
         core.put_back(out, dest)
 

@@ -186,6 +186,34 @@ def check_moves(rank, size, device, count, dtype, is_async):
     check("all_to_all" + name, torch.cat(outputs), torch.cat([value + rank for value in every]))
 
 
+def large():
+    """Tensors of several pieces, in torch's memory and in the library's."""
+    import torch
+    import torch.distributed as dist
+
+    import isomer_shmem as iso
+    rank, size, device = start()
+    count = 25_000_003
+    for is_async in (False, True):
+        every = [values_of(member, count, torch.float32, device) for member in range(size)]
+        for memory in (torch.empty(count, device=device), iso.empty(count, device="cuda")):
+            mine = memory.copy_(every[rank])
+            run(dist.all_reduce, mine, is_async=is_async)
+            check("all_reduce", mine, sum(every))
+            run(dist.broadcast, mine.copy_(every[rank]), size - 1, is_async=is_async)
+            check("broadcast", mine, every[size - 1])
+            output = torch.zeros(size * count, device=device)
+            run(dist.all_gather_into_tensor, output, mine.copy_(every[rank]), is_async=is_async)
+            check("all_gather", output, torch.cat(every))
+            run(dist.reduce_scatter_tensor, mine, output, is_async=is_async)
+            check("reduce_scatter", mine, size * every[rank])
+            own = output[rank * count:(rank + 1) * count]
+            run(dist.reduce_scatter_tensor, own, output, is_async=is_async)
+            check("in place", own, size * every[rank])
+        del memory, mine, output, own
+    end()
+
+
 def host_tensors():
     """CPU tensors and objects in the same group, between calls on the GPU."""
     import torch
@@ -718,9 +746,9 @@ def killed_peer():
     assert time.monotonic() - begin < 40
 
 
-TESTS = [first_call, reductions, reductions_async, moves, moves_async, host_tensors, streams, graphs, messages, memory,
-         pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal, device_zero, device_id, groups,
-         first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
+TESTS = [first_call, reductions, reductions_async, moves, moves_async, large, host_tensors, streams, graphs,
+         messages, memory, pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal,
+         device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
 ALONE = ("few_queues", "late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 

@@ -114,6 +114,14 @@ def check_moves(rank, size, count, dtype, is_async):
     assert all(torch.equal(outputs[member], all_values[member] + rank) for member in range(size))
 
 
+def large(is_async):
+    """The way of large tensors, in several pieces, by small ones."""
+    from isomer_shmem import _stream
+    _stream.STAGED_BYTES, _stream.PIECE_BYTES = 100, 5000
+    reductions(is_async)
+    moves(is_async)
+
+
 def works():
     """An asynchronous call behind one that waits for a peer; what its Work says; what keeps tensors alive."""
     rank, size = start()
@@ -388,6 +396,7 @@ def one_slot():
 def test_collectives(ranks, size, is_async):
     ranks(size, reductions, is_async, backend=None)
     ranks(size, moves, is_async, backend=None)
+    ranks(size, large, is_async, backend=None)
 
 
 @pytest.mark.parametrize("function", (works, order, messages, prepared, coalesced, mixed, one_slot, one_sided,
