@@ -273,6 +273,11 @@ int shmemx_offset_of(const void *addr, uint64_t *offset);
  * same for all pe. Not collective. NULL after a sentence: pe outside the world, a number that is not of
  * shmemx_offset_of, or a device place before this PE's shmemx_device_init. */
 void *shmemx_at_offset(int pe, uint64_t offset);
+/* The address by which kernels and copies of this PE's device load and store the object at addr on PE `pe` of the world,
+ * as shmemd_ptr gives it in a kernel: for kernels of other programs. addr is in device memory, symmetric, or of
+ * shmemx_at_offset for that pe. On the own PE it is addr. Valid as long as the object. Not collective. NULL: pointers of
+ * the device do not reach it (another node, other memory, no device); after a sentence where pe is outside the world. */
+void *shmemx_device_ptr(const void *addr, int pe);
 
 /* What an address is. */
 #define SHMEMX_PLACE_NONE 0   /* not memory of this library */

@@ -269,6 +269,20 @@ void *pshmemx_at_offset(int pe, uint64_t offset)
     return NULL;
 }
 
+SHMEM_API(shmemx_device_ptr, pshmemx_device_ptr);
+void *pshmemx_device_ptr(const void *addr, int pe)
+{
+    if (iso_enter(__func__) != 0)
+        return NULL;
+    if (pe < 0 || pe >= ISO->n_pes) {
+        log_error("shmemx_device_ptr: pe is %d, allowed: 0..%d", pe, ISO->n_pes - 1);
+        return NULL;
+    }
+    const struct segment *s = iso_segment_of(addr, 1);
+    char *base = s != NULL && s->on_device && s->peers != NULL ? s->peers[pe].gpu_ptr : NULL;
+    return base != NULL ? base + ((const char *)addr - s->base) : NULL;
+}
+
 static void describe_object(const struct segment *s, const char *addr, shmemx_address_info_t *info)
 {
     bool is_heap = s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE;

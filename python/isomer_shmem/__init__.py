@@ -26,9 +26,10 @@ except ImportError:  # the library can be loaded and described without torch
     _dist = None
 if _dist is not None and _dist.is_available():
     from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal,
-                         wait, zeros)
-    from .pg import IsomerGroup, register
+                         synchronize, wait, zeros)
+    from .pg import IsomerGroup, prepare, register
+    from .pool import mem_pool
 
-    __all__ += ["Handle", "IsomerGroup", "Place", "barrier", "empty", "fetch", "free", "get", "peer", "place", "put",
-                "put_signal", "quiet", "register", "signal", "wait", "zeros"]
+    __all__ += ["Handle", "IsomerGroup", "Place", "barrier", "empty", "fetch", "free", "get", "mem_pool", "peer",
+                "place", "prepare", "put", "put_signal", "quiet", "register", "signal", "synchronize", "wait", "zeros"]
     register()

@@ -32,12 +32,16 @@ def is_plain(tensor):
         tensor.data_ptr() % tensor.element_size() == 0 or tensor.is_complex())
 
 
-def plain(tensor):
+def new_like(tensor, shape=None):
+    """Memory on the tensor's device, with its type."""
+    return torch.empty(tensor.shape if shape is None else shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def plain(tensor, new=new_like):
     """The tensor, without a gradient, or a copy that is plain."""
     if is_plain(tensor):
         return tensor.detach() if tensor.requires_grad else tensor
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype)
-    return copy.copy_(tensor.detach())
+    return new(tensor).copy_(tensor.detach())
 
 
 def copy_into(tensor, values):
@@ -70,7 +74,7 @@ class Reduction:
         self.type, self.op, self.factor = TYPES[dtype], OPERATORS[self.name], None
         self.divides = False
         if self.name == "PREMUL_SUM":
-            self.factor = op.factor
+            self.factor = op.__getstate__()[1]  # torch before 2.12 has no op.factor
         if self.name == "AVG" and self.type in COMPLEX:
             self.op, self.divides = _lib.SUM, True
         if not self._is_possible():
@@ -84,14 +88,6 @@ class Reduction:
         if self.type in COMPLEX:
             return self.op in (_lib.SUM, _lib.PROD)
         return self.type not in REAL or self.op not in (_lib.AND, _lib.OR, _lib.XOR)
-
-    def source(self, values):
-        """What is reduced: factors may differ between ranks, so each multiplies its own values."""
-        return values if self.factor is None else (values * self.factor).to(values.dtype)
-
-    def finish(self, values, members):
-        if self.divides:
-            values.div_(members)
 
 
 _of_sum, _of_avg = {}, {}  # by type
@@ -131,6 +127,34 @@ class Core:
         if self._coll_on_host(self._args_pointer) != 0:
             self._fail()
 
+    new = staticmethod(new_like)  # memory for copies
+
+    def settle(self):
+        """The results of call() are there for torch's operations."""
+
+    def put_back(self, tensor, values):
+        """values, that a call has made, become the contents of the caller's tensor."""
+        if values is not tensor:
+            self.settle()
+            copy_into(tensor, values)
+
+    def keep(self, tensor):
+        """Memory that a call uses, and no one else has."""
+        return tensor
+
+    def _copy(self, values):
+        return self.new(values).copy_(values)
+
+    def _source(self, reduction, tensor):
+        """What is reduced: factors may differ between ranks, so each multiplies its own values."""
+        values = plain(tensor, self.new)
+        return values if reduction.factor is None else self.keep((values * reduction.factor).to(values.dtype))
+
+    def _finish(self, reduction, values):
+        if reduction.divides:
+            self.settle()
+            values.div_(self.n)
+
     def _fail(self):
         sentence = self.world.broken or _lib.text_of(self.world.lib.shmemx_error_text) or "a wait gave up"
         self.world.abort(sentence)
@@ -139,9 +163,9 @@ class Core:
     # ---- moves: bytes, whatever the type ----
 
     def broadcast(self, tensor, root):
-        values = plain(tensor)
+        values = plain(tensor, self.new)
         self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
-        copy_into(tensor, values)
+        self.put_back(tensor, values)
 
     def exchange(self, outputs, tensors):
         """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain
@@ -164,26 +188,29 @@ class Core:
         return base
 
     def all_gather_single(self, output, tensor):
-        values, result = plain(tensor), plain_dest(output)
+        values, result = plain(tensor, self.new), plain_dest(output, self.new)
         own = result.data_ptr() + self.me * bytes_of(values)
         if overlap(values, result) and values.data_ptr() != own:
-            values = values.clone()
+            values = self._copy(values)
+        self._gathered(result, values)
+        self.put_back(output, result)
+
+    def _gathered(self, result, values):
         self.call(_lib.FCOLLECT, result.data_ptr(), values.data_ptr(), bytes_of(values))
-        copy_into(output, result)
 
     def lists(self, outputs, tensors):
         """exchange() of tensors of any layout, which may overlap."""
-        results = [plain_dest(output) if output is not None else None for output in outputs]
-        values = [plain(tensor) if tensor is not None else None for tensor in tensors]
-        values = [apart(value, results) for value in values]
+        results = [plain_dest(output, self.new) if output is not None else None for output in outputs]
+        values = [plain(tensor, self.new) if tensor is not None else None for tensor in tensors]
+        values = [apart(value, results, self.new) for value in values]
         self.exchange(results, values)
         for output, result in zip(outputs, results):
             if output is not None:
-                copy_into(output, result)
+                self.put_back(output, result)
 
     def all_gather(self, outputs, tensor):
         """outputs[m] has the size of member m's tensor; sizes may differ between members."""
-        self.lists(outputs, [apart(plain(tensor), outputs)] * self.n)
+        self.lists(outputs, [apart(plain(tensor, self.new), outputs, self.new)] * self.n)
 
     def gather(self, outputs, tensor, root):
         self.lists(outputs if self.me == root else [None] * self.n,
@@ -195,55 +222,59 @@ class Core:
 
     def all_to_all_single(self, output, tensor, output_sizes, input_sizes):
         """Elements for each member, of any numbers."""
-        result = plain_dest(output)
-        values = apart(plain(tensor), [result])
+        result = plain_dest(output, self.new)
+        values = apart(plain(tensor, self.new), [result], self.new)
         self.exchange(result.view(-1).split(output_sizes), values.view(-1).split(input_sizes))
-        copy_into(output, result)
+        self.put_back(output, result)
 
     # ---- reductions ----
 
     def _reduced(self, values, reduction):
         """values, which no one else sees, become their reduction over the members."""
         self.call(_lib.ALLREDUCE, values.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op)
-        reduction.finish(values, self.n)
+        self._finish(reduction, values)
 
     def all_reduce(self, tensor, reduction):
-        values = reduction.source(plain(tensor))
+        values = self._source(reduction, tensor)
         self._reduced(values, reduction)
-        copy_into(tensor, values)
+        self.put_back(tensor, values)
 
     def reduce(self, tensor, reduction, root):
         self._reduce_to(tensor, tensor, reduction, root)
 
     def _reduce_to(self, output, tensor, reduction, root):
         """The root's output, which may be its tensor, becomes the reduction of all members' tensors."""
-        values = reduction.source(plain(tensor))
+        values = self._source(reduction, tensor)
         if self.me != root:
             self.call(_lib.REDUCE, 0, values.data_ptr(), values.numel(), reduction.type, reduction.op, root)
             return
-        result = plain_dest(output)
+        result = plain_dest(output, self.new)
         if overlap(values, result) and values.data_ptr() != result.data_ptr():
-            values = values.clone()
+            values = self._copy(values)
         self.call(_lib.REDUCE, result.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op, root)
-        reduction.finish(result, self.n)
-        copy_into(output, result)
+        self._finish(reduction, result)
+        self.put_back(output, result)
 
     def reduce_scatter_single(self, output, tensor, reduction):
-        values, result = reduction.source(plain(tensor)), plain_dest(output)
+        values, result = self._source(reduction, tensor), plain_dest(output, self.new)
         own = values.data_ptr() + self.me * bytes_of(result)
         if overlap(values, result) and result.data_ptr() != own:
-            values = values.clone()
+            values = self._copy(values)
+        self._scattered(result, values, reduction)
+        self._finish(reduction, result)
+        self.put_back(output, result)
+
+    def _scattered(self, result, values, reduction):
+        """Member m's result becomes the reduction of the blocks m of values."""
         self.call(_lib.REDUCESCATTER, result.data_ptr(), values.data_ptr(), result.numel(), reduction.type,
                   reduction.op)
-        reduction.finish(result, self.n)
-        copy_into(output, result)
 
     def reduce_scatter(self, output, tensors, reduction):
         """tensors[m] has the size of member m's output; sizes may differ between members."""
         if all(tensor.numel() == output.numel() for tensor in tensors):
-            self.reduce_scatter_single(output, joined(tensors), reduction)
+            self.reduce_scatter_single(output, joined(tensors, self.new), reduction)
             return
-        values = [apart(plain(tensor), [output]) for tensor in tensors]
+        values = [apart(plain(tensor, self.new), [output], self.new) for tensor in tensors]
         for member, tensor in enumerate(values):
             self._reduce_to(output, tensor, reduction, member)
 
@@ -251,28 +282,28 @@ class Core:
         self.call(_lib.SYNC)
 
 
-def plain_dest(tensor):
+def plain_dest(tensor, new=new_like):
     """The tensor, without a gradient, or new memory for its contents."""
     if is_plain(tensor):
         return tensor.detach() if tensor.requires_grad else tensor
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
+    return new(tensor)
 
 
-def apart(values, others):
+def apart(values, others, new=new_like):
     """values, or a copy where memory of one of the others is touched."""
     if any(other is not None and values is not None and overlap(values, other) for other in others):
-        return values.clone()
+        return new(values).copy_(values)
     return values
 
 
-def joined(tensors):
+def joined(tensors, new=new_like):
     """The tensors of one size, one behind the other: a view where they lie so."""
     first = tensors[0]
     step, storage = bytes_of(first), first.untyped_storage().data_ptr()
     if all(is_plain(tensor) and tensor.data_ptr() == first.data_ptr() + index * step and
            tensor.untyped_storage().data_ptr() == storage for index, tensor in enumerate(tensors)):
         return first.detach().as_strided((len(tensors) * first.numel(),), (1,))
-    rows = torch.empty((len(tensors), first.numel()), dtype=first.dtype)
+    rows = new(first, (len(tensors), first.numel()))
     for row, tensor in zip(rows, tensors):
         row.copy_(flat(tensor))
     return rows

@@ -6,6 +6,7 @@ the library's own size, so a library of another version is refused with a senten
 """
 import ctypes
 import os
+import re
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 SERIES = 1  # 100 * major + minor of the C library that this package is written for
@@ -57,8 +58,14 @@ class DeviceError(ctypes.Structure):
                 ("gave_up", c_int)]
 
 
+class AddressInfo(ctypes.Structure):
+    _fields_ = [("place", c_int), ("kind", c_int), ("is_symmetric", c_int), ("object", c_void_p),
+                ("object_bytes", c_size_t)]
+
+
 STRUCTS = {"shmemx_uniqueid_t": UniqueId, "shmemx_init_attr_t": InitAttr, "shmemx_coll_t": Coll,
-           "shmemx_host_blocks_t": HostBlocks, "shmemx_device_error_t": DeviceError}
+           "shmemx_host_blocks_t": HostBlocks, "shmemx_device_error_t": DeviceError,
+           "shmemx_address_info_t": AddressInfo}
 
 # name: (result, arguments)
 CALLS = {
@@ -74,12 +81,35 @@ CALLS = {
     "shmemx_team_create": (c_int, [POINTER(c_int), c_int, c_uint64, POINTER(c_void_p)]),
     "shmem_team_destroy": (None, [c_void_p]),
     "shmemx_coll_on_host": (c_int, [POINTER(Coll)]),
+    "shmemx_info_text": (c_size_t, [c_char_p, c_size_t]),
+    "shmemx_team_set_timeout": (c_int, [c_void_p, c_double]),
+    "shmemx_device_error": (c_int, [POINTER(DeviceError)]),
+    "shmemx_address_info": (c_int, [c_void_p, POINTER(AddressInfo)]),
+    "shmemx_coll_on_stream": (c_int, [POINTER(Coll), c_void_p]),
+    "shmemx_slot_prepare": (c_int, [c_void_p, c_int, c_int]),
+    "shmemx_send_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),
+    "shmemx_recv_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, c_void_p]),
+    "shmemx_coll_group_begin": (c_int, []),
+    "shmemx_coll_group_end": (c_int, []),
+    "shmemx_stream_create": (c_int, [POINTER(c_void_p)]),
+    "shmemx_stream_destroy": (c_int, [c_void_p]),
+    "shmemx_stream_synchronize": (c_int, [c_void_p]),
+    "shmemx_stream_wait_stream": (c_int, [c_void_p, c_void_p]),
+    "shmemx_putmem_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_void_p]),
+    "shmemx_getmem_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_void_p]),
+    "shmemx_putmem_signal_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, c_int, c_int,
+                                               c_void_p]),
+    "shmemx_signal_op_on_stream": (c_int, [c_void_p, c_uint64, c_int, c_int, c_void_p]),
+    "shmemx_signal_wait_until_on_stream": (c_int, [c_void_p, c_int, c_uint64, c_void_p]),
+    "shmemx_quiet_on_stream": (c_int, [c_void_p]),
+    "shmemx_barrier_on_stream": (c_int, [c_void_p, c_void_p]),
     "shmemx_team_malloc": (c_void_p, [c_void_p, c_size_t, c_int]),
     "shmemx_team_free": (c_int, [c_void_p, c_void_p]),
     "shmemx_local_malloc": (c_void_p, [c_size_t, c_int]),
     "shmemx_local_free": (None, [c_void_p]),
     "shmemx_offset_of": (c_int, [c_void_p, POINTER(c_uint64)]),
     "shmemx_at_offset": (c_void_p, [c_int, c_uint64]),
+    "shmemx_device_ptr": (c_void_p, [c_void_p, c_int]),
     "shmemx_device_handle": (c_int, [c_void_p, c_int, c_void_p]),
     "shmem_ptr": (c_void_p, [c_void_p, c_int]),
     "shmem_putmem": (None, [c_void_p, c_void_p, c_size_t, c_int]),
@@ -164,6 +194,11 @@ def _declare(library):
         except AttributeError:
             raise IsomerError(f"libisomer.so has no {name}: install the package and the library of one version") from None
         call.restype, call.argtypes = result, arguments
+
+
+def flavour():
+    """Of the loaded library: "cpu", "cuda" or "hip"."""
+    return re.search(r"GPU=(\w+)", text_of(load().shmemx_info_text)).group(1)
 
 
 def text_of(call):

@@ -21,6 +21,7 @@ from . import _lib
 from ._lib import IsomerError
 from ._pairs import Pairs
 
+FEW_QUEUES = 4
 EXIT_SECONDS = 10.0  # at the end of a program whose groups were not destroyed: how long other PEs are waited for
 
 _lock = threading.RLock()
@@ -40,13 +41,16 @@ class World:
         self.leases = 0
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
+        self.streams = None  # of its device; see _stream.streams_of
+        self.limits = {}  # time limits in seconds of groups with calls on streams
         self.lib = _lib.load()
+        self.device_number = _device_number()
         self._start(uniqueid)
 
     def _start(self, uniqueid):
         ident = _lib.UniqueId.from_buffer_copy(bytes.fromhex(uniqueid))
         attr = _lib.InitAttr(ctypes.sizeof(_lib.InitAttr), self.pe, self.size, ctypes.pointer(ident),
-                             _lib.THREAD_MULTIPLE, 0, -1, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)
+                             _lib.THREAD_MULTIPLE, 0, self.device_number, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)
         _lib.check(self.lib.shmemx_init_attr(byref(attr)), "shmemx_init_attr")
         try:
             _lib.check(self.lib.shmemx_device_init(), "shmemx_device_init")
@@ -68,6 +72,16 @@ class World:
         if self.lib.shmemx_status(team, 0, None) != 0:
             self.abort(_lib.text_of(self.lib.shmemx_error_text) or "a wait gave up")
             raise IsomerError(self.broken)
+
+    def look_at_waits(self):
+        """Ends the job where a kernel has waited longer than a group with calls on streams allows. By the watch; asks
+        the device nothing, so it is allowed during captures."""
+        error = _lib.DeviceError()
+        while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
+            call, waited = error.call.decode(errors="replace"), error.waited_seconds
+            if error.gave_up or waited >= min(self.limits.values()):
+                self.abort(f"{call} on a stream has waited {waited:.1f} s for pe {error.pe}" +
+                           (" and given up" if error.gave_up else ", the timeout of its group"))
 
     def abort(self, reason):
         """Ends all waits of this PE; every later call raises `reason`. Any thread."""
@@ -110,11 +124,26 @@ class World:
         return status == 0
 
 
+def _device_number():
+    """torch's current GPU, where the library and torch have one; else -1: the library's choice."""
+    if _lib.flavour() == "cpu":
+        return -1
+    import torch
+    return torch.cuda.current_device() if torch.cuda.is_available() else -1
+
+
+def _has_few_queues():
+    """Whether calls that wait for each other could share one of the device's queues."""
+    text = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+    return text.isdigit() and int(text) < FEW_QUEUES
+
+
 class Lease:
     """A team of the running job, for one group."""
 
     def __init__(self, world, pes, tag, team, pairs):
         self.world, self.pes, self.tag, self.team, self.pairs = world, pes, tag, team, pairs
+        self.one_slot = False  # of calls on streams; the same on all members
         world.leases += 1
 
     def close(self, seconds):
@@ -229,10 +258,13 @@ def join(store, rank, size, timeout):
         except IsomerError as error:
             failure = str(error)
         outcomes = exchange(store, "outcome", rank, size, timeout,
-                            {"failure": failure, "reason": reason, "pairs": lease is not None and lease.pairs.is_near})
+                            {"failure": failure, "reason": reason, "pairs": lease is not None and lease.pairs.is_near,
+                             "one_slot": _has_few_queues()})
         lease, reason = _agreed(lease, outcomes)
         if lease is not None and not all(outcome["pairs"] for outcome in outcomes):
             lease.pairs.is_near = False
+        if lease is not None:
+            lease.one_slot = any(outcome["one_slot"] for outcome in outcomes)
         return lease, reason
 
 

@@ -58,8 +58,13 @@ class Installed:
 
 
 def _is_ours(group, tensors):
-    """The same on all ranks: whether it is a group of this rank, and on the CPU."""
-    return group is not dist.GroupMember.NON_GROUP_MEMBER and all(tensor.is_cpu for tensor in tensors)
+    """The same on all ranks: whether it is a group of this rank, and tensors that the library takes: on the CPU, or on
+    the GPU of a job that has one."""
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        return False
+    if all(tensor.is_cpu for tensor in tensors):
+        return True
+    return group_of(None).lease.world.device != "cpu" and all(tensor.is_cuda for tensor in tensors)
 
 
 def _failed(step, call):
@@ -80,9 +85,9 @@ def _failed(step, call):
 
 
 def install():
-    """Has DeepSpeed's all-gathers, single and coalesced, of tensors on the CPU done by Isomer, in whichever group they
-    are. Collective over the default group: all ranks call it, after deepspeed.init_distributed and before or between
-    steps. Where Isomer cannot start on any rank, all keep what they had, and rank 0 warns once."""
+    """Has DeepSpeed's all-gathers, single and coalesced, done by Isomer, in whichever group they are. Collective over
+    the default group: all ranks call it, after deepspeed.init_distributed and before or between steps. Where Isomer
+    cannot start on any rank, all keep what they had, and rank 0 warns once."""
     import deepspeed.comm.comm as comm
     backend = comm.cdb
     if backend is None or not backend.is_initialized() or not dist.is_initialized():

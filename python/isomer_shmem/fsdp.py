@@ -6,13 +6,13 @@
     installed.remove()
 
 All-gathers run in place, in buffers that peers read by pointer. The operator is torch's own: AVG, or a sum with a
-factor.
+factor. On a GPU, calls go into the streams that torch has made current for them.
 """
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-from .memory import _check_device
+from .memory import check_device
 from .pg import group_of
 from .pool import pool_of
 
@@ -30,8 +30,9 @@ class _Buffers:
         self.calls = self.nbytes = 0
 
     def allocate(self, size, *, dtype, device):
-        _check_device(device)
-        return pool_of(group_of(None).lease.world).take(size, dtype)
+        world = group_of(None).lease.world
+        check_device(device, world)
+        return pool_of(world, device).take(size, dtype)
 
     def _run(self, start, output, tensor, options, async_op, nbytes):
         options.asyncOp = async_op
@@ -73,6 +74,7 @@ class Installed:
 
     def __init__(self, model):
         self.all_gather, self.reduce_scatter, self._before = AllGather(), ReduceScatter(), []
+        self.device = torch.device("cpu")
         for module in model.modules():
             if isinstance(module, FSDPModule):
                 self._install(module)
@@ -81,6 +83,7 @@ class Installed:
 
     def _install(self, module):
         for param_group in _param_groups(module):
+            self.device = param_group.device
             group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
             group_of(param_group._reduce_scatter_process_group)
             self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
@@ -94,7 +97,7 @@ class Installed:
 
     def stats(self):
         """Numbers of calls, bytes and buffers of this rank since install()."""
-        pool = pool_of(group_of(None).lease.world)
+        pool = pool_of(group_of(None).lease.world, self.device)
         return {"all_gathers": self.all_gather.calls, "all_gather_bytes": self.all_gather.nbytes,
                 "reduce_scatters": self.reduce_scatter.calls, "reduce_scatter_bytes": self.reduce_scatter.nbytes,
                 "buffers": pool.buffers, "buffer_bytes": pool.nbytes, "most_busy": pool.most_busy}

@@ -1,27 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""Tensors in the library's memory, views of other ranks' tensors, and one-sided calls, for CPU tensors.
+"""Tensors in the library's memory, views of other ranks' tensors, and one-sided calls.
+
+Calls on CPU tensors run at once. Those on tensors of a GPU are enqueued in torch's current stream: there wait() has the
+stream wait, and not the host.
 
 A symmetric tensor is the same object on all ranks of a group: any of its elements names the same place on each of them.
 A local tensor belongs to one rank, and place() names it to others. Memory of a symmetric tensor lives until free(), a
 collective call, or until the job ends; that of a local tensor until its last view has gone. No view of either may be
 touched after the last group of the process was destroyed: the memory is unmapped then.
 """
+import collections
 import ctypes
 import os
 import time
 import warnings
 import weakref
 from collections import namedtuple
-from ctypes import byref, c_uint64
+from ctypes import POINTER, byref, c_int, c_uint64, c_void_p
 
 import torch
+import torch.utils.dlpack
 
 from . import _lib
 from ._lib import IsomerError
-from .pg import group_of
+from ._stream import streams_of
+from .pg import group_of, has_gpu
 
 COMPARE = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
            ">": lambda a, b: a > b, ">=": lambda a, b: a >= b}
+CMP = {"==": 1, "!=": 2, "<": 3, "<=": 4, ">": 5, ">=": 6}  # SHMEM_CMP_
 SPINS = 200  # polls of a wait before it yields the core
 
 # Names memory of one rank of the job to all others; may be sent by any channel. `pe` is the number in the whole job.
@@ -31,8 +38,8 @@ Place = namedtuple("Place", "pe offset shape dtype")
 class Block:
     """Memory of one empty() call. `group` is None for local memory."""
 
-    def __init__(self, world, group, address, nbytes):
-        self.world, self.group, self.address, self.nbytes = world, group, address, nbytes
+    def __init__(self, world, group, address, nbytes, kind):
+        self.world, self.group, self.address, self.nbytes, self.kind = world, group, address, nbytes, kind
 
 
 _blocks = {}  # start address: Block, of this process
@@ -62,33 +69,93 @@ def tensor_at(address, nbytes, dtype):
     return torch.frombuffer(memory, dtype=dtype), memory
 
 
-def _check_device(device):
-    if torch.device(device).type != "cpu":
-        raise NotImplementedError(f"isomer: this version has tensors on the cpu alone, not on {device}")
+# ---- tensors at addresses of a GPU ----
+
+class _Tensor(ctypes.Structure):
+    """DLTensor, and the rest of DLManagedTensor, of the DLPack standard."""
+    _fields_ = [("data", c_void_p), ("device_type", c_int), ("device_id", c_int), ("ndim", c_int),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", POINTER(ctypes.c_int64)), ("strides", POINTER(ctypes.c_int64)), ("byte_offset", c_uint64),
+                ("context", c_void_p), ("deleter", c_void_p)]
+
+
+class Memory:
+    """Lives as long as any tensor over the memory."""
+
+
+_lent = {}  # address of a _Tensor: what lives as long as torch uses it
+
+
+@ctypes.CFUNCTYPE(None, c_void_p)
+def _give_back(address, lent=_lent):
+    lent.pop(address, None)
+
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
+DL_CPU, DL_CUDA, DL_ROCM = 1, 2, 10
+
+
+def tensor_over(address, nbytes, dtype, device):
+    """tensor_at for any device, also for memory that another one has: torch uses it from `device`."""
+    kind = DL_CPU if device.type == "cpu" else DL_ROCM if torch.version.hip else DL_CUDA
+    memory, size, step = Memory(), (ctypes.c_int64 * 1)(nbytes), (ctypes.c_int64 * 1)(1)
+    struct = _Tensor(address, kind, device.index or 0, 1, 1, 8, 1, size, step, 0, None,
+                     ctypes.cast(_give_back, c_void_p))
+    place_of_struct = ctypes.addressof(struct)
+    _lent[place_of_struct] = struct, size, step, memory
+    flat = torch.utils.dlpack.from_dlpack(_new_capsule(place_of_struct, b"dltensor", None))
+    return flat.view(dtype), memory
+
+
+def _tensor_of(world, address, nbytes, dtype, kind):
+    """A tensor over the library's memory of a kind, and what lives as long as it does."""
+    if kind == _lib.DEVICE_MEMORY and world.device != "cpu":
+        return tensor_over(address, nbytes, dtype, streams_of(world).device)
+    return tensor_at(address, nbytes, dtype)
+
+
+def check_device(device, world=None):
+    """(torch.device, whether it is the GPU of the job). Without a job, only the type is looked at."""
+    device = torch.device(device)
+    if device.type == "cpu":
+        return device, False
+    if device.type != "cuda" or not has_gpu():
+        raise NotImplementedError(f"isomer: there are no tensors on {device} here; cpu" +
+                                  (" and cuda are possible" if has_gpu() else " is possible"))
+    if world is not None and world.device == "cpu":
+        raise NotImplementedError(f"isomer: no tensors on {device}: the CPU flavour of libisomer.so runs")
+    if world is not None and device.index not in (None, world.device_number):
+        raise ValueError(f"isomer: no tensors on {device}: this process uses cuda:{world.device_number}; call "
+                         "torch.cuda.set_device before the first process group is made")
+    return device, True
 
 
 def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels=False):
-    """A tensor in memory of the library, with undefined contents. shape: numbers, or one tuple of them.
+    """A tensor in memory of the library, with undefined contents. shape: numbers, or one tuple of them. device: "cpu",
+    or "cuda", the GPU of this process, whose tensors kernels take.
 
     Symmetric, the default: collective over the group, with equal arguments. local: this rank's alone; `group` is not
     looked at beyond the job. for_kernels: memory of the CPU device, which kernels take, and which has no peer views."""
-    _check_device(device)
+    _, on_gpu = check_device(device)
     shape = torch.Size(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
     dtype = dtype or torch.get_default_dtype()
     nbytes = shape.numel() * dtype.itemsize
     if nbytes == 0:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device=device)
     mine = group_of(group)
-    world, kind = mine.lease.world, _lib.DEVICE_MEMORY if for_kernels else _lib.HOST_MEMORY
+    world, kind = mine.lease.world, _lib.DEVICE_MEMORY if for_kernels or on_gpu else _lib.HOST_MEMORY
+    check_device(device, world)
     world.check_usable()
     if local:
+        _free_idle(world)
         address = world.lib.shmemx_local_malloc(nbytes, kind)
     else:
         address = mine.run_now("empty", lambda: world.lib.shmemx_team_malloc(mine.lease.team, nbytes, kind))
     if not address:
         raise IsomerError(_lib.text_of(world.lib.shmemx_error_text) or f"no memory for {nbytes} bytes")
-    flat, memory = tensor_at(address, nbytes, dtype)
-    _blocks[address] = Block(world, None if local else mine, address, nbytes)
+    flat, memory = _tensor_of(world, address, nbytes, dtype, kind)
+    _blocks[address] = Block(world, None if local else mine, address, nbytes, kind)
     if local:
         weakref.finalize(memory, _free_local, world, address).atexit = False
     else:
@@ -99,11 +166,12 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
 
 
 def zeros(*shape, **options):
-    """As empty, with zeros; symmetric ones are zero on all ranks when any of them returns."""
+    """As empty, with zeros; symmetric ones are zero on all ranks when any of them returns (on a GPU: for what the
+    current stream does from then on)."""
     tensor = empty(*shape, **options)
     tensor.zero_()
     if not options.get("local") and tensor.numel():
-        barrier(options.get("group"))
+        barrier(options.get("group"), device=tensor.device)
     return tensor
 
 
@@ -112,7 +180,28 @@ def _free_local(world, address):
     block = _blocks.get(address)
     if block is not None and block.world is world:
         del _blocks[address]
-        if world.pid == os.getpid() and world.broken is None:
+        if world.pid != os.getpid() or world.broken is not None:
+            return
+        if block.kind == _lib.DEVICE_MEMORY:
+            _idle.append((world, address))  # streams may still use it
+        else:
+            world.lib.shmemx_local_free(address)
+
+
+_idle = collections.deque()  # (world, address) of local memory on devices, whose tensors have gone
+
+
+def _free_idle(world):
+    """Frees what tensors have left, after the work that is enqueued now."""
+    streams = streams_of(world)
+    if not _idle or (streams is not None and streams.is_capturing()):
+        return
+    count = len(_idle)
+    if streams is not None:
+        streams.synchronize()
+    for _ in range(count):
+        owner, address = _idle.popleft()
+        if owner is world and world.broken is None:
             world.lib.shmemx_local_free(address)
 
 
@@ -127,6 +216,8 @@ def free(*tensors):
             raise ValueError("isomer: free takes symmetric tensors that begin where empty() began; local ones are "
                              "freed with their last view")
         mine, lib = block.group, block.world.lib
+        if _is_on_stream(block):
+            streams_of(block.world).synchronize()
         status = mine.run_now("free", lambda: lib.shmemx_team_free(mine.lease.team, block.address))
         _lib.check(status, "shmemx_team_free")
         _blocks.pop(block.address)
@@ -177,10 +268,11 @@ def peer(tensor, rank=None):
         world, address, nbytes = block.world, tensor.data_ptr(), extent(tensor)
     if nbytes == 0:
         return torch.empty(shape, dtype=dtype)
-    near = world.lib.shmem_ptr(address, pe)
+    on_gpu = _is_on_gpu(world, address)
+    near = (world.lib.shmemx_device_ptr if on_gpu else world.lib.shmem_ptr)(address, pe)
     if not near:
         return None
-    flat, _ = tensor_at(near, nbytes, dtype)
+    flat, _ = _tensor_of(world, near, nbytes, dtype, _lib.DEVICE_MEMORY if on_gpu else _lib.HOST_MEMORY)
     return flat.view(shape) if isinstance(tensor, Place) else flat.as_strided(tensor.shape, tensor.stride(), 0)
 
 
@@ -191,20 +283,21 @@ def _contiguous(tensor, name):
 
 
 def _target(tensor, rank, name, nbytes, group=None):
-    """(library, address, pe) of rank's object."""
+    """(job, address, pe, whether calls go into a stream) of rank's object."""
     if isinstance(tensor, Place):
         world, room = group_of(group).lease.world, torch.Size(tensor.shape).numel() * tensor.dtype.itemsize
         world.check_usable()
         address, pe = world.lib.shmemx_at_offset(tensor.pe, tensor.offset), tensor.pe
+        on_gpu = _is_on_gpu(world, address)
     else:
         block = block_of(_contiguous(tensor, name))
         if block.group is None and group is None:
             raise ValueError(f"isomer: {name}: the tensor is local; send place() of it and give that")
         world, room, address = block.world, extent(tensor), tensor.data_ptr()
-        pe = _pe(block, rank, group)
+        pe, on_gpu = _pe(block, rank, group), _is_on_stream(block)
     if room != nbytes:
         raise ValueError(f"isomer: {name}: {nbytes} bytes for {room} bytes on the other rank")
-    return world.lib, address, pe
+    return world, address, pe, on_gpu
 
 
 def _signal(signal, rank, name):
@@ -213,43 +306,110 @@ def _signal(signal, rank, name):
     return _target(signal, rank, name, 8)
 
 
+def _is_on_stream(block):
+    """Whether calls with the block's memory go into streams."""
+    return block.kind == _lib.DEVICE_MEMORY and streams_of(block.world) is not None
+
+
+def _is_on_gpu(world, address):
+    """Whether an address of the library's memory is on a GPU, so that calls with it go into streams."""
+    if streams_of(world) is None:
+        return False
+    info = _lib.AddressInfo()
+    return world.lib.shmemx_address_info(address, byref(info)) == 0 and info.kind == _lib.DEVICE_MEMORY
+
+
+def _current(world):
+    """The number of the current stream."""
+    streams = streams_of(world)
+    return streams.handle(streams.current())
+
+
+def _check(world, status):
+    """Of a call on a stream."""
+    if status != 0:
+        raise IsomerError(world.broken or _lib.text_of(world.lib.shmemx_error_text) or "a wait gave up")
+
+
+def _local(world, tensor, on_gpu, name):
+    """A tensor of this rank that takes part in a call with memory of another one."""
+    if tensor.is_cuda and not on_gpu:
+        raise ValueError(f"isomer: {name}: this rank's tensor is on a GPU and the other rank's memory on the cpu")
+    if on_gpu and tensor.is_cpu and world.device != "cpu" and not tensor.is_pinned():
+        raise ValueError(f"isomer: {name}: the other rank's memory is on a GPU and this rank's tensor on the cpu; pin "
+                         "the tensor or move it")
+    return tensor
+
+
 def put(dest, source, rank=None):
-    """source, of this rank, to rank's object of dest. source may be changed on return. The data has arrived after
-    quiet(); the other rank must be told."""
+    """source, of this rank, to rank's object of dest. On the host, source may be changed on return; on a stream, by
+    later work of the stream. The data has arrived after quiet(); the other rank must be told."""
     source = source.detach().contiguous()
-    lib, address, pe = _target(dest, rank, "put", extent(source))
-    lib.shmem_putmem(address, source.data_ptr(), extent(source), pe)
+    world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
+    _local(world, source, on_gpu, "put")
+    if on_gpu:
+        _check(world, world.lib.shmemx_putmem_on_stream(address, source.data_ptr(), extent(source), pe,
+                                                        _current(world)))
+    else:
+        world.lib.shmem_putmem(address, source.data_ptr(), extent(source), pe)
 
 
 def get(dest, source, rank=None):
-    """rank's object of source to dest, a contiguous tensor of this rank, which has it on return."""
+    """rank's object of source to dest, a contiguous tensor of this rank, which has it on return (on a stream: for later
+    work of the stream)."""
     _contiguous(dest, "get")
-    lib, address, pe = _target(source, rank, "get", extent(dest))
-    lib.shmem_getmem(dest.data_ptr(), address, extent(dest), pe)
+    world, address, pe, on_gpu = _target(source, rank, "get", extent(dest))
+    _local(world, dest, on_gpu, "get")
+    if on_gpu:
+        _check(world, world.lib.shmemx_getmem_on_stream(dest.data_ptr(), address, extent(dest), pe, _current(world)))
+    else:
+        world.lib.shmem_getmem(dest.data_ptr(), address, extent(dest), pe)
 
 
 def put_signal(dest, source, signal, value=1, rank=None, add=False):
     """put, then the signal on the same rank: it becomes value, or grows by it. A rank that sees the signal by wait or
     fetch sees the data."""
     source = source.detach().contiguous()
-    lib, address, pe = _target(dest, rank, "put_signal", extent(source))
-    _, word, signal_pe = _signal(signal, rank, "put_signal")
+    world, address, pe, on_gpu = _target(dest, rank, "put_signal", extent(source))
+    _, word, signal_pe, signal_on_gpu = _signal(signal, rank, "put_signal")
     if pe != signal_pe:
         raise ValueError(f"isomer: put_signal: dest is on pe {pe} and the signal on pe {signal_pe}")
-    op = _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET
-    lib.shmem_putmem_signal(address, source.data_ptr(), extent(source), word, value, op, pe)
+    if on_gpu != signal_on_gpu:
+        raise ValueError("isomer: put_signal: one of dest and the signal is on a GPU and the other is not")
+    arguments = (address, _local(world, source, on_gpu, "put_signal").data_ptr(), extent(source), word, value,
+                 _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET, pe)
+    if on_gpu:
+        _check(world, world.lib.shmemx_putmem_signal_on_stream(*arguments, _current(world)))
+    else:
+        world.lib.shmem_putmem_signal(*arguments)
 
 
 def signal(word, value=1, rank=None, add=False):
-    """The signal of rank becomes value, or grows by it, behind all puts of this rank to it."""
-    lib, address, pe = _signal(word, rank, "signal")
-    lib.shmem_fence()
-    (lib.shmem_signal_add if add else lib.shmem_signal_set)(address, value, pe)
+    """The signal of rank becomes value, or grows by it, behind all puts of this rank to it (on a GPU: those of the
+    current stream)."""
+    world, address, pe, on_gpu = _signal(word, rank, "signal")
+    if on_gpu:
+        stream = _current(world)
+        _check(world, world.lib.shmemx_quiet_on_stream(stream))
+        _check(world, world.lib.shmemx_signal_op_on_stream(address, value, _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET,
+                                                           pe, stream))
+        return
+    world.lib.shmem_fence()
+    (world.lib.shmem_signal_add if add else world.lib.shmem_signal_set)(address, value, pe)
 
 
 def wait(word, value=1, compare=">=", timeout=None):
-    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's."""
+    """Waits until this rank's own signal compares with value; returns it. timeout in seconds; None: the group's. For a
+    signal on a GPU, the current stream waits; nothing is returned, and timeout is not looked at."""
     block = block_of(word)
+    if _is_on_stream(block):
+        _check(block.world, block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
+                                                                               _current(block.world)))
+        return None
+    return _wait_on_host(block, word, value, compare, timeout)
+
+
+def _wait_on_host(block, word, value, compare, timeout):
     group, fetch = block.group or group_of(None), block.world.lib.shmem_signal_fetch
     address, holds = word.data_ptr(), COMPARE[compare]
     end = time.monotonic() + (group.timeout_seconds() if timeout is None else timeout)
@@ -267,20 +427,50 @@ def wait(word, value=1, compare=">=", timeout=None):
 
 
 def fetch(word):
-    """This rank's own signal now; puts before it are seen."""
-    return block_of(word).world.lib.shmem_signal_fetch(word.data_ptr())
+    """This rank's own signal now, for the host; puts before it are seen. On a GPU the host first waits for the current
+    stream, as item() does."""
+    block = block_of(word)
+    if _is_on_stream(block):
+        _check(block.world, block.world.lib.shmemx_stream_synchronize(_current(block.world)))
+    return block.world.lib.shmem_signal_fetch(word.data_ptr())
 
 
-def quiet(group=None):
-    """All puts and signals of this rank have arrived."""
-    group_of(group).lease.world.check_usable()
-    group_of(group).lease.world.lib.shmem_quiet()
+def _goes_on_stream(world, device):
+    """Whether a call without a tensor goes into the current stream. None: where the job has a GPU."""
+    if device is None:
+        return streams_of(world) is not None
+    return check_device(device, world)[1]
 
 
-def barrier(group=None):
-    """quiet, then all ranks of the group have come."""
+def quiet(group=None, device=None):
+    """All puts and signals of this rank have arrived. device: "cuda" for those in the current stream, whose later work
+    waits; "cpu" for the others; None: the first where the job has a GPU."""
+    world = group_of(group).lease.world
+    world.check_usable()
+    if _goes_on_stream(world, device):
+        _check(world, world.lib.shmemx_quiet_on_stream(_current(world)))
+    else:
+        world.lib.shmem_quiet()
+
+
+def barrier(group=None, device=None):
+    """quiet, then all ranks of the group have come. device: as of quiet; all ranks give the same."""
     mine = group_of(group)
-    mine.run_now("barrier", lambda: mine.core().call(_lib.BARRIER))
+    world = mine.lease.world
+    if _goes_on_stream(world, device):
+        world.check_usable()
+        _check(world, world.lib.shmemx_barrier_on_stream(mine.lease.team, _current(world)))
+    else:
+        mine.run_now("barrier", lambda: mine.core().call(_lib.BARRIER))
+
+
+def synchronize():
+    """The host waits for the current stream of the GPU. Raises where a wait in a stream of this rank has given up: then
+    results of streams may not be relied on. torch.cuda.synchronize does not know of that."""
+    world = group_of(None).lease.world
+    world.check_usable()
+    if streams_of(world) is not None:
+        _check(world, world.lib.shmemx_stream_synchronize(_current(world)))
 
 
 class Handle:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The backend "isomer" of torch.distributed: a ProcessGroup in Python (torch up to 2.13), for CPU tensors.
+"""The backend "isomer" of torch.distributed: a ProcessGroup in Python (torch up to 2.13), for tensors on the CPU and on
+the GPU of the process.
 
 torch calls the methods below by their names, from Python and from C++ (DDP, functional collectives). Calls that the
 library does not have go to an inner gloo group of the same members: sparse tensors, sends with large tags. The choice
@@ -10,6 +11,7 @@ import warnings
 import weakref
 from datetime import timedelta
 from functools import partial
+from operator import methodcaller
 
 import torch
 import torch.distributed as dist
@@ -19,11 +21,19 @@ from . import _world
 from ._core import Core, copy_into, flat, reduction_of
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
+from ._stream import Queue, streams_of
 from ._work import AllWork, Sequence
 
 NO_TIME = timedelta(0)
 REDUCE_OPTIONS = (dist.AllreduceOptions, dist.AllreduceCoalescedOptions)
 _warned = set()
+
+
+def warn_of_one_slot():
+    reason = "CUDA_DEVICE_MAX_CONNECTIONS is small on a rank, so all collectives of a group are one sequence"
+    if reason not in _warned:
+        _warned.add(reason)
+        warnings.warn(f"isomer: {reason}", stacklevel=3)
 
 
 def warn_once(reason):
@@ -42,10 +52,6 @@ def create(options, _backend_options=None):
     count = store.add(f"isomer/made/{rank}", 1)
     prefix = PrefixStore(f"isomer/{count}", store)
     lease, reason = _world.join(PrefixStore("join", prefix), rank, size, timeout)
-    if lease is not None and lease.world.device != "cpu":
-        lease.close(0)
-        raise IsomerError(f"this version of the backend needs the CPU flavour of libisomer.so; the library's device is "
-                          f"{lease.world.device}")
     gloo = ProcessGroupGloo(PrefixStore("gloo", prefix), rank, size, timeout=timeout)
     if lease is None:
         warn_once(f"a group of {size} has no team, because {reason}")
@@ -71,6 +77,14 @@ def group_of(group):
     return made
 
 
+def prepare(group=None):
+    """Makes what the calls of a group on GPU tensors need, so that the first ones may be in the capture of a graph. Not
+    for sends and receives. Collective over the group; does nothing without a GPU."""
+    mine = group_of(group)
+    if streams_of(mine.lease.world) is not None:
+        mine.queue().prepare()
+
+
 class Options:
     """What torch's options say of a new group, of one that is there."""
 
@@ -84,19 +98,15 @@ def is_sparse(tensor):
     return tensor.layout != torch.strided
 
 
-def each(call, *lists):
+def each(name, first, *lists):
+    """A body: the core's method for each of the lists' elements. partial() puts the core behind them."""
+    *lists, core = first, *lists
     for arguments in zip(*lists):
-        call(*arguments)
+        getattr(core, name)(*arguments)
 
 
 def tensors_of(value):
     return [value] if isinstance(value, torch.Tensor) else list(value)
-
-
-def check_cpu(name, tensors):
-    for tensor in tensors:
-        if not tensor.is_cpu:
-            raise NotImplementedError(f"isomer: {name}: this version takes cpu tensors, not {tensor.device}")
 
 
 def check_alike(name, first, tensors):
@@ -115,10 +125,14 @@ class IsomerGroup(ProcessGroup):
         # What C++ calls and this class lacks goes to gloo.
         self._register_backend(torch.device("cpu"), ProcessGroup.BackendType.CUSTOM, gloo)
         self._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+        if has_gpu():
+            self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.CUSTOM, gloo)
         self._core, self._sequence, self._coalesced = None, None, None
+        self._streams, self._queue, self._messages = None, None, []
         if lease is not None:
             self._core, self._pairs = Core(lease), PointToPoint(lease, self.timeout_seconds)
             self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
+            self._streams = streams_of(lease.world)
             _world.enter(self)
 
     def is_open(self):
@@ -155,12 +169,41 @@ class IsomerGroup(ProcessGroup):
     # ---- running a call ----
 
     def _run(self, name, tensors, options, body, outputs):
-        check_cpu(name, tensors)
-        if outputs is not tensors:
-            check_cpu(name, outputs)
+        """body(core), where the tensors are: at once on the host, or in a stream of the device."""
         is_async = getattr(options, "asyncOp", True) or self._coalesced is not None
-        work = self._sequence.run(name, body, outputs, self._seconds(options), is_async)
+        if self._on_device(name, tensors, outputs):
+            work = self.queue().run(name, body, tensors, outputs, self._seconds(options), is_async)
+        else:
+            work = self._sequence.run(name, partial(body, self._core), outputs, self._seconds(options), is_async)
         return self._note(work)
+
+    def _on_device(self, name, tensors, outputs):
+        """Whether all tensors are on the device, and not on the host."""
+        takes = self._streams.takes if self._streams is not None else None
+        all_tensors = tensors if outputs is tensors else [*tensors, *outputs]
+        found = takes is not None and any(takes(tensor) for tensor in all_tensors)
+        for tensor in all_tensors:
+            if found and takes(tensor):
+                self._streams.check(name, tensor)
+            elif found or not tensor.is_cpu:
+                raise self._refusal(name, tensor, found)
+        return found
+
+    def _refusal(self, name, tensor, found):
+        if found:
+            return ValueError(f"isomer: {name}: some tensors are on a GPU and one is on {tensor.device}")
+        return NotImplementedError(f"isomer: {name}: the tensor is on {tensor.device}; this process has the "
+                                   f"{self.lease.world.device} flavour of libisomer.so, with its tensors alone")
+
+    def queue(self):
+        """What enqueues calls on the device; made at the first one."""
+        if self._queue is None:
+            core = self.core()
+            if core.lease.one_slot:
+                warn_of_one_slot()
+            self._queue = Queue("/".join(map(str, core.lease.pes[:8])), core.lease, self._streams, core.lease.one_slot,
+                                self.timeout_seconds)
+        return self._queue
 
     def _seconds(self, options):
         """torch writes "as the group has it" as a negative or missing time."""
@@ -178,8 +221,11 @@ class IsomerGroup(ProcessGroup):
         self._coalesced = []
 
     def _end_coalescing(self, device):
-        works, self._coalesced = self._coalesced, None
-        return AllWork(works or [])
+        works, self._coalesced = self._coalesced or [], None
+        if self._messages:
+            messages, self._messages = self._messages, []
+            works.append(self.queue().batch(messages))
+        return AllWork(works)
 
     # ---- reductions ----
 
@@ -191,11 +237,11 @@ class IsomerGroup(ProcessGroup):
             if is_sparse(tensor):
                 warn_once("all_reduce of sparse tensors is not in the library")
                 return self._note(self._gloo.allreduce(tensors, opts))
-        op, all_reduce = opts.reduceOp, self._core.all_reduce
+        reductions = [reduction_of(opts.reduceOp, tensor.dtype) for tensor in tensors]
         if len(tensors) == 1:
-            body = partial(all_reduce, tensors[0], reduction_of(op, tensors[0].dtype))
+            body = methodcaller("all_reduce", tensors[0], reductions[0])
         else:
-            body = partial(each, all_reduce, tensors, [reduction_of(op, tensor.dtype) for tensor in tensors])
+            body = partial(each, "all_reduce", tensors, reductions)
         return self._run("all_reduce", tensors, opts, body, tensors)
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -212,7 +258,7 @@ class IsomerGroup(ProcessGroup):
             return self._gloo.reduce(tensors, opts)
         reduction = reduction_of(opts.reduceOp, tensors[0].dtype)
         return self._run("reduce", tensors, opts,
-                         lambda: self._core.reduce(tensors[0], reduction, opts.rootRank), tensors)
+                         lambda core: core.reduce(tensors[0], reduction, opts.rootRank), tensors)
 
     def reduce_scatter(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(outputs, torch.Tensor):
@@ -226,7 +272,7 @@ class IsomerGroup(ProcessGroup):
         check_size("reduce_scatter: output", output.numel(), tensors[self.rank()].numel())
         reduction = reduction_of(opts.reduceOp, output.dtype)
         return self._run("reduce_scatter", tensors, opts,
-                         lambda: self._core.reduce_scatter(output, tensors, reduction), outputs)
+                         lambda core: core.reduce_scatter(output, tensors, reduction), outputs)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         opts = scatter_options(opts)
@@ -237,7 +283,7 @@ class IsomerGroup(ProcessGroup):
             check_size("reduce_scatter_tensor: input", tensor.numel(), self.size() * output.numel())
         op = opts.reduceOp
         reductions = [reduction_of(op, output.dtype) for output in outputs]
-        body = partial(each, self._core.reduce_scatter_single, outputs, inputs, reductions)
+        body = partial(each, "reduce_scatter_single", outputs, inputs, reductions)
         return self._run("reduce_scatter_tensor", inputs, opts, body, outputs)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -258,9 +304,9 @@ class IsomerGroup(ProcessGroup):
         if any(is_sparse(tensor) for tensor in tensors):
             raise NotImplementedError("isomer: broadcast: sparse tensors are not supported; broadcast their parts")
 
-        def body():
+        def body(core):
             for tensor in tensors:
-                self._core.broadcast(tensor, opts.rootRank)
+                core.broadcast(tensor, opts.rootRank)
         return self._run("broadcast", tensors, opts, body, tensors)
 
     def allgather(self, outputs, inputs, opts=None, timeout=None):
@@ -281,9 +327,9 @@ class IsomerGroup(ProcessGroup):
             check_alike("all_gather", tensor, tensors)
             check_size("all_gather: input", tensor.numel(), tensors[self.rank()].numel())
 
-        def body():
+        def body(core):
             for tensors, tensor in zip(outputs, inputs):
-                self._core.all_gather(tensors, tensor)
+                core.all_gather(tensors, tensor)
         return self._run("all_gather", inputs, opts, body, [tensor for tensors in outputs for tensor in tensors])
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
@@ -294,7 +340,7 @@ class IsomerGroup(ProcessGroup):
             check_alike("all_gather_into_tensor", output, [tensor])
             check_size("all_gather_into_tensor: output", output.numel(), self.size() * tensor.numel())
 
-        body = partial(each, self._core.all_gather_single, outputs, inputs)
+        body = partial(each, "all_gather_single", outputs, inputs)
         return self._run("all_gather_into_tensor", inputs, opts, body, outputs)
 
     def all_gather_single(self, output, tensor, opts=None):
@@ -316,7 +362,7 @@ class IsomerGroup(ProcessGroup):
             check_alike("gather", inputs[0], tensors)
             for tensor in tensors:
                 check_size("gather: output", tensor.numel(), inputs[0].numel())
-        return self._run("gather", inputs, opts, lambda: self._core.gather(tensors, inputs[0], opts.rootRank), tensors)
+        return self._run("gather", inputs, opts, lambda core: core.gather(tensors, inputs[0], opts.rootRank), tensors)
 
     def scatter(self, outputs, inputs, opts=None, timeout=None):
         if isinstance(outputs, torch.Tensor):
@@ -332,7 +378,7 @@ class IsomerGroup(ProcessGroup):
             for tensor in tensors:
                 check_size("scatter: input", tensor.numel(), outputs[0].numel())
         return self._run("scatter", tensors, opts,
-                         lambda: self._core.scatter(outputs[0], tensors, opts.rootRank), outputs)
+                         lambda core: core.scatter(outputs[0], tensors, opts.rootRank), outputs)
 
     def alltoall(self, outputs, inputs, opts=None, timeout=None):
         opts = opts if isinstance(opts, dist.AllToAllOptions) else dist.AllToAllOptions()
@@ -343,7 +389,7 @@ class IsomerGroup(ProcessGroup):
             check_count("all_to_all", tensors, self.size())
             check_alike("all_to_all", inputs[0], tensors)
         return self._run("all_to_all", inputs, opts,
-                         lambda: self._core.lists(outputs, inputs), outputs)
+                         lambda core: core.lists(outputs, inputs), outputs)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None, timeout=None):
         opts = opts if isinstance(opts, dist.AllToAllOptions) else dist.AllToAllOptions()
@@ -353,8 +399,8 @@ class IsomerGroup(ProcessGroup):
         output_sizes = split_sizes("output", output, output_splits, self.size())
         input_sizes = split_sizes("input", tensor, input_splits, self.size())
 
-        def body():
-            self._core.all_to_all_single(output, tensor, output_sizes, input_sizes)
+        def body(core):
+            core.all_to_all_single(output, tensor, output_sizes, input_sizes)
         return self._run("all_to_all_single", [tensor], opts, body, [output])
 
     alltoall_base = all_to_all_single
@@ -363,30 +409,55 @@ class IsomerGroup(ProcessGroup):
         opts = opts if isinstance(opts, dist.BarrierOptions) else dist.BarrierOptions()
         if self._core is None:
             return self._gloo.barrier(opts)
-        return self._run("barrier", [], opts, self._core.barrier, [])
+        return self._run("barrier", [], opts, self._barrier(), [])
+
+    def _barrier(self):
+        """All ranks have come, and what was in this rank's current stream is done."""
+        event = None
+        if self._queue is not None and not self._streams.is_capturing():
+            event = self._streams.event(self._streams.current())
+
+        def body(core):
+            if event is not None:
+                event.synchronize()
+            core.barrier()
+        return body
 
     # ---- point-to-point ----
 
     def send(self, tensors, rank, tag):
         tensors = tensors_of(tensors)
+        if self._core is not None and self._on_device("send", tensors, tensors):
+            return self._message("send", tensors[0], rank, tag)
         if self._gloo_takes(tensors, tag):
             return self._note(self._gloo.send(tensors, rank, tag))
         return self._note(self._pairs.send(tensors[0], rank, tag))
 
     def recv(self, tensors, rank, tag):
         tensors = tensors_of(tensors)
+        if self._core is not None and self._on_device("recv", tensors, tensors):
+            return self._message("recv", tensors[0], rank, tag)
         if self._gloo_takes(tensors, tag):
             return self._note(self._gloo.recv(tensors, rank, tag))
         return self._note(self._pairs.receive(tensors[0], rank, tag))
 
     def recv_anysource(self, tensors, tag):
         tensors = tensors_of(tensors)
+        if self._core is not None and self._on_device("recv", tensors, tensors):
+            raise NotImplementedError("isomer: recv from any source takes cpu tensors; name the source")
         if self._gloo_takes(tensors, tag):
             return self._note(self._gloo.recv_anysource(tensors, tag))
         return self._note(self._pairs.receive_from_any(tensors[0], tag))
 
+    def _message(self, name, tensor, rank, tag):
+        """On the device. Within a coalescing manager, all messages go together at its end."""
+        if self._coalesced is not None:
+            self._messages.append((name, tensor, rank, tag))
+            return None
+        queue = self.queue()
+        return (queue.send if name == "send" else queue.receive)(tensor, rank, tag)
+
     def _gloo_takes(self, tensors, tag):
-        check_cpu("send and recv", tensors)
         if self._core is None:
             return True
         if not self._pairs.takes(tag):
@@ -417,6 +488,8 @@ class IsomerGroup(ProcessGroup):
             core.world.abort("the process group was destroyed while calls were under way")
             self._pairs.close(_world.EXIT_SECONDS)
             self._sequence.close(_world.EXIT_SECONDS)
+        if self._queue is not None:
+            self._queue.close()
         core.lease.close(seconds)
         self._gloo = None
 
@@ -463,7 +536,13 @@ def split_sizes(name, tensor, splits, size):
     return [split * (tensor.numel() // max(rows, 1)) for split in splits]
 
 
+def has_gpu():
+    """Whether torch is built for GPUs. Starts none."""
+    return bool(torch.version.cuda or torch.version.hip)
+
+
 def register():
     """Makes "isomer" a name of init_process_group."""
     if not hasattr(dist.Backend, "ISOMER"):
-        dist.Backend.register_backend("isomer", create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("isomer", create, extended_api=True,
+                                      devices=["cpu", "cuda"] if has_gpu() else ["cpu"])

@@ -12,6 +12,8 @@ import weakref
 import torch
 
 from . import _lib
+from ._lib import IsomerError
+from ._stream import streams_of
 from .memory import tensor_at
 
 SIZE_STEP = 4096
@@ -74,10 +76,44 @@ class Pool:
         self._idle.clear()
 
 
-_pools = weakref.WeakKeyDictionary()  # by job
+class DevicePool:
+    """The same on a GPU, by torch's own allocator over the library's memory: a buffer is used again in the order of its
+    stream, and after what record_stream has named. Where there is no room, torch raises torch.OutOfMemoryError: peers
+    must find a buffer reachable on all ranks or on none. `buffers` and `nbytes` count what was ever taken."""
+
+    def __init__(self, world, device):
+        self._device = device
+        self._allocator = torch.cuda.memory.CUDAPluggableAllocator(world.lib._name, "shmemx_torch_malloc",
+                                                                   "shmemx_torch_free")
+        self.mem_pool = torch.cuda.MemPool(self._allocator.allocator())
+        self.buffers = self.nbytes = self.most_busy = 0
+        world.at_end.append(self._end)
+
+    def take(self, shape, dtype):
+        with torch.cuda.use_mem_pool(self.mem_pool, self._device):
+            tensor = torch.empty(torch.Size(shape), dtype=dtype, device=self._device)
+        self.buffers, self.nbytes = self.buffers + 1, self.nbytes + tensor.nbytes
+        return tensor
+
+    def _end(self, world):
+        self.mem_pool = None
 
 
-def pool_of(world):
-    if world not in _pools:
-        _pools[world] = Pool(world)
-    return _pools[world]
+_pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}
+
+
+def pool_of(world, device="cpu"):
+    pools, on_gpu = _pools.setdefault(world, {}), torch.device(device).type == "cuda"
+    if on_gpu not in pools:
+        pools[on_gpu] = DevicePool(world, streams_of(world).device) if on_gpu else Pool(world)
+    return pools[on_gpu]
+
+
+def mem_pool(group=None):
+    """A torch.cuda.MemPool over the library's local memory, for torch.cuda.use_mem_pool: all ranks of a group allocate
+    the tensors of a call in it, or none does. Lives as long as the group's job; not collective."""
+    from .pg import group_of
+    world = group_of(group).lease.world
+    if world.device == "cpu":
+        raise IsomerError("mem_pool: this job has no GPU")
+    return pool_of(world, "cuda").mem_pool

@@ -154,7 +154,7 @@ def waits_end():
         iso.wait(signal, 1, timeout=0.3)
     with pytest.raises(ValueError, match="one element"):
         iso.put_signal(signal, signal, iso.zeros(2), 1, 0)
-    with pytest.raises(NotImplementedError, match="cpu alone"):
+    with pytest.raises(NotImplementedError, match="no tensors on cuda"):
         iso.empty(3, device="cuda")
     iso.signal(signal, 2**40, rank=1 - dist.get_rank())
     assert iso.wait(signal, 2**40, "==") == 2**40
@@ -179,3 +179,25 @@ def left_over():
 
 def test_tensors_that_outlive_the_job_are_named(ranks):
     ranks(2, left_over)
+
+
+def test_tensors_over_memory_live_as_long_as_it_is_used():
+    """The way for GPUs, over memory of the CPU."""
+    import ctypes
+    import gc
+    import weakref
+
+    import torch
+    memory_module = pytest.importorskip("isomer_shmem.memory")
+    room = (ctypes.c_ubyte * 64)(*range(64))
+    flat, owner = memory_module.tensor_over(ctypes.addressof(room), 64, torch.int16, torch.device("cpu"))
+    assert flat.data_ptr() == ctypes.addressof(room) and flat.shape == (32,) and flat[1] == 0x0302
+    flat[0] = 5
+    assert room[0] == 5 and room[1] == 0
+    alive, view = weakref.ref(owner), flat[3:].view(torch.uint8)
+    del flat, owner
+    gc.collect()
+    assert alive() is not None and view[0] == 6
+    del view
+    gc.collect()
+    assert alive() is None and not memory_module._lent

@@ -74,6 +74,7 @@ static void memory_calls(struct objects *o)
     FAILS(shmemx_team_buffer_unregister, SHMEM_TEAM_INVALID, o->host);
     FAILS(shmemx_offset_of, &outside, &offset);
     IS_NULL(shmemx_at_offset, 99, 0);
+    IS_NULL(shmemx_device_ptr, o->device, 99);
     FAILS(shmemx_address_info, o->host, NULL);
     FAILS(shmemx_rendezvous, SHMEM_TEAM_INVALID, o->device, 8);
 }

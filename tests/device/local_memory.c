@@ -87,6 +87,27 @@ static void check_host_calls(const struct objects *o)
     shmem_barrier_all();
 }
 
+/* A peer's object by the pointer that this PE's device uses, where it reaches it. */
+static void check_pointers(const struct objects *o, int kind)
+{
+    CHECK(shmemx_device_ptr(o->mine, -1) == NULL && shmemx_device_ptr(o->mine, check_self.npes) == NULL);
+    CHECK(shmemx_device_ptr(&kind, check_self.pe) == NULL);
+    uint64_t value = (uint64_t)(500 + check_self.pe);
+    device_write(o->mine + 40, &value, sizeof value);
+    shmem_barrier_all();
+    if (kind == SHMEMX_DEVICE)
+        CHECK(shmemx_device_ptr(o->mine, check_self.pe) == o->mine);
+    for (int pe = 0; pe < check_self.npes; pe++) {
+        uint64_t *near = (uint64_t *)shmemx_device_ptr(at(o, pe) + 40, pe);
+        CHECK(kind == SHMEMX_DEVICE || near == NULL);
+        if (near == NULL)
+            continue;
+        shmem_putmem(o->mine + 41, near, sizeof value, check_self.pe);
+        CHECK_EQ(own(o, 41), (uint64_t)(500 + pe));
+    }
+    shmem_barrier_all();
+}
+
 /* ---- by streams and kernels ---- */
 
 struct args {
@@ -334,6 +355,7 @@ static int test_main(void)
         struct objects o;
         make(&o, kinds[k]);
         check_host_calls(&o);
+        check_pointers(&o, kinds[k]);
         if (kinds[k] == SHMEMX_DEVICE)
             check_device_calls(&o);
         drop(&o);

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: MIT
+"""Calls on streams, by CPU tensors and the CPU device's streams: each collective beside a reference, asynchronous
+calls, order, messages, errors. tests/test_cuda.py runs the same on a GPU."""
+import gc
+import os
+import time
+import weakref
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import host_streams
+from host_streams import settle
+
+SIZES = (1, 7, 1000, 70001)
+
+
+def values_of(rank, count, dtype):
+    return (torch.arange(count) * 3 + 5 * rank).remainder(11).to(dtype)
+
+
+def start():
+    from isomer_shmem import _stream
+    _stream.for_tests = host_streams.HostStreams
+    dist.init_process_group("isomer")
+    return dist.get_rank(), dist.get_world_size()
+
+
+def reductions(is_async):
+    rank, size = start()
+    with host_streams.on():
+        for count in SIZES:
+            for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool, torch.complex64):
+                all_values = [values_of(member, count, dtype) for member in range(size)]
+                total = torch.stack(all_values).any(0) if dtype == torch.bool else sum(all_values)
+                mine = all_values[rank].clone()
+                run(dist.all_reduce, mine, async_op=is_async)
+                assert torch.equal(mine, total), (count, dtype)
+                if dtype.is_complex or dtype == torch.bool:
+                    continue
+                if dtype == torch.float32:
+                    mine = all_values[rank].clone()
+                    run(dist.all_reduce, mine, dist._make_nccl_premul_sum(0.5), async_op=is_async)
+                    assert torch.equal(mine, total * 0.5)
+                mine = all_values[rank].clone()
+                run(dist.reduce, mine, size - 1, dist.ReduceOp.MAX, async_op=is_async)
+                if rank == size - 1:
+                    assert torch.equal(mine, torch.stack(all_values).amax(0))
+                source = torch.cat([all_values[rank] + member for member in range(size)]).to(dtype)
+                output = torch.full((count,), -1, dtype=dtype)
+                run(dist.reduce_scatter_tensor, output, source, async_op=is_async)
+                assert torch.equal(output, (total + size * rank).to(dtype))
+                outputs = torch.full((count,), -1, dtype=dtype)
+                run(dist.reduce_scatter, outputs, list(source.split(count)), async_op=is_async)
+                assert torch.equal(outputs, output)
+    dist.destroy_process_group()
+
+
+def run(call, *arguments, async_op):
+    work = call(*arguments, async_op=async_op)
+    if async_op:
+        work.wait()
+    settle()
+
+
+def moves(is_async):
+    rank, size = start()
+    with host_streams.on():
+        for count in SIZES:
+            for dtype in (torch.float32, torch.float16, torch.uint8):
+                check_moves(rank, size, count, dtype, is_async)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+def check_moves(rank, size, count, dtype, is_async):
+    all_values = [values_of(member, count, dtype) for member in range(size)]
+    joined = torch.cat(all_values)
+    output = torch.zeros(size * count, dtype=dtype)
+    run(dist.all_gather_into_tensor, output, all_values[rank], async_op=is_async)
+    assert torch.equal(output, joined)
+    output = torch.zeros(size * count, dtype=dtype)
+    own = output[rank * count:(rank + 1) * count].copy_(all_values[rank])
+    run(dist.all_gather_into_tensor, output, own, async_op=is_async)
+    assert torch.equal(output, joined)
+    wide = torch.zeros(2 * size * count, dtype=dtype)[::2]  # not contiguous
+    run(dist.all_gather_into_tensor, wide, all_values[rank], async_op=is_async)
+    assert torch.equal(wide, joined)
+    outputs = [torch.zeros(count + member, dtype=dtype) for member in range(size)]
+    run(dist.all_gather, outputs, values_of(rank, count + rank, dtype), async_op=is_async)
+    assert all(torch.equal(outputs[member], values_of(member, count + member, dtype)) for member in range(size))
+    mine = all_values[rank].clone()
+    run(dist.broadcast, mine, size - 1, async_op=is_async)
+    assert torch.equal(mine, all_values[size - 1])
+    output = torch.zeros(count, dtype=dtype)
+    run(dist.scatter, output, [value + 1 for value in all_values] if rank == 0 else None, 0, async_op=is_async)
+    assert torch.equal(output, all_values[rank] + 1)
+    outputs = [torch.zeros(count, dtype=dtype) for _ in range(size)] if rank == 0 else None
+    run(dist.gather, all_values[rank], outputs, 0, async_op=is_async)
+    assert rank != 0 or torch.equal(torch.cat(outputs), joined)
+    sends, receives = [rank + member for member in range(size)], [member + rank for member in range(size)]
+    source = torch.full((sum(sends),), rank + 1, dtype=dtype)
+    output = torch.zeros(sum(receives), dtype=dtype)
+    work = dist.all_to_all_single(output, source, receives, sends, async_op=is_async)
+    if is_async:
+        work.wait()
+    settle()
+    assert torch.equal(output, torch.cat([torch.full((n,), member + 1, dtype=dtype)
+                                          for member, n in enumerate(receives)]))
+    outputs = [torch.zeros(count, dtype=dtype) for _ in range(size)]
+    run(dist.all_to_all, outputs, [all_values[rank] + member for member in range(size)], async_op=is_async)
+    assert all(torch.equal(outputs[member], all_values[member] + rank) for member in range(size))
+
+
+def large(is_async):
+    """The way of large tensors, in several pieces, by small ones."""
+    from isomer_shmem import _stream
+    _stream.STAGED_BYTES, _stream.PIECE_BYTES = 100, 5000
+    reductions(is_async)
+    moves(is_async)
+
+
+def works():
+    """An asynchronous call behind one that waits for a peer; what its Work says; what keeps tensors alive."""
+    rank, size = start()
+    with host_streams.on():
+        mine = torch.ones(1000)
+        dist.all_reduce(mine)  # makes the slot
+        settle()
+        if rank == 0:
+            time.sleep(0.5)
+        held = torch.full((1000,), float(rank))
+        work, alive = dist.all_reduce(held, async_op=True), weakref.ref(held)
+        del held
+        if rank != 0:
+            assert not work.is_completed() and not work.is_success()
+            with pytest.raises(dist.DistBackendError, match="not done after 0.05 s"):
+                work.wait(timedelta(seconds=0.05))
+        future = work.get_future()
+        work.wait(timedelta(seconds=20))
+        assert work.is_completed() and work.is_success() and work.exception() is None
+        assert future.value()[0].eq(sum(range(size))).all()
+        work.synchronize()
+        del work, future
+        last = torch.zeros(1)
+        dist.all_reduce(last, async_op=True).wait()
+        settle()
+        dist.all_reduce(last, async_op=True).wait()
+        gc.collect()
+        assert alive() is None
+        settle()
+    dist.destroy_process_group()
+
+
+def order():
+    """Calls of one slot in turn in two streams; a chain of dependent calls without the host."""
+    rank, size = start()
+    with host_streams.on():
+        streams = host_streams.streams()
+        other, mine = streams.new(), torch.full((5000,), 1.0)
+        for index in range(20):
+            if index % 2 == rank % 2:
+                dist.all_reduce(mine, async_op=True).wait()
+            else:
+                event = streams.event(streams.current())
+                other.wait_event(event)
+                with streams.use(other):
+                    dist.all_reduce(mine)
+                streams.current().wait_event(streams.event(other))
+            if index % 4 == 3:
+                dist.all_reduce(mine, dist.ReduceOp.AVG)
+        settle()
+        assert mine.eq(float(size) ** 20).all(), mine[0]
+    dist.destroy_process_group()
+
+
+def messages():
+    rank, size = start()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    with host_streams.on():
+        for count in (0, 1, 1000, 300000):
+            for tag in (0, 3, 11):
+                mine, theirs = values_of(rank, count, torch.float32), torch.full((count,), -1.0)
+                sent = dist.isend(mine, right, tag=tag)  # all send first
+                received = dist.irecv(theirs, left, tag=tag)
+                received.wait()
+                sent.wait()
+                settle()
+                assert torch.equal(theirs, values_of(left, count, torch.float32))
+        mine, theirs = values_of(rank, 100000, torch.float32), torch.zeros(200000)[::2]
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, right), dist.P2POp(dist.irecv, theirs, left)]):
+            work.wait()
+        settle()
+        assert torch.equal(theirs, values_of(left, 100000, torch.float32))
+        theirs.zero_()
+        with dist._coalescing_manager(device=mine.device, async_ops=True) as manager:
+            dist.isend(mine, right)
+            dist.irecv(theirs, left)
+        manager.wait()
+        settle()
+        assert torch.equal(theirs, values_of(left, 100000, torch.float32))
+        theirs = [torch.zeros(20000)[::2] for _ in range(3)]
+        with dist._coalescing_manager(device=mine.device, async_ops=True) as manager:
+            for index, each in enumerate(theirs):
+                dist.isend((mine[:20000] + index)[::2], right)  # its copy, and the tensor itself, are gone at once
+                dist.irecv(each, left)
+        manager.wait()
+        settle()
+        for index, each in enumerate(theirs):
+            assert torch.equal(each, (values_of(left, 20000, torch.float32) + index)[::2])
+        with pytest.raises(NotImplementedError, match="name the source"):
+            dist.recv(mine)
+    dist.destroy_process_group()
+
+
+def prepared():
+    """After prepare(), no call waits for the other ranks on the host."""
+    import isomer_shmem as iso
+    rank, size = start()
+    with host_streams.on():
+        iso.prepare()
+        settle()
+        if rank == 0:
+            time.sleep(1)
+        begin = time.monotonic()
+        values, output = torch.full((100,), 1.0), torch.zeros(100 * size)
+        dist.all_reduce(values)
+        dist.all_gather_into_tensor(output, values)
+        dist.broadcast(output, 0)
+        dist.reduce_scatter_tensor(values, output)
+        assert time.monotonic() - begin < 0.5
+        settle()
+        assert values.eq(size * size).all()
+    dist.destroy_process_group()
+
+
+def coalesced():
+    rank, size = start()
+    with host_streams.on():
+        tensors = [torch.full((count,), float(rank)) for count in SIZES]
+        with dist._coalescing_manager(device=tensors[0].device, async_ops=True) as manager:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        manager.wait()
+        settle()
+        assert all(tensor.eq(sum(range(size))).all() for tensor in tensors)
+        outputs = [torch.zeros(size * count) for count in SIZES]
+        with dist._coalescing_manager(device=tensors[0].device):
+            for output, count in zip(outputs, SIZES):
+                dist.all_gather_into_tensor(output, torch.full((count,), float(rank)))
+        settle()
+        assert all(torch.equal(output, torch.arange(float(size)).repeat_interleave(count))
+                   for output, count in zip(outputs, SIZES))
+    dist.destroy_process_group()
+
+
+def mixed():
+    """Groups of some ranks; host calls of the same groups between those on streams."""
+    rank, size = start()
+    pair = dist.new_group([0, 1])
+    for index in range(10):
+        values = torch.full((100,), 1.0 + rank)
+        with host_streams.on():
+            dist.all_reduce(values)
+            if rank < 2:
+                dist.all_reduce(values, group=pair)
+        gathered = [None] * size
+        dist.all_gather_object(gathered, (rank, index))
+        assert gathered == [(member, index) for member in range(size)]
+        settle()
+        total = sum(range(1, size + 1))
+        assert values.eq(total * 2 if rank < 2 else total).all()
+    dist.destroy_process_group()
+
+
+def one_sided():
+    """Puts, gets and signals on memory of the device, in the current stream."""
+    import isomer_shmem as iso
+    rank, size = start()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    with host_streams.on():
+        streams = host_streams.streams()
+        inbox, flag = iso.empty(1000, for_kernels=True), iso.empty(1, dtype=torch.int64, for_kernels=True)
+        seen, mine = torch.zeros(1000), torch.arange(1000.0)
+        flag.zero_()
+        iso.barrier(device="cpu")
+        for index in range(1, 6):
+            streams.settle()
+            mine += rank
+            iso.put_signal(inbox, mine, flag, index, rank=right)
+            assert iso.wait(flag, index) is None
+            iso.get(seen, iso.place(inbox))  # a copy of my own, in the stream's order
+            iso.barrier()
+            settle()
+            assert torch.equal(seen, torch.arange(1000.0) + index * left)
+        iso.put(inbox[:10], mine[:10], rank=right)
+        iso.signal(flag, 7, rank=right, add=True)
+        iso.wait(flag, 12, "==")
+        assert iso.fetch(flag) == 12  # behind the wait
+        iso.quiet()
+        iso.synchronize()
+        assert torch.equal(inbox[:10], torch.arange(10.0) + 5 * left)
+        iso.barrier(device="cpu")
+        local = iso.empty(100, local=True, for_kernels=True)
+        del local
+        assert iso.empty(100, local=True, for_kernels=True).numel() == 100
+        iso.free(inbox, flag)
+    dist.destroy_process_group()
+
+
+def inference():
+    from isomer_shmem.inference import AllReduce
+    rank, size = start()
+    with host_streams.on():
+        reduce = AllReduce(None, "cpu", 4 << 20)
+        with reduce.capture():
+            for count in (1, 1001, 100000, 1 << 20):
+                for dtype in (torch.bfloat16, torch.float32):
+                    values = [values_of(member, count, dtype) for member in range(size)]
+                    assert reduce.should_use(values[rank]) == (values[rank].nbytes <= 4 << 20)
+                    settle()
+                    out = reduce.all_reduce(values[rank])
+                    settle()
+                    assert torch.equal(out, sum(values)), (count, dtype)
+                    settle()
+                    assert reduce.all_reduce(values[rank], out=values[rank]) is values[rank]
+                    settle()
+                    assert torch.equal(out, values[rank])
+    dist.destroy_process_group()
+
+
+def late():
+    """The other rank does not come: the call ends after the group's time, and later ones raise."""
+    from isomer_shmem import _stream
+    _stream.for_tests = host_streams.HostStreams
+    host_streams.HostStreams.ends_badly = True
+    dist.init_process_group("isomer", timeout=timedelta(seconds=3))
+    with host_streams.on():
+        values = torch.zeros(100)
+        dist.all_reduce(values)
+        settle()
+        if dist.get_rank() == 0:
+            begin = time.monotonic()
+            work = dist.all_reduce(values, async_op=True)
+            with pytest.raises(dist.DistBackendError, match="has waited|gave up|given up"):
+                work.wait(timedelta(seconds=60))
+            assert time.monotonic() - begin < 30
+            with pytest.raises(dist.DistBackendError):
+                dist.all_reduce(values)
+            assert work.exception() is not None and not work.is_success()
+        else:
+            time.sleep(6)
+
+
+def killed():
+    from isomer_shmem import _stream
+    _stream.for_tests = host_streams.HostStreams
+    host_streams.HostStreams.ends_badly = True
+    dist.init_process_group("isomer", timeout=timedelta(seconds=60))
+    with host_streams.on():
+        values = torch.zeros(100)
+        dist.all_reduce(values)
+        settle()
+        if dist.get_rank() == 1:
+            time.sleep(0.5)
+            os.kill(os.getpid(), 9)
+        begin = time.monotonic()
+        work = dist.all_reduce(values, async_op=True)
+        with pytest.raises(dist.DistBackendError):
+            work.wait(timedelta(seconds=50))
+        with pytest.raises(dist.DistBackendError):
+            dist.all_reduce(values)
+        assert time.monotonic() - begin < 30
+
+
+def one_slot():
+    os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1" if os.environ["RANK"] == "0" else ""
+    with pytest.warns(UserWarning, match="CUDA_DEVICE_MAX_CONNECTIONS"):
+        rank, size = start()
+        with host_streams.on():
+            values, output = torch.ones(10), torch.zeros(10 * size)
+            dist.all_reduce(values)
+            dist.all_gather_into_tensor(output, values)
+            settle()
+            assert output.eq(size).all()
+            core = dist.group.WORLD.queue().core
+            from isomer_shmem import _lib
+            assert core.slot_of(_lib.FCOLLECT) == core.slot_of(_lib.ALLREDUCE)
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("is_async", (False, True))
+@pytest.mark.parametrize("size", (2, 3))
+def test_collectives(ranks, size, is_async):
+    ranks(size, reductions, is_async, backend=None)
+    ranks(size, moves, is_async, backend=None)
+    ranks(size, large, is_async, backend=None)
+
+
+@pytest.mark.parametrize("function", (works, order, messages, prepared, coalesced, mixed, one_slot, one_sided,
+                                      inference))
+def test_two_and_three(ranks, function):
+    for size in (2, 3):
+        ranks(size, function, backend=None)
+
+
+def test_late_peer_is_an_error(ranks):
+    ranks(2, late, backend=None)
+
+
+def test_dead_peer_is_an_error(ranks):
+    with pytest.raises(AssertionError) as caught:
+        ranks(2, killed, backend=None, seconds=15)
+    assert "not all of 2 ranks" in str(caught.value) or "ended with" in str(caught.value)
