@@ -32,6 +32,7 @@ set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
 # the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
 # A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers to
 # local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; the build fails if one did.
+# Nor may such a call be marked `tail`: that says that the called function touches no memory of the caller's.
 function(iso_bitcode name triple clang)
   set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
   set(work ${PROJECT_BINARY_DIR}/CMakeFiles/isomer_device-${name})
@@ -42,7 +43,7 @@ function(iso_bitcode name triple clang)
                              -S ${externs} -o ${work}.ll
                      COMMAND sh -c "! grep ^define ${work}.ll | grep -o '[^,(]*byval([^)]*)[^,)]*' | grep -v readonly"
                      COMMAND sed -i -E -e s/nvvm-reflect-ftz/isomer-denormals/ -e "/^@llvm.compiler.used = /d"
-                             -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
+                             -e "/byval/s/tail call /call /" -e "s/byval\\(%struct\\.[A-Za-z0-9_.]+\\) //g" ${work}.ll
                      COMMAND ${clang} -x ir --target=${triple} -nogpulib -Xclang -disable-llvm-passes -emit-llvm
                              -Wno-override-module -c ${work}.ll -o ${file})
   set(ISO_BITCODE_FILES ${ISO_BITCODE_FILES} ${file} PARENT_SCOPE)
