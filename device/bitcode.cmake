@@ -30,8 +30,8 @@ set(externs ${PROJECT_SOURCE_DIR}/device/externs.c)
 # -fgpu-rdc, or all functions would be internal to the file. In each module for NVIDIA, clang says how denormal numbers
 # are treated. No function here computes with them, and a module that says otherwise (Triton's) could not be linked. So
 # the flag gets another name in the module's text. The list of used functions is removed, or each kernel would get all.
-# A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers to
-# local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; the build fails if one did.
+# A structure that is passed by value is passed by the address of the caller's copy: code generators with short pointers
+# to local memory (Triton 3.6's) fail at the former. No function here writes to such an argument; else the build fails.
 # Nor may such a call be marked `tail`: that says that the called function touches no memory of the caller's.
 function(iso_bitcode name triple clang)
   set(file ${PROJECT_BINARY_DIR}/lib/isomer_device-${name}.bc)
