@@ -142,6 +142,8 @@ static bool post(struct ofi *o, struct ofi_op *op)
     struct iovec bytes = {op->local, op->len};
     void *desc = op->mr != NULL ? fi_mr_desc(op->mr) : NULL;
     ssize_t rc;
+    if (ISO_UNLIKELY(o->guard.lost)) /* without effect, and soon without an endpoint */
+        return true;
     if (op->kind != OFI_RECEIVE && o->posted >= o->depth)
         return false;
     if (op->kind == OFI_SEND || op->kind == OFI_RECEIVE) {
