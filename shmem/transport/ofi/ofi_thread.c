@@ -33,8 +33,8 @@ bool iso_ofi_progress(void)
     return any;
 }
 
-/* May this thread sleep on the descriptor? Else something has come meanwhile. While lost there is no endpoint; a provider
- * whose connections have ended with the job is not asked. */
+/* May this thread sleep on the descriptor? Else something has come meanwhile. While lost there is no endpoint; a
+ * provider whose connections have ended with the job is not asked. */
 static bool may_sleep(struct ofi *o)
 {
     struct fid *fid = &o->cq->fid;
