@@ -672,11 +672,14 @@ static void open_contexts(struct actor *a)
             a->contexts[i].ctx = SHMEM_CTX_DEFAULT;
 }
 
+/* What reads back may settle, too: over the default context. */
 static void close_contexts(struct actor *a)
 {
-    for (int i = 1; i < CONTEXTS; i++)
+    for (int i = 1; i < CONTEXTS; i++) {
         if (a->contexts[i].ctx != SHMEM_CTX_DEFAULT)
             shmem_ctx_destroy(a->contexts[i].ctx);
+        a->contexts[i].ctx = SHMEM_CTX_DEFAULT;
+    }
 }
 
 static void do_round(struct actor *a, int round)
