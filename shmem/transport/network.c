@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000 };
+enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
 
 void iso_network_lock(struct network_guard *g)
 {
@@ -59,6 +59,16 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_a
     }
     iso_job_break(-1, 1, text);
     iso_network_lock(g);
+}
+
+void iso_network_await_break(struct network_guard *g)
+{
+    const struct timespec t = {0, BREAK_NS};
+    while (g->lost && !iso_job_is_broken()) {
+        iso_network_unlock(g);
+        nanosleep(&t, NULL);
+        iso_network_lock(g);
+    }
 }
 
 int iso_network_ask(struct network_guard *g, int pe, void *info, size_t bytes)

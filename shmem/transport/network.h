@@ -32,6 +32,10 @@ ISO_INLINE bool iso_network_failed(const struct network_guard *g)
 ISO_COLD void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void),
                                const char *format, va_list args) __attribute__((format(printf, 4, 0)));
 
+/* While `lost`: waits until the thread that lost the network has broken the job, and gives up the lock meanwhile. An
+ * operation without effect must not return before, as if it had had one. */
+ISO_COLD void iso_network_await_break(struct network_guard *g);
+
 /* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
  * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
 int iso_network_ask(struct network_guard *g, int pe, void *info, size_t bytes);

@@ -285,6 +285,8 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
             iso_verbs_post_all(v);
     }
     iso_wait_end(&wait);
+    if (ISO_UNLIKELY(v->guard.lost))
+        iso_network_await_break(&v->guard);
 }
 
 bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
@@ -300,7 +302,7 @@ static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
 
 void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
 {
-    if (is_done(q, made, asked))
+    if (is_done(q, made, asked) && ISO_LIKELY(!v->guard.lost))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
@@ -311,4 +313,6 @@ void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint6
             drop(v, q);
     }
     iso_wait_end(&wait);
+    if (ISO_UNLIKELY(v->guard.lost))
+        iso_network_await_break(&v->guard);
 }
