@@ -2,7 +2,8 @@
 /* The kernels of sends and receives on streams. Each block goes round its parts: a part of a sending pair stores pieces
  * while stages are free, a part of a receiving one takes those that have come. No part waits, only the block does, when
  * none of its parts can go on. Rule as in coll_device.h: data, counts and headers to a peer take one way, by pointer
- * with a fence between them, or by the ring of the block, which keeps its order.
+ * with a fence between them, or by the ring of the block, which keeps its order. The block of a lane may be another one
+ * in the next launch: its first count then waits for the other ring.
  * Launched by pairs.c. Includes: pairs.h, coll_device.h. */
 #include "pairs.h" /* first */
 
@@ -109,6 +110,12 @@ PRIM_FN void pair_move_piece(shmemd_t h, struct pair_part *p, uint32_t lane, cha
     if (prim_is_first(prim_group_block())) {
         if (!sends)
             pair_find_peer(h, p, prim_load_relaxed_u64(&p->pair->theirs[lane].at));
+        uint64_t ring = (prim_block_index() & (h.world->n_rings - 1)) + 1;
+        if (p->near == 0 && p->pair->rings[lane] != ring) { /* a count must not overtake those before it */
+            if (p->pair->rings[lane] != 0)
+                isod_ring_quiet_at(isod_origin_of(h));
+            p->pair->rings[lane] = ring;
+        }
         for (uint32_t step = sends && count == 0 ? 0 : 1; step < 2; step++) {
             const uint64_t *word = step == 0 ? &p->pair->theirs[lane].at : &p->pair->theirs[lane].count;
             uint64_t told = (uint64_t)((const char *)word - (const char *)p->pair);

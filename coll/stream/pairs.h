@@ -48,7 +48,8 @@ struct isod_pair {
     uint64_t read;     /* atomic, receiver: headers that parts other than the first have read in this launch */
     uint64_t dead;     /* 1: given up, or misused: calls do nothing until the reset of the team */
     uint64_t blocks;   /* atomic, of a launch's first pair: blocks that are done; from bit 32 on: with wrong lengths */
-    uint64_t pad[10];
+    uint64_t pad[2];
+    uint64_t rings[ISOD_PAIR_LANES]; /* 1 + the ring on which the lane's last count has left, 0: none has */
     /* Of lane i: count: pieces moved so far; begun: those before the message in progress. Of part i of this launch:
      * message: its number in the launch; lane: the one at hand. Written by one block at a time. */
     struct {

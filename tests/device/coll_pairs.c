@@ -275,6 +275,37 @@ static void chain(struct traffic *t, size_t bytes)
     (void)buffer_check(&t->dest, "a chain of messages of one tag: dest");
 }
 
+/* Messages of one tag, each in a batch of its own behind 0 to 3 messages of other tags: so each goes out from another
+ * block, over another ring, than the one before it. */
+static void moving_blocks(struct traffic *t)
+{
+    int n = shmem_n_pes(), me = shmem_my_pe(), before = (me + n - 1) % n;
+    for (unsigned turn = 0; turn < 8; turn++) {
+        size_t end = 0;
+        t->round++;
+        t->n = 0;
+        for (int i = 0; t->n + 4 <= MOST_MESSAGES; i = (i + 3) % 4)
+            for (int k = i; k >= 0; k--, end += 32)
+                t->messages[t->n++] = (struct message){TEAM_WORLD, me, (me + 1) % n, 90 + k, 0, 17, end, end};
+        prepare(t, turn);
+        for (int i = 0; i < t->n; i++) {
+            struct message to_me = t->messages[i];
+            to_me.from = before;
+            to_me.to = me;
+            if (i == 0 || t->messages[i - 1].tag == 90)
+                CHECK_EQ(shmemx_coll_group_begin(), 0);
+            send(t, &t->messages[i], t->streams[0]);
+            receive(t, &to_me, t->streams[0]);
+            if (to_me.tag == 90)
+                CHECK_EQ(shmemx_coll_group_end(), 0);
+        }
+        synchronise(t);
+        for (int i = 0; i < t->n; i++)
+            check_fill(buffer_image(&t->dest) + t->messages[i].dest_at, 17, before, me, number_of(t, i, turn));
+        (void)buffer_check(&t->dest, "messages of one tag from block to block: dest");
+    }
+}
+
 /* Tags in the other order at the other end, which is more than is kept for later receives. */
 static void other_order(struct traffic *t)
 {
@@ -391,6 +422,7 @@ static int test_main(void)
     static const size_t lengths[] = {40, 16384, 150000, 300000};
     for (int i = 0; i < 4; i++)
         chain(&t, lengths[i]);
+    moving_blocks(&t);
     other_order(&t);
     early(&t);
     teams_come_and_go(&t);
