@@ -164,6 +164,13 @@ class StreamCore(Core):
             self.put_back(part, buffer)
 
     def _gathered(self, result, values):
+        if result.data_ptr() in self.lease.pairs.at_one_place:
+            self._args.engines = 1
+            try:
+                super()._gathered(result, values)
+            finally:
+                self._args.engines = 0
+            return
         if not self._is_far(result):
             super()._gathered(result, values)
             return

@@ -5,22 +5,27 @@
     ...
     installed.remove()
 
-All-gathers run in place, in buffers that peers read by pointer. The operator is torch's own: AVG, or a sum with a
-factor. On a GPU, calls go into the streams that torch has made current for them.
+All-gathers run in place, in buffers that peers reach by pointer. On GPUs, copy engines carry the large ones of a group
+on one node, so that they take no compute units from the matrix products beside them. The operator is torch's own: AVG,
+or a sum with a factor. On a GPU, calls go into the streams that torch has made current for them.
 """
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
+from ._stream import streams_of
 from .memory import check_device
 from .pg import group_of
-from .pool import pool_of
+from .pool import pool_of, ring_of
 
 try:  # torch 2.9 and later; a private module, so the tests of this file must pass with each new torch
     from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather as _AllGather, ReduceScatter as _ReduceScatter
 except ImportError:
     raise ImportError(f"isomer_shmem.fsdp needs torch 2.9 or later, with set_custom_all_gather; this is torch "
                       f"{torch.__version__}") from None
+
+
+ENGINE_BYTES = 1 << 20  # smaller all-gathers are over before copy engines have begun
 
 
 class _Buffers:
@@ -45,7 +50,22 @@ class _Buffers:
 
 
 class AllGather(_Buffers, _AllGather):
-    """For FSDPModule.set_custom_all_gather."""
+    """For FSDPModule.set_custom_all_gather. Only one that knows its group uses copy engines: they need buffers that all
+    members of the group take in one order."""
+
+    def __init__(self, group=None):
+        super().__init__()
+        self.group, self.by_engines = group_of(group) if group is not None else None, 0
+
+    def allocate(self, size, *, dtype, device):
+        nbytes = torch.Size(size).numel() * dtype.itemsize
+        if self.group is not None and nbytes >= ENGINE_BYTES:
+            lease, streams = self.group.lease, streams_of(self.group.lease.world)
+            if (streams is not None and streams.device.type == torch.device(device).type and lease.pairs.is_near and
+                    not lease.one_slot and not streams.is_capturing()):  # alike on all members
+                self.by_engines += 1
+                return ring_of(self.group, nbytes).take(self.group, size, dtype)
+        return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
         options = dist.distributed_c10d.AllgatherOptions()
@@ -73,7 +93,7 @@ class Installed:
     """What install() has changed."""
 
     def __init__(self, model):
-        self.all_gather, self.reduce_scatter, self._before = AllGather(), ReduceScatter(), []
+        self.all_gathers, self.reduce_scatter, self._before = {}, ReduceScatter(), []  # all-gathers by group
         self.device = torch.device("cpu")
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -84,10 +104,13 @@ class Installed:
     def _install(self, module):
         for param_group in _param_groups(module):
             self.device = param_group.device
-            group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
+            group = group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
             group_of(param_group._reduce_scatter_process_group)
+            if group not in self.all_gathers:
+                self.all_gathers[group] = AllGather(group)
             self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
-            param_group._all_gather_comm, param_group._reduce_scatter_comm = self.all_gather, self.reduce_scatter
+            param_group._all_gather_comm = self.all_gathers[group]
+            param_group._reduce_scatter_comm = self.reduce_scatter
 
     def remove(self):
         """Gives each module what it had before. Not collective, but on all ranks between the same steps."""
@@ -96,11 +119,16 @@ class Installed:
         self._before = []
 
     def stats(self):
-        """Numbers of calls, bytes and buffers of this rank since install()."""
-        pool = pool_of(group_of(None).lease.world, self.device)
-        return {"all_gathers": self.all_gather.calls, "all_gather_bytes": self.all_gather.nbytes,
+        """Numbers of calls and bytes of this rank since install(), and of the buffers that it has now."""
+        pool, gathers = pool_of(group_of(None).lease.world, self.device), self.all_gathers.values()
+        rings = [ring for each in gathers for ring in each.group.lease.pairs.rings.values()]
+        return {"all_gathers": sum(each.calls for each in gathers),
+                "all_gather_bytes": sum(each.nbytes for each in gathers),
+                "by_engines": sum(each.by_engines for each in gathers),
                 "reduce_scatters": self.reduce_scatter.calls, "reduce_scatter_bytes": self.reduce_scatter.nbytes,
-                "buffers": pool.buffers, "buffer_bytes": pool.nbytes, "most_busy": pool.most_busy}
+                "buffers": pool.buffers + sum(ring.buffers for ring in rings),
+                "buffer_bytes": pool.nbytes + sum(ring.nbytes for ring in rings),
+                "most_busy": pool.most_busy + sum(ring.most_busy for ring in rings)}
 
 
 def install(model):

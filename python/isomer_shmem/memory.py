@@ -108,7 +108,7 @@ def tensor_over(address, nbytes, dtype, device):
     return flat.view(dtype), memory
 
 
-def _tensor_of(world, address, nbytes, dtype, kind):
+def tensor_of(world, address, nbytes, dtype, kind):
     """A tensor over the library's memory of a kind, and what lives as long as it does."""
     if kind == _lib.DEVICE_MEMORY and world.device != "cpu":
         return tensor_over(address, nbytes, dtype, streams_of(world).device)
@@ -154,7 +154,7 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
         address = mine.run_now("empty", lambda: world.lib.shmemx_team_malloc(mine.lease.team, nbytes, kind))
     if not address:
         raise IsomerError(_lib.text_of(world.lib.shmemx_error_text) or f"no memory for {nbytes} bytes")
-    flat, memory = _tensor_of(world, address, nbytes, dtype, kind)
+    flat, memory = tensor_of(world, address, nbytes, dtype, kind)
     _blocks[address] = Block(world, None if local else mine, address, nbytes, kind)
     if local:
         weakref.finalize(memory, _free_local, world, address).atexit = False
@@ -272,7 +272,7 @@ def peer(tensor, rank=None):
     near = (world.lib.shmemx_device_ptr if on_gpu else world.lib.shmem_ptr)(address, pe)
     if not near:
         return None
-    flat, _ = _tensor_of(world, near, nbytes, dtype, _lib.DEVICE_MEMORY if on_gpu else _lib.HOST_MEMORY)
+    flat, _ = tensor_of(world, near, nbytes, dtype, _lib.DEVICE_MEMORY if on_gpu else _lib.HOST_MEMORY)
     return flat.view(shape) if isinstance(tensor, Place) else flat.as_strided(tensor.shape, tensor.stride(), 0)
 
 

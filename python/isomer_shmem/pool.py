@@ -14,9 +14,9 @@ import torch
 from . import _lib
 from ._lib import IsomerError
 from ._stream import streams_of
-from .memory import tensor_at
+from .memory import tensor_at, tensor_of
 
-SIZE_STEP = 4096
+SIZE_STEP, RING_STEP = 4096, 2 << 20
 
 
 class Pool:
@@ -97,6 +97,73 @@ class DevicePool:
 
     def _end(self, world):
         self.mem_pool = None
+
+
+class Ring:
+    """Buffers of one size on the device of the streams, in symmetric memory of a group: each is at the same place on all
+    members, so that copy engines know where a peer's is. The members take them in turn. A buffer is taken again when its
+    turn comes and its last view has gone, behind what is in the stream that it was taken in. One that is busy then is
+    passed over by all members, which meet on the host before they do so. So a member whose program alone keeps a view
+    waits for the others, and the wait is reported; no member's data is wrong."""
+
+    def __init__(self, nbytes):
+        self._bytes_each, self._lock = nbytes, threading.Lock()
+        self._turns = collections.deque()  # addresses; the first one is next
+        self._busy, self._idle = {}, {}  # address: the stream that it was taken in
+        self._returned = collections.deque()  # addresses of views that have gone; appended without a lock
+        self.most_busy = 0
+
+    def take(self, group, shape, dtype):
+        """By any of the groups that the same members have made."""
+        world, shape = group.lease.world, torch.Size(shape)
+        streams = streams_of(world)
+        stream = streams.current()
+        with self._lock:
+            while self._returned:
+                address = self._returned.popleft()
+                self._idle[address] = self._busy.pop(address)
+            for _ in range(len(self._turns)):
+                if self._turns[0] not in self._busy:
+                    break
+                group.run_now("a buffer that is busy", group.core().barrier)
+                self._turns.rotate(-1)
+            else:
+                self._turns.appendleft(self._make(group))
+            address = self._turns[0]
+            self._turns.rotate(-1)
+            before = self._idle.pop(address, stream)
+            self._busy[address] = stream
+            self.most_busy = max(self.most_busy, len(self._busy))
+        if streams.handle(before) != streams.handle(stream):
+            stream.wait_event(streams.event(before))
+        flat, memory = tensor_of(world, address, self._bytes_each, torch.uint8, _lib.DEVICE_MEMORY)
+        weakref.finalize(memory, self._returned.append, address).atexit = False
+        return flat[:shape.numel() * dtype.itemsize].view(dtype).view(shape)
+
+    def _make(self, group):
+        lease, lib = group.lease, group.lease.world.lib
+        address = group.run_now("a buffer for all-gathers",
+                                lambda: lib.shmemx_team_malloc(lease.team, self._bytes_each, _lib.DEVICE_MEMORY))
+        if not address:
+            raise IsomerError(_lib.text_of(lib.shmemx_error_text) or f"no memory for {self._bytes_each} bytes")
+        lease.pairs.at_one_place.add(address)
+        return address
+
+    @property
+    def buffers(self):
+        return len(self._turns)
+
+    @property
+    def nbytes(self):
+        return len(self._turns) * self._bytes_each
+
+
+def ring_of(group, nbytes):
+    """The ring for so many bytes. It lives as long as the group's team, for later groups of the same members, too."""
+    rings, nbytes = group.lease.pairs.rings, -(-nbytes // RING_STEP) * RING_STEP
+    if nbytes not in rings:
+        rings[nbytes] = Ring(nbytes)
+    return rings[nbytes]
 
 
 _pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}

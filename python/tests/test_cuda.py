@@ -585,12 +585,14 @@ def fsdp(install=False):
             if isinstance(layer, torch.nn.Linear):
                 fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
         fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
+        isomer_shmem.fsdp.ENGINE_BYTES = 1000 if reshard else 1 << 20  # with copy engines, and without
         installed = isomer_shmem.fsdp.install(model) if install else None
         losses = losses_of(model, rank, size, device, torch)
         for step, loss in enumerate(losses):
             assert abs(loss - expected[step][rank]) < 1e-4, (step, loss, expected[step])
         if installed:
             assert installed.stats()["all_gathers"] >= 6 and installed.stats()["reduce_scatters"] >= 6
+            assert (installed.stats()["by_engines"] > 0) == reshard, installed.stats()
             print(installed.stats(), flush=True)
             installed.remove()
         torch.cuda.synchronize()

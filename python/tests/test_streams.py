@@ -122,6 +122,54 @@ def large(is_async):
     moves(is_async)
 
 
+def by_engines():
+    """FSDP2's all-gathers in buffers at one place: contents, turns, a view that is kept, a later group, another one."""
+    from isomer_shmem import fsdp
+    from isomer_shmem.pg import group_of
+    rank, size = start()
+    fsdp.ENGINE_BYTES = 4000
+    evens = dist.new_group(list(range(0, size, 2)))
+    with host_streams.on():
+        gather = fsdp.AllGather(dist.group.WORLD)
+        kept = [check_gather(gather, rank, size, 1000, step) for step in range(3)]
+        places = {tensor.data_ptr() for tensor in kept}
+        rings = group_of(None).lease.pairs.rings
+        assert len(places) == 3 and [ring.buffers for ring in rings.values()] == [3]
+        for step, tensor in enumerate(kept):
+            assert torch.equal(tensor, gathered(size, 1000, step))
+        del kept, tensor
+        gc.collect()
+        turns = [check_gather(gather, rank, size, 1000 - step, step).data_ptr() for step in range(6)]
+        assert set(turns) == places and turns[:3] == turns[3:]  # in turn, and smaller ones too
+        kept = check_gather(gather, rank, size, 1000, 7)[5:9]
+        for step in range(7):
+            assert check_gather(gather, rank, size, 1000, step).data_ptr() != kept.data_ptr() - 20
+        assert torch.equal(kept, gathered(size, 1000, 7)[5:9]) and gather.by_engines == 17
+        assert [ring.buffers for ring in rings.values()] == [3]  # the one that is kept is passed over
+        small = gather.allocate((7,), dtype=torch.uint8, device="cpu")
+        assert small.data_ptr() not in group_of(None).lease.pairs.at_one_place and gather.by_engines == 17
+        again = fsdp.AllGather(dist.group.WORLD)
+        assert check_gather(again, rank, size, 1000, 0).data_ptr() in group_of(None).lease.pairs.at_one_place
+        if rank % 2 == 0 and size > 2:
+            check_gather(fsdp.AllGather(evens), rank // 2, (size + 1) // 2, 5000, 1, evens)
+        kept = None
+        settle()
+    dist.destroy_process_group()
+
+
+def gathered(size, count, step):
+    return torch.cat([values_of(member + step, count, torch.float32) for member in range(size)])
+
+
+def check_gather(gather, rank, size, count, step, group=None):
+    output = gather.allocate((size * count,), dtype=torch.float32, device=torch.device("cpu")).fill_(-1)
+    own = output[rank * count:(rank + 1) * count].copy_(values_of(rank + step, count, torch.float32))
+    gather(output, own, group)
+    settle()
+    assert torch.equal(output, gathered(size, count, step)), (count, step)
+    return output
+
+
 def works():
     """An asynchronous call behind one that waits for a peer; what its Work says; what keeps tensors alive."""
     rank, size = start()
@@ -354,6 +402,25 @@ def late():
             time.sleep(6)
 
 
+def kept_alone():
+    """One rank alone keeps a view of a buffer that all give to engines: it waits for the others, and says so."""
+    from isomer_shmem import _stream, fsdp
+    _stream.for_tests, fsdp.ENGINE_BYTES = host_streams.HostStreams, 4000
+    host_streams.HostStreams.ends_badly = True
+    dist.init_process_group("isomer", timeout=timedelta(seconds=3))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    with host_streams.on():
+        gather = fsdp.AllGather(dist.group.WORLD)
+        kept = check_gather(gather, rank, size, 1000, 0)
+        if rank == 0:
+            with pytest.raises(dist.DistBackendError, match="a buffer that is busy"):
+                check_gather(gather, rank, size, 1000, 1)
+        else:
+            del kept
+            with pytest.raises(AssertionError):  # its stream gave up
+                check_gather(gather, rank, size, 1000, 1)
+
+
 def killed():
     from isomer_shmem import _stream
     _stream.for_tests = host_streams.HostStreams
@@ -399,8 +466,8 @@ def test_collectives(ranks, size, is_async):
     ranks(size, large, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, order, messages, prepared, coalesced, mixed, one_slot, one_sided,
-                                      inference))
+@pytest.mark.parametrize("function", (works, by_engines, order, messages, prepared, coalesced, mixed, one_slot,
+                                      one_sided, inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
         ranks(size, function, backend=None)
@@ -408,6 +475,10 @@ def test_two_and_three(ranks, function):
 
 def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
+
+
+def test_a_buffer_that_one_rank_keeps_is_an_error(ranks):
+    ranks(2, kept_alone, backend=None)
 
 
 def test_dead_peer_is_an_error(ranks):
