@@ -80,18 +80,21 @@ static bool add_text(struct select_table *t, const struct select_text *text, enu
     return iso_select_add(t, &rows, origin);
 }
 
-/* The first line of a file that is not a comment names a machine, or how its name begins. */
+/* The first line of a file that is not a comment names machines, joined by " | ", or how their names begin. */
 static bool add_for(struct select_table *t, const char *machine, enum select_origin origin)
 {
     for (int i = 0; i < iso_select_n_texts; i++) {
         const char *at = (const char *)iso_select_texts[i].text, *name;
-        char header[80];
+        char header[160];
         while (*at == '#' || *at == '\n')
             at += strcspn(at, "\n") + 1;
         snprintf(header, sizeof header, "%.*s", (int)strcspn(at, "\n"), at);
         (void)iso_select_devices(header, &name);
-        if (strncmp(machine, name, strlen(name)) == 0)
-            return add_text(t, &iso_select_texts[i], origin);
+        for (const char *end; name != NULL; name = end != NULL ? end + 3 : NULL) {
+            end = strstr(name, " | ");
+            if (strncmp(machine, name, end != NULL ? (size_t)(end - name) : strlen(name)) == 0)
+                return add_text(t, &iso_select_texts[i], origin);
+        }
     }
     return true;
 }

@@ -34,6 +34,7 @@ struct select_facts {
     int most_near; /* host: members of the fullest of several nodes; 0: the team is on one node */
     /* Streams: */
     int type, op; /* of reductions, enum of shmemx_coll.h; else SHMEMX_UINT8, SHMEMX_SUM */
+    bool scaled;  /* op is a sum times a factor: SHMEMX_SCALED_SUM, or SHMEMX_AVG of 2, 4, 8 .. members */
     bool engines; /* asked for */
     bool direct;  /* all members reach each other's device heaps by pointers */
     uint32_t inbox_bytes;
@@ -73,6 +74,7 @@ struct select_algorithm {
     int (*run)(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape);
     gpu_kernel move;        /* of data */
     const gpu_kernel *sums; /* of reductions: SHMEMX_SUM by type, NULL where there is none */
+    bool scales;            /* `sums` take a factor, too */
     gpu_kernel any;         /* of reductions: all types and operators; NULL: sums of the types in `sums` only */
 };
 

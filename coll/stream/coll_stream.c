@@ -100,6 +100,15 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->args.scaling = iso_stream_ops[coll->op].scaling;
     c->args.scale = coll->scale;
     c->args.scale_from = coll->scale_from;
+
+    /* The same bits as by division, which takes many more instructions. */
+    bool by_shift = c->args.scaling == ISOD_SCALING_BY_MEMBERS && (c->team->n_pes & (c->team->n_pes - 1)) == 0;
+    if (by_shift) {
+        c->args.scaling = ISOD_SCALING_TIMES;
+        c->args.scale = 1.0 / c->team->n_pes;
+        c->args.scale_from = NULL;
+    }
+    c->facts.scaled = c->args.scaling == ISOD_SCALING_TIMES;
     bool has = iso_stream_types[coll->type].is <= iso_stream_ops[coll->op].most;
     if (iso_stream_ops[coll->op].scaling != ISOD_SCALING_NONE)
         has = iso_stream_types[coll->type].is == REAL;
@@ -394,7 +403,7 @@ static bool memory_is_valid(struct stream_call *c)
     const shmemx_coll_t *coll = c->coll;
     c->args.dest = (char *)coll->dest;
     c->args.source = (const char *)coll->source;
-    if (c->args.scaling == ISOD_SCALING_TIMES && coll->scale_from != NULL &&
+    if (c->args.scaling == ISOD_SCALING_TIMES && c->args.scale_from != NULL &&
         !pointer_is_valid(c, "scale_from", coll->scale_from, 8))
         return false;
     c->args.call = iso_stream_kinds[coll->kind].call;

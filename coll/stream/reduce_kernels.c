@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Kernels of sums on streams, one for each schedule and way in which elements are kept, so that an addition is one
- * instruction and nothing is asked about types and operators. Launched by stream_algorithm.c.
- * Includes: dest_stream.h, ll128_device.h. */
+ * instruction and nothing is asked about types and operators, but whether a factor comes last. Launched by
+ * stream_algorithm.c. Includes: dest_stream.h, ll128_device.h. */
 #include "dest_stream.h"
 #include "ll128_device.h"
 
@@ -10,12 +10,16 @@
 #define ISOD_NAME u64
 #include "reduce_stream.h"
 #define ISOD_NAME f32
+#define ISOD_SCALE float
 #include "reduce_stream.h"
 #define ISOD_NAME f64
+#define ISOD_SCALE double
 #include "reduce_stream.h"
 #define ISOD_NAME f16
+#define ISOD_SCALE float
 #include "reduce_stream.h"
 #define ISOD_NAME bf16
+#define ISOD_SCALE float
 #include "reduce_stream.h"
 
 #define SUM_KERNELS(NAME, ...)                                                                          \

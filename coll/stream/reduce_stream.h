@@ -1,7 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums on streams for one way in which elements are kept in memory: a template over ISOD_NAME, the suffix that
- * reduce_elem.h was stamped with, stamped by reduce_kernels.c. As everywhere, elements are combined in member order and
- * rounded once, so every schedule gives the same bits. */
+/* Sums on streams for one way in which elements are kept in memory: a template, stamped by reduce_kernels.c.
+ *   ISOD_NAME    the suffix that reduce_elem.h was stamped with
+ *   ISOD_SCALE   of real numbers: the type in which they are added and multiplied by a factor; else not defined
+ * As everywhere, elements are combined in member order and rounded once, so every schedule gives the same bits. */
+
+/* The end of a sum. `what` is an argument of the kernel: it takes no registers. */
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_sum_vec)(const struct isod_stream_coll *what,
+                                                   const struct ISOD_NAMED(isod_acc) * sum)
+{
+    struct ISOD_NAMED(isod_acc) a = *sum;
+#ifdef ISOD_SCALE
+    if (what->scaling == ISOD_SCALING_TIMES) { /* ISOD_SCALING_BY_MEMBERS is another kernel's */
+        ISOD_SCALE by = (ISOD_SCALE)(what->scale_from != NULL ? *what->scale_from : what->scale);
+        PRIM_UNROLL
+        for (unsigned i = 0; i < sizeof(a.e) / sizeof(a.e[0]); i++)
+            a.e[i] = a.e[i] * by;
+    }
+#else
+    (void)what;
+#endif
+    return ISOD_NAMED(isod_acc_vec)(&a);
+}
 
 /* ---- LL, LL128 ---- */
 
@@ -32,8 +51,8 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll_round)(struct isod_coll *c, const
 }
 
 /* A piece of a line that all members have sent in this epoch, and mine. */
-PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, uint32_t line, uint32_t piece, bool yes,
-                                                     struct prim_vec16 mine)
+PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, const struct isod_stream_coll *what,
+                                                     uint32_t line, uint32_t piece, bool yes, struct prim_vec16 mine)
 {
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(mine);
     for (int32_t first = 0; first < c->h.n_pes && !c->failed; first += ISOD_BATCH) {
@@ -41,10 +60,11 @@ PRIM_FN struct prim_vec16 ISOD_NAMED(isod_ll128_sum)(struct isod_coll *c, uint32
         isod_ll128_wait(c, first, ISOD_BATCH, line, piece, yes, v);
         ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
     }
-    return ISOD_NAMED(isod_acc_vec)(&a);
+    return ISOD_NAMED(isod_sum_vec)(what, &a);
 }
 
-PRIM_FN void ISOD_NAMED(isod_stream_ll128_round)(struct isod_coll *c, const struct isod_move *w)
+PRIM_FN void ISOD_NAMED(isod_stream_ll128_round)(struct isod_coll *c, const struct isod_stream_coll *what,
+                                                 const struct isod_move *w)
 {
     const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
     struct isod_ll128 t = isod_ll128_of(c);
@@ -58,14 +78,15 @@ PRIM_FN void ISOD_NAMED(isod_stream_ll128_round)(struct isod_coll *c, const stru
         for (uint32_t piece = t.piece; piece < ISOD_LL128_PIECES; piece += t.lanes) {
             uint64_t at = (uint64_t)line * ISOD_LL128_DATA + piece * 16;
             struct prim_vec16 mine = isod_ll128_load(&d, own, at, piece);
-            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, line, piece, yes, mine);
+            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, what, line, piece, yes, mine);
             if (!c->failed)
                 isod_ll128_store(&d, w->dest, at, piece, result);
         }
     }
 }
 /* Two banks are enough for what isod_stream_twoshot_ll_round says, with lines for units. */
-PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, const struct isod_move *w, uint32_t each)
+PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, const struct isod_stream_coll *what,
+                                                         const struct isod_move *w, uint32_t each)
 {
     struct isod_ll128_parts p = isod_ll128_parts_of(c, w->bytes, 0, each);
     struct isod_ll128_data d = isod_ll128_data_of((uintptr_t)w->source | (uintptr_t)w->dest, w->bytes);
@@ -81,7 +102,7 @@ PRIM_FN void ISOD_NAMED(isod_stream_twoshot_ll128_round)(struct isod_coll *c, co
             struct prim_vec16 mine = {{0, 0}};
             if (yes)
                 mine = isod_ll128_load(&d, w->source, at, piece);
-            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, line, piece, yes, mine);
+            struct prim_vec16 result = ISOD_NAMED(isod_ll128_sum)(c, what, line, piece, yes, mine);
             if (!c->failed) {
                 isod_ll128_send_piece_ahead(c, line, piece, result, yes);
                 if (yes)
@@ -109,7 +130,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_oneshot)(const struct isod_stream_coll *a, en
         if (by == ISOD_BY_LL)
             ISOD_NAMED(isod_reduce_ll)(&c, &piece, ISOD_OP_sum_reduce);
         else
-            ISOD_NAMED(isod_stream_ll128_round)(&c, &piece);
+            ISOD_NAMED(isod_stream_ll128_round)(&c, a, &piece);
         at += c.inbox_bytes;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -139,7 +160,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot)(const struct isod_stream_coll *a, en
         if (by == ISOD_BY_LL)
             ISOD_NAMED(isod_stream_twoshot_ll_round)(&c, &piece, each);
         else
-            ISOD_NAMED(isod_stream_twoshot_ll128_round)(&c, &piece, each);
+            ISOD_NAMED(isod_stream_twoshot_ll128_round)(&c, a, &piece, each);
         at += most;
     } while (at < w.bytes && isod_coll_goes_on(&c));
     return isod_coll_leave(&c);
@@ -148,7 +169,8 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot)(const struct isod_stream_coll *a, en
 /* ---- reads ---- */
 
 /* Whole units i and j; j == i: there is no second one, as always in teams of more than a batch. */
-PRIM_FN void ISOD_NAMED(isod_reads_two)(const struct isod_coll *c, const struct isod_reads *r, uint64_t i, uint64_t j)
+PRIM_FN void ISOD_NAMED(isod_reads_two)(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                        const struct isod_reads *r, uint64_t i, uint64_t j)
 {
     struct prim_vec16 result[2] = {{{0, 0}}, {{0, 0}}};
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(result[0]), b = a;
@@ -167,13 +189,14 @@ PRIM_FN void ISOD_NAMED(isod_reads_two)(const struct isod_coll *c, const struct 
         else
             ISOD_NAMED(isod_acc_batch)(&a, v + ISOD_BATCH, first + ISOD_BATCH, c->h.n_pes, ISOD_OP_sum_reduce);
     }
-    result[0] = ISOD_NAMED(isod_acc_vec)(&a);
-    result[1] = ISOD_NAMED(isod_acc_vec)(&b);
+    result[0] = ISOD_NAMED(isod_sum_vec)(what, &a);
+    result[1] = ISOD_NAMED(isod_sum_vec)(what, &b);
     isod_reads_store_two(c, r, i, j, result);
 }
 
 /* Any unit. */
-PRIM_FN void ISOD_NAMED(isod_reads_odd)(const struct isod_coll *c, const struct isod_reads *r, uint64_t u)
+PRIM_FN void ISOD_NAMED(isod_reads_odd)(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                        const struct isod_reads *r, uint64_t u)
 {
     struct prim_vec16 zero = {{0, 0}};
     struct ISOD_NAMED(isod_acc) a = ISOD_NAMED(isod_acc_of)(zero);
@@ -184,16 +207,17 @@ PRIM_FN void ISOD_NAMED(isod_reads_odd)(const struct isod_coll *c, const struct 
         else
             ISOD_NAMED(isod_acc_add)(&a, v, ISOD_OP_sum_reduce);
     }
-    isod_reads_store_odd(c, r, u, ISOD_NAMED(isod_acc_vec)(&a));
+    isod_reads_store_odd(c, r, u, ISOD_NAMED(isod_sum_vec)(what, &a));
 }
 
-PRIM_FN void ISOD_NAMED(isod_reads_span)(const struct isod_coll *c, const struct isod_reads *r)
+PRIM_FN void ISOD_NAMED(isod_reads_span)(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                         const struct isod_reads *r)
 {
     uint64_t size = c->size, second = c->h.n_pes <= ISOD_BATCH ? size : 0;
     for (uint64_t u = r->first + c->rank; u < r->whole; u += size + second)
-        ISOD_NAMED(isod_reads_two)(c, r, u, u + second < r->whole ? u + second : u);
+        ISOD_NAMED(isod_reads_two)(c, what, r, u, u + second < r->whole ? u + second : u);
     for (uint64_t u = r->whole + c->rank; u < r->last; u += c->size)
-        ISOD_NAMED(isod_reads_odd)(c, r, u);
+        ISOD_NAMED(isod_reads_odd)(c, what, r, u);
 }
 
 /* Each member reads all that it needs. In the end all have read: a load whose value went into a store before the sync
@@ -209,7 +233,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
     isod_reads_announce(&c, a, ISOD_SPAN_OWN);
     struct isod_reads r = isod_reads_of(&c, &w, 0, isod_units(w.bytes), ISOD_SPAN_OWN);
     if (isod_reads_await(&c, a, &r)) {
-        ISOD_NAMED(isod_reads_span)(&c, &r);
+        ISOD_NAMED(isod_reads_span)(&c, a, &r);
         prim_sync(prim_group_block());
         isod_stream_announce(&c);
         (void)isod_stream_await(&c);
@@ -237,7 +261,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *
     isod_reads_announce(&c, a, ISOD_SPAN_ALL); /* behind that, by the same threads */
     struct isod_reads r = isod_reads_of(&c, &w, first, first + span, ISOD_SPAN_ALL);
     if (isod_reads_await(&c, a, &r)) {
-        ISOD_NAMED(isod_reads_span)(&c, &r);
+        ISOD_NAMED(isod_reads_span)(&c, a, &r);
         isod_coll_begin_epoch(&c);
         isod_coll_sync_near(&c);
     }
@@ -248,7 +272,8 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_read)(const struct isod_stream_coll *
 
 /* This member's piece, of its own source and of what is in its stages. dest may be source: what another member writes
  * into dest here has been pushed from there, and the own span is read by the thread that writes it. */
-PRIM_FN void ISOD_NAMED(isod_push_reduce)(const struct isod_coll *c, const struct isod_push *p, uint32_t number)
+PRIM_FN void ISOD_NAMED(isod_push_reduce)(const struct isod_coll *c, const struct isod_stream_coll *what,
+                                          const struct isod_push *p, uint32_t number)
 {
     uint64_t at = (uint64_t)number * p->piece, left = isod_push_left(p, c->h.my_pe, at);
     const char *own = p->source + (uint64_t)c->h.my_pe * p->stride + at;
@@ -265,7 +290,7 @@ PRIM_FN void ISOD_NAMED(isod_push_reduce)(const struct isod_coll *c, const struc
                     v[k] = prim_load16(stages + (uint64_t)(uint32_t)(first + k) * p->piece + u * 16);
             ISOD_NAMED(isod_acc_batch)(&a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
         }
-        isod_push_store(c, p, to + u * 16, ISOD_NAMED(isod_acc_vec)(&a), left - u * 16);
+        isod_push_store(c, p, to + u * 16, ISOD_NAMED(isod_sum_vec)(what, &a), left - u * 16);
     }
 }
 
@@ -287,7 +312,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
         if (!on)
             break;
         if (turn >= 2 && turn <= p.pieces + 1)
-            ISOD_NAMED(isod_push_reduce)(&c, &p, turn - 2);
+            ISOD_NAMED(isod_push_reduce)(&c, a, &p, turn - 2);
     }
     return isod_coll_leave(&c);
 }
@@ -364,3 +389,4 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot_dest)(const struct isod_stream_coll *
 }
 
 #undef ISOD_NAME
+#undef ISOD_SCALE

@@ -87,10 +87,16 @@ static int run_move(const struct stream_call *c, const struct select_algorithm *
     return iso_stream_launch(c, a->move, shape, true);
 }
 
+gpu_kernel iso_stream_sum_of(const struct select_algorithm *a, const struct select_facts *f)
+{
+    bool sums = f->op == SHMEMX_SUM || (f->scaled && a->scales);
+    return sums && a->sums != NULL ? a->sums[f->type] : NULL;
+}
+
 static int run_reduce(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
     const struct select_facts *f = &c->facts;
-    gpu_kernel sum = f->op == SHMEMX_SUM && a->sums != NULL ? a->sums[f->type] : NULL;
+    gpu_kernel sum = iso_stream_sum_of(a, f);
     return iso_stream_launch(c, sum != NULL ? sum : a->any, shape, true);
 }
 
@@ -130,9 +136,10 @@ static int run_reduce_spans(const struct stream_call *c, const struct select_alg
     .needs = NEEDS_##kernel, .bytes = per_thread, .fits = how_much, .run = how
 #define MOVE(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_move), .move = isod_stream_##kernel##_kernel
 #define SUMS(kernel, bytes, fits) KERNEL(kernel, bytes, fits, run_reduce), .sums = kernel##_sums
+#define SCALED(kernel, bytes, fits) SUMS(kernel, bytes, fits), .scales = true
 #define BROUGHT(kernel, per_thread) \
     .needs = (NEEDS_##kernel) & ~(unsigned)ISOD_NEEDS_SOURCE, .bytes = per_thread, .run = run_reduce_brought, \
-    .sums = kernel##_sums
+    .sums = kernel##_sums, .scales = true
 #define SPANS(kernel, bytes) KERNEL(kernel, bytes, fits_spans, run_reduce_spans), .sums = kernel##_sums
 #define ANY(kernel, bytes) KERNEL(kernel, bytes, NULL, run_reduce), .any = isod_stream_##kernel##_any_kernel
 #define HIER_TO_ALL(kernel, per_thread) \
@@ -152,17 +159,17 @@ static const struct select_algorithm algorithms[] = {
      .why = "one hop, data and flag in one store"},
     {SHMEMX_ALLREDUCE,     "twoshot_ll",    SUMS(reduce_twoshot_ll, 16, fits_twoshot_ll),
      .why = "two hops of LL, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "ll128",         SUMS(reduce_ll128, 8, fits_ll),
+    {SHMEMX_ALLREDUCE,     "ll128",         SCALED(reduce_ll128, 8, fits_ll),
      .why = "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SUMS(reduce_twoshot_ll128, 8, fits_twoshot_ll),
+    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SCALED(reduce_twoshot_ll128, 8, fits_twoshot_ll),
      .why = "two hops of LL128, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "read",          SUMS(reduce_read, 64, NULL),
+    {SHMEMX_ALLREDUCE,     "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads all sources, whole data"},
-    {SHMEMX_ALLREDUCE,     "twoshot_read",  SUMS(reduce_twoshot_read, 64, NULL),
+    {SHMEMX_ALLREDUCE,     "twoshot_read",  SCALED(reduce_twoshot_read, 64, NULL),
      .why = "each member reads a part of all and stores it to all"},
     {SHMEMX_ALLREDUCE,     "twoshot_copy",  BROUGHT(reduce_twoshot_read, 64),
      .why = "source copied to dest, then as twoshot_read"},
-    {SHMEMX_ALLREDUCE,     "twoshot_push",  SUMS(reduce_twoshot_push, 64, NULL),
+    {SHMEMX_ALLREDUCE,     "twoshot_push",  SCALED(reduce_twoshot_push, 64, NULL),
      .why = "stores only, piece by piece, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "twoshot_dest",  SPANS(reduce_twoshot_dest, 64),
      .why = "as twoshot_push, staged in dest: large pieces"},
@@ -173,11 +180,11 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_REDUCESCATTER, "ll",            ALL(reduce_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_REDUCESCATTER, "ll128",         SUMS(reduce_ll128, 8, fits_ll),
+    {SHMEMX_REDUCESCATTER, "ll128",         SCALED(reduce_ll128, 8, fits_ll),
      .why = "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_REDUCESCATTER, "read",          SUMS(reduce_read, 64, NULL),
+    {SHMEMX_REDUCESCATTER, "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads its block of all sources"},
-    {SHMEMX_REDUCESCATTER, "push",          SUMS(reduce_push, 64, NULL),
+    {SHMEMX_REDUCESCATTER, "push",          SCALED(reduce_push, 64, NULL),
      .why = "stores only, piece by piece, any memory"},
     {SHMEMX_REDUCESCATTER, "hier",          ANY(reduce_hier, 64),
      .why = "parts of nodes, then between nodes, at once"},

@@ -29,7 +29,7 @@ class Pairs:
         self.me, n = pes.index(world.pe), len(pes)
         self.cores, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
-        self.rings, self.at_one_place = {}, set()  # of pool.ring_of: by bytes; their addresses, for copy engines
+        self.rings, self.at_one_place = {}, set()  # of pool.ring_of; the addresses of their buffers
         nbytes = 2 * n * TAGS * WORD
         self._own = world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY)
         if not self._own:

@@ -24,6 +24,8 @@ POLL_SECONDS = 0.0005
 # Larger tensors (of all members together) outside of the library's memory go by a buffer there, in pieces. On two H100
 # an all-reduce of 16 MiB took 127 us by staging memory and 69 in the library's, and a copy at 1.3 TB/s is 13 us.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
+# Copy engines take larger pieces: each costs two synchronisations. All-reduces are of two rounds, so they begin later.
+ENGINE_PIECE_BYTES, ENGINE_REDUCE_BYTES = 256 << 20, 16 << 20
 
 
 class TorchStreams:
@@ -94,8 +96,9 @@ def streams_of(world):
 class StreamCore(Core):
     """The collectives of one group on tensors of the device."""
 
-    def __init__(self, lease, streams, one_slot):
-        super().__init__(lease)
+    def __init__(self, group, streams, one_slot):
+        super().__init__(group.lease)
+        lease, self._group = group.lease, group
         self._streams, self._one_slot = streams, one_slot
         self._coll_on_stream = lease.world.lib.shmemx_coll_on_stream
 
@@ -134,9 +137,10 @@ class StreamCore(Core):
         return (bytes_of(tensor) > STAGED_BYTES and not self._streams.is_capturing() and
                 not self._is_reachable(tensor))
 
-    def _pieces(self, tensor, rows):
+    def _pieces(self, tensor, rows, by_engines=False):
         """Ranges of columns of a tensor with so many rows."""
-        columns, step = tensor.numel() // rows, max(1, PIECE_BYTES // (rows * tensor.element_size()))
+        most = ENGINE_PIECE_BYTES if by_engines else PIECE_BYTES
+        columns, step = tensor.numel() // rows, max(1, most // (rows * tensor.element_size()))
         return [(at, min(at + step, columns)) for at in range(0, columns, step)]
 
     def broadcast(self, tensor, root):
@@ -157,37 +161,86 @@ class StreamCore(Core):
         if not self._is_far(values):
             super()._reduced(values, reduction)
             return
-        for first, end in self._pieces(values, 1):
+        by_engines = self.has_engines() and reduction.is_of_floats() and bytes_of(values) > ENGINE_REDUCE_BYTES
+        for first, end in self._pieces(values, 1, by_engines):
             part = values.view(-1)[first:end]
-            buffer = self._take(part, part.shape).copy_(part)
-            super()._reduced(buffer, reduction)
-            self.put_back(part, buffer)
+            if by_engines:
+                part = self._reduced_by_engines(part, reduction)  # what is left
+            if part.numel():
+                buffer = self._take(part, part.shape).copy_(part)
+                super()._reduced(buffer, reduction)
+                self.put_back(part, buffer)
 
     def _gathered(self, result, values):
         if result.data_ptr() in self.lease.pairs.at_one_place:
-            self._args.engines = 1
-            try:
-                super()._gathered(result, values)
-            finally:
-                self._args.engines = 0
-            return
-        if not self._is_far(result):
+            self._by_engines(_lib.FCOLLECT, result, values, bytes_of(values))
+        elif self._is_far(result):
+            rows = result.view(self.n, -1)
+            by_engines = self.has_engines()
+            for first, end in self._pieces(result, self.n, by_engines):
+                part, shape = values.view(-1)[first:end], (self.n, end - first)
+                if by_engines:
+                    buffer = self.ring_buffer(_lib.FCOLLECT, shape, result.dtype)
+                    self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
+                else:
+                    buffer = self._take(result, shape)
+                    super()._gathered(buffer, part)
+                self.put_back(rows[:, first:end], buffer)
+        else:
             super()._gathered(result, values)
-            return
-        rows = result.view(self.n, -1)
-        for first, end in self._pieces(result, self.n):
-            part, buffer = values.view(-1)[first:end], self._take(result, (self.n, end - first))
-            super()._gathered(buffer, part)
-            self.put_back(rows[:, first:end], buffer)
 
     def _scattered(self, result, values, reduction):
         if not self._is_far(values):
             super()._scattered(result, values, reduction)
             return
-        rows = values.view(self.n, -1)
-        for first, end in self._pieces(values, self.n):
-            buffer = self._take(values, (self.n, end - first)).copy_(rows[:, first:end])
-            super()._scattered(result.view(-1)[first:end], buffer, reduction)
+        rows, by_engines = values.view(self.n, -1), self.has_engines() and reduction.is_of_floats()
+        for first, end in self._pieces(values, self.n, by_engines):
+            part = result.view(-1)[first:end]
+            if by_engines:
+                self.scattered_by_engines(part, self.keep(rows[:, first:end].contiguous()), reduction)
+            else:
+                buffer = self._take(values, (self.n, end - first)).copy_(rows[:, first:end])
+                super()._scattered(part, buffer, reduction)
+
+    # ---- copy engines ----
+
+    def has_engines(self):
+        """Whether copy engines carry large calls: pointers reach all members, and a copy that waits holds up nothing.
+        Not in a capture, in which a buffer could not be used again."""
+        return self.lease.pairs.is_near and not self._one_slot and not self._streams.is_capturing()
+
+    def ring_buffer(self, kind, shape, dtype):
+        """At one place on all members, which take it in the same order for calls of this kind."""
+        from .pool import ring_of
+        nbytes = torch.Size(shape).numel() * dtype.itemsize
+        return ring_of(self._group, kind, nbytes).take(self._group, shape, dtype)
+
+    def _by_engines(self, kind, dest, source, nbytes):
+        self._args.engines = 1
+        try:
+            self.call(kind, dest.data_ptr(), source.data_ptr(), nbytes)
+        finally:
+            self._args.engines = 0
+
+    def scattered_by_engines(self, result, values, reduction):
+        """Engines bring what is to be combined. So no kernel waits for another member, or takes multiprocessors for
+        longer than its own sum."""
+        rows = self.ring_buffer(_lib.ALLTOALL, (self.n, result.numel()), values.dtype)
+        self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
+        self.settle()
+        combine = torch.mean if reduction.name == "AVG" else torch.sum
+        combine(rows, 0, out=result.view(-1))
+
+    def _reduced_by_engines(self, part, reduction):
+        """Each member combines a row, and engines bring it to all. The elements at the end that make no row are left."""
+        rows = part[:part.numel() // self.n * self.n].view(self.n, -1)
+        if rows.numel() == 0:
+            return part
+        gathered = self.ring_buffer(_lib.FCOLLECT, rows.shape, part.dtype)
+        self.scattered_by_engines(gathered[self.me], rows, reduction)
+        self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me], bytes_of(gathered[self.me]))
+        self.put_back(rows, gathered)
+        return part[rows.numel():]
 
     def keep(self, tensor):
         self._streams.keep_copy(tensor)
@@ -260,9 +313,11 @@ class StreamWork(IsomerWork):
 class Queue:
     """What enqueues the calls of one group on the device. `seconds` is a function: the group's time limit."""
 
-    def __init__(self, group, lease, streams, one_slot, seconds):
-        self.world, self.streams, self._group, self._seconds = lease.world, streams, group, seconds
-        self.core = StreamCore(lease, streams, one_slot)
+    def __init__(self, group, streams, one_slot, seconds):
+        lease = group.lease
+        self.world, self.streams, self._seconds = lease.world, streams, seconds
+        self._group = "/".join(map(str, lease.pes[:8]))
+        self.core = StreamCore(group, streams, one_slot)
         self._team, self._lock = lease.team, threading.RLock()
         self._own, self._channels = None, {}  # streams: of the group; by (peer, whether it sends)
         self._under_way, self._is_closed, self._limit = None, False, None

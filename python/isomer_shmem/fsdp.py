@@ -13,10 +13,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
-from ._stream import streams_of
+from . import _stream
+from ._lib import FCOLLECT
 from .memory import check_device
 from .pg import group_of
-from .pool import pool_of, ring_of
+from .pool import pool_of
 
 try:  # torch 2.9 and later; a private module, so the tests of this file must pass with each new torch
     from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather as _AllGather, ReduceScatter as _ReduceScatter
@@ -25,14 +26,18 @@ except ImportError:
                       f"{torch.__version__}") from None
 
 
-ENGINE_BYTES = 1 << 20  # smaller all-gathers are over before copy engines have begun
-
-
 class _Buffers:
     """The part of torch's Comm that allocates, and counts."""
 
-    def __init__(self):
-        self.calls = self.nbytes = 0
+    def __init__(self, group=None):
+        self.group = group_of(group) if group is not None else None
+        self.calls = self.nbytes = self.by_engines = 0
+
+    def _takes_engines(self, nbytes, device):
+        """Alike on all members."""
+        streams = _stream.streams_of(self.group.lease.world) if self.group is not None else None
+        return (nbytes > _stream.STAGED_BYTES and streams is not None and streams.device.type == torch.device(device).type and
+                self.group.queue().core.has_engines())
 
     def allocate(self, size, *, dtype, device):
         world = group_of(None).lease.world
@@ -53,18 +58,10 @@ class AllGather(_Buffers, _AllGather):
     """For FSDPModule.set_custom_all_gather. Only one that knows its group uses copy engines: they need buffers that all
     members of the group take in one order."""
 
-    def __init__(self, group=None):
-        super().__init__()
-        self.group, self.by_engines = group_of(group) if group is not None else None, 0
-
     def allocate(self, size, *, dtype, device):
-        nbytes = torch.Size(size).numel() * dtype.itemsize
-        if self.group is not None and nbytes >= ENGINE_BYTES:
-            lease, streams = self.group.lease, streams_of(self.group.lease.world)
-            if (streams is not None and streams.device.type == torch.device(device).type and lease.pairs.is_near and
-                    not lease.one_slot and not streams.is_capturing()):  # alike on all members
-                self.by_engines += 1
-                return ring_of(self.group, nbytes).take(self.group, size, dtype)
+        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device):
+            self.by_engines += 1
+            return self.group.queue().core.ring_buffer(FCOLLECT, size, dtype)
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
@@ -74,9 +71,15 @@ class AllGather(_Buffers, _AllGather):
 
 
 class ReduceScatter(_Buffers, _ReduceScatter):
-    """For FSDPModule.set_custom_reduce_scatter."""
+    """For FSDPModule.set_custom_reduce_scatter. One that knows its group has engines bring what is to be combined."""
+
+    def allocate(self, size, *, dtype, device):
+        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device):
+            return torch.empty(size, dtype=dtype, device=device)  # engines read any memory
+        return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        self.by_engines += self._takes_engines(input_tensor.nbytes, input_tensor.device)
         options = dist.ReduceScatterOptions()
         options.reduceOp = op
         return self._run(group_of(group).reduce_scatter_single, output_tensor, input_tensor, options, async_op,
@@ -93,7 +96,7 @@ class Installed:
     """What install() has changed."""
 
     def __init__(self, model):
-        self.all_gathers, self.reduce_scatter, self._before = {}, ReduceScatter(), []  # all-gathers by group
+        self.all_gathers, self.reduce_scatters, self._before = {}, {}, []  # the first two by group
         self.device = torch.device("cpu")
         for module in model.modules():
             if isinstance(module, FSDPModule):
@@ -105,12 +108,10 @@ class Installed:
         for param_group in _param_groups(module):
             self.device = param_group.device
             group = group_of(param_group._all_gather_process_group)  # collective now, and not in the first step
-            group_of(param_group._reduce_scatter_process_group)
-            if group not in self.all_gathers:
-                self.all_gathers[group] = AllGather(group)
+            scatters = group_of(param_group._reduce_scatter_process_group)
             self._before.append((param_group, param_group._all_gather_comm, param_group._reduce_scatter_comm))
-            param_group._all_gather_comm = self.all_gathers[group]
-            param_group._reduce_scatter_comm = self.reduce_scatter
+            param_group._all_gather_comm = self.all_gathers.setdefault(group, AllGather(group))
+            param_group._reduce_scatter_comm = self.reduce_scatters.setdefault(scatters, ReduceScatter(scatters))
 
     def remove(self):
         """Gives each module what it had before. Not collective, but on all ranks between the same steps."""
@@ -120,12 +121,15 @@ class Installed:
 
     def stats(self):
         """Numbers of calls and bytes of this rank since install(), and of the buffers that it has now."""
-        pool, gathers = pool_of(group_of(None).lease.world, self.device), self.all_gathers.values()
-        rings = [ring for each in gathers for ring in each.group.lease.pairs.rings.values()]
+        pool, gathers, scatters = (pool_of(group_of(None).lease.world, self.device), self.all_gathers.values(),
+                                   self.reduce_scatters.values())
+        pairs = {each.group.lease.pairs for each in (*gathers, *scatters)}
+        rings = [ring for each in pairs for ring in each.rings.values()]
         return {"all_gathers": sum(each.calls for each in gathers),
                 "all_gather_bytes": sum(each.nbytes for each in gathers),
-                "by_engines": sum(each.by_engines for each in gathers),
-                "reduce_scatters": self.reduce_scatter.calls, "reduce_scatter_bytes": self.reduce_scatter.nbytes,
+                "reduce_scatters": sum(each.calls for each in scatters),
+                "reduce_scatter_bytes": sum(each.nbytes for each in scatters),
+                "by_engines": sum(each.by_engines for each in (*gathers, *scatters)),
                 "buffers": pool.buffers + sum(ring.buffers for ring in rings),
                 "buffer_bytes": pool.nbytes + sum(ring.nbytes for ring in rings),
                 "most_busy": pool.most_busy + sum(ring.most_busy for ring in rings)}

@@ -201,8 +201,7 @@ class IsomerGroup(ProcessGroup):
             core = self.core()
             if core.lease.one_slot:
                 warn_of_one_slot()
-            self._queue = Queue("/".join(map(str, core.lease.pes[:8])), core.lease, self._streams, core.lease.one_slot,
-                                self.timeout_seconds)
+            self._queue = Queue(self, self._streams, core.lease.one_slot, self.timeout_seconds)
         return self._queue
 
     def _seconds(self, options):

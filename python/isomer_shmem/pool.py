@@ -142,7 +142,7 @@ class Ring:
 
     def _make(self, group):
         lease, lib = group.lease, group.lease.world.lib
-        address = group.run_now("a buffer for all-gathers",
+        address = group.run_now("a buffer for copy engines",
                                 lambda: lib.shmemx_team_malloc(lease.team, self._bytes_each, _lib.DEVICE_MEMORY))
         if not address:
             raise IsomerError(_lib.text_of(lib.shmemx_error_text) or f"no memory for {self._bytes_each} bytes")
@@ -158,12 +158,13 @@ class Ring:
         return len(self._turns) * self._bytes_each
 
 
-def ring_of(group, nbytes):
-    """The ring for so many bytes. It lives as long as the group's team, for later groups of the same members, too."""
-    rings, nbytes = group.lease.pairs.rings, -(-nbytes // RING_STEP) * RING_STEP
-    if nbytes not in rings:
-        rings[nbytes] = Ring(nbytes)
-    return rings[nbytes]
+def ring_of(group, kind, nbytes):
+    """The ring for so many bytes in calls of a kind: calls of one kind are in one sequence. It lives as long as the
+    group's team, for later groups of the same members, too."""
+    rings, key = group.lease.pairs.rings, (kind, -(-nbytes // RING_STEP) * RING_STEP)
+    if key not in rings:
+        rings[key] = Ring(key[1])
+    return rings[key]
 
 
 _pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}

@@ -585,7 +585,7 @@ def fsdp(install=False):
             if isinstance(layer, torch.nn.Linear):
                 fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
         fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
-        isomer_shmem.fsdp.ENGINE_BYTES = 1000 if reshard else 1 << 20  # with copy engines, and without
+        isomer_shmem._stream.STAGED_BYTES = 1000 if reshard else 2 << 20  # with copy engines, and without
         installed = isomer_shmem.fsdp.install(model) if install else None
         losses = losses_of(model, rank, size, device, torch)
         for step, loss in enumerate(losses):

@@ -65,7 +65,8 @@ static struct select_table *open_table(const char *name, const char *forced, con
     return table;
 }
 
-static const char *const machines[] = {NULL, "cpu", "NVIDIA H200", "NVIDIA H200 NVL", "AMD Instinct MI300X", "other"};
+static const char *const machines[] = {NULL, "cpu", "NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA H100 80GB HBM3",
+                                       "AMD Instinct MI300X", "other"};
 enum { MACHINES = sizeof machines / sizeof machines[0] };
 
 /* ---- what was said ---- */
@@ -99,7 +100,8 @@ static bool is_right(const struct select_facts *c, const struct select_choice *c
         return false;
     if (a->kind != c->kind || (a->needs & ~c->has) != 0 || (c->engines && !a->engines))
         return false;
-    if (a->sums != NULL && a->any == NULL && (c->op != SHMEMX_SUM || a->sums[c->type] == NULL))
+    if (a->sums != NULL && a->any == NULL &&
+        ((c->op != SHMEMX_SUM && !(c->scaled && a->scales)) || a->sums[c->type] == NULL))
         return false;
     if (choice->shape.grid < 1 || choice->shape.grid > most || choice->shape.threads < 1 ||
         choice->shape.threads > c->most_threads)
@@ -135,6 +137,8 @@ static void check_size(const struct select_table *table, int kind, size_t one, i
             f.near = i < 3 ? has : has & ~near[i % 3];
             check_call(table, &f);
             f.op = reduces && i % 2 == 0 ? SHMEMX_PROD : SHMEMX_SUM;
+            f.scaled = reduces && i % 4 == 0;
+            f.op = f.scaled ? SHMEMX_AVG : f.op;
             f.type = i % 2 == 0 ? SHMEMX_DOUBLE : SHMEMX_INT16; /* which has no kernels for sums */
             f.engines = engines;
             check_call(table, &f);
@@ -231,6 +235,14 @@ static void test_forced_in_order_and_impossible(void)
     f.op = SHMEMX_MAX;
     choice = choice_of("stream.allreduce=twoshot_push", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
+    f.op = SHMEMX_AVG; /* of three members */
+    f.type = SHMEMX_FLOAT;
+    choice = choice_of("stream.allreduce=twoshot_push", &f);
+    CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
+    f.scaled = true; /* of four */
+    choice = choice_of("stream.allreduce=twoshot_push", &f);
+    CHECK(strcmp(choice.algorithm->name, "twoshot_push") == 0 && !choice.not_forced);
+    f.scaled = false;
     f.op = SHMEMX_SUM;
     f.type = SHMEMX_UINT8;
     choice = choice_of("stream.allreduce=twoshot_push", &f);
@@ -527,7 +539,9 @@ static void test_sums(void)
         for (int k = 0; k < SUMS; k++)
             CHECK_NAMED((sum_of("cpu", forced[i]) == sum_of("cpu", forced[k])) == (i == k), forced[i]);
     CHECK(sum_of("cpu", "") != sum_of("NVIDIA H200", "") && sum_of("other", "") != sum_of("cpu", ""));
-    CHECK(sum_of("NVIDIA H200", "") == sum_of("NVIDIA H200 NVL", "") && sum_of("other", "") == sum_of(NULL, ""));
+    CHECK(sum_of("NVIDIA H200", "") == sum_of("NVIDIA H200 NVL", ""));
+    CHECK(sum_of("NVIDIA H200", "") == sum_of("NVIDIA H100 80GB HBM3", "")); /* measured on both */
+    CHECK(sum_of("NVIDIA H100 PCIe", "") == sum_of(NULL, "") && sum_of("other", "") == sum_of(NULL, ""));
 }
 
 static void test_text(void)
