@@ -26,6 +26,9 @@ except ImportError:
                       f"{torch.__version__}") from None
 
 
+ENGINE_BYTES = 8 << 20  # of an all-gather: smaller ones are over before engines have begun
+
+
 class _Buffers:
     """The part of torch's Comm that allocates, and counts."""
 
@@ -33,10 +36,10 @@ class _Buffers:
         self.group = group_of(group) if group is not None else None
         self.calls = self.nbytes = self.by_engines = 0
 
-    def _takes_engines(self, nbytes, device):
+    def _takes_engines(self, nbytes, device, least):
         """Alike on all members."""
         streams = _stream.streams_of(self.group.lease.world) if self.group is not None else None
-        return (nbytes > _stream.STAGED_BYTES and streams is not None and streams.device.type == torch.device(device).type and
+        return (nbytes > least and streams is not None and streams.device.type == torch.device(device).type and
                 self.group.queue().core.has_engines())
 
     def allocate(self, size, *, dtype, device):
@@ -59,7 +62,7 @@ class AllGather(_Buffers, _AllGather):
     members of the group take in one order."""
 
     def allocate(self, size, *, dtype, device):
-        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device):
+        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, ENGINE_BYTES):
             self.by_engines += 1
             return self.group.queue().core.ring_buffer(FCOLLECT, size, dtype)
         return super().allocate(size, dtype=dtype, device=device)
@@ -74,12 +77,12 @@ class ReduceScatter(_Buffers, _ReduceScatter):
     """For FSDPModule.set_custom_reduce_scatter. One that knows its group has engines bring what is to be combined."""
 
     def allocate(self, size, *, dtype, device):
-        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device):
+        if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, _stream.ENGINE_BYTES):
             return torch.empty(size, dtype=dtype, device=device)  # engines read any memory
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
-        self.by_engines += self._takes_engines(input_tensor.nbytes, input_tensor.device)
+        self.by_engines += self._takes_engines(input_tensor.nbytes, input_tensor.device, _stream.ENGINE_BYTES)
         options = dist.ReduceScatterOptions()
         options.reduceOp = op
         return self._run(group_of(group).reduce_scatter_single, output_tensor, input_tensor, options, async_op,

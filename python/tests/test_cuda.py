@@ -585,7 +585,9 @@ def fsdp(install=False):
             if isinstance(layer, torch.nn.Linear):
                 fully_shard(layer, mesh=mesh, reshard_after_forward=reshard)
         fully_shard(model, mesh=mesh, reshard_after_forward=reshard)
-        isomer_shmem._stream.STAGED_BYTES = 1000 if reshard else 2 << 20  # with copy engines, and without
+        if install:  # with copy engines, and without
+            isomer_shmem.fsdp.ENGINE_BYTES = isomer_shmem._stream.ENGINE_BYTES = 1000 if reshard else 8 << 20
+            isomer_shmem._stream.STAGED_BYTES = 1000 if reshard else 2 << 20
         installed = isomer_shmem.fsdp.install(model) if install else None
         losses = losses_of(model, rank, size, device, torch)
         for step, loss in enumerate(losses):

@@ -118,17 +118,17 @@ def large(is_async):
     """The way of large tensors, in several pieces, by small ones."""
     from isomer_shmem import _stream
     _stream.STAGED_BYTES, _stream.PIECE_BYTES = 100, 5000
-    _stream.ENGINE_PIECE_BYTES, _stream.ENGINE_REDUCE_BYTES = 5000, 200
+    _stream.ENGINE_BYTES, _stream.ENGINE_REDUCE_BYTES, _stream.ENGINE_PIECE_BYTES = 150, 200, 5000
     reductions(is_async)
     moves(is_async)
 
 
 def by_engines():
     """FSDP2's all-gathers in buffers at one place: contents, turns, a view that is kept, a later group, another one."""
-    from isomer_shmem import _stream, fsdp
+    from isomer_shmem import fsdp
     from isomer_shmem.pg import group_of
     rank, size = start()
-    _stream.STAGED_BYTES = 4000
+    fsdp.ENGINE_BYTES = 4000
     evens = dist.new_group(list(range(0, size, 2)))
     with host_streams.on():
         gather = fsdp.AllGather(dist.group.WORLD)
@@ -406,7 +406,7 @@ def late():
 def kept_alone():
     """One rank alone keeps a view of a buffer that all give to engines: it waits for the others, and says so."""
     from isomer_shmem import _stream, fsdp
-    _stream.for_tests, _stream.STAGED_BYTES = host_streams.HostStreams, 4000
+    _stream.for_tests, fsdp.ENGINE_BYTES = host_streams.HostStreams, 4000
     host_streams.HostStreams.ends_badly = True
     dist.init_process_group("isomer", timeout=timedelta(seconds=3))
     rank, size = dist.get_rank(), dist.get_world_size()
