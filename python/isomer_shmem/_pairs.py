@@ -29,7 +29,8 @@ class Pairs:
         self.me, n = pes.index(world.pe), len(pes)
         self.cores, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
-        self.rings, self.at_one_place = {}, set()  # of pool.ring_of; the addresses of their buffers
+        self.rings, self.stages = {}, {}  # of the file pool: by bytes; by kind of call
+        self.at_one_place = set()  # the addresses of the rings' buffers
         nbytes = 2 * n * TAGS * WORD
         self._own = world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY)
         if not self._own:

@@ -26,7 +26,7 @@ POLL_SECONDS = 0.0005
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 # From which size on copy engines bring such tensors: they leave the multiprocessors to the program, but a call of theirs
 # takes 200 us longer (two H100, 32 MiB), an all-reduce twice that. They take larger pieces, too.
-ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 256 << 20
+ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 1 << 30
 
 
 class TorchStreams:
@@ -151,7 +151,7 @@ class StreamCore(Core):
             return
         for first, end in self._pieces(values, 1):
             part = values.view(-1)[first:end]
-            buffer = self._take(part, part.shape)
+            buffer = self._stage(_lib.BROADCAST, part.shape, part.dtype)
             if self.me == root:
                 buffer.copy_(part)
             self.call(_lib.BROADCAST, buffer.data_ptr(), buffer.data_ptr(), bytes_of(buffer), root=root)
@@ -168,7 +168,7 @@ class StreamCore(Core):
             if by_engines:
                 part = self._reduced_by_engines(part, reduction)  # what is left
             if part.numel():
-                buffer = self._take(part, part.shape).copy_(part)
+                buffer = self._stage(_lib.ALLREDUCE, part.shape, part.dtype).copy_(part)
                 super()._reduced(buffer, reduction)
                 self.put_back(part, buffer)
 
@@ -179,12 +179,11 @@ class StreamCore(Core):
             rows = result.view(self.n, -1)
             by_engines = self.has_engines() and bytes_of(result) > ENGINE_BYTES
             for first, end in self._pieces(result, self.n, by_engines):
-                part, shape = values.view(-1)[first:end], (self.n, end - first)
+                part = values.view(-1)[first:end]
+                buffer = self._stage(_lib.FCOLLECT, (self.n, end - first), result.dtype)
                 if by_engines:
-                    buffer = self.ring_buffer(_lib.FCOLLECT, shape, result.dtype)
                     self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
                 else:
-                    buffer = self._take(result, shape)
                     super()._gathered(buffer, part)
                 self.put_back(rows[:, first:end], buffer)
         else:
@@ -201,8 +200,13 @@ class StreamCore(Core):
             if by_engines:
                 self.scattered_by_engines(part, self.keep(rows[:, first:end].contiguous()), reduction)
             else:
-                buffer = self._take(values, (self.n, end - first)).copy_(rows[:, first:end])
+                buffer = self._stage(_lib.REDUCESCATTER, (self.n, end - first), values.dtype).copy_(rows[:, first:end])
                 super()._scattered(part, buffer, reduction)
+
+    def _stage(self, kind, shape, dtype):
+        """Memory at one place on all members, which they reach. It is written over by the next call of this kind."""
+        from .pool import stage_of
+        return stage_of(self._group, kind).take(self._group, shape, dtype)
 
     # ---- copy engines ----
 
@@ -211,11 +215,11 @@ class StreamCore(Core):
         Not in a capture, in which a buffer could not be used again."""
         return self.lease.pairs.is_near and not self._one_slot and not self._streams.is_capturing()
 
-    def ring_buffer(self, kind, shape, dtype):
-        """At one place on all members, which take it in the same order for calls of this kind."""
+    def ring_buffer(self, shape, dtype):
+        """At one place on all members, which take such buffers in one order, and give them to all_gather_single."""
         from .pool import ring_of
         nbytes = torch.Size(shape).numel() * dtype.itemsize
-        return ring_of(self._group, kind, nbytes).take(self._group, shape, dtype)
+        return ring_of(self._group, nbytes).take(self._group, shape, dtype)
 
     def _by_engines(self, kind, dest, source, nbytes):
         self._args.engines = 1
@@ -227,7 +231,7 @@ class StreamCore(Core):
     def scattered_by_engines(self, result, values, reduction):
         """Engines bring what is to be combined. So no kernel waits for another member, or takes multiprocessors for
         longer than its own sum."""
-        rows = self.ring_buffer(_lib.ALLTOALL, (self.n, result.numel()), values.dtype)
+        rows = self._stage(_lib.ALLTOALL, (self.n, result.numel()), values.dtype)
         self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
         self.settle()
         combine = torch.mean if reduction.name == "AVG" else torch.sum
@@ -238,7 +242,7 @@ class StreamCore(Core):
         rows = part[:part.numel() // self.n * self.n].view(self.n, -1)
         if rows.numel() == 0:
             return part
-        gathered = self.ring_buffer(_lib.FCOLLECT, rows.shape, part.dtype)
+        gathered = self._stage(_lib.FCOLLECT, rows.shape, part.dtype)
         self.scattered_by_engines(gathered[self.me], rows, reduction)
         self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me], bytes_of(gathered[self.me]))
         self.put_back(rows, gathered)

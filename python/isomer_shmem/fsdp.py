@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 from . import _stream
-from ._lib import FCOLLECT
 from .memory import check_device
 from .pg import group_of
 from .pool import pool_of
@@ -64,7 +63,7 @@ class AllGather(_Buffers, _AllGather):
     def allocate(self, size, *, dtype, device):
         if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, ENGINE_BYTES):
             self.by_engines += 1
-            return self.group.queue().core.ring_buffer(FCOLLECT, size, dtype)
+            return self.group.queue().core.ring_buffer(size, dtype)
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):

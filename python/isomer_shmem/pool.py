@@ -16,7 +16,7 @@ from ._lib import IsomerError
 from ._stream import streams_of
 from .memory import tensor_at, tensor_of
 
-SIZE_STEP, RING_STEP = 4096, 2 << 20
+SIZE_STEP, RING_STEP, STAGE_STEP = 4096, 2 << 20, 32 << 20
 
 
 class Pool:
@@ -99,6 +99,46 @@ class DevicePool:
         self.mem_pool = None
 
 
+def _symmetric(group, nbytes):
+    """The address of new device memory, which is the same object on all members. Collective."""
+    lib, team = group.lease.world.lib, group.lease.team
+    address = group.run_now("a buffer", lambda: lib.shmemx_team_malloc(team, nbytes, _lib.DEVICE_MEMORY))
+    if not address:
+        raise IsomerError(_lib.text_of(lib.shmemx_error_text) or f"no memory for {nbytes} bytes")
+    return address
+
+
+class Stage:
+    """A buffer that is at the same place on all members, for the calls of one kind, one after the other. It grows."""
+
+    def __init__(self):
+        self._lock, self._flat, self._stream, self._address = threading.Lock(), None, None, None
+
+    def take(self, group, shape, dtype):
+        """The same memory each time, behind what is now in the stream of the call before."""
+        world, shape = group.lease.world, torch.Size(shape)
+        wanted, streams = shape.numel() * dtype.itemsize, streams_of(world)
+        stream = streams.current()
+        with self._lock:
+            if self._stream is not None and streams.handle(self._stream) != streams.handle(stream):
+                stream.wait_event(streams.event(self._stream))
+            streams.settle()
+            self._stream = stream
+            if self._flat is None or self._flat.numel() < wanted:
+                self._grow(group, streams, -(-wanted // STAGE_STEP) * STAGE_STEP)
+        return self._flat[:wanted].view(dtype).view(shape)
+
+    def _grow(self, group, streams, nbytes):
+        world, lib, team = group.lease.world, group.lease.world.lib, group.lease.team
+        if self._address is not None:
+            streams.synchronize()
+            _lib.check(group.run_now("a buffer that was too small", lambda: lib.shmemx_team_free(team, self._address)),
+                       "shmemx_team_free")
+        self._address = None
+        self._address = _symmetric(group, nbytes)
+        self._flat, _ = tensor_of(world, self._address, nbytes, torch.uint8, _lib.DEVICE_MEMORY)
+
+
 class Ring:
     """Buffers of one size on the device of the streams, in symmetric memory of a group: each is at the same place on all
     members, so that copy engines know where a peer's is. The members take them in turn. A buffer is taken again when its
@@ -141,12 +181,8 @@ class Ring:
         return flat[:shape.numel() * dtype.itemsize].view(dtype).view(shape)
 
     def _make(self, group):
-        lease, lib = group.lease, group.lease.world.lib
-        address = group.run_now("a buffer for copy engines",
-                                lambda: lib.shmemx_team_malloc(lease.team, self._bytes_each, _lib.DEVICE_MEMORY))
-        if not address:
-            raise IsomerError(_lib.text_of(lib.shmemx_error_text) or f"no memory for {self._bytes_each} bytes")
-        lease.pairs.at_one_place.add(address)
+        address = _symmetric(group, self._bytes_each)
+        group.lease.pairs.at_one_place.add(address)
         return address
 
     @property
@@ -158,13 +194,15 @@ class Ring:
         return len(self._turns) * self._bytes_each
 
 
-def ring_of(group, kind, nbytes):
-    """The ring for so many bytes in calls of a kind: calls of one kind are in one sequence. It lives as long as the
-    group's team, for later groups of the same members, too."""
-    rings, key = group.lease.pairs.rings, (kind, -(-nbytes // RING_STEP) * RING_STEP)
-    if key not in rings:
-        rings[key] = Ring(key[1])
-    return rings[key]
+def ring_of(group, nbytes):
+    """The ring for so many bytes. It lives as long as the group's team, for later groups of the same members, too."""
+    nbytes = -(-nbytes // RING_STEP) * RING_STEP
+    return group.lease.pairs.rings.setdefault(nbytes, Ring(nbytes))
+
+
+def stage_of(group, kind):
+    """Likewise the stage for calls of a kind."""
+    return group.lease.pairs.stages.setdefault(kind, Stage())
 
 
 _pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}

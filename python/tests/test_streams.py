@@ -414,7 +414,7 @@ def kept_alone():
         gather = fsdp.AllGather(dist.group.WORLD)
         kept = check_gather(gather, rank, size, 1000, 0)
         if rank == 0:
-            with pytest.raises(dist.DistBackendError, match="a buffer that is busy"):
+            with pytest.raises(dist.DistBackendError, match="a buffer"):
                 check_gather(gather, rank, size, 1000, 1)
         else:
             del kept
