@@ -4,6 +4,7 @@
  *   address    an atomic operation where PE 1 has no segment
  *   lost       a message whose number is far behind the next one
  *   stranger   a message without the token: it must be dropped, and all else must go on; ends with 0
+ *   broken     breaks the job, waits, and sends once more: only with `returns`
  * With `returns` behind it errors return: both PEs get one that says why, leave, and end with 0.
  * It knows the inside of the library, which it contains. */
 #include "../check.h"
@@ -40,6 +41,17 @@ static void send_add(struct ofi *o, uint64_t addr, uint64_t skipped, bool strang
     iso_ofi_unlock(o);
 }
 
+/* A wait that ends in a broken job closes the endpoint. What this PE sends afterwards has no effect. */
+static void send_after_wait(struct ofi *o, uint64_t addr)
+{
+    CHECK_EQ(shmemx_break("pe 0 has had enough"), 0);
+    iso_ofi_lock(o);
+    struct ofi_queue *q = iso_ofi_queue_to(o, &ISO->ctx_default, 1);
+    iso_ofi_wait(o, q, q->asks.made + 1, 0, "wait"); /* for a message that it has not sent */
+    iso_ofi_unlock(o);
+    send_add(o, addr, 0, false);
+}
+
 /* Puts come back without effect; the next call that has a result says why, and the broken job can be left. */
 static int leave_broken(const char *word)
 {
@@ -59,18 +71,18 @@ static int leave_broken(const char *word)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    bool returns = argc > 2, lost = strcmp(what, "lost") == 0;
+    bool returns = argc > 2, lost = strcmp(what, "lost") == 0, broken = strcmp(what, "broken") == 0;
     shmem_init();
     uint64_t *word = (uint64_t *)shmem_calloc(1, 8);
     char *large = (char *)shmem_calloc(1, BYTES), *mine = (char *)malloc(BYTES);
     CHECK_OR_EXIT(word != NULL && large != NULL && mine != NULL && ISO->ofi != NULL);
     memset(mine, 7, BYTES);
-    shmem_barrier_all();
-    if (returns && shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) != 0)
+    if (returns && shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) != 0) /* before PE 0 begins */
         return CHECK_FAILED;
+    shmem_barrier_all();
     if (returns && shmem_my_pe() == 1) /* finds a lost message; a provider may close the connection of a wrong key */
         return leave_broken(lost                        ? "where pe 1"
-                            : strcmp(what, "key") == 0 ? "the job was broken"
+                            : strcmp(what, "key") == 0 || broken ? "the job was broken"
                                                         : "another PE has ended the job");
     if (shmem_my_pe() == 0) {
         struct ofi *o = ISO->ofi;
@@ -87,10 +99,13 @@ int main(int argc, char **argv)
             send_add(o, at, OFI_CREDITS, false);
         if (strcmp(what, "stranger") == 0)
             send_add(o, at, 0, true);
+        if (broken && returns)
+            send_after_wait(o, at);
         shmem_putmem(large, mine, BYTES, 1);
         if (returns) { /* shmem_quiet ends the process in a broken job */
             iso_ofi_quiet(&ISO->ctx_default);
             return leave_broken(lost                        ? "another PE has ended the job"
+                                : broken                   ? "pe 0 has had enough"
                                 : strcmp(what, "key") == 0 ? "a put of 65536 bytes from pe 0"
                                                             : "was refused: there is no segment");
         }

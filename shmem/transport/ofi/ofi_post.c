@@ -31,10 +31,12 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
     return text;
 }
 
-/* The job is broken, or soon will be, and errors return. Without an endpoint the provider leaves all memory alone. */
+/* The job is broken, or soon will be, and errors return. Without an endpoint the provider leaves all memory alone, but
+ * its completion queue may still name what the endpoint owned: `lost` keeps all threads away from both. */
 static void drop_all(void)
 {
     struct ofi *o = ISO->ofi;
+    o->guard.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < OFI_GROUPS; group++)
         for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
