@@ -14,10 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
-enum { READ_MAX = 16, BREAK_NS = 1000000 };
+enum { READ_MAX = 16 };
 #define WATCH_NS 100000000u
 
 /* ---- failure ---- */
@@ -361,18 +359,6 @@ static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
     wait->worked |= iso_ofi_poll(o);
 }
 
-/* Another thread may still be breaking the job: an operation without effect must not return before, as if it had had
- * one. */
-static void await_break(struct ofi *o)
-{
-    const struct timespec t = {0, BREAK_NS};
-    while (ISO_UNLIKELY(o->guard.lost) && !iso_job_is_broken()) {
-        iso_ofi_unlock(o);
-        nanosleep(&t, NULL);
-        iso_ofi_lock(o);
-    }
-}
-
 static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned needs)
 {
     return o->own < OFI_OPS_MAX && ((needs & OFI_NEEDS_ASK) == 0 || q->asks.made - q->asks.done < OFI_CREDITS) &&
@@ -389,7 +375,8 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
     while (!o->guard.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
-    await_break(o);
+    if (ISO_UNLIKELY(o->guard.lost))
+        iso_network_await_break(&o->guard);
 }
 
 static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
@@ -406,7 +393,8 @@ void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t m
     while (!o->guard.lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
-    await_break(o);
+    if (ISO_UNLIKELY(o->guard.lost))
+        iso_network_await_break(&o->guard);
 }
 
 /* A provider may try for ever to connect to a port that a firewall closes. */
