@@ -136,7 +136,7 @@ export SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=3 SHMEM_TEST_ROUNDS=3 SHMEM_TEST_T
 if [ -x "$build/device/device_litmus" ]; then
     right "device_heap" 1 "$build/device/device_heap"
     right "device_litmus" 1 "$build/device/device_litmus"
-    right "device_matrix_rma" 1 "$build/device/device_matrix_rma"
+    [ ! -x "$build/device/device_matrix_rma" ] || right "device_matrix_rma" 1 "$build/device/device_matrix_rma"
 fi
 if [ -x "$build/device/device_coll_hier" ]; then
     SHMEM_VIRTUAL_NODES=0,0,1,1 SHMEM_TEST_CASES=25 right "device_coll_hier, 2 on each node" 2 "$build/device/device_coll_hier"
