@@ -301,37 +301,51 @@ PRIM_FN void isod_coll_read_team(struct isod_coll *c, shmemd_t h, uint32_t call)
 }
 
 /* The low 32 bits of epochs are about to wrap: old LL words and places could be taken for new ones. So each member
- * clears its inboxes and places before a synchronisation, which is epoch `epoch`. All those of earlier epochs have been
- * read, since every call waits for all that is sent to it. Teams in which a pointer is missing do not use LL; they have
- * a function of their own, since what the ring needs costs all others registers. true: given up. */
+ * clears its inboxes and places before a synchronisation, which is the next epoch. All those of earlier epochs have
+ * been read, since every call waits for all that is sent to it. */
 PRIM_FN void isod_coll_clear(const struct isod_coll *c, uint64_t from, uint64_t bytes)
 {
     struct prim_vec16 zero = {{0, 0}};
     for (uint64_t at = (uint64_t)c->rank * 16; at < bytes; at += (uint64_t)c->size * 16)
         prim_store16(c->here + from + at, zero);
 }
-PRIM_COLD_FN bool isod_coll_clear_places(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+PRIM_FN void isod_coll_clear_places(const struct isod_coll *c)
 {
-    shmemd_t h = isod_coll_handle(home, heap, call_of);
-    struct isod_coll c;
-    isod_coll_read_team(&c, h, call_of & 0xffffu);
-    c.epoch = epoch;
-    isod_coll_clear(&c, isod_places_at(h.n_pes, c.inbox_bytes), isod_places_bytes(h.n_pes));
-    isod_coll_sync(&c);
-    return !isod_coll_goes_on(&c);
+    isod_coll_clear(c, isod_places_at(c->h.n_pes, c->inbox_bytes), isod_places_bytes(c->h.n_pes));
 }
-PRIM_COLD_FN bool isod_coll_clear_ll(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+/* Teams that pointers reach; nothing of the ring is compiled in. true, of all four: given up. */
+PRIM_COLD_FN bool isod_coll_clear_near(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
 {
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
-    if (!isod_is_direct(h))
-        return isod_coll_clear_places(home, heap, call_of, epoch);
     isod_coll_read_team(&c, h, call_of & 0xffffu);
     c.epoch = epoch;
     isod_coll_clear(&c, isod_flags_bytes(h.n_pes), 4 * (uint64_t)c.inbox_bytes * (uint64_t)h.n_pes);
-    isod_coll_clear(&c, isod_places_at(h.n_pes, c.inbox_bytes), isod_places_bytes(h.n_pes));
+    isod_coll_clear_places(&c);
     isod_coll_sync_near(&c);
     return !isod_coll_goes_on(&c);
+}
+/* Teams in which a pointer is missing do not use LL. Inlined where the caller is a function already: it calls the ring,
+ * and each level of calls costs the kernel registers. In the epoch of c. */
+PRIM_FN bool isod_coll_clear_far(struct isod_coll *c)
+{
+    isod_coll_clear_places(c);
+    isod_coll_sync(c);
+    return !isod_coll_goes_on(c);
+}
+PRIM_COLD_FN bool isod_coll_clear_far_at(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+{
+    struct isod_coll c;
+    isod_coll_read_team(&c, isod_coll_handle(home, heap, call_of), call_of & 0xffffu);
+    c.epoch = epoch;
+    return isod_coll_clear_far(&c);
+}
+/* One call of kernels for both. */
+PRIM_COLD_FN bool isod_coll_clear_any(struct isod_origin home, char *heap, uint32_t call_of, uint64_t epoch)
+{
+    return isod_is_direct(isod_coll_handle(home, heap, call_of))
+               ? isod_coll_clear_near(home, heap, call_of, epoch)
+               : isod_coll_clear_far_at(home, heap, call_of, epoch);
 }
 
 /* The low 32 bits 0 and 1 are skipped: fresh memory holds 0. */
@@ -339,9 +353,10 @@ PRIM_FN bool isod_coll_numbers_turn(uint64_t done, uint64_t epochs)
 {
     return done == 0 || (uint32_t)done + epochs > 0xffffffffu;
 }
-/* For a call of at most `epochs` epochs. false, for all threads: the call returns nonzero at once. Not a sync: the
- * schedule begins by one. */
-PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t epochs)
+PRIM_FN uint64_t isod_coll_numbers_after(uint64_t done) { return (done | 0xffffffffu) + 2; }
+
+/* A call begins, without the turn of its numbers. false, for all threads: the call returns nonzero at once. */
+PRIM_FN bool isod_coll_open(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
     if (isod_lane_of(h) >= h.lanes)
         return isod_coll_misuse(h, call, ISOD_MISUSE_LANES, h.lanes, isod_lane_of(h)) == 0;
@@ -363,15 +378,39 @@ PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call,
     }
     if (c->epoch == 0)
         c->epoch = 1;
+    return true;
+}
+/* For a call of at most `epochs` epochs. false, for all threads: the call returns nonzero at once. Not a sync: the
+ * schedule begins by one. */
+PRIM_FN bool isod_coll_enter_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t epochs)
+{
+    if (!isod_coll_open(c, h, call))
+        return false;
     if (isod_coll_numbers_turn(c->epoch, epochs)) {
-        c->failed = isod_coll_clear_ll(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), c->epoch + 1);
-        c->epoch = (c->epoch | 0xffffffffu) + 2;
+        c->failed = isod_coll_clear_any(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), c->epoch + 1);
+        c->epoch = isod_coll_numbers_after(c->epoch);
     }
     return true;
 }
 PRIM_FN bool isod_coll_enter(struct isod_coll *c, shmemd_t h, uint32_t call)
 {
     return isod_coll_enter_for(c, h, call, ISOD_EPOCHS_OF_CALL);
+}
+/* The same for teams that pointers reach: nothing of the ring is compiled in. A schedule that the compiler gives more
+ * registers so keeps isod_coll_enter. */
+PRIM_FN bool isod_coll_enter_near_for(struct isod_coll *c, shmemd_t h, uint32_t call, uint64_t epochs)
+{
+    if (!isod_coll_open(c, h, call))
+        return false;
+    if (isod_coll_numbers_turn(c->epoch, epochs)) {
+        c->failed = isod_coll_clear_near(isod_origin_of(h), h.heap, isod_coll_call_of(h, call), c->epoch + 1);
+        c->epoch = isod_coll_numbers_after(c->epoch);
+    }
+    return true;
+}
+PRIM_FN bool isod_coll_enter_near(struct isod_coll *c, shmemd_t h, uint32_t call)
+{
+    return isod_coll_enter_near_for(c, h, call, ISOD_EPOCHS_OF_CALL);
 }
 
 /* All threads come here when the call has failed for any of them. */

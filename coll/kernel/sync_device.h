@@ -65,8 +65,14 @@ PRIM_COLD_FN int isod_synchronise_by_rounds(struct isod_origin home, char *heap,
 {
     shmemd_t h = isod_coll_handle(home, heap, call_of);
     struct isod_coll c;
-    if (!isod_coll_enter(&c, h, call_of & 0xffffu))
+    if (!isod_coll_open(&c, h, call_of & 0xffffu))
         return 1;
+    if (isod_coll_numbers_turn(c.epoch, ISOD_EPOCHS_OF_CALL)) {
+        uint64_t done = c.epoch;
+        isod_coll_begin_epoch(&c);
+        c.failed = c.direct ? isod_coll_clear_near(home, heap, call_of, c.epoch) : isod_coll_clear_far(&c);
+        c.epoch = isod_coll_numbers_after(done);
+    }
     isod_coll_begin_epoch(&c);
     prim_gather_stores(prim_group_block());
     if (meaning == ISOD_DATA && (c.rank == 0 || c.rank < isod_coll_others(&c)))

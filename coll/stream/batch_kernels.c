@@ -127,7 +127,8 @@ PRIM_FN int batch_run(const struct isod_batch *a, bool ll)
     uint32_t end = first < a->units && a->units - first < a->share ? a->units : first + a->share;
     if (first >= a->units)
         return 0;
-    if (!isod_coll_enter_for(&c, a->h, a->call, ll ? ISOD_EPOCHS_OF_CALL : (uint64_t)(end - first)))
+    if (ll ? !isod_coll_enter_near(&c, a->h, a->call)
+           : !isod_coll_enter_for(&c, a->h, a->call, (uint64_t)(end - first)))
         return 1;
     prim_sync(prim_group_block());
     for (; first < end && !c.failed; first += each) {

@@ -74,7 +74,7 @@ PRIM_FN int alltoallv_push(const struct isod_stream_coll *a)
                 uint64_t place = to == a->h.my_pe ? a->v_received_place : isod_place_sent(&c, to, 1);
                 uint64_t at = (uint64_t)(uint32_t)a->h.my_pe * 8;
                 char *near = isod_place_near(c.h, place, to);
-                isod_coll_put_word_at(&c, to, near != 0 ? near + at : near, isod_place_name(c.h, place) + at,
+                isod_coll_put_word_at(&c, to, near != 0 ? near + at : near, isod_place_name(c.h.world, place) + at,
                                       prim_load_const_u64(&a->v_bytes[to]));
             }
 
@@ -118,7 +118,7 @@ PRIM_FN int permute_push(const struct isod_stream_coll *a)
             int64_t distance = isod_table_dest()[0];
             char *name = w.dest;
             if (distance == ISOD_BY_RING)
-                name = isod_place_name(c.h, isod_place_sent(&c, w.to, 0)) + (w.dest - a->dest);
+                name = isod_place_name(c.h.world, isod_place_sent(&c, w.to, 0)) + (w.dest - a->dest);
             isod_coll_put_at(&c, prim_group_block(), w.to, distance != ISOD_BY_RING ? w.dest + distance : (char *)0,
                              name, w.source, w.bytes);
         }
@@ -171,7 +171,7 @@ PRIM_FN int broadcast_read(const struct isod_stream_coll *a)
         if (distance != ISOD_BY_RING) {
             prim_copy_get(prim_group_block(), w.dest, w.source + distance, w.bytes);
         } else {
-            const char *name = isod_place_name(c.h, isod_place_sent(&c, w.from, 0)) + (w.source - a->source);
+            const char *name = isod_place_name(c.h.world, isod_place_sent(&c, w.from, 0)) + (w.source - a->source);
             isod_ring_get(c.h, prim_group_block(), w.dest, name, w.bytes, isod_world_pe(c.h, w.from));
         }
         isod_coll_begin_epoch(&c);
@@ -251,7 +251,7 @@ PRIM_FN int broadcast_twoshot_read(const struct isod_stream_coll *a)
     struct isod_move w;
     if (!isod_stream_part(a, &w))
         return 0;
-    if (!isod_coll_enter(&c, a->h, a->call))
+    if (!isod_coll_enter_near(&c, a->h, a->call))
         return 1;
     isod_places_announce(&c, 1, a->h.my_pe == w.from ? a->source_place : a->dest_place, 0);
     if (a->h.my_pe == w.from) {

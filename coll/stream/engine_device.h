@@ -20,7 +20,7 @@
 PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    if (!isod_coll_enter_for(&c, a->h, a->call, ISOD_ENGINE_EPOCHS))
+    if (!isod_coll_enter_near_for(&c, a->h, a->call, ISOD_ENGINE_EPOCHS))
         return 1;
     isod_coll_begin_epoch(&c);
     isod_coll_sync_near(&c);
@@ -38,7 +38,7 @@ PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
 PRIM_FN int isod_engine_end(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    if (!isod_coll_enter_for(&c, a->h, a->call, 0))
+    if (!isod_coll_enter_near_for(&c, a->h, a->call, 0))
         return 1; /* engine_begin has failed, or another call has used the lane since */
     c.epoch = c.lane->engine;
     c.users = 0;                   /* this call itself: engine_begin has left 1 */

@@ -194,7 +194,7 @@ PRIM_FN bool isod_hier_meet_peers(struct isod_coll *c, const struct isod_hier *t
 PRIM_FN char *isod_hier_name(const struct isod_coll *c, struct isod_touched t, int32_t to, uint32_t which,
                              const char *ours)
 {
-    return isod_place_name(c->h, isod_place_sent(c, to, which)) + (ours - t.ours);
+    return isod_place_name(c->h.world, isod_place_sent(c, to, which)) + (ours - t.ours);
 }
 
 /* The puts that this block has posted are done: nothing is read from source any more. In a call that is given up the

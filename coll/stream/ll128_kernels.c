@@ -13,7 +13,7 @@ PRIM_FN int twoshot_rounds(const struct isod_stream_coll *a)
     uint64_t at = 0;
     if (!isod_stream_part(a, &w))
         return 0;
-    if (!isod_coll_enter(&c, a->h, a->call))
+    if (!isod_coll_enter_near(&c, a->h, a->call))
         return 1;
     uint32_t parts = a->h.n_pes > 1 ? (uint32_t)a->h.n_pes - 1 : 1;
     uint32_t span = isod_ceil_div(isod_ll128_lines(a->share), parts);

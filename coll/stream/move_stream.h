@@ -147,7 +147,8 @@ PRIM_FN int move_pieces(const struct isod_stream_coll *a, enum schedule schedule
         return 0;
     if (ll)
         isod_stream_expect(a, &w);
-    if (!isod_coll_enter_for(&c, a->h, a->call, ll ? ISOD_EPOCHS_OF_CALL : isod_units(w.bytes))) /* units or more */
+    if (ll ? !isod_coll_enter_near(&c, a->h, a->call)
+           : !isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes))) /* a piece is a unit or more */
         return 1;
     prim_sync(prim_group_block());
     do {

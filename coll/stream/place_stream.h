@@ -34,9 +34,9 @@ PRIM_FN char *isod_place_near(shmemd_t h, uint64_t place, int32_t pe)
     return isod_place_near_by_table(isod_origin_of(h), place, pe);
 }
 /* As this member names it, for the ring. */
-PRIM_FN char *isod_place_name(shmemd_t h, uint64_t place)
+PRIM_COLD_FN char *isod_place_name(const struct isod_world *world, uint64_t place)
 {
-    return h.world->segments[isod_place_segment(place)].base + isod_place_offset(place);
+    return world->segments[isod_place_segment(place)].base + isod_place_offset(place);
 }
 
 /* ---- tables of a block: how far from our own address the members' ones are. Distances, so that all pointers derive

@@ -34,7 +34,7 @@ PRIM_FN int any_ll(const struct isod_stream_coll *what)
     uint64_t at = 0;
     if (!isod_stream_part(what, &w))
         return 0;
-    if (!isod_coll_enter(&c, what->h, what->call))
+    if (!isod_coll_enter_near(&c, what->h, what->call))
         return 1;
     do {
         struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);

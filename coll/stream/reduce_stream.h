@@ -123,7 +123,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_oneshot)(const struct isod_stream_coll *a, en
     if (!isod_stream_part(a, &w))
         return 0;
     isod_stream_expect(a, &w);
-    if (!isod_coll_enter(&c, a->h, a->call))
+    if (!isod_coll_enter_near(&c, a->h, a->call))
         return 1;
     do {
         struct isod_move piece = isod_move_piece(&w, at, c.inbox_bytes);
@@ -147,7 +147,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_twoshot)(const struct isod_stream_coll *a, en
         return 0;
     if (by == ISOD_BY_LL128)
         isod_stream_expect(a, &w);
-    if (!isod_coll_enter(&c, a->h, a->call))
+    if (!isod_coll_enter_near(&c, a->h, a->call))
         return 1;
 
     uint32_t span = by == ISOD_BY_LL ? (uint32_t)(a->span / 16)
@@ -228,7 +228,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_read)(const struct isod_stream_coll *a)
     struct isod_move w;
     if (!isod_stream_part(a, &w))
         return 0;
-    if (!isod_coll_enter(&c, a->h, a->call))
+    if (!isod_coll_enter_near(&c, a->h, a->call))
         return 1;
     isod_reads_announce(&c, a, ISOD_SPAN_OWN);
     struct isod_reads r = isod_reads_of(&c, &w, 0, isod_units(w.bytes), ISOD_SPAN_OWN);
@@ -300,7 +300,7 @@ PRIM_FN int ISOD_NAMED(isod_stream_push)(const struct isod_stream_coll *a, enum 
     struct isod_move w;
     if (!isod_stream_part(a, &w))
         return 0;
-    if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
+    if (!isod_coll_enter_near_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
         return 1;
     struct isod_push p = isod_push_of(&c, &w, a->span, to);
     bool on = isod_push_arrive(&c, a, &p);

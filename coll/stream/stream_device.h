@@ -221,7 +221,7 @@ PRIM_FN void isod_wave_put(struct isod_coll *c, const struct isod_stream_coll *a
     if (to >= ISOD_STREAM_MEMBERS)
         distance = to == c->h.my_pe ? 0 : isod_distance(c->h, a->dest, isod_place_sent(c, to, 0), to);
     if (distance == ISOD_BY_RING)
-        name = isod_place_name(c->h, isod_place_sent(c, to, 0)) + (dest - a->dest);
+        name = isod_place_name(c->h.world, isod_place_sent(c, to, 0)) + (dest - a->dest);
     isod_coll_put_at(c, prim_group_wave(), to, distance != ISOD_BY_RING ? dest + distance + p.at : (char *)0,
                      name + p.at, source + p.at, p.bytes);
 }
