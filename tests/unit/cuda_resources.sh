@@ -1,13 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # A kernel that calls put_signal and wait, for blocks of up to 1024 threads, keeps everything in registers on sm_90: no
-# spills, no stack. So do the kernels of collectives on streams, but for those named below. By the report of ptxas; no
-# device is needed. And the local end of a put or get may be a thread's stack: it is accessed by plain loads and stores.
-# usage: cuda_resources.sh [FOLDER]     FOLDER: of the library's kernels, built with ISO_TESTS for sm_90: its reports are
-#                                       taken. Without it they are compiled here, which takes two minutes.
+# spills, no stack. The library's kernels take no more registers, stack and spills than cuda_resources.table allows. By
+# the report of ptxas; no device is needed. And the local end of a put or get may be a thread's stack: it is accessed by
+# plain loads and stores.
+# usage: cuda_resources.sh [FOLDER]           FOLDER: of the library's kernels, built with ISO_TESTS for sm_90: its
+#                                             reports are taken. Without it they are compiled here, in two minutes.
+#        cuda_resources.sh --renew [FOLDER]   writes the table instead
 # Ends 0, 1, or 77 where there is no nvcc.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
+table=$root/tests/unit/cuda_resources.table
+renew=
+if [ "${1-}" = --renew ]; then
+    renew=yes
+    shift
+fi
 nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 if [ ! -x "$nvcc" ]; then
     echo "skipped: there is no nvcc (CUDACXX, PATH, /usr/local/cuda/bin)"
@@ -81,38 +89,83 @@ if lines_of put_of_stack prim_cuda_put | grep -E 'ld\.relaxed\.sys\.global\.u(8|
     exit 1
 fi
 
-# What a kernel may keep on the stack: those that have the ring and copies of all alignments in them, those that keep two
-# rounds of LL, sums in dests, those for all types and operators. 512 threads a block have 128 registers each. Kernels of
-# many blocks (lists, batches, sums to a root) go by stages alone and look up each block: they keep most, and functions of
-# the ring that they call save a register or two.
-too_much() {
-    awk '
-    function most(name) {
-        return name ~ /_(rooted|splits)_any_kernel/ ? 432 : name ~ /_(batch|splits)_staged_kernel/ ? 288 : \
-               name ~ /isod_(ring_|flag_store_far|coll_clear_places)/ ? 8 : \
-               name ~ /_hier_kernel|_any_kernel/ ? 288 : name ~ /_staged_kernel/ ? 128 : \
-               name ~ /_twoshot_ll_sum_/ ? 64 : name ~ /_twoshot_dest_sum_/ ? 32 : name ~ /_exchange_ll_kernel/ ? 32 : 0
-    }
-    /Function properties for/ { name = $NF }
-    /bytes stack frame/ {
-        kernels += name ~ /_kernel$/
-        if ($1 > most(name) || $5 > most(name))
-            print name ": " $1 " bytes of stack, " $5 " of spills; allowed: " most(name)
-    }
-    END { if (kernels == 0) print "no kernels" }' "$folder/report"
-}
-for source in "$root"/coll/stream/*_kernels.c; do
-    built=${1-}/coll_stream_$(basename "$source" .c)_c.o.report
-    if [ -n "${1-}" ]; then
-        grep 'bytes stack frame' -B 1 "$built" >"$folder/report"
-    else
+# ---- the library's kernels, by the table: a row for each family, with the greatest figures of its members. Kernels for
+# sums of one type each are a family, all functions that are not inlined another, which have no registers of their own.
+# 512 threads a block have 128 registers each. ----
+
+reports=$folder
+if [ -n "${1-}" ]; then
+    reports=$1
+else
+    for source in "$root"/coll/stream/*_kernels.c "$root"/device/*_kernels.c; do
         report "$source"
-    fi
-    too_much >"$folder/wrong"
-    if [ -s "$folder/wrong" ]; then
-        echo "$(basename "$source"), on sm_90:"
-        cat "$folder/wrong"
-        exit 1
-    fi
-    echo "$(basename "$source"): as expected"
-done
+        mv "$folder/report" "$folder/$(basename "$source" .c)_c.o.report"
+    done
+fi
+release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+
+# KERNEL FAMILY REGISTERS STACK SPILLS, a line each
+awk '
+    function family(name) {
+        if (name !~ /_kernel$/)
+            return "functions"
+        sub(/^isod_/, "", name)
+        sub(/_kernel$/, "", name)
+        sub(/_sum_[a-z0-9]+$/, "_sum", name)
+        return name
+    }
+    function put() { if (name != "") print name, family(name), registers, stack, spills; name = "" }
+    /Function properties for/ { put(); name = $NF; registers = 0 }
+    /bytes stack frame/ { stack = $1; spills = $5 }
+    /Used [0-9]+ registers/ { registers = $5; put() }
+    END { put() }' "$reports"/*_kernels_c.o.report >"$folder/kernels"
+if ! grep -q ' stream_barrier ' "$folder/kernels" || ! grep -q '^isod_put_kernel ' "$folder/kernels"; then
+    echo "no kernels in the reports of $reports"
+    exit 1
+fi
+
+if [ -n "$renew" ]; then
+    {
+        grep '^#' "$table"
+        echo "release $release"
+        awk '
+            function more(a, b) { return a > b ? a : b }
+            { r[$2] = more(r[$2], $3 + 0); s[$2] = more(s[$2], $4 + 0); p[$2] = more(p[$2], $5 + 0) }
+            END { for (f in r) printf "%-34s %3d %4d %4d\n", f, r[f], s[f], p[f] }' "$folder/kernels" | LC_ALL=C sort
+    } >"$folder/table"
+    cat "$folder/table" >"$table"
+    exit 0
+fi
+
+grown() { # TABLE: a sentence for each kernel that is above it
+    awk '
+    FNR == NR && /^[a-z]/ {
+        row[$1] = $1
+        most["registers", $1] = $2
+        most["bytes of stack", $1] = $3
+        most["bytes of spills", $1] = $4
+    }
+    FNR == NR { next }
+    function check(what, has) {
+        if (has > most[what, $2] + 0)
+            print $1 " takes " has " " what ", the table allows " most[what, $2] " for " $2
+    }
+    !($2 in row) { print $1 " is not in the table: no row " $2; next }
+    { check("registers", $3); check("bytes of stack", $4); check("bytes of spills", $5) }' "$1" "$folder/kernels"
+}
+if [ "$(sed -n 's/^release //p' "$table")" != "$release" ]; then
+    echo "nvcc is of release $release, the table of another: the library's kernels are not compared"
+    exit 0
+fi
+grown "$table" >"$folder/wrong"
+if [ -s "$folder/wrong" ]; then
+    cat "$folder/wrong"
+    echo "if the growth is worth it: tests/unit/cuda_resources.sh --renew ${1-}"
+    exit 1
+fi
+sed 's/^\(stream_barrier  *\)[0-9]*/\1 1/' "$table" >"$folder/lower"
+if ! grown "$folder/lower" | grep -q 'isod_stream_barrier_kernel takes [0-9]* registers, the table allows 1 '; then
+    echo "growth above the table is not found"
+    exit 1
+fi
+echo "$(wc -l <"$folder/kernels") kernels and functions: none above the table"
