@@ -1,24 +1,34 @@
 # SPDX-License-Identifier: MIT
 """Sends and receives between the members of a team.
 
-Messages from one member to another with one tag are a channel: a team of these two PEs, made at the first message,
-whose calls move one message each. So channels never wait for each other, and for no collective. Each member tells its peers
-by a word in their memory how many messages of a channel it has begun to send, and how many to receive: a channel's team
-is made when both have come, and a receive from any source looks where something has been sent.
+Messages from one member to another with one tag are a channel: a team of these two PEs, made at the first message. So
+channels never wait for each other, and for no collective. Short messages go through a ring in the receiver's memory:
+their sends end at once while there is room, and receives of what has come do, so that neither needs another thread.
+A long message is one call of the channel's team. Each member tells its peers by a word in their memory how many
+messages of a channel it has begun to send, and how many to receive: a channel's team is made when both have come, and a
+receive from any source looks where something has been sent.
 """
 import hashlib
 import threading
 import time
-from ctypes import byref, c_int, c_uint64, c_void_p
+from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove
 
 from . import _lib
-from ._core import Core, copy_into, plain, plain_dest
+from ._core import Core, bytes_of, copy_into, plain, plain_dest
 from ._work import Sequence
 
 TAGS = 8  # 0 .. 7; larger ones are gloo's
 WORD = 8
 SENT, RECEIVED = 0, 1
 TEAM_WORLD = 1
+ENTRIES, ENTRY_BYTES = 4, 64 << 10  # of a ring; one message takes several entries, at most all
+SHORT_BYTES = ENTRIES * ENTRY_BYTES
+LENGTH_BITS = 20  # of an entry's word: its number, and the bytes of the message that begins there
+LONG = (1 << LENGTH_BITS) - 1  # instead of the bytes: the message is a call of the team
+WORD_STEP, DATA_AT = 64, 512  # words of a ring lie in cache lines of their own, in front of the entries
+SPINS = 20  # looks at a word before the processor is given to others
+PATIENCE_SECONDS = 0.001  # in which short messages are left to the thread that waits for them
+give_processor = CDLL(None).sched_yield
 
 
 class Pairs:
@@ -27,7 +37,7 @@ class Pairs:
     def __init__(self, world, pes, tag, team):
         self.world, self.pes, self.tag = world, pes, tag
         self.me, n = pes.index(world.pe), len(pes)
-        self.cores, self.counts = {}, {}  # by (from, to, tag)
+        self.channels, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
         self.rings, self.stages = {}, {}  # of the file pool: by bytes; by kind of call
         self.at_one_place = set()  # the addresses of the rings' buffers
@@ -46,25 +56,16 @@ class Pairs:
         return self.word(self.me, which, peer, tag).value
 
     def begin(self, channel):
-        """This member has come to its next message of the channel. Its Core, which is made when the peer has come."""
+        """This member has come to its next message of the channel: the Channel, made when the peer has come."""
         self.world.check_usable()  # a forked child must not write into a peer's memory
         source, dest, tag = channel
         which, peer = (SENT, dest) if source == self.me else (RECEIVED, source)
         self.counts[channel] = count = self.counts.get(channel, 0) + 1
         self.word(peer, which, self.me, tag).value = count
-        if channel not in self.cores:
-            self.wait(lambda: self.has_come(1 - which, peer, tag))
-            self.cores[channel] = Core(self._pair(channel))
-        return self.cores[channel]
-
-    def wait(self, condition):
-        """condition()'s value, once it is true. Ends when the job breaks."""
-        pause, value = 0, condition()
-        while not value:
-            time.sleep(min(pause, 1000) / 1e6)
-            self.world.check_alive(TEAM_WORLD)
-            pause, value = pause + 20, condition()
-        return value
+        if channel not in self.channels:
+            wait(self.world, lambda: self.has_come(1 - which, peer, tag))
+            self.channels[channel] = Channel(self._pair(channel))
+        return self.channels[channel]
 
     def _pair(self, channel):
         pes = tuple(self.pes[member] for member in channel[:2])
@@ -74,6 +75,103 @@ class Pairs:
         _lib.check(self.world.lib.shmemx_team_create((c_int * 2)(*pes), 2, c_uint64(tag), byref(team)),
                    "shmemx_team_create")
         return Pair(self.world, pes, team)
+
+
+def wait(world, condition):
+    """condition()'s value, once it is true. Ends when the job breaks."""
+    for _ in range(SPINS):
+        if value := condition():
+            return value
+    pause, value, end = 0, condition(), time.monotonic() + PATIENCE_SECONDS
+    while not value:
+        if time.monotonic() < end:
+            give_processor()
+        else:
+            time.sleep(min(pause, 1000) / 1e6)
+            world.check_alive(TEAM_WORLD)
+            pause += 20
+        value = condition()
+    return value
+
+
+class Channel:
+    """Messages from PE 0 of a pair to PE 1. `number` entries of the ring have been used, and `freed` of them again.
+
+    Word i says what is in entry i; the word behind them, in the sender's memory, says how many entries are free again.
+    """
+
+    def __init__(self, pair):
+        self.world, self.core, self.number, self.freed = pair.world, Core(pair), 0, 0
+        self._receiver, self._sender = pair.pes[1], pair.pes[0]
+        lib = self.world.lib
+        self._fetch, self._set, self._put = lib.shmem_signal_fetch, lib.shmem_signal_set, lib.shmem_putmem_signal
+        self._ring = lib.shmemx_team_malloc(pair.team, DATA_AT + SHORT_BYTES, _lib.HOST_MEMORY)
+        if not self._ring:
+            _lib.check(1, "shmemx_team_malloc")
+        self._words = [self._ring + WORD_STEP * entry for entry in range(ENTRIES)]
+        self._data = [self._ring + DATA_AT + ENTRY_BYTES * entry for entry in range(ENTRIES)]
+        self._freed_word = self._ring + WORD_STEP * ENTRIES
+
+    def has_room(self, nbytes):
+        """Whether a send of a message waits for nothing."""
+        return nbytes <= SHORT_BYTES and self._is_free(entries_of(nbytes))
+
+    def _is_free(self, entries):
+        if self.number + entries - self.freed > ENTRIES:
+            self.freed = self._fetch(self._freed_word)
+        return self.number + entries - self.freed <= ENTRIES
+
+    def send(self, values):
+        nbytes, address = bytes_of(values), values.data_ptr()
+        if nbytes > SHORT_BYTES:
+            wait(self.world, lambda: self._is_free(1))
+            self._store(self._ring, 0, LONG)
+            self.core.exchange([None] * 2, [None, values])
+            return
+        wait(self.world, lambda: self._is_free(entries_of(nbytes)))
+        self._store(address, min(nbytes, ENTRY_BYTES), nbytes)
+        for at in range(ENTRY_BYTES, nbytes, ENTRY_BYTES):
+            self._store(address + at, min(nbytes - at, ENTRY_BYTES), 0)
+
+    def _store(self, address, nbytes, length):
+        """Fills the next entry. A put of no bytes is a signal alone, and its address is not looked at."""
+        entry, self.number = self.number % ENTRIES, self.number + 1
+        self._put(self._data[entry], address or self._ring, nbytes, self._words[entry],
+                  self.number << LENGTH_BITS | length, _lib.SIGNAL_SET, self._receiver)
+
+    def _next(self):
+        """The next entry's word when it is there, else 0. Words that are there may be of the round before."""
+        word = self._fetch(self._words[self.number % ENTRIES])
+        return word if word >> LENGTH_BITS > self.number else 0
+
+    def has_come(self):
+        """Whether a receive waits for nothing."""
+        word = self._next()
+        return word != 0 and word & LONG != LONG
+
+    def receive(self, result):
+        nbytes, address = bytes_of(result), result.data_ptr()
+        length = wait(self.world, self._next) & LONG
+        if length == LONG:
+            self._free(1)
+            self.core.exchange([result, None], [None] * 2)
+            return
+        if length != nbytes:
+            self.world.abort(f"the length of pe {self._receiver}'s tensor is {nbytes}, but pe {self._sender} sends "
+                             f"{length} bytes")
+            self.world.check_usable()
+        for at in range(0, max(nbytes, 1), ENTRY_BYTES):
+            wait(self.world, self._next)
+            memmove(address + at, self._data[self.number % ENTRIES], min(nbytes - at, ENTRY_BYTES))
+            self._free(1)
+
+    def _free(self, entries):
+        self.number += entries
+        self._set(self._freed_word, self.number, self._sender)
+
+
+def entries_of(nbytes):
+    return max(1, -(-nbytes // ENTRY_BYTES))
 
 
 class Pair:
@@ -87,7 +185,7 @@ class PointToPoint:
     """The sends and receives of one group. `seconds` is a function: how long a call may last."""
 
     def __init__(self, lease, seconds):
-        self._pairs, self._abort, self._seconds = lease.pairs, lease.world.abort, seconds
+        self._pairs, self._world, self._seconds = lease.pairs, lease.world, seconds
         self._sequences = {}  # by channel; by tag for receives from any source
         self._taken = {}  # by channel: messages that a receive has been called for
         self._lock = threading.Lock()
@@ -98,10 +196,14 @@ class PointToPoint:
 
     def send(self, tensor, peer, tag):
         def body():
-            self._pairs.begin(channel).exchange([None] * 2, [None, plain(tensor)])
+            self._pairs.begin(channel).send(plain(tensor))
+
+        def is_ready():
+            made = self._pairs.channels.get(channel)
+            return made is not None and made.has_room(tensor.nbytes)
         channel = self._pairs.me, peer, tag
         with self._lock:
-            return self._run("send", channel, body, tensor)
+            return self._run("send", channel, body, tensor, is_ready)
 
     def receive(self, tensor, peer, tag):
         with self._lock:
@@ -110,14 +212,18 @@ class PointToPoint:
     def _receive(self, tensor, channel):
         def body():
             result = plain_dest(tensor)
-            self._pairs.begin(channel).exchange([result, None], [None] * 2)
+            self._pairs.begin(channel).receive(result)
             copy_into(tensor, result)
+
+        def is_ready():
+            made = self._pairs.channels.get(channel)
+            return made is not None and made.has_come()
         self._taken[channel] = self._count(channel) + 1
-        return self._run("recv", channel, body, tensor)
+        return self._run("recv", channel, body, tensor, is_ready)
 
     def receive_from_any(self, tensor, tag):
         def body():
-            work = self._pairs.wait(lambda: self._receive_what_has_come(tensor, tag, sources))
+            work = wait(self._world, lambda: self._receive_what_has_come(tensor, tag, sources))
             work.wait()
         sources = []
         with self._lock:
@@ -138,12 +244,13 @@ class PointToPoint:
     def _count(self, channel):
         return self._taken.get(channel, self._pairs.counts.get(channel, 0))
 
-    def _run(self, name, key, body, tensor):
+    def _run(self, name, key, body, tensor, is_ready=None):
         sequence = self._sequences.get(key)
         if sequence is None:
             pes = "any" if isinstance(key, int) else "/".join(str(self._pairs.pes[member]) for member in key[:2])
-            sequence = self._sequences[key] = Sequence(pes, self._abort)
-        return sequence.run(name, body, [tensor], self._seconds(), True)
+            sequence = self._sequences[key] = Sequence(pes, self._world.abort)
+        patience = PATIENCE_SECONDS if is_ready is not None and tensor.nbytes <= SHORT_BYTES else 0.0
+        return sequence.run(name, body, [tensor], self._seconds(), True, is_ready, patience)
 
     def close(self, seconds):
         """Takes no more calls, and waits for those that it has: True when all ended in time."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The order of a group's calls, their results, and their time limits.
 
-A group's calls run one after the other: by the caller when nothing is under way and the call is synchronous, else by
-the group's own thread, or by the thread that waits for the call, whichever comes first. So all members have one order,
-whatever their threads do.
+A group's calls run one after the other: by the caller when nothing is under way and the call is synchronous, or need
+not wait for other members; else by the group's own thread, or by the thread that waits for the call, whichever comes
+first. So all members have one order, whatever their threads do.
 """
 import collections
 import os
@@ -156,17 +156,19 @@ class Sequence:
         self._under_way = None  # (name, when it began, its limit in seconds)
         watch.add(self)
 
-    def run(self, name, body, outputs, seconds, is_async):
-        """Runs body() in its turn. Returns the work; an error of body() is in the work."""
+    def run(self, name, body, outputs, seconds, is_async, is_ready=None, patience=0.0):
+        """Runs body() in its turn. Returns the work; an error of body() is in the work. An asynchronous call runs here,
+        too, when is_ready() says that body() waits for no other member. The group's thread leaves a call for `patience`
+        seconds to the one who waits for it."""
         work = IsomerWork(name, outputs)
         with self._lock:
             if self._is_closed:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
-            here = not (is_async or self._is_busy or self._queue)
+            here = not self._is_busy and not self._queue and (not is_async or (is_ready is not None and is_ready()))
             if here:
                 self._is_busy = True
             else:
-                self._put((name, body, work, seconds))
+                self._put((name, body, work, seconds, time.monotonic() + patience if patience else 0.0))
         if here:
             work._error = self._execute(name, body, seconds)
             work._finished = True  # nobody else has it yet
@@ -177,7 +179,7 @@ class Sequence:
         with self._lock:
             if self._is_busy or not self._queue or self._queue[0][2] is not work:
                 return
-            name, body, _, seconds = self._queue.popleft()
+            name, body, _, seconds, _ = self._queue.popleft()
             self._is_busy = True
         work.finish(self._execute(name, body, seconds))
 
@@ -195,8 +197,13 @@ class Sequence:
                 self._changed.wait_for(lambda: not self._is_busy and (self._queue or self._is_closed))
                 if not self._queue:
                     return
-                name, body, work, seconds = self._queue.popleft()
-                self._is_busy = True
+                early = self._queue[0][4] - time.monotonic() if self._queue[0][4] and not self._is_closed else 0.0
+                if early <= 0:
+                    name, body, work, seconds, _ = self._queue.popleft()
+                    self._is_busy = True
+            if early > 0:
+                time.sleep(early)  # calls that come meanwhile need not wake this thread
+                continue
             work.finish(self._execute(name, body, seconds))
             del body, work
 

@@ -100,6 +100,50 @@ def test_rings_groups_and_large_tags(ranks):
     ranks(4, ring)
 
 
+def short_sends():
+    """Sends end without the receiver while the ring has room; then the messages wait for it, in their order."""
+    lengths, rank = (0, 1, 60000, 65536, 65537, 200000, 262144, 262145, 3), dist.get_rank()
+    gloo = dist.new_group(backend="gloo")
+    messages = [(torch.arange(length) + length).to(torch.uint8) for length in lengths * 3]
+    if rank == 0:
+        dist.send(torch.ones(1), 1)  # the channel's first message
+        for _ in range(5):
+            short = [dist.isend(torch.full((1000,), number), 1) for number in range(4)]
+            assert all(work.is_completed() for work in short)
+            dist.barrier(gloo)
+            dist.barrier(gloo)
+        works = [dist.isend(each, 1) for each in messages]
+        assert not works[-1].is_completed()
+        dist.barrier(gloo)
+        [work.wait() for work in works]
+        work = dist.isend(messages[1], 1)
+        dist.barrier(gloo)
+    else:
+        dist.recv(torch.empty(1), 0)
+        for _ in range(5):
+            dist.barrier(gloo)
+            got = [torch.empty(1000, dtype=torch.int64) for _ in range(4)]
+            works = [dist.irecv(each, 0) for each in got]
+            assert all(work.is_completed() for work in works)
+            assert all(torch.all(each == number) for number, each in enumerate(got))
+            dist.barrier(gloo)
+        dist.barrier(gloo)
+        got = [torch.zeros_like(each) for each in messages]
+        works = [dist.irecv(each, 0) for each in got]
+        [work.wait() for work in works]
+        assert all(map(torch.equal, got, messages))
+        work = dist.irecv(got[1].zero_(), 0)
+        dist.barrier(gloo)
+        deadline = time.monotonic() + 20
+        while not work.is_completed() and time.monotonic() < deadline:  # without a wait, too
+            time.sleep(0.001)
+        assert torch.equal(got[1], messages[1])
+
+
+def test_short_sends_end_while_there_is_room(ranks):
+    ranks(2, short_sends)
+
+
 def any_source():
     rank, size = dist.get_rank(), dist.get_world_size()
     rounds = 12
