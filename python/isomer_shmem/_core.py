@@ -94,17 +94,19 @@ class Reduction:
         return self.type not in REAL or self.op not in (_lib.AND, _lib.OR, _lib.XOR)
 
 
+OP_SUM, OP_AVG = ReduceOp.SUM, ReduceOp.AVG
 _of_sum, _of_avg = {}, {}  # by type
 
 
 def reduction_of(op, dtype):
     """The Reduction, made once for the common operators."""
-    table = _of_sum if op == ReduceOp.SUM else _of_avg if op == ReduceOp.AVG else None
+    table = _of_sum if op == OP_SUM else _of_avg if op == OP_AVG else None
     if table is None:
         return Reduction(op, dtype)
-    if dtype not in table:
-        table[dtype] = Reduction(op, dtype)
-    return table[dtype]
+    made = table.get(dtype)
+    if made is None:
+        made = table[dtype] = Reduction(op, dtype)
+    return made
 
 
 class Core:
@@ -236,12 +238,14 @@ class Core:
     def _reduced(self, values, reduction):
         """values, which no one else sees, become their reduction over the members."""
         self.call(_lib.ALLREDUCE, values.data_ptr(), values.data_ptr(), values.numel(), reduction.type, reduction.op)
-        self._finish(reduction, values)
+        if reduction.divides:
+            self._finish(reduction, values)
 
     def all_reduce(self, tensor, reduction):
         values = self._source(reduction, tensor)
         self._reduced(values, reduction)
-        self.put_back(tensor, values)
+        if values is not tensor:
+            self.put_back(tensor, values)
 
     def reduce(self, tensor, reduction, root):
         self._reduce_to(tensor, tensor, reduction, root)

@@ -25,7 +25,7 @@ class IsomerWork(_Work):
     sources = ()  # of a receive from any source: the one that it was from
 
     def __init__(self, name, outputs):
-        super().__init__()
+        _Work.__init__(self)  # super() takes a fifth of a call longer
         self._name, self._outputs = name, outputs
 
     def finish(self, error=None):
