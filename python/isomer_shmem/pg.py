@@ -94,6 +94,38 @@ class Options:
         self.timeout = dist.distributed_c10d.default_pg_timeout
 
 
+class PartOptions:
+    """Options of a group of some members of another one."""
+
+    def __init__(self, store, rank, size, timeout):
+        self.store, self.group_rank, self.group_size, self.timeout = store, rank, size, timeout
+
+
+class GpuFace:
+    """What a group shows torch as its backend for GPUs: torch asks it whether and how groups are split. It has nothing
+    to connect, and those outside a new group nothing to do. The rest is the gloo group's."""
+
+    supports_splitting, options = True, None
+
+    def __init__(self, group, gloo):
+        self._group, self._gloo = group, gloo
+
+    def __getattr__(self, name):
+        return getattr(self._gloo, name)
+
+    def comm_split_count(self):
+        return self._group.splits
+
+    def perform_nocolor_split(self, device):
+        pass
+
+    def eager_connect_single_device(self, device):
+        pass
+
+    def _set_sequence_number_for_group(self):
+        pass
+
+
 def is_sparse(tensor):
     return tensor.layout != torch.strided
 
@@ -129,6 +161,7 @@ class IsomerGroup(ProcessGroup):
             self._register_backend(torch.device("cuda"), ProcessGroup.BackendType.CUSTOM, gloo)
         self._core, self._sequence, self._coalesced = None, None, None
         self._streams, self._queue, self._messages = None, None, []
+        self.splits = 0  # calls of split_group
         if lease is not None:
             self._core, self._pairs = Core(lease), PointToPoint(lease, self.timeout_seconds)
             self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
@@ -143,6 +176,29 @@ class IsomerGroup(ProcessGroup):
 
     def get_group_store(self):
         return self._store
+
+    # ---- splitting ----
+
+    def _get_backend(self, device):
+        if torch.device(device).type == "cuda" and has_gpu():
+            return GpuFace(self, self._gloo)
+        return super()._get_backend(device)
+
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None, device_types=None):
+        """A group of these ranks of this one; None on its other ranks. All ranks call it, also for disjoint groups at
+        once. A group takes tensors of both devices, whatever device_types says."""
+        self.splits += 1
+        ranks = sorted(ranks)
+        if self.rank() not in ranks:
+            return None
+        if timeout is None:
+            timeout = timedelta(seconds=self._timeout_seconds)
+        name = group_name or f"{self.group_name}:split:{self.splits}:{ranks[0]}"
+        store = PrefixStore(f"split/{name}", self._store)
+        made = create(PartOptions(store, ranks.index(self.rank()), len(ranks), timeout))
+        made._set_group_name(name)
+        made._set_group_desc(group_desc or "undefined")
+        return made
 
     # ---- for the other files of the package ----
 

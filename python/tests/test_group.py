@@ -344,3 +344,48 @@ def late():
 
 def test_a_call_that_lasts_longer_than_the_timeout_raises(ranks):
     ranks(2, late, backend=None)
+
+
+def splits(monkeypatch):
+    """torch splits groups where there is an accelerator: here is said to be one, and its group is the CPU's."""
+    from isomer_shmem import pg
+    monkeypatch.setattr(pg, "has_gpu", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_: torch.device("cuda", 0))
+    dist.init_process_group("isomer")
+    world, rank = dist.group.WORLD, dist.get_rank()
+    with pytest.raises(RuntimeError, match="No device associated"):
+        dist.split_group(split_ranks=[[0, 1]])
+    world.bound_device_id = torch.device("cuda", 0)
+    for count, parts in enumerate(([[0, 1], [2, 3]], [[3, 0], [1, 2]], [[0, 1], [2, 3]], [[1, 2, 3]])):
+        part = next((sorted(ranks) for ranks in parts if rank in ranks), None)
+        group = dist.split_group(split_ranks=parts)
+        assert (group is None) == (part is None) and world.splits == count + 1
+        if group is None:
+            continue
+        tensor = torch.tensor([rank])
+        dist.all_reduce(tensor, group=group)
+        assert tensor == sum(part) and dist.get_process_group_ranks(group) == part
+        assert group.group_desc == f"default_pg:split:{count}" and dist.get_backend(group) == "isomer"
+        if count == 0:  # and a part of a part
+            single = dist.split_group(group, split_ranks=[[1], [0]])
+            assert dist.get_process_group_ranks(single) == [rank]
+        dist.barrier(group)
+        dist.destroy_process_group(group)
+    pair = dist.new_group([1, 2])  # the others have nothing to split
+    if rank in (1, 2):
+        dist.barrier(pair)
+    half = world.split_group([0, 1] if rank < 2 else [2, 3])  # without torch's lists
+    half.allreduce([tensor := torch.tensor([rank])]).wait()
+    assert tensor == (1 if rank < 2 else 5) and half.size() == 2
+    half.shutdown()
+    dist.destroy_process_group()
+
+
+def patched(function):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        function(monkeypatch)
+
+
+def test_split_groups(ranks):
+    ranks(4, patched, splits, backend=None)
