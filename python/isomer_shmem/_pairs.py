@@ -45,6 +45,7 @@ class Pairs:
         self._own = world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY)
         if not self._own:
             _lib.check(1, "shmemx_team_malloc")
+        world.own_word = world.own_word or self._own
         self._of = [world.lib.shmem_ptr(self._own, pe) for pe in pes]
         self.is_near = all(self._of)  # else another node's memory has no address here, and gloo does it all
 

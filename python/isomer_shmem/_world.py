@@ -39,6 +39,7 @@ class World:
         self.broken = None  # why no call works any more
         self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
         self.leases = 0
+        self.own_word = None  # an address in symmetric memory
         self.symmetric = {}  # address of a symmetric tensor: weak reference to its memory
         self.at_end = []  # functions of this world
         self.streams = None  # of its device; see _stream.streams_of
@@ -69,7 +70,9 @@ class World:
     def check_alive(self, team):
         """check_usable, and raises when another PE has died; for loops that wait without the library."""
         self.check_usable()
-        if self.lib.shmemx_status(team, 0, None) != 0:
+        # shmemx_status tells of kernels that gave up; a call that is no description fails once the job is broken
+        if self.lib.shmemx_status(team, 0, None) != 0 or (
+                self.own_word and self.lib.shmemx_offset_of(self.own_word, byref(c_uint64())) != 0):
             self.abort(_lib.text_of(self.lib.shmemx_error_text) or "a wait gave up")
             raise IsomerError(self.broken)
 

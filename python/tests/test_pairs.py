@@ -227,6 +227,27 @@ def test_a_receive_of_nothing_raises_after_the_timeout(ranks):
     ranks(2, never_sent, backend=None)
 
 
+def deserted(first):
+    """`first` messages come before the sender dies; the receiver learns of its death within seconds."""
+    for _ in range(first):
+        dist.send(torch.ones(4), 1) if dist.get_rank() == 0 else dist.recv(torch.empty(4), 0)
+    if dist.get_rank() == 0:
+        os.kill(os.getpid(), 9)
+    begin = time.monotonic()
+    try:
+        dist.recv(torch.empty(4), 0)
+    except dist.DistBackendError as error:
+        print(f"{time.monotonic() - begin:.1f} s: {error}", flush=True)
+    os._exit(1)
+
+
+@pytest.mark.parametrize("first", (0, 1))
+def test_a_receive_from_a_dead_rank_raises(ranks, capfd, first):
+    with pytest.raises(AssertionError):
+        ranks(2, deserted, first, seconds=10)
+    assert "pe 0" in (said := capfd.readouterr().out) and "died" in said
+
+
 def far():
     from isomer_shmem import _world
 
