@@ -107,6 +107,7 @@ def short_sends():
     messages = [(torch.arange(length) + length).to(torch.uint8) for length in lengths * 3]
     if rank == 0:
         dist.send(torch.ones(1), 1)  # the channel's first message
+        dist.barrier(gloo)  # it has left the ring
         for _ in range(5):
             short = [dist.isend(torch.full((1000,), number), 1) for number in range(4)]
             assert all(work.is_completed() for work in short)
@@ -120,6 +121,7 @@ def short_sends():
         dist.barrier(gloo)
     else:
         dist.recv(torch.empty(1), 0)
+        dist.barrier(gloo)
         for _ in range(5):
             dist.barrier(gloo)
             got = [torch.empty(1000, dtype=torch.int64) for _ in range(4)]
