@@ -54,6 +54,7 @@ static void drop_all(void)
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_ERR;
+    v->guard.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
