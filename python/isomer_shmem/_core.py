@@ -47,8 +47,13 @@ def plain(tensor, new=new_like):
 def copy_into(tensor, values):
     """values become the contents of the caller's tensor, whatever its layout, and inference tensors too."""
     if values is not tensor and values.data_ptr() != tensor.data_ptr() and tensor.numel():
-        with torch.inference_mode(tensor.is_inference()):
-            tensor.detach().copy_(values.view(tensor.shape))
+        if values.shape != tensor.shape:
+            values = values.view(tensor.shape)
+        if tensor.is_inference():
+            with torch.inference_mode():
+                tensor.detach().copy_(values)
+        else:
+            (tensor.detach() if tensor.requires_grad else tensor).copy_(values)
 
 
 def flat(tensor):

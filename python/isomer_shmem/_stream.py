@@ -94,12 +94,22 @@ def streams_of(world):
     return world.streams
 
 
+def part_of(tensor, first, end):
+    """A range of a tensor's elements, in one dimension."""
+    flat = tensor.view(-1)
+    return flat if end - first == flat.numel() else flat[first:end]
+
+
+def columns_of(rows, first, end):
+    return rows if end - first == rows.size(1) else rows[:, first:end]
+
+
 class StreamCore(Core):
     """The collectives of one group on tensors of the device."""
 
     def __init__(self, group, streams, one_slot):
         super().__init__(group.lease)
-        lease, self._group = group.lease, group
+        lease, self._group, self._stages = group.lease, group, {}
         self._streams, self._one_slot = streams, one_slot
         self._coll_on_stream = lease.world.lib.shmemx_coll_on_stream
 
@@ -141,6 +151,8 @@ class StreamCore(Core):
     def _pieces(self, tensor, rows, by_engines=False):
         """Ranges of columns of a tensor with so many rows."""
         most = ENGINE_PIECE_BYTES if by_engines else PIECE_BYTES
+        if bytes_of(tensor) <= most:
+            return [(0, tensor.numel() // rows)]
         columns, step = tensor.numel() // rows, max(1, most // (rows * tensor.element_size()))
         return [(at, min(at + step, columns)) for at in range(0, columns, step)]
 
@@ -150,7 +162,7 @@ class StreamCore(Core):
             super().broadcast(tensor, root)
             return
         for first, end in self._pieces(values, 1):
-            part = values.view(-1)[first:end]
+            part = part_of(values, first, end)
             buffer = self._stage(_lib.BROADCAST, part.shape, part.dtype)
             if self.me == root:
                 buffer.copy_(part)
@@ -164,7 +176,7 @@ class StreamCore(Core):
             return
         by_engines = self.has_engines() and reduction.is_of_floats() and bytes_of(values) > ENGINE_REDUCE_BYTES
         for first, end in self._pieces(values, 1, by_engines):
-            part = values.view(-1)[first:end]
+            part = part_of(values, first, end)
             if by_engines:
                 part = self._reduced_by_engines(part, reduction)  # what is left
             if part.numel():
@@ -179,13 +191,13 @@ class StreamCore(Core):
             rows = result.view(self.n, -1)
             by_engines = self.has_engines() and bytes_of(result) > ENGINE_BYTES
             for first, end in self._pieces(result, self.n, by_engines):
-                part = values.view(-1)[first:end]
+                part = part_of(values, first, end)
                 buffer = self._stage(_lib.FCOLLECT, (self.n, end - first), result.dtype)
                 if by_engines:
                     self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
                 else:
                     super()._gathered(buffer, part)
-                self.put_back(rows[:, first:end], buffer)
+                self.put_back(columns_of(rows, first, end), buffer)
         else:
             super()._gathered(result, values)
 
@@ -196,17 +208,21 @@ class StreamCore(Core):
         rows = values.view(self.n, -1)
         by_engines = self.has_engines() and reduction.is_of_floats() and bytes_of(values) > ENGINE_BYTES
         for first, end in self._pieces(values, self.n, by_engines):
-            part = result.view(-1)[first:end]
+            part = part_of(result, first, end)
             if by_engines:
-                self.scattered_by_engines(part, self.keep(rows[:, first:end].contiguous()), reduction)
+                self.scattered_by_engines(part, self.keep(columns_of(rows, first, end).contiguous()), reduction)
             else:
-                buffer = self._stage(_lib.REDUCESCATTER, (self.n, end - first), values.dtype).copy_(rows[:, first:end])
+                buffer = self._stage(_lib.REDUCESCATTER, (self.n, end - first), values.dtype)
+                buffer.copy_(columns_of(rows, first, end))
                 super()._scattered(part, buffer, reduction)
 
     def _stage(self, kind, shape, dtype):
         """Memory at one place on all members, which they reach. It is written over by the next call of this kind."""
-        from .pool import stage_of
-        return stage_of(self._group, kind).take(self._group, shape, dtype)
+        stage = self._stages.get(kind)
+        if stage is None:
+            from .pool import stage_of
+            stage = self._stages[kind] = stage_of(self._group, kind)
+        return stage.take(self._group, self._streams, shape, dtype)
 
     # ---- copy engines ----
 

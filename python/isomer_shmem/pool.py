@@ -113,19 +113,24 @@ class Stage:
 
     def __init__(self):
         self._lock, self._flat, self._stream, self._address = threading.Lock(), None, None, None
+        self._tensor = None  # what the last call got
 
-    def take(self, group, shape, dtype):
+    def take(self, group, streams, shape, dtype):
         """The same memory each time, behind what is now in the stream of the call before."""
-        world, shape = group.lease.world, torch.Size(shape)
-        wanted, streams = shape.numel() * dtype.itemsize, streams_of(world)
         stream = streams.current()
         with self._lock:
             if self._stream is not None and streams.handle(self._stream) != streams.handle(stream):
                 stream.wait_event(streams.event(self._stream))
             streams.settle()
-            self._stream = stream
-            if self._flat is None or self._flat.numel() < wanted:
-                self._grow(group, streams, -(-wanted // STAGE_STEP) * STAGE_STEP)
+            self._stream, tensor = stream, self._tensor
+            if tensor is None or tensor.shape != shape or tensor.dtype != dtype:
+                tensor = self._tensor = self._view(group, streams, torch.Size(shape), dtype)
+        return tensor
+
+    def _view(self, group, streams, shape, dtype):
+        wanted = shape.numel() * dtype.itemsize
+        if self._flat is None or self._flat.numel() < wanted:
+            self._grow(group, streams, -(-wanted // STAGE_STEP) * STAGE_STEP)
         return self._flat[:wanted].view(dtype).view(shape)
 
     def _grow(self, group, streams, nbytes):
@@ -202,7 +207,10 @@ def ring_of(group, nbytes):
 
 def stage_of(group, kind):
     """Likewise the stage for calls of a kind."""
-    return group.lease.pairs.stages.setdefault(kind, Stage())
+    stages = group.lease.pairs.stages
+    if kind not in stages:
+        stages[kind] = Stage()
+    return stages[kind]
 
 
 _pools = weakref.WeakKeyDictionary()  # by job: {whether it is on a GPU: pool}
