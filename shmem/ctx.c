@@ -84,10 +84,18 @@ static struct ctx *take_place(int *index)
     return ctx;
 }
 
-static int create(struct team *team, long options, shmem_ctx_t *handle)
+int iso_ctx_create(const char *call, struct team *team, long options, shmem_ctx_t *handle)
 {
+    const long known = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE;
     struct state *self = ISO;
     int index;
+    if ((options & ~known) != 0)
+        iso_fatal(call, "options %#lx has bits outside SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE",
+                  (unsigned long)options);
+    iso_check_out(call, "ctx", handle);
+    *handle = SHMEM_CTX_INVALID;
+    if (team == NULL)
+        return 1;
     pthread_mutex_lock(&self->tables_lock);
     struct ctx *ctx = take_place(&index);
     if (ctx != NULL) {
@@ -102,40 +110,14 @@ static int create(struct team *team, long options, shmem_ctx_t *handle)
         *handle = ctx->handle;
     }
     pthread_mutex_unlock(&self->tables_lock);
-    if (ctx == NULL)
-        *handle = SHMEM_CTX_INVALID;
     return ctx != NULL ? 0 : 1;
-}
-
-static void check_options(const char *call, long options)
-{
-    const long known = SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE;
-    if ((options & ~known) != 0)
-        iso_fatal(call, "options %#lx has bits outside SHMEM_CTX_SERIALIZED | SHMEM_CTX_PRIVATE | SHMEM_CTX_NOSTORE",
-                  (unsigned long)options);
 }
 
 SHMEM_API(shmem_ctx_create, pshmem_ctx_create);
 int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
 {
     iso_check_life(__func__);
-    check_options(__func__, options);
-    iso_check_out(__func__, "ctx", ctx);
-    return create(&ISO->world, options, ctx);
-}
-
-SHMEM_API(shmem_team_create_ctx, pshmem_team_create_ctx);
-int pshmem_team_create_ctx(shmem_team_t handle, long options, shmem_ctx_t *ctx)
-{
-    iso_check_life(__func__);
-    check_options(__func__, options);
-    iso_check_out(__func__, "ctx", ctx);
-    struct team *team = iso_team_or_null(handle);
-    if (team == NULL) {
-        *ctx = SHMEM_CTX_INVALID;
-        return 1;
-    }
-    return create(team, options, ctx);
+    return iso_ctx_create(__func__, &ISO->world, options, ctx);
 }
 
 static void destroy(struct ctx *ctx)

@@ -21,6 +21,8 @@ struct ctx {
 };
 
 ISO_COLD struct ctx *iso_ctx_find(shmem_ctx_t handle, const char *call);
+/* A context of a team; team NULL: none, and 1. */
+int iso_ctx_create(const char *call, struct team *team, long options, shmem_ctx_t *handle);
 int iso_ctx_start(void);
 void iso_ctx_stop(void);
 void iso_ctx_destroy_of_team(struct team *team);

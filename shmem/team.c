@@ -470,6 +470,15 @@ void pshmem_team_destroy(shmem_team_t handle)
     destroy(team);
 }
 
+/* ---- contexts ---- */
+
+SHMEM_API(shmem_team_create_ctx, pshmem_team_create_ctx);
+int pshmem_team_create_ctx(shmem_team_t handle, long options, shmem_ctx_t *ctx)
+{
+    iso_check_life(__func__);
+    return iso_ctx_create(__func__, iso_team_or_null(handle), options, ctx);
+}
+
 /* ---- queries ---- */
 
 SHMEM_API(shmem_team_my_pe, pshmem_team_my_pe);
