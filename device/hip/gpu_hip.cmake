@@ -66,8 +66,11 @@ if(NOT ISO_HIP_COMPILER)
     find_program(hip_clang_${version} clang-${version})
     mark_as_advanced(hip_clang_${version})
     if(hip_clang_${version})
-      # By its own folder, or it takes another version's linker.
+      # By its own folder, or it takes another version's linker; not by ccache, which is in no compiler's folder.
       file(REAL_PATH ${hip_clang_${version}} hip_clang)
+      if(hip_clang MATCHES "/ccache$" AND EXISTS /usr/lib/llvm-${version}/bin/clang)
+        set(hip_clang /usr/lib/llvm-${version}/bin/clang)
+      endif()
       list(APPEND hip_candidates ${hip_clang})
     endif()
   endforeach()
