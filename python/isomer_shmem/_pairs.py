@@ -40,7 +40,7 @@ class Pairs:
         self.channels, self.counts = {}, {}  # by (from, to, tag)
         self.lock = threading.Lock()
         self.rings, self.stages = {}, {}  # of the file pool: by bytes; by kind of call
-        self.at_one_place = set()  # the addresses of the rings' buffers
+        self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
         nbytes = 2 * n * TAGS * WORD
         self._own = world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY)
         if not self._own:

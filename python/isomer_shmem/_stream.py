@@ -163,7 +163,7 @@ class StreamCore(Core):
             return
         for first, end in self._pieces(values, 1):
             part = part_of(values, first, end)
-            buffer = self._stage(_lib.BROADCAST, part.shape, part.dtype)
+            buffer = self._stage(_lib.BROADCAST, part)
             if self.me == root:
                 buffer.copy_(part)
             self.call(_lib.BROADCAST, buffer.data_ptr(), buffer.data_ptr(), bytes_of(buffer), root=root)
@@ -180,7 +180,7 @@ class StreamCore(Core):
             if by_engines:
                 part = self._reduced_by_engines(part, reduction)  # what is left
             if part.numel():
-                buffer = self._stage(_lib.ALLREDUCE, part.shape, part.dtype).copy_(part)
+                buffer = self._stage(_lib.ALLREDUCE, part).copy_(part)
                 super()._reduced(buffer, reduction)
                 self.put_back(part, buffer)
 
@@ -192,8 +192,8 @@ class StreamCore(Core):
             by_engines = self.has_engines() and bytes_of(result) > ENGINE_BYTES
             for first, end in self._pieces(result, self.n, by_engines):
                 part = part_of(values, first, end)
-                buffer = self._stage(_lib.FCOLLECT, (self.n, end - first), result.dtype)
-                if by_engines:
+                buffer = self._stage(_lib.FCOLLECT, result, (self.n, end - first))
+                if by_engines and self.has_engines():
                     self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
                 else:
                     super()._gathered(buffer, part)
@@ -212,27 +212,33 @@ class StreamCore(Core):
             if by_engines:
                 self.scattered_by_engines(part, self.keep(columns_of(rows, first, end).contiguous()), reduction)
             else:
-                buffer = self._stage(_lib.REDUCESCATTER, (self.n, end - first), values.dtype)
+                buffer = self._stage(_lib.REDUCESCATTER, values, (self.n, end - first))
                 buffer.copy_(columns_of(rows, first, end))
                 super()._scattered(part, buffer, reduction)
 
-    def _stage(self, kind, shape, dtype):
-        """Memory at one place on all members, which they reach. It is written over by the next call of this kind."""
-        stage = self._stages.get(kind)
-        if stage is None:
-            from .pool import stage_of
-            stage = self._stages[kind] = stage_of(self._group, kind)
-        return stage.take(self._group, self._streams, shape, dtype)
+    def _stage(self, kind, like, shape=None):
+        """Memory that all members reach, for elements as those of `like`. It is at one place on all of them as long as
+        has_engines() is true, and written over by the next call of this kind."""
+        shape, buffer = like.shape if shape is None else shape, None
+        if self.lease.pairs.has_room:
+            stage = self._stages.get(kind)
+            if stage is None:
+                from .pool import stage_of
+                stage = self._stages[kind] = stage_of(self._group, kind)
+            buffer = stage.take(self._group, self._streams, shape, like.dtype)
+        return buffer if buffer is not None else self._take(like, shape)
 
     # ---- copy engines ----
 
     def has_engines(self):
         """Whether copy engines carry large calls: pointers reach all members, and a copy that waits holds up nothing.
         Not in a capture, in which a buffer could not be used again."""
-        return self.lease.pairs.is_near and not self._one_slot and not self._streams.is_capturing()
+        pairs = self.lease.pairs
+        return pairs.is_near and pairs.has_room and not self._one_slot and not self._streams.is_capturing()
 
     def ring_buffer(self, shape, dtype):
-        """At one place on all members, which take such buffers in one order, and give them to all_gather_single."""
+        """At one place on all members, which take such buffers in one order, and give them to all_gather_single. None on
+        all of them: there is no room."""
         from .pool import ring_of
         nbytes = torch.Size(shape).numel() * dtype.itemsize
         return ring_of(self._group, nbytes).take(self._group, shape, dtype)
@@ -247,7 +253,10 @@ class StreamCore(Core):
     def scattered_by_engines(self, result, values, reduction):
         """Engines bring what is to be combined. So no kernel waits for another member, or takes multiprocessors for
         longer than its own sum."""
-        rows = self._stage(_lib.ALLTOALL, (self.n, result.numel()), values.dtype)
+        rows = self._stage(_lib.ALLTOALL, values, (self.n, result.numel()))
+        if not self.has_engines():
+            super()._scattered(result, values, reduction)
+            return
         self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
         self.settle()
         combine = torch.mean if reduction.name == "AVG" else torch.sum
@@ -258,8 +267,10 @@ class StreamCore(Core):
         rows = part[:part.numel() // self.n * self.n].view(self.n, -1)
         if rows.numel() == 0:
             return part
-        gathered = self._stage(_lib.FCOLLECT, rows.shape, part.dtype)
+        gathered = self._stage(_lib.FCOLLECT, rows)
         self.scattered_by_engines(gathered[self.me], rows, reduction)
+        if not self.has_engines():
+            return part
         self._by_engines(_lib.FCOLLECT, gathered, gathered[self.me], bytes_of(gathered[self.me]))
         self.put_back(rows, gathered)
         return part[rows.numel():]

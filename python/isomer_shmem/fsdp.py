@@ -62,8 +62,10 @@ class AllGather(_Buffers, _AllGather):
 
     def allocate(self, size, *, dtype, device):
         if self._takes_engines(torch.Size(size).numel() * dtype.itemsize, device, ENGINE_BYTES):
-            self.by_engines += 1
-            return self.group.queue().core.ring_buffer(size, dtype)
+            buffer = self.group.queue().core.ring_buffer(size, dtype)
+            if buffer is not None:
+                self.by_engines += 1
+                return buffer
         return super().allocate(size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):

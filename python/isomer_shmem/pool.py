@@ -7,6 +7,7 @@ it, and a result that the program keeps is never written over. Not collective: r
 import collections
 import os
 import threading
+import warnings
 import weakref
 
 import torch
@@ -100,11 +101,15 @@ class DevicePool:
 
 
 def _symmetric(group, nbytes):
-    """The address of new device memory, which is the same object on all members. Collective."""
+    """The address of new device memory, which is the same object on all members, or None on all of them: one has no
+    room. Then the group goes on without such buffers. Collective."""
     lib, team = group.lease.world.lib, group.lease.team
     address = group.run_now("a buffer", lambda: lib.shmemx_team_malloc(team, nbytes, _lib.DEVICE_MEMORY))
     if not address:
-        raise IsomerError(_lib.text_of(lib.shmemx_error_text) or f"no memory for {nbytes} bytes")
+        group.lease.world.check_usable()
+        group.lease.pairs.has_room = False
+        warnings.warn(f"isomer: no symmetric memory for a buffer of {nbytes} bytes: large calls of this group go on by "
+                      "kernels alone")
     return address
 
 
@@ -116,7 +121,8 @@ class Stage:
         self._tensor = None  # what the last call got
 
     def take(self, group, streams, shape, dtype):
-        """The same memory each time, behind what is now in the stream of the call before."""
+        """The same memory each time, behind what is now in the stream of the call before. None on all members: there is
+        no room."""
         stream = streams.current()
         with self._lock:
             if self._stream is not None and streams.handle(self._stream) != streams.handle(stream):
@@ -131,7 +137,7 @@ class Stage:
         wanted = shape.numel() * dtype.itemsize
         if self._flat is None or self._flat.numel() < wanted:
             self._grow(group, streams, -(-wanted // STAGE_STEP) * STAGE_STEP)
-        return self._flat[:wanted].view(dtype).view(shape)
+        return self._flat[:wanted].view(dtype).view(shape) if self._flat is not None else None
 
     def _grow(self, group, streams, nbytes):
         world, lib, team = group.lease.world, group.lease.world.lib, group.lease.team
@@ -139,9 +145,10 @@ class Stage:
             streams.synchronize()
             _lib.check(group.run_now("a buffer that was too small", lambda: lib.shmemx_team_free(team, self._address)),
                        "shmemx_team_free")
-        self._address = None
+        self._flat = self._tensor = None
         self._address = _symmetric(group, nbytes)
-        self._flat, _ = tensor_of(world, self._address, nbytes, torch.uint8, _lib.DEVICE_MEMORY)
+        if self._address is not None:
+            self._flat, _ = tensor_of(world, self._address, nbytes, torch.uint8, _lib.DEVICE_MEMORY)
 
 
 class Ring:
@@ -159,7 +166,7 @@ class Ring:
         self.most_busy = 0
 
     def take(self, group, shape, dtype):
-        """By any of the groups that the same members have made."""
+        """By any of the groups that the same members have made. None on all members: there is no room."""
         world, shape = group.lease.world, torch.Size(shape)
         streams = streams_of(world)
         stream = streams.current()
@@ -173,7 +180,11 @@ class Ring:
                 group.run_now("a buffer that is busy", group.core().barrier)
                 self._turns.rotate(-1)
             else:
-                self._turns.appendleft(self._make(group))
+                address = _symmetric(group, self._bytes_each)
+                if not address:
+                    return None
+                group.lease.pairs.at_one_place.add(address)
+                self._turns.appendleft(address)
             address = self._turns[0]
             self._turns.rotate(-1)
             before = self._idle.pop(address, stream)
@@ -185,10 +196,6 @@ class Ring:
         weakref.finalize(memory, self._returned.append, address).atexit = False
         return flat[:shape.numel() * dtype.itemsize].view(dtype).view(shape)
 
-    def _make(self, group):
-        address = _symmetric(group, self._bytes_each)
-        group.lease.pairs.at_one_place.add(address)
-        return address
 
     @property
     def buffers(self):

@@ -403,6 +403,23 @@ def late():
             time.sleep(6)
 
 
+def no_room():
+    """There is no symmetric memory for buffers: calls go on without, with a warning."""
+    from isomer_shmem import fsdp
+    os.environ["SHMEM_LOCAL_SIZE"] = "8M"
+    with pytest.warns(UserWarning, match="no symmetric memory for a buffer"):
+        large(False)
+    os.environ["SHMEM_LOCAL_SIZE"] = "1M"
+    rank, size = start()
+    fsdp.ENGINE_BYTES = 4000
+    with host_streams.on():
+        gather = fsdp.AllGather(dist.group.WORLD)
+        with pytest.warns(UserWarning, match="no symmetric memory for a buffer"):
+            kept = [check_gather(gather, rank, size, 1000, step) for step in range(3)]
+        assert gather.by_engines < 3 and len(kept) == 3
+    dist.destroy_process_group()
+
+
 def kept_alone():
     """One rank alone keeps a view of a buffer that all give to engines: it waits for the others, and says so."""
     from isomer_shmem import _stream, fsdp
@@ -467,7 +484,7 @@ def test_collectives(ranks, size, is_async):
     ranks(size, large, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, by_engines, order, messages, prepared, coalesced, mixed, one_slot,
+@pytest.mark.parametrize("function", (works, by_engines, no_room, order, messages, prepared, coalesced, mixed, one_slot,
                                       one_sided, inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
