@@ -260,7 +260,8 @@ class StreamCore(Core):
         self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
         self.settle()
         combine = torch.mean if reduction.name == "AVG" else torch.sum
-        combine(rows, 0, out=result.view(-1))
+        with torch.inference_mode(result.is_inference()):
+            combine(rows, 0, out=result.view(-1))
 
     def _reduced_by_engines(self, part, reduction):
         """Each member combines a row, and engines bring it to all. The elements at the end that make no row are left."""

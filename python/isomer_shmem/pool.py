@@ -196,7 +196,6 @@ class Ring:
         weakref.finalize(memory, self._returned.append, address).atexit = False
         return flat[:shape.numel() * dtype.itemsize].view(dtype).view(shape)
 
-
     @property
     def buffers(self):
         return len(self._turns)

@@ -121,6 +121,13 @@ def large(is_async):
     _stream.ENGINE_BYTES, _stream.ENGINE_REDUCE_BYTES, _stream.ENGINE_PIECE_BYTES = 150, 200, 5000
     reductions(is_async)
     moves(is_async)
+    rank, size = start()
+    with torch.inference_mode():
+        output = torch.zeros(500)
+    with host_streams.on():
+        run(dist.reduce_scatter_tensor, output, torch.arange(500.0 * size), async_op=is_async)
+    assert torch.equal(output, size * (torch.arange(500.0) + 500 * rank))
+    dist.destroy_process_group()
 
 
 def by_engines():
