@@ -7,7 +7,7 @@
 #include "../check.h"
 
 struct counts {
-    uint64_t requests, posts, completions, messages, copies, system_calls, joined;
+    uint64_t requests, posts, completions, messages, copies, system_calls, events, joined;
 };
 
 static inline uint64_t count_of(const char *network, const char *name)
@@ -30,7 +30,7 @@ static inline bool read_counts(struct counts *c)
         *c = (struct counts){count_of(network, "requests"),    count_of(network, "posts"),
                              count_of(network, "completions"), count_of(network, "messages"),
                              count_of(network, "copies"),      count_of(network, "system_calls"),
-                             count_of(network, "joined")};
+                             count_of(network, "events"),      count_of(network, "joined")};
     free(text);
     return network != NULL;
 }
@@ -42,7 +42,7 @@ static inline struct counts since(const struct counts *before)
     return (struct counts){
         now.requests - before->requests, now.posts - before->posts,   now.completions - before->completions,
         now.messages - before->messages, now.copies - before->copies, now.system_calls - before->system_calls,
-        now.joined - before->joined};
+        now.events - before->events,     now.joined - before->joined};
 }
 
 #endif

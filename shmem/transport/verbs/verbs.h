@@ -34,7 +34,8 @@ enum {
     VERBS_ENDS_BYTES = 384
 };
 
-/* Calls of the library, not the provider's; printed by verbs.c. */
+/* Calls of the library, not the provider's; printed by verbs.c. System calls are those of operations; where completions
+ * wake a wait or the thread, events are counted. */
 #define VERBS_COUNTS(X) \
     X(requests)         \
     X(joined)           \

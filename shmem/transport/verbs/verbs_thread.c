@@ -176,7 +176,6 @@ static void sleep_until_work(struct verbs *v, uint64_t look_ns)
     if ((fds[FD_EVENTS].revents & POLLIN) != 0) {
         iso_verbs_lock(v);
         take_events(v);
-        v->counts.system_calls += 2;
         iso_verbs_poll(v);
         iso_verbs_unlock(v);
     }
