@@ -2,7 +2,8 @@
 # Sourced by guest_tests.sh: jobs over the nodes a and b that together take too long for every run.
 seconds=300
 spec 1 atomics ordering generics profiling putget_globals atomics_globals signals_globals locks_globals
-spec 2 symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics threads teams reductions
+spec 2 setup active_sets globals symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics \
+    threads teams reductions
 spec 3 setup barriers reductions moves active_sets teams
 cases=60
 device 1 heap handles slots litmus matrix_rma matrix_amo matrix_wait matrix_moves matrix_reduce

@@ -10,7 +10,7 @@ ls /usr/lib/*/libibverbs/librxe-rdmav*.so >/dev/null 2>&1 || skip "no librxe (pa
 [ "$(uname -m)" = x86_64 ] || skip "the guest is an x86_64 one"
 guest=$build/guest
 reason=$("$here/guest_prepare.sh" "$guest" 2>&1) || skip "${reason#skipped: }"
-LIMIT=${ISO_GUEST_LIMIT:-1000} "$here/guest.sh" "$guest" "export ISO_BUILD='$build' ISO_GUEST_FULL='${ISO_GUEST_FULL-}' \
+LIMIT=${ISO_GUEST_LIMIT:-1700} "$here/guest.sh" "$guest" "export ISO_BUILD='$build' ISO_GUEST_FULL='${ISO_GUEST_FULL-}' \
     ISO_GUEST_ONLY='${ISO_GUEST_ONLY-}'; bash '$here/guest_tests.sh'"
 status=$?
 [ $status -eq 0 ] || failures=1

@@ -73,14 +73,14 @@ static void test_forms(struct buffers *buffers)
 /* Many senders add to one signal; nothing is lost, and signal_wait_until returns what satisfied it. */
 static void test_adds(uint64_t *signal)
 {
-    enum { TIMES = 2000 };
+    const int times = check_times(2000);
     int me = shmem_my_pe();
     int npes = shmem_n_pes();
     shmem_ctx_t ctx = SHMEM_CTX_INVALID;
     CHECK_EQ(shmem_ctx_create(0, &ctx), 0);
     *signal = 0;
     shmem_barrier_all();
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times; i++) {
         for (int pe = 0; pe < npes; pe++) {
             if (i % 2)
                 shmem_signal_add(signal, (uint64_t)me + 1, pe);
@@ -88,7 +88,7 @@ static void test_adds(uint64_t *signal)
                 shmem_ctx_signal_add(ctx, signal, (uint64_t)me + 1, pe);
         }
     }
-    uint64_t total = (uint64_t)TIMES * (uint64_t)npes * ((uint64_t)npes + 1) / 2;
+    uint64_t total = (uint64_t)times * (uint64_t)npes * ((uint64_t)npes + 1) / 2;
     uint64_t seen = 0;
     while (seen < total) {
         uint64_t more = shmem_signal_wait_until(signal, SHMEM_CMP_GT, seen);

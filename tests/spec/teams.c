@@ -301,9 +301,9 @@ static void test_many_at_once(int *source, int *dest)
 /* No resource may run out, and no use of an old team may show in a new one. */
 static void test_create_and_destroy(int *source, int *dest)
 {
-    enum { TIMES = 3000 };
+    const int times = check_times(3000);
     int npes = shmem_n_pes();
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times; i++) {
         shmem_team_t team = SHMEM_TEAM_INVALID;
         int size = 1 + i % npes;
         if (!CHECK_EQ(shmem_team_split_strided(SHMEM_TEAM_WORLD, npes - 1, -1, size, NULL, 0, &team), 0))

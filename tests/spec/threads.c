@@ -6,7 +6,9 @@
 
 #include <pthread.h>
 
-enum { THREADS = 4, TIMES = 300, GETS = 5000, SYNCS = 330 };
+enum { THREADS = 4, SYNCS = 330 };
+
+static int times(void) { return 20 * check_times(15); }
 
 struct worker {
     pthread_t thread;
@@ -54,9 +56,9 @@ static void *private_contexts(void *argument)
     CHECK_EQ(shmem_ctx_create(SHMEM_CTX_PRIVATE, &ctx), 0);
     unsigned char *slot = worker->slots + worker->index * SLOT;
     unsigned char source[SLOT], got[SLOT];
-    for (unsigned i = 0; i < TIMES; i++) {
-        size_t len_bytes = 1 + (i * 7) % SLOT;
-        check_fill(source, len_bytes, me, worker->index, i);
+    for (int i = 0; i < times(); i++) {
+        size_t len_bytes = 1 + (size_t)i * 7 % SLOT;
+        check_fill(source, len_bytes, me, worker->index, (unsigned)i);
         if (i % 2)
             shmem_ctx_putmem(ctx, slot, source, len_bytes, right);
         else
@@ -81,7 +83,7 @@ static void *shared_contexts(void *argument)
     check_self.failures = 0;
     int npes = shmem_n_pes();
     shmem_ctx_t ctx = worker->index % 2 ? worker->shared_ctx : SHMEM_CTX_DEFAULT;
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times(); i++) {
         for (int pe = 0; pe < npes; pe++)
             shmem_ctx_long_atomic_add(ctx, &worker->counters[0], 1, pe);
         shmem_ctx_t more = SHMEM_CTX_INVALID;
@@ -103,13 +105,13 @@ static void *shared_quiets(void *argument)
     struct worker *worker = (struct worker *)argument;
     check_self = worker->self;
     check_self.failures = 0;
-    int right = (shmem_my_pe() + 1) % shmem_n_pes(), i = 0;
+    int right = (shmem_my_pe() + 1) % shmem_n_pes(), i = 0, gets = check_times(5000);
     long *dest = &worker->dest[worker->index];
     do {
         *dest = -1;
         shmem_long_get_nbi(dest, &worker->source[worker->index], 1, right);
         shmem_quiet();
-    } while (CHECK_EQ(*(volatile long *)dest, THREADS * right + worker->index) && ++i < GETS);
+    } while (CHECK_EQ(*(volatile long *)dest, THREADS * right + worker->index) && ++i < gets);
     worker->self = check_self;
     return NULL;
 }
@@ -122,7 +124,7 @@ static void *ping_pong(void *argument)
     check_self.failures = 0;
     int npes = shmem_n_pes();
     int me = shmem_my_pe();
-    for (long round = 1; round <= 60; round++) {
+    for (long round = 1; round <= check_times(60); round++) {
         shmem_long_atomic_set(&worker->flags[worker->index], round, (me + 1) % npes);
         shmem_long_wait_until(&worker->flags[worker->index], SHMEM_CMP_GE, round);
         /* And with another thread of this PE, through an atomic on itself. */
@@ -144,7 +146,7 @@ static void *collectives(void *argument)
     int me = shmem_team_my_pe(worker->team);
     long *source = &worker->source[worker->index];
     long *dest = &worker->dest[worker->index];
-    for (long round = 0; round < 60; round++) {
+    for (long round = 0; round < check_times(60); round++) {
         *source = round + me + worker->index;
         CHECK_EQ(shmem_long_sum_reduce(worker->team, dest, source, 1), 0);
         CHECK_EQ(*dest, n * (round + worker->index) + n * (n - 1L) / 2);
@@ -182,7 +184,7 @@ static void *one_lock(void *argument)
     struct worker *worker = (struct worker *)argument;
     check_self = worker->self;
     check_self.failures = 0;
-    for (int i = 0; i < TIMES / 10; i++) {
+    for (int i = 0; i < times() / 10; i++) {
         usleep((useconds_t)(10 * worker->index + 5 * i)); /* while another thread of this PE holds it */
         if (i % 3 != 0)
             shmem_set_lock(worker->lock);
@@ -214,7 +216,7 @@ static void test_active_sets_and_locks(struct worker *workers)
     run(workers, active_sets);
     run(workers, one_lock);
     shmem_barrier_all();
-    CHECK_EQ(shmem_long_g(locked, 0), (long)THREADS * (TIMES / 10) * shmem_n_pes());
+    CHECK_EQ(shmem_long_g(locked, 0), (long)THREADS * (times() / 10) * shmem_n_pes());
     shmem_barrier_all();
     check_free(locked);
     check_free(lock);
@@ -251,16 +253,16 @@ static void test_multiple(void)
     run(workers, private_contexts);
     shmem_barrier_all();
     for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(shmem_long_atomic_fetch(&counters[i], me), (long)TIMES * npes);
+        CHECK_EQ(shmem_long_atomic_fetch(&counters[i], me), (long)times() * npes);
     shmem_barrier_all();
     memset(counters, 0, THREADS * sizeof(long));
     shmem_barrier_all();
     run(workers, shared_contexts);
     shmem_ctx_quiet(ctx);
     shmem_barrier_all();
-    CHECK_EQ(shmem_long_atomic_fetch(&counters[0], me), (long)TIMES * THREADS * npes);
+    CHECK_EQ(shmem_long_atomic_fetch(&counters[0], me), (long)times() * THREADS * npes);
     if (me == 0)
-        CHECK_EQ(shmem_long_atomic_fetch(&counters[1], me), (long)TIMES / 20 * THREADS * npes);
+        CHECK_EQ(shmem_long_atomic_fetch(&counters[1], me), (long)times() / 20 * THREADS * npes);
     for (int i = 0; i < THREADS; i++)
         source[i] = (long)THREADS * me + i;
     shmem_barrier_all();
