@@ -39,7 +39,7 @@ bitcode() {
 
 for clang in clang-19 clang-20 clang-21 clang-22 /opt/rocm/llvm/bin/clang; do
     command -v "$clang" >/dev/null || continue
-    bin=$(dirname "$(readlink -f "$(command -v "$clang")")") # by its own folder, with the tools of its version
+    bin=$("$clang" -print-resource-dir)/../../../bin # with the tools of its version; the name may be a compiler cache's
     [ -x "$bin/llvm-nm" ] || continue
     bitcode hip -nogpulib -nogpuinc --offload-arch=gfx942
     has_target nvptx64 && bitcode cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_90 -Wno-pass-failed -Wno-unknown-cuda-version

@@ -17,7 +17,7 @@ warnings="-Wall -Wextra -Wpedantic -Wshadow -Werror"
 case $compiler in
 *++*)
     language=c++
-    standards="c++11 c++17 c++20"
+    standards="c++11 c++20"
     ;;
 *)
     language=c
