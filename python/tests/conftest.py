@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: MIT
 """Runs a function in several processes that are one process group. Without torch or the library, tests are skipped with
 the reason."""
+import contextlib
 import multiprocessing
 import os
 import queue
+import random
 import socket
 import sys
+import time
 import traceback
+from datetime import timedelta
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300  # a guard, for a busy machine
 
 
 def why_not():
@@ -48,21 +52,36 @@ def _rank(function, rank, size, port, backend, results, arguments):
         os._exit(1)
 
 
-def _collect(results, size, seconds):
-    values = {}
-    while len(values) < size:
-        rank, error, value = results.get(timeout=seconds)
+def _collect(results, processes, seconds):
+    """The ranks' values. A rank that ends without one is an error when the others have ended, too."""
+    values, missing, until = {}, set(range(len(processes))), time.monotonic() + seconds
+    while missing:
+        ended = {rank for rank in missing if processes[rank].exitcode is not None}  # before the look for what they sent
+        try:
+            rank, error, value = results.get(timeout=0.2)
+        except queue.Empty:
+            assert ended != missing, f"rank {min(ended)} ended with {processes[min(ended)].exitcode}"
+            assert time.monotonic() < until, f"not all of {len(processes)} ranks ended within {seconds} s"
+            continue
         assert error is None, f"rank {rank}:\n{error}"
         values[rank] = value
-    return [values[rank] for rank in range(size)]
+        missing.remove(rank)
+    return [values[rank] for rank in range(len(processes))]
+
+
+def _free_port():
+    """Below the ports that the system gives to connections of others, which may take a free one before rank 0 does."""
+    while True:
+        port = random.randrange(10000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def run_ranks(size, function, *arguments, backend="isomer", seconds=LIMIT_SECONDS):
     """function(*arguments) on each rank of a new group; returns the ranks' values. backend None: it makes the group
     itself. Processes are forked from one that has no group."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     context = multiprocessing.get_context("fork")
     results = context.Queue()
     processes = [context.Process(target=_rank, args=(function, rank, size, port, backend, results, arguments))
@@ -70,16 +89,25 @@ def run_ranks(size, function, *arguments, backend="isomer", seconds=LIMIT_SECOND
     for process in processes:
         process.start()
     try:
-        values = _collect(results, size, seconds)
+        values = _collect(results, processes, seconds)
         for process in processes:
             process.join(seconds)
             assert process.exitcode == 0, f"{process.name} ended with {process.exitcode}"
         return values
-    except queue.Empty:
-        raise AssertionError(f"not all of {size} ranks ended within {seconds} s") from None
     finally:
         for process in processes:
             process.kill()
+
+
+def tell(what):
+    """To ranks that wait_for it, by the group's store."""
+    import torch.distributed as dist
+    dist.distributed_c10d._get_default_store().set(f"{what} {dist.get_rank()}", "")
+
+
+def wait_for(what, ranks):
+    import torch.distributed as dist
+    dist.distributed_c10d._get_default_store().wait([f"{what} {rank}" for rank in ranks], timedelta(seconds=60))
 
 
 @pytest.fixture

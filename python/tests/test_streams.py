@@ -12,9 +12,11 @@ import torch
 import torch.distributed as dist
 
 import host_streams
+from conftest import tell, wait_for
 from host_streams import settle
 
 SIZES = (1, 7, 1000, 70001)
+LARGE = (7, 1251, 9001)  # of `large`: up to 15 pieces
 
 
 def values_of(rank, count, dtype):
@@ -28,10 +30,10 @@ def start():
     return dist.get_rank(), dist.get_world_size()
 
 
-def reductions(is_async):
+def reductions(is_async, counts=SIZES):
     rank, size = start()
     with host_streams.on():
-        for count in SIZES:
+        for count in counts:
             for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool, torch.complex64):
                 all_values = [values_of(member, count, dtype) for member in range(size)]
                 total = torch.stack(all_values).any(0) if dtype == torch.bool else sum(all_values)
@@ -65,10 +67,10 @@ def run(call, *arguments, async_op):
     settle()
 
 
-def moves(is_async):
+def moves(is_async, counts=SIZES):
     rank, size = start()
     with host_streams.on():
-        for count in SIZES:
+        for count in counts:
             for dtype in (torch.float32, torch.float16, torch.uint8):
                 check_moves(rank, size, count, dtype, is_async)
         dist.barrier()
@@ -119,8 +121,8 @@ def large(is_async):
     from isomer_shmem import _stream
     _stream.STAGED_BYTES, _stream.PIECE_BYTES = 100, 5000
     _stream.ENGINE_BYTES, _stream.ENGINE_REDUCE_BYTES, _stream.ENGINE_PIECE_BYTES = 150, 200, 5000
-    reductions(is_async)
-    moves(is_async)
+    reductions(is_async, LARGE)
+    moves(is_async, LARGE)
     rank, size = start()
     with torch.inference_mode():
         output = torch.zeros(500)
@@ -186,7 +188,7 @@ def works():
         dist.all_reduce(mine)  # makes the slot
         settle()
         if rank == 0:
-            time.sleep(0.5)
+            wait_for("asked", range(1, size))
         held = torch.full((1000,), float(rank))
         work, alive = dist.all_reduce(held, async_op=True), weakref.ref(held)
         del held
@@ -194,6 +196,7 @@ def works():
             assert not work.is_completed() and not work.is_success()
             with pytest.raises(dist.DistBackendError, match="not done after 0.05 s"):
                 work.wait(timedelta(seconds=0.05))
+            tell("asked")
         future = work.get_future()
         work.wait(timedelta(seconds=20))
         assert work.is_completed() and work.is_success() and work.exception() is None
@@ -279,14 +282,13 @@ def prepared():
         iso.prepare()
         settle()
         if rank == 0:
-            time.sleep(1)
-        begin = time.monotonic()
+            wait_for("has called", range(1, size))
         values, output = torch.full((100,), 1.0), torch.zeros(100 * size)
         dist.all_reduce(values)
         dist.all_gather_into_tensor(output, values)
         dist.broadcast(output, 0)
         dist.reduce_scatter_tensor(values, output)
-        assert time.monotonic() - begin < 0.5
+        tell("has called")
         settle()
         assert values.eq(size * size).all()
     dist.destroy_process_group()
@@ -402,12 +404,13 @@ def late():
             work = dist.all_reduce(values, async_op=True)
             with pytest.raises(dist.DistBackendError, match="has waited|gave up|given up"):
                 work.wait(timedelta(seconds=60))
-            assert time.monotonic() - begin < 30
+            assert time.monotonic() - begin < 50
             with pytest.raises(dist.DistBackendError):
                 dist.all_reduce(values)
             assert work.exception() is not None and not work.is_success()
+            tell("has raised")
         else:
-            time.sleep(6)
+            wait_for("has raised", [0])
 
 
 def no_room():
@@ -464,7 +467,7 @@ def killed():
             work.wait(timedelta(seconds=50))
         with pytest.raises(dist.DistBackendError):
             dist.all_reduce(values)
-        assert time.monotonic() - begin < 30
+        assert time.monotonic() - begin < 50
 
 
 def one_slot():
@@ -483,8 +486,7 @@ def one_slot():
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("is_async", (False, True))
-@pytest.mark.parametrize("size", (2, 3))
+@pytest.mark.parametrize("size, is_async", ((2, False), (3, True)))
 def test_collectives(ranks, size, is_async):
     ranks(size, reductions, is_async, backend=None)
     ranks(size, moves, is_async, backend=None)
@@ -508,5 +510,5 @@ def test_a_buffer_that_one_rank_keeps_is_an_error(ranks):
 
 def test_dead_peer_is_an_error(ranks):
     with pytest.raises(AssertionError) as caught:
-        ranks(2, killed, backend=None, seconds=15)
-    assert "not all of 2 ranks" in str(caught.value) or "ended with" in str(caught.value)
+        ranks(2, killed, backend=None)
+    assert "rank 1 ended with -9" in str(caught.value)

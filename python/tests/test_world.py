@@ -100,7 +100,7 @@ def many_groups(rounds):
 def test_forty_groups_made_and_destroyed_again(ranks):
     once = ranks(3, many_groups, 1)
     rounds = int(os.environ.get("SHMEM_TEST_ROUNDS", 5))
-    assert ranks(3, many_groups, rounds, seconds=60 + 20 * rounds) == once  # teams are used again
+    assert ranks(3, many_groups, rounds, seconds=120 + 60 * rounds) == once  # teams are used again
 
 
 def again(folder):
@@ -187,7 +187,7 @@ if __name__ == "__main__":
 """
 
 
-def run_program(body, size=2, timeout=120, **options):
+def run_program(body, size=2, timeout=300, **options):
     reason = why_not()
     if reason:
         pytest.skip(reason)
