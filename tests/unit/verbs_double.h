@@ -141,7 +141,7 @@ static struct verbs *open_double(int n_pes)
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
     pthread_mutex_init(&v->guard.lock, NULL);
     CHECK_EQ(iso_verbs_memory_start(v), 0);
-    CHECK_EQ(iso_verbs_message_start(v), 0);
+    CHECK_EQ(iso_verbs_receive_start(v), 0);
     ISO->verbs = v;
     return v;
 }

@@ -62,7 +62,7 @@ static int start(void)
     struct verbs *v = ISO->verbs;
     int rc = iso_verbs_memory_start(v);
     if (rc == 0)
-        rc = iso_verbs_message_start(v);
+        rc = iso_verbs_receive_start(v);
     if (rc != 0)
         return rc;
     if (v->port.software) { /* polls that do not yield would keep the network from the cores */

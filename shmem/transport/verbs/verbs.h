@@ -257,7 +257,15 @@ struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int 
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr);
 /* Registers memory outside segments for one operation. NULL: not possible. */
 struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written);
-void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr);
+ISO_INLINE void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
+{
+    v->counts.system_calls++;
+    v->lib.dereg_mr(mr);
+}
+/* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
+bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
+/* The first segment of device memory is there: chooses the method. */
+void iso_verbs_exchange_device(const struct segment *segment);
 void iso_verbs_forget(const struct segment *segment);
 /* True: with the lock, see transport.h. */
 bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
@@ -273,10 +281,6 @@ struct verbs_range {
 /* Registers by the best method. NULL: this range is staged. Ends the job if SHMEM_DEVICE_RDMA forbids that. */
 struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_range range);
 size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
-/* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
-bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
-/* The first segment of device memory is there: chooses the method. */
-void iso_verbs_exchange_device(const struct segment *segment);
 /* Adds a request that reads back from device memory, if the queue has written to it. The next request waits for it.
  * Gives up the lock meanwhile. */
 void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
@@ -318,16 +322,12 @@ void iso_verbs_attach_small(struct verbs *v, struct verbs_queue *q, struct ibv_s
                             size_t len);
 void iso_verbs_post(struct verbs *v, struct verbs_queue *q); /* all that is added */
 void iso_verbs_post_all(struct verbs *v);
-/* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
-void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots);
 /* Answers have completions that requests leave to them. */
 bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q);
 bool iso_verbs_small_needs_slot(const struct verbs_queue *q);
 char *iso_verbs_slot(const struct verbs *v, int16_t slot);
 int16_t iso_verbs_take_slot(struct verbs *v);
-/* Until the first `made` requests, and `asked` messages, of the queue are done; gives up the lock meanwhile. */
-void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what);
-bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
+bool iso_verbs_reap(struct verbs *v); /* takes the completions that have come; true: there were some */
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
 /* Ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives up the lock meanwhile, and
@@ -336,25 +336,38 @@ ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribu
 /* The same, for a request of the queue: what, between which ends, and why. */
 ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *request,
                                      const char *why);
-/* Between two looks of a wait; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
-bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen);
+/* The job is broken and errors return: all that the queue, or all queues, have under way is over, without effect. */
+void iso_verbs_drop(struct verbs *v, struct verbs_queue *q);
+void iso_verbs_drop_all(void);
 ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->guard); }
 ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->guard); }
 
+/* ---- verbs_receive.c ---- */
+
+int iso_verbs_receive_start(struct verbs *v); /* the shared receive queue, filled */
+/* Reads messages that have come: applies and answers them, or takes the answer. True: there were some. Never waits: an
+ * answer for which there is no room is kept. */
+bool iso_verbs_read(struct verbs *v);
+void iso_verbs_answer_late(struct verbs *v); /* sends kept answers as far as there is room */
+
+/* ---- verbs_wait.c ---- */
+
+bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
+/* Between two looks of a wait; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
+bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen);
+/* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
+void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots);
+/* Until the first `made` requests, and `asked` messages, of the queue are done; gives up the lock meanwhile. */
+void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what);
+
 /* ---- verbs_message.c ---- */
 
-int iso_verbs_message_start(struct verbs *v); /* the shared receive queue, filled */
 /* Posts the message with the requests before it. The answer's value goes to `fetch` (message->bytes wide); NULL: it is
  * not wanted. */
 void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
 /* The same, but waits while an earlier message has no answer yet, so that later messages can travel with this one.
  * iso_verbs_wait and iso_verbs_post end that. */
 void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-/* Reads messages that have come: applies and answers them, or takes the answer. True: there were some. Never waits: an
- * answer for which there is no room is kept. */
-bool iso_verbs_read(struct verbs *v);
-void iso_verbs_answer_late(struct verbs *v); /* sends kept answers as far as there is room */
-
 /* ---- verbs_ops.c, verbs_staged.c ---- */
 
 void iso_verbs_put(struct ctx *ctx, struct place to, const struct far_local *source);

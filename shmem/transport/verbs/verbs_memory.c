@@ -125,12 +125,6 @@ struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t
     return mr;
 }
 
-void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
-{
-    v->counts.system_calls++;
-    v->lib.dereg_mr(mr);
-}
-
 /* ---- keys of peers ---- */
 
 struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
@@ -194,6 +188,37 @@ void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)
         return;
     row->key.stage = (uint64_t)(uintptr_t)peer->stage;
     row->key.rkey = peer->stage_mr->rkey;
+}
+
+/* ---- device memory ---- */
+
+void iso_verbs_exchange_device(const struct segment *segment)
+{
+    struct verbs *v = ISO->verbs;
+    int error;
+    iso_verbs_lock(v);
+    (void)iso_verbs_region_of(v, segment->base, &error);
+    iso_verbs_unlock(v);
+}
+
+bool iso_verbs_moves_device(struct place at, const void *local, size_t len)
+{
+    struct verbs *v = ISO->verbs;
+    uint64_t remote = iso_verbs_remote(at), here = (uint64_t)(uintptr_t)local, end = here + len;
+    int error;
+    iso_verbs_lock(v);
+    while (here < end) {
+        const struct verbs_region *r = iso_verbs_region_of(v, (const void *)(uintptr_t)here, &error);
+        uint64_t n = r != NULL ? ISO_MIN(end, r->end) - here : 0;
+        struct verbs_key key = r != NULL ? iso_verbs_key_of(v, at.pe, remote) : (struct verbs_key){.stage = 1};
+        if (key.stage != 0)
+            break;
+        n = ISO_MIN(n, key.end - remote);
+        here += n;
+        remote += n;
+    }
+    iso_verbs_unlock(v);
+    return here == end;
 }
 
 /* ---- the end of a segment ---- */

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Work requests: collected, posted together, completed in order. Only the last request of a post asks for a completion;
  * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
- * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more.
- * Called by the other verbs files, with verbs.guard held. */
-#include "../../../bootstrap/log.h"
-#include "../../node/channel.h"
-#include "../../node/wait.h"
+ * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more. Nothing here waits, but
+ * for an error's end. Called by the other verbs files, with verbs.guard held. */
 #include "verbs.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { POLL_MAX = 16 };
 
@@ -31,8 +26,7 @@ static struct verbs_request *request_at(struct verbs_queue *q, uint64_t n)
     return &q->requests[n & (VERBS_DEPTH - 1)];
 }
 
-/* While lost: all that the queue has under way is over, without effect. */
-static void drop(struct verbs *v, struct verbs_queue *q)
+void iso_verbs_drop(struct verbs *v, struct verbs_queue *q)
 {
     for (; q->done < q->made; q->done++) {
         const struct verbs_request *r = request_at(q, q->done);
@@ -47,8 +41,8 @@ static void drop(struct verbs *v, struct verbs_queue *q)
     v->in_flight = 0;
 }
 
-/* The job is broken, and errors return. Queue pairs go to the error state, so that the device leaves memory alone. */
-static void drop_all(void)
+/* Queue pairs go to the error state, so that the device leaves memory alone. */
+void iso_verbs_drop_all(void)
 {
     struct verbs *v = ISO->verbs;
     struct ibv_qp_attr attr;
@@ -58,7 +52,7 @@ static void drop_all(void)
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
-        drop(v, q);
+        iso_verbs_drop(v, q);
         q->on_batched = false;
     }
     v->batched = v->late = NULL;
@@ -68,7 +62,7 @@ void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    iso_network_lose(&v->guard, drop_all, NULL, format, args);
+    iso_network_lose(&v->guard, iso_verbs_drop_all, NULL, format, args);
     va_end(args);
 }
 
@@ -167,7 +161,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     if (q->n_batch == 0)
         return;
     if (ISO_UNLIKELY(v->guard.lost)) {
-        drop(v, q);
+        iso_verbs_drop(v, q);
         return;
     }
     q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
@@ -190,6 +184,12 @@ void iso_verbs_post_all(struct verbs *v)
         q->on_batched = false;
         iso_verbs_post(v, q);
     }
+}
+
+bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
+{
+    return q->made - q->done < VERBS_DEPTH && v->n_free_slots >= iso_verbs_small_needs_slot(q) &&
+           v->in_flight < VERBS_COMPLETIONS;
 }
 
 /* ---- completions ---- */
@@ -220,7 +220,7 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
     }
 }
 
-static int reap(struct verbs *v)
+static int reap_some(struct verbs *v)
 {
     struct ibv_wc wc[POLL_MAX];
     if (v->in_flight == 0 || v->guard.lost)
@@ -234,86 +234,11 @@ static int reap(struct verbs *v)
     return v->guard.lost ? 0 : n;
 }
 
-bool iso_verbs_poll(struct verbs *v)
+bool iso_verbs_reap(struct verbs *v)
 {
-    int n = reap(v);
+    int n = reap_some(v);
     bool any = n > 0;
     while (n == POLL_MAX)
-        n = reap(v);
-    if (ISO_UNLIKELY(v->late != NULL))
-        iso_verbs_answer_late(v);
-    any |= iso_verbs_read(v);
-    v->pending_events |= any;
+        n = reap_some(v);
     return any;
-}
-
-/* ---- waiting ---- */
-
-bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen)
-{
-    iso_verbs_unlock(v);
-    int rc = iso_wait_pause(wait, seen);
-    iso_verbs_lock(v);
-    if (rc != 0)
-        drop_all();
-    return !v->guard.lost;
-}
-
-static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
-{
-    if (!iso_verbs_pause(v, wait, seen))
-        return;
-    v->polls++;
-    wait->worked |= iso_verbs_poll(v);
-}
-
-static bool can_add(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
-{
-    return q->made + requests - q->done <= VERBS_DEPTH && v->n_free_slots >= slots &&
-           v->in_flight + requests < VERBS_COMPLETIONS - VERBS_DEPTH;
-}
-
-void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots)
-{
-    if (ISO_LIKELY(can_add(v, q, requests, slots)))
-        return;
-    struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
-    iso_verbs_post_all(v);
-    iso_verbs_poll(v);
-    while (!can_add(v, q, requests, slots)) {
-        pause_and_poll(v, &wait, q->done);
-        if (v->guard.lost)
-            iso_verbs_post_all(v);
-    }
-    iso_wait_end(&wait);
-    if (ISO_UNLIKELY(v->guard.lost))
-        iso_network_await_break(&v->guard);
-}
-
-bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
-{
-    return q->made - q->done < VERBS_DEPTH && v->n_free_slots >= iso_verbs_small_needs_slot(q) &&
-           v->in_flight < VERBS_COMPLETIONS;
-}
-
-static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
-{
-    return q->done >= made && q->answered >= asked;
-}
-
-void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
-{
-    if (is_done(q, made, asked) && ISO_LIKELY(!v->guard.lost))
-        return;
-    struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
-    iso_verbs_post(v, q);
-    iso_verbs_poll(v);
-    while (!is_done(q, made, asked)) {
-        pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
-        if (v->guard.lost)
-            drop(v, q);
-    }
-    iso_wait_end(&wait);
-    if (ISO_UNLIKELY(v->guard.lost))
-        iso_network_await_break(&v->guard);
 }

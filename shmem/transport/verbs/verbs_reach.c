@@ -2,7 +2,7 @@
 /* Device memory and the RDMA device: the method by which the one reaches the other, chosen when the first range is
  * registered, and the flush that makes its writes visible. A completion says that bytes are on their way to a GPU over
  * the bus, not that a kernel sees them. Where the GPU does not keep writes in order, a read of the same memory by the
- * same RDMA device goes between the writes and the signal. Called by the other verbs files and transport.c. */
+ * same RDMA device goes between the writes and the signal. Called by the other verbs files. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
@@ -130,37 +130,6 @@ size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes)
                             reach->why[0] != '\0' ? ")"
                             : wished              ? " (SHMEM_DEVICE_RDMA)"
                                                   : "");
-}
-
-void iso_verbs_exchange_device(const struct segment *segment)
-{
-    struct verbs *v = ISO->verbs;
-    int error;
-    iso_verbs_lock(v);
-    (void)iso_verbs_region_of(v, segment->base, &error);
-    iso_verbs_unlock(v);
-}
-
-/* ---- both ends of an operation ---- */
-
-bool iso_verbs_moves_device(struct place at, const void *local, size_t len)
-{
-    struct verbs *v = ISO->verbs;
-    uint64_t remote = iso_verbs_remote(at), here = (uint64_t)(uintptr_t)local, end = here + len;
-    int error;
-    iso_verbs_lock(v);
-    while (here < end) {
-        const struct verbs_region *r = iso_verbs_region_of(v, (const void *)(uintptr_t)here, &error);
-        uint64_t n = r != NULL ? ISO_MIN(end, r->end) - here : 0;
-        struct verbs_key key = r != NULL ? iso_verbs_key_of(v, at.pe, remote) : (struct verbs_key){.stage = 1};
-        if (key.stage != 0)
-            break;
-        n = ISO_MIN(n, key.end - remote);
-        here += n;
-        remote += n;
-    }
-    iso_verbs_unlock(v);
-    return here == end;
 }
 
 /* ---- visibility of writes ---- */
