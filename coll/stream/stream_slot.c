@@ -248,7 +248,7 @@ void iso_coll_streams_watch(const uint64_t *abort)
     bool stop = __atomic_load_n(abort, __ATOMIC_RELAXED) != 0; /* as kernels look at it */
     struct streams *s = iso_streams_of(d);
     for (struct stream_slot *slot = s != NULL ? s->watched : NULL; slot != NULL; slot = slot->next_watched)
-        iso_words_watch(slot->words, stop, iso_wait_timeout_ns(&slot->team->slot));
+        iso_words_watch(slot->words, stop, iso_report_timeout_ns(&slot->team->slot));
     pthread_mutex_unlock(&d->lock);
 }
 

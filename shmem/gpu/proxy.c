@@ -297,7 +297,7 @@ static void print_record(const struct isod_record *r)
     }
     if (r->state == ISOD_RECORD_LATE)
         snprintf(how, sizeof how, "has been waiting %.1f s for %s, longer than %s", seconds, waited,
-                 iso_wait_limit_name(r->waited_ns));
+                 iso_report_limit_name(r->waited_ns));
     else
         snprintf(how, sizeof how, "gave up waiting for %s after %.1f s", waited, seconds);
     log_error("%s: %s %s: address %#" PRIx64 ", expected %" PRIu64 ", seen %" PRIu64 " (slot %d of team %d)",

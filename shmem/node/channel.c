@@ -7,6 +7,7 @@
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "channel_state.h"
+#include "node_file.h"
 #include "peer.h"
 #include "wait.h"
 
@@ -449,7 +450,7 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         link->gone = true;
         return;
     case CHANNEL_LEFT:
-        iso_wait_take_left(link->pe, frame->number);
+        iso_peer_leaves(link->pe, frame->number);
         return;
     case CHANNEL_EXIT:
         link->gone = true; /* where this returns, the end of the connection is no news */
@@ -571,7 +572,8 @@ static void wait_once(struct channel *c, int event, const struct wait *wait)
 {
     struct pollfd fds[] = {{c->epoll, POLLIN, 0}, {event, POLLIN, 0}};
     poll(fds, event >= 0 ? 2 : 1, PROGRESS_MS);
-    iso_wait_poll_peers(wait);
+    iso_channel_progress();
+    iso_node_watch(wait);
 }
 
 int iso_channel_ask(int pe, const void *request_body, void *answer)

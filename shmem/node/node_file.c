@@ -276,7 +276,7 @@ void iso_node_watch(const struct wait *wait)
 {
     struct state *self = ISO;
     struct node_file *node = self->node;
-    if (hear_exit())
+    if (node == NULL || self->aborting || iso_job_is_broken() || hear_exit())
         return;
     uint32_t n_left = __atomic_load_n(&node->n_left, __ATOMIC_ACQUIRE); /* pairs with iso_node_tell_left */
     /* Relaxed, pairs with nothing: several threads of this PE look, and each may take the change. */
@@ -284,7 +284,7 @@ void iso_node_watch(const struct wait *wait)
     for (int i = 0; has_changed && i < self->n_local; i++) {
         const struct node_member *member = &node->members[i];
         if (i != self->my_local && __atomic_load_n(&member->left, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_left */
-            iso_wait_take_left(self->local_pes[i], member->left_at);
+            iso_peer_leaves(self->local_pes[i], member->left_at);
     }
     if (has_changed)
         __atomic_store_n(&self->node_left, n_left, __ATOMIC_RELAXED);

@@ -51,7 +51,7 @@ void iso_node_learn(void);
 /* A descriptor of this memory of the local PE, or -errno. */
 int iso_node_open(int local, int segment_index);
 /* iso_job_break when another PE ends the job, or has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
- * the node in 10 ms, or by this one now. */
+ * the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and where the job has ended. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
 void iso_node_tell_exit(int status);

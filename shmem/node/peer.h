@@ -33,6 +33,21 @@ struct peer {
     char node[64];
 };
 
+/* The PE has said that it left, with its last epoch of the world. Several threads of this PE may call at once. */
+ISO_INLINE void iso_peer_leaves(int pe, uint32_t left_at)
+{
+    struct peer *peer = &ISO->peers[pe];
+    /* Relaxed: several threads of this PE may take the same news, and store the same number. The release below orders
+     * it before `left`. A reader that has acquired `left` sees that number, whichever thread stored it. */
+    __atomic_store_n(&peer->left_at, left_at, __ATOMIC_RELAXED);
+    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with iso_peer_has_left */
+}
+
+ISO_INLINE bool iso_peer_has_left(int pe)
+{
+    return __atomic_load_n(&ISO->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_peer_leaves */
+}
+
 struct row;                         /* what each PE tells the others; node_socket.h */
 int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *rows by PE: the caller frees them */
 int iso_pe_start_segments(const struct row *rows); /* of the size that all have agreed on */

@@ -2,11 +2,12 @@
 /* The report of waits that last longer than SHMEM_TIMEOUT: one for all PEs of the node, printed by the PE whose deadline
  * passes first. It groups the records that waiting PEs publish: "pe 1-31 wait in shmem_barrier_all for pe 0".
  * invariant: a wait stays silent only when a report that began after its record was published is complete, so none is
- * lost when the PE that prints one dies. Called by wait.c. */
+ * lost when the PE that prints one dies. Called by wait.c; proxy.c and coll/ ask for the deadline. */
 
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../segment.h"
+#include "../slot.h"
 #include "peer.h"
 #include "wait.h"
 
@@ -40,15 +41,31 @@ struct group {
     uint64_t oldest_ns, newest_ns; /* when they began */
 };
 
-/* ---- the claim ---- */
+/* ---- deadlines ---- */
 
-static bool has_left(int pe) { return __atomic_load_n(&ISO->peers[pe].left, __ATOMIC_ACQUIRE); }
+static uint64_t timeout_of_job(void)
+{
+    return ISO->env->timeout > 0 ? (uint64_t)(ISO->env->timeout * 1e9) : 0;
+}
+
+uint64_t iso_report_timeout_ns(const struct slot *slot)
+{
+    uint64_t own = slot != NULL ? __atomic_load_n(&slot->timeout_ns, __ATOMIC_RELAXED) : 0;
+    return own == 0 ? timeout_of_job() : own == ISO_TIMEOUT_NEVER ? 0 : own;
+}
+
+const char *iso_report_limit_name(uint64_t waited_ns)
+{
+    return timeout_of_job() != 0 && waited_ns > timeout_of_job() ? "SHMEM_TIMEOUT" : "its team's timeout";
+}
+
+/* ---- the claim ---- */
 
 /* NULL: not to be read from here. Memory of a PE that is a thread of this process goes when it leaves. */
 static struct control *control_of(int pe)
 {
     const struct state *self = ISO;
-    if (self->peers[pe].threaded && has_left(pe))
+    if (self->peers[pe].threaded && iso_peer_has_left(pe))
         return NULL;
     return (struct control *)(void *)self->peers[pe].control;
 }
@@ -237,7 +254,7 @@ static enum absence absence_of(const struct report *report, int pe)
     const struct control *control = control_of(pe);
     if (iso_report_has_exited(pe))
         return EXITED;
-    if (has_left(pe))
+    if (iso_peer_has_left(pe))
         return LEFT;
     if (control == NULL)
         return UNKNOWN;
@@ -281,7 +298,7 @@ static void print_all(const struct wait *wait, uint64_t now)
     report.set = (bool *)calloc(n, sizeof *report.set);
     report.others = (bool *)calloc(n, sizeof *report.others);
     log_error("%s: this PE has been waiting %.1f s, longer than %s; %s:", iso_call_name(wait->call),
-              seconds(now, wait->since_ns), iso_wait_limit_name(now - wait->since_ns),
+              seconds(now, wait->since_ns), iso_report_limit_name(now - wait->since_ns),
               self->n_nodes > 1 ? "the PEs of its node" : "all PEs");
     if (report.entries != NULL && report.set != NULL && report.others != NULL) {
         for (int i = 0; i < self->n_local; i++)

@@ -5,7 +5,6 @@
  * per cent where the network is software); messages and completions of another node end it. While they come, the
  * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
  * can read it. */
-#include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../slot.h"
 #include "channel.h"
@@ -29,13 +28,6 @@
 #define SLEEP_LONG_NS 4000000u /* the same for a wait of a second: 1,000 looks a second would take 1 % of a core */
 #define SLEEP_LONG_SHARE 256
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
-
-uint64_t iso_wait_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* ---- the published record; pairs with read_record of any PE, relaxed on both sides: it is for people ---- */
 
@@ -137,27 +129,13 @@ static void check_launcher(const struct wait *wait)
 
 /* ---- PEs that have left ---- */
 
-void iso_wait_take_left(int pe, uint32_t left_at)
-{
-    struct peer *peer = &ISO->peers[pe];
-    /* Relaxed: several threads of this PE may take the same news, and store the same number. The release below orders
-     * it before `left`. A reader that has acquired `left` sees that number, whichever thread stored it. */
-    __atomic_store_n(&peer->left_at, left_at, __ATOMIC_RELAXED);
-    __atomic_store_n(&peer->left, true, __ATOMIC_RELEASE); /* pairs with has_left */
-}
-
-static bool has_left(const struct state *self, int pe)
-{
-    return __atomic_load_n(&self->peers[pe].left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
-}
-
 /* A wait for any PE may be for a device or another thread of this one. */
 static bool is_left_alone(const struct state *self)
 {
     if (self->n_pes == 1 || self->device != NULL || self->thread_level == SHMEM_THREAD_MULTIPLE)
         return false;
     for (int pe = 0; pe < self->n_pes; pe++)
-        if (pe != self->my_pe && !has_left(self, pe))
+        if (pe != self->my_pe && !iso_peer_has_left(pe))
             return false;
     return true;
 }
@@ -168,7 +146,7 @@ static int missing_pe(const struct state *self, const struct wait *wait)
 {
     if (self->life != LIFE_RUNNING)
         return -1;
-    if (wait->peer >= 0 && self->peers[wait->peer].local && has_left(self, wait->peer))
+    if (wait->peer >= 0 && self->peers[wait->peer].local && iso_peer_has_left(wait->peer))
         return wait->peer;
     const struct slot *slot = wait->slot;
     if (slot == NULL)
@@ -178,9 +156,9 @@ static int missing_pe(const struct state *self, const struct wait *wait)
      */
     for (int i = 0; i < slot->n_pes; i++) {
         int pe = slot->views[i].pe;
-        if (pe == self->my_pe || !has_left(self, pe))
+        if (pe == self->my_pe || !iso_peer_has_left(pe))
             continue;
-        /* Relaxed: has_left has acquired what iso_wait_take_left stored before. */
+        /* Relaxed: iso_peer_has_left has acquired what iso_peer_leaves stored before. */
         uint32_t left_at = __atomic_load_n(&self->peers[pe].left_at, __ATOMIC_RELAXED);
         if (slot->index != 0 || (int32_t)((uint32_t)slot->seq - left_at) > 0)
             return pe;
@@ -213,29 +191,12 @@ static void check_left(struct wait *wait)
 void iso_wait_poll_peers(const struct wait *wait)
 {
     iso_channel_progress();
-    if (ISO->node != NULL && !ISO->aborting && !iso_job_is_broken())
-        iso_node_watch(wait);
+    iso_node_watch(wait);
 }
 
 /* ---- the stages ---- */
 
 static bool progress(const struct state *self) { return self->above.progress != NULL && self->above.progress(); }
-
-static uint64_t timeout_of_job(void)
-{
-    return ISO->env->timeout > 0 ? (uint64_t)(ISO->env->timeout * 1e9) : 0;
-}
-
-uint64_t iso_wait_timeout_ns(const struct slot *slot)
-{
-    uint64_t own = slot != NULL ? __atomic_load_n(&slot->timeout_ns, __ATOMIC_RELAXED) : 0;
-    return own == 0 ? timeout_of_job() : own == ISO_TIMEOUT_NEVER ? 0 : own;
-}
-
-const char *iso_wait_limit_name(uint64_t waited_ns)
-{
-    return timeout_of_job() != 0 && waited_ns > timeout_of_job() ? "SHMEM_TIMEOUT" : "its team's timeout";
-}
 
 int iso_wait_slow(struct wait *wait, uint64_t seen)
 {
@@ -262,7 +223,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
         check_left(wait);
         check_launcher(wait);
     }
-    uint64_t timeout = wait->reported ? 0 : iso_wait_timeout_ns(wait->slot);
+    uint64_t timeout = wait->reported ? 0 : iso_report_timeout_ns(wait->slot);
     if (timeout != 0 && waited > timeout)
         iso_report_wait(wait, now);
     /* A yield may return at once although a thread of the kernel waits for the core, for milliseconds. Where the

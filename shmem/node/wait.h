@@ -5,6 +5,8 @@
 
 #include "../pe_state.h"
 
+#include <time.h>
+
 #define ISO_WAIT_RECORDS 8
 #define ISO_WAIT_OF_KERNEL ISO_WAIT_RECORDS /* one more record: the last report of a kernel's wait */
 
@@ -95,16 +97,15 @@ ISO_INLINE void iso_wait_end(struct wait *wait)
     if (ISO_UNLIKELY(wait->since_ns != 0))
         iso_wait_finish(wait);
 }
-uint64_t iso_wait_now_ns(void);
+ISO_INLINE uint64_t iso_wait_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 /* Reads the messages of peers and notices the dead: iso_job_break when a peer died. The sentence names the call of
  * `wait`, which may be NULL. */
 void iso_wait_poll_peers(const struct wait *wait);
-/* Peer `pe` has said that it left, with its last epoch of the world. Several threads of this PE may call at once. */
-void iso_wait_take_left(int pe, uint32_t left_at);
-/* After which a wait of this slot's calls is reported; NULL: of no team's. 0: never. */
-uint64_t iso_wait_timeout_ns(const struct slot *slot);
-/* The limit that a reported wait has passed, as sentences name it. */
-const char *iso_wait_limit_name(uint64_t waited_ns);
 /* Publishes a wait that is not polled: the library is inside a call of the device's. Ended by iso_wait_end. */
 void iso_wait_show(struct wait *wait);
 /* The last wait of a kernel of this PE that passed SHMEM_TIMEOUT; call NULL: it has ended. */
@@ -112,6 +113,10 @@ void iso_wait_show_kernel(const char *call, int pe, uint64_t addr, uint64_t wait
 
 /* ---- report.c ---- */
 
+/* After which a wait of this slot's calls is reported; NULL: of no team's. 0: never. */
+uint64_t iso_report_timeout_ns(const struct slot *slot);
+/* The limit that a reported wait has passed, as sentences name it. */
+const char *iso_report_limit_name(uint64_t waited_ns);
 /* The deadline of `wait` has passed: prints one report for the node, unless a complete one covers this wait (then
  * wait->reported is set too) or another PE is printing one (then it is to be called again). */
 void iso_report_wait(struct wait *wait, uint64_t now);

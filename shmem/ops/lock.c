@@ -148,7 +148,7 @@ static const uint64_t *copy_at(const struct segment *segment, size_t offset, int
 {
     const struct peer *peer = &ISO->peers[pe];
     const char *cpu = __atomic_load_n(&segment->peers[pe].cpu_ptr, __ATOMIC_ACQUIRE);
-    bool left = __atomic_load_n(&peer->left, __ATOMIC_ACQUIRE); /* pairs with iso_wait_take_left */
+    bool left = iso_peer_has_left(pe);
     if (left && peer->threaded)
         return NULL;
     if (cpu == NULL && !left && ISO->life == LIFE_RUNNING)
