@@ -16,14 +16,6 @@ struct cpu_pool {
 
 /* ---- what is captured ---- */
 
-void iso_cpu_graph_capture(struct branch *branch, struct task *task)
-{
-    iso_cpu_tasks_append(&branch->tasks, task);
-    branch->n++;
-    if (task->kind != TASK_RECORD && task->kind != TASK_WAIT)
-        branch->n_to_join = branch->n;
-}
-
 static void set_branch(struct cpu_stream *s, struct branch *branch)
 {
     pthread_mutex_lock(&s->lock);
@@ -67,8 +59,11 @@ static int capture_joint(struct cpu_stream *s, enum task_kind kind, unsigned joi
     return iso_cpu_stream_submit(s, task);
 }
 
-int iso_cpu_graph_after(struct cpu_stream *later, struct branch *to, struct cpu_stream *earlier, struct branch *from)
+int iso_cpu_graph_after(struct cpu_stream *later, struct cpu_stream *earlier)
 {
+    struct branch *to = iso_cpu_stream_branch(later), *from = iso_cpu_stream_branch(earlier);
+    if (to == NULL && from == NULL)
+        return iso_cpu_stream_after(later, earlier);
     if (to == from)
         return 0;
     if (from == NULL || (to != NULL && to->graph != from->graph))
@@ -131,10 +126,9 @@ static void graph_free(struct cpu_graph *graph)
     free(graph);
 }
 
-/* A stream that is destroyed during a capture takes the unfinished graph with it, when it has begun the capture. */
 void iso_cpu_graph_leave(struct cpu_stream *s)
 {
-    struct branch *branch = iso_cpu_stream_branch(s);
+    struct branch *branch = s != NULL ? iso_cpu_stream_branch(s) : NULL;
     if (branch == NULL)
         return;
     branch->from = NULL;
@@ -231,7 +225,7 @@ static int branch_append(struct branch *to, const struct branch *b, unsigned joi
         struct task *clone = iso_cpu_task_clone(task);
         if (clone == NULL)
             return -ENOMEM;
-        iso_cpu_graph_capture(to, clone);
+        iso_cpu_stream_capture(to, clone);
         if (task->kind == TASK_RECORD || task->kind == TASK_WAIT)
             clone->u.joint += joints;
         if (task->kind == TASK_RECORD) {

@@ -258,6 +258,14 @@ static int enqueue_locked(struct cpu_stream *s, struct task *task)
     return 0;
 }
 
+void iso_cpu_stream_capture(struct branch *branch, struct task *task)
+{
+    iso_cpu_tasks_append(&branch->tasks, task);
+    branch->n++;
+    if (task->kind != TASK_RECORD && task->kind != TASK_WAIT)
+        branch->n_to_join = branch->n;
+}
+
 int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
 {
     int rc = 0;
@@ -265,7 +273,7 @@ int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task)
     if (s->branch == NULL)
         rc = task != NULL ? enqueue_locked(s, task) : -ENOMEM;
     else if (task != NULL)
-        iso_cpu_graph_capture(s->branch, task);
+        iso_cpu_stream_capture(s->branch, task);
     else
         rc = s->branch->graph->rc = -ENOMEM;
     pthread_mutex_unlock(&s->lock);
@@ -300,7 +308,6 @@ void iso_cpu_stream_destroy(struct cpu_stream *s)
 {
     if (s == NULL)
         return;
-    iso_cpu_graph_leave(s);
     pthread_mutex_lock(&s->lock);
     s->stop = true;
     pthread_cond_broadcast(&s->changed);
@@ -345,9 +352,6 @@ static int submit_event(struct cpu_stream *s, enum task_kind kind, struct event 
 
 int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier)
 {
-    struct branch *to = iso_cpu_stream_branch(later), *from = iso_cpu_stream_branch(earlier);
-    if (to != NULL || from != NULL)
-        return iso_cpu_graph_after(later, to, earlier, from);
     if (later == earlier || iso_cpu_stream_is_idle(earlier))
         return 0;
     struct event *event = iso_cpu_event_new(2);

@@ -22,13 +22,10 @@ struct cpu_order {
 
 /* The worker starts when the first task comes. */
 int iso_cpu_stream_create(struct cpu_order order, struct cpu_stream **stream);
-void iso_cpu_stream_destroy(struct cpu_stream *stream); /* waits until it is idle; NULL-tolerant */
+void iso_cpu_stream_destroy(struct cpu_stream *stream); /* not captured; waits until it is idle; NULL-tolerant */
 int iso_cpu_stream_wait(struct cpu_stream *stream);     /* -EBUSY: it is being captured */
 bool iso_cpu_stream_is_idle(struct cpu_stream *stream);
 bool iso_cpu_stream_is_capturing(struct cpu_stream *stream);
-/* -EBUSY: `later` is being captured and `earlier` is not, or into another graph. When only `earlier` is, `later` joins
- * the capture until it ends. */
-int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier);
 
 int iso_cpu_stream_launch(struct cpu_stream *stream, const struct gpu_launch *launch);
 int iso_cpu_stream_copy(struct cpu_stream *stream, void *dest, const void *source, size_t len);
@@ -41,6 +38,11 @@ int iso_cpu_pool_create(struct cpu_order order, struct cpu_pool **pool);
 void iso_cpu_pool_destroy(struct cpu_pool *pool); /* after all graphs; waits until it is idle; NULL-tolerant */
 
 int iso_cpu_graph_begin(struct cpu_stream *stream); /* -EBUSY: is being captured already */
+/* What comes into `later` waits for what is in `earlier`, captured or not. -EBUSY: `later` is being captured and
+ * `earlier` is not, or into another graph. When only `earlier` is, `later` joins the capture until it ends. */
+int iso_cpu_graph_after(struct cpu_stream *later, struct cpu_stream *earlier);
+/* The stream is about to go. An unfinished graph whose capture it has begun goes with it. NULL-tolerant. */
+void iso_cpu_graph_leave(struct cpu_stream *stream);
 /* -EINVAL: it did not begin one. -ECHILD: work of another stream was captured that this one does not wait for. */
 int iso_cpu_graph_end(struct cpu_pool *pool, struct cpu_stream *stream, struct cpu_graph **graph);
 int iso_cpu_graph_launch(struct cpu_graph *graph, struct cpu_stream *stream); /* by one thread at a time */

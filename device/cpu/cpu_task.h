@@ -92,15 +92,10 @@ void iso_cpu_event_drop(struct event *event); /* by each user once */
 
 /* Takes the task, NULL for lack of memory: into the queue, or into the graph that is being captured. */
 int iso_cpu_stream_submit(struct cpu_stream *s, struct task *task);
+void iso_cpu_stream_capture(struct branch *branch, struct task *task); /* appends it */
+/* Neither is being captured. */
+int iso_cpu_stream_after(struct cpu_stream *later, struct cpu_stream *earlier);
 int iso_cpu_stream_start(struct cpu_stream *s);             /* its worker, if it has none yet */
 struct branch *iso_cpu_stream_branch(struct cpu_stream *s); /* NULL: it is not being captured */
-
-/* ---- cpu_graph.c ---- */
-
-void iso_cpu_graph_capture(struct branch *branch, struct task *task);
-/* iso_cpu_stream_after where one of them is being captured, into the branch given; NULL: is not. */
-int iso_cpu_graph_after(struct cpu_stream *later, struct branch *to, struct cpu_stream *earlier, struct branch *from);
-/* The stream is about to go; in the midst of a capture that it has begun, the unfinished graph goes with it. */
-void iso_cpu_graph_leave(struct cpu_stream *s);
 
 #endif

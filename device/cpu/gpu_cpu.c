@@ -111,6 +111,7 @@ static void destroy_streams(struct gpu *gpu)
 {
     if (gpu == NULL)
         return;
+    iso_cpu_graph_leave(gpu->default_stream);
     iso_cpu_stream_destroy(gpu->default_stream);
     iso_cpu_pool_destroy(gpu->pool);
     for (int i = 0; i < ENGINES; i++) {
@@ -507,6 +508,7 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     (void)gpu;
+    iso_cpu_graph_leave((struct cpu_stream *)stream);
     iso_cpu_stream_destroy((struct cpu_stream *)stream);
 }
 
@@ -531,7 +533,7 @@ bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
 
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
 {
-    return streamed(gpu, iso_cpu_stream_after(stream_of(gpu, later), stream_of(gpu, earlier)),
+    return streamed(gpu, iso_cpu_graph_after(stream_of(gpu, later), stream_of(gpu, earlier)),
                     "waiting for another stream");
 }
 
