@@ -58,7 +58,7 @@ struct gpu {
     char error[256];
 };
 
-/* ---- gpu_cuda.c ---- */
+/* ---- gpu_cuda_call.c ---- */
 
 /* The context and the device to make current again. */
 struct iso_cuda_before {
