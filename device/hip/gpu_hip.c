@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* AMD GPUs: the device and its kernels; device/gpu.h over libamdhip64. All files of the flavour compile with the
  * headers of HIP 5.2 and run with HIP 5.2 to 7: newer features are numbers, tried at run time, and each has a way
- * without it. Includes gpu_hip.h. Called by shmem/, coll/, gpu_hip_*.c. */
+ * without it. Includes gpu_hip.h. Called by shmem/, coll/. */
 #include "gpu_hip.h"
 
 #include <dirent.h>
@@ -12,77 +12,6 @@
 #include <unistd.h>
 
 #define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6, the oldest that is known to */
-
-/* ---- errors ---- */
-
-static int error_of(hipError_t e)
-{
-    switch (e) {
-    case hipSuccess:
-        return 0;
-    case hipErrorOutOfMemory:
-        return -ENOMEM;
-    case hipErrorInvalidValue:
-        return -EINVAL;
-    case hipErrorNotSupported:
-        return -ENOTSUP;
-    case hipErrorNoDevice:
-    case hipErrorInvalidDevice:
-        return -ENODEV;
-    default:
-        return -EIO;
-    }
-}
-
-int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
-{
-    if (e == hipSuccess)
-        return 0;
-    (void)hipGetLastError(); /* HIP would report it again, by a call that it does not concern */
-    pthread_mutex_lock(&gpu->lock);
-    snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
-    pthread_mutex_unlock(&gpu->lock);
-    return error_of(e);
-}
-
-int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence)
-{
-    pthread_mutex_lock(&gpu->lock);
-    snprintf(gpu->error, sizeof(gpu->error), "%s", sentence);
-    pthread_mutex_unlock(&gpu->lock);
-    return status;
-}
-
-int iso_hip_enter(const struct gpu *gpu)
-{
-    int before = -1;
-    if (hipGetDevice(&before) == hipSuccess && before == gpu->info.device)
-        return -1;
-    (void)hipSetDevice(gpu->info.device);
-    return before;
-}
-void iso_hip_give_back(const int *before)
-{
-    if (*before >= 0)
-        (void)hipSetDevice(*before);
-}
-
-bool iso_hip_is_off(const char *name)
-{
-    const char *text = getenv(name);
-    return text != NULL && strcmp(text, "0") == 0;
-}
-
-const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
-const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
-
-hipStreamCaptureMode iso_hip_relax(void)
-{
-    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
-    (void)hipThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-void iso_hip_restore(hipStreamCaptureMode mode) { (void)hipThreadExchangeStreamCaptureMode(&mode); }
 
 /* ---- kernels ---- */
 
@@ -235,6 +164,9 @@ void iso_gpu_close(struct gpu *gpu)
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);
 }
+
+const char *iso_gpu_error(const struct gpu *gpu) { return gpu->error; }
+const struct gpu_info *iso_gpu_describe(const struct gpu *gpu) { return &gpu->info; }
 
 bool iso_gpu_reaches(struct gpu *gpu, const char *id)
 {

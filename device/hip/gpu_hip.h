@@ -37,7 +37,7 @@ struct gpu {
     char error[256];
 };
 
-/* ---- gpu_hip.c ---- */
+/* ---- gpu_hip_call.c ---- */
 
 /* Makes the PE's device current until the scope ends. Then the device that was current before is current again. Uses
  * may be nested. What goes wrong, the next call says. */
@@ -55,6 +55,10 @@ bool iso_hip_is_off(const char *name);                                 /* a vari
 hipStreamCaptureMode iso_hip_relax(void);
 void iso_hip_restore(hipStreamCaptureMode mode);
 
+/* ---- gpu_hip_host.c ---- */
+
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's device, as HIP sees it */
+
 /* ---- gpu_hip_stream.c ---- */
 
 /* gpu->stream and gpu->stage. After a failure close releases what is there. */
@@ -64,7 +68,6 @@ int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len); /* zeroed when it ret
 
 /* ---- gpu_hip_memory.c ---- */
 
-bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's device, as HIP sees it */
 /* Finds out on small pieces which memory peers may poll, and how it can be shared: fills gpu->info. */
 void iso_hip_probe_memory(struct gpu *gpu);
 

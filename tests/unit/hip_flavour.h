@@ -11,7 +11,9 @@ static void *hsa_dlsym(void *library, const char *name);
 #define dlsym hsa_dlsym
 
 #include "../../device/hip/gpu_hip.c"
+#include "../../device/hip/gpu_hip_call.c"
 #include "../../device/hip/gpu_hip_engine.c"
+#include "../../device/hip/gpu_hip_host.c"
 #include "../../device/hip/gpu_hip_memory.c"
 #include "../../device/hip/gpu_hip_stream.c"
 
