@@ -425,18 +425,6 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
     return 0;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
-{
-    (void)method;
-    return iso_gpu_shared_import(gpu, key, len, base);
-}
-
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
-{
-    (void)method;
-    iso_gpu_shared_close(gpu, base, len);
-}
-
 /* ---- memory that network devices reach: they reach it as what it is, host memory ---- */
 
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)

@@ -208,31 +208,6 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
     return get_ipc_key(gpu, *start, key) == 0 ? 0 : -ENOTSUP;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
-{
-    if (method == GPU_SHARE_IPC)
-        return iso_gpu_shared_import(gpu, key, len, base);
-    int rc = iso_gpu_reserve(gpu, len, base);
-    if (rc != 0) {
-        close(key->fd);
-        return rc;
-    }
-    rc = iso_gpu_chunk_import(gpu, *base, len, key);
-    if (rc != 0)
-        iso_gpu_unreserve(gpu, *base, len);
-    return rc;
-}
-
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
-{
-    if (method == GPU_SHARE_IPC) {
-        iso_gpu_shared_close(gpu, base, len);
-        return;
-    }
-    iso_gpu_chunk_release(gpu, base, len);
-    iso_gpu_unreserve(gpu, base, len);
-}
-
 /* ---- memory that network devices reach ---- */
 
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)

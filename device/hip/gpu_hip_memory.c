@@ -320,33 +320,6 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
     return export_vmm(gpu, base, key) == 0 ? 0 : -ENOTSUP;
 }
 
-int iso_gpu_import_foreign(struct gpu *gpu, const struct gpu_key *key, enum gpu_sharing method, size_t len, char **base)
-{
-    if (method == GPU_SHARE_IPC)
-        return iso_gpu_shared_import(gpu, key, len, base);
-    int status = iso_gpu_reserve(gpu, len, base);
-    if (status != 0) {
-        close(key->fd);
-        return status;
-    }
-    status = iso_gpu_chunk_import(gpu, *base, len, key);
-    if (status != 0) {
-        iso_gpu_unreserve(gpu, *base, len);
-        *base = NULL;
-    }
-    return status;
-}
-
-void iso_gpu_close_foreign(struct gpu *gpu, char *base, size_t len, enum gpu_sharing method)
-{
-    if (method == GPU_SHARE_IPC) {
-        iso_gpu_shared_close(gpu, base, len);
-        return;
-    }
-    iso_gpu_chunk_release(gpu, base, len);
-    iso_gpu_unreserve(gpu, base, len);
-}
-
 /* ---- memory that network devices reach ---- */
 
 /* The descriptor that shares a chunk is its dma-buf. For allocations the runtime below HIP makes one. */

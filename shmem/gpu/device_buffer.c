@@ -85,6 +85,39 @@ static int trade(const struct buffer *b, struct allocation *a, struct pe_offer *
     return rc == 0 ? exchange(b, &mine, whole) : rc;
 }
 
+/* The whole allocation of another PE, whose key->fd is taken. import->base is NULL before, and after a failure. */
+static int import_whole(struct gpu *gpu, const struct gpu_key *key, struct import *import)
+{
+    char *base = NULL;
+    int rc;
+    if (import->method == GPU_SHARE_IPC) {
+        rc = iso_gpu_shared_import(gpu, key, import->len, &base);
+        import->base = rc == 0 ? base : NULL;
+        return rc;
+    }
+    rc = iso_gpu_reserve(gpu, import->len, &base);
+    if (rc != 0) {
+        close(key->fd);
+        return rc;
+    }
+    rc = iso_gpu_chunk_import(gpu, base, import->len, key);
+    if (rc != 0)
+        iso_gpu_unreserve(gpu, base, import->len);
+    else
+        import->base = base;
+    return rc;
+}
+
+static void close_import(struct gpu *gpu, const struct import *import)
+{
+    if (import->method == GPU_SHARE_IPC) {
+        iso_gpu_shared_close(gpu, import->base, import->len);
+        return;
+    }
+    iso_gpu_chunk_release(gpu, import->base, import->len);
+    iso_gpu_unreserve(gpu, import->base, import->len);
+}
+
 /* The row of local PE i. */
 static int describe(struct segment *s, int i, const struct pe_offer *buffer, struct pe_offer *whole)
 {
@@ -104,11 +137,9 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
     whole->fd = -1; /* the import takes it */
     import->len = (size_t)whole->len;
     import->method = (enum gpu_sharing)whole->extra;
-    int rc = iso_gpu_import_foreign(ISO->device->gpu, &key, import->method, import->len, &import->base);
+    int rc = import_whole(ISO->device->gpu, &key, import);
     if (rc == 0)
         row->gpu_ptr = import->base + (buffer->base - whole->base);
-    else
-        import->base = NULL;
     return rc;
 }
 
@@ -185,7 +216,7 @@ void iso_device_buffer_forget(struct segment *segment)
     iso_transport_forget(segment);
     for (int i = 0; i < ISO->n_local; i++)
         if (imports[i].base != NULL)
-            iso_gpu_close_foreign(ISO->device->gpu, imports[i].base, imports[i].len, imports[i].method);
+            close_import(ISO->device->gpu, &imports[i]);
     free(imports);
     iso_segment_remove(segment);
 }

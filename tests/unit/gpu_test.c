@@ -151,10 +151,10 @@ static void test_foreign(void)
     CHECK_EQ(iso_gpu_alloc(gpu, 3 * 4096, &own), 0);
     CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)own + 5000, &start, &len, &key, &method), 0);
     CHECK(start == own && len == 3 * 4096 && method == GPU_SHARE_IPC && key.fd >= 0);
-    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, method, len, &again), 0);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, len, &again), 0);
     ((char *)own)[12287] = 'q';
     CHECK_EQ(again[12287], 'q');
-    iso_gpu_close_foreign(gpu, again, len, method);
+    iso_gpu_shared_close(gpu, again, len);
     iso_gpu_free(gpu, own);
     CHECK_EQ(iso_gpu_export_foreign(gpu, own, &start, &len, &key, &method), -ENOTSUP);
     CHECK_EQ(iso_gpu_export_foreign(gpu, &len, &start, &len, &key, &method), -ENOTSUP);

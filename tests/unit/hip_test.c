@@ -129,8 +129,8 @@ static void check_foreign(struct gpu *gpu)
     CHECK_EQ(iso_gpu_alloc(gpu, 12345, &memory), 0);
     CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &start, &len, &key, &method), 0);
     CHECK(start == memory && len == 12345 && method == GPU_SHARE_IPC);
-    CHECK_EQ(iso_gpu_import_foreign(gpu, &key, method, len, &theirs), 0);
-    iso_gpu_close_foreign(gpu, theirs, len, method);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &key, len, &theirs), 0);
+    iso_gpu_shared_close(gpu, theirs, len);
     hip.ipc = false;
     CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &start, &len, &key, &method), -ENOTSUP);
     iso_gpu_free(gpu, memory);
