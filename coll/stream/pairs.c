@@ -97,14 +97,6 @@ static uint64_t team_key(const struct team *team)
     return (uint64_t)number << 32;
 }
 
-static struct pair *find(const struct pairs *p, const struct pair *like)
-{
-    struct pair *at = p->list;
-    while (at != NULL && (at->key != like->key || at->peer != like->peer || at->sends != like->sends))
-        at = at->next;
-    return at;
-}
-
 /* Of a receiver: with as many lanes as fit in a part of what is left. */
 static int take_memory(struct device *d, struct pair *pair)
 {
@@ -161,7 +153,9 @@ static struct pair *need(struct device *d, const struct pair_call *c)
                         .sends = c->sends,
                         .last = {ISO_STREAM_NONE, ISO_STREAM_NONE}};
     pthread_mutex_lock(&d->lock);
-    struct pair *pair = find(pairs_of(d), &like);
+    struct pair *pair = pairs_of(d)->list;
+    while (pair != NULL && (pair->key != like.key || pair->peer != like.peer || pair->sends != like.sends))
+        pair = pair->next;
     if (pair == NULL)
         pair = make(d, c, &like);
     pthread_mutex_unlock(&d->lock);
