@@ -228,13 +228,9 @@ static void execute(struct proxy *p, struct served *s, const struct isod_entry *
 
 /* All before is visible at its targets. Release: pairs with the peek in isod_ring_is_done, and orders results and data
  * that a kernel has asked for before it. */
-static void publish(struct proxy *p, struct served *s)
-{
-    iso_quiet(&p->ctx);
-    __atomic_store_n(s->done, s->next, __ATOMIC_RELEASE);
-}
+static void publish(struct served *s) { __atomic_store_n(s->done, s->next, __ATOMIC_RELEASE); }
 
-/* Entries executed. A batch is published once where a transport is on the way, else each by itself. */
+/* Entries executed. Where a transport is on the way, serve_all publishes them, else each is published by itself. */
 static unsigned serve(struct proxy *p, struct served *s)
 {
     unsigned n = 0;
@@ -245,11 +241,26 @@ static unsigned serve(struct proxy *p, struct served *s)
             break;
         execute(p, s, e, &s->results[s->next % ISOD_RING_ENTRIES]);
         s->next++;
-        if (!iso_ctx_is_dirty(&p->ctx))
-            publish(p, s);
+        if (!iso_ctx_is_dirty(&p->ctx)) {
+            iso_quiet(&p->ctx);
+            publish(s);
+        }
     }
-    if (iso_ctx_is_dirty(&p->ctx))
-        publish(p, s);
+    return n;
+}
+
+/* One quiet for all rings: it takes a round trip, and the blocks of a kernel post to different rings at once. */
+static unsigned serve_all(struct proxy *p)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < ISOD_RINGS; i++)
+        n += serve(p, &p->served[i]);
+    if (n == 0)
+        return 0;
+    iso_quiet(&p->ctx);
+    for (unsigned i = 0; i < ISOD_RINGS; i++)
+        if (*p->served[i].done != p->served[i].next) /* no other thread writes it */
+            publish(&p->served[i]);
     return n;
 }
 
@@ -474,9 +485,7 @@ static void *proxy_main(void *argument)
     iso_thread_adopt(p->state);
     uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
-        unsigned n = 0;
-        for (unsigned i = 0; i < ISOD_RINGS; i++)
-            n += serve(p, &p->served[i]);
+        unsigned n = serve_all(p);
         uint64_t now = iso_wait_now_ns();
         look_at_records(p);
         if (now - watched_streams > WATCH_STREAMS_NS) {
