@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* idle SECONDS WAKES: what PEs that have nothing to do take of a core over that time. The last PE is outside of the
- * library (asleep in the program), all others wait for its signal. Prints CPU time, which a busy machine makes longer,
- * and how often a thread of the PE woke up in a second. Ends with 1 where that is more than WAKES. */
+/* idle SECONDS WAKES MIB: what PEs that have nothing to do take of a core over that time, and of memory. The last PE is
+ * outside of the library (asleep in the program), all others wait for its signal. Prints CPU time, which a busy machine
+ * makes longer, how often a thread of the PE woke up in a second, and what the process has in memory. Ends with 1 where
+ * there are more than WAKES, or more than MIB. */
 #include <shmem.h>
 
 #include <stdint.h>
@@ -9,6 +10,17 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
+
+static double resident_mib(void)
+{
+    long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    int n = f != NULL ? fscanf(f, "%*d %ld", &pages) : 0;
+    if (f != NULL)
+        fclose(f);
+    return n == 1 ? (double)pages * (double)sysconf(_SC_PAGESIZE) / (1 << 20) : 1e9;
+}
 
 static double used_s(const struct rusage *r)
 {
@@ -26,7 +38,7 @@ static double now_s(void)
 int main(int argc, char **argv)
 {
     int seconds = argc > 1 ? atoi(argv[1]) : 3;
-    double most = argc > 2 ? atof(argv[2]) : 1000;
+    double most = argc > 2 ? atof(argv[2]) : 1000, most_mib = argc > 3 ? atof(argv[3]) : 100;
     struct rusage before, after;
     shmem_init();
     uint64_t *word = (uint64_t *)shmem_calloc(1, sizeof *word);
@@ -45,12 +57,14 @@ int main(int argc, char **argv)
         shmem_uint64_wait_until(word, SHMEM_CMP_GT, (uint64_t)last + 1);
     }
     getrusage(RUSAGE_SELF, &after);
+    double mib = resident_mib();
     double took_s = now_s() - begin_s, wakes = (double)(after.ru_nvcsw - before.ru_nvcsw) / took_s;
     for (int pe = 0; me == last && pe < last; pe++)
         shmem_uint64_atomic_add(word, 1, pe);
-    printf("pe %d %s: %.2f %% of a core, %.0f wakes a second, at most %.0f allowed\n", me,
-           me == last ? "outside" : "waiting", 100 * (used_s(&after) - used_s(&before)) / took_s, wakes, most);
+    printf("pe %d %s: %.2f %% of a core, %.0f wakes a second, at most %.0f allowed, %.0f MiB, at most %.0f\n", me,
+           me == last ? "outside" : "waiting", 100 * (used_s(&after) - used_s(&before)) / took_s, wakes, most, mib,
+           most_mib);
     shmem_barrier_all();
     shmem_finalize();
-    return wakes > most;
+    return wakes > most || mib > most_mib;
 }
