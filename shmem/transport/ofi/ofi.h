@@ -255,10 +255,11 @@ void iso_ofi_endpoint_close(struct ofi *o);
 /* "192.0.2.1:4711", or the bytes, of an endpoint's name; for sentences. */
 const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes);
 
-/* ---- ofi_memory.c ---- */
-
 /* 0 or -errno. *mr stays NULL where the provider needs no registration of local memory and `remote` is false. */
 int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr);
+
+/* ---- ofi_memory.c ---- */
+
 struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_verbs_key_of */
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
  * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
@@ -285,8 +286,35 @@ void iso_ofi_post_stop(struct ofi *o);
 /* Two operations are free to be taken, as many as one call takes. False: there is no memory, and all is lost. */
 bool iso_ofi_has_spare(struct ofi *o);
 struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind); /* one is free */
+void iso_ofi_give(struct ofi *o, struct ofi_op *op);                    /* it is complete */
 /* Posts it, after those of the same peer that wait. */
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
+void iso_ofi_submit_pack(struct ofi *o, struct ofi_queue *q); /* the queue has one */
+void iso_ofi_submit_packs(struct ofi *o);
+void iso_ofi_post_waiting(struct ofi *o);  /* as far as the provider has room now */
+void iso_ofi_post_receives(struct ofi *o); /* likewise, buffers that were read */
+const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
+/* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
+ * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
+ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
+ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why);
+void iso_ofi_drop_all(void);
+ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
+ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
+/* Bytes behind the message that belong to it. */
+ISO_INLINE size_t iso_ofi_data_of(const struct ofi_message *m)
+{
+    return m->type == OFI_PUT || m->type == OFI_ANSWER ? m->len : 0;
+}
+
+/* ---- ofi_receive.c ---- */
+
+void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* one message has come, or several together */
+void iso_ofi_send_answers(struct ofi *o);                           /* those that several messages share */
+void iso_ofi_take_early(struct ofi *o); /* messages that came before their sender's address */
+
+/* ---- ofi_wait.c ---- */
+
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
 /* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage, or until all is lost;
  * gives up the lock meanwhile. */
@@ -295,12 +323,6 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
 /* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
-const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
-/* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
- * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
-ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
-ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
 
 /* ---- ofi_message.c ---- */
 
@@ -310,10 +332,6 @@ ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
 /* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
 struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
-void iso_ofi_submit_packs(struct ofi *o);
-void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* one has come, or several together */
-void iso_ofi_send_answers(struct ofi *o); /* those that several messages share */
-void iso_ofi_take_early(struct ofi *o);   /* messages that came before their sender's address */
 
 /* ---- ofi_ops.c ---- */
 

@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define API FI_VERSION(1, 15)
 #define WISH "ofi"
-enum { COMPLETIONS = 4096 };
+enum { COMPLETIONS = 4096, KEYS_TRIED = 8 };
 
 /* ---- sentences ---- */
 
@@ -271,4 +272,40 @@ void iso_ofi_fabric_close(struct ofi *o)
         fi_close(&o->fabric->fid);
     if (o->info != NULL)
         o->lib.freeinfo(o->info);
+}
+
+/* ---- registrations ---- */
+
+/* Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
+static uint64_t make_key(const struct ofi *o)
+{
+    size_t bytes = o->info->domain_attr->mr_key_size;
+    uint64_t key = 0;
+    if (getrandom(&key, sizeof key, 0) != sizeof key)
+        key = (uint64_t)(uintptr_t)&key * 0x9e3779b97f4a7c15u;
+    return bytes >= sizeof key ? key & ~((uint64_t)1 << 63) : key & (((uint64_t)1 << 8 * bytes) - 1);
+}
+
+int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr)
+{
+    uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | (remote ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
+    int rc = -FI_ENOKEY;
+    *mr = NULL;
+    if (!remote && !o->local_keys)
+        return 0;
+    if (!o->bulk)
+        access = FI_SEND | FI_RECV;
+    for (int i = 0; i < KEYS_TRIED && rc == -FI_ENOKEY; i++)
+        rc = fi_mr_reg(o->domain, addr, len, access, 0, o->prov_key ? 0 : make_key(o), 0, mr, NULL);
+    o->counts.registrations++;
+    if (rc == 0 && o->bind_endpoint) {
+        rc = fi_mr_bind(*mr, &o->ep->fid, 0);
+        if (rc == 0)
+            rc = fi_mr_enable(*mr);
+        if (rc != 0)
+            fi_close(&(*mr)->fid);
+    }
+    if (rc != 0)
+        *mr = NULL;
+    return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered memory, for RMA only: messages need no key of the peer. Segments of this PE are registered range by range
  * (range.h), when an RMA of this PE or of a peer first needs a byte. Peers' keys are requested through the channel,
- * once per range. Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
+ * once per range. */
 #include "../../../bootstrap/log.h"
 #include "ofi.h"
 
@@ -9,44 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-
-enum { TRIES = 8 };
 
 /* ---- registrations ---- */
-
-static uint64_t make_key(const struct ofi *o)
-{
-    size_t bytes = o->info->domain_attr->mr_key_size;
-    uint64_t key = 0;
-    if (getrandom(&key, sizeof key, 0) != sizeof key)
-        key = (uint64_t)(uintptr_t)&key * 0x9e3779b97f4a7c15u;
-    return bytes >= sizeof key ? key & ~((uint64_t)1 << 63) : key & (((uint64_t)1 << 8 * bytes) - 1);
-}
-
-int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr)
-{
-    uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | (remote ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
-    int rc = -FI_ENOKEY;
-    *mr = NULL;
-    if (!remote && !o->local_keys)
-        return 0;
-    if (!o->bulk)
-        access = FI_SEND | FI_RECV;
-    for (int i = 0; i < TRIES && rc == -FI_ENOKEY; i++)
-        rc = fi_mr_reg(o->domain, addr, len, access, 0, o->prov_key ? 0 : make_key(o), 0, mr, NULL);
-    o->counts.registrations++;
-    if (rc == 0 && o->bind_endpoint) {
-        rc = fi_mr_bind(*mr, &o->ep->fid, 0);
-        if (rc == 0)
-            rc = fi_mr_enable(*mr);
-        if (rc != 0)
-            fi_close(&(*mr)->fid);
-    }
-    if (rc != 0)
-        *mr = NULL;
-    return rc;
-}
 
 static void close_region(void *row) { fi_close(&((struct ofi_region *)row)->mr->fid); }
 

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* Completions and messages are looked for, and waits look until what they wait for is there. Called by the other files
+ * of this folder with ofi.guard held. */
+#include "../../../bootstrap/env.h"
+#include "../../node/wait.h"
+#include "ofi.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { READ_MAX = 16 };
+#define WATCH_NS 100000000u
+
+/* ---- completions ---- */
+
+static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
+{
+    struct ofi_op *op = (struct ofi_op *)entry->op_context;
+    if (op->kind == OFI_RECEIVE) {
+        iso_ofi_receive(o, op->buffer, entry->len);
+        op->next = o->unposted;
+        o->unposted = op;
+        return;
+    }
+    o->posted--;
+    o->counts.completions++;
+    if (op->q != NULL) {
+        o->peers[op->pe].heard = true;
+        iso_ofi_window_end(&op->q->moves, op->number);
+    }
+    if (op->then != NULL)
+        iso_ofi_submit(o, op->then);
+    iso_ofi_give(o, op);
+}
+
+/* The provider has an error entry. */
+static void take_error(struct ofi *o)
+{
+    struct fi_cq_err_entry error;
+    char why[300], detail[160] = "";
+    memset(&error, 0, sizeof error);
+    if (fi_cq_readerr(o->cq, &error, 0) <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+        return;
+    const char *more = fi_cq_strerror(o->cq, error.prov_errno, error.err_data, detail, sizeof detail);
+    const struct ofi_op *op = (const struct ofi_op *)error.op_context;
+    snprintf(why, sizeof why, "%s (%.150s)", o->lib.error_text(error.err), more != NULL ? more : "no details");
+    if (op == NULL || op->kind == OFI_RECEIVE)
+        iso_ofi_lose(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
+                     ISO->my_pe, ISO->boot.host, why);
+    else
+        iso_ofi_lose_by(o, op, why);
+}
+
+bool iso_ofi_poll(struct ofi *o)
+{
+    struct fi_cq_msg_entry entries[READ_MAX];
+    bool any = false;
+    ssize_t n;
+    if (ISO_UNLIKELY(o->guard.lost))
+        return false;
+    do {
+        n = fi_cq_read(o->cq, entries, READ_MAX);
+        for (ssize_t i = 0; i < n && !o->guard.lost; i++)
+            complete(o, &entries[i]);
+        any |= n > 0;
+        if (n == -FI_EAVAIL)
+            take_error(o);
+        else if (n < 0 && n != -FI_EAGAIN && !__atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+            iso_ofi_lose(o, "reading the completions of %s of pe %d (host %s) failed: %s",
+                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
+        if (ISO_UNLIKELY(o->guard.lost))
+            return true;
+    } while (n == READ_MAX);
+    if (ISO_UNLIKELY(o->early))
+        iso_ofi_take_early(o);
+    if (o->unacked != NULL)
+        iso_ofi_send_answers(o);
+    if (o->packed != NULL)
+        iso_ofi_submit_packs(o);
+    if (ISO_UNLIKELY(o->first_waiting >= 0))
+        iso_ofi_post_waiting(o);
+    if (o->unposted != NULL)
+        iso_ofi_post_receives(o);
+    o->pending_events |= any;
+    return any;
+}
+
+/* ---- waiting ---- */
+
+static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
+{
+    iso_ofi_unlock(o);
+    int rc = iso_wait_pause(wait, seen);
+    iso_ofi_lock(o);
+    if (rc != 0)
+        iso_ofi_drop_all();
+    o->polls++;
+    wait->worked |= iso_ofi_poll(o);
+}
+
+static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned needs)
+{
+    return o->own < OFI_OPS_MAX && ((needs & OFI_NEEDS_ASK) == 0 || q->asks.made - q->asks.done < OFI_CREDITS) &&
+           ((needs & OFI_NEEDS_MOVE) == 0 || q->moves.made - q->moves.done < OFI_CREDITS) &&
+           ((needs & OFI_NEEDS_PART) == 0 || o->peers[q->pe].free_parts != 0);
+}
+
+void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
+{
+    if (ISO_LIKELY(!o->guard.lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
+        return;
+    struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
+    iso_ofi_poll(o);
+    while (!o->guard.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
+        pause_and_poll(o, &wait, q->asks.done);
+    iso_wait_end(&wait);
+    if (ISO_UNLIKELY(o->guard.lost))
+        iso_network_await_break(&o->guard);
+}
+
+static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
+{
+    return q->asks.done >= asked && q->moves.done >= moved;
+}
+
+void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
+{
+    if (!o->guard.lost && is_done(q, asked, moved))
+        return;
+    struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
+    iso_ofi_poll(o);
+    while (!o->guard.lost && !is_done(q, asked, moved))
+        pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
+    iso_wait_end(&wait);
+    if (ISO_UNLIKELY(o->guard.lost))
+        iso_network_await_break(&o->guard);
+}
+
+/* A provider may try for ever to connect to a port that a firewall closes. */
+void iso_ofi_watch(struct ofi *o)
+{
+    double limit_s = ISO->env->boot_timeout;
+    uint64_t now = iso_wait_now_ns();
+    char ends[OFI_ENDS_BYTES];
+    if (o->guard.lost || now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+        return;
+    o->watched_ns = now;
+    for (int group = 0; group < OFI_GROUPS; group++)
+        for (const struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
+            const struct ofi_peer *peer = &o->peers[q->pe];
+            if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
+                continue;
+            iso_ofi_lose(o, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
+                         "port there, or that address is not reached from here; SHMEM_NETWORK names another",
+                         iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
+            return;
+        }
+}
