@@ -50,9 +50,10 @@ def footprint():
 
 
 def check_growth(before, after, rounds):
-    """Keys of torch's store stay in rank 0's memory: 0.16 MiB for a round of 41 groups."""
+    """Keys of torch's store stay in rank 0's memory: 0.16 MiB for a round of 41 groups. The mappings of malloc come and
+    go: what each group, or every second one, left behind would be more."""
     assert after["MiB"] - before["MiB"] < 2 + (0.3 if dist.get_rank() == 0 else 0.1) * rounds, (before, after)
-    for what, allowed in (("threads", 3), ("fds", 3), ("maps", 30)):
+    for what, allowed in (("threads", 3), ("fds", 3), ("maps", 20 * (rounds - 2))):
         assert after[what] <= before[what] + allowed, (what, before, after)
 
 
