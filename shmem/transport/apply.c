@@ -50,52 +50,32 @@ static bool is_symmetric(uint64_t addr, size_t len)
     return n > 0;
 }
 
-/* The words of 8 bytes from an aligned address on: nearly all of a long move, in a loop that asks no length. The bytes
- * of them. */
-static size_t put_long_words(char *to, const char *from, size_t len)
-{
-    size_t done = 0;
-    for (uint64_t word = 0; done + 8 <= len; done += 8) {
-        memcpy(&word, from + done, 8);
-        iso_word_store(to + done, word, 8);
-    }
-    return done;
-}
-static size_t get_long_words(char *to, const char *from, size_t len)
-{
-    size_t done = 0;
-    for (uint64_t word = 0; done + 8 <= len; done += 8) {
-        word = iso_word_load(from + done, 8);
-        memcpy(to + done, &word, 8);
-    }
-    return done;
-}
-
+/* Words by the target's alignment; those of 8 bytes, nearly all of a long move, in a loop that asks no length. */
 static void put_words(char *to, const char *from, size_t len)
 {
-    for (size_t n; len > 0; len -= n, from += n, to += n) {
+    while (len > 0) {
         uint64_t word = 0;
-        n = word_at((uintptr_t)to, len);
-        if (n == 8) {
-            n = put_long_words(to, from, len);
-            continue;
-        }
+        size_t n = word_at((uintptr_t)to, len);
         memcpy(&word, from, n);
         iso_word_store(to, iso_word_of(&word, n), n);
+        for (len -= n, from += n, to += n; n == 8 && len >= 8; len -= 8, from += 8, to += 8) {
+            memcpy(&word, from, 8);
+            iso_word_store(to, word, 8);
+        }
     }
 }
 
 static void get_words(char *to, const char *from, size_t len)
 {
-    for (size_t n; len > 0; len -= n, from += n, to += n) {
+    while (len > 0) {
         uint64_t word = 0;
-        n = word_at((uintptr_t)from, len);
-        if (n == 8) {
-            n = get_long_words(to, from, len);
-            continue;
-        }
+        size_t n = word_at((uintptr_t)from, len);
         iso_word_to(&word, iso_word_load(from, n), n);
         memcpy(to, &word, n);
+        for (len -= n, from += n, to += n; n == 8 && len >= 8; len -= 8, from += 8, to += 8) {
+            word = iso_word_load(from, 8);
+            memcpy(to, &word, 8);
+        }
     }
 }
 
