@@ -297,8 +297,8 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
 /* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
  * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
 ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why);
-void iso_ofi_drop_all(void);
+ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why); /* by this operation */
+void iso_ofi_drop_all(void); /* the job is broken: the endpoint closes, and nothing is under way any more */
 ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
 /* Bytes behind the message that belong to it. */

@@ -116,16 +116,6 @@ static const struct fi_info *choose(const struct fi_info *list, const struct hos
     return best;
 }
 
-/* ofi_rxm keeps thousands of buffers of 16 KiB, which it makes at once: here a message with its header fits in one of
- * 8,448 bytes, and credits bound how many are under way. The library reads these variables at its first call; the
- * user's own values stay. */
-static void keep_small(void)
-{
-    setenv("FI_OFI_RXM_BUFFER_SIZE", "8448", 0);
-    setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", 0);
-    setenv("FI_OFI_RXM_MSG_TX_SIZE", "64", 0);
-}
-
 static int search(struct ofi *o)
 {
     struct host_addresses mine;
@@ -136,7 +126,12 @@ static int search(struct ofi *o)
         log_error("shmem_init: SHMEM_NETWORK is \"%s\": %s", ISO->env->network, why);
         return rc;
     }
-    keep_small();
+    /* ofi_rxm keeps thousands of buffers of 16 KiB, which it makes at once: here a message with its header fits in one
+     * of 8,448 bytes, and credits bound how many are under way. libfabric reads these variables at its first call; the
+     * user's own values stay. */
+    setenv("FI_OFI_RXM_BUFFER_SIZE", "8448", 0);
+    setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", 0);
+    setenv("FI_OFI_RXM_MSG_TX_SIZE", "64", 0);
     for (int bulk = 1; bulk >= 0 && list == NULL; bulk--) {
         struct fi_info *hints = make_hints(o, bulk != 0);
         if (hints == NULL)
