@@ -25,7 +25,7 @@
 #define SLEEP_SHARE_SOFTWARE 16         /* each look takes time of a core that the network needs */
 #define SLEEP_MIN_NS 50000u
 #define SLEEP_MAX_NS 1000000u
-#define SLEEP_LONG_NS 16000000u /* the same for a wait of 4 s: 250 looks a second at a network would take 1 % of a core */
+#define SLEEP_LONG_NS 16000000u /* likewise, after 4 s: 250 looks a second at a network would take 1 % of a core */
 #define SLEEP_LONG_SHARE 256
 #define POLL_PEERS_NS 10000000u /* between two looks at the sockets of the peers */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages are sent: operations for the target's CPU, numbered in the order of the queue. Called with ofi.guard held. */
+/* Messages are sent: operations for the target's CPU, in the order of the queue. Called with ofi.guard held. */
 #include "ofi.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages that have come. They are applied in the order of their serial numbers, which is that of the queue, whatever
- * the order of arrival, each exactly once. Those that want a value back are answered alone; one answer for all others of
- * a round says up to which number they are applied. Reading never waits. Called with ofi.guard held, by waits and by the
- * progress thread. */
+ * the order of arrival, each exactly once. Those that want a value back are answered alone; one answer for all others
+ * of a round says up to which number they are applied. Reading never waits. Called with ofi.guard held, by waits and by
+ * the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../ops/word.h"
 #include "../apply.h"
