@@ -127,8 +127,12 @@ static int search(struct ofi *o)
         return rc;
     }
     /* ofi_rxm keeps thousands of buffers of 16 KiB, which it makes at once: here a message with its header fits in one
-     * of 8,448 bytes, and credits bound how many are under way. libfabric reads these variables at its first call; the
+     * of 8,448 bytes, and credits bound how many are under way. Its completion queues are for so many peers, 256 unless
+     * told, which is more than some RDMA devices have room for. libfabric reads these variables at its first call; the
      * user's own values stay. */
+    char peers[16];
+    snprintf(peers, sizeof peers, "%d", ISO->n_pes);
+    setenv("FI_UNIVERSE_SIZE", peers, 0);
     setenv("FI_OFI_RXM_BUFFER_SIZE", "8448", 0);
     setenv("FI_OFI_RXM_MSG_RX_SIZE", "64", 0);
     setenv("FI_OFI_RXM_MSG_TX_SIZE", "64", 0);
