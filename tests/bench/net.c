@@ -23,6 +23,7 @@ struct net {
     int me, npes, peer;
     char *dest, *source; /* LONGEST bytes, symmetric */
     long *word, *result; /* STREAM words each, symmetric */
+    uint64_t *signal, signals; /* symmetric; how many were sent each way */
     size_t len;
     long sequence;
 };
@@ -72,6 +73,29 @@ static void put_rate(struct net *n, long iterations)
     for (long i = 0; i < iterations; i++)
         shmem_long_put(&n->word[i % STREAM], &n->result[i % STREAM], 1, n->peer);
     shmem_quiet();
+}
+/* There and back; where the library has no such call, by what a program has to write instead. */
+static void ping_pong(struct net *n, long iterations)
+{
+    for (long i = 0; i < iterations && (n->me == 0 || n->me == n->peer); i++) {
+        n->signals++;
+        for (int turn = 0; turn < 2; turn++) {
+            if ((turn == 0) != (n->me == 0)) {
+#if SHMEM_MAJOR_VERSION > 1 || SHMEM_MINOR_VERSION >= 5
+                (void)shmem_signal_wait_until(n->signal, SHMEM_CMP_GE, n->signals);
+                continue;
+            }
+            shmem_putmem_signal(n->dest, n->source, n->len, n->signal, n->signals, SHMEM_SIGNAL_SET, n->peer - n->me);
+#else
+                shmem_long_wait_until((long *)(void *)n->signal, SHMEM_CMP_GE, (long)n->signals);
+                continue;
+            }
+            shmem_putmem(n->dest, n->source, n->len, n->peer - n->me);
+            shmem_fence();
+            shmem_long_p((long *)(void *)n->signal, (long)n->signals, n->peer - n->me);
+#endif
+        }
+    }
 }
 static void barrier_all(struct net *n, long iterations)
 {
@@ -203,6 +227,7 @@ static void run_all(struct net *n)
     latency(n, "get 8 B", get, false, 200);
     latency(n, "fetch_add", fetch_add, false, 100);
     stop_if(n->me == n->peer && n->word[0] != 100 * (BATCHES + 1), "fetch_add");
+    latency(n, "put_signal ping-pong", ping_pong, true, 100);
     latency(n, "barrier_all", barrier_all, true, 50);
     n->word[0] = n->me + 1;
     latency(n, "reduce 8 B", reduce, true, 50);
@@ -234,9 +259,11 @@ int main(int argc, char **argv)
     n.source = (char *)shmem_malloc(LONGEST);
     n.word = (long *)shmem_malloc(STREAM * sizeof(long));
     n.result = (long *)shmem_malloc(STREAM * sizeof(long));
-    if (!n.dest || !n.source || !n.word || !n.result || n.npes < 2)
+    n.signal = (uint64_t *)shmem_malloc(sizeof *n.signal);
+    if (!n.dest || !n.source || !n.word || !n.result || !n.signal || n.npes < 2)
         return 1;
     memset(n.word, 0, STREAM * sizeof(long));
+    *n.signal = n.signals = 0;
     shmem_barrier_all();
     say(&n, "start to the end of shmem_init", most_of_all(&n, started), "ms");
     say(&n, "resident after the first barrier", most_of_all(&n, (double)resident) / 1024, "MiB");

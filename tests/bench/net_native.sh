@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Started by net_run -t, as root: net_native.sh PROGRAMS TURN. Two nodes are network namespaces of this host with a cable
-# (veth) between them; PROGRAMS has isomer and, if there is one, oshmem. Both go by tcp: Isomer over libfabric, oshmem over
-# UCX. Lines of `PEs,system,metric,value,unit`, in turn, in odd TURNs the other way round; `again` is isomer once more.
+# (veth) between them; PROGRAMS has isomer, fabric and, if there is one, oshmem. All go by tcp: Isomer and fabric over
+# libfabric, oshmem over UCX. Lines of `PEs,system,metric,value,unit`, in turn, in odd TURNs the other way round; `again` is isomer once more.
 set -u
 programs=$1 turn=$2
 work=$(mktemp -d)
@@ -62,6 +62,16 @@ jobs() { # PER-NODE [start]
     done
 }
 
+# The provider and TCP without a runtime
+bare() {
+    local server
+    ip netns exec $a timeout -k 5 60 "$programs/fabric" 'tcp;ofi_rxm' 10.91.0.1 18515 &
+    server=$!
+    ip netns exec $b timeout -k 5 60 "$programs/fabric" 'tcp;ofi_rxm' 10.91.0.2 18515 10.91.0.1 | sed -n "s/^net,/1+1,/p"
+    wait $server || echo "net_native: failed: fabric"
+}
+
+bare
 jobs 1
 jobs 2
 jobs 2 start

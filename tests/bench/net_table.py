@@ -30,6 +30,10 @@ for pes in ("1+1", "2+2"):
     TCP += [(pes, metric, "oshmem", ">=", 1.0) for metric in ("put 64 KiB", "put 1 MiB", "put 4 MiB", "get 1 MiB")]
     TCP += [(pes, "put_nbi 8 B stream", "oshmem", "<=", .1), (pes, "put 8 B stream", "oshmem", "", 0)]
     TCP += [(pes, "finalize", "oshmem", "", 0), (pes, "resident at the end", "oshmem", "", 0)]
+    TCP += [(pes, "put_signal ping-pong", "oshmem", "<=", .8)]
+TCP += [("1+1", "put_signal ping-pong", "fabric", "<=", 1.2)]
+TCP += [("1+1", metric, "fabric", "", 0) for metric in ("put+quiet 8 B", "get 8 B", "put 1 MiB")]
+TCP += [("1+1", metric, "tcp", ">=", .9) for metric in ("put 64 KiB", "put 1 MiB", "put 4 MiB")]
 TCP += [("2+2", metric, "oshmem", "<=", .3) for metric in (WHOLE, REST)]
 TCP += [("2+2", "start to the end of shmem_init", "oshmem", "", 0)]
 
@@ -104,9 +108,9 @@ def main():
           f"{'':7}again")
     missed = sum(not row(values, units, *r) for r in (TCP if "tcp" in sys.argv[2:] else ROWS))
     print(f"\n{missed} missed" if missed else "\nall met")
-    print("\nwithout a library: perftest, bare verbs, mpirun of nothing; medians")
+    print("\nwithout a library: perftest, bare verbs, a bare provider, bare TCP, mpirun of nothing; medians")
     for pes, system, metric in sorted(values):
-        if system in ("perftest", "verbs", "launcher"):
+        if system in ("perftest", "verbs", "fabric", "tcp", "launcher"):
             print(f"{pes:5}{system:10}{metric:32}{text_of(median(values[pes, system, metric].values())):>9} {units[metric]}")
     print("\nPEs,system,metric,unit: the value of each boot")
     for (pes, system, metric), by_boot in sorted(values.items()):
