@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Sourced by guest_tests.sh: jobs over the nodes a and b that together take too long for every run.
 seconds=300
-spec 1 atomics ordering generics profiling putget_globals atomics_globals signals_globals locks_globals
-spec 2 setup active_sets globals symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics \
+spec 1 locks moves active_sets globals deprecated atomics ordering generics profiling putget_globals atomics_globals signals_globals locks_globals
+spec 2 putget setup active_sets globals symmetric_heap strided locks moves reinit deprecated signals atomics ordering generics \
     threads teams reductions
 spec 3 setup barriers reductions moves active_sets teams
 cases=60

@@ -9,12 +9,12 @@ per_node=$1
 size=$((2 * per_node))
 shift
 unset ISO_AGENT
-set -- sh -c 'export SHMEM_NIC=rxe$(hostname) UCX_NET_DEVICES=rxe$(hostname):1; exec "$@"' sh "$@"
+set -- sh -c 'export SHMEM_NIC=rxe$(hostname) UCX_NET_DEVICES=rxe$(hostname):1 FI_VERBS_IFACE=r$(hostname); exec "$@"' sh "$@"
 
 by_hand() {
     local rank node pids='' pid worst=0
     export SHMEM_SIZE=$size
-    SHMEM_UID="10.8.0.1:$((20000 + RANDOM % 12000)):$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
+    SHMEM_UID="10.8.0.$([ "${ISO_NET-}" = head ] && echo 3 || echo 1):$((20000 + RANDOM % 12000)):$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
     export SHMEM_UID
     for ((rank = 0; rank < size; rank++)); do
         node=$((rank / per_node))
