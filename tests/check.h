@@ -248,13 +248,22 @@ static inline void check_free(void *data)
 #define CHECK_HEAP() CHECK(shmemx_heap_is_valid() == 1)
 #endif
 
-/* So many times; a part of that, at least once, where SHMEM_TEST_FEW names what part: 8 is an eighth. For networks that
- * are emulated. */
-static inline int check_times(int times)
+/* SHMEM_TEST_FEW=8: long programs do an eighth of their rounds and cases, others every time. For networks that are
+ * emulated and for thread sanitizer, where each takes long. */
+static inline int check_few(void)
 {
     const char *text = getenv("SHMEM_TEST_FEW");
     int few = text != NULL ? atoi(text) : 1;
-    return few > times ? 1 : few > 1 ? times / few : times;
+    return few > 1 ? few : 1;
+}
+
+/* So many times, or that part of them, at least once. */
+static inline int check_times(int times) { return check_few() > times ? 1 : times / check_few(); }
+
+/* Whether a case is in that part, on all PEs alike; numbers that follow each other take turns. */
+static inline bool check_has_case(unsigned number)
+{
+    return (number + check_self.seed) % (uint64_t)check_few() == 0;
 }
 
 /* ---- start and end ---- */

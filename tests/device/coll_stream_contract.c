@@ -4,7 +4,7 @@
  * calls follow one another on the same buffers with nothing between them but the kernels that rewrite and look, each
  * PE late at random; for every kind, place of the buffers, size and way (SHMEM_COLL forces it). Then chains
  * in which one call's dest is the next one's source, and consumers on another stream that wait for the signals of
- * pieces. SHMEM_TEST_TURNS is the number of turns a case; SHMEM_TEST_SOME=3: one case of three, others every time. */
+ * pieces. SHMEM_TEST_TURNS is the number of turns a case; SHMEM_TEST_FEW=3: one case of three, others every time. */
 #include "coll_turn.h"
 
 static const char *const kind_names[] = {KIND_NAMES};
@@ -19,12 +19,6 @@ struct contract {
     shmemx_stream_t stream, other;
     unsigned cases, turns, asked;
 };
-
-/* On all PEs alike. */
-static bool is_left_out(struct contract *c)
-{
-    return (c->asked++ + check_self.seed) % (uint64_t)device_number("SHMEM_TEST_SOME", 1) != 0;
-}
 
 static uint32_t lateness(const struct contract *c)
 {
@@ -60,7 +54,7 @@ static void test_turns(struct contract *c, int kind)
         int ways = turn_has_engines(kind, (enum turn_where)where) ? kind == SHMEMX_FCOLLECT ? 3 : 2 : 1;
         for (size_t i = 0; i < COUNTS; i++)
             for (int engines = 0; engines < ways; engines++)
-                if (!is_left_out(c))
+                if (check_has_case(c->asked++))
                     one_case(c, kind, (enum turn_where)where, word_counts[i], engines);
     }
     turn_check_poison(&c->place, kind_names[kind]);
@@ -157,7 +151,7 @@ static void test_chains(struct contract *c)
     for (size_t k = 0; k < 4; k++)
         for (int team = 0; team < TEAMS; team++)
             for (size_t i = 0; i < COUNTS; i++)
-                if (!is_left_out(c))
+                if (check_has_case(c->asked++))
                     one_chain(c, &c->teams[team], kinds[k], i % 2 == 1, word_counts[i]);
 }
 

@@ -105,6 +105,8 @@ static int test_main(void)
         a.text[i] = BYTE_OF(me, 0, i);
     for (a.n = 1; a.n <= LONGEST; a.n += a.n < 8 ? 1 : 5)
         for (int shift = 0; shift < 8; shift++) {
+            if (!check_has_case((unsigned)(a.n + shift)))
+                continue;
             a.local = (shift * 3 + a.n) % 16;
             a.remote = (shift * 5) % 16;
             memset(seen, CHECK_POISON, sizeof(*seen));

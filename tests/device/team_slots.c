@@ -85,7 +85,7 @@ static void use_team(struct buffers *b, shmem_team_t team, const int *pes, int n
 static void test_lists(struct buffers *b)
 {
     struct check_random random = check_random_stream(1);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < check_times(ROUNDS); round++) {
         int all[PES_MOST], pes[PES_MOST], left = check_self.npes;
         int n = 1 + (int)check_random_below(&random, (size_t)left), slot = (int)check_random_below(&random, 256);
         bool member = false;
@@ -174,7 +174,7 @@ static void test_streams(struct buffers *b)
     enum { STREAMS = 3 };
     shmemx_stream_t streams[STREAMS];
     streams[0] = NULL;
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < check_times(6); round++) {
         for (int i = 1; i < STREAMS; i++)
             CHECK_EQ(shmemx_stream_create(&streams[i]), 0);
         reset_chain(b);
@@ -204,7 +204,7 @@ static void test_graph(struct buffers *b)
     enqueue_chain(b, streams, 2, 9);
     CHECK_EQ(shmemx_stream_wait_stream(streams[0], streams[1]), 0);
     CHECK_OR_EXIT(shmemx_graph_end(streams[0], &graph) == 0);
-    for (int i = 0; i < REPLAYS; i++) {
+    for (int i = 0; i < check_times(REPLAYS); i++) {
         reset_chain(b);
         CHECK_EQ(shmemx_graph_launch(graph, streams[i % 2]), 0);
         CHECK_EQ(shmemx_stream_synchronize(streams[i % 2]), 0);

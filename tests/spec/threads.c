@@ -165,7 +165,7 @@ static void *active_sets(void *argument)
     check_self.failures = 0;
     int me = shmem_my_pe(), npes = shmem_n_pes();
     long *source = &worker->source[worker->index], *dest = &worker->dest[worker->index];
-    for (long i = 0; i < SYNCS; i++) {
+    for (long i = 0; i < check_times(SYNCS); i++) {
         long *sync = worker->syncs + (worker->index * SYNCS + i) * SHMEM_BCAST_SYNC_SIZE;
         *source = 1000 * i + worker->index + me;
         *dest = -1;
