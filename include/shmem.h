@@ -155,6 +155,7 @@ int shmem_addr_accessible(const void *addr, int pe);
  * does not exist is an error. */
 void *shmem_ptr(const void *dest, int pe);
 void *shmem_team_ptr(shmem_team_t team, const void *dest, int pe);
+/* The version of the specification: SHMEM_MAJOR_VERSION and SHMEM_MINOR_VERSION. May be called at any time. */
 void shmem_info_get_version(int *major, int *minor);
 /* `name` has room for SHMEM_MAX_NAME_LEN characters, the final null included. */
 void shmem_info_get_name(char *name);
@@ -169,6 +170,7 @@ int _num_pes(void);
 /* As shmem_init. `requested` is a SHMEM_THREAD_ level; *provided becomes the level in force. Returns 0, or nonzero if
  * the library did not start. */
 int shmem_init_thread(int requested, int *provided);
+/* *provided becomes the level in force. */
 void shmem_query_thread(int *provided);
 
 /* ---- symmetric memory (section 9.3) ---- */
@@ -177,9 +179,9 @@ void shmem_query_thread(int *provided);
  * the heap. calloc zeroes the memory, realloc keeps the contents up to the smaller size, the others leave them
  * undefined. Collective over the world, with equal arguments on all PEs. An allocation returns when every PE has the
  * memory. free and realloc begin as shmem_barrier_all: puts into the object have arrived, except those on a private
- * context of another thread. Return NULL for size 0 (realloc frees then), and NULL after a sentence with the numbers
- * when no room is left. NULL after a sentence also for an alignment above the size of the heap, or one for which the
- * address space is too small. A page is first touched by the PE that writes it first, usually its owner. */
+ * context of another thread. Return NULL for size 0 (realloc frees then). NULL after a sentence: no room is left
+ * (SHMEM_SYMMETRIC_SIZE is the cap), or the alignment is no power of two, is above the size of the heap, or needs more
+ * address space than there is. A page is first touched by the PE that writes it first, usually its owner. */
 void *shmem_malloc(size_t size);
 void *shmem_calloc(size_t count, size_t size);
 void *shmem_align(size_t alignment, size_t size);
@@ -216,13 +218,15 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
                         shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask,
                         shmem_team_t *yaxis_team);
 /* Destroys the team and its shareable contexts. Collective over the team. When kernels or streams have used the team,
- * each member first waits until all streams of its device are idle. */
+ * each member first waits until all streams of its device are idle. SHMEM_TEAM_INVALID is ignored; SHMEM_TEAM_WORLD and
+ * SHMEM_TEAM_SHARED are errors. */
 void shmem_team_destroy(shmem_team_t team);
 
 /* ---- contexts (section 9.5) and sessions (section 9.9) ---- */
 
 /* Makes a context. `options` is 0 or SHMEM_CTX_ flags. Not collective. Returns 0; or nonzero, with SHMEM_CTX_INVALID in
- * *ctx. */
+ * *ctx: team is SHMEM_TEAM_INVALID, or there is no memory or number left for another one. Unknown flags are an error.
+ * */
 int shmem_ctx_create(long options, shmem_ctx_t *ctx);
 int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx);
 /* Destroys the context after a quiet of it. SHMEM_CTX_INVALID is ignored; SHMEM_CTX_DEFAULT is an error. */

@@ -20,7 +20,7 @@
  * 64 on the CPU. Call shmemd_group_sync before a call when other threads of the group prepare its `source`, or still
  * use a `dest` that it overwrites. The calls themselves synchronise the group as follows:
  *
- *                                        at its begin   at its end
+ *                                        at its start   at its end
  *     put, get, iput, iget               no             yes
  *     put_nbi, get_nbi                   no             no
  *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
@@ -108,7 +108,7 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
  * 1024 threads, and shmemx_launch says so. With this form the compiler uses at most the registers that `threads` leaves
  * for each. */
 #define SHMEMD_KERNEL_BOUNDED(name, TYPE, a, threads) PRIM_KERNEL_BOUNDED(name, TYPE, a, threads)
-/* Declares, at the begin of a kernel's body, an array that the threads of a block share. Used as name[i];
+/* Declares, at the start of a kernel's body, an array that the threads of a block share. Used as name[i];
  * uninitialised. */
 #define SHMEMD_SHARED(TYPE, name, count) PRIM_SHARED(TYPE, name, count)
 /* Begins a function that kernels call. */
@@ -482,7 +482,7 @@ SHMEM_STD_TYPES(SHMEMD_SOME_TYPE, )
  * and given back by shmemd_fence(h); shmemd_int_atomic_set(h, lock, 0, 0). Waits, tests and signal_fetch acquire by
  * themselves.
  *
- * Atomics by pointer count as stores here. Calls of the host and on streams are ordered with a kernel by its begin and
+ * Atomics by pointer count as stores here. Calls of the host and on streams are ordered with a kernel by its start and
  * end. A kernel may end without a quiet. Its operations by pointer are complete then. Its operations by the ring are
  * complete after shmemx_quiet_on_stream or shmemx_barrier_on_stream behind the kernel, or after
  * shmemx_stream_synchronize and then a quiet of the host: shmem_quiet, shmem_barrier_all, shmem_finalize (shmem.h,

@@ -43,7 +43,7 @@
  * at once are misuse, reported where it is noticed. */
 PRIM_FN shmemd_t shmemd_lane(shmemd_t h, unsigned lane) { return isod_with_lane(h, lane); }
 
-/* ---- synchronisation (sections 9.10.1, 9.10.2) ---- */
+/* ---- synchronisation (sections 9.10.1 to 9.10.4) ---- */
 
 /* Completes everything that this PE's kernels have sent (quiet); all members that return see it. */
 PRIM_FN int shmemd_barrier_block(shmemd_t h) { return isod_barrier_block(h); }

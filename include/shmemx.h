@@ -25,8 +25,8 @@ typedef struct {
 /* How a job starts. Begin with SHMEMX_INIT_ATTR and set what you need:
  *     shmemx_init_attr_t attr = SHMEMX_INIT_ATTR;
  * The struct grows at its end. A program that was compiled with a shorter one gets the values of SHMEMX_INIT_ATTR for
- * the rest. A longer one, of a later version, is taken where its rest is zero. What is set here wins over the
- * environment. */
+ * the rest. A longer one, of a later version, is taken where its rest is zero. Fields that are set here win
+ * over the environment. */
 typedef struct {
     size_t struct_bytes;         /* sizeof(shmemx_init_attr_t) of the program */
     int rank;                    /* this process becomes that PE, 0 .. size - 1 */
@@ -39,7 +39,7 @@ typedef struct {
     size_t heap_bytes;           /* cap of the symmetric heap; 0: as SHMEM_SYMMETRIC_SIZE says. Equal on all PEs */
     size_t device_heap_bytes;    /* cap of the device heap; 0: as SHMEM_DEVICE_HEAP_SIZE says. Equal on all PEs */
     double timeout_seconds;      /* a wait that lasts longer is reported; 0: as SHMEM_TIMEOUT says; below 0: never */
-    int errors;                  /* SHMEMX_ERRORS_RETURN: as shmemx_set_error_mode does, from this call on; 0: as it is */
+    int errors;                  /* SHMEMX_ERRORS_RETURN: as by shmemx_set_error_mode, from this call on; 0: as it is */
 } shmemx_init_attr_t;
 #define SHMEMX_INIT_ATTR {sizeof(shmemx_init_attr_t), 0, 0, NULL, SHMEM_THREAD_SINGLE, 0, -1, 0, 0, 0, 0.0, 0}
 
@@ -61,14 +61,14 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
 /* A sentence on stderr, then a call of shmemx.h and shmemx_coll.h returns: nonzero, or NULL or -1 as its type says. It
  * never ends the process. When a PE dies, leaves, or ends the job, the job is broken for this PE. Waits inside calls of
  * shmemx.h come back with an error, and waits of kernels give up, within a second or so. From then on each such call
- * returns the same error at once, but shmemx_leave, shmemx_error_text, calls that describe (shmemx_info_text,
- * shmemx_status, shmemx_device_error, shmemx_heap_is_valid), shmemx_stream_destroy and shmemx_graph_destroy. Calls of shmem.h run the error handler and end the
- * process, as in the other mode. */
+ * returns the same error at once. Exceptions: shmemx_leave, shmemx_error_text, shmemx_stream_destroy,
+ * shmemx_graph_destroy, and the calls that describe (shmemx_info_text, shmemx_status, shmemx_device_error,
+ * shmemx_heap_is_valid). Calls of shmem.h run the error handler and end the process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1
 /* Sets the mode of this PE, from the next call on: at any time, also before the start, which it covers then. It stays
- * for later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In a broken job puts, gets
- * and atomics of shmem.h to other nodes have no effect, until a call that waits ends the process. Returns 0, or nonzero
- * after a sentence: mode is neither of the two. */
+ * for later jobs of this process. Not collective; PEs may differ. No other thread is in a call. In a broken job puts,
+ * gets and atomics of shmem.h to other nodes have no effect, until a call that waits ends the process. Returns 0, or
+ * nonzero after a sentence: mode is neither of the two. */
 int shmemx_set_error_mode(int mode);
 
 /* The last error of a call of this thread, without the number of the PE: "shmemx_malloc: kind is 7, allowed: ...".
@@ -82,12 +82,12 @@ size_t shmemx_error_text(char *text, size_t bytes);
 typedef void (*shmemx_error_handler_t)(const char *sentence, void *arg);
 int shmemx_set_error_handler(shmemx_error_handler_t handler, void *arg);
 
-/* Breaks the job for this PE, as the death of another PE does, by the program's wish: a call has lasted too long, or its
- * result is not wanted any more. Waits inside calls of shmemx.h come back with an error, also those of other threads, and
- * waits of kernels give up. From then on calls behave as SHMEMX_ERRORS_RETURN says, with `why` in their sentence. `why`
- * is copied; more than 255 bytes are cut off. Other PEs are not told before shmemx_leave. Not collective; any thread,
- * while others are in calls. Nothing changes in a job that is broken already. Returns 0; or nonzero after a sentence: the
- * library is not running, the mode is not SHMEMX_ERRORS_RETURN, why is a null pointer. */
+/* Breaks the job for this PE, as the death of another PE does, by the program's wish: a call has lasted too long, or
+ * its result is not wanted any more. Waits inside calls of shmemx.h come back with an error, also those of other
+ * threads, and waits of kernels give up. From then on calls behave as SHMEMX_ERRORS_RETURN says, with `why` in their
+ * sentence. `why` is copied; more than 255 bytes are cut off. Other PEs are not told before shmemx_leave. Not
+ * collective; any thread, while others are in calls. Nothing changes in a job that is broken already. Returns 0; or
+ * nonzero after a sentence: the library is not running, the mode is not SHMEMX_ERRORS_RETURN, why is a null pointer. */
 int shmemx_break(const char *why);
 
 /* Leaves the job without any other PE's help: after a death, after an abort, or at will. Frees all that this PE has of
@@ -155,10 +155,11 @@ int shmemx_team_buffer_unregister(shmem_team_t team, void *addr);
  * on the host, in kernels and on streams. shmem_team_destroy ends it, collective over the members. Its memory is used
  * again after the last of them has destroyed it.
  *
- * Returns 0, with the team in *team. Nonzero after a sentence, with SHMEM_TEAM_INVALID in *team:
- * wrong arguments, which are found before any other member is asked; members that list each other under this tag have
- * given different lists; no memory or no slot left (1024 teams may be alive on a PE). All members that have called get
- * an error then. A member that never calls is reported after SHMEM_TIMEOUT, and the others go on waiting. */
+ * Returns 0, with the team in *team. Nonzero after a sentence, with SHMEM_TEAM_INVALID in *team: wrong arguments, which
+ * are found before any other member is asked; members that list each other under this tag have given different lists;
+ * no memory or no slot left (1022 teams may be alive on a PE beside SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED, fewer where
+ * active sets are in use). All members that have called get an error then. A member that never calls is reported after
+ * SHMEM_TIMEOUT, and the others go on waiting. */
 int shmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *team);
 
 #define SHMEMX_COLOR_NONE (-1) /* becomes member of no team; as any other negative color */
@@ -173,7 +174,7 @@ int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_
  * engines, and all waits in kernels by its handles. Waits that belong to no team keep SHMEM_TIMEOUT: point-to-point
  * calls of the host and on streams, locks, and requests to another node. SHMEM_TEAM_WORLD is a team like others.
  * Nothing else changes: a reported wait goes on, or with SHMEM_TIMEOUT_ABORT=1 ends the job. On the CPU device
- * SHMEM_TIMEOUT, too, reports a kernel all of whose threads poll in vain.
+ * SHMEM_TIMEOUT also applies to a kernel of which all threads poll in vain.
  *
  * Not collective; members may differ. Any thread. Holds for waits that begin later, in kernels too. Returns 0, or
  * nonzero after a sentence: team is not a team of this PE, or seconds is not a number. */
@@ -218,7 +219,7 @@ void *shmemx_align(size_t alignment, size_t size, int kind);
 void shmemx_free(void *ptr);
 
 /* A stream of the device: hipStream_t, cudaStream_t, or the CPU device's. */
-typedef void *shmemx_stream_t; /* NULL: the default stream */
+typedef void *shmemx_stream_t; /* NULL: the default stream, which is neither captured nor destroyed */
 
 /* ---- memory of one PE: no other PE's program takes part ---- */
 
@@ -273,13 +274,14 @@ int shmemx_offset_of(const void *addr, uint64_t *offset);
  * same for all pe. Not collective. NULL after a sentence: pe outside the world, a number that is not of
  * shmemx_offset_of, or a device place before this PE's shmemx_device_init. */
 void *shmemx_at_offset(int pe, uint64_t offset);
-/* The address by which kernels and copies of this PE's device load and store the object at addr on PE `pe` of the world,
- * as shmemd_ptr gives it in a kernel: for kernels of other programs. addr is in device memory, symmetric, or of
- * shmemx_at_offset for that pe. On the own PE it is addr. Valid as long as the object. Not collective. NULL: pointers of
- * the device do not reach it (another node, other memory, no device); after a sentence where pe is outside the world. */
+/* The address by which kernels and copies of this PE's device load and store the object at addr on PE `pe` of the
+ * world, as shmemd_ptr gives it in a kernel: for kernels of other programs. addr is in device memory, symmetric, or of
+ * shmemx_at_offset for that pe. On the own PE it is addr. Valid as long as the object. Not collective. NULL: pointers
+ * of the device do not reach it (another node, other memory, no device); after a sentence where pe is outside the
+ * world. */
 void *shmemx_device_ptr(const void *addr, int pe);
 
-/* What an address is. */
+/* The kinds of place that an address can be in. */
 #define SHMEMX_PLACE_NONE 0   /* not memory of this library */
 #define SHMEMX_PLACE_HEAP 1   /* of shmem_malloc or shmemx_malloc, or of the library itself */
 #define SHMEMX_PLACE_DATA 2   /* a global variable */
@@ -304,12 +306,14 @@ struct shmemd; /* shmemd_t is complete in shmem_device.h, which includes this fi
  * one ordered sequence of collectives, the same on all members. Kernels that may run at the same time and use
  * collectives take different slots. The same (team, slot) again gives the same handle. Collective over the team. Must
  * not be called during stream capture. A handle lives until its team is destroyed or until shmem_finalize, and may be
- * part of graphs. */
+ * part of graphs. Returns 0; or nonzero after a sentence: team is not a team of this PE, slot is outside its range, no
+ * device runs (on SHMEM_TEAM_WORLD: it cannot start), a stream is being captured, no memory for the slot. */
 int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd *handle);
 
 /* The number of blocks of this kernel, of `block_threads` threads each and with shared_bytes of dynamic shared memory,
  * that may wait for one another at once on this PE's device. Where PEs share a device it is this PE's share. Never more
- * than SHMEM_DEVICE_BLOCKS, which bounds the blocks that use collectives. -1 after a sentence: there is no device. */
+ * than SHMEM_DEVICE_BLOCKS, which bounds the blocks that use collectives. -1 after a sentence: no device runs,
+ * kernel is a null pointer, block_threads is below 1, or the device cannot run such blocks. */
 typedef void (*shmemx_kernel_t)(void);
 int shmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes);
 
@@ -347,14 +351,17 @@ void shmemx_device_abort(void);
 /* Makes the handle of (team, slot) work again. With it work barrier and sync on streams of this team, collectives on
  * streams of this (team, slot), sends and receives of this team, and point-to-point calls on streams, which have no
  * slot. Collective over the handle's team, after all members have called shmemx_device_abort or a kernel of theirs gave
- * up, and while no kernel that uses the handle runs. */
+ * up, and while no kernel that uses the handle runs. Returns 0; or nonzero after a sentence: no device runs, team is
+ * not a team of this PE, slot is outside 0 .. 255, or nothing has used (team, slot). */
 int shmemx_device_reset(shmem_team_t team, int slot);
 
 /* ---- streams and launch: the same on every device ----
  * On a GPU a stream is the vendor's own (hipStream_t, cudaStream_t), and a kernel may also be launched the vendor's
  * way. A device may have fewer queues than there are streams. Streams that share a queue run in turn, so a kernel that
  * waits holds up the streams of its queue. HIP gives a process 4 queues unless GPU_MAX_HW_QUEUES says more, CUDA 8
- * (CUDA_DEVICE_MAX_CONNECTIONS). Both variables are read when the device is first used. */
+ * unless CUDA_DEVICE_MAX_CONNECTIONS says more. When the device is first used, the library sets
+ * CUDA_DEVICE_MAX_CONNECTIONS to 32 and CUDA_MODULE_LOADING to EAGER, each unless it is set already. CUDA and HIP read
+ * these variables at their first call: a program that makes that call earlier sets them itself. */
 
 typedef void *shmemx_graph_t;
 /* Makes a stream. Returns 0, or nonzero after a sentence on stderr, as all calls below do.
@@ -377,7 +384,9 @@ int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
  *     shmemx_launch(SHMEMX_KERNEL(ring), blocks, 256, 0, &args, sizeof args, stream);
  * The kernel may stand in another file: declare it by SHMEMX_DECLARE_KERNEL, not in the file that defines it nor in a
  * header of both. `args` is the kernel's one struct, copied before the call returns, and args_bytes its size. The CPU
- * device refuses another size. GPUs do not check: the kernel takes as many bytes as its struct has. */
+ * device refuses another size. GPUs do not check: the kernel takes as many bytes as its struct has. `blocks` is 1 or
+ * more, block_threads 1 .. 1024; shared_bytes is dynamic shared memory. Not collective. Nonzero after a sentence also:
+ * no device runs, an argument is outside its range, the kernel cannot run with so many threads or so much memory. */
 #ifdef __cplusplus
 #define SHMEMX_DECLARE_KERNEL(name) extern "C" void name(void)
 #else
@@ -388,7 +397,9 @@ int shmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_thread
                   const void *args, size_t args_bytes, shmemx_stream_t stream);
 /* Work that is enqueued between begin and end becomes a graph and does not run. shmemx_stream_synchronize refuses a
  * stream that is being captured. Each stream that the capture took along must have joined again when the capture ends;
- * otherwise shmemx_graph_end says so. The capture is lost then. On AMD it goes on and can be ended again.
+ * otherwise shmemx_graph_end says so. The capture is lost then. On AMD it goes on and can be ended again. Not
+ * collective. begin refuses NULL, the default stream; end writes *graph, and refuses a stream that is not captured;
+ * launch returns nonzero also when a wait of this PE has given up (shmemx_device_abort).
  *
  * Branches of a graph may wait for each other's signals. HIP 7 puts branches into one stream where that seems as fast,
  * and such a graph then never ends. When the device is first used, the library sets DEBUG_HIP_GRAPH_MIN_OVERLAP to 0,

@@ -20,11 +20,11 @@
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
  * nothing is enqueued. dest and source may each be reachable or not. Reachable memory is symmetric (shmemx_malloc,
  * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers
- * touch is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of reducescatter,
- * both of allreduce and broadcast. It may lie at another place on each member and in each call, in memory of another
- * kind too: the members tell each other in the call, and a captured call keeps its own place. A registered buffer
- * counts as reachable when all members have it; where it is memory of the host (CPU device), it is a registered buffer
- * of the host on all members. Other buffers may differ between members.
+ * touch is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of
+ * reducescatter, both of allreduce and broadcast. It may lie at another place on each member and in each call, in
+ * memory of another kind too: the members tell each other in the call, and a captured call keeps its own place. A
+ * registered buffer counts as reachable when all members have it; where it is memory of the host (CPU device), it is a
+ * registered buffer of the host on all members. Other buffers may differ between members.
  *   both reachable       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
  *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source
@@ -190,9 +190,9 @@ typedef struct {
 } shmemx_host_blocks_t;
 
 /* An FCOLLECT or REDUCESCATTER whose block is n parts, as the parameters of a model are. Arrays of the host, n words
- * each, read before the call returns, and equal on all members. Part i is nelems[i] elements, at offset[i] of a member's
- * block; offset NULL: the parts lie one behind the other. Among the blocks of all members, part i of all of them stands
- * together: that of member m is at offset[i] * n_pes + m * nelems[i]. So
+ * each, read before the call returns, and equal on all members. Part i is nelems[i] elements, at offset[i] of a
+ * member's block; offset NULL: the parts lie one behind the other. Among the blocks of all members, part i of all of
+ * them stands together: that of member m is at offset[i] * n_pes + m * nelems[i]. So
  *   FCOLLECT        part i of member m: from its source + offset[i] to offset[i] * n_pes + m * nelems[i] of all dests
  *   REDUCESCATTER   part i: what all sources have at offset[i] * n_pes + m * nelems[i], combined, to offset[i] of
  *                   member m's dest
@@ -237,7 +237,7 @@ typedef struct {
     const double *scale_from;
     const shmemx_host_blocks_t *host_blocks; /* alltoallv, instead of `blocks` */
     const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
-    int same_place; /* 1: dest, if it is symmetric, is at the same place on all members, so engines may carry the call */
+    int same_place; /* 1: dest, if it is symmetric, is at the same place on all members: engines may carry the call */
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
@@ -263,8 +263,8 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  *
  * Returns 0 when this member's dest is complete and its source may be written, which says nothing of the others; or
  * nonzero after a sentence on stderr: a wrong argument, with nothing done, or a job that is broken
- * (SHMEMX_ERRORS_RETURN), with dest undefined. SHMEM_DEBUG=1 compares kind, size, type, operator, factor and root on all
- * members; a mismatch ends the job, or is an error of this call. With nelems 0 nothing else is done. */
+ * (SHMEMX_ERRORS_RETURN), with dest undefined. SHMEM_DEBUG=1 compares kind, size, type, operator, factor and root on
+ * all members; a mismatch ends the job, or is an error of this call. With nelems 0 nothing else is done. */
 int shmemx_coll_on_host(const shmemx_coll_t *coll);
 
 /* ---- send and receive ----

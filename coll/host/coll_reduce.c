@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions and scans: shmem_TYPE_OP_reduce, shmem_TYPE_sum_inscan and _exscan on teams (sections 9.10.10, 9.10.11),
+/* Reductions and scans: shmem_TYPE_OP_reduce, shmem_TYPE_sum_inscan and _exscan on teams (sections 9.10.9, 9.10.10),
  * and the deprecated shmem_TYPE_OP_to_all on active sets. All are stamped from shmem_types.h, one line each; what a
  * type looks like in memory chooses its kernels (reduce_op.h), the schedules are in reduce.h and scan.h. Invariant: all
  * members come here with equal numbers of elements of equal types. */
