@@ -12,12 +12,19 @@
 
 enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
 
-void iso_network_lock(struct network_guard *g)
+bool iso_network_lock_unless_failed(struct network_guard *g)
 {
     pthread_mutex_lock(&g->lock);
     if (ISO_LIKELY(!iso_network_failed(g)))
-        return;
+        return true;
     pthread_mutex_unlock(&g->lock);
+    return false;
+}
+
+void iso_network_lock(struct network_guard *g)
+{
+    if (ISO_LIKELY(iso_network_lock_unless_failed(g)))
+        return;
     for (;;)
         pause(); /* another thread is ending the process */
 }

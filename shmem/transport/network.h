@@ -18,6 +18,8 @@ struct network_guard {
 
 /* As pthread_mutex_lock; after a failure the call never returns, since another thread is ending the process. */
 void iso_network_lock(struct network_guard *g);
+/* For handlers of the channel, which must come back. False after a failure, without the lock. */
+bool iso_network_lock_unless_failed(struct network_guard *g);
 ISO_INLINE void iso_network_unlock(struct network_guard *g) { pthread_mutex_unlock(&g->lock); }
 /* Has the process begun to end by a failure of the network? Pairs with the release in network.c. */
 ISO_INLINE bool iso_network_failed(const struct network_guard *g)

@@ -233,8 +233,9 @@ static struct ofi *open_net(int n_pes, bool local_keys)
 static void close_net(struct ofi *o)
 {
     ISO->ofi = NULL;
-    iso_ofi_memory_stop(o);
     iso_ofi_endpoint_close(o);
+    iso_ofi_unregister(o);
+    iso_ofi_memory_stop(o);
     iso_ofi_post_stop(o);
     CHECK_EQ(net.closed_mrs, net.registered);
     CHECK_EQ(net.closed_eps, 1);

@@ -355,8 +355,19 @@ static void test_wrong_answers(void)
     iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 64), add_one, &word);
     struct ofi_message refused = answer_to(0, false);
     refused.op = OFI_REFUSED;
+    refused.addr = 0x10000000040;
     bring(refused, NULL);
     iso_ofi_quiet(&ISO->ctx_default); /* ends */
+    end_fault(o, &said, "an operation at address 0x10000000040 from pe 0");
+
+    o = open_net(2, false); /* the refusal is overtaken by an answer to it and the next one */
+    begin_fault(&said);
+    put(place_at(1, 8), &word, sizeof word, true);
+    put(place_at(1, 64), &word, sizeof word, true);
+    bring(answer_to(1, true), NULL);
+    poll_net(o);
+    bring(refused, NULL);
+    poll_net(o);
     end_fault(o, &said, "an operation at address 0x10000000040 from pe 0");
 
     o = open_net(2, false);

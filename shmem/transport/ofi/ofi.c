@@ -60,8 +60,9 @@ static int start(void)
 
 static void destroy(struct ofi *o)
 {
-    iso_ofi_memory_stop(o);
     iso_ofi_endpoint_close(o);
+    iso_ofi_unregister(o);
+    iso_ofi_memory_stop(o);
     iso_ofi_post_stop(o);
     iso_ofi_fabric_close(o);
     for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
@@ -120,10 +121,8 @@ static void stop(void)
         __atomic_store_n(&o->ended, true, __ATOMIC_RELAXED);
     }
     iso_ofi_thread_stop(o);
-    if (iso_log_shows(LOG_DEBUG)) {
-        text(line, sizeof line);
+    if (iso_log_shows(LOG_DEBUG) && text(line, sizeof line) > 0)
         log_debug("ofi: %s", line);
-    }
     iso_channel_set_handler(NULL);
     ISO->ofi = NULL;
     ISO->soft_network = false;

@@ -225,6 +225,7 @@ struct ofi {
     uint64_t looked_events; /* completions and answers then */
     uint64_t looked_ns, watched_ns;
     int wake; /* eventfd, -1: none */
+    bool asleep; /* the thread, until the completion queue's descriptor or `wake` says so */
     struct ofi_counts counts;
 };
 
@@ -250,8 +251,10 @@ struct ofi_key_info {
 /* ---- ofi_fabric.c ---- */
 
 int iso_ofi_fabric_open(struct ofi *o); /* chooses provider and address, opens the endpoint; 0 or -errno likewise */
-void iso_ofi_fabric_close(struct ofi *o); /* the endpoint first; memory is unregistered between the two */
-void iso_ofi_endpoint_close(struct ofi *o);
+void iso_ofi_fabric_close(struct ofi *o); /* the endpoint first; memory is unregistered by then */
+void iso_ofi_endpoint_close(struct ofi *o); /* behind the registrations that are bound to it */
+void iso_ofi_unregister(struct ofi *o);     /* all */
+void iso_ofi_close_region(void *row);       /* of o->regions */
 /* "192.0.2.1:4711", or the bytes, of an endpoint's name; for sentences. */
 const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes);
 
@@ -271,7 +274,7 @@ void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info);
 void iso_ofi_forget(const struct segment *segment);
 bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
 void iso_ofi_unlock_unpinned(void);
-void iso_ofi_memory_stop(struct ofi *o);
+void iso_ofi_memory_stop(struct ofi *o); /* the endpoint is closed: peers may write to a stage until then */
 
 /* ---- ofi_connect.c ---- */
 

@@ -62,18 +62,15 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
                    "one message of the channel");
     memcpy(&hello, request, sizeof hello);
     memcpy(&info, request, sizeof info);
-    mine.error = -EPROTO;
-    if (o != NULL && !iso_network_failed(&o->guard)) {
-        iso_ofi_lock(o);
-        if (o->guard.lost) {
-            info.error = mine.error;
-        } else if (hello.type == OFI_HELLO) {
+    mine.error = info.error = -EPROTO; /* while this PE ends, or all is lost */
+    if (o != NULL && iso_network_lock_unless_failed(&o->guard)) {
+        if (hello.type == OFI_HELLO && !o->guard.lost) {
             mine.error = fill_hello(o, pe, &mine);
             if (mine.error == 0)
                 mine.error = take_hello(o, pe, &hello);
-        } else if (hello.type == OFI_KEY) {
+        } else if (hello.type == OFI_KEY && !o->guard.lost) {
             iso_ofi_answer_key(o, &info);
-        } else if (hello.type == OFI_STAGE) {
+        } else if (hello.type == OFI_STAGE && !o->guard.lost) {
             iso_ofi_answer_stage(o, pe, &info);
         }
         iso_ofi_unlock(o);
@@ -97,7 +94,11 @@ static void exchange_addresses(struct ofi *o, int pe)
         rc = theirs.error != 0 ? theirs.error : take_hello(o, pe, &theirs);
     if (rc == 0)
         return;
-    if (rc == -EPROTO)
+    if (rc == -EPROTO && strcmp(theirs.provider, mine.provider) == 0)
+        iso_ofi_lose(o, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one of format %u "
+                     "(IPv4 is %d, IPv6 is %d); set SHMEM_NETWORK to addresses of one kind on all hosts", ISO->my_pe,
+                     ISO->boot.host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN, FI_SOCKADDR_IN6);
+    else if (rc == -EPROTO)
         iso_ofi_lose(o, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
                      "each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all hosts have",
                      ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,

@@ -252,10 +252,36 @@ int iso_ofi_fabric_open(struct ofi *o)
     return rc != 0 ? rc : open_endpoint(o);
 }
 
+void iso_ofi_close_region(void *row) { fi_close(&((struct ofi_region *)row)->mr->fid); }
+
+void iso_ofi_unregister(struct ofi *o)
+{
+    iso_range_forget(&o->regions, sizeof(struct ofi_region), (struct range){0, UINT64_MAX}, iso_ofi_close_region);
+    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
+        if (o->peers[pe].stage_mr != NULL)
+            fi_close(&o->peers[pe].stage_mr->fid);
+        o->peers[pe].stage_mr = NULL;
+    }
+    for (struct ofi_slab *slab = o->slabs; slab != NULL; slab = slab->next) {
+        for (int i = 0; i < OFI_SLAB_OPS; i++) { /* of operations that were lost */
+            if (slab->ops[i].once != NULL)
+                fi_close(&slab->ops[i].once->fid);
+            slab->ops[i].once = NULL;
+        }
+        if (slab->mr != NULL)
+            fi_close(&slab->mr->fid);
+        slab->mr = NULL;
+    }
+}
+
 void iso_ofi_endpoint_close(struct ofi *o)
 {
-    if (o->ep != NULL)
-        fi_close(&o->ep->fid);
+    if (o->bind_endpoint) /* it cannot be closed before them */
+        iso_ofi_unregister(o);
+    int rc = o->ep != NULL ? fi_close(&o->ep->fid) : 0;
+    if (rc != 0)
+        log_warn("ofi: fi_close of the endpoint of %s failed: %s", o->info->fabric_attr->prov_name,
+                 o->lib.error_text(-rc));
     o->ep = NULL;
 }
 

@@ -12,8 +12,6 @@
 
 /* ---- registrations ---- */
 
-static void close_region(void *row) { fi_close(&((struct ofi_region *)row)->mr->fid); }
-
 /* The region of segment s, of host memory, around addr. NULL: *error says why. */
 static struct ofi_region *region_at(struct ofi *o, const struct segment *s, const void *addr, int *error)
 {
@@ -29,7 +27,7 @@ static struct ofi_region *region_at(struct ofi *o, const struct segment *s, cons
         return NULL;
     region = (struct ofi_region *)iso_range_add(&o->regions, sizeof fresh, &fresh);
     if (region == NULL) {
-        close_region(&fresh);
+        iso_ofi_close_region(&fresh);
         *error = -ENOMEM;
         return NULL;
     }
@@ -132,6 +130,7 @@ struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
 void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
 {
     struct ofi_peer *peer = &o->peers[pe];
+    info->error = 0;
     if (peer->stage == NULL) {
         void *at = mmap(NULL, OFI_STAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         info->error = at != MAP_FAILED ? iso_ofi_register(o, at, OFI_STAGE_BYTES, true, &peer->stage_mr) : -ENOMEM;
@@ -155,7 +154,7 @@ void iso_ofi_forget(const struct segment *segment)
         return;
     iso_ofi_lock(o);
     iso_range_forget(&o->regions, sizeof(struct ofi_region), iso_range_of(segment->base, 0, segment->len),
-                     close_region);
+                     iso_ofi_close_region);
     for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
         iso_range_forget(&o->peers[pe].keys, sizeof(struct ofi_key),
                          iso_range_of(segment->peers[pe].base, 0, segment->len), NULL);
@@ -185,14 +184,10 @@ void iso_ofi_unlock_unpinned(void)
 
 void iso_ofi_memory_stop(struct ofi *o)
 {
-    iso_range_forget(&o->regions, sizeof(struct ofi_region), (struct range){0, UINT64_MAX}, close_region);
     free(o->regions.rows);
     for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
-        struct ofi_peer *peer = &o->peers[pe];
-        if (peer->stage != NULL) {
-            fi_close(&peer->stage_mr->fid);
-            munmap(peer->stage, OFI_STAGE_BYTES);
-        }
-        free(peer->keys.rows);
+        if (o->peers[pe].stage != NULL)
+            munmap(o->peers[pe].stage, OFI_STAGE_BYTES);
+        free(o->peers[pe].keys.rows);
     }
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- failure ---- */
 
@@ -179,8 +180,13 @@ static bool post(struct ofi *o, struct ofi_op *op)
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
 {
     struct ofi_peer *peer = &o->peers[op->pe];
+    const uint64_t one = 1;
     if (ISO_UNLIKELY(o->guard.lost))
         return;
+    if (ISO_UNLIKELY(o->asleep)) { /* it looks at intervals from now on: a lost packet may be repeated by calls alone */
+        o->asleep = false;
+        (void)!write(o->wake, &one, sizeof one);
+    }
     if (ISO_UNLIKELY(peer->first_ns == 0))
         peer->first_ns = iso_wait_now_ns();
     if (peer->first_op == NULL && post(o, op))
@@ -275,11 +281,6 @@ void iso_ofi_post_stop(struct ofi *o)
     while (o->slabs != NULL) {
         struct ofi_slab *slab = o->slabs;
         o->slabs = slab->next;
-        for (int i = 0; i < OFI_SLAB_OPS; i++) /* of operations that were lost */
-            if (slab->ops[i].once != NULL)
-                fi_close(&slab->ops[i].once->fid);
-        if (slab->mr != NULL)
-            fi_close(&slab->mr->fid);
         munmap(slab->memory, slab->bytes);
         free(slab);
     }

@@ -194,14 +194,14 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
                      iso_ofi_ends(o, m->pe, ends, sizeof ends));
         return;
     }
+    if (m->op != OFI_DONE) {
+        iso_ofi_lose(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
+                     (unsigned long long)m->addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        return;
+    }
     if (m->serial < q->asks.done) /* one for several that was overtaken by the next */
         return;
     struct ofi_ask ask = q->asked[m->serial % OFI_CREDITS];
-    if (m->op != OFI_DONE) {
-        iso_ofi_lose(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
-                     (unsigned long long)ask.addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
-        return;
-    }
     if (m->shared == 0 && !ask.plain && (q->asks.ended >> (m->serial & 63) & 1) == 0) {
         if (m->len != 0)
             memcpy(ask.into, data, ISO_MIN(ask.len, m->len));

@@ -17,7 +17,7 @@
 
 /* Polls by waits within LOOK_NS that show that waits do the thread's work. When nothing has come for IDLE_LOOKS, the
  * next looks follow after IDLE_NS. */
-enum { BUSY_POLLS = 16, LOOK_NS = 1000000, IDLE_LOOKS = 100, IDLE_NS = 8000000 };
+enum { BUSY_POLLS = 16, LOOK_NS = 1000000, IDLE_LOOKS = 100, IDLE_NS = 8000000, NAP_NS = 50000 };
 enum { FD_CHANNEL, FD_WAKE, FD_EVENTS, FDS };
 
 bool iso_ofi_progress(void)
@@ -45,7 +45,7 @@ static bool may_sleep(struct ofi *o)
 bool iso_ofi_rest(uint64_t ns)
 {
     struct ofi *o = ISO->ofi;
-    const struct timespec t = {0, (long)ns};
+    const struct timespec t = {0, (long)ns}, nap = {0, (long)ISO_MIN(ns, (uint64_t)NAP_NS)};
     if (o == NULL || o->fd < 0 || iso_network_failed(&o->guard))
         return false;
     struct pollfd fd = {o->fd, POLLIN, 0};
@@ -54,7 +54,11 @@ bool iso_ofi_rest(uint64_t ns)
     o->polls += BUSY_POLLS + 1;
     o->counts.sleeps++;
     iso_ofi_watch(o);
-    if (o->first_waiting < 0 && may_sleep(o)) {
+    if (o->first_waiting >= 0 || o->guard.lost) { /* nothing says when the provider has room */
+        iso_ofi_unlock(o);
+        nanosleep(&nap, NULL);
+        iso_ofi_lock(o);
+    } else if (may_sleep(o)) {
         iso_ofi_unlock(o);
         int n = ppoll(&fd, 1, &t, NULL);
         iso_ofi_lock(o);
@@ -83,14 +87,16 @@ static uint64_t prepare(struct ofi *o)
         next_ns = o->busy_looks < IDLE_LOOKS ? LOOK_NS : IDLE_NS;
     } else if (!o->guard.lost) {
         o->busy_looks = 0;
-        while (iso_ofi_poll(o))
-            continue;
+        bool more = true; /* not for ever: calls of this PE want the lock, perhaps for what its peers are waiting for */
+        for (int i = 0; i < BUSY_POLLS && more; i++)
+            more = iso_ofi_poll(o);
         bool waits = o->first_waiting >= 0 || o->unposted != NULL || o->posted > 0;
-        if (o->fd >= 0 && may_sleep(o))
-            next_ns = waits ? LOOK_NS : 0;
-        else if (o->fd >= 0)
+        if (more || (o->fd >= 0 && !may_sleep(o)))
             next_ns = 1;
+        else if (o->fd >= 0)
+            next_ns = waits ? LOOK_NS : 0;
     }
+    o->asleep = next_ns == 0;
     iso_ofi_unlock(o);
     return next_ns;
 }
@@ -101,7 +107,10 @@ static void sleep_until_work(uint64_t look_ns, struct ofi *o)
     struct pollfd fds[FDS] = {[FD_CHANNEL] = {iso_channel_fd(), POLLIN, 0},
                               [FD_WAKE] = {o->wake, POLLIN, 0},
                               [FD_EVENTS] = {o->fd, POLLIN, 0}};
+    uint64_t wakes;
     int n = ppoll(fds, look_ns >= LOOK_NS ? FD_EVENTS : FDS, look_ns != 0 ? &look : NULL, NULL);
+    if (n > 0 && fds[FD_WAKE].revents != 0) /* `stopping` is set before */
+        (void)!read(o->wake, &wakes, sizeof wakes);
     if (n > 0 && fds[FD_CHANNEL].revents != 0)
         iso_channel_progress();
 }

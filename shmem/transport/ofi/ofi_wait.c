@@ -109,7 +109,8 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
 {
     if (ISO_LIKELY(!o->guard.lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
         return;
-    struct wait wait = ISO_WAIT("put", q->pe, NULL, q->asks.made - OFI_CREDITS + 1);
+    uint64_t in_window = q->asks.made < OFI_CREDITS ? q->asks.made : OFI_CREDITS;
+    struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, q->asks.made - in_window + 1);
     iso_ofi_poll(o);
     while (!o->guard.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);

@@ -211,14 +211,11 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
                    "one message of the channel");
     memcpy(&hello, request, sizeof hello);
     memcpy(&row, request, sizeof row);
-    mine.error = -EPROTO;
-    if (v != NULL && !iso_network_failed(&v->guard)) {
-        iso_verbs_lock(v);
-        if (v->guard.lost)
-            row.error = mine.error;
-        else if (hello.type == VERBS_CONNECT)
+    mine.error = row.error = -EPROTO; /* while this PE ends, or all is lost */
+    if (v != NULL && iso_network_lock_unless_failed(&v->guard)) {
+        if (hello.type == VERBS_CONNECT && !v->guard.lost)
             mine.error = answer_connect(v, pe, &hello, &mine);
-        else if (hello.type == VERBS_KEY)
+        else if (hello.type == VERBS_KEY && !v->guard.lost)
             iso_verbs_answer_key(v, pe, &row);
         iso_verbs_unlock(v);
     }

@@ -11,6 +11,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -285,7 +286,10 @@ static void client(void)
 static void serve(void)
 {
     char byte;
-    while (recv(f.socket, &byte, 1, MSG_DONTWAIT) != 1) {
+    ssize_t n;
+    while ((n = recv(f.socket, &byte, 1, MSG_DONTWAIT)) != 1) {
+        if (n == 0 || errno != EAGAIN)
+            stop("the other side is gone", FI_ECONNRESET);
         (void)fi_cq_read(f.cq, NULL, 0);
         sched_yield();
     }
