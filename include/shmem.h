@@ -225,8 +225,8 @@ void shmem_team_destroy(shmem_team_t team);
 /* ---- contexts (section 9.5) and sessions (section 9.9) ---- */
 
 /* Makes a context. `options` is 0 or SHMEM_CTX_ flags. Not collective. Returns 0; or nonzero, with SHMEM_CTX_INVALID in
- * *ctx: team is SHMEM_TEAM_INVALID, or there is no memory or number left for another one. Unknown flags are an error.
- * */
+ * *ctx: team is SHMEM_TEAM_INVALID, or there is no memory or number left for another one. Unknown flags are an
+ * error. */
 int shmem_ctx_create(long options, shmem_ctx_t *ctx);
 int shmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx);
 /* Destroys the context after a quiet of it. SHMEM_CTX_INVALID is ignored; SHMEM_CTX_DEFAULT is an error. */

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Started by net_run -t, as root: net_native.sh PROGRAMS TURN. Two nodes are network namespaces of this host with a cable
 # (veth) between them; PROGRAMS has isomer, fabric and, if there is one, oshmem. All go by tcp: Isomer and fabric over
-# libfabric, oshmem over UCX. Lines of `PEs,system,metric,value,unit`, in turn, in odd TURNs the other way round; `again` is isomer once more.
+# libfabric, oshmem over UCX. Lines of `PEs,system,metric,value,unit`, in turn, in odd TURNs the other way round; `again`
+# is isomer once more.
 set -u
 programs=$1 turn=$2
 work=$(mktemp -d)

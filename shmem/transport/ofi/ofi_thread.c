@@ -77,6 +77,7 @@ static uint64_t prepare(struct ofi *o)
 {
     uint64_t now = iso_wait_now_ns(), next_ns = LOOK_NS;
     iso_ofi_lock(o);
+    o->asleep = false;
     bool busy = o->sleepers > 0 || o->polls > BUSY_POLLS * (now - o->looked_ns) / LOOK_NS;
     o->polls = 0;
     o->looked_ns = now;
