@@ -46,6 +46,7 @@ int iso_ctx_start(void)
     self->ctx_default.team = &self->world;
     self->ctx_default.world_of = self->world.world_of;
     self->ctx_default.n_pes = self->n_pes;
+    self->ctx_words = self->ctx_default;
     /* The table never moves, so that look-ups need no lock; its untouched pages cost nothing. */
     self->ctxs = (struct ctx **)calloc(CTXS_MAX, sizeof *self->ctxs);
     self->n_ctxs = FIRST_INDEX;

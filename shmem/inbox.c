@@ -19,7 +19,7 @@ void iso_inbox_far_send(struct inbox box, int to, const void *data, size_t bytes
         words[i] = iso_slot_far_word(box.epoch, parts[i - 1]);
     size_t offset = iso_slot_far_inbox_offset(box.me, box.slot->staged);
     struct place place = iso_slot_place(box.slot, offset, box.slot->views[to].pe);
-    iso_far_put_words(&ISO->ctx_default, place, words, n, box.call);
+    iso_far_put_words(&ISO->ctx_words, place, words, n, box.call);
 }
 
 /* A word of this epoch is here. Acquire: pairs with its arrival (put_words of the transport); earlier puts of its

@@ -176,6 +176,7 @@ static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
         return rc;
     }
     self->spin = env.spin >= 0 ? (unsigned)env.spin : self->oversubscribed ? 0 : 1000;
+    self->spin_alone = self->ofi != NULL ? ISO_MIN(self->spin, 4u) : self->spin;
     self->careful = self->debug;
     self->thread_level = requested;
     *provided = requested;

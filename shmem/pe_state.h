@@ -45,12 +45,14 @@ struct state {
     enum life life;
     int my_pe;
     int n_pes;
-    unsigned spin; /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    unsigned spin;       /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
+    unsigned spin_alone; /* the first of these; the others look at the network, too, where that needs calls of a PE */
     bool debug;    /* SHMEM_DEBUG */
     bool careful;  /* SHMEM_DEBUG, or a device runs: a local argument may be what the CPU cannot load */
     struct segment *segments;
     int n_segments;
     struct ctx ctx_default;
+    struct ctx ctx_words; /* of slots: in order with what ctx_default sends, but no quiet of that waits for them */
 
     /* teams and contexts: [index of handle], NULL where free */
     struct team **teams;

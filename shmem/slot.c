@@ -634,7 +634,7 @@ static void give_back(const struct slot *slot, const struct members *m)
     prim_store_relaxed_u64(&mine->last, slot->seq);
     prim_store_relaxed_u64(&mine->state, GRANT_NONE);
     (void)control_amo(closing_offset(), ISO->my_pe, AMO_ADD, 1, m->call);
-    iso_quiet(&ISO->ctx_default); /* flags that a transport still carries */
+    iso_quiet(&ISO->ctx_words); /* flags that a transport still carries */
     /* Release: what this member did in the slot is before; acquire in the last one, whose freeing releases it again to
      * the leader that claims the index next. */
     if (control_amo(closed, m->world_of[0], AMO_ADD, 1, m->call) != (uint64_t)m->n - 1)
@@ -675,12 +675,12 @@ struct place iso_slot_place(const struct slot *slot, size_t offset, int pe)
 
 void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call)
 {
-    iso_far_signal(&ISO->ctx_default, iso_slot_place(slot, offset, pe), value, SHMEM_SIGNAL_SET, call);
+    iso_far_signal(&ISO->ctx_words, iso_slot_place(slot, offset, pe), value, SHMEM_SIGNAL_SET, call);
 }
 
 void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len, const char *call)
 {
-    iso_far_put(&ISO->ctx_default, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
+    iso_far_put(&ISO->ctx_words, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
 }
 
 void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call)

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define POLLS_PER_LOOK 16               /* so many polls take as long as a look at the network */
+#define YIELDS_NEAR_PER_LOOK 8          /* likewise, of a wait for a PE of this node */
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
 #define SLEEP_AFTER_NS 20000000u        /* yield this long first */
 #define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
@@ -203,8 +205,20 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     struct state *self = ISO;
     if (iso_job_is_broken())
         return iso_job_give_up(wait->call);
+    /* What is waited for may come by the network, or need this PE to serve another. */
+    bool network = self->verbs != NULL || self->ofi != NULL;
+    bool near = network && wait->peer >= 0 && self->peers[wait->peer].local;
+    if (wait->polls < self->spin) {
+        if (network && !near) {
+            wait->polls += POLLS_PER_LOOK - 1;
+            wait->worked |= progress(self);
+        } else {
+            iso_cpu_relax();
+        }
+        return 0;
+    }
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
-        if (self->verbs != NULL || self->ofi != NULL) /* what is waited for may need this PE to serve another */
+        if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
             wait->worked |= progress(self);
         sched_yield();
         return 0;

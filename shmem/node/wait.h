@@ -87,7 +87,7 @@ void iso_wait_finish(struct wait *wait);
  * and the wait is over without what it waited for (iso_job_rc says so at the end of the call). */
 ISO_INLINE int iso_wait_pause(struct wait *wait, uint64_t seen)
 {
-    if (ISO_UNLIKELY(++wait->polls >= ISO->spin))
+    if (ISO_UNLIKELY(++wait->polls >= ISO->spin_alone))
         return iso_wait_slow(wait, seen);
     iso_cpu_relax();
     return 0;

@@ -22,7 +22,7 @@ static struct pair {
 static void set_up(void)
 {
     ISO->n_pes = MEMBERS; /* what the layout of a slot depends on */
-    ISO->spin = 1000;
+    ISO->spin = ISO->spin_alone = 1000;
     size_t bytes = iso_slot_control_bytes(MEMBERS);
     for (int m = 0; m < MEMBERS; m++) {
         pair.views[m] = (struct slot_view){(char *)aligned_alloc(4096, bytes), m};

@@ -131,6 +131,100 @@ static void test_packs(void)
     close_net(o);
 }
 
+/* The target has applied everything that it is asked about, and answers what wants an answer now. */
+static void answer_what_asks(void)
+{
+    const struct ofi_queue *q = ISO->ofi->peers[1].out[0];
+    if (q != NULL && q->prompt > q->asks.done)
+        bring(answer_to(q->prompt - 1, true), NULL);
+}
+
+/* Signals are answered with later messages; a quiet asks for the answer, and the next signals want theirs at once. No
+ * quiet of the program waits for the words of slots. */
+static void test_haste(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7;
+    iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_SET); /* nobody has heard of the peer yet */
+    CHECK(net.n_sent == 1 && net.sent[0].haste == OFI_NOW);
+    net.on_read = answer_what_asks;
+    iso_ofi_quiet(&ISO->ctx_default);
+    CHECK(net.n_sent == 1 && o->peers[1].heard);
+
+    const struct ofi_queue *q = o->peers[1].out[0];
+    iso_ofi_signal(&ISO->ctx_words, place_at(1, 8), 2, SHMEM_SIGNAL_SET);
+    iso_ofi_put_words(&ISO->ctx_words, place_at(1, 64), &word, sizeof word);
+    CHECK(net.n_sent == 3 && net.sent[1].haste == OFI_NEVER_WANTED && net.sent[2].haste == OFI_NEVER_WANTED);
+    iso_ofi_quiet(&ISO->ctx_default);
+    CHECK(net.n_sent == 3 && q->asks.made - q->asks.done == 2 && q->due == 0);
+    iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 3, SHMEM_SIGNAL_SET);
+    CHECK(net.n_sent == 4 && net.sent[3].haste == OFI_LATER);
+    poll_net(o);
+    CHECK_EQ(q->asks.made - q->asks.done, 3);
+    iso_ofi_quiet(&ISO->ctx_default);
+    CHECK(net.n_sent == 5 && net.sent[4].type == OFI_FLUSH && q->asks.made == q->asks.done);
+    for (unsigned i = 0; i < OFI_CREDITS; i++) {
+        iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 4, SHMEM_SIGNAL_SET);
+        poll_net(o);
+        CHECK_EQ(net.sent[5 + i].haste, OFI_NOW);
+    }
+    iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 5, SHMEM_SIGNAL_SET);
+    CHECK_EQ(net.sent[5 + OFI_CREDITS].haste, OFI_LATER);
+    iso_ofi_signal(&ISO->ctx_words, place_at(1, 8), 6, SHMEM_SIGNAL_SET);
+    iso_ofi_quiet(&ISO->ctx_words); /* of all */
+    CHECK(q->asks.made == q->asks.done && q->due == 0);
+    close_net(o);
+}
+
+/* Half a window of messages that can wait has one answer, and a flush has one at once. */
+static void test_late_answers(void)
+{
+    struct ofi *o = open_net(2, false);
+    struct ofi_message m = amo_of(0, AMO_ADD, 1);
+    m.type = OFI_AMO;
+    m.haste = OFI_LATER;
+    for (; m.serial < 3 * OFI_CREDITS / 2; m.serial++) {
+        bring(m, NULL);
+        poll_net(o);
+        CHECK_EQ(net.n_sent, (m.serial + 1) / (OFI_CREDITS / 2));
+    }
+    for (uint64_t i = 0; i < 5; i++, m.serial++)
+        bring(m, NULL);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 3);
+    m.type = OFI_FLUSH;
+    m.haste = OFI_NOW;
+    bring(m, NULL);
+    poll_net(o);
+    CHECK(net.n_sent == 4 && net.sent[3].type == OFI_ANSWER && net.sent[3].op == OFI_DONE && net.sent[3].shared == 1);
+    CHECK_EQ(net.sent[3].serial, m.serial);
+    uint64_t word;
+    memcpy(&word, ISO->segments[SEGMENT_INDEX_HEAP].base, sizeof word);
+    CHECK_EQ(word, m.serial);
+    close_net(o);
+}
+
+/* Data and its signal: one message of the provider while both fit. */
+static void test_put_signal(void)
+{
+    static char data[2 * OFI_DATA_BYTES];
+    const size_t most = OFI_DATA_BYTES - sizeof(struct ofi_message);
+    const size_t sizes[] = {1, 8, most, most + 1, OFI_DATA_BYTES + 9};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct ofi *o = open_net(2, false);
+        struct far_message m = {.to = place_at(1, 64), .at = place_at(1, 8), .source = data, .len = sizes[i],
+                                .signal = 77, .sig_op = SHMEM_SIGNAL_ADD, .nbi = i % 2 != 0};
+        iso_ofi_put_signal(&ISO->ctx_default, &m, &(struct far_local){data, sizes[i], false, m.nbi});
+        unsigned puts = sizes[i] <= OFI_DATA_BYTES ? 1 : 2;
+        CHECK(net.n_sent == puts + 1 && net.n_posts == (sizes[i] <= most ? 1 : puts + 1) && o->packed == NULL);
+        CHECK(net.sent[0].type == OFI_PUT && net.sent[0].addr == REMOTE_BASE + 64);
+        const struct ofi_message *signal = &net.sent[puts];
+        CHECK(signal->type == OFI_AMO && signal->addr == REMOTE_BASE + 8 && signal->operand == 77 &&
+              signal->serial == puts);
+        close_net(o);
+    }
+}
+
 /* At the target they are messages like others: each in its turn, and one answer for all. */
 static void test_packs_at_target(void)
 {
@@ -493,6 +587,9 @@ int main(void)
     test_credits();
     test_shared_answers();
     test_packs();
+    test_haste();
+    test_late_answers();
+    test_put_signal();
     test_packs_at_target();
     test_refusals();
     test_order();

@@ -78,7 +78,10 @@ static bool flush_any(struct ctx *ctx)
     return all != NULL;
 }
 
-static void flush(struct ctx *ctx) { (void)flush_any(ctx); }
+/* The words of slots keep their order with the default context's puts. */
+static struct ctx *order_of(struct ctx *ctx) { return ctx == &ISO->ctx_words ? &ISO->ctx_default : ctx; }
+
+static void flush(struct ctx *ctx) { (void)flush_any(order_of(ctx)); }
 
 /* The last of those under way; `copied` bytes of room. */
 static struct late_put *add(struct ctx *ctx, struct place to, size_t len, size_t copied)
@@ -88,7 +91,7 @@ static struct late_put *add(struct ctx *ctx, struct place to, size_t len, size_t
         abort();
     late->to = target(to);
     late->len = len;
-    struct late_put **end = (struct late_put **)&ctx->transport_priv;
+    struct late_put **end = (struct late_put **)&order_of(ctx)->transport_priv;
     while (*end != NULL)
         end = &(*end)->next;
     *end = late;

@@ -115,7 +115,7 @@ static void stop(void)
         iso_ofi_lock(o);
         for (int group = 0; group < OFI_GROUPS; group++)
             for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group)
-                iso_ofi_wait(o, q, q->asks.made, q->moves.made, "shmem_finalize");
+                iso_ofi_settle(o, q, q->asks.made, q->moves.made, "shmem_finalize");
         iso_ofi_unlock(o);
         iso_boot_barrier(&ISO->boot);
         __atomic_store_n(&o->ended, true, __ATOMIC_RELAXED);
@@ -144,6 +144,7 @@ const struct transport_ops iso_transport_ofi = {
     .amo = iso_ofi_amo,
     .amo_nbi = iso_ofi_amo_nbi,
     .signal = iso_ofi_signal,
+    .put_signal = iso_ofi_put_signal,
     .put_words = iso_ofi_put_words,
     .fence = iso_ofi_fence,
     .quiet = iso_ofi_quiet,

@@ -5,7 +5,8 @@
  * the provider has that with delivery completion. Large puts do, too: straight to their place where a device writes it,
  * else to a stage at the target, whose CPU copies on at a message, since software may write a part of a word first.
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
- * and are applied in their order; what must follow an RMA waits for its completion.
+ * and are applied in their order; what must follow an RMA waits for its completion. Signals, and words of slots, are not
+ * answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
  * Invariant: ofi.guard guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
  * are taken in the order channel, ofi: no function of channel.h is called with ofi.guard held. Included by ofi*.c only.
  */
@@ -19,7 +20,7 @@
 
 enum {
     OFI_GROUPS = 4,         /* queues to one peer: contexts take turns */
-    OFI_JOIN_MIN = 4,       /* with so many unanswered messages of a queue, the next ones travel together */
+    OFI_JOIN_MIN = 4,       /* with so many messages of a queue under way, the next ones travel together */
     OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
     OFI_DATA_BYTES = 8192,  /* at most, of one message */
     OFI_BULK_MIN = 32768,   /* from here on by RMA */
@@ -68,8 +69,11 @@ struct ofi_region {
     struct fid_mr *mr;
 };
 
-/* OFI_AMO, OFI_PUT, OFI_COPY: no value is wanted, and one answer may serve several. */
-enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_ANSWER };
+/* OFI_AMO, OFI_PUT, OFI_COPY, OFI_FLUSH: no value is wanted, and one answer may serve several. A flush does nothing but
+ * to be answered. */
+enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_FLUSH, OFI_ANSWER };
+/* When the target answers. Later: with one for more messages, at the latest for half of a window, or at a flush. */
+enum ofi_haste { OFI_NOW, OFI_LATER, OFI_NEVER_WANTED };
 enum ofi_result { OFI_DONE, OFI_REFUSED };
 
 /* `len` bytes of data follow in a put and in the answer to a get. Other messages of the sender may follow behind. */
@@ -82,7 +86,8 @@ struct ofi_message {
     uint64_t operand;               /* answer: the old value; copy: from here in the stage */
     uint64_t compare;               /* copy: bytes */
     uint32_t len; /* get: bytes that are wanted */
-    uint32_t shared; /* answer: 1: to no message of its own, but to those up to `serial` that want no value */
+    uint16_t shared; /* answer: 1: to no message of its own, but to those up to `serial` that want no value */
+    uint16_t haste;  /* others: an enum ofi_haste; OFI_NEVER_WANTED: later, and no quiet waits for it */
 };
 
 enum ofi_kind { OFI_SEND, OFI_WRITE, OFI_READ, OFI_RECEIVE };
@@ -130,6 +135,7 @@ struct ofi_ask {
     void *into;   /* the old value, or the bytes of a get; NULL: not wanted */
     uint32_t len;
     bool plain;   /* may share an answer with others */
+    bool now;     /* an answer is on its way without being asked for */
     int part;     /* of the stage, free then; -1: none */
     uint64_t addr;
 };
@@ -138,7 +144,13 @@ struct ofi_queue {
     int pe, group;
     struct ofi_window asks;  /* messages, until they are answered */
     struct ofi_window moves; /* RMAs */
-    uint64_t fenced;         /* asks.made at the last fence: an RMA waits for them */
+    uint64_t wanted;         /* asks that a quiet waits for */
+    uint64_t prompt;         /* asks that are answered without a flush */
+    unsigned due;            /* of those not answered: answers on their way */
+    unsigned burst;          /* messages since poll number `burst_look` */
+    uint64_t burst_look;
+    unsigned hurry;          /* so many more signals are to be answered at once, since a quiet has waited for some */
+    uint64_t fenced;         /* `wanted` at the last fence: an RMA waits for them */
     struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
     struct ofi_queue *next_packed;
     struct ofi_queue *next_in_group;
@@ -156,6 +168,7 @@ struct ofi_incoming {
     uint64_t expected; /* serial of the next message to apply */
     struct ofi_held *held;
     bool unacked; /* messages without an answer are applied; on the list below */
+    unsigned later; /* messages since the last answer that could wait for it */
     int pe, group;
     struct ofi_incoming *next_unacked;
 };
@@ -206,6 +219,7 @@ struct ofi {
     bool early; /* the address of a peer is there whose messages came before it */
     unsigned posted; /* completions to come, of other than receives */
     unsigned own;    /* operations of this PE, posted or not */
+    uint64_t looks;  /* polls so far */
 
     struct ofi_slab *slabs;
     struct ofi_op *free_ops;
@@ -323,7 +337,8 @@ bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; tr
  * gives up the lock meanwhile. */
 enum ofi_need { OFI_NEEDS_ASK = 1, OFI_NEEDS_MOVE = 2, OFI_NEEDS_PART = 4 };
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
-/* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. */
+/* Until so many of the queue's messages and RMAs are done, or all is lost; gives up the lock meanwhile. The answers are
+ * on their way: `asked` is at most q->prompt. */
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 
@@ -333,6 +348,13 @@ void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contac
  * with the next poll: at the latest that which reads an answer to those. The answer's value or bytes go to `into`;
  * NULL: not wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
+/* A put and its signal, in one message of the provider where nothing comes between. */
+void iso_ofi_send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,
+                       struct ofi_message *signal);
+/* Asks for an answer to the queue's first `asked` messages, where none is on its way; gives up the lock meanwhile. */
+void iso_ofi_flush(struct ofi *o, struct ofi_queue *q, uint64_t asked);
+/* As iso_ofi_wait, for messages that are answered later, too. */
+void iso_ofi_settle(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 /* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
 struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
 
@@ -343,6 +365,7 @@ void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *des
 uint64_t iso_ofi_amo(struct ctx *ctx, struct place at, struct amo op);
 void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch);
 void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
+void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source);
 void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
 void iso_ofi_fence(struct ctx *ctx);
 void iso_ofi_quiet(struct ctx *ctx);

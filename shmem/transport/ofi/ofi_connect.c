@@ -13,7 +13,7 @@
 
 int iso_ofi_group(const struct ctx *ctx)
 {
-    if (ISO_LIKELY(ctx == &ISO->ctx_default))
+    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
         return 0;
     return (int)(((uintptr_t)ctx->handle + OFI_GROUPS - 1) % OFI_GROUPS);
 }

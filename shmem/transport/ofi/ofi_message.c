@@ -6,7 +6,7 @@
 
 static bool is_plain(const struct ofi_message *m)
 {
-    return m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY;
+    return m->type == OFI_AMO || m->type == OFI_PUT || m->type == OFI_COPY || m->type == OFI_FLUSH;
 }
 
 static void number(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part)
@@ -15,8 +15,16 @@ static void number(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, vo
     m->pe = ISO->my_pe;
     m->token = o->peers[q->pe].token_out;
     m->serial = q->asks.made++;
+    bool now = m->haste == OFI_NOW;
     q->asked[m->serial % OFI_CREDITS] =
-        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, is_plain(m), part, m->addr};
+        (struct ofi_ask){into, m->type == OFI_GET ? m->len : m->bytes, is_plain(m), now, part, m->addr};
+    q->due += now;
+    if (now)
+        q->prompt = q->asks.made;
+    if (m->haste != OFI_NEVER_WANTED)
+        q->wanted = q->asks.made;
+    q->burst = q->burst_look == o->looks ? q->burst + 1 : 1;
+    q->burst_look = o->looks;
     o->counts.messages++;
 }
 
@@ -47,14 +55,15 @@ static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
     return true;
 }
 
-void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into, bool more)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
     if (ISO_UNLIKELY(o->guard.lost))
         return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;
-    bool later = is_plain(m) && q->asks.made - q->asks.done >= OFI_JOIN_MIN;
+    bool burst = q->burst_look == o->looks && q->burst >= OFI_JOIN_MIN;
+    bool later = more || (is_plain(m) && (burst || q->due >= OFI_JOIN_MIN));
     bool joined = join(o, q, m, data, into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
@@ -72,4 +81,31 @@ void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, con
     q->pack = op;
     q->next_packed = o->packed;
     o->packed = q;
+}
+
+void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into)
+{
+    send(o, q, m, data, into, false);
+}
+
+void iso_ofi_send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,
+                       struct ofi_message *signal)
+{
+    send(o, q, put, data, NULL, true);
+    send(o, q, signal, NULL, NULL, false);
+}
+
+void iso_ofi_flush(struct ofi *o, struct ofi_queue *q, uint64_t asked)
+{
+    struct ofi_message flush = {.type = OFI_FLUSH, .haste = OFI_NOW};
+    if (asked <= ISO_MAX(q->asks.done, q->prompt))
+        return;
+    q->hurry = OFI_CREDITS;
+    iso_ofi_send(o, q, &flush, NULL, NULL);
+}
+
+void iso_ofi_settle(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
+{
+    iso_ofi_flush(o, q, asked);
+    iso_ofi_wait(o, q, asked, moved, what);
 }

@@ -23,6 +23,7 @@ struct move {
     char *local;
     size_t len;
     bool put;
+    enum ofi_haste haste;
 };
 
 static void move_by_messages(struct move *m, size_t len)
@@ -32,7 +33,7 @@ static void move_by_messages(struct move *m, size_t len)
         if (n < len) /* words stay whole */
             n -= (m->remote + n) & 7;
         struct ofi_message message = {
-            .type = m->put ? OFI_PUT : OFI_GET, .addr = m->remote, .len = (uint32_t)n};
+            .type = m->put ? OFI_PUT : OFI_GET, .addr = m->remote, .len = (uint32_t)n, .haste = m->haste};
         iso_ofi_send(m->o, m->q, &message, m->local, m->put ? NULL : m->local);
     }
 }
@@ -60,7 +61,7 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
 {
     struct fid_mr *once = NULL;
     if (m->put)
-        iso_ofi_wait(m->o, m->q, m->q->fenced, 0, "fence");
+        iso_ofi_settle(m->o, m->q, m->q->fenced, 0, "fence");
     iso_ofi_make_room(m->o, m->q, OFI_NEEDS_MOVE);
     if (m->o->guard.lost)
         return n;
@@ -132,11 +133,26 @@ static void wait_for_direct(struct ofi *o, struct ofi_queue *q, const char *what
         iso_ofi_wait(o, q, 0, q->moves.made, what);
 }
 
+/* Of a signal, or a word of a slot. The first message to a peer is answered: iso_ofi_watch waits for that. */
+static enum ofi_haste haste_of(const struct ofi *o, const struct ctx *ctx, struct ofi_queue *q)
+{
+    if (!o->peers[q->pe].heard)
+        return OFI_NOW;
+    if (ctx == &ISO->ctx_words)
+        return OFI_NEVER_WANTED;
+    if (q->hurry == 0)
+        return OFI_LATER;
+    q->hurry--;
+    return OFI_NOW;
+}
+
 static struct move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
 {
-    struct move m = {ISO->ofi, NULL, remote_of(at), (char *)local->addr, local->len, put};
+    struct move m = {ISO->ofi, NULL, remote_of(at), (char *)local->addr, local->len, put, OFI_NOW};
     iso_ofi_lock(m.o);
     m.q = iso_ofi_queue_to(m.o, ctx, at.pe);
+    if (ctx == &ISO->ctx_words)
+        m.haste = haste_of(m.o, ctx, m.q);
     return m;
 }
 
@@ -155,7 +171,7 @@ void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *des
     struct move m = move_of(ctx, from, dest, false);
     move_all(&m);
     if (!dest->nbi)
-        iso_ofi_wait(m.o, m.q, m.q->asks.made, m.q->moves.made, "get");
+        iso_ofi_wait(m.o, m.q, m.q->prompt, m.q->moves.made, "get");
     iso_ofi_unlock(m.o);
 }
 
@@ -204,16 +220,41 @@ void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
     iso_ofi_unlock(o);
 }
 
+static struct ofi_message signal_message(struct place at, uint64_t value, int sig_op)
+{
+    const struct amo op = {sig_op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, value, 0, false};
+    return amo_message(remote_of(at), op);
+}
+
 void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
 {
     struct ofi *o = ISO->ofi;
-    const struct amo op = {sig_op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, value, 0, false};
-    struct ofi_message message = amo_message(remote_of(at), op);
+    struct ofi_message message = signal_message(at, value, sig_op);
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
     wait_for_direct(o, q, "signal");
+    message.haste = (uint16_t)haste_of(o, ctx, q);
     iso_ofi_send(o, q, &message, NULL, NULL);
     iso_ofi_unlock(o);
+}
+
+void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
+{
+    struct move m = move_of(ctx, message->to, source, true);
+    struct ofi_message signal = signal_message(message->at, message->signal, message->sig_op);
+    bool both = m.len + sizeof signal <= m.o->data_max;
+    if (!both)
+        move_all(&m);
+    wait_for_direct(m.o, m.q, "put_signal");
+    if (!both && !source->nbi)
+        iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put_signal");
+    signal.haste = (uint16_t)haste_of(m.o, ctx, m.q);
+    struct ofi_message put = {.type = OFI_PUT, .addr = m.remote, .len = (uint32_t)m.len, .haste = signal.haste};
+    if (both)
+        iso_ofi_send_both(m.o, m.q, &put, m.local, &signal);
+    else
+        iso_ofi_send(m.o, m.q, &signal, NULL, NULL);
+    iso_ofi_unlock(m.o);
 }
 
 /* ---- order and completion ---- */
@@ -226,9 +267,14 @@ void iso_ofi_fence(struct ctx *ctx)
     iso_ofi_lock(o);
     for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
         wait_for_direct(o, q, "fence");
-        q->fenced = q->asks.made;
+        q->fenced = q->wanted;
     }
     iso_ofi_unlock(o);
+}
+
+static uint64_t wanted_by(const struct ctx *ctx, const struct ofi_queue *q)
+{
+    return ctx == &ISO->ctx_words ? q->asks.made : q->wanted;
 }
 
 void iso_ofi_quiet(struct ctx *ctx)
@@ -237,9 +283,11 @@ void iso_ofi_quiet(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
+    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
+        iso_ofi_flush(o, q, wanted_by(ctx, q));
     iso_ofi_submit_packs(o);
     for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
-        iso_ofi_wait(o, q, q->asks.made, q->moves.made, "quiet");
+        iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
     iso_ofi_unlock(o);
 }
 
@@ -249,6 +297,6 @@ void iso_ofi_pe_quiet(struct ctx *ctx, int pe)
     iso_ofi_lock(o);
     struct ofi_queue *q = o->peers[pe].out[iso_ofi_group(ctx)];
     if (q != NULL)
-        iso_ofi_wait(o, q, q->asks.made, q->moves.made, "quiet");
+        iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
     iso_ofi_unlock(o);
 }

@@ -34,6 +34,7 @@ void iso_ofi_send_answers(struct ofi *o)
         struct ofi_incoming *in = o->unacked;
         o->unacked = in->next_unacked;
         in->unacked = false;
+        in->later = 0;
         const struct ofi_message m = {
             .op = OFI_DONE, .group = (uint8_t)in->group, .serial = in->expected - 1, .shared = 1};
         struct ofi_op *op = answer_to(o, in->pe, m);
@@ -62,10 +63,11 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
         good = iso_apply_put(m->addr, data, m->len);
     else if (m->type == OFI_COPY)
         good = apply_copy(o, m);
-    else if (m->type != OFI_GET)
+    else if (m->type != OFI_GET && m->type != OFI_FLUSH)
         good = iso_apply_amo(m->addr, amo, &back.operand);
     if (good && m->type != OFI_FETCH && m->type != OFI_GET) {
-        if (!in->unacked) {
+        bool now = m->haste == OFI_NOW || ++in->later >= OFI_CREDITS / 2;
+        if (now && !in->unacked) {
             in->unacked = true;
             in->next_unacked = o->unacked;
             o->unacked = in;
@@ -207,6 +209,7 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
             memcpy(ask.into, data, ISO_MIN(ask.len, m->len));
         else if (ask.into != NULL)
             iso_word_to(ask.into, m->operand, ask.len);
+        q->due--;
         iso_ofi_window_end(&q->asks, m->serial);
     }
     /* Each end may move asks.done on, past others that had ended. */
@@ -217,6 +220,8 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
         if (other->part >= 0)
             o->peers[m->pe].free_parts |= 1u << other->part;
         other->part = -1;
+        q->due -= other->now;
+        other->now = false;
         iso_ofi_window_end(&q->asks, n);
     }
 }

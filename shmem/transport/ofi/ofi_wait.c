@@ -77,6 +77,7 @@ bool iso_ofi_poll(struct ofi *o)
         iso_ofi_send_answers(o);
     if (o->packed != NULL)
         iso_ofi_submit_packs(o);
+    o->looks++;
     if (ISO_UNLIKELY(o->first_waiting >= 0))
         iso_ofi_post_waiting(o);
     if (o->unposted != NULL)

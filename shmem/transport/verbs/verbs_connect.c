@@ -23,7 +23,7 @@ enum { RETRIES = 6, RETRIES_SOFTWARE = 7, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 
 
 int iso_verbs_group(const struct ctx *ctx)
 {
-    if (ISO_LIKELY(ctx == &ISO->ctx_default))
+    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
         return 0;
     return (int)(((uintptr_t)ctx->handle + VERBS_GROUPS - 1) % VERBS_GROUPS);
 }
