@@ -15,7 +15,7 @@ import torch.distributed as dist
 from . import _lib
 from ._core import Core, bytes_of, new_like, plain, plain_dest
 from ._lib import IsomerError
-from ._work import IsomerWork, watch
+from ._work import IsomerWork, not_compiled, watch
 
 # The last four of the library's 256 slots: small numbers are the program's, for handles in kernels.
 REST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE = SLOTS = range(252, 256)
@@ -284,6 +284,7 @@ class StreamCore(Core):
         self._streams.settle()
 
 
+@not_compiled
 class StreamWork(IsomerWork):
     """One call in a stream."""
 

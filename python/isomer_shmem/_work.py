@@ -15,9 +15,25 @@ import torch.distributed as dist
 from torch.distributed import _Work
 
 
+def not_compiled(cls):
+    """Methods that torch calls while a compiled model runs (DDP's buckets, collectives in graphs) are no part of the
+    model: torch.compile leaves them, and what they call, as they are. Calls take no longer by it."""
+    try:
+        from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+    except ImportError:  # a torch without it
+        return cls
+    left_alone = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+    for method in vars(cls).values():
+        code = getattr(getattr(method, "fget", None) or method, "__code__", None)
+        if code is not None:
+            set_code_exec_strategy(code, left_alone)
+    return cls
+
+
 _changed = threading.Condition()  # of all works: few threads wait at a time, and a call makes no lock of its own
 
 
+@not_compiled
 class IsomerWork(_Work):
     """The result of one call. A real torch.distributed.Work: torch's own code waits for it."""
 
@@ -87,6 +103,7 @@ class IsomerWork(_Work):
         return future
 
 
+@not_compiled
 class AllWork(IsomerWork):
     """Several results that are waited for as one."""
 

@@ -22,7 +22,7 @@ from ._core import Core, copy_into, flat, reduction_of
 from ._lib import IsomerError
 from ._pairs import TAGS, PointToPoint
 from ._stream import Queue, streams_of
-from ._work import AllWork, Sequence
+from ._work import AllWork, Sequence, not_compiled
 
 NO_TIME = timedelta(0)
 REDUCE_OPTIONS = (dist.AllreduceOptions, dist.AllreduceCoalescedOptions)
@@ -147,6 +147,7 @@ def check_alike(name, first, tensors):
             raise ValueError(f"isomer: {name}: all tensors have one type; {tensor.dtype} is not {first.dtype}")
 
 
+@not_compiled
 class IsomerGroup(ProcessGroup):
     """One group. Arguments are torch's own (options objects, or the values in their place)."""
 

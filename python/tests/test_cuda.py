@@ -631,6 +631,55 @@ def functional():
     end()
 
 
+def compiled():
+    """Collectives and products in functions that torch.compile takes whole; and DDP of a compiled model."""
+    import torch
+    import torch.distributed as dist
+    import torch.distributed._functional_collectives as funcol
+    rank, size, device = start()
+    weight = torch.full((8, 8), 0.5, device=device)
+
+    def layer(x):
+        total = funcol.all_reduce(x @ weight, "sum", dist.group.WORLD)
+        every = funcol.all_gather_tensor(torch.relu(total) + 1, 0, dist.group.WORLD)
+        return funcol.reduce_scatter_tensor(every * 2, "sum", 0, dist.group.WORLD)
+    whole = torch.compile(layer, fullgraph=True)
+    for step in range(3):
+        mine = torch.full((16, 8), float(rank + step), device=device)
+        total = 8 * 0.5 * (sum(range(size)) + size * step)
+        expected = torch.full((16, 8), 2.0 * size * (total + 1))
+        check("eager", layer(mine), expected)
+        check("compiled", whole(mine), expected)
+    losses = reference_losses(size, torch)
+    model = torch.nn.parallel.DistributedDataParallel(model_of(torch, device), device_ids=[device.index])
+    for step, loss in enumerate(losses_of(torch.compile(model), rank, size, device, torch)):
+        assert abs(loss - losses[step][rank]) < 1e-4, (step, loss, losses[step])
+    del model
+    end()
+
+
+def split():
+    """dist.split_group by the default group's device, and a split of a split."""
+    import torch
+    import torch.distributed as dist
+    rank, size, device = start()
+    dist.group.WORLD.bound_device_id = device
+    for _ in range(2):
+        every = dist.split_group(split_ranks=[list(range(size))])
+        tensor = torch.full((1000,), float(rank + 1), device=device)
+        dist.all_reduce(tensor, group=every)
+        check("all", tensor, torch.full((1000,), size * (size + 1) / 2))
+        alone = dist.split_group(split_ranks=[[member] for member in range(size)])
+        assert dist.get_process_group_ranks(alone) == [rank] and dist.get_backend(alone) == "isomer"
+        dist.all_reduce(tensor, group=alone)
+        check("alone", tensor, torch.full((1000,), size * (size + 1) / 2))
+        dist.broadcast(tensor, size - 1, group=every)
+        dist.barrier(every)
+        dist.destroy_process_group(alone)
+        dist.destroy_process_group(every)
+    end()
+
+
 def triton_signal():
     """A kernel of Triton puts with a signal and waits for one."""
     import torch
@@ -751,8 +800,8 @@ def killed_peer():
 
 
 TESTS = [first_call, reductions, reductions_async, moves, moves_async, large, host_tensors, streams, graphs,
-         messages, memory, pool, inference, fsdp, fsdp_installed, ddp, functional, triton_signal,
-         device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
+         messages, memory, pool, inference, fsdp, fsdp_installed, ddp, functional, compiled, triton_signal,
+         split, device_zero, device_id, groups, first_in_capture, beside_gloo, few_queues, late_peer, killed_peer]
 ALONE = ("few_queues", "late_peer", "killed_peer")  # in processes of their own, which end with the test
 DIES = {"killed_peer": -signal.SIGKILL}  # how the last rank ends
 

@@ -126,6 +126,30 @@ def test_ddp_is_gloo_to_the_bit(ranks, size):
     ranks(size, ddp_beside_gloo)
 
 
+def compiled_ddp():
+    """torch.compile of the wrapped model: its own calls, which come from C++ in the middle of it, are not traced."""
+    results = []
+    for compiled in (False, True):
+        torch.manual_seed(3)
+        layers = [torch.nn.Linear(33, 33), torch.nn.GELU(), torch.nn.Linear(33, 7)]
+        model = DistributedDataParallel(torch.nn.Sequential(*layers))
+        called = torch.compile(model, backend="eager") if compiled else model
+        for step in range(4):
+            values = torch.randn(8, 33, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
+            called(values).square().mean().backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= parameter.grad / 4
+                    parameter.grad = None
+        results.append([parameter.detach().clone() for parameter in model.parameters()])
+    for eager, other in zip(*results):
+        assert torch.equal(eager, other)
+
+
+def test_a_compiled_ddp_model_is_the_eager_one(ranks):
+    ranks(2, compiled_ddp)
+
+
 def shard_and_train(shape, precision, reshards):
     """Losses of 10 steps of a sharded network."""
     torch.manual_seed(3)

@@ -123,7 +123,7 @@ static uint64_t default_cap(const struct device *d, const char *call)
 static size_t control_for(const struct device *d, size_t cap, unsigned most_local)
 {
     const size_t unit = (size_t)64 << 10;
-    size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 256, 512 * MIB));
+    size_t share = ISO_MAX(ISO_MIN(cap / 8, 64 * MIB), ISO_MIN(cap / 128, 512 * MIB));
     if (strcmp(d->info->flavour, "cpu") == 0)
 #ifdef __SANITIZE_THREAD__
         share = ISO_MAX(share, (size_t)64 * GIB / most_local);
@@ -348,7 +348,7 @@ int iso_device_back(size_t bytes, const char *call)
         return 0;
     size_t least = round_up(bytes - d->backed_bytes, d->granularity), left = d->heap_bytes - d->backed_bytes;
     size_t objects = d->backed_bytes - ISO_MIN(d->backed_bytes, d->control_bytes);
-    size_t wanted = ISO_MIN(ISO_MAX(least, objects), left);
+    size_t wanted = ISO_MIN(ISO_MAX(least, round_up(objects, d->granularity)), left);
     if (least > left || d->n_chunks == ISO_DEVICE_CHUNKS)
         return -ENOSPC; /* the allocator's cap and the doubling prevent both */
     if (wanted > least && add_chunk(d, wanted, true, call) == 0)

@@ -8,7 +8,7 @@ static const char *const kind_names[] = {KIND_NAMES};
 static const char *const where_names[] = {TURN_WHERE_NAMES};
 static const enum turn_where places[] = {TURN_BOTH, TURN_NEITHER};
 static const uint64_t word_counts[] = {4, 1499};
-enum { PLACES = 2, COUNTS = 2, TURNS = 5, MOST_WORDS = 1500, MOST_SLOTS = 256 };
+enum { PLACES = 2, COUNTS = 2, TURNS = 5, MOST_WORDS = 1500, MOST_SLOTS = 256, BLOCKS = 8 };
 
 struct wrap {
     struct coll_team teams[TEAMS];
@@ -27,6 +27,8 @@ static void one_slot(struct wrap *w, int kind, enum turn_where where, uint64_t w
     snprintf(text, sizeof(text), "%s, %s, %llu words%s, the first %d calls of slot %d", kind_names[kind],
              where_names[where], (unsigned long long)words, engines ? ", engines" : "", TURNS, w->slots);
     CHECK_OR_EXIT(w->slots < MOST_SLOTS);
+    /* a GPU has no room for so many slots of all blocks */
+    CHECK_OR_EXIT(shmemx_slot_prepare(w->teams[TEAM_WORLD].team, w->slots, BLOCKS) == 0);
     for (int i = 0; i < TURNS; i++) {
         turn_set(&t, &w->place, &w->teams[TEAM_WORLD], kind, where, words * (uint64_t)(i + 1) / TURNS + 1, w->turns++);
         if (engines)

@@ -6,6 +6,8 @@
 #include "../../shmem/transport/transport.h"
 #include "../check.h"
 
+#include <unistd.h>
+
 #define MIB ((size_t)1 << 20)
 
 static struct device *device(void) { return ISO->device; }
@@ -123,19 +125,66 @@ static void check_loads(void)
 
 /* ---- registered buffers ---- */
 
-static void check_buffer(size_t offset, size_t len)
+/* The program's memory: of the vendor's plain call, or a range that it has mapped itself (VMM). */
+static char *own_memory(size_t len, bool mapped)
+{
+    struct gpu *gpu = device()->gpu;
+    struct gpu_key key;
+    void *memory;
+    char *at;
+    if (!mapped) {
+        CHECK_OR_EXIT(iso_gpu_alloc(gpu, len, &memory) == 0);
+        return (char *)memory;
+    }
+    CHECK_OR_EXIT(iso_gpu_reserve(gpu, len, &at) == 0);
+    CHECK_OR_EXIT(iso_gpu_chunk_create(gpu, at, len, GPU_BULK, &key) == 0);
+    close(key.fd);
+    return at;
+}
+
+static void drop_memory(char *memory, size_t len, bool mapped)
+{
+    if (mapped) {
+        iso_gpu_chunk_release(device()->gpu, memory, len);
+        iso_gpu_unreserve(device()->gpu, memory, len);
+    } else {
+        iso_gpu_free(device()->gpu, memory);
+    }
+}
+
+/* Whether a buffer in a mapped range can be registered. */
+static bool mapped_are_shared(void)
+{
+    size_t page = device()->granularity;
+    if (device()->sharing != GPU_SHARE_VMM)
+        return false;
+    char *start, *memory = own_memory(page, true);
+    size_t len = 0;
+    enum gpu_sharing method = GPU_SHARE_IPC;
+    struct gpu_key key;
+    bool shared = iso_gpu_export_foreign(device()->gpu, memory + 100, &start, &len, &key, &method) == 0;
+    if (shared) {
+        CHECK(method == GPU_SHARE_VMM && start == memory && len == page);
+        close(key.fd);
+    }
+    drop_memory(memory, page, true);
+    return shared;
+}
+
+static void check_buffer(size_t offset, size_t len, bool mapped)
 {
     char *whole, *out = (char *)malloc(len), *back = (char *)malloc(len);
-    void *memory;
     shmemx_buffer_info_t info;
     size_t shift = offset * (size_t)(1 + check_self.pe % 2); /* addresses and offsets differ between PEs */
-    CHECK_OR_EXIT(out != NULL && back != NULL && iso_gpu_alloc(device()->gpu, shift + len, &memory) == 0);
-    whole = (char *)memory;
+    size_t page = device()->granularity, room = mapped ? (shift + len + page - 1) / page * page : shift + len;
+    CHECK_OR_EXIT(out != NULL && back != NULL);
+    whole = own_memory(room, mapped);
     char *buffer = whole + shift;
     check_fill(out, len, 9, check_self.pe, 1);
     iso_agent_copy(buffer, out, len);
     CHECK_EQ(shmemx_buffer_register(buffer, len, &info), 0);
-    CHECK(info.is_device == 1 && info.mapped_bytes == len && info.staged_bytes == 0 && strlen(info.method) == 3);
+    CHECK(info.is_device == 1 && info.mapped_bytes == len && info.staged_bytes == 0);
+    CHECK(strcmp(info.method, mapped ? "vmm" : "ipc") == 0);
     CHECK(shmem_ptr(buffer, check_self.pe) == NULL);
     shmem_barrier_all();
     shmem_getmem(back, buffer, len, next_pe()); /* contents are kept */
@@ -150,7 +199,7 @@ static void check_buffer(size_t offset, size_t len)
     CHECK(shmem_addr_accessible(buffer, next_pe()) == 0);
     iso_agent_copy(back, buffer, len);
     CHECK_FILLED(back, len, previous_pe(), check_self.pe, 2);
-    iso_gpu_free(device()->gpu, memory);
+    drop_memory(whole, room, mapped);
     free(out);
     free(back);
 }
@@ -210,8 +259,10 @@ static int test_main(void)
     check_chunks();
     check_copies();
     check_loads();
-    check_buffer(0, 100000);
-    check_buffer(4096 + 40, 5 * MIB + 3);
+    for (int mapped = 0; mapped <= (mapped_are_shared() ? 1 : 0); mapped++) {
+        check_buffer(0, 100000, mapped != 0);
+        check_buffer(4096 + 40, 5 * MIB + 3, mapped != 0);
+    }
     check_refused_buffer();
     check_host_buffer();
     return CHECK_DONE();

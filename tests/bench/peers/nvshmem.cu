@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // NVSHMEM baseline on the GPUs of one host: device primitives and on-stream collectives.
-// usage: nvshmem NPES [device] ; prints "nvshmem,METRIC,dtype,bytes,value,unit"
+// usage: nvshmem NPES [device | most bytes] ; prints "nvshmem,METRIC,dtype,bytes,value,unit"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,7 +78,7 @@ template <class F> static double us_graph(F f, int iters) {   // captured once, 
     CK(cudaGraphExecDestroy(e)); CK(cudaGraphDestroy(g));
     std::sort(t.begin(), t.end()); return t[t.size() / 2];
 }
-static int run(int me, int n, volatile char *shared, bool device_only) {
+static int run(int me, int n, volatile char *shared, bool device_only, size_t most) {
     CK(cudaSetDevice(me));
     setenv("NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME", "lo", 0);
     setenv("NVSHMEM_SYMMETRIC_SIZE", "2G", 0);
@@ -123,6 +123,7 @@ static int run(int me, int n, volatile char *shared, bool device_only) {
     if (device_only) { nvshmem_finalize(); return 0; }
     size_t sz[] = {1024, 8192, 65536, 262144, 524288, 1u << 20, 2u << 20, 4u << 20, 16u << 20, 32u << 20, 64u << 20, 256u << 20};
     for (size_t b : sz) {
+        if (b > most) break;
         int k = b <= (4u << 20) ? 50 : 8;
         { auto f = [&] { nvshmemx_bfloat16_sum_reduce_on_stream(NVSHMEM_TEAM_WORLD, (__nv_bfloat16 *)dst, (__nv_bfloat16 *)src, b / 2, st); }; out("stream_allreduce", "bf16", b, us_of([&] { for (int i = 0; i < k; i++) f(); }, k), "us"); if (graphs) out("graph_stream_allreduce", "bf16", b, us_graph(f, k), "us"); }
         { auto f = [&] { nvshmemx_bfloat16_fcollect_on_stream(NVSHMEM_TEAM_WORLD, (__nv_bfloat16 *)dst, (__nv_bfloat16 *)src, b / 2 / n, st); }; out("stream_allgather", "bf16", b, us_of([&] { for (int i = 0; i < k; i++) f(); }, k), "us"); if (graphs) out("graph_stream_allgather", "bf16", b, us_graph(f, k), "us"); }
@@ -136,9 +137,11 @@ static int run(int me, int n, volatile char *shared, bool device_only) {
 }
 int main(int argc, char **argv) {
     int n = argc > 1 ? atoi(argv[1]) : 2;
+    bool device_only = argc > 2 && strcmp(argv[2], "device") == 0;
+    size_t most = argc > 2 && !device_only ? strtoull(argv[2], NULL, 10) : 256u << 20;
     volatile char *shared = (volatile char *)mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     std::vector<pid_t> kids;
-    for (int i = 0; i < n; i++) { pid_t p = fork(); if (!p) _exit(run(i, n, shared, argc > 2)); kids.push_back(p); }
+    for (int i = 0; i < n; i++) { pid_t p = fork(); if (!p) _exit(run(i, n, shared, device_only, most)); kids.push_back(p); }
     int bad = 0; for (pid_t p : kids) { int s; waitpid(p, &s, 0); bad |= s; }
     return bad != 0;
 }

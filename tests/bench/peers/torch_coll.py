@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Peer baselines on N GPUs of one host: NCCL, NCCL with symmetric windows, torch symmetric memory.
 
-usage: torchrun --nproc-per-node N torch_coll.py OUT.csv
+usage: torchrun --nproc-per-node N torch_coll.py OUT.csv [most bytes]
 prints: system,collective,dtype,bytes,us   (bytes = per-rank message: allreduce in==out, allgather/rs = full output/input)
 """
 import csv, os, sys, time
 import torch, torch.distributed as dist
 import torch.distributed._symmetric_memory as sm
 
+if os.environ["RANK"] == "0": open(sys.argv[1], "w").close()
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.cuda.set_device(rank)
 dev = torch.device("cuda", rank)
@@ -46,9 +47,12 @@ def add(system, coll, nbytes, fn):
         if rank == 0: print("SKIP", system, coll, nbytes, repr(e)[:160], flush=True)
         return
     rows.append((system, coll, "bf16", nbytes, round(us, 2)))
-    if rank == 0: print(*rows[-1], sep=",", flush=True)
+    if rank == 0:
+        print(*rows[-1], sep=",", flush=True)
+        with open(sys.argv[1], "a") as f: csv.writer(f).writerow(rows[-1])
 
 sizes = [1 << 10, 8 << 10, 64 << 10, 256 << 10] + [r * 8192 * 2 for r in (32, 64, 128, 256, 1024, 2048, 4096, 16384)]
+if len(sys.argv) > 2: sizes = [s for s in sizes if s <= int(sys.argv[2])]
 biggest = max(sizes)
 pool = None
 try:
@@ -115,6 +119,4 @@ if rank == 0 and world > 1:
     torch.cuda.synchronize()
     print("limit,copy_engine_p2p_GBps,,,%.1f" % (10 * 1.0737 / (time.perf_counter() - t)), flush=True)
 dist.barrier()
-if rank == 0:
-    with open(sys.argv[1], "w") as f: csv.writer(f).writerows(rows)
 dist.destroy_process_group()
