@@ -19,13 +19,14 @@ trap '[ -z "$machine" ] || kill -KILL $machine 2>/dev/null' EXIT
 trap 'exit 125' INT TERM HUP
 
 # Always by emulation: /dev/kvm may be there and not be able to run a kernel. Without the fast string instructions, which
-# the emulation does byte by byte: RDMA devices write aligned words whole.
+# the emulation does byte by byte: RDMA devices write aligned words whole. Programs lie at the same addresses each time
+# (norandmaps): what is emulated once is kept by its address, so a job of two PEs starts in a third of the time.
 boot() {
     rm -f "$share"/started "$share"/status
     qemu-system-x86_64 -accel tcg,thread=multi -cpu max,-erms,-fsrm -M q35 -smp "${GUEST_CPUS:-1}" -m "${GUEST_MB:-2048}" \
         -nodefaults -no-user-config -display none -no-reboot -kernel "$folder/vmlinux" -initrd "$folder/initrd" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off nokaslr random.trust_cpu=on no_timer_check nmi_watchdog=0 \
-nowatchdog iso.share=$share" -serial "file:$folder/console" -serial stdio -device virtio-rng-pci \
+nowatchdog norandmaps iso.share=$share" -serial "file:$folder/console" -serial stdio -device virtio-rng-pci \
         -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=host,mount_tag=host \
         -fsdev local,id=share,path="$share",security_model=none \
