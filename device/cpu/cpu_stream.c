@@ -5,11 +5,11 @@
 #include "cpu_stream.h"
 
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/yield.h"
 #include "cpu_task.h"
 #include "fiber.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,7 +178,7 @@ static void run_task(struct cpu_stream *s, struct task *task)
             __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
         for (unsigned looks = 0; word->waits && __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
             if (looks < YIELDS_BEFORE_SLEEP)
-                (void)sched_yield();
+                (void)iso_yield();
             else
                 (void)nanosleep(&nap, NULL);
         break;
@@ -192,7 +192,8 @@ static void yield_while(const struct cpu_stream *s, bool idle)
     for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
         if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* enqueue_locked, worker_main */
             return;
-        (void)sched_yield();
+        if (iso_yield())
+            return;
     }
 }
 

@@ -7,6 +7,7 @@
  * stops. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/yield.h"
 #include "../collectives.h"
 #include "../node/wait.h"
 #include "../ops/order.h"
@@ -17,7 +18,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -471,7 +471,7 @@ static void rest(const struct proxy *p, uint64_t idle_ns)
     if (idle_ns < SPIN_NS && p->state->spin > 0) {
         iso_cpu_relax();
     } else if (idle_ns < (p->state->soft_network ? SPIN_NS : YIELD_NS)) { /* such a network needs the core itself */
-        sched_yield();
+        iso_yield();
     } else {
         uint64_t ns = ISO_MIN(ISO_MAX(idle_ns / 16, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
         struct timespec t = {0, (long)ns};

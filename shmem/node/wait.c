@@ -6,13 +6,13 @@
  * waiting PE stays awake for the next. A wait that lasts is published in the control area, where every PE of the node
  * can read it. */
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/yield.h"
 #include "../slot.h"
 #include "channel.h"
 #include "node_file.h"
 #include "peer.h"
 #include "wait.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -220,7 +220,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
             wait->worked |= progress(self);
-        sched_yield();
+        iso_yield();
         return 0;
     }
     uint64_t now = iso_wait_now_ns();
@@ -244,7 +244,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
      * network is software, the kernel carries what is waited for, so the wait sleeps soon. */
     wait->sleeping = now - wait->busy_ns > (self->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
     if (!wait->sleeping) {
-        sched_yield();
+        iso_yield();
         return 0;
     }
     uint64_t share = waited / (self->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);

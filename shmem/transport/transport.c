@@ -5,12 +5,12 @@
 #include "transport.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/yield.h"
 #include "../gpu/device.h"
 #include "../ops/order.h"
 #include "../ops/word.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -392,7 +392,7 @@ void iso_transport_polled(void)
 {
     iso_transport_progress();
     if (ISO->spin == 0)
-        sched_yield();
+        iso_yield();
 }
 
 bool iso_transport_rest(uint64_t ns)

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* A crowded core shows by a yield that takes as long as a slice. Yields then become sleeps for a while, twice as long
+ * where one of the first yields after it shows the same. */
+#include "yield.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+
+#define SLICE_NS 1000000u /* what a busy program keeps, 1.4 ms with two cores; a yield among waiting PEs takes 1 us */
+#define NAP_NS 10000     /* and the timer's slack, 50 us */
+#define CROWDED_MIN_NS 1000000u
+#define CROWDED_MAX_NS 64000000u
+
+/* Relaxed, and read and written apart: hints. */
+static uint64_t crowded_until, crowded_ns;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool iso_yield(void)
+{
+    uint64_t begin = now_ns(), until = __atomic_load_n(&crowded_until, __ATOMIC_RELAXED);
+    if (begin < until) {
+        const struct timespec nap = {0, NAP_NS};
+        (void)nanosleep(&nap, NULL);
+        return true;
+    }
+    (void)sched_yield();
+    uint64_t end = now_ns(), last = __atomic_load_n(&crowded_ns, __ATOMIC_RELAXED), span = last / 2;
+    if (end - begin >= SLICE_NS) {
+        span = last == 0 ? CROWDED_MIN_NS : last < CROWDED_MAX_NS ? 2 * last : last;
+        __atomic_store_n(&crowded_until, end + span, __ATOMIC_RELAXED);
+    }
+    if (span != last) /* 0 again after some that were short */
+        __atomic_store_n(&crowded_ns, span, __ATOMIC_RELAXED);
+    return false;
+}
