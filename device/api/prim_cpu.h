@@ -10,7 +10,13 @@
 #include <string.h>
 #include <time.h>
 
+/* SHMEMD_CPU_CALLS: the compiler chooses what it inlines. A file of many kernels is compiled in a tenth of the time, and
+ * they run slower. */
+#ifdef SHMEMD_CPU_CALLS
+#define PRIM_FN static inline __attribute__((unused))
+#else
 #define PRIM_FN static inline __attribute__((always_inline, unused))
+#endif
 /* Not `cold`: GCC takes what follows such a call for cold, too, and whole schedules were optimised for size. */
 #define PRIM_COLD_FN static __attribute__((noinline, unused))
 #define PRIM_RESTRICT __restrict__

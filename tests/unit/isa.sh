@@ -6,8 +6,8 @@
 # that line. Scopes are spelled differently by gfx90a and gfx942; the words are not. What must hold on every path through
 # a large kernel, isa_flow.awk looks for.
 # usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19).
-#                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken. Without it they
-#                          are compiled here, which takes four minutes.
+#                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
+#                          architectures that it has. Without it they are compiled here, which takes four minutes.
 #        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
 #        isa.sh --words    prints the lines
 set -u
@@ -374,5 +374,8 @@ case ${1-} in
         compile "$root/tests/unit/isa_kernels.c" "$out/s" && words "$arch" <"$out/s" | sed "s/^/$arch /"
     done
     ;;
-*) check "$@" ;;
+*)
+    [ $# -eq 0 ] || archs=$(cd "$1" && ls agent_kernels-*.s | sed -n 's/.*-\(gfx[0-9a-f]*\)\.s$/\1/p' | tr '\n' ' ')
+    check "$@"
+    ;;
 esac
