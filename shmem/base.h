@@ -12,7 +12,11 @@
 
 #define ISO_LIKELY(x) __builtin_expect(!!(x), 1)
 #define ISO_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#ifdef SHMEMD_CPU_CALLS
+#define ISO_INLINE static inline
+#else
 #define ISO_INLINE static inline __attribute__((always_inline))
+#endif
 #define ISO_COLD __attribute__((cold, noinline))
 #define ISO_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ISO_MAX(a, b) ((a) > (b) ? (a) : (b))
