@@ -159,6 +159,18 @@ for words in again,reorder,tiny,local,keys again,reorder,nic,local,keys again,re
     [ -e "$shim/libfabric.so.1" ] || break
     export ISO_OFI_SHIM=$words LD_LIBRARY_PATH=$shim${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     right "random traffic, a provider with $words" 1 "$(program traffic)" 500 2 2
+    if [[ $words == *nic* && -x $build/device/device_litmus ]]; then # device memory by RMA
+        export SHMEM_DEVICE_BLOCKS=8 SHMEM_TEST_CASES=3 SHMEM_TEST_ROUNDS=3
+        for words in nic nic,hmem,again,reorder,local,keys; do
+            export ISO_OFI_SHIM=$words
+            right "device_litmus, a provider with $words" 1 "$build/device/device_litmus"
+            SHMEM_SEED=11 right "device_litmus, flushed, a provider with $words" 1 "$build/device/device_litmus"
+            [ ! -x "$build/device/device_matrix_rma" ] ||
+                right "device_matrix_rma, a provider with $words" 1 "$build/device/device_matrix_rma"
+        done
+        SHMEM_DEVICE_RDMA=staged right "device_litmus, staged, a provider with $words" 1 "$build/device/device_litmus"
+        unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS
+    fi
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH#"$shim"}
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
 done

@@ -9,6 +9,7 @@
  *   small    messages have 200 bytes at most
  *   local    local memory must be registered (FI_MR_LOCAL): a post without is an error
  *   nic      the provider drives a device: large puts go straight to their place
+ *   hmem     it takes memory of GPUs, registered as such (FI_HMEM); the CPU device's is memory of the system
  *   keys     the provider chooses the keys (FI_MR_PROV_KEY), and wants addresses (FI_MR_VIRT_ADDR)
  * ofi_native.sh runs random traffic with them. */
 #define _GNU_SOURCE
@@ -175,9 +176,19 @@ static int mr_reg(struct fid *fid, const void *at, size_t len, uint64_t access, 
     return rc;
 }
 
+/* Of device memory alone. */
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
+{
+    if (!wants("hmem") || attr->iface != FI_HMEM_SYSTEM || attr->iov_count != 1)
+        die("memory of a kind that the provider does not take");
+    return mr_reg(fid, attr->mr_iov->iov_base, attr->mr_iov->iov_len, attr->access, attr->offset, attr->requested_key,
+                  flags, mr, attr->context);
+}
+
 static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
     struct fi_info plain = *info;
+    plain.caps &= ~FI_HMEM;
     plain.nic = NULL;
     int rc = real_domain->endpoint(domain, &plain, ep, context);
     if (rc != 0)
@@ -215,6 +226,7 @@ static int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct f
     struct fi_domain_attr attr = *info->domain_attr;
     attr.mr_mode = 0;
     plain.domain_attr = &attr;
+    plain.caps &= ~FI_HMEM;
     plain.nic = NULL;
     int rc = real_fabric->domain(fabric, &plain, domain, context);
     if (rc != 0)
@@ -227,6 +239,7 @@ static int open_domain(struct fid_fabric *fabric, struct fi_info *info, struct f
     real_mr = (*domain)->mr;
     mr_ops = *real_mr;
     mr_ops.reg = mr_reg;
+    mr_ops.regattr = mr_regattr;
     (*domain)->mr = &mr_ops;
     return 0;
 }
@@ -238,10 +251,20 @@ EXPORT int fi_getinfo(uint32_t version, const char *node, const char *service, u
 {
     __typeof__(&fi_getinfo) call;
     find("fi_getinfo", &call);
-    if (wants("norma") && (hints->caps & FI_RMA) != 0)
+    bool hmem = (hints->caps & FI_HMEM) != 0;
+    if ((wants("norma") && (hints->caps & FI_RMA) != 0) || (hmem && !wants("hmem")))
         return -FI_ENODATA;
-    int rc = call(version, node, service, flags, hints, info);
+    struct fi_info *asked = fi_dupinfo(hints);
+    if (asked == NULL)
+        return -FI_ENOMEM;
+    asked->caps &= ~FI_HMEM;
+    asked->nic = NULL;
+    int rc = call(version, node, service, flags, asked, info);
+    fi_freeinfo(asked);
     for (struct fi_info *i = rc == 0 ? *info : NULL; i != NULL; i = i->next) {
+        i->caps |= hmem ? FI_HMEM : 0;
+        if (wants("nic"))
+            i->nic = &device;
         i->domain_attr->mr_mode |= (wants("local") ? FI_MR_LOCAL : 0) |
                                    (wants("keys") ? FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED : 0);
         if (wants("tiny")) {
@@ -258,8 +281,9 @@ EXPORT void fi_freeinfo(struct fi_info *info)
 {
     __typeof__(&fi_freeinfo) call;
     find("fi_freeinfo", &call);
-    if (info->nic == &device)
-        info->nic = NULL;
+    for (struct fi_info *i = info; i != NULL; i = i->next)
+        if (i->nic == &device)
+            i->nic = NULL;
     call(info);
 }
 
@@ -267,8 +291,13 @@ EXPORT struct fi_info *fi_dupinfo(const struct fi_info *info)
 {
     __typeof__(&fi_dupinfo) call;
     find("fi_dupinfo", &call);
-    struct fi_info *copy = call(info);
-    if (info != NULL && copy != NULL && wants("nic"))
+    struct fi_info plain;
+    if (info == NULL)
+        return call(NULL);
+    plain = *info; /* a copy of the device would be made, and freed, by the real one */
+    plain.nic = NULL;
+    struct fi_info *copy = call(&plain);
+    if (copy != NULL && wants("nic"))
         copy->nic = &device;
     return copy;
 }

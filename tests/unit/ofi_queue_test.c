@@ -225,6 +225,59 @@ static void test_put_signal(void)
     }
 }
 
+/* RMAs to device memory that does not show writes in their order: a flush there comes before what must follow them,
+ * once. Device memory of this PE goes by RMA, whatever its size. */
+static void test_device_memory(void)
+{
+    static char data[OFI_BULK_MIN];
+    struct ofi *o = open_net(2, false);
+    const struct ofi_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1, .flushes = 1};
+    struct far_local small = {ISO->segments[SEGMENT_INDEX_HEAP].base, 8, true, true};
+    o->staged = false;
+    CHECK_OR_EXIT(iso_range_add(&o->peers[1].keys, sizeof key, &key) != NULL);
+    put(place_at(1, 0), data, sizeof data, true);
+    CHECK(net.n_writes == 1 && net.n_sent == 0);
+    const struct ofi_queue *q = o->peers[1].out[0];
+    for (uint64_t i = 0; i < 2; i++)
+        iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), i, SHMEM_SIGNAL_SET);
+    CHECK(net.n_sent == 3 && net.sent[0].type == OFI_FLUSH && net.sent[0].op == 1);
+    CHECK(net.sent[1].type == OFI_AMO && net.sent[2].type == OFI_AMO);
+    net.on_read = answer_what_asks;
+    iso_ofi_put(&ISO->ctx_default, place_at(1, 0), &small);
+    CHECK(net.n_writes == 2 && net.n_sent == 3);
+    iso_ofi_quiet(&ISO->ctx_default);
+    CHECK(net.n_sent == 5 && net.sent[3].op == 1 && net.sent[4].type == OFI_FLUSH && net.sent[4].op == 0);
+    CHECK(q->asks.made == q->asks.done && !q->unflushed);
+    iso_ofi_put(&ISO->ctx_default, place_at(1, 0), &small);
+    iso_ofi_fence(&ISO->ctx_default);
+    CHECK(net.n_writes == 3 && net.n_sent == 6 && net.sent[5].op == 1);
+    close_net(o);
+}
+
+/* Memory that the provider does not take goes by messages, and so does the rest of the device's. */
+static void test_device_refused(void)
+{
+    struct ofi *o = open_net(2, false);
+    struct segment *s = &ISO->segments[SEGMENT_INDEX_HEAP];
+    const struct ofi_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1};
+    struct ofi_key_info info = {.type = OFI_KEY, .addr = (uint64_t)(uintptr_t)s->base};
+    CHECK_OR_EXIT(iso_range_add(&o->peers[1].keys, sizeof key, &key) != NULL);
+    s->on_device = true;
+    s->kind = SEGMENT_LOCAL; /* one range, without a device */
+    CHECK(!iso_ofi_moves_device(place_at(1, 0), s->base, 8) && net.registered == 0);
+    o->device_rma = true;
+    CHECK(iso_ofi_moves_device(place_at(1, 0), s->base, HEAP_BYTES) && o->regions.n > 0);
+    iso_ofi_forget(s);
+    net.register_error = ENOMEM;
+    CHECK(!iso_ofi_moves_device(place_at(1, 0), s->base, 8) && !o->device_rma);
+    CHECK(strstr(o->device_why, strerror(ENOMEM)) != NULL);
+    net.register_error = 0;
+    iso_ofi_answer_key(o, &info);
+    CHECK(info.error == 0 && info.key.by_message == 1 && info.key.start <= info.addr && info.addr < info.key.end);
+    s->on_device = false;
+    close_net(o);
+}
+
 /* At the target they are messages like others: each in its turn, and one answer for all. */
 static void test_packs_at_target(void)
 {
@@ -590,6 +643,8 @@ int main(void)
     test_haste();
     test_late_answers();
     test_put_signal();
+    test_device_memory();
+    test_device_refused();
     test_packs_at_target();
     test_refusals();
     test_order();

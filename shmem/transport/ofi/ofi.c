@@ -100,7 +100,9 @@ static size_t text(char *at, size_t bytes)
                           (unsigned long long)o->counts.field);
     OFI_COUNTS(X)
 #undef X
-    return n + (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "device memory by messages");
+    return n + (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "device memory by %s%s%s",
+                                o->device_rma ? "RMA" : "messages: ", o->device_why,
+                                o->device_rma && o->hmem ? ", FI_HMEM" : "");
 }
 
 static void stop(void)
@@ -137,6 +139,8 @@ const struct transport_ops iso_transport_ofi = {
     .forget = iso_ofi_forget,
     .lock_unpinned = iso_ofi_lock_unpinned,
     .unlock = iso_ofi_unlock_unpinned,
+    .exchange_device = iso_ofi_exchange_device,
+    .moves_device = iso_ofi_moves_device,
     .text = text,
     .reaches = reaches,
     .put = iso_ofi_put,

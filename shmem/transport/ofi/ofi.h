@@ -4,9 +4,11 @@
  * are messages with data, applied by the target's CPU, whole words at a time, and answered. Large gets go by RMA where
  * the provider has that with delivery completion. Large puts do, too: straight to their place where a device writes it,
  * else to a stage at the target, whose CPU copies on at a message, since software may write a part of a word first.
+ * Device memory goes by RMA where a device drives the network and the provider takes such memory (FI_HMEM), else by
+ * messages.
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
- * and are applied in their order; what must follow an RMA waits for its completion. Signals, and words of slots, are not
- * answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
+ * and are applied in their order; what must follow an RMA waits for its completion. Signals, and words of slots, are
+ * not answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
  * Invariant: ofi.guard guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
  * are taken in the order channel, ofi: no function of channel.h is called with ofi.guard held. Included by ofi*.c only.
  */
@@ -60,7 +62,8 @@ struct ofi_key {
     uint64_t start, end;
     uint64_t origin; /* subtracted from an address to give what the provider wants */
     uint64_t key;
-    uint64_t by_message; /* not reached by RMA: device memory */
+    uint32_t by_message; /* not reached by RMA: device memory */
+    uint32_t flushes;    /* kernels see what is written there after a flush by that PE */
 };
 
 /* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
@@ -69,8 +72,8 @@ struct ofi_region {
     struct fid_mr *mr;
 };
 
-/* OFI_AMO, OFI_PUT, OFI_COPY, OFI_FLUSH: no value is wanted, and one answer may serve several. A flush does nothing but
- * to be answered. */
+/* OFI_AMO, OFI_PUT, OFI_COPY, OFI_FLUSH: no value is wanted, and one answer may serve several. A flush is there to be
+ * answered; op 1: the target flushes what the network has written to its device. */
 enum ofi_type { OFI_AMO = 1, OFI_FETCH, OFI_PUT, OFI_GET, OFI_COPY, OFI_FLUSH, OFI_ANSWER };
 /* When the target answers. Later: with one for more messages, at the latest for half of a window, or at a flush. */
 enum ofi_haste { OFI_NOW, OFI_LATER, OFI_NEVER_WANTED };
@@ -151,6 +154,8 @@ struct ofi_queue {
     uint64_t burst_look;
     unsigned hurry;          /* so many more signals are to be answered at once, since a quiet has waited for some */
     uint64_t fenced;         /* `wanted` at the last fence: an RMA waits for them */
+    bool unflushed;          /* RMAs to device memory that must be flushed there */
+    bool fills_device;       /* RMAs into device memory of this PE */
     struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
     struct ofi_queue *next_packed;
     struct ofi_queue *next_in_group;
@@ -207,6 +212,9 @@ struct ofi {
     bool staged;      /* large puts go by the stage */
     bool local_keys;  /* FI_MR_LOCAL: local memory must be registered */
     bool virt_addr, prov_key, bind_endpoint, pins;
+    bool hmem;        /* FI_HMEM: memory of a GPU is registered as such */
+    bool device_rma;  /* device memory is reached by RMA */
+    char device_why[160]; /* why not */
     size_t data_max;  /* bytes of data in one message */
     size_t bulk_max;  /* of one RMA */
     unsigned depth;   /* operations that may be posted at once */
@@ -272,8 +280,9 @@ void iso_ofi_close_region(void *row);       /* of o->regions */
 /* "192.0.2.1:4711", or the bytes, of an endpoint's name; for sentences. */
 const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes);
 
-/* 0 or -errno. *mr stays NULL where the provider needs no registration of local memory and `remote` is false. */
-int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr);
+/* 0 or -errno. *mr stays NULL where the provider needs no registration of local memory on the host. */
+enum ofi_memory { OFI_LOCAL, OFI_REMOTE, OFI_DEVICE }; /* the last two: peers reach it, too */
+int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memory memory, struct fid_mr **mr);
 
 /* ---- ofi_memory.c ---- */
 
@@ -282,6 +291,8 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_v
  * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
 void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info);
+void iso_ofi_exchange_device(const struct segment *segment); /* these two are rows of struct transport_ops */
+bool iso_ofi_moves_device(struct place at, const void *local, size_t len);
 /* The stage at the peer, by its key; asks for it if need be, and gives up the lock meanwhile. */
 struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe);
 void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info);

@@ -5,6 +5,7 @@
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../../bootstrap/net/interface.h"
+#include "../../gpu/device.h"
 #include "ofi.h"
 
 #include <arpa/inet.h>
@@ -80,6 +81,24 @@ static struct fi_info *make_hints(const struct ofi *o, bool bulk)
     return hints;
 }
 
+/* What the same provider offers for memory of a GPU, else `list`. Software would copy it. */
+static struct fi_info *with_hmem(struct ofi *o, struct fi_info *list)
+{
+    struct fi_info *better = NULL, *hints = o->bulk && list->nic != NULL ? make_hints(o, true) : NULL;
+    if (hints == NULL)
+        return list;
+    free(hints->fabric_attr->prov_name);
+    hints->fabric_attr->prov_name = strdup(list->fabric_attr->prov_name);
+    hints->caps |= FI_HMEM;
+    hints->domain_attr->mr_mode |= FI_MR_HMEM;
+    o->hmem = o->lib.getinfo(API, NULL, NULL, 0, hints, &better) == 0;
+    o->lib.freeinfo(hints);
+    if (!o->hmem)
+        return list;
+    o->lib.freeinfo(list);
+    return better;
+}
+
 /* How well the channel likes the source address: 0 is best; ADDRESSES: not at all. */
 enum { ADDRESSES = HOST_IP4_MAX + HOST_IP6_MAX };
 static int rank_of(const struct fi_info *info, const struct host_addresses *mine)
@@ -152,6 +171,7 @@ static int search(struct ofi *o)
                   provider[0] != '\0' ? " " : "", provider, ISO->boot.host, o->lib.error_text(-rc));
         return -ENODEV;
     }
+    list = with_hmem(o, list);
     const struct fi_info *best = choose(list, &mine);
     if (best != NULL)
         o->info = o->lib.dupinfo(best);
@@ -186,6 +206,12 @@ static int read_limits(struct ofi *o)
     if (!o->prov_key && i->domain_attr->mr_key_size < 4)
         o->bulk = false; /* too few keys to be hard to guess */
     o->staged = o->bulk && i->nic == NULL;
+    const char *why = !o->bulk || o->staged                              ? "no device drives this network"
+                      : strcmp(ISO->env->device_rdma, "staged") == 0     ? "SHMEM_DEVICE_RDMA"
+                      : strcmp(ISO_GPU, "cpu") != 0 && !o->hmem          ? "the provider has no FI_HMEM"
+                                                                         : "";
+    snprintf(o->device_why, sizeof o->device_why, "%s", why);
+    o->device_rma = why[0] == '\0';
     return 0;
 }
 
@@ -311,17 +337,32 @@ static uint64_t make_key(const struct ofi *o)
     return bytes >= sizeof key ? key & ~((uint64_t)1 << 63) : key & (((uint64_t)1 << 8 * bytes) - 1);
 }
 
-int iso_ofi_register(struct ofi *o, const void *addr, size_t len, bool remote, struct fid_mr **mr)
+int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memory memory, struct fid_mr **mr)
 {
-    uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | (remote ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
+    const struct iovec bytes = {(void *)(uintptr_t)addr, len};
+    struct fi_mr_attr attr;
     int rc = -FI_ENOKEY;
     *mr = NULL;
-    if (!remote && !o->local_keys)
+    if (memory == OFI_LOCAL && !o->local_keys)
         return 0;
-    if (!o->bulk)
-        access = FI_SEND | FI_RECV;
-    for (int i = 0; i < KEYS_TRIED && rc == -FI_ENOKEY; i++)
-        rc = fi_mr_reg(o->domain, addr, len, access, 0, o->prov_key ? 0 : make_key(o), 0, mr, NULL);
+    memset(&attr, 0, sizeof attr);
+    attr.mr_iov = &bytes;
+    attr.iov_count = 1;
+    attr.access = FI_SEND | FI_RECV;
+    if (o->bulk)
+        attr.access |= FI_READ | FI_WRITE | (memory != OFI_LOCAL ? FI_REMOTE_READ | FI_REMOTE_WRITE : 0);
+    if (memory == OFI_DEVICE && strcmp(ISO_GPU, "cuda") == 0) {
+        attr.iface = FI_HMEM_CUDA;
+        attr.device.cuda = iso_gpu_describe(ISO->device->gpu)->device;
+    } else if (memory == OFI_DEVICE && strcmp(ISO_GPU, "hip") == 0) {
+        attr.iface = FI_HMEM_ROCR;
+    }
+    for (int i = 0; i < KEYS_TRIED && rc == -FI_ENOKEY; i++) {
+        attr.requested_key = o->prov_key ? 0 : make_key(o);
+        rc = memory == OFI_DEVICE && o->hmem
+                 ? fi_mr_regattr(o->domain, &attr, 0, mr)
+                 : fi_mr_reg(o->domain, addr, len, attr.access, 0, attr.requested_key, 0, mr, NULL);
+    }
     o->counts.registrations++;
     if (rc == 0 && o->bind_endpoint) {
         rc = fi_mr_bind(*mr, &o->ep->fid, 0);

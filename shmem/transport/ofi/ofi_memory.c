@@ -3,16 +3,18 @@
  * (range.h), when an RMA of this PE or of a peer first needs a byte. Peers' keys are requested through the channel,
  * once per range. */
 #include "../../../bootstrap/log.h"
+#include "../../gpu/device.h"
 #include "ofi.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 /* ---- registrations ---- */
 
-/* The region of segment s, of host memory, around addr. NULL: *error says why. */
+/* The region of segment s around addr. NULL: *error says why, and of device memory nothing is reached by RMA then. */
 static struct ofi_region *region_at(struct ofi *o, const struct segment *s, const void *addr, int *error)
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
@@ -22,7 +24,14 @@ static struct ofi_region *region_at(struct ofi *o, const struct segment *s, cons
         return region;
     struct range r = iso_range_gap(&o->regions, sizeof *region, iso_range_around(s, addr), at);
     struct ofi_region fresh = {r.start, r.end, NULL};
-    *error = iso_ofi_register(o, (const void *)(uintptr_t)r.start, (size_t)(r.end - r.start), true, &fresh.mr);
+    *error = iso_ofi_register(o, (const void *)(uintptr_t)r.start, (size_t)(r.end - r.start),
+                              s->on_device ? OFI_DEVICE : OFI_REMOTE, &fresh.mr);
+    if (*error != 0 && s->on_device) {
+        o->device_rma = false;
+        snprintf(o->device_why, sizeof o->device_why, "registering %llu KiB failed: %.100s",
+                 (unsigned long long)(r.end - r.start) >> 10, o->lib.error_text(-*error));
+        log_info("ofi: device memory goes by messages: %s", o->device_why);
+    }
     if (*error != 0)
         return NULL;
     region = (struct ofi_region *)iso_range_add(&o->regions, sizeof fresh, &fresh);
@@ -40,16 +49,17 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
 {
     int error = 0;
     *once = NULL;
-    if (!o->local_keys)
+    const struct segment *s = o->local_keys || o->device_rma ? iso_segment_of(addr, 1) : NULL;
+    bool on_device = s != NULL && s->on_device;
+    if (!o->local_keys && !on_device)
         return NULL;
-    const struct segment *s = iso_segment_of(addr, 1);
-    const struct ofi_region *r = s != NULL && !s->on_device ? region_at(o, s, addr, &error) : NULL;
+    const struct ofi_region *r = s != NULL && (!on_device || o->device_rma) ? region_at(o, s, addr, &error) : NULL;
     if (r != NULL) {
         *len = (size_t)ISO_MIN((uint64_t)*len, r->end - (uint64_t)(uintptr_t)addr);
         return r->mr;
     }
     if (error == 0)
-        error = iso_ofi_register(o, addr, *len, false, once);
+        error = iso_ofi_register(o, addr, *len, OFI_LOCAL, once);
     if (error != 0)
         iso_ofi_lose(o, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
                      "limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->boot.host,
@@ -96,14 +106,51 @@ void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)
     info->error = s == NULL ? -EFAULT : 0;
     if (s == NULL)
         return;
-    if (s->on_device) { /* of any range: messages find out */
-        struct range r = iso_range_around(s, addr);
-        info->key = (struct ofi_key){.start = r.start, .end = r.end, .by_message = 1};
-        return;
+    bool by_rma = !s->on_device || o->device_rma;
+    const struct ofi_region *r = by_rma ? region_at(o, s, addr, &info->error) : NULL;
+    if (r != NULL) {
+        bool flushes = s->on_device && !iso_gpu_describe(ISO->device->gpu)->orders_writes;
+        info->key = (struct ofi_key){r->start, r->end, o->virt_addr ? 0 : r->start, fi_mr_key(r->mr), 0, flushes};
+    } else if (s->on_device) { /* of any range: messages find out */
+        struct range around = iso_range_around(s, addr);
+        info->error = 0;
+        info->key = (struct ofi_key){.start = around.start, .end = around.end, .by_message = 1};
     }
-    const struct ofi_region *r = region_at(o, s, addr, &info->error);
-    if (r != NULL)
-        info->key = (struct ofi_key){r->start, r->end, o->virt_addr ? 0 : r->start, fi_mr_key(r->mr), 0};
+}
+
+/* ---- device memory ---- */
+
+void iso_ofi_exchange_device(const struct segment *segment)
+{
+    struct ofi *o = ISO->ofi;
+    int error;
+    iso_ofi_lock(o);
+    if (o->device_rma)
+        (void)region_at(o, segment, segment->base, &error);
+    iso_ofi_unlock(o);
+}
+
+bool iso_ofi_moves_device(struct place at, const void *local, size_t len)
+{
+    struct ofi *o = ISO->ofi;
+    uint64_t here = (uint64_t)(uintptr_t)local, end = here + len;
+    uint64_t remote = (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + at.offset;
+    int error;
+    iso_ofi_lock(o);
+    while (here < end && o->device_rma) {
+        const void *from = (const void *)(uintptr_t)here;
+        const struct segment *s = iso_segment_of(from, 1);
+        const struct ofi_region *r = s != NULL ? region_at(o, s, from, &error) : NULL;
+        uint64_t n = r != NULL ? ISO_MIN(end, r->end) - here : 0;
+        const struct ofi_key key = r != NULL ? iso_ofi_key_of(o, at.pe, remote) : (struct ofi_key){.by_message = 1};
+        if (key.by_message != 0)
+            break;
+        n = ISO_MIN(n, key.end - remote);
+        here += n;
+        remote += n;
+    }
+    iso_ofi_unlock(o);
+    return here == end;
 }
 
 /* ---- stages ---- */
@@ -133,7 +180,9 @@ void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
     info->error = 0;
     if (peer->stage == NULL) {
         void *at = mmap(NULL, OFI_STAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        info->error = at != MAP_FAILED ? iso_ofi_register(o, at, OFI_STAGE_BYTES, true, &peer->stage_mr) : -ENOMEM;
+        info->error = -ENOMEM;
+        if (at != MAP_FAILED)
+            info->error = iso_ofi_register(o, at, OFI_STAGE_BYTES, OFI_REMOTE, &peer->stage_mr);
         if (info->error != 0 && at != MAP_FAILED)
             munmap(at, OFI_STAGE_BYTES);
         if (info->error != 0)
@@ -142,7 +191,7 @@ void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info)
     }
     uint64_t start = (uint64_t)(uintptr_t)peer->stage;
     uint64_t end = start + OFI_STAGE_BYTES, origin = o->virt_addr ? 0 : start;
-    info->key = (struct ofi_key){start, end, origin, fi_mr_key(peer->stage_mr), 0};
+    info->key = (struct ofi_key){start, end, origin, fi_mr_key(peer->stage_mr), 0, 0};
 }
 
 /* ---- the end of a segment ---- */

@@ -2,8 +2,9 @@
 /* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves go by RMA, in
  * parts where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at
  * once and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that
- * must follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it. The
- * local side is host memory always: transport.c bounces device memory, since moves_device is NULL. */
+ * must follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it.
+ * Device memory as local side goes by RMA, whatever its size, or transport.c bounces it: see iso_ofi_moves_device. */
+#include "../../gpu/device.h"
 #include "../../ops/word.h"
 #include "ofi.h"
 
@@ -23,6 +24,7 @@ struct move {
     char *local;
     size_t len;
     bool put;
+    bool on_device; /* local memory */
     enum ofi_haste haste;
 };
 
@@ -70,6 +72,8 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
         return n;
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
     op->once = once;
+    m->q->unflushed |= m->put && key->flushes != 0;
+    m->q->fills_device |= !m->put && m->on_device;
     iso_ofi_submit(m->o, op);
     return n;
 }
@@ -104,7 +108,7 @@ static size_t add_staged(struct move *m, size_t n)
 static void move_all(struct move *m)
 {
     while (m->len > 0) {
-        if (!m->o->bulk || m->len < OFI_BULK_MIN) {
+        if (!m->o->bulk || (m->len < OFI_BULK_MIN && !m->on_device)) {
             move_by_messages(m, m->len);
             return;
         }
@@ -126,11 +130,33 @@ static void move_all(struct move *m)
     }
 }
 
+/* Kernels of the peer see what RMAs have written to its device memory before what follows. */
+static void flush_there(struct ofi *o, struct ofi_queue *q, const char *what)
+{
+    struct ofi_message flush = {.type = OFI_FLUSH, .op = 1, .haste = OFI_LATER};
+    if (ISO_LIKELY(!q->unflushed))
+        return;
+    iso_ofi_wait(o, q, 0, q->moves.made, what);
+    q->unflushed = false;
+    iso_ofi_send(o, q, &flush, NULL, NULL);
+}
+
+/* Kernels of this PE see what RMAs have read into its device memory. */
+static void flush_here(struct ofi_queue *q)
+{
+    if (ISO_LIKELY(!q->fills_device))
+        return;
+    q->fills_device = q->moves.done < q->moves.made; /* another thread's may be under way: it will wait, too */
+    iso_gpu_flush_writes(ISO->device->gpu);
+}
+
 /* What is put now must not be seen before RMAs that go straight to their place. */
 static void wait_for_direct(struct ofi *o, struct ofi_queue *q, const char *what)
 {
-    if (!o->staged)
-        iso_ofi_wait(o, q, 0, q->moves.made, what);
+    if (o->staged)
+        return;
+    iso_ofi_wait(o, q, 0, q->moves.made, what);
+    flush_there(o, q, what);
 }
 
 /* Of a signal, or a word of a slot. The first message to a peer is answered: iso_ofi_watch waits for that. */
@@ -148,7 +174,7 @@ static enum ofi_haste haste_of(const struct ofi *o, const struct ctx *ctx, struc
 
 static struct move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
 {
-    struct move m = {ISO->ofi, NULL, remote_of(at), (char *)local->addr, local->len, put, OFI_NOW};
+    struct move m = {ISO->ofi, NULL, remote_of(at), (char *)local->addr, local->len, put, local->on_device, OFI_NOW};
     iso_ofi_lock(m.o);
     m.q = iso_ofi_queue_to(m.o, ctx, at.pe);
     if (ctx == &ISO->ctx_words)
@@ -172,6 +198,8 @@ void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *des
     move_all(&m);
     if (!dest->nbi)
         iso_ofi_wait(m.o, m.q, m.q->prompt, m.q->moves.made, "get");
+    if (!dest->nbi)
+        flush_here(m.q);
     iso_ofi_unlock(m.o);
 }
 
@@ -242,7 +270,7 @@ void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, cons
 {
     struct move m = move_of(ctx, message->to, source, true);
     struct ofi_message signal = signal_message(message->at, message->signal, message->sig_op);
-    bool both = m.len + sizeof signal <= m.o->data_max;
+    bool both = m.len + sizeof signal <= m.o->data_max && !m.on_device;
     if (!both)
         move_all(&m);
     wait_for_direct(m.o, m.q, "put_signal");
@@ -283,11 +311,15 @@ void iso_ofi_quiet(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
-    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
+    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
+        flush_there(o, q, "quiet");
         iso_ofi_flush(o, q, wanted_by(ctx, q));
+    }
     iso_ofi_submit_packs(o);
-    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group)
+    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
         iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
+        flush_here(q);
+    }
     iso_ofi_unlock(o);
 }
 
@@ -296,7 +328,10 @@ void iso_ofi_pe_quiet(struct ctx *ctx, int pe)
     struct ofi *o = ISO->ofi;
     iso_ofi_lock(o);
     struct ofi_queue *q = o->peers[pe].out[iso_ofi_group(ctx)];
-    if (q != NULL)
+    if (q != NULL) {
+        flush_there(o, q, "quiet");
         iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
+        flush_here(q);
+    }
     iso_ofi_unlock(o);
 }

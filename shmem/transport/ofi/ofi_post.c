@@ -73,7 +73,7 @@ static int add_slab(struct ofi *o)
         return -ENOMEM;
     slab->bytes = OFI_SLAB_OPS * each;
     void *at = mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int rc = at != MAP_FAILED ? iso_ofi_register(o, at, slab->bytes, false, &slab->mr) : -ENOMEM;
+    int rc = at != MAP_FAILED ? iso_ofi_register(o, at, slab->bytes, OFI_LOCAL, &slab->mr) : -ENOMEM;
     if (rc != 0) {
         if (at != MAP_FAILED)
             munmap(at, slab->bytes);

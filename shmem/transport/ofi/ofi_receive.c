@@ -4,6 +4,7 @@
  * of a round says up to which number they are applied. Reading never waits. Called with ofi.guard held, by waits and by
  * the progress thread. */
 #include "../../../bootstrap/log.h"
+#include "../../gpu/device.h"
 #include "../../ops/word.h"
 #include "../apply.h"
 #include "ofi.h"
@@ -63,6 +64,8 @@ static void apply(struct ofi *o, struct ofi_incoming *in, const struct ofi_messa
         good = iso_apply_put(m->addr, data, m->len);
     else if (m->type == OFI_COPY)
         good = apply_copy(o, m);
+    else if (m->type == OFI_FLUSH && m->op != 0 && ISO->device != NULL)
+        iso_gpu_flush_writes(ISO->device->gpu);
     else if (m->type != OFI_GET && m->type != OFI_FLUSH)
         good = iso_apply_amo(m->addr, amo, &back.operand);
     if (good && m->type != OFI_FETCH && m->type != OFI_GET) {
