@@ -39,7 +39,7 @@ static struct {
     int post_error;     /* of the next posts; 0: none */
     int complete_error; /* of what is posted from now on */
     int register_error;
-    unsigned registered, closed_mrs, closed_eps;
+    unsigned registered, bound, closed_mrs, closed_eps;
     void (*on_read)(void);
 } net;
 
@@ -47,6 +47,8 @@ static struct {
 
 static int net_close(struct fid *fid)
 {
+    if (fid == &net.ep.fid && net.bound > net.closed_mrs)
+        return -FI_EBUSY;
     if (fid == &net.ep.fid)
         net.closed_eps++;
     if (fid->fclass == FI_CLASS_MR) {
@@ -55,7 +57,21 @@ static int net_close(struct fid *fid)
     }
     return 0;
 }
-static struct fi_ops net_fid_ops = {.size = sizeof(struct fi_ops), .close = net_close};
+/* A registration to the endpoint, which it keeps open. */
+static int net_bind(struct fid *fid, struct fid *to, uint64_t flags)
+{
+    CHECK(fid->fclass == FI_CLASS_MR && to == &net.ep.fid && flags == 0);
+    net.bound++;
+    return 0;
+}
+static int net_control(struct fid *fid, int command, void *argument)
+{
+    (void)fid, (void)argument;
+    CHECK_EQ(command, FI_ENABLE);
+    return 0;
+}
+static struct fi_ops net_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = net_close, .bind = net_bind, .control = net_control};
 
 static void net_complete(void *context, size_t len, int error)
 {
@@ -184,7 +200,7 @@ static const char *net_error_text(int error) { return strerror(error); }
 
 /* ---- the PE over it ---- */
 
-static struct ofi *open_net(int n_pes, bool local_keys)
+static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
 {
     static char name[] = "double";
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
@@ -210,6 +226,7 @@ static struct ofi *open_net(int n_pes, bool local_keys)
     o->lib.error_text = net_error_text;
     o->fd = o->wake = o->first_waiting = -1;
     o->local_keys = local_keys;
+    o->bind_endpoint = bind_endpoint;
     o->bulk = o->staged = true;
     o->data_max = OFI_DATA_BYTES;
     o->bulk_max = (size_t)1 << 30;
@@ -229,6 +246,8 @@ static struct ofi *open_net(int n_pes, bool local_keys)
     ISO->ofi = o;
     return o;
 }
+
+static struct ofi *open_net(int n_pes, bool local_keys) { return open_net_with(n_pes, local_keys, false); }
 
 static void close_net(struct ofi *o)
 {

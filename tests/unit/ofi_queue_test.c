@@ -14,6 +14,7 @@ int main(void) { return CHECK_SKIP("no header rdma/fabric.h on this machine"); }
 
 #include <errno.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 
 static void put(struct place to, void *source, size_t len, bool nbi)
 {
@@ -331,6 +332,58 @@ static void test_refusals(void)
     close_net(o);
 }
 
+/* Registrations that are bound to the endpoint are closed before it, in the end and when all is lost. */
+static void test_bound_registrations(void)
+{
+    static char data[OFI_BULK_MIN];
+    struct ofi *o = open_net_with(2, true, true);
+    put(place_at(1, 0), data, sizeof data, true);
+    CHECK(net.bound == net.registered && net.bound > 1);
+    close_net(o);
+}
+
+/* ---- the thread ---- */
+
+/* While it sleeps without an end, what is posted wakes it: a provider may repeat lost packets in calls alone. */
+static void test_wakes_thread(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7, wakes = 0;
+    o->wake = eventfd(0, EFD_NONBLOCK);
+    o->asleep = true;
+    for (int i = 0; i < 2; i++)
+        put(place_at(1, 8), &word, sizeof word, true);
+    CHECK(!o->asleep && read(o->wake, &wakes, sizeof wakes) == sizeof wakes && wakes == 1);
+    close(o->wake);
+    close_net(o);
+}
+
+static void bring_one(void)
+{
+    static uint64_t serial;
+    struct ofi_message m = amo_of(ISO->ofi->peers[1].in == NULL ? serial = 0 : serial, AMO_ADD, 1);
+    m.type = OFI_AMO;
+    serial++;
+    bring(m, NULL);
+}
+
+/* Messages come without an end: calls of this PE get the lock all the same. */
+static void test_thread_and_calls(void)
+{
+    struct ofi *o = open_net(2, false);
+    net.on_read = bring_one;
+    CHECK_EQ(iso_ofi_thread_start(o), 0);
+    for (uint64_t messages = 0, before; messages < 1000; messages = before) {
+        iso_ofi_lock(o);
+        before = o->peers[1].in != NULL ? o->peers[1].in[0].expected : 0;
+        iso_ofi_unlock(o);
+        check_pause();
+    }
+    iso_ofi_thread_stop(o);
+    net.on_read = NULL;
+    close_net(o);
+}
+
 /* ---- at the target ---- */
 
 /* All messages of a window, in random order, each time another one. Each tells what was there before it. */
@@ -634,6 +687,28 @@ static void test_two_threads(void)
     end_fault(o, &said, "receiving a message by double of pe 0 (host ) failed: Input/output error (the double)");
 }
 
+/* A PE that ends, or has lost the network, says so to those that ask for a key or a stage, and waits for nothing. */
+static void test_requests_at_the_end(void)
+{
+    struct ofi *o = open_net(2, false);
+    char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    for (int round = 0; round < 6; round++) {
+        struct ofi_key_info info = {.type = round % 2 == 0 ? OFI_KEY : OFI_STAGE};
+        info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
+        memcpy(request, &info, sizeof info);
+        memset(answer, 0, sizeof answer);
+        o->guard.lost = round / 2 == 0;
+        o->guard.failed = round / 2 == 1;
+        ISO->ofi = round / 2 == 2 ? NULL : o;
+        iso_ofi_answer(1, request, answer);
+        memcpy(&info, answer, sizeof info);
+        CHECK(info.error != 0);
+    }
+    o->guard.lost = o->guard.failed = false;
+    ISO->ofi = o;
+    close_net(o);
+}
+
 int main(void)
 {
     alarm(60); /* waits that never end are what some of this is about */
@@ -650,6 +725,10 @@ int main(void)
     test_order();
     test_pieces();
     test_early_messages();
+    test_bound_registrations();
+    test_wakes_thread();
+    test_thread_and_calls();
+    test_requests_at_the_end();
     test_strangers();
     test_lost_messages();
     test_wrong_answers();
