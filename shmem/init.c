@@ -48,6 +48,7 @@ static void at_exit(int status, void *arg)
         __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
         if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
             complete_all("shmem_finalize");
+            iso_quiet(&self->ctx_words); /* flags of the barrier: no transport stops here */
             iso_device_stop();
         } else {
             pshmem_finalize();

@@ -52,7 +52,7 @@ struct state {
     struct segment *segments;
     int n_segments;
     struct ctx ctx_default;
-    struct ctx ctx_words; /* of slots: in order with what ctx_default sends, but no quiet of that waits for them */
+    struct ctx ctx_words; /* of slots: in order with what ctx_default sends; a quiet of that need not wait for them */
 
     /* teams and contexts: [index of handle], NULL where free */
     struct team **teams;

@@ -634,7 +634,9 @@ static void give_back(const struct slot *slot, const struct members *m)
     prim_store_relaxed_u64(&mine->last, slot->seq);
     prim_store_relaxed_u64(&mine->state, GRANT_NONE);
     (void)control_amo(closing_offset(), ISO->my_pe, AMO_ADD, 1, m->call);
-    iso_quiet(&ISO->ctx_words); /* flags that a transport still carries */
+    for (int i = 0; i < m->n; i++) /* flags that a transport still carries */
+        if (ISO->peers[m->world_of[i]].transport != NULL)
+            iso_far_pe_quiet(&ISO->ctx_words, m->world_of[i]);
     /* Release: what this member did in the slot is before; acquire in the last one, whose freeing releases it again to
      * the leader that claims the index next. */
     if (control_amo(closed, m->world_of[0], AMO_ADD, 1, m->call) != (uint64_t)m->n - 1)

@@ -128,8 +128,9 @@ SHMEM_API(shmem_signal_fetch, pshmem_signal_fetch);
 uint64_t pshmem_signal_fetch(const uint64_t *sig_addr)
 {
     const struct target own = {&ISO->ctx_default, __func__, ISO->my_pe};
-    /* A program may poll in a loop, for an answer to operations that this PE still has under way. */
-    if (ISO_UNLIKELY(iso_ctx_is_dirty(&ISO->ctx_default)))
+    /* A program may poll in a loop, for an answer to operations that this PE still has under way; after a barrier, too,
+     * which the progress thread takes for a wait that looks at the network itself. */
+    if (ISO_UNLIKELY(iso_ctx_is_dirty(&ISO->ctx_default) || iso_ctx_is_dirty(&ISO->ctx_words)))
         iso_transport_progress();
     if (ISO_LIKELY(iso_target_near(&own, sig_addr, 8, 8) != NULL))
         return iso_word_load(sig_addr, 8);

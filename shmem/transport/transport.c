@@ -309,6 +309,8 @@ void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
 static bool is_transported(const struct place *at)
 {
     const struct segment *s = at->segment;
+    if (s != NULL && ISO_UNLIKELY(s->kind == SEGMENT_BUFFER && s->peers[at->pe].base == NULL))
+        return false; /* no member of its team: by_agent says so */
     return s != NULL && (!s->on_device || (s->peers[at->pe].gpu_ptr == NULL && !ops_of(at)->by_pointer));
 }
 

@@ -244,7 +244,8 @@ struct ofi {
     unsigned sleepers;
     unsigned polls;      /* by waits, since the thread looked */
     unsigned busy_looks; /* consecutive looks of the thread at which waits did its work, and nothing had come */
-    uint64_t looked_events; /* completions and answers then */
+    uint64_t received;      /* messages of the provider that have come */
+    uint64_t looked_events; /* completions and `received` then */
     uint64_t looked_ns, watched_ns;
     int wake; /* eventfd, -1: none */
     bool asleep; /* the thread, until the completion queue's descriptor or `wake` says so */
@@ -355,9 +356,9 @@ void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contac
 
 /* ---- ofi_message.c ---- */
 
-/* Sends the message with `data`, m->len bytes (a get: none). While several are under way, one that wants no value goes
- * with the next poll: at the latest that which reads an answer to those. The answer's value or bytes go to `into`;
- * NULL: not wanted. Gives up the lock until there is room. */
+/* Sends the message with `data`, m->len bytes (a get: none). While several answers are on their way, or several messages
+ * were sent since the last poll, one that wants no value goes with the next poll. The answer's value or bytes go to
+ * `into`; NULL: not wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
 /* A put and its signal, in one message of the provider where nothing comes between. */
 void iso_ofi_send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,

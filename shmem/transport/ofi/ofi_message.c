@@ -100,7 +100,8 @@ void iso_ofi_flush(struct ofi *o, struct ofi_queue *q, uint64_t asked)
     struct ofi_message flush = {.type = OFI_FLUSH, .haste = OFI_NOW};
     if (asked <= ISO_MAX(q->asks.done, q->prompt))
         return;
-    q->hurry = OFI_CREDITS;
+    if (asked <= q->wanted) /* by the program */
+        q->hurry = OFI_CREDITS;
     iso_ofi_send(o, q, &flush, NULL, NULL);
 }
 

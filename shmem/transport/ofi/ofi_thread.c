@@ -83,8 +83,8 @@ static uint64_t prepare(struct ofi *o)
     o->looked_ns = now;
     iso_ofi_watch(o);
     if (busy) {
-        o->busy_looks = o->counts.completions + o->counts.answers == o->looked_events ? o->busy_looks + 1 : 0;
-        o->looked_events = o->counts.completions + o->counts.answers;
+        o->busy_looks = o->counts.completions + o->received == o->looked_events ? o->busy_looks + 1 : 0;
+        o->looked_events = o->counts.completions + o->received;
         next_ns = o->busy_looks < IDLE_LOOKS ? LOOK_NS : IDLE_NS;
     } else if (!o->guard.lost) {
         o->busy_looks = 0;

@@ -17,6 +17,7 @@ static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
 {
     struct ofi_op *op = (struct ofi_op *)entry->op_context;
     if (op->kind == OFI_RECEIVE) {
+        o->received++;
         iso_ofi_receive(o, op->buffer, entry->len);
         op->next = o->unposted;
         o->unposted = op;
