@@ -9,6 +9,8 @@
 
 #include "../../shmem/transport/ofi/ofi.h"
 
+#include <sys/mman.h>
+
 enum { NET_QUEUE = 4096, NET_SENT = 1024, TOKEN_IN = 4711, TOKEN_OUT = 815 };
 
 struct net_entry {
@@ -19,6 +21,7 @@ struct net_entry {
 static struct {
     struct fid_ep ep;
     struct fid_cq cq;
+    struct fid_fabric fabric;
     struct fid_domain domain;
     struct fid_av av;
     struct fi_info info;
@@ -39,7 +42,11 @@ static struct {
     int post_error;     /* of the next posts; 0: none */
     int complete_error; /* of what is posted from now on */
     int register_error;
+    int close_error; /* of the endpoint */
     unsigned registered, bound, closed_mrs, closed_eps;
+    char *stage;          /* NULL: the test knows none */
+    bool stage_was_there; /* its pages, when the endpoint was closed */
+    unsigned reads, trywaits; /* calls */
     void (*on_read)(void);
 } net;
 
@@ -49,8 +56,11 @@ static int net_close(struct fid *fid)
 {
     if (fid == &net.ep.fid && net.bound > net.closed_mrs)
         return -FI_EBUSY;
-    if (fid == &net.ep.fid)
+    if (fid == &net.ep.fid) {
+        net.stage_was_there = net.stage != NULL && msync(net.stage, OFI_STAGE_BYTES, MS_ASYNC) == 0;
         net.closed_eps++;
+        return -net.close_error;
+    }
     if (fid->fclass == FI_CLASS_MR) {
         net.closed_mrs++;
         free(fid);
@@ -141,6 +151,7 @@ static ssize_t net_cq_read(struct fid_cq *cq, void *buffer, size_t count)
     struct fi_cq_msg_entry *out = (struct fi_cq_msg_entry *)buffer;
     size_t n = 0;
     CHECK(cq == &net.cq);
+    net.reads++;
     if (net.on_read != NULL)
         net.on_read();
     for (; n < count && net.taken < net.made && net.queue[net.taken % NET_QUEUE].error == 0; n++)
@@ -189,6 +200,14 @@ static int net_insert(struct fid_av *av, const void *name, size_t count, fi_addr
     return 1;
 }
 
+static int net_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+    CHECK(fabric == &net.fabric && count == 1 && fids[0] == &net.cq.fid);
+    net.trywaits++;
+    return FI_SUCCESS;
+}
+
+static struct fi_ops_fabric net_fabric_ops = {.size = sizeof net_fabric_ops, .trywait = net_trywait};
 static struct fi_ops_av net_av_ops = {.size = sizeof net_av_ops, .insert = net_insert};
 static struct fi_ops_msg net_msg = {.size = sizeof net_msg, .sendmsg = net_sendmsg, .recvmsg = net_recvmsg};
 static struct fi_ops_rma net_rma = {.size = sizeof net_rma, .writemsg = net_writemsg, .readmsg = net_readmsg};
@@ -197,6 +216,7 @@ static struct fi_ops_cq net_cq_ops = {
 static struct fi_ops_mr net_mr_ops = {.size = sizeof net_mr_ops, .reg = net_reg};
 
 static const char *net_error_text(int error) { return strerror(error); }
+static void net_freeinfo(struct fi_info *info) { CHECK(info == &net.info); }
 
 /* ---- the PE over it ---- */
 
@@ -207,7 +227,8 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
     memset(&net, 0, sizeof net);
     CHECK_OR_EXIT(o != NULL);
     open_heap(n_pes);
-    net.ep.fid.ops = net.cq.fid.ops = net.domain.fid.ops = &net_fid_ops;
+    net.ep.fid.ops = net.cq.fid.ops = net.domain.fid.ops = net.av.fid.ops = net.fabric.fid.ops = &net_fid_ops;
+    net.fabric.ops = &net_fabric_ops;
     net.ep.msg = &net_msg;
     net.ep.rma = &net_rma;
     net.cq.ops = &net_cq_ops;
@@ -221,9 +242,11 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
     o->info = &net.info;
     o->ep = &net.ep;
     o->cq = &net.cq;
+    o->fabric = &net.fabric;
     o->domain = &net.domain;
     o->av = &net.av;
     o->lib.error_text = net_error_text;
+    o->lib.freeinfo = net_freeinfo;
     o->fd = o->wake = o->first_waiting = -1;
     o->local_keys = local_keys;
     o->bind_endpoint = bind_endpoint;

@@ -8,11 +8,15 @@
 int main(void) { return CHECK_SKIP("no header rdma/fabric.h on this machine"); }
 #else
 
+#include "../../bootstrap/log.h"
 #include "../../shmem/node/channel.h"
+#include "../../shmem/node/wait.h"
+#include "lock_double.h"
 #include "ofi_double.h"
 #include "said.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 
@@ -332,6 +336,77 @@ static void test_refusals(void)
     close_net(o);
 }
 
+/* What other PEs read of the wait. */
+static struct wait_record shown;
+
+static void free_part_when_shown(void)
+{
+    shown = ISO->control->waits[0];
+    ISO->ofi->peers[1].free_parts = shown.since_ns != 0;
+}
+
+/* A wait for room has that name in reports. The number that it expects is small where no message is under way. */
+static void test_wait_for_room(void)
+{
+    static char data[OFI_BULK_MIN];
+    struct ofi *o = open_net(2, false);
+    ISO->control = (struct control *)aligned_alloc(ISO_LINE, sizeof(struct control));
+    CHECK_OR_EXIT(ISO->control != NULL);
+    memset(ISO->control, 0, sizeof(struct control));
+    o->peers[1].free_parts = 0;
+    net.on_read = free_part_when_shown;
+    put(place_at(1, 0), data, sizeof data, true);
+    net.on_read = NULL;
+    CHECK(net.n_writes == 1 && ISO->control->waits[0].since_ns == 0);
+    CHECK(strcmp((const char *)shown.call, "room for an operation") == 0 && shown.peer == 1);
+    CHECK(shown.expected == 1 && shown.seen == 0);
+    free(ISO->control);
+    ISO->control = NULL;
+    close_net(o);
+}
+
+static struct { /* atomic: several threads sleep in other tests */
+    unsigned n;
+    long last_ns;
+} naps;
+
+int __real_nanosleep(const struct timespec *t, struct timespec *rest);
+int __wrap_nanosleep(const struct timespec *t, struct timespec *rest);
+int __wrap_nanosleep(const struct timespec *t, struct timespec *rest)
+{
+    __atomic_fetch_add(&naps.n, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&naps.last_ns, t->tv_nsec, __ATOMIC_RELAXED);
+    return __real_nanosleep(t, rest);
+}
+
+/* No event of the descriptor says when the provider has room, so a wait naps without it. While all is lost the
+ * descriptor is not used either. */
+static void test_rest_without_room(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7;
+    o->fd = eventfd(1, EFD_NONBLOCK); /* readable: no rest lasts */
+    net.refusals = 1;
+    put(place_at(1, 8), &word, sizeof word, true);
+    for (int round = 0; round < 2; round++) {
+        unsigned before = __atomic_load_n(&naps.n, __ATOMIC_RELAXED);
+        o->guard.lost = round == 1;
+        CHECK(iso_ofi_rest(900000000) && __atomic_load_n(&naps.last_ns, __ATOMIC_RELAXED) <= 1000000);
+        CHECK(iso_ofi_rest(7) && __atomic_load_n(&naps.last_ns, __ATOMIC_RELAXED) == 7);
+        CHECK(__atomic_load_n(&naps.n, __ATOMIC_RELAXED) - before == 2 && net.trywaits == 0);
+        o->first_waiting = round == 0 ? -1 : 1;
+    }
+    o->guard.lost = false;
+    unsigned before = __atomic_load_n(&naps.n, __ATOMIC_RELAXED);
+    poll_net(o);
+    CHECK(net.n_sent == 1 && o->first_waiting < 0 && iso_ofi_rest(7) && net.trywaits == 1);
+    CHECK_EQ(__atomic_load_n(&naps.n, __ATOMIC_RELAXED), before);
+    close(o->fd);
+    close_net(o);
+}
+
+/* ---- the end ---- */
+
 /* Registrations that are bound to the endpoint are closed before it, in the end and when all is lost. */
 static void test_bound_registrations(void)
 {
@@ -340,6 +415,59 @@ static void test_bound_registrations(void)
     put(place_at(1, 0), data, sizeof data, true);
     CHECK(net.bound == net.registered && net.bound > 1);
     close_net(o);
+}
+
+/* A warning says that the endpoint does not close: the provider may still write to memory of this PE. */
+static void test_open_endpoint(void)
+{
+    struct said said;
+    struct ofi *o = open_net(2, false);
+    net.close_error = FI_EBUSY;
+    listen(&said);
+    iso_ofi_endpoint_close(o);
+    CHECK_EQ(lines_with(heard(&said), "fi_close of the endpoint of double failed: Device or resource busy"), 1);
+    close_net(o);
+}
+
+/* The transport ends: the endpoint is closed behind the registrations that are bound to it, and before the pages of a
+ * stage go, to which peers may write until then. One line tells its counts. */
+static void test_stop(void)
+{
+    struct said said;
+    for (int bind = 0; bind < 2; bind++) {
+        static char data[OFI_BULK_MIN];
+        struct ofi *o = open_net_with(2, true, bind != 0);
+        struct ofi_key_info info = {.type = OFI_STAGE};
+        put(place_at(1, 0), data, sizeof data, true);
+        iso_ofi_answer_stage(o, 1, &info);
+        net.stage = o->peers[1].stage;
+        CHECK(info.error == 0 && net.stage != NULL);
+        iso_log_set_level(LOG_DEBUG);
+        listen(&said);
+        iso_transport_ofi.stop();
+        iso_log_set_level(LOG_WARN);
+        CHECK_EQ(lines_with(heard(&said), "ofi: libfabric double at "), 1);
+        CHECK(ISO->ofi == NULL && net.closed_eps == 1 && net.closed_mrs == net.registered);
+        CHECK(net.stage_was_there);
+        close_heap();
+    }
+}
+
+/* A start that fails has no counts to tell. */
+static void test_failed_start(void)
+{
+    struct said said;
+    struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
+    CHECK_OR_EXIT(o != NULL);
+    o->fd = o->wake = o->first_waiting = -1;
+    pthread_mutex_init(&o->guard.lock, NULL);
+    ISO->ofi = o;
+    iso_log_set_level(LOG_DEBUG);
+    listen(&said);
+    iso_transport_ofi.stop();
+    iso_log_set_level(LOG_WARN);
+    CHECK_EQ(lines_with(heard(&said), "ofi: "), 0);
+    CHECK(ISO->ofi == NULL);
 }
 
 /* ---- the thread ---- */
@@ -355,6 +483,46 @@ static void test_wakes_thread(void)
         put(place_at(1, 8), &word, sizeof word, true);
     CHECK(!o->asleep && read(o->wake, &wakes, sizeof wakes) == sizeof wakes && wakes == 1);
     close(o->wake);
+    close_net(o);
+}
+
+static bool soon(struct ofi *o, bool (*is_so)(const struct ofi *o))
+{
+    uint64_t limit_ns = iso_wait_now_ns() + 10000000000u;
+    for (bool is = false;; check_pause()) {
+        iso_ofi_lock(o);
+        is = is_so(o);
+        iso_ofi_unlock(o);
+        if (is || iso_wait_now_ns() > limit_ns)
+            return is;
+    }
+}
+
+static bool sleeps(const struct ofi *o) { return o->asleep; }
+static bool has_looked(const struct ofi *o) { return !o->asleep && net.reads >= 4; }
+static bool heeds_wake(const struct ofi *o)
+{
+    struct pollfd fd = {o->wake, POLLIN, 0};
+    return poll(&fd, 1, 0) == 0;
+}
+
+/* The thread sleeps without an end, wakes, and looks again and again while something is under way. */
+static void test_thread_wakes(void)
+{
+    struct ofi *o = open_net(2, false);
+    uint64_t word = 7;
+    o->fd = eventfd(0, EFD_NONBLOCK); /* nothing comes */
+    net.held = true;
+    CHECK_EQ(iso_ofi_thread_start(o), 0);
+    CHECK(soon(o, sleeps));
+    iso_ofi_lock(o);
+    net.reads = 0;
+    iso_ofi_unlock(o);
+    put(place_at(1, 8), &word, sizeof word, true);
+    CHECK(soon(o, has_looked));
+    CHECK(soon(o, heeds_wake));
+    iso_ofi_thread_stop(o);
+    close(o->fd);
     close_net(o);
 }
 
@@ -546,6 +714,40 @@ static void test_lost_messages(void)
     end_fault(o, &said, "message 0 of pe 1 (host ) has come where pe 0 (host ) expects 1");
 }
 
+/* The answer of peer 1, which is asked for its address. */
+static struct ofi_hello hello_of_peer;
+
+int __wrap_iso_channel_ask(int pe, const void *request, void *answer);
+int __wrap_iso_channel_ask(int pe, const void *request, void *answer)
+{
+    struct ofi_hello asked;
+    memcpy(&asked, request, sizeof asked);
+    CHECK(pe == 1 && asked.type == OFI_HELLO);
+    memcpy(answer, &hello_of_peer, sizeof hello_of_peer);
+    return 0;
+}
+
+/* The addresses of two PEs, or their providers, do not fit. Either PE may find out, and the sentence says which. */
+static void test_unlike_peers(void)
+{
+    struct said said;
+    uint64_t word = 7;
+    for (int round = 0; round < 4; round++) {
+        const char *provider = round / 2 == 0 ? "double" : "another";
+        uint32_t format = round / 2 == 0 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+        struct ofi *o = open_net(2, false);
+        net.info.addr_format = FI_SOCKADDR_IN;
+        o->peers[1].known = false;
+        hello_of_peer = (struct ofi_hello){.token = 99, .format = format, .error = round % 2 == 0 ? 0 : -EPROTO};
+        snprintf(hello_of_peer.provider, sizeof hello_of_peer.provider, "%s", provider);
+        begin_fault(&said);
+        put(place_at(1, 8), &word, sizeof word, true);
+        CHECK(!o->peers[1].known && net.n_sent == 0);
+        end_fault(o, &said, round / 2 == 0 ? "an address of libfabric's format 2 and pe 1 (host ) one of format 3"
+                                           : "provider double and pe 1 (host ) uses another: they cannot talk");
+    }
+}
+
 static void test_wrong_answers(void)
 {
     struct said said;
@@ -709,6 +911,41 @@ static void test_requests_at_the_end(void)
     close_net(o);
 }
 
+/* The network fails while the channel's handler waits for its lock: the handler comes back, without an answer. */
+static void test_failure_at_lock(void)
+{
+    struct ofi *o = open_net(2, false);
+    char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    struct ofi_hello hello = {.type = OFI_HELLO};
+    memcpy(request, &hello, sizeof hello);
+    fails_at_lock = &o->guard;
+    iso_ofi_answer(1, request, answer);
+    fails_at_lock = NULL;
+    memcpy(&hello, answer, sizeof hello);
+    CHECK(o->guard.failed && hello.error != 0 && hello.token == 0);
+    o->guard.failed = false;
+    close_net(o);
+}
+
+/* A PE may ask twice: the second answer is the first one again. */
+static void test_requests_twice(void)
+{
+    struct ofi *o = open_net(2, false);
+    char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    uint64_t starts[4];
+    for (int round = 0; round < 4; round++) {
+        struct ofi_key_info info = {.type = round % 2 == 0 ? OFI_KEY : OFI_STAGE};
+        info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
+        memcpy(request, &info, sizeof info);
+        iso_ofi_answer(1, request, answer);
+        memcpy(&info, answer, sizeof info);
+        CHECK(info.error == 0 && info.key.start < info.key.end);
+        starts[round] = info.key.start;
+    }
+    CHECK(starts[0] == starts[2] && starts[1] == starts[3] && net.registered == 2);
+    close_net(o);
+}
+
 int main(void)
 {
     alarm(60); /* waits that never end are what some of this is about */
@@ -725,12 +962,21 @@ int main(void)
     test_order();
     test_pieces();
     test_early_messages();
+    test_wait_for_room();
+    test_rest_without_room();
     test_bound_registrations();
+    test_open_endpoint();
+    test_stop();
+    test_failed_start();
     test_wakes_thread();
+    test_thread_wakes();
     test_thread_and_calls();
     test_requests_at_the_end();
+    test_failure_at_lock();
+    test_requests_twice();
     test_strangers();
     test_lost_messages();
+    test_unlike_peers();
     test_wrong_answers();
     test_provider_errors();
     test_no_memory();

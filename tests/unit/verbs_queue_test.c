@@ -7,6 +7,8 @@
 int main(void) { return CHECK_SKIP("no header infiniband/verbs.h on this machine"); }
 #else
 
+#include "../../shmem/node/channel.h"
+#include "lock_double.h"
 #include "said.h"
 #include "verbs_double.h"
 
@@ -368,6 +370,30 @@ static void test_refused(void)
     close_double(v);
 }
 
+/* A PE that ends, or has lost the network, says so to one that asks for a key, and waits for nothing: not even where
+ * the network fails while it takes the lock. */
+static void test_requests_at_the_end(void)
+{
+    struct verbs *v = open_double(2);
+    char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
+    for (int round = 0; round < 5; round++) {
+        struct verbs_key_info info = {.type = VERBS_KEY};
+        info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
+        memcpy(request, &info, sizeof info);
+        memset(answer, 0, sizeof answer);
+        v->guard.lost = round == 1;
+        v->guard.failed = round == 2;
+        ISO->verbs = round == 3 ? NULL : v;
+        fails_at_lock = round == 4 ? &v->guard : NULL;
+        iso_verbs_answer(1, request, answer);
+        memcpy(&info, answer, sizeof info);
+        CHECK_EQ(info.error != 0, round > 0);
+    }
+    fails_at_lock = NULL;
+    v->guard.failed = false;
+    close_double(v);
+}
+
 /* ---- the progress thread ---- */
 
 static bool runs(struct verbs *v)
@@ -409,6 +435,7 @@ int main(void)
     test_lost();
     test_death();
     test_refused();
+    test_requests_at_the_end();
     test_signals();
     return check_self.failures == 0 ? CHECK_PASSED : CHECK_FAILED;
 }
