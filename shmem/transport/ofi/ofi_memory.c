@@ -49,11 +49,10 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
 {
     int error = 0;
     *once = NULL;
-    const struct segment *s = o->local_keys || o->device_rma ? iso_segment_of(addr, 1) : NULL;
-    bool on_device = s != NULL && s->on_device;
-    if (!o->local_keys && !on_device)
+    const struct segment *s = o->local_keys || o->regions.n > 0 ? iso_segment_of(addr, 1) : NULL;
+    if (!o->local_keys && (s == NULL || !s->on_device))
         return NULL;
-    const struct ofi_region *r = s != NULL && (!on_device || o->device_rma) ? region_at(o, s, addr, &error) : NULL;
+    const struct ofi_region *r = s != NULL ? region_at(o, s, addr, &error) : NULL; /* a device's is there */
     if (r != NULL) {
         *len = (size_t)ISO_MIN((uint64_t)*len, r->end - (uint64_t)(uintptr_t)addr);
         return r->mr;
