@@ -376,6 +376,7 @@ case ${1-} in
     ;;
 *)
     [ $# -eq 0 ] || archs=$(cd "$1" && ls agent_kernels-*.s | sed -n 's/.*-\(gfx[0-9a-f]*\)\.s$/\1/p' | tr '\n' ' ')
+    [ -n "$archs" ] || { echo "isa.sh: $1 has no assembly of kernels"; exit 1; }
     check "$@"
     ;;
 esac
