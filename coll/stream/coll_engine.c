@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives by copy engines, with no compute units. A round has three parts. The members synchronise in the caller's
- * stream. One or several streams of the slot go on behind that, and copy from this PE to the others: payload, and flags
- * behind it. The caller's stream goes on behind all of them when the flags of the others have come. Both
+ * stream. It and perhaps several streams of the slot go on behind that, and copy from this PE to the others: payload,
+ * and flags behind it. The caller's stream goes on behind all of them when the flags of the others have come. Both
  * synchronisations are words that streams store and wait for (engine_words.c). Where streams cannot, and in graphs,
- * they are kernels of one block (engine_device.h), which take a wave's place while they wait. Forks and joins are
- * events, so a capture takes all of it in.
+ * they are kernels of one block (engine_device.h), which take a wave's place while they wait. The first of the streams
+ * is the caller's own, so a round that needs no other one has neither fork nor join; these are events, so a capture
+ * takes all of it in.
  *
  * One stream sends to one peer after the other. This keeps the members in step, so that all of them send to different
  * peers: on four H200s 360 GB/s out of each, where three streams with a peer each had 230.
@@ -52,7 +53,7 @@ struct round {
 
     const struct segment *segment, *signal_segment;
     size_t unit, units; /* bytes of a copy; copies of a block */
-    unsigned streams;   /* in use to peers: the first ones */
+    unsigned streams;   /* in use to peers: the first ones, the caller's before all */
     unsigned own;       /* 1: and the one behind them within this PE */
     unsigned each;      /* of them for each peer: peer i has streams i * each, i * each + 1 .. */
     int rc;
@@ -60,10 +61,15 @@ struct round {
 
 /* ---- streams ---- */
 
+static gpu_stream stream_of(const struct round *r, unsigned stream)
+{
+    return stream == 0 ? r->c.stream : r->engines->streams[stream - 1];
+}
+
 /* Not of high priority: there the agent's streams are, which must never stand behind one that waits for peers. */
 static bool has_streams(struct round *r)
 {
-    for (int rc; r->engines->n < (int)(r->streams + r->own); r->engines->n++) {
+    for (int rc; r->engines->n + 1 < (int)(r->streams + r->own); r->engines->n++) {
         rc = iso_gpu_stream_create(r->gpu, false, &r->engines->streams[r->engines->n]);
         if (rc == 0)
             continue;
@@ -84,7 +90,7 @@ static void note(struct round *r, int rc)
 static void copy(struct round *r, void *dest, const void *source, size_t bytes, unsigned stream)
 {
     if (r->rc == 0 && bytes > 0 && dest != source)
-        note(r, iso_gpu_copy(r->gpu, dest, source, bytes, r->engines->streams[stream]));
+        note(r, iso_gpu_copy(r->gpu, dest, source, bytes, stream_of(r, stream)));
 }
 
 /* ---- which member gets what, by which stream ---- */
@@ -153,11 +159,11 @@ static void send_unit(struct round *r, int i, size_t u)
 
     /* The flag, behind all units of that peer. */
     for (unsigned s = 1; s < r->each; s++)
-        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[first], r->engines->streams[first + s]));
+        note(r, iso_gpu_stream_after(r->gpu, stream_of(r, first), stream_of(r, first + s)));
     if (r->words == NULL)
         copy(r, flag_near(r, m), &ISOD_LANES(r->c.args.h.team)->engine, 8, first);
     else if (r->rc == 0)
-        r->rc = iso_words_send(r->words, &r->c, m, r->engines->streams[first]);
+        r->rc = iso_words_send(r->words, &r->c, m, stream_of(r, first));
 }
 
 /* Unit by unit round the peers, so that the first ones arrive early everywhere. Within this PE data goes in units only
@@ -232,11 +238,11 @@ static int run(struct round *r)
     if (rc != 0)
         return 1;
 
-    for (unsigned s = 0; s < r->streams + r->own; s++)
-        note(r, iso_gpu_stream_after(r->gpu, r->engines->streams[s], r->c.stream));
+    for (unsigned s = 1; s < r->streams + r->own; s++)
+        note(r, iso_gpu_stream_after(r->gpu, stream_of(r, s), r->c.stream));
     send_all(r);
-    for (unsigned s = 0; s < r->streams + r->own; s++)
-        note(r, iso_gpu_stream_after(r->gpu, r->c.stream, r->engines->streams[s]));
+    for (unsigned s = 1; s < r->streams + r->own; s++)
+        note(r, iso_gpu_stream_after(r->gpu, r->c.stream, stream_of(r, s)));
 
     rc = r->words != NULL ? iso_words_end(r->words, &r->c) : launch(r, isod_stream_engine_end_kernel);
     return rc == 0 && r->rc == 0 ? 0 : 1;

@@ -98,10 +98,10 @@ int iso_stream_pair_blocks(struct device *d, const char *who, gpu_stream stream,
 /* Do stores of 128 bytes arrive whole at all members? */
 enum stream_ll128 { STREAM_LL128_TORN, STREAM_LL128_UNKNOWN, STREAM_LL128_WHOLE };
 
-/* Streams of copies, taken when a call first needs so many: those to the members, and one within the PE. */
+/* Streams of copies, taken when a call first needs so many: to the members, and within the PE. */
 enum { ISO_ENGINE_STREAMS = 8 };
 struct stream_engines {
-    gpu_stream streams[ISO_ENGINE_STREAMS + 1];
+    gpu_stream streams[ISO_ENGINE_STREAMS]; /* beside the caller's, which is the first */
     int n;
 };
 

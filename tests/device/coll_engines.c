@@ -315,7 +315,7 @@ static void test_signals(struct engines *s, long replays)
 
 /* ---- what is refused ---- */
 
-/* Streams of the slot's engines are part of the capture until it ends. */
+/* Streams of the slot's engines are part of the capture until it ends. One PE alone needs none. */
 static void test_captured(struct engines *s)
 {
     struct turns t;
@@ -323,7 +323,7 @@ static void test_captured(struct engines *s)
     turns_make(&t, SHMEMX_FCOLLECT, SLOT, s->streams[0]);
     CHECK_OR_EXIT(shmemx_graph_begin(s->streams[0]) == 0);
     turns_call(&t);
-    CHECK(shmemx_coll_on_stream(&t.q, s->streams[1]) != 0);
+    CHECK(s->n == 1 || shmemx_coll_on_stream(&t.q, s->streams[1]) != 0);
     CHECK_OR_EXIT(shmemx_graph_end(s->streams[0], &graph) == 0);
     t.stream = s->streams[1];
     turns_enqueue(&t);
