@@ -29,11 +29,29 @@ STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
 ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 1 << 30
 
 
+class _Use:
+    """torch.cuda.stream for streams of one device, which is the current one."""
+
+    __slots__ = ("_stream", "_before")
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def __enter__(self):
+        self._before = torch._C._cuda_getCurrentStream(self._stream.device_index)
+        torch.cuda.set_stream(self._stream)
+
+    def __exit__(self, *error):
+        number, device, kind = self._before
+        torch._C._cuda_setStream(stream_id=number, device_index=device, device_type=kind)
+
+
 class TorchStreams:
-    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`."""
+    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`. What torch does for a
+    look at the current stream takes longer than a call of the library, so known streams are found by their handles."""
 
     def __init__(self, device):
-        self.device = device
+        self.device, self._known = device, {}  # by handle
 
     def takes(self, tensor):
         return tensor.is_cuda
@@ -44,7 +62,11 @@ class TorchStreams:
                              "torch.cuda.set_device before the first process group is made")
 
     def current(self):
-        return torch.cuda.current_stream(self.device)
+        handle = torch._C._cuda_getCurrentRawStream(self.device.index)
+        stream = self._known.get(handle)
+        if stream is None:
+            stream = self._known[handle] = torch.cuda.current_stream(self.device)
+        return stream
 
     def new(self):
         return torch.cuda.Stream(self.device, priority=-1)
@@ -53,7 +75,7 @@ class TorchStreams:
         return stream.cuda_stream
 
     def use(self, stream):
-        return torch.cuda.stream(stream)
+        return _Use(stream) if torch.cuda.current_device() == self.device.index else torch.cuda.stream(stream)
 
     def event(self, stream):
         event = torch.cuda.Event()
@@ -260,7 +282,10 @@ class StreamCore(Core):
         self._by_engines(_lib.ALLTOALL, rows, values, bytes_of(result))
         self.settle()
         combine = torch.mean if reduction.name == "AVG" else torch.sum
-        with torch.inference_mode(result.is_inference()):
+        if result.is_inference():
+            with torch.inference_mode():
+                combine(rows, 0, out=result.view(-1))
+        else:
             combine(rows, 0, out=result.view(-1))
 
     def _reduced_by_engines(self, part, reduction):
@@ -370,7 +395,8 @@ class Queue:
             stream = self.streams.current()
             self._enqueue(name, body, seconds)
             return StreamWork(name, outputs, self, stream)
-        return self.run_beside(self._own_stream(), name, body, [*tensors, *outputs], outputs, seconds)
+        used = tensors if outputs is tensors else [*tensors, *outputs]
+        return self.run_beside(self._own_stream(), name, body, used, outputs, seconds)
 
     def _own_stream(self):
         if self._own is None:

@@ -91,21 +91,28 @@ def _give_back(address, lent=_lent):
     lent.pop(address, None)
 
 
+_give_back_address = ctypes.cast(_give_back, c_void_p)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [c_void_p, ctypes.c_char_p, c_void_p]
 DL_CPU, DL_CUDA, DL_ROCM = 1, 2, 10
+DL_UINT, DL_FLOAT, DL_BFLOAT = 1, 2, 4
+DL_CODES = {torch.uint8: DL_UINT, torch.float16: DL_FLOAT, torch.float32: DL_FLOAT, torch.float64: DL_FLOAT,
+            torch.bfloat16: DL_BFLOAT}  # others are views of bytes
+_Length = ctypes.c_int64 * 1
+_step = _Length(1)
 
 
 def tensor_over(address, nbytes, dtype, device):
     """tensor_at for any device, also for memory that another one has: torch uses it from `device`."""
     kind = DL_CPU if device.type == "cpu" else DL_ROCM if torch.version.hip else DL_CUDA
-    memory, size, step = Memory(), (ctypes.c_int64 * 1)(nbytes), (ctypes.c_int64 * 1)(1)
-    struct = _Tensor(address, kind, device.index or 0, 1, 1, 8, 1, size, step, 0, None,
-                     ctypes.cast(_give_back, c_void_p))
+    made = dtype if dtype in DL_CODES else torch.uint8
+    memory, size = Memory(), _Length(nbytes // made.itemsize)
+    struct = _Tensor(address, kind, device.index or 0, 1, DL_CODES[made], 8 * made.itemsize, 1, size, _step, 0, None,
+                     _give_back_address)
     place_of_struct = ctypes.addressof(struct)
-    _lent[place_of_struct] = struct, size, step, memory
+    _lent[place_of_struct] = struct, size, memory
     flat = torch.utils.dlpack.from_dlpack(_new_capsule(place_of_struct, b"dltensor", None))
-    return flat.view(dtype), memory
+    return flat if made is dtype else flat.view(dtype), memory
 
 
 def tensor_of(world, address, nbytes, dtype, kind):

@@ -192,9 +192,9 @@ class Ring:
             self.most_busy = max(self.most_busy, len(self._busy))
         if streams.handle(before) != streams.handle(stream):
             stream.wait_event(streams.event(before))
-        flat, memory = tensor_of(world, address, self._bytes_each, torch.uint8, _lib.DEVICE_MEMORY)
+        flat, memory = tensor_of(world, address, shape.numel() * dtype.itemsize, dtype, _lib.DEVICE_MEMORY)
         weakref.finalize(memory, self._returned.append, address).atexit = False
-        return flat[:shape.numel() * dtype.itemsize].view(dtype).view(shape)
+        return flat if len(shape) == 1 else flat.view(shape)
 
     @property
     def buffers(self):
