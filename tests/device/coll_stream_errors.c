@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One wrong use of a collective on a stream a run; coll_stream_errors.sh knows what each must print. */
+#include "coll_case.h"
 #include "wrong_use.h"
 
 enum { BYTES = 65536 };
@@ -7,6 +8,7 @@ enum { BYTES = 65536 };
 struct object {
     char *device; /* BYTES, symmetric */
     char *buffer; /* BYTES, registered */
+    char *own;    /* BYTES of the device, which nobody else knows */
     uint64_t *words;
 };
 static struct object object;
@@ -16,7 +18,8 @@ static int objects(void)
     object.device = (char *)shmemx_malloc(BYTES, SHMEMX_DEVICE);
     object.words = (uint64_t *)shmemx_calloc(64, 8, SHMEMX_DEVICE);
     object.buffer = (char *)aligned_alloc(4096, 2 * BYTES);
-    return object.device == NULL || object.words == NULL || object.buffer == NULL;
+    object.own = (char *)own_malloc(BYTES);
+    return object.device == NULL || object.words == NULL || object.buffer == NULL || object.own == NULL;
 }
 
 /* A call that is right: what each case makes wrong. */
@@ -211,7 +214,7 @@ static int differ_dest(void)
     q.dest = object.device + (other() ? 4096 : 0);
     return differ(&q);
 }
-DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.buffer)
+DIFFER(differ_symmetric, SHMEMX_ALLTOALL, q.dest = object.own)
 DIFFER(differ_partner, SHMEMX_PERMUTE, q.to = q.from = shmem_my_pe())
 DIFFER(differ_reduce_root, SHMEMX_REDUCE, q.root = 1)
 static int differ_splits(void)
