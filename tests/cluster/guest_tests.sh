@@ -133,7 +133,7 @@ right "pages that are given back while a peer asks for their key" 60 "$LAUNCH" 1
 right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"
 right "threads that connect at once, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/connects"
 right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 10000 || echo 2000) 4
-right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" 2000 2
+right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" $(full && echo 2000 || echo 1000) 2
 right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 1500 2 2
 SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
     "$LAUNCH" 1 "$build/bin/traffic" 200 1
@@ -181,7 +181,7 @@ unset SHMEM_NIC_TIMEOUT
 # ---- by libfabric: the same devices; TCP, and UDP below a provider, on a network that delays, loses and reorders ----
 
 export ISO_NET=head SHMEM_TRANSPORT='ofi:verbs;ofi_rxm'
-right "spec_putget by verbs;ofi_rxm, 1 on each node" $seconds "$LAUNCH" 1 "$build/spec/spec_putget"
+! full || right "spec_putget by verbs;ofi_rxm, 1 on each node" $seconds "$LAUNCH" 1 "$build/spec/spec_putget"
 right "spec_barriers by verbs;ofi_rxm, 1 on each node" $seconds "$LAUNCH" 1 "$build/spec/spec_barriers"
 right "random traffic by verbs;ofi_rxm, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 unset ISO_NET
@@ -189,7 +189,7 @@ unset ISO_NET
 export SHMEM_TRANSPORT='ofi:tcp;ofi_rxm'
 right "random traffic by tcp;ofi_rxm, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" 300 2
 export SHMEM_TRANSPORT='ofi:udp;ofi_rxd'
-right "random traffic by udp;ofi_rxd, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" 100 2
+right "random traffic by udp;ofi_rxd, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 100 || echo 40) 2
 unset SHMEM_TRANSPORT
 "$NODE" a tc qdisc del dev na root
 

@@ -342,6 +342,26 @@ hsa_status_t hsa_executable_get_symbol_by_name(hsa_executable_t executable, cons
     return HSA_STATUS_ERROR_INVALID_SYMBOL_NAME;
 }
 
+/* HIP's own kernel that fills memory, on each device that has been asked for it. */
+static _Atomic uint64_t fills[MOST_AGENTS];
+
+static void note_fill(uint64_t kernel)
+{
+    for (int i = 0; i < MOST_AGENTS; i++) {
+        uint64_t none = 0;
+        if (atomic_load(&fills[i]) == kernel || atomic_compare_exchange_strong(&fills[i], &none, kernel))
+            return;
+    }
+}
+
+bool own_is_fill(uint64_t kernel)
+{
+    for (int i = 0; i < MOST_AGENTS && atomic_load(&fills[i]) != 0; i++)
+        if (atomic_load(&fills[i]) == kernel)
+            return true;
+    return false;
+}
+
 static hsa_status_t kernel_info(const struct symbol *s, int attribute, void *value)
 {
     const char *descriptor = s->object->base + s->elf->st_value;
@@ -349,6 +369,8 @@ static hsa_status_t kernel_info(const struct symbol *s, int attribute, void *val
         return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     switch (attribute) {
     case HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_OBJECT:
+        if (strcmp(s->name, "__amd_rocclr_fillBufferAligned.kd") == 0)
+            note_fill((uintptr_t)descriptor);
         ANSWER(uint64_t, (uintptr_t)descriptor);
     case HSA_EXECUTABLE_SYMBOL_INFO_KERNEL_KERNARG_SEGMENT_SIZE:
         ANSWER(uint32_t, *(const uint32_t *)(descriptor + DESCRIPTOR_ARGUMENTS));

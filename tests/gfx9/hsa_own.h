@@ -57,6 +57,10 @@ uint64_t own_now(void); /* the clock of all time stamps, in ns */
 void *own_allocate(struct pool *pool, size_t len);
 hsa_status_t own_free(void *base);
 
+/* ---- hsa_code.c ---- */
+
+bool own_is_fill(uint64_t kernel); /* the descriptor of HIP's own kernel that fills memory */
+
 /* ---- hsa_signal.c ---- */
 
 int64_t own_signal_load(hsa_signal_t signal);

@@ -105,20 +105,20 @@ static void test_adds(uint64_t *signal)
 /* put_signal with ADD and signal_add are atomic with each other. */
 static void test_mixed_adds(uint64_t *signal, unsigned char *slots)
 {
-    enum { TIMES = 100 };
+    const int times = check_times(100);
     int me = shmem_my_pe();
     int npes = shmem_n_pes();
     *signal = 0;
     shmem_barrier_all();
     unsigned char byte = (unsigned char)me;
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < times; i++) {
         shmem_putmem_signal(slots + (size_t)me * SLOT, &byte, 1, signal, 1, SHMEM_SIGNAL_ADD, 0);
         shmem_signal_add(signal, 1, 0);
         shmem_putmem_signal_nbi(slots + (size_t)me * SLOT + 1, &byte, 1, signal, 1, SHMEM_SIGNAL_ADD, 0);
     }
     shmem_barrier_all();
     if (me == 0)
-        CHECK_EQ(shmem_signal_fetch(signal), 3 * TIMES * npes);
+        CHECK_EQ(shmem_signal_fetch(signal), 3 * times * npes);
     shmem_barrier_all();
 }
 
@@ -147,7 +147,7 @@ static void test_set(uint64_t *signals)
 static void test_stream(struct buffers *buffers, unsigned char *area, size_t len_bytes)
 {
     enum { DEEP = 2 };
-    const unsigned messages = len_bytes > 10000 ? 600 : 1000;
+    const unsigned messages = (unsigned)check_times(len_bytes > 10000 ? 600 : 1000);
     int me = shmem_my_pe();
     int npes = shmem_n_pes();
     int right = (me + 1) % npes;

@@ -119,7 +119,7 @@ static inline void run_here(fiber_kernel kernel, const void *args, unsigned bloc
 static unsigned machine_begin(void)
 {
     const char *seed = getenv("SHMEM_TEST_SEED"), *rounds = getenv("SHMEM_TEST_ROUNDS");
-    unsigned n = rounds != NULL ? (unsigned)atoi(rounds) : 60;
+    unsigned n = rounds != NULL ? (unsigned)atoi(rounds) : (unsigned)check_times(60);
     check_self.seed = seed != NULL ? strtoull(seed, NULL, 0) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
     printf("seed %llu, %u rounds\n", (unsigned long long)check_self.seed, n);
     machine.memory = (char *)aligned_alloc(64, (size_t)PES * MEMORY);

@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# device/externs.c for tool chains that link PTX or bitcode: the same names come out as definitions that others can link,
-# as many as the file says, and nothing is left undefined. By nvcc, and by a clang for gfx942 and for sm_90 (without any
-# header of CUDA), each where it is found; no device is needed. A compiler for a device that has no target must fail: it
-# would make an empty file. Ends 0, 1, or 77 where there is no such compiler.
+# device/externs.c for tool chains that link PTX or bitcode: the names that the preprocessor sees come out as definitions
+# that others can link, and nothing is left undefined. A compiler for a device that has no target must fail: it would make
+# an empty file.
+# usage: externs.sh [FOLDER]   what a build has made in FOLDER; without it by the commands that the file names, by nvcc,
+#                              and by a clang for gfx942 and for sm_90 (without any header of CUDA), where it is found
+# Ends 0, 1, or 77 where there is neither a file nor a compiler.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source=$root/device/externs.c
@@ -18,31 +20,46 @@ fail() {
     failures=$((failures + 1))
 }
 
-nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
-if [ -x "$nvcc" ]; then
-    "$nvcc" -x cu -std=c++17 -O3 -arch=compute_90 -rdc=true -ptx "$source" -o "$folder/ptx"
-    sed -n 's/^\.visible \.func.* \(shmemd_\(extern\|program\)_[a-z0-9_]*\)(.*/\1/p' "$folder/ptx" | sort >"$folder/ptx.names"
+# look_at_ptx FILE, look_at_bitcode NAME FILE: what it defines, and what it needs
+look_at_ptx() {
+    sed -n 's/^\.visible \.func.* \(shmemd_\(extern\|program\)_[a-z0-9_]*\)(.*/\1/p' "$1" | sort >"$folder/ptx.names"
     made="$made ptx"
-    grep '^\.extern \.func' "$folder/ptx" && fail "the PTX needs functions of others"
+    ! grep '^\.extern \.func' "$1" || fail "the PTX needs functions of others"
+}
+look_at_bitcode() {
+    "$bin/llvm-nm" "$2" | sed -n 's/.* [TW] \(shmemd_\(extern\|program\)_.*\)/\1/p' | sort >"$folder/$1.names"
+    made="$made $1"
+    ! "$bin/llvm-nm" --undefined-only "$2" | grep . || fail "the bitcode for $1 needs functions of others"
+}
+
+nvcc=${CUDACXX:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
+if [ $# -gt 0 ]; then
+    [ ! -e "$1/isomer_device.ptx" ] || look_at_ptx "$1/isomer_device.ptx"
+elif [ -x "$nvcc" ]; then
+    "$nvcc" -x cu -std=c++17 -O3 -arch=compute_90 -rdc=true -ptx "$source" -o "$folder/ptx"
+    look_at_ptx "$folder/ptx"
 fi
 
 has_target() { "$bin/clang" -print-targets | grep -q "^ *$1 "; } # ROCm's clang has few
 # bitcode LANGUAGE OPTIONS...: by the clang in $bin
 bitcode() {
-    kind=bc-$1
-    "$bin/clang" -x "$@" -std=c++17 --cuda-device-only -fgpu-rdc -O3 -emit-llvm -c "$source" -o "$folder/$kind"
-    "$bin/llvm-nm" "$folder/$kind" | sed -n 's/.* [TW] \(shmemd_\(extern\|program\)_.*\)/\1/p' | sort >"$folder/$kind.names"
-    made="$made $kind"
-    "$bin/llvm-nm" --undefined-only "$folder/$kind" | grep . && fail "the bitcode of $1 needs functions of others"
-    return 0
+    "$bin/clang" -x "$@" -std=c++17 --cuda-device-only -fgpu-rdc -O3 -emit-llvm -c "$source" -o "$folder/$1"
+    look_at_bitcode "$1" "$folder/$1"
 }
 
 for clang in clang-19 clang-20 clang-21 clang-22 /opt/rocm/llvm/bin/clang; do
     command -v "$clang" >/dev/null || continue
     bin=$("$clang" -print-resource-dir)/../../../bin # with the tools of its version; the name may be a compiler cache's
     [ -x "$bin/llvm-nm" ] || continue
-    bitcode hip -nogpulib -nogpuinc --offload-arch=gfx942
-    has_target nvptx64 && bitcode cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_90 -Wno-pass-failed -Wno-unknown-cuda-version
+    if [ $# -gt 0 ]; then
+        for file in "$1"/isomer_device-*.bc; do
+            [ ! -e "$file" ] || look_at_bitcode "$(basename "$file" .bc)" "$file"
+        done
+    else
+        bitcode hip -nogpulib -nogpuinc --offload-arch=gfx942
+        ! has_target nvptx64 ||
+            bitcode cuda -nocudalib -nocudainc --cuda-gpu-arch=sm_90 -Wno-pass-failed -Wno-unknown-cuda-version
+    fi
     for triple in nvptx64-nvidia-cuda amdgcn-amd-amdhsa spirv64; do
         has_target ${triple%%-*} || continue
         if "$bin/clang" --target=$triple -nogpulib -ffreestanding -fsyntax-only "$source" 2>"$folder/errors"; then
@@ -56,14 +73,15 @@ for clang in clang-19 clang-20 clang-21 clang-22 /opt/rocm/llvm/bin/clang; do
 done
 
 if [ -z "$made" ]; then
-    echo "skipped: there is neither nvcc (CUDACXX, PATH, /usr/local/cuda/bin) nor a clang 19 or later with its llvm-nm"
+    echo "skipped: no file in ${1:-a folder}, no nvcc (CUDACXX, PATH, /usr/local/cuda/bin), no clang 19 or later"
     exit 77
 fi
-first=
+"${CC:-cc}" -E -P "$source" |
+    grep -o 'shmemd_\(extern\|program\)_[a-z0-9_]* *(' | tr -d ' (' | sort -u >"$folder/expected"
+n=$(wc -l <"$folder/expected")
+[ "$n" -ge $least ] || fail "the file has $n functions, expected at least $least"
 for kind in $made; do
-    n=$(wc -l <"$folder/$kind.names")
-    echo "$kind: $n functions"
-    [ "$n" -ge $least ] || fail "$kind: $n functions that others can link, expected at least $least"
-    diff "$folder/${first:=$kind}.names" "$folder/$kind.names" || fail "$first and $kind have different names"
+    echo "$kind: $(wc -l <"$folder/$kind.names") functions"
+    diff "$folder/expected" "$folder/$kind.names" || fail "$kind has not the functions of the file"
 done
 [ $failures -eq 0 ]

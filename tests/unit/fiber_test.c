@@ -535,7 +535,8 @@ static void test_large_grids(void)
 static void test_many_grids(void)
 {
     struct fibers *fibers = iso_fibers_create();
-    for (unsigned i = 0; i < 2000; i++) {
+    const unsigned times = (unsigned)check_times(2000);
+    for (unsigned i = 0; i < times; i++) {
         uint64_t words[2] = {0, 0};
         struct words args = {words, i % 3};
         unsigned threads = 1 + i * 7 % 97, blocks = 1 + i % 5;

@@ -8,7 +8,8 @@
 # usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19).
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
 #                          architectures that it has. Without it they are compiled here, which takes four minutes.
-#        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
+#        isa.sh --prove [ARCHITECTURE]
+#                          breaks the assembly in one way for each rule and shows that just that rule finds it
 #        isa.sh --words    prints the lines
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -368,7 +369,10 @@ prove() {
 }
 
 case ${1-} in
---prove) prove ;;
+--prove)
+    archs=${2-$archs}
+    prove
+    ;;
 --words)
     for arch in $archs; do
         compile "$root/tests/unit/isa_kernels.c" "$out/s" && words "$arch" <"$out/s" | sed "s/^/$arch /"
