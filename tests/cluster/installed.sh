@@ -12,7 +12,8 @@ job 60 cmake --install "$build" --prefix "$root"
 expect_status 0 "cmake --install"
 [ "$status" -eq 0 ] || finish
 
-# The prefix given here is not the configured one, so this folder has moved already; moving it again changes nothing.
+# The prefix given here is not the configured one, so this folder has moved already; it moves once more, and what takes long
+# to compile is looked at there alone.
 check_wrappers() {
     job 60 "$root/bin/oshcc" -O1 "$source" -o "$work/by_oshcc"
     expect_status 0 "oshcc, $1"
@@ -148,10 +149,6 @@ check_wrappers "installed"
 check_static
 check_needed
 check_leaks
-kernels=$("$root/bin/oshcc" --showme:kernels)
-check_kernels "installed"
-check_pkg_config "installed"
-check_cmake "installed"
 mv "$root" "$work/moved" && root=$work/moved
 check_wrappers "moved"
 kernels=$("$root/bin/oshcc" --showme:kernels)

@@ -8,8 +8,8 @@
 # usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19).
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
 #                          architectures that it has. Without it they are compiled here, which takes four minutes.
-#        isa.sh --prove [ARCHITECTURE]
-#                          breaks the assembly in one way for each rule and shows that just that rule finds it
+#        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
+#        isa.sh --both FOLDER   checks what is in FOLDER, and proves for its architectures
 #        isa.sh --words    prints the lines
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -351,7 +351,7 @@ prove_stackless() {
 prove() {
     proved=0
     for arch in $archs; do
-        compile "$root/tests/unit/isa_kernels.c" "$out/s" || return 1
+        cp "$out/$arch.isa_kernels.s" "$out/s" 2>/dev/null || compile "$root/tests/unit/isa_kernels.c" "$out/s" || return 1
         rule() { prove_rule "$@"; }
         never() { prove_never "$@"; }
         each() { prove_each "$@"; }
@@ -368,19 +368,19 @@ prove() {
     return $((wrong != 0))
 }
 
+check_folder() { # FOLDER, or nothing
+    [ $# -eq 0 ] || archs=$(cd "$1" && ls agent_kernels-*.s | sed -n 's/.*-\(gfx[0-9a-f]*\)\.s$/\1/p' | tr '\n' ' ')
+    [ -n "$archs" ] || { echo "isa.sh: $1 has no assembly of kernels"; exit 1; }
+    check "$@"
+}
+
 case ${1-} in
---prove)
-    archs=${2-$archs}
-    prove
-    ;;
+--prove) prove ;;
+--both) check_folder "$2" && prove ;;
 --words)
     for arch in $archs; do
         compile "$root/tests/unit/isa_kernels.c" "$out/s" && words "$arch" <"$out/s" | sed "s/^/$arch /"
     done
     ;;
-*)
-    [ $# -eq 0 ] || archs=$(cd "$1" && ls agent_kernels-*.s | sed -n 's/.*-\(gfx[0-9a-f]*\)\.s$/\1/p' | tr '\n' ' ')
-    [ -n "$archs" ] || { echo "isa.sh: $1 has no assembly of kernels"; exit 1; }
-    check "$@"
-    ;;
+*) check_folder "$@" ;;
 esac
