@@ -123,7 +123,7 @@ class Core:
         self.me = lease.pes.index(self.world.pe)
         self._coll_on_host = lease.world.lib.shmemx_coll_on_host
         self._args = Coll(team=lease.team, scale=1.0)  # one call at a time
-        self._args_pointer = byref(self._args)
+        self._args_pointer, self._write, self._team = byref(self._args), _lib.COLL_HEAD.pack_into, self._args.team or 0
         self._lists = (c_size_t * (4 * self.n))()  # what _blocks points to, one behind the other
         start, step = addressof(self._lists), self.n * sizeof(c_size_t)
         self._blocks = HostBlocks(start, start + step, start + 2 * step, start + 3 * step)
@@ -132,9 +132,7 @@ class Core:
         """One call of the library, to its end. dest and source are addresses."""
         if self.world.broken is not None:
             self.world.check_usable()
-        args = self._args
-        args.kind, args.dest, args.source, args.nelems = kind, dest, source, nelems
-        args.type, args.op, args.root = type, op, root
+        self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         if self._coll_on_host(self._args_pointer) != 0:
             self._fail()
 

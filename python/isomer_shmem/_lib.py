@@ -7,6 +7,7 @@ the library's own size, so a library of another version is refused with a senten
 import ctypes
 import os
 import re
+import struct
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 SERIES = 1  # 100 * major + minor of the C library that this package is written for
@@ -45,6 +46,11 @@ class Coll(ctypes.Structure):
                 ("blocks", c_void_p), ("slot", c_int), ("engines", c_int), ("signals", c_void_p),
                 ("signal_value", c_void_p), ("chunk_bytes", c_size_t), ("scale", c_double), ("scale_from", c_void_p),
                 ("host_blocks", c_void_p), ("splits", c_void_p), ("same_place", c_int)]
+
+
+# The first fields of Coll, up to `root`, in one step: ctypes takes as long for each of them.
+COLL_HEAD = struct.Struct("@iPPPNiii")
+assert COLL_HEAD.size == Coll.to.offset
 
 
 class HostBlocks(ctypes.Structure):

@@ -139,9 +139,8 @@ class StreamCore(Core):
         """Enqueues one call in the current stream."""
         if self.world.broken is not None:
             self.world.check_usable()
-        args = self._args
-        args.kind, args.dest, args.source, args.nelems = kind, dest, source, nelems
-        args.type, args.op, args.root, args.slot = type, op, root, self.slot_of(kind)
+        self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
+        self._args.slot = self.slot_of(kind)
         if self._coll_on_stream(self._args_pointer, self._streams.handle(self._streams.current())) != 0:
             self._fail()
 

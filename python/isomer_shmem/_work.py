@@ -191,6 +191,19 @@ class Sequence:
             work._finished = True  # nobody else has it yet
         return work
 
+    def do(self, name, body, seconds):
+        """The same for a synchronous call that needs no work: returns when it has ended, and raises its error."""
+        with self._lock:
+            here = not self._is_busy and not self._queue and not self._is_closed
+            if here:
+                self._is_busy = True
+        if not here:
+            self.run(name, body, [], seconds, False).wait()
+            return
+        error = self._execute(name, body, seconds)
+        if error is not None:
+            raise error
+
     def help(self, work):
         """Runs the call of `work` in the thread that waits for it, when it is the next one."""
         with self._lock:

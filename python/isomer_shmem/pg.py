@@ -286,13 +286,18 @@ class IsomerGroup(ProcessGroup):
     # ---- reductions ----
 
     def allreduce(self, tensors, opts=None, timeout=None):
-        tensors, opts = tensors_of(tensors), reduce_options(opts)
+        if type(tensors) is not list:
+            tensors = tensors_of(tensors)
+        if type(opts) is not dist.AllreduceOptions:
+            opts = reduce_options(opts)
         if self._core is None:
             return self._gloo.allreduce(tensors, opts)
         if len(tensors) == 1 and self._streams is None and self._coalesced is None:
             tensor = tensors[0]
             if tensor.is_cpu and not tensor.is_sparse:  # all of the below in fewer steps, for small tensors
                 body = partial(self._core.all_reduce, tensor, reduction_of(opts.reduceOp, tensor.dtype))
+                if not opts.asyncOp and type(opts) is dist.AllreduceOptions:  # there torch takes None for "done"
+                    return self._sequence.do("all_reduce", body, self._seconds(opts))
                 return self._sequence.run("all_reduce", body, tensors, self._seconds(opts), opts.asyncOp)
         for tensor in tensors:
             if is_sparse(tensor):
