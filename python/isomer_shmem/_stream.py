@@ -47,8 +47,8 @@ class _Use:
 
 
 class TorchStreams:
-    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`. What torch does for a
-    look at the current stream takes longer than a call of the library, so known streams are found by their handles."""
+    """The streams of torch's GPU. Tests put the CPU device's streams in its place, by `for_tests`. What torch does for
+    a look at the current stream takes longer than a call of the library, so known streams are found by their handles."""
 
     def __init__(self, device):
         self.device, self._known = device, {}  # by handle

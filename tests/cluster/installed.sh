@@ -12,8 +12,8 @@ job 60 cmake --install "$build" --prefix "$root"
 expect_status 0 "cmake --install"
 [ "$status" -eq 0 ] || finish
 
-# The prefix given here is not the configured one, so this folder has moved already; it moves once more, and what takes long
-# to compile is looked at there alone.
+# The prefix given here is not the configured one, so this folder has moved already; it moves once more, and what takes
+# long to compile is looked at there alone.
 check_wrappers() {
     job 60 "$root/bin/oshcc" -O1 "$source" -o "$work/by_oshcc"
     expect_status 0 "oshcc, $1"

@@ -60,8 +60,8 @@ static enum gfx9_progress run(struct queue *q, struct gfx9_run *kernel)
     return progress;
 }
 
-/* The arguments of HIP 5's own kernel that fills memory: one of the four pointers is there, and says how wide an element
- * is. Thread i of `threads` writes the pattern to elements offset + i * elements and after. */
+/* The arguments of HIP 5's own kernel that fills memory: one of the four pointers is there, and says how wide an
+ * element is. Thread i of `threads` writes the pattern to elements offset + i * elements and after. */
 struct fill {
     void *bytes, *shorts, *words, *longs;
     const char *pattern;
