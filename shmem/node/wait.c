@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define POLLS_PER_LOOK 16               /* so many polls take as long as a look at the network */
+#define POLLS_PER_LOOK_SOFTWARE 32      /* where the network is software */
 #define YIELDS_NEAR_PER_LOOK 8          /* likewise, of a wait for a PE of this node */
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
 #define SLEEP_AFTER_NS 20000000u        /* yield this long first */
@@ -210,7 +211,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     bool near = network && wait->peer >= 0 && self->peers[wait->peer].local;
     if (wait->polls < self->spin) {
         if (network && !near) {
-            wait->polls += POLLS_PER_LOOK - 1;
+            wait->polls += (self->soft_network ? POLLS_PER_LOOK_SOFTWARE : POLLS_PER_LOOK) - 1;
             wait->worked |= progress(self);
         } else {
             iso_cpu_relax();
