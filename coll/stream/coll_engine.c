@@ -190,15 +190,6 @@ static bool says(const struct round *r, const char *sentence)
     return false;
 }
 
-static bool is_reached(const struct round *r)
-{
-    for (int m = 0; m < r->c.args.h.n_pes; m++)
-        if (near(r, r->c.dest_range, r->segment, r->c.args.dest, m) == NULL || flag_near(r, m) == NULL ||
-            (r->signals != NULL && near(r, r->c.signal_range, r->signal_segment, r->c.coll->signals, m) == NULL))
-            return false;
-    return true;
-}
-
 /* Looked at before engine_begin: later a failure would leave the peers waiting, or copy into dests that do not expect
  * it. */
 static bool can_run(struct round *r)
@@ -211,8 +202,10 @@ static bool can_run(struct round *r)
         r->signal_segment = iso_segment_of(coll->signals, 8);
     if (r->segment == NULL || (coll->signals != NULL && r->signal_segment == NULL))
         return says(r, "copy engines need dest and signals that all members reach");
-    if (!is_reached(r))
-        return says(r, "copy engines of this PE do not reach the memory of all members");
+    for (int m = 0; m < r->c.args.h.n_pes; m++)
+        if (near(r, r->c.dest_range, r->segment, r->c.args.dest, m) == NULL || flag_near(r, m) == NULL ||
+            (r->signals != NULL && near(r, r->c.signal_range, r->signal_segment, coll->signals, m) == NULL))
+            return says(r, "copy engines of this PE do not reach the memory of all members");
     if (r->engines->n > 0 && iso_gpu_stream_is_capturing(r->gpu, r->engines->streams[0]) &&
         !iso_gpu_stream_is_capturing(r->gpu, r->c.stream))
         return says(r, "a graph with copy engines of this slot is being captured; end it first, or take another slot");
