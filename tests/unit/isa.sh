@@ -9,7 +9,6 @@
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
 #                          architectures that it has. Without it they are compiled here, which takes four minutes.
 #        isa.sh --prove    breaks the assembly in one way for each rule and shows that just that rule finds it
-#        isa.sh --both FOLDER   checks what is in FOLDER, and proves for its architectures
 #        isa.sh --words    prints the lines
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -376,7 +375,6 @@ check_folder() { # FOLDER, or nothing
 
 case ${1-} in
 --prove) prove ;;
---both) check_folder "$2" && prove ;;
 --words)
     for arch in $archs; do
         compile "$root/tests/unit/isa_kernels.c" "$out/s" && words "$arch" <"$out/s" | sed "s/^/$arch /"
