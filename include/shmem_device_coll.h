@@ -141,19 +141,20 @@ typedef struct {
 /* The compiler chooses by the form of a C type in memory; all conditions are constants. */
 #define SHMEMD_IS_REAL(TYPE) ((TYPE)0.5f != (TYPE)0)
 #define SHMEMD_IS_SIGNED(TYPE) ((float)(TYPE)-1 == -1.0f)
+#define SHMEMD_AS(kept, form, h, w, op) isod_reduce_##form(h, w, ISOD_ELEM_##kept, op, isod_reduce_pipelined_##kept)
 #define SHMEMD_INTEGER(TYPE, bits, form, h, w, op) \
-    (SHMEMD_IS_SIGNED(TYPE) ? isod_reduce_##form##_i##bits(h, w, op) : isod_reduce_##form##_u##bits(h, w, op))
-#define SHMEMD_BY_TYPE(TYPE, form, h, w, op)                                                           \
-    (SHMEMD_IS_REAL(TYPE)                                                                              \
-         ? sizeof(TYPE) == 4 ? isod_reduce_##form##_f32(h, w, op) : isod_reduce_##form##_f64(h, w, op) \
-     : sizeof(TYPE) == 1 ? SHMEMD_INTEGER(TYPE, 8, form, h, w, op)                                     \
-     : sizeof(TYPE) == 2 ? SHMEMD_INTEGER(TYPE, 16, form, h, w, op)                                    \
-     : sizeof(TYPE) == 4 ? SHMEMD_INTEGER(TYPE, 32, form, h, w, op)                                    \
+    (SHMEMD_IS_SIGNED(TYPE) ? SHMEMD_AS(i##bits, form, h, w, op) : SHMEMD_AS(u##bits, form, h, w, op))
+#define SHMEMD_BY_TYPE(TYPE, form, h, w, op)                                                             \
+    (SHMEMD_IS_REAL(TYPE)                                                                                \
+         ? sizeof(TYPE) == 4 ? SHMEMD_AS(f32, form, h, w, op) : SHMEMD_AS(f64, form, h, w, op)           \
+     : sizeof(TYPE) == 1 ? SHMEMD_INTEGER(TYPE, 8, form, h, w, op)                                       \
+     : sizeof(TYPE) == 2 ? SHMEMD_INTEGER(TYPE, 16, form, h, w, op)                                      \
+     : sizeof(TYPE) == 4 ? SHMEMD_INTEGER(TYPE, 32, form, h, w, op)                                      \
                          : SHMEMD_INTEGER(TYPE, 64, form, h, w, op))
-#define SHMEMD_AS_f16(TYPE, form, h, w, op) isod_reduce_##form##_f16(h, w, op)
-#define SHMEMD_AS_bf16(TYPE, form, h, w, op) isod_reduce_##form##_bf16(h, w, op)
-#define SHMEMD_AS_c32(TYPE, form, h, w, op) isod_reduce_##form##_c32(h, w, op)
-#define SHMEMD_AS_c64(TYPE, form, h, w, op) isod_reduce_##form##_c64(h, w, op)
+#define SHMEMD_AS_f16(TYPE, form, h, w, op) SHMEMD_AS(f16, form, h, w, op)
+#define SHMEMD_AS_bf16(TYPE, form, h, w, op) SHMEMD_AS(bf16, form, h, w, op)
+#define SHMEMD_AS_c32(TYPE, form, h, w, op) SHMEMD_AS(c32, form, h, w, op)
+#define SHMEMD_AS_c64(TYPE, form, h, w, op) SHMEMD_AS(c64, form, h, w, op)
 
 #define SHMEMD_REDUCE_TYPE(NAME, TYPE, OP, ...)                \
     SHMEMD_REDUCE_STAMP(NAME, TYPE, OP, block, SHMEMD_BY_TYPE) \

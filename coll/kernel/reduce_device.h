@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Reductions inside kernels: allreduce (OpenSHMEM's reduce) and reducescatter, for every operator and every way in
- * which elements are kept in memory. The schedules are a template, reduce_elem.h; here is what they share, the
- * operators, and the list of representations.
- * Invariant: integers wrap; nothing here is undefined for any value. Includes: coll_device.h, move_device.h,
- * half_device.h, shmem_types.h. Included by include/shmem_device_coll.h. */
+/* Reductions inside kernels: allreduce (OpenSHMEM's reduce) and reducescatter, for every operator and type.
+ * Every element is combined in member order, ((0 op 1) op 2) op ..., by every schedule and on every member, rounded
+ * once: bit-identical everywhere. A thread handles 16 bytes at a time. Includes: coll_device.h, elem_device.h,
+ * move_device.h. Included by include/shmem_device_coll.h. */
 #ifndef ISO_REDUCE_DEVICE_H
 #define ISO_REDUCE_DEVICE_H
 
-#include "../../device/api/half_device.h"
-#include "../../include/shmem_types.h"
+#include "elem_device.h"
 #include "move_device.h"
-
-/* ISOD_OP_sum_reduce and so on. */
-enum isod_reduce_op {
-#define ISOD_ENUMERATOR(op, ...) ISOD_OP_##op,
-    SHMEM_REDUCE_OPS(ISOD_ENUMERATOR, )
-#undef ISOD_ENUMERATOR
-        ISOD_REDUCE_OPS
-};
 
 /* One call. Member m's result comes from source + m * stride of all members: stride 0 is allreduce. */
 struct isod_reduce {
@@ -116,179 +106,146 @@ PRIM_FN bool isod_reduce_part(shmemd_t h, struct isod_reduce *w)
     return true;
 }
 
-/* ---- operators ---- */
+/* ---- schedules ---- */
 
-#define ISOD_SAME(x) (x)
-
-/* A body for each operator of SHMEM_REDUCE_OPS, by its name there: an operator without one does not compile. Integers
- * wrap, since they are computed in isod_wrap, an unsigned type of at least int's width. */
-#define ISOD_INTEGER_and_reduce (isod_wrap) x &(isod_wrap)y
-#define ISOD_INTEGER_or_reduce (isod_wrap) x | (isod_wrap)y
-#define ISOD_INTEGER_xor_reduce (isod_wrap) x ^ (isod_wrap)y
-#define ISOD_INTEGER_max_reduce x > y ? x : y
-#define ISOD_INTEGER_min_reduce x < y ? x : y
-#define ISOD_INTEGER_sum_reduce (isod_wrap) x + (isod_wrap)y
-#define ISOD_INTEGER_prod_reduce (isod_wrap) x *(isod_wrap)y
-#define ISOD_REAL_max_reduce x > y ? x : y
-#define ISOD_REAL_min_reduce x < y ? x : y
-#define ISOD_REAL_sum_reduce x + y
-#define ISOD_REAL_prod_reduce x *y
-
-/* isod_one_i8(op, x, y) and so on: a chain of questions over the operators that the kind of number has. */
-#define ISOD_IF(KIND, OP) op == ISOD_OP_##OP ? (isod_one)(ISOD_##KIND##_##OP):
-#define ISOD_IF_INTEGER(OP, ...) ISOD_IF(INTEGER, OP)
-#define ISOD_ONE_INTEGER(NAME, T, W)                             \
-    PRIM_FN T isod_one_##NAME(int op, T x, T y)                  \
-    {                                                            \
-        typedef T isod_one;                                      \
-        typedef W isod_wrap;                                     \
-        return SHMEM_REDUCE_OPS(ISOD_IF_INTEGER, )(isod_one)(x); \
+/* Unit u of all members' LL data of this epoch, and mine. */
+PRIM_FN struct prim_vec16 isod_ll_combine(struct isod_coll *c, uint64_t u, struct prim_vec16 mine, enum isod_elem elem,
+                                          int op)
+{
+    struct isod_acc a;
+    isod_acc_of(elem, &a, mine);
+    for (int32_t first = 0; first < c->h.n_pes; first += ISOD_BATCH) {
+        struct prim_vec16 v[ISOD_BATCH] = {mine, mine, mine, mine};
+        isod_units_wait(c, first, ISOD_BATCH, u, v);
+        isod_acc_batch(elem, &a, v, first, c->h.n_pes, op);
     }
-#define ISOD_IF_REAL(OP, OLD, TABLE, ...) ISOD_IF_REAL_##TABLE(OP)
-#define ISOD_IF_REAL_LOGIC(OP)
-#define ISOD_IF_REAL_MINMAX(OP) ISOD_IF(REAL, OP)
-#define ISOD_IF_REAL_SUM(OP) ISOD_IF(REAL, OP)
-#define ISOD_ONE_REAL(NAME, T)                      \
-    PRIM_FN T isod_one_##NAME(int op, T x, T y)     \
-    {                                               \
-        typedef T isod_one;                         \
-        return SHMEM_REDUCE_OPS(ISOD_IF_REAL, )(x); \
+    return isod_acc_vec(elem, &a);
+}
+
+/* One-shot, by LL: every member gets all data, and reduces for itself. At most inbox_bytes, in one epoch; calls on
+ * streams make rounds of this. A thread writes a unit of dest after it has sent and read it, so dest may be source. */
+PRIM_FN void isod_reduce_ll(struct isod_coll *c, const struct isod_move *w, enum isod_elem elem, int op)
+{
+    const char *own = w->source + (uint64_t)c->h.my_pe * w->source_stride;
+    isod_coll_begin_staged_epoch(c);
+    prim_sync(prim_group_block());
+    isod_ll_send(c, w->source, w->source_stride, w->bytes);
+    for (uint64_t u = c->rank; u < isod_units(w->bytes) && !c->failed; u += c->size) {
+        uint64_t left = w->bytes - u * 16;
+        struct prim_vec16 result = isod_ll_combine(c, u, isod_unit_load(own + u * 16, left), elem, op);
+        if (!c->failed)
+            isod_unit_store(w->dest + u * 16, result, left);
     }
-#define ISOD_IF_COMPLEX(OP, OLD, TABLE, S, ...) ISOD_IF_COMPLEX_##TABLE(OP, S)
-#define ISOD_IF_COMPLEX_LOGIC(OP, S)
-#define ISOD_IF_COMPLEX_MINMAX(OP, S)
-#define ISOD_IF_COMPLEX_SUM(OP, S) op == ISOD_OP_##OP ? isod_##S##_##OP(x, y):
-/* One copy of the product in a program: a compiler that fuses multiplication and addition does it alike for all. */
-#define ISOD_ONE_COMPLEX(NAME, T)                                                                         \
-    struct isod_##NAME {                                                                                  \
-        T re, im;                                                                                         \
-    };                                                                                                    \
-    PRIM_COLD_FN struct isod_##NAME isod_##NAME##_prod_reduce(struct isod_##NAME x, struct isod_##NAME y) \
-    {                                                                                                     \
-        struct isod_##NAME z = {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};                    \
-        return z;                                                                                         \
-    }                                                                                                     \
-    PRIM_FN struct isod_##NAME isod_##NAME##_sum_reduce(struct isod_##NAME x, struct isod_##NAME y)       \
-    {                                                                                                     \
-        struct isod_##NAME z = {x.re + y.re, x.im + y.im};                                                \
-        return z;                                                                                         \
-    }                                                                                                     \
-    PRIM_FN struct isod_##NAME isod_one_##NAME(int op, struct isod_##NAME x, struct isod_##NAME y) {      \
-        return SHMEM_REDUCE_OPS(ISOD_IF_COMPLEX, NAME, )(x);                                              \
+}
+
+/* Units first .. last - 1 of all members, by loads, to the dests that s->scope names. */
+PRIM_FN void isod_reduce_span(struct isod_coll *c, const struct isod_span *s, enum isod_elem elem, int op)
+{
+    for (uint64_t u = s->first + c->rank; u < s->last; u += c->size) {
+        uint64_t left = s->bytes - u * 16;
+        struct isod_acc a;
+        isod_acc_of(elem, &a, isod_unit_load(isod_operand(c, s, 0) + u * 16, left));
+        for (int32_t first = 1; first < c->h.n_pes; first += ISOD_BATCH) {
+            struct prim_vec16 v[ISOD_BATCH] PRIM_UNSET;
+            PRIM_UNROLL
+            for (int32_t k = 0; k < ISOD_BATCH; k++)
+                if (first + k < c->h.n_pes)
+                    v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, left);
+            isod_acc_batch(elem, &a, v, first, c->h.n_pes, op);
+        }
+        isod_result_store(c, s, u, isod_acc_vec(elem, &a));
     }
+}
 
-/* ---- the representations ---- */
+/* Two hops: member i reduces part i for all (reducescatter: its own block, for itself) from the sources of all and
+ * writes it to the dests of all. First synchronisation: all sources may be read and all dests written. Second: all
+ * parts are there, and all reads have ended. dest may be source: part i of any array is read and then written by member
+ * i only. */
+PRIM_FN void isod_reduce_direct(struct isod_coll *c, const struct isod_reduce *w, enum isod_elem elem, int op)
+{
+    struct isod_span s = isod_span_direct(c, w);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
+    if (!isod_coll_goes_on(c))
+        return;
+    isod_reduce_span(c, &s, elem, op);
+    isod_coll_begin_epoch(c);
+    isod_coll_sync(c);
+}
 
-ISOD_ONE_INTEGER(i8, int8_t, uint32_t)
-ISOD_ONE_INTEGER(u8, uint8_t, uint32_t)
-ISOD_ONE_INTEGER(i16, int16_t, uint32_t)
-ISOD_ONE_INTEGER(u16, uint16_t, uint32_t)
-ISOD_ONE_INTEGER(i32, int32_t, uint32_t)
-ISOD_ONE_INTEGER(u32, uint32_t, uint32_t)
-ISOD_ONE_INTEGER(i64, int64_t, uint64_t)
-ISOD_ONE_INTEGER(u64, uint64_t, uint64_t)
-ISOD_ONE_REAL(f32, float)
-ISOD_ONE_REAL(f64, double)
-ISOD_ONE_COMPLEX(c32, float)
-ISOD_ONE_COMPLEX(c64, double)
+/* Where pointers do not reach all: piece by piece into the stages of all members. */
+PRIM_FN void isod_reduce_staged(struct isod_coll *c, const struct isod_reduce *w, enum isod_elem elem, int op)
+{
+    prim_sync(prim_group_block());
+    for (uint64_t at = 0; at < w->bytes; at += c->inbox_bytes) {
+        struct isod_span s = isod_span_staged(c, w, at);
+        isod_coll_begin_staged_epoch(c);
+        for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+            int32_t to = isod_coll_other(c, i);
+            isod_stage_put(c, to, w->source + (uint64_t)to * w->stride + at, s.bytes);
+        }
+        isod_coll_sync(c);
+        if (!isod_coll_goes_on(c))
+            return;
+        isod_reduce_span(c, &s, elem, op);
+    }
+}
 
-#define ISOD_T int8_t
-#define ISOD_A int8_t
-#define ISOD_NAME i8
-#define ISOD_ONE isod_one_i8
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T uint8_t
-#define ISOD_A uint8_t
-#define ISOD_NAME u8
-#define ISOD_ONE isod_one_u8
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T int16_t
-#define ISOD_A int16_t
-#define ISOD_NAME i16
-#define ISOD_ONE isod_one_i16
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T uint16_t
-#define ISOD_A uint16_t
-#define ISOD_NAME u16
-#define ISOD_ONE isod_one_u16
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T int32_t
-#define ISOD_A int32_t
-#define ISOD_NAME i32
-#define ISOD_ONE isod_one_i32
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T uint32_t
-#define ISOD_A uint32_t
-#define ISOD_NAME u32
-#define ISOD_ONE isod_one_u32
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T int64_t
-#define ISOD_A int64_t
-#define ISOD_NAME i64
-#define ISOD_ONE isod_one_i64
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T uint64_t
-#define ISOD_A uint64_t
-#define ISOD_NAME u64
-#define ISOD_ONE isod_one_u64
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T float
-#define ISOD_A float
-#define ISOD_NAME f32
-#define ISOD_ONE isod_one_f32
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T double
-#define ISOD_A double
-#define ISOD_NAME f64
-#define ISOD_ONE isod_one_f64
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T uint16_t
-#define ISOD_A float
-#define ISOD_NAME f16
-#define ISOD_ONE isod_one_f32
-#define ISOD_UP isod_half_to_float
-#define ISOD_DOWN isod_half_from_float
-#include "reduce_elem.h"
-#define ISOD_T uint16_t
-#define ISOD_A float
-#define ISOD_NAME bf16
-#define ISOD_ONE isod_one_f32
-#define ISOD_UP isod_bfloat16_to_float
-#define ISOD_DOWN isod_bfloat16_from_float
-#include "reduce_elem.h"
-#define ISOD_T struct isod_c32
-#define ISOD_A struct isod_c32
-#define ISOD_NAME c32
-#define ISOD_ONE isod_one_c32
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
-#define ISOD_T struct isod_c64
-#define ISOD_A struct isod_c64
-#define ISOD_NAME c64
-#define ISOD_ONE isod_one_c64
-#define ISOD_UP ISOD_SAME
-#define ISOD_DOWN ISOD_SAME
-#include "reduce_elem.h"
+PRIM_FN int isod_reduce_pipelined(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op)
+{
+    struct isod_coll c;
+    if (!isod_coll_enter_for(&c, h, w.call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */
+        return 1;
+    if (isod_takes_pointers(isod_reduce_facts(h, &w)))
+        isod_reduce_direct(&c, &w, elem, op);
+    else
+        isod_reduce_staged(&c, &w, elem, op);
+    return isod_coll_leave(&c);
+}
+
+/* A function of its own for each type: what it needs in registers does not burden the short way. Calls hand on that of
+ * their type, so that a program has no other. */
+typedef int isod_pipelined(shmemd_t h, struct isod_reduce w, int op);
+#define ISOD_PIPELINED(NAME, ...)                                                           \
+    PRIM_CALL_FN int isod_reduce_pipelined_##NAME(shmemd_t h, struct isod_reduce w, int op) \
+    {                                                                                       \
+        return isod_reduce_pipelined(h, w, ISOD_ELEM_##NAME, op);                           \
+    }
+ISOD_ELEMS(ISOD_PIPELINED)
+#undef ISOD_PIPELINED
+
+PRIM_FN int isod_reduce_call(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op, isod_pipelined *pipelined)
+{
+    struct isod_coll c;
+    if (w.bytes == 0)
+        return isod_coll_nothing(h);
+    if (!isod_takes_ll(isod_facts_of(h, w.bytes)))
+        return pipelined(h, w, op);
+    if (!isod_coll_enter(&c, h, w.call))
+        return 1;
+    struct isod_move all = isod_move_of(w.dest, w.source, w.bytes);
+    all.source_stride = w.stride;
+    isod_reduce_ll(&c, &all, elem, op);
+    return isod_coll_leave(&c);
+}
+
+PRIM_FN int isod_reduce_block(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op, isod_pipelined *pipelined)
+{
+    int rc = 0;
+    if (prim_call_begin())
+        rc = isod_reduce_call(h, w, elem, op, pipelined);
+    return prim_call_end(rc);
+}
+
+PRIM_FN int isod_reduce_grid(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op, isod_pipelined *pipelined)
+{
+    int rc = 1;
+    if (prim_call_begin() && !isod_grid_sync(h)) {
+        if (isod_reduce_part(h, &w))
+            (void)isod_reduce_block(isod_without_lane(h), w, elem, op, pipelined);
+        rc = isod_grid_leave(h);
+    }
+    return prim_call_end(rc);
+}
 
 #endif

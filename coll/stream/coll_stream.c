@@ -94,7 +94,7 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->facts.type = coll->type;
     c->facts.op = coll->op;
     c->args.op = iso_stream_ops[coll->op].for_kernels;
-    c->args.dtype = coll->type != SHMEMX_BOOL ? coll->type : (int)ISOD_DTYPE_u8;
+    c->args.dtype = coll->type != SHMEMX_BOOL ? coll->type : (int)ISOD_ELEM_u8;
     if (coll->type == SHMEMX_BOOL && coll->op == SHMEMX_SUM)
         c->args.op = ISOD_OP_or_reduce;
     c->args.scaling = iso_stream_ops[coll->op].scaling;

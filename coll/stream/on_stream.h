@@ -25,7 +25,7 @@ struct isod_stream_coll {
     uint64_t dest_place, source_place; /* where dest and source are, for the others (place_stream.h); 0: not reached */
     int32_t to, from;     /* permute; broadcast, gather, scatter, reduce: from is the root */
     uint32_t call;        /* enum isod_call, for records */
-    int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_dtype */
+    int32_t op, dtype;    /* reductions: enum isod_reduce_op, enum isod_elem */
     uint32_t by_pointer;  /* reduce_pipelined: 1: all members by loads and stores; 0: staged. Alike on all members */
     uint64_t share, span; /* see "sizes" below; iso_stream_launch fills them in */
     const char *brought;  /* reduce_twoshot_read: not NULL: copied to source, which is dest, before others read that */
@@ -94,7 +94,7 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(engine_end, ISOD_NEEDS_DIRECT)
 
 /* Kernels of reductions: X(name, needs, operators). SUM: isod_stream_##name##_sum_##representation##_kernel for the
- * representations of ISOD_STREAM_SUM_KERNELS. ANY: one, isod_stream_##name##_any_kernel, for all representations and
+ * representations of ISOD_STREAM_SUM_KERNELS_FOR. ANY: one, isod_stream_##name##_any_kernel, for all representations and
  * operators, which are arguments. ALL: both. */
 #define ISOD_STREAM_REDUCES(X)                                                                             \
     /* One-shot: all members get all data, by LL. allreduce, reducescatter. */                             \
@@ -126,25 +126,6 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     /* Splits, packed into the stages of their owner: reducescatter. */                                    \
     X(reduce_splits, ISOD_NEEDS_NOTHING, ANY)
 
-/* How elements are kept: X(representation, shmemx type, ...), passing extra arguments through. SHMEMX_BOOL is kept as
- * u8. */
-#define ISOD_STREAM_DTYPES_FOR(X, ...)       \
-    X(u8, SHMEMX_UINT8, __VA_ARGS__)         \
-    X(i8, SHMEMX_INT8, __VA_ARGS__)          \
-    X(u16, SHMEMX_UINT16, __VA_ARGS__)       \
-    X(i16, SHMEMX_INT16, __VA_ARGS__)        \
-    X(u32, SHMEMX_UINT32, __VA_ARGS__)       \
-    X(i32, SHMEMX_INT32, __VA_ARGS__)        \
-    X(u64, SHMEMX_UINT64, __VA_ARGS__)       \
-    X(i64, SHMEMX_INT64, __VA_ARGS__)        \
-    X(f32, SHMEMX_FLOAT, __VA_ARGS__)        \
-    X(f64, SHMEMX_DOUBLE, __VA_ARGS__)       \
-    X(f16, SHMEMX_HALF, __VA_ARGS__)         \
-    X(bf16, SHMEMX_BFLOAT16, __VA_ARGS__)    \
-    X(c32, SHMEMX_COMPLEXF, __VA_ARGS__)     \
-    X(c64, SHMEMX_COMPLEXD, __VA_ARGS__)     \
-    X(e4m3, SHMEMX_FLOAT8_E4M3, __VA_ARGS__) \
-    X(e5m2, SHMEMX_FLOAT8_E5M2, __VA_ARGS__)
 /* Sums by kernels of their own: X(representation, ...). Signed integers wrap as unsigned ones do, and complex numbers
  * are pairs, so the host gives those to these: X(representation, shmemx type, ...). */
 #define ISOD_STREAM_SUM_KERNELS_FOR(X, ...) \
@@ -165,20 +146,6 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(bf16, SHMEMX_BFLOAT16, __VA_ARGS__) \
     X(f32, SHMEMX_COMPLEXF, __VA_ARGS__)  \
     X(f64, SHMEMX_COMPLEXD, __VA_ARGS__)
-/* The same without extra arguments. */
-#define ISOD_STREAM_ONE(representation, X) X(representation)
-#define ISOD_STREAM_TWO(representation, type, X) X(representation, type)
-#define ISOD_STREAM_DTYPES(X) ISOD_STREAM_DTYPES_FOR(ISOD_STREAM_TWO, X)
-#define ISOD_STREAM_SUM_KERNELS(X) ISOD_STREAM_SUM_KERNELS_FOR(ISOD_STREAM_ONE, X)
-#define ISOD_STREAM_SUMS(X) ISOD_STREAM_SUMS_FOR(ISOD_STREAM_TWO, X)
-
-/* ISOD_DTYPE_u8 and so on, in the order of shmemx types, and so their numbers. From e4m3 on: formats of 8 bits. */
-enum isod_dtype {
-#define ISOD_ENUMERATOR(representation, type) ISOD_DTYPE_##representation,
-    ISOD_STREAM_DTYPES(ISOD_ENUMERATOR)
-#undef ISOD_ENUMERATOR
-        ISOD_DTYPE_COUNT
-};
 
 /* ---- copy engines: flags that engines copy ----
  * engine_begin, one block: an epoch of lane 0, in which all members flag each other and wait for each other's flags:

@@ -5,8 +5,7 @@
 #include "list_device.h"
 #include "reduce_any.h"
 
-/* ---- LL: isod_reduce_ll of reduce_elem.h once more. That is a template whose operator is a constant and whose
- * accumulator has a type; here both are looked up in `what`, for a batch of members at once ---- */
+/* ---- LL: isod_reduce_ll once more, with what a batch of members and formats of 8 bits need ---- */
 
 PRIM_FN void any_ll_unit(struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_move *w,
                          uint64_t u)
@@ -79,7 +78,7 @@ PRIM_FN struct any_acc any_choose(bool first, const struct any_acc *a, const str
     struct any_acc one = *a;
     PRIM_UNROLL
     for (int i = 0; i < 4; i++)
-        one.word[i] = first ? a->word[i] : b->word[i];
+        one.acc.word[i] = first ? a->acc.word[i] : b->acc.word[i];
     return one;
 }
 /* As the schedules of hier_kernels.c do it: a part of each node, then the parts. A part joins in an iteration behind

@@ -48,9 +48,23 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 ISOD_STREAM_REDUCES(TABLE)
 
 /* Kernels get the number of the type as `dtype`; that of bool is another's. */
-#define SAME_NUMBER(representation, type) \
-    _Static_assert((int)ISOD_DTYPE_##representation == (int)type, "kernels number types as users do");
-ISOD_STREAM_DTYPES(SAME_NUMBER)
+#define SAME_NUMBER(elem, type) _Static_assert((int)ISOD_ELEM_##elem == (int)type, "kernels number types as users do");
+SAME_NUMBER(u8, SHMEMX_UINT8)
+SAME_NUMBER(i8, SHMEMX_INT8)
+SAME_NUMBER(u16, SHMEMX_UINT16)
+SAME_NUMBER(i16, SHMEMX_INT16)
+SAME_NUMBER(u32, SHMEMX_UINT32)
+SAME_NUMBER(i32, SHMEMX_INT32)
+SAME_NUMBER(u64, SHMEMX_UINT64)
+SAME_NUMBER(i64, SHMEMX_INT64)
+SAME_NUMBER(f32, SHMEMX_FLOAT)
+SAME_NUMBER(f64, SHMEMX_DOUBLE)
+SAME_NUMBER(f16, SHMEMX_HALF)
+SAME_NUMBER(bf16, SHMEMX_BFLOAT16)
+SAME_NUMBER(c32, SHMEMX_COMPLEXF)
+SAME_NUMBER(c64, SHMEMX_COMPLEXD)
+SAME_NUMBER(e4m3, SHMEMX_FLOAT8_E4M3)
+SAME_NUMBER(e5m2, SHMEMX_FLOAT8_E5M2)
 
 #define MOVE_NEEDS(name, needs) NEEDS_##name = (needs),
 #define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),

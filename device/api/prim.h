@@ -216,6 +216,11 @@ PRIM_FN void prim_stream_pass(void) {}
 #define PRIM_WAIT_FOR_LINES
 #endif
 
+/* A function for one type, which a switch over types calls: where the type is a constant, one of them is left. */
+#ifndef PRIM_ELEM_FN
+#define PRIM_ELEM_FN PRIM_FN
+#endif
+
 /* A function that stays one where it is used many times, but is no rare path: a target may say it differently. */
 #ifndef PRIM_CALL_FN
 #define PRIM_CALL_FN PRIM_COLD_FN

@@ -17,6 +17,8 @@
 #else
 #define PRIM_FN static inline __attribute__((always_inline, unused))
 #endif
+/* The compiler chooses: inlined by force, all types would stand in each switch before its constant is known. */
+#define PRIM_ELEM_FN static inline __attribute__((unused))
 /* Not `cold`: GCC takes what follows such a call for cold, too, and whole schedules were optimised for size. */
 #define PRIM_COLD_FN static __attribute__((noinline, unused))
 #define PRIM_RESTRICT __restrict__

@@ -19,10 +19,10 @@ struct args {
 
 #define REDUCE_CASE(name, ...) \
     case REPR_##name:          \
-        return isod_reduce_block_##name(h, w, op);
+        return isod_reduce_block(h, w, ISOD_ELEM_##name, op, isod_reduce_pipelined_##name);
 #define REDUCE_GRID_CASE(name, ...) \
     case REPR_##name:               \
-        return isod_reduce_grid_##name(h, w, op);
+        return isod_reduce_grid(h, w, ISOD_ELEM_##name, op, isod_reduce_pipelined_##name);
 
 static __attribute__((noinline)) int reduce_block(shmemd_t h, struct isod_reduce w, int repr, int op)
 {
@@ -379,29 +379,22 @@ static void run_combos(int n, struct check_random *random)
 
 /* ---- every name is there, and leads to the right representation ---- */
 
-#define PROBE(name, ...)                                                          \
-    static int isod_reduce_probe_##name(shmemd_t h, struct isod_reduce w, int op) \
-    {                                                                             \
-        (void)h, (void)w, (void)op;                                               \
-        return REPR_##name;                                                       \
-    }
-PROBE(i8, )
-PROBE(u8, )
-PROBE(i16, )
-PROBE(u16, )
-PROBE(i32, )
-PROBE(u32, )
-PROBE(i64, )
-PROBE(u64, )
-PROBE(f32, )
-PROBE(f64, )
+static int isod_reduce_probe(shmemd_t h, struct isod_reduce w, enum isod_elem elem, int op, isod_pipelined *pipelined)
+{
+#define OWN(name, ...) isod_reduce_pipelined_##name,
+    static isod_pipelined *const own[] = {ISOD_ELEMS(OWN)};
+#undef OWN
+    (void)h, (void)w, (void)op;
+    CHECK(pipelined == own[elem]);
+    return (int)elem;
+}
 
-static int expected_repr(size_t bytes, bool is_real, bool is_signed)
+static int expected_elem(size_t bytes, bool is_real, bool is_signed)
 {
     if (is_real)
-        return bytes == 4 ? REPR_f32 : REPR_f64;
-    int row = bytes == 1 ? REPR_i8 : bytes == 2 ? REPR_i16 : bytes == 4 ? REPR_i32 : REPR_i64;
-    return is_signed ? row : row + 1;
+        return bytes == 4 ? ISOD_ELEM_f32 : ISOD_ELEM_f64;
+    int row = bytes == 1 ? ISOD_ELEM_u8 : bytes == 2 ? ISOD_ELEM_u16 : bytes == 4 ? ISOD_ELEM_u32 : ISOD_ELEM_u64;
+    return is_signed ? row + 1 : row;
 }
 
 static void test_names(void)
@@ -411,7 +404,7 @@ static void test_names(void)
     memset(&h, 0, sizeof(h));
 #define PROBE_TYPE(NAME, TYPE, ...)                      \
     CHECK_EQ_NAMED(SHMEMD_BY_TYPE(TYPE, probe, h, w, 0), \
-                   expected_repr(sizeof(TYPE), (TYPE)1 / 2 != 0, (TYPE)-1 < (TYPE)1), #NAME);
+                   expected_elem(sizeof(TYPE), (TYPE)1 / 2 != 0, (TYPE)-1 < (TYPE)1), #NAME);
     SHMEM_DEVICE_ARITH_TYPES(PROBE_TYPE, )
 #undef PROBE_TYPE
 }
