@@ -28,9 +28,10 @@
  *   both reachable       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
  *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source
- *   otherwise            data goes by staging memory of the slot, piece by piece: the same up to the size of packets
- *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast,
- *                        allreduce n - 1 times the bytes
+ *   otherwise            data goes by staging memory of the slot, piece by piece. Where stores of 128 bytes arrive whole
+ *                        (NVLink), that is about as fast. Elsewhere it is so up to the size of packets
+ *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast, and
+ *                        allreduce sends n - 1 times the bytes
  *
  * alltoallv with `blocks` needs a reachable dest and `received`; its source is any device memory. dest and source of
  * gather, scatter, reduce, of alltoallv with `host_blocks`, and of fcollect and reducescatter with `splits` are any

@@ -279,7 +279,7 @@ void *pshmemx_device_ptr(const void *addr, int pe)
         return NULL;
     }
     const struct segment *s = iso_segment_of(addr, 1);
-    char *base = s != NULL && s->on_device && s->peers != NULL ? s->peers[pe].gpu_ptr : NULL;
+    char *base = s != NULL && s->on_device && s->peers != NULL ? iso_handle_near(s, pe) : NULL;
     return base != NULL ? base + ((const char *)addr - s->base) : NULL;
 }
 

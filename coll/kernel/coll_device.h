@@ -29,8 +29,8 @@ struct isod_coll {
     bool failed; /* for this thread: a wait was given up */
 };
 
-/* Epochs that one call by LL may take; the low 32 bits do not wrap within a call. */
-#define ISOD_EPOCHS_OF_CALL 8u
+/* Epochs that one call by LL or LL128 may take; the low 32 bits do not wrap within a call. */
+#define ISOD_EPOCHS_OF_CALL 4096u
 /* Members whose data a thread waits for at once: as many loads are in flight. */
 #define ISOD_BATCH 4
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Kernels of calls whose blocks or splits the host knows: alltoallv through stages, fcollect of splits, and the kernel
- * that stores the list of them. Each piece is a staged epoch. Launched by stream_algorithm.c.
- * Includes: list_device.h. */
+/* Kernels of calls whose blocks or splits the host knows: alltoallv through stages and by LL128, fcollect of splits, and
+ * the kernel that stores the list of them. Each piece is a staged epoch. Launched by stream_algorithm.c.
+ * Includes: list_device.h, ll128_device.h. */
 #include "list_device.h"
+#include "ll128_device.h"
 
 /* ---- alltoallv: the head of each stage says how many bytes its sender has for the receiver, and how many at most for
  * any member. So after the first epoch all know the largest block, and go through the same number of epochs ---- */
@@ -141,6 +142,96 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
     return isod_coll_leave(&c);
 }
 
+/* ---- the same by LL128. Line 0 of each epoch is the head: how many bytes its sender has for the receiver, and how
+ * many epochs the largest block of the sender takes. An epoch has a head for each other member, so it says that this
+ * member has read the epoch before ---- */
+
+#define HEAD_BYTES_BITS 40 /* of a word; the rest of it counts epochs */
+
+PRIM_FN uint32_t blocks_lines(uint64_t bytes) { return 1 + isod_ll128_lines(bytes); }
+
+PRIM_FN void blocks_send_lines(struct isod_coll *c, const struct blocks *b, uint64_t at, uint32_t epochs)
+{
+    struct isod_ll128 w = isod_ll128_of(c);
+    for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
+        int32_t to = isod_coll_other(c, i);
+        uint64_t bytes = blocks_word(b, SENT, to), head = bytes | (uint64_t)epochs << HEAD_BYTES_BITS;
+        struct isod_part p = blocks_piece(b, blocks_part(bytes), at);
+        const char *from = b->a->source + blocks_word(b, SENT_AT, to) + p.at;
+        struct isod_ll128_data d = isod_ll128_data_of((uintptr_t)from, p.bytes);
+        for (uint32_t first = w.first; first < blocks_lines(p.bytes); first += w.every) {
+            uint32_t line = first + w.nth;
+            for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
+                struct prim_vec16 v = {{head, head}}; /* each thread finds it in its own piece */
+                if (line != 0)
+                    v = isod_ll128_load(&d, from, (uint64_t)(line - 1) * ISOD_LL128_DATA + piece * 16, piece);
+                prim_ll128_store(isod_ll128_there(c, to, line), piece, isod_ll128_flagged(v, piece, c->epoch),
+                                 line < blocks_lines(p.bytes));
+            }
+        }
+    }
+}
+
+/* The largest number of epochs of all members. */
+PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, const struct blocks *b, uint64_t at, uint32_t epochs)
+{
+    struct isod_ll128 w = isod_ll128_of(c);
+    for (uint32_t i = 1; i <= isod_coll_others(c) && !c->failed; i++) {
+        int32_t from = isod_coll_other(c, i);
+        struct prim_vec16 v[ISOD_BATCH];
+        isod_ll128_wait(c, from, 1, 0, w.piece, true, v);
+        if (c->failed)
+            break;
+        uint64_t sent = v[0].word[0] & (((uint64_t)1 << HEAD_BYTES_BITS) - 1), expected = blocks_word(b, RECEIVED, from);
+        uint32_t theirs = (uint32_t)(v[0].word[0] >> HEAD_BYTES_BITS);
+        epochs = theirs > epochs ? theirs : epochs;
+        struct isod_part p = blocks_piece(b, blocks_part(sent), at);
+        uint64_t room = expected > p.at ? expected - p.at : 0;
+        char *dest = b->a->dest + blocks_word(b, RECEIVED_AT, from) + p.at;
+        struct isod_ll128_data d = isod_ll128_data_of((uintptr_t)dest, p.bytes < room ? p.bytes : room);
+        for (uint32_t first = w.first; first < blocks_lines(p.bytes) && !c->failed; first += w.every) {
+            uint32_t line = first + w.nth;
+            bool yes = line != 0 && line < blocks_lines(p.bytes);
+            for (uint32_t piece = w.piece; piece < ISOD_LL128_PIECES; piece += w.lanes) {
+                isod_ll128_wait(c, from, 1, line, piece, yes, v);
+                if (yes && !c->failed)
+                    isod_ll128_store(&d, dest, (uint64_t)(line - 1) * ISOD_LL128_DATA + piece * 16, piece, v[0]);
+            }
+        }
+        if (sent != expected && at == 0 && prim_block_index() == 0 && c->rank == 0)
+            blocks_differ(isod_origin_of(c->h), c->call, isod_world_pe(c->h, from), expected, sent);
+    }
+    return epochs;
+}
+
+/* Pieces are of whole units, so of lines in pairs. */
+PRIM_FN int alltoallv_ll128(const struct isod_stream_coll *a)
+{
+    struct isod_coll c;
+    struct blocks b;
+    uint32_t units = (isod_ll128_bytes(a->h.inbox_bytes) / ISOD_LL128_LINE - 1) / 2 * (2 * ISOD_LL128_DATA / 16);
+    uint64_t at = 0, most_units = (uint64_t)1 << 32; /* of less than 64 GiB */
+    b.a = a;
+    b.most = a->bytes;
+    b.piece = units * 16;
+    if (!isod_coll_enter_near_for(&c, a->h, a->call, most_units / prim_block_count() / units + 2))
+        return 1;
+    uint32_t share = isod_ceil_div((uint32_t)isod_units(b.most), (uint32_t)prim_block_count());
+    uint32_t epochs = isod_ceil_div(share, units);
+    struct isod_part own = blocks_part(blocks_word(&b, SENT, a->h.my_pe));
+    if (own.bytes > 0)
+        isod_coll_copy_own(a->dest + blocks_word(&b, RECEIVED_AT, a->h.my_pe) + own.at,
+                           a->source + blocks_word(&b, SENT_AT, a->h.my_pe) + own.at, own.bytes);
+    prim_sync(prim_group_block());
+    do {
+        isod_coll_begin_staged_epoch(&c);
+        blocks_send_lines(&c, &b, at, epochs);
+        epochs = blocks_receive_lines(&c, &b, at, epochs);
+        at += b.piece;
+    } while (isod_coll_goes_on(&c) && at < (uint64_t)epochs * b.piece);
+    return isod_coll_leave(&c);
+}
+
 /* ---- fcollect of splits ---- */
 
 /* The piece at `at`, `end` is behind it: from the own stage to the others, out of the stages into dest. */
@@ -180,6 +271,7 @@ PRIM_FN int splits_staged(const struct isod_stream_coll *a)
 /* ---- kernels ---- */
 
 ISOD_STREAM_KERNEL(alltoallv_staged, alltoallv_staged(&a))
+ISOD_STREAM_KERNEL(alltoallv_ll128, alltoallv_ll128(&a))
 ISOD_STREAM_KERNEL(splits_staged, splits_staged(&a))
 
 /* The calls behind it read the list when it has ended. */

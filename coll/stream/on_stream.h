@@ -38,8 +38,8 @@ struct isod_stream_coll {
     double scale;
     const double *scale_from;
     const int32_t *nodes; /* of hier_stream.h; NULL: all members are on one node, or each on its own */
-    /* What the host knows of blocks or splits, in device memory of the slot. alltoallv_staged: bytes sent, their places,
-     * bytes received, their places, [n] each; `bytes` is the largest block sent, of each member its own. Splits:
+    /* What the host knows of blocks or splits, in device memory of the slot. alltoallv: bytes sent, their places, bytes
+     * received, their places, [n] each; `bytes` is the largest block sent, of each member its own. Splits:
      * n_splits + 1 begins in a packed block, then n_splits places in a member's block; `bytes` is of a packed block. */
     const uint64_t *list;
     uint32_t n_splits;
@@ -62,8 +62,8 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
 #define ISOD_STREAM_THREADS 512
 #define ISOD_STREAM_MEMBERS 128
 
-/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. Those by LL carry at most inbox_bytes a block and
- * round, in at most ISOD_EPOCHS_OF_CALL rounds. */
+/* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. Those by LL and LL128 carry at most inbox_bytes a
+ * block and epoch, in at most ISOD_EPOCHS_OF_CALL epochs. */
 #define ISOD_STREAM_MOVES(X)                                                           \
     X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */                         \
     X(exchange_push, ISOD_NEEDS_DEST)                                                  \
@@ -85,6 +85,7 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(gather_staged, ISOD_NEEDS_NOTHING)                                               \
     X(scatter_staged, ISOD_NEEDS_NOTHING)                                              \
     X(alltoallv_staged, ISOD_NEEDS_NOTHING)                                            \
+    X(alltoallv_ll128, ISOD_NEEDS_DIRECT | ISOD_NEEDS_WHOLE_LINES)                     \
     X(splits_staged, ISOD_NEEDS_NOTHING) /* fcollect */                                \
     X(list, ISOD_NEEDS_NOTHING)          /* see struct isod_stream_list */             \
     X(barrier, ISOD_NEEDS_NOTHING)                                                     \

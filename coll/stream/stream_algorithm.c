@@ -72,18 +72,36 @@ enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 
 /* ---- how much they carry ---- */
 
-/* LL carries inbox_bytes of each member's block in a round; one epoch a round. */
-static bool fits_ll(const struct select_facts *f, unsigned blocks)
+/* An inbox holds inbox_bytes of each member's block in an epoch. Words of LL are twice the bytes of their data, so above
+ * so many epochs stages are faster. LL128 has no such end. */
+enum { LL_EPOCHS = 8 };
+static bool fits_epochs(const struct select_facts *f, unsigned blocks, unsigned epochs)
 {
-    size_t one = (size_t)blocks * f->inbox_bytes * ISOD_EPOCHS_OF_CALL;
+    size_t one = (size_t)blocks * f->inbox_bytes * epochs;
     bool of_blocks = f->kind != SHMEMX_ALLREDUCE && f->kind != SHMEMX_BROADCAST && f->kind != SHMEMX_PERMUTE;
     return f->bytes <= (of_blocks ? one * (size_t)f->n_pes : one);
 }
+static bool fits_ll(const struct select_facts *f, unsigned blocks) { return fits_epochs(f, blocks, LL_EPOCHS); }
+static bool fits_ll128(const struct select_facts *f, unsigned blocks)
+{
+    return fits_epochs(f, blocks, ISOD_EPOCHS_OF_CALL);
+}
 
-/* Each member reduces an inbox for all in a round; two epochs a round. */
+/* Each member reduces an inbox for all; two epochs a round. */
 static bool fits_twoshot_ll(const struct select_facts *f, unsigned blocks)
 {
+    return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (LL_EPOCHS / 2);
+}
+static bool fits_twoshot_ll128(const struct select_facts *f, unsigned blocks)
+{
     return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (ISOD_EPOCHS_OF_CALL / 2);
+}
+
+/* An epoch has a line of head and lines in pairs. */
+static bool fits_head(const struct select_facts *f, unsigned blocks)
+{
+    (void)blocks;
+    return isod_ll128_bytes((uint32_t)f->inbox_bytes) >= 3 * 128;
 }
 
 /* A unit for each member, or more. The rest behind equal parts goes by LL, so it has to be less than an inbox. */
@@ -173,9 +191,9 @@ static const struct select_algorithm algorithms[] = {
      .why = "one hop, data and flag in one store"},
     {SHMEMX_ALLREDUCE,     "twoshot_ll",    SUMS(reduce_twoshot_ll, 16, fits_twoshot_ll),
      .why = "two hops of LL, a part each to reduce"},
-    {SHMEMX_ALLREDUCE,     "ll128",         SCALED(reduce_ll128, 8, fits_ll),
+    {SHMEMX_ALLREDUCE,     "ll128",         SCALED(reduce_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SCALED(reduce_twoshot_ll128, 8, fits_twoshot_ll),
+    {SHMEMX_ALLREDUCE,     "twoshot_ll128", SCALED(reduce_twoshot_ll128, 8, fits_twoshot_ll128),
      .why = "two hops of LL128, a part each to reduce"},
     {SHMEMX_ALLREDUCE,     "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads all sources, whole data"},
@@ -194,7 +212,7 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_REDUCESCATTER, "ll",            ALL(reduce_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_REDUCESCATTER, "ll128",         SCALED(reduce_ll128, 8, fits_ll),
+    {SHMEMX_REDUCESCATTER, "ll128",         SCALED(reduce_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_REDUCESCATTER, "read",          SCALED(reduce_read, 64, NULL),
      .why = "each member reads its block of all sources"},
@@ -207,7 +225,7 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_FCOLLECT,      "ll",            MOVE(exchange_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_FCOLLECT,      "ll128",         MOVE(exchange_ll128, 8, fits_ll),
+    {SHMEMX_FCOLLECT,      "ll128",         MOVE(exchange_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_FCOLLECT,      "push",          MOVE(exchange_push, 64, NULL),
      .why = "straight into dest"},
@@ -220,7 +238,7 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_ALLTOALL,      "ll",            MOVE(exchange_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_ALLTOALL,      "ll128",         MOVE(exchange_ll128, 8, fits_ll),
+    {SHMEMX_ALLTOALL,      "ll128",         MOVE(exchange_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_ALLTOALL,      "push",          MOVE(exchange_push, 64, NULL),
      .why = "straight into dest"},
@@ -236,9 +254,9 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_BROADCAST,     "ll",            MOVE(broadcast_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_BROADCAST,     "ll128",         MOVE(broadcast_ll128, 8, fits_ll),
+    {SHMEMX_BROADCAST,     "ll128",         MOVE(broadcast_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
-    {SHMEMX_BROADCAST,     "twoshot_ll128", MOVE(broadcast_twoshot_ll128, 8, fits_ll),
+    {SHMEMX_BROADCAST,     "twoshot_ll128", MOVE(broadcast_twoshot_ll128, 8, fits_ll128),
      .why = "a part to each, which sends it on, by LL128"},
     {SHMEMX_BROADCAST,     "read",          MOVE(broadcast_read, 64, NULL),
      .why = "all read at the same time, whole data"},
@@ -251,7 +269,7 @@ static const struct select_algorithm algorithms[] = {
 
     {SHMEMX_PERMUTE,       "ll",            MOVE(permute_ll, 16, fits_ll),
      .why = "one hop, data and flag in one store"},
-    {SHMEMX_PERMUTE,       "ll128",         MOVE(permute_ll128, 8, fits_ll),
+    {SHMEMX_PERMUTE,       "ll128",         MOVE(permute_ll128, 8, fits_ll128),
      .why = "one hop, 120 bytes and their flag in one store"},
     {SHMEMX_PERMUTE,       "push",          MOVE(permute_push, 64, NULL),
      .why = "straight into dest"},
@@ -271,6 +289,9 @@ static const struct select_algorithm algorithms[] = {
      .why = "by the root alone; any memory, any path"},
     {SHMEMX_REDUCE,        "staged",        ANY(reduce_rooted, 64),
      .why = "a part each to reduce, results to the root; any memory, any path"},
+    {STREAM_ALLTOALLV_HOST, "ll128",
+     .needs = NEEDS_alltoallv_ll128, .fits = fits_head, .run = iso_list_run_blocks,
+     .move = isod_stream_alltoallv_ll128_kernel, .why = "120 bytes and their flag in one store"},
     {STREAM_ALLTOALLV_HOST, "staged",
      .needs = NEEDS_alltoallv_staged, .run = iso_list_run_blocks, .move = isod_stream_alltoallv_staged_kernel,
      .why = "any memory, any path"},

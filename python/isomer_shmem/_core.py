@@ -179,13 +179,15 @@ class Core:
     def exchange(self, outputs, tensors):
         """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain
         tensors with one entry for each member; None: nothing goes or comes."""
-        args = self._args
         source, dest = self._list(tensors, 0), self._list(outputs, 2 * self.n)
-        args.host_blocks = addressof(self._blocks)
+        self._exchange(dest, source)
+
+    def _exchange(self, dest, source):
+        self._args.host_blocks = addressof(self._blocks)
         try:
             self.call(_lib.ALLTOALLV, dest, source)
         finally:
-            args.host_blocks = None
+            self._args.host_blocks = None
 
     def _list(self, tensors, at):
         """Writes the sizes of the tensors and their places behind the lowest one, whose address it returns."""
@@ -233,8 +235,17 @@ class Core:
         """Elements for each member, of any numbers."""
         result = plain_dest(output, self.new)
         values = apart(plain(tensor, self.new), [result], self.new)
-        self.exchange(result.view(-1).split(output_sizes), values.view(-1).split(input_sizes))
+        self._ranges(values, input_sizes, 0)
+        self._ranges(result, output_sizes, 2 * self.n)
+        self._exchange(result.data_ptr(), values.data_ptr())
         self.put_back(output, result)
+
+    def _ranges(self, tensor, sizes, at):
+        """As _list, for ranges of a tensor's elements, one behind the other."""
+        place, elem_bytes = 0, tensor.element_size()
+        for index, size in enumerate(sizes, at):
+            self._lists[index], self._lists[index + self.n] = size * elem_bytes, place
+            place += size * elem_bytes
 
     # ---- reductions ----
 

@@ -5,6 +5,7 @@ A synchronous call is enqueued in its caller's current stream. An asynchronous o
 behind what is in the current stream; its Work makes the stream that is current at wait() wait, and never the host. The
 library has one sequence of calls for each slot, and the slot follows from the kind of the call, as on all ranks.
 """
+import math
 import threading
 import time
 from ctypes import byref
@@ -21,11 +22,12 @@ from ._work import IsomerWork, not_compiled, watch
 REST, ALL_GATHER, REDUCE_SCATTER, ALL_REDUCE = SLOTS = range(252, 256)
 SLOT_OF = {_lib.FCOLLECT: ALL_GATHER, _lib.REDUCESCATTER: REDUCE_SCATTER, _lib.ALLREDUCE: ALL_REDUCE}
 POLL_SECONDS = 0.0005
-# Larger tensors (of all members together) outside of the library's memory go by a buffer there, in pieces. On two H100
-# an all-reduce of 16 MiB took 127 us by staging memory and 69 in the library's, and a copy at 1.3 TB/s is 13 us.
+# How a tensor outside of the library's memory goes. A buffer is in that memory.
+AS_IT_IS, BY_BUFFER, BY_ENGINES = range(3)
+# Larger ones (of all members together), in groups that span nodes, go by a buffer, in pieces.
 STAGED_BYTES, PIECE_BYTES = 2 << 20, 32 << 20
-# From which size on copy engines bring such tensors: they leave the multiprocessors to the program, but a call of theirs
-# takes 200 us longer (two H100, 32 MiB), an all-reduce twice that. They take larger pieces, too.
+# From which size on copy engines bring such tensors to buffers: they leave the multiprocessors to the program, but a
+# call of theirs takes 200 us longer (two H100, 32 MiB), an all-reduce twice that. They take larger pieces, too.
 ENGINE_BYTES, ENGINE_REDUCE_BYTES, ENGINE_PIECE_BYTES = 32 << 20, 64 << 20, 1 << 30
 
 
@@ -150,9 +152,9 @@ class StreamCore(Core):
     def new(self, tensor, shape=None):
         """A buffer that is reachable by peers where the tensor is: all members must agree in that."""
         shape = tensor.shape if shape is None else shape
-        return self._take(tensor, shape) if self._is_reachable(tensor) else self.keep(new_like(tensor, shape))
+        return self._take(tensor, shape) if self.is_reachable(tensor) else self.keep(new_like(tensor, shape))
 
-    def _is_reachable(self, tensor):
+    def is_reachable(self, tensor):
         info = _lib.AddressInfo()
         return tensor.numel() and self.world.lib.shmemx_address_info(tensor.data_ptr(), byref(info)) == 0
 
@@ -163,11 +165,15 @@ class StreamCore(Core):
 
     # ---- large tensors that peers do not reach ----
 
-    def _is_far(self, tensor):
-        """Whether a call goes by buffers: by size alone, which is equal on all members, but for tensors that need none.
-        Not in a capture, whose memory torch takes elsewhere."""
-        return (bytes_of(tensor) > STAGED_BYTES and not self._streams.is_capturing() and
-                not self._is_reachable(tensor))
+    def _way(self, tensor, engine_bytes=math.inf):
+        """By facts that are equal on all members. Not by a buffer in a capture, whose memory torch takes elsewhere."""
+        is_near = self.lease.pairs.is_near
+        if (bytes_of(tensor) <= (engine_bytes if is_near else STAGED_BYTES) or self._streams.is_capturing() or
+                self.is_reachable(tensor)):
+            return AS_IT_IS
+        if is_near:
+            return BY_ENGINES if self.has_engines() else AS_IT_IS
+        return BY_BUFFER
 
     def _pieces(self, tensor, rows, by_engines=False):
         """Ranges of columns of a tensor with so many rows."""
@@ -179,7 +185,7 @@ class StreamCore(Core):
 
     def broadcast(self, tensor, root):
         values = plain(tensor, self.new)
-        if not self._is_far(values):
+        if self._way(values) == AS_IT_IS:
             super().broadcast(tensor, root)
             return
         for first, end in self._pieces(values, 1):
@@ -192,10 +198,11 @@ class StreamCore(Core):
         self.put_back(tensor, values)
 
     def _reduced(self, values, reduction):
-        if not self._is_far(values):
+        way = self._way(values, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
+        if way == AS_IT_IS:
             super()._reduced(values, reduction)
             return
-        by_engines = self.has_engines() and reduction.is_of_floats() and bytes_of(values) > ENGINE_REDUCE_BYTES
+        by_engines = way == BY_ENGINES
         for first, end in self._pieces(values, 1, by_engines):
             part = part_of(values, first, end)
             if by_engines:
@@ -208,26 +215,27 @@ class StreamCore(Core):
     def _gathered(self, result, values):
         if result.data_ptr() in self.lease.pairs.at_one_place:
             self._by_engines(_lib.FCOLLECT, result, values, bytes_of(values))
-        elif self._is_far(result):
-            rows = result.view(self.n, -1)
-            by_engines = self.has_engines() and bytes_of(result) > ENGINE_BYTES
-            for first, end in self._pieces(result, self.n, by_engines):
-                part = part_of(values, first, end)
-                buffer = self._stage(_lib.FCOLLECT, result, (self.n, end - first))
-                if by_engines and self.has_engines():
-                    self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
-                else:
-                    super()._gathered(buffer, part)
-                self.put_back(columns_of(rows, first, end), buffer)
-        else:
+            return
+        way = self._way(result, ENGINE_BYTES)
+        if way == AS_IT_IS:
             super()._gathered(result, values)
+            return
+        rows, by_engines = result.view(self.n, -1), way == BY_ENGINES
+        for first, end in self._pieces(result, self.n, by_engines):
+            part = part_of(values, first, end)
+            buffer = self._stage(_lib.FCOLLECT, result, (self.n, end - first))
+            if by_engines and self.has_engines():
+                self._by_engines(_lib.FCOLLECT, buffer, part, bytes_of(part))
+            else:
+                super()._gathered(buffer, part)
+            self.put_back(columns_of(rows, first, end), buffer)
 
     def _scattered(self, result, values, reduction):
-        if not self._is_far(values):
+        way = self._way(values, ENGINE_BYTES if reduction.is_of_floats() else math.inf)
+        if way == AS_IT_IS:
             super()._scattered(result, values, reduction)
             return
-        rows = values.view(self.n, -1)
-        by_engines = self.has_engines() and reduction.is_of_floats() and bytes_of(values) > ENGINE_BYTES
+        rows, by_engines = values.view(self.n, -1), way == BY_ENGINES
         for first, end in self._pieces(values, self.n, by_engines):
             part = part_of(result, first, end)
             if by_engines:

@@ -14,15 +14,15 @@ import torch
 from torch.distributed import ReduceOp
 
 from . import _lib
-from ._core import TYPES, apart, flat, overlap, plain, plain_dest, reduction_of
+from ._core import TYPES, apart, flat, new_like, overlap, plain, plain_dest, reduction_of
 from ._lib import IsomerError
 from ._stream import streams_of
 from .memory import check_device
 from .pg import group_of
 from .pool import pool_of
 
-# Up to the first, tensors go by staging memory. Larger ones are copied to memory that peers read. Above the second the
-# sum is made there, too, and copied back.
+# Up to the first, it does not matter where tensors lie. In groups that span nodes, larger ones are copied to memory that
+# peers read; above the second the sum is made there, too, and copied back.
 PACKET_BYTES, BOTH_BYTES = 256 << 10, 4 << 20
 
 
@@ -46,7 +46,7 @@ class AllReduce:
         """Makes the slot, the copy's memory and the kernels ready, so that the first call may be in a capture."""
         self._queue = self._group.queue()
         self._queue.prepare()
-        if self.max_bytes > PACKET_BYTES:
+        if self.max_bytes > PACKET_BYTES and not self._group.lease.pairs.is_near:
             nbytes = -(-self.max_bytes // 16) * 16
             self._copy = pool_of(self._group.lease.world, self.device).take((nbytes,), torch.uint8)
         sizes = {1, min(self.max_bytes, 2 * PACKET_BYTES)}
@@ -87,7 +87,7 @@ class AllReduce:
         return out
 
     def _enqueue(self, tensor, out, reduction):
-        """The way follows from the size alone, as on all ranks: both tensors are as peers do not reach them, or one is
+        """The way follows from the size alone, as on all ranks: large tensors are as peers do not reach them, or one is
         the copy. So tensors here may be anywhere; those that peers reach on all ranks go faster by the group."""
         self._queue.streams.check("all_reduce", tensor)
         self._queue.run("all_reduce", lambda core: self._call(core, tensor, out, reduction), [], [],
@@ -95,14 +95,19 @@ class AllReduce:
         return out
 
     def _call(self, core, tensor, out, reduction):
-        if self._copy is not None and tensor.nbytes > PACKET_BYTES:
+        is_large = tensor.nbytes > PACKET_BYTES
+        if is_large and self._copy is not None:
             source = self._copy[:tensor.nbytes].view(tensor.dtype)
             source.view(tensor.shape).copy_(tensor)
+            dest = source.view(out.shape) if tensor.nbytes > BOTH_BYTES else plain_dest(out, core.new)
         else:
-            source = plain(tensor, core.new)
-            if source.data_ptr() != out.data_ptr():
+            source, dest = plain(tensor, core.new), plain_dest(out, core.new)
+            if source.data_ptr() != dest.data_ptr():
                 source = apart(source, [out], core.new)
-        dest = source.view(out.shape) if tensor.nbytes > BOTH_BYTES else plain_dest(out, core.new)
+            if is_large and core.is_reachable(source):
+                source = core.keep(source.clone())
+            if is_large and core.is_reachable(dest):
+                dest = core.keep(new_like(dest))
         core.call(_lib.ALLREDUCE, dest.data_ptr(), source.data_ptr(), source.numel(), reduction.type, reduction.op)
         core.put_back(out, dest)
 

@@ -11,8 +11,10 @@ import warnings
 import weakref
 
 import torch
+from torch.distributed import ReduceOp
 
 from . import _lib
+from ._core import reduction_of
 from ._lib import IsomerError
 from ._stream import streams_of
 from .memory import tensor_at, tensor_of
@@ -102,15 +104,21 @@ class DevicePool:
 
 def _symmetric(group, nbytes):
     """The address of new device memory, which is the same object on all members, or None on all of them: one has no
-    room. Then the group goes on without such buffers. Collective."""
-    lib, team = group.lease.world.lib, group.lease.team
-    address = group.run_now("a buffer", lambda: lib.shmemx_team_malloc(team, nbytes, _lib.DEVICE_MEMORY))
-    if not address:
-        group.lease.world.check_usable()
-        group.lease.pairs.has_room = False
-        warnings.warn(f"isomer: no symmetric memory for a buffer of {nbytes} bytes: large calls of this group go on by "
-                      "kernels alone")
-    return address
+    room, or does not reach the others' by pointers. Then the group goes on without such buffers. Collective."""
+    lease, lib = group.lease, group.lease.world.lib
+    address = group.run_now("a buffer", lambda: lib.shmemx_team_malloc(lease.team, nbytes, _lib.DEVICE_MEMORY))
+    reason = f"no symmetric memory for a buffer of {nbytes} bytes"
+    if address:
+        reaches = torch.tensor([all(lib.shmemx_device_ptr(address, pe) for pe in lease.pes)], dtype=torch.uint8)
+        group.run_now("a buffer", lambda: group.core().all_reduce(reaches, reduction_of(ReduceOp.MIN, reaches.dtype)))
+        if reaches.item():
+            return address
+        reason = "not all members reach each other's memory by pointers"
+        _lib.check(group.run_now("a buffer", lambda: lib.shmemx_team_free(lease.team, address)), "shmemx_team_free")
+    lease.world.check_usable()
+    lease.pairs.has_room = False
+    warnings.warn(f"isomer: {reason}: large calls of this group go on by kernels alone")
+    return None
 
 
 class Stage:

@@ -132,6 +132,13 @@ def large(is_async):
     dist.destroy_process_group()
 
 
+def large_on_nodes():
+    """The same where devices do not reach each other by pointers: no engines, with a warning."""
+    os.environ["SHMEM_VIRTUAL_NODES"] = "0,1,0"
+    with pytest.warns(UserWarning, match="not all members reach each other's memory by pointers"):
+        large(True)
+
+
 def by_engines():
     """FSDP2's all-gathers in buffers at one place: contents, turns, a view that is kept, a later group, another one."""
     from isomer_shmem import fsdp
@@ -386,6 +393,18 @@ def inference():
                     assert reduce.all_reduce(values[rank], out=values[rank]) is values[rank]
                     settle()
                     assert torch.equal(out, values[rank])
+        import isomer_shmem as iso
+        mixed = torch.empty(100000)  # peers reach that of rank 0 alone
+        if rank == 0:
+            mixed = iso.empty(100000, local=True, for_kernels=True)
+            assert reduce._queue.core.is_reachable(mixed)
+        values = [values_of(member, 100000, torch.float32) for member in range(size)]
+        for out in (mixed, torch.empty(100000)):
+            mixed.copy_(values[rank])
+            settle()
+            reduce.all_reduce(mixed, out=out)
+            settle()
+            assert torch.equal(out, sum(values))
     dist.destroy_process_group()
 
 
@@ -493,8 +512,8 @@ def test_collectives(ranks, size, is_async):
     ranks(size, large, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, by_engines, no_room, order, messages, prepared, coalesced, mixed, one_slot,
-                                      one_sided, inference))
+@pytest.mark.parametrize("function", (works, large_on_nodes, by_engines, no_room, order, messages, prepared, coalesced,
+                                      mixed, one_slot, one_sided, inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
         ranks(size, function, backend=None)

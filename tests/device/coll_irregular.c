@@ -458,6 +458,14 @@ static void test_mismatch(struct state *s)
     enqueue(s, c, 2);
     CHECK_EQ(shmemx_stream_synchronize(s->stream), 0);
     check(s, c, "sizes that differ");
+    const char *forced = getenv("SHMEM_COLL") != NULL ? strstr(getenv("SHMEM_COLL"), "alltoallv_host=") : NULL;
+    if (forced != NULL) {
+        char text[700] = "", wanted[40];
+        fill_call(s, c);
+        (void)shmemx_coll_explain(&c->q, text, sizeof text);
+        snprintf(wanted, sizeof wanted, ": %.*s,", (int)strcspn(forced + 15, ":,"), forced + 15);
+        CHECK_NAMED(strstr(text, wanted) != NULL, text);
+    }
     for (int i = 0; i < 10000 && rc == 0 && c->team->me < 2; i++, usleep(500))
         rc = shmemx_device_error(&error);
     if (c->team->me < 2) {

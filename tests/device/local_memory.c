@@ -100,6 +100,7 @@ static void check_pointers(const struct objects *o, int kind)
     for (int pe = 0; pe < check_self.npes; pe++) {
         uint64_t *near = (uint64_t *)shmemx_device_ptr(at(o, pe) + 40, pe);
         CHECK(kind == SHMEMX_DEVICE || near == NULL);
+        CHECK(!device_flag("SHMEM_FORCE_PROXY") || pe == check_self.pe || near == NULL);
         if (near == NULL)
             continue;
         shmem_putmem(o->mine + 41, near, sizeof value, check_self.pe);
