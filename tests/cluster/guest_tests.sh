@@ -134,7 +134,7 @@ right "pages that are given back while a peer asks for their key" 60 "$LAUNCH" 1
 ! full || right "threads that connect at once, 1 on each node" 60 "$LAUNCH" 1 "$build/bin/connects"
 right "threads that connect at once, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/connects"
 ! full || right "random traffic, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 10000 || echo 2000) 4
-right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" $(full && echo 2000 || echo 1000) 2
+right "random traffic, 2 on each node" 90 "$LAUNCH" 2 "$build/bin/traffic" $(full && echo 2000 || echo 500) 2
 right "random traffic, 2 threads in 1 on each node" 60 "$LAUNCH" 1 "$build/bin/traffic" 1500 2 2
 SHMEM_TEST_FAULT=stray ends "random traffic finds a stray put" 60 "memory here is not what its writer wrote" \
     "$LAUNCH" 1 "$build/bin/traffic" 200 1
@@ -171,7 +171,7 @@ unset SHMEM_NODE_TIMEOUT
 # ---- what the devices repair ----
 
 tc qdisc add dev ra root netem loss 0.5%
-right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+right "random traffic, a packet in 200 is lost" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 1000 || echo 500) 2
 tc qdisc change dev ra root netem delay 200us reorder 99%
 ! full || right "random traffic, a packet in 100 is late" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
 tc qdisc change dev ra root netem delay 1ms reorder 50%
@@ -184,13 +184,13 @@ unset SHMEM_NIC_TIMEOUT
 export ISO_NET=head SHMEM_TRANSPORT='ofi:verbs;ofi_rxm'
 ! full || right "spec_putget by verbs;ofi_rxm, 1 on each node" $seconds "$LAUNCH" 1 "$build/spec/spec_putget"
 ! full || right "spec_barriers by verbs;ofi_rxm, 1 on each node" $seconds "$LAUNCH" 1 "$build/spec/spec_barriers"
-right "random traffic by verbs;ofi_rxm, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" 1000 2
+right "random traffic by verbs;ofi_rxm, 1 on each node" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 1000 || echo 300) 2
 unset ISO_NET
 "$NODE" a tc qdisc add dev na root netem delay 1ms loss 1% reorder 25%
 export SHMEM_TRANSPORT='ofi:tcp;ofi_rxm'
-right "random traffic by tcp;ofi_rxm, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" 300 2
+right "random traffic by tcp;ofi_rxm, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 300 || echo 150) 2
 export SHMEM_TRANSPORT='ofi:udp;ofi_rxd'
-right "random traffic by udp;ofi_rxd, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 100 || echo 40) 2
+right "random traffic by udp;ofi_rxd, late, lost and reordered" 90 "$LAUNCH" 1 "$build/bin/traffic" $(full && echo 100 || echo 15) 2
 unset SHMEM_TRANSPORT
 "$NODE" a tc qdisc del dev na root
 

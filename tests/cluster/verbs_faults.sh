@@ -7,9 +7,9 @@ nic=("$LAUNCH" 1 sh -c 'value=$1; shift; SHMEM_NIC=$(echo "$value" | sed "s/NIC/
 
 victim=$build/bin/verbs_victim
 ends "SHMEM_NIC names no device" 30 'SHMEM_NIC: nosuch\): there is no such device; this host has rxea, rxeb' "${nic[@]}" nosuch "$victim"
-ends "SHMEM_NIC names no port" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 7 does not exist' "${nic[@]}" NIC:7 "$victim"
-ends "SHMEM_NIC names no GID" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 1 has no GID' "${nic[@]}" NIC:1:99 "$victim"
-ends "SHMEM_NIC is no name" 30 'SHMEM_NIC is "rxea:x", allowed: device' "${nic[@]}" rxea:x "$victim"
+! full || ends "SHMEM_NIC names no port" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 7 does not exist' "${nic[@]}" NIC:7 "$victim"
+! full || ends "SHMEM_NIC names no GID" 30 'SHMEM_NIC: rxe[ab]\): rxe[ab] port 1 has no GID' "${nic[@]}" NIC:1:99 "$victim"
+! full || ends "SHMEM_NIC is no name" 30 'SHMEM_NIC is "rxea:x", allowed: device' "${nic[@]}" rxea:x "$victim"
 right "SHMEM_NIC has two values, one for each PE of the node" 30 "${nic[@]}" NIC,nosuch "$victim"
 ip link set ra down
 ends "a port is down" 30 'SHMEM_NIC: rxea\): rxea port 1 is not active' "${nic[@]}" NIC "$victim"
