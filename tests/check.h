@@ -163,7 +163,7 @@ CHECK_UNSEEN static inline unsigned char check_byte(int from, int to, unsigned r
     return (unsigned char)(i * 31u + (unsigned)from * 67u + (unsigned)to * 101u + round * 13u + (i >> 8) * 7u);
 }
 
-enum { CHECK_PIECE = 2048 };
+#define CHECK_PIECE 2048u
 CHECK_UNSEEN static inline void check_piece(unsigned char *piece, size_t at, size_t n, int from, int to,
                                             unsigned round)
 {
