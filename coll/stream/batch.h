@@ -24,7 +24,7 @@ struct isod_batch {
     struct isod_batch_call calls[ISOD_BATCH_CALLS];
 };
 
-/* Kernels: X(name) is isod_stream_##name##_kernel. batch_ll: one hop, in direct teams, at most ISOD_EPOCHS_OF_CALL
+/* Kernels: X(name) is isod_stream_##name##_kernel. batch_ll: one hop, in direct teams, at most ISOD_LL_EPOCHS
  * rounds of inbox_bytes a block. batch_staged: through the slot's memory, whatever path and size it is. */
 #define ISOD_STREAM_BATCHES(X) X(batch_ll) X(batch_staged)
 

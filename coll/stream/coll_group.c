@@ -120,7 +120,7 @@ static gpu_kernel choose(const struct stream_call *first, uint64_t bytes, struct
     struct select_choice choice = iso_stream_choose(first->slot->table, &f);
     *shape = choice.shape;
     bool ll = f.direct && (strcmp(choice.algorithm->name, "ll") == 0 || strcmp(choice.algorithm->name, "ll128") == 0);
-    uint64_t most = (uint64_t)ISOD_EPOCHS_OF_CALL * f.inbox_bytes, least = (bytes + most - 1) / most;
+    uint64_t most = (uint64_t)ISOD_LL_EPOCHS * f.inbox_bytes, least = (bytes + most - 1) / most;
     if (!ll || least > f.most_blocks)
         return isod_stream_batch_staged_kernel;
     shape->grid = ISO_MAX(shape->grid, (unsigned)least);

@@ -35,6 +35,15 @@ PRIM_FN struct isod_part blocks_piece(const struct blocks *b, struct isod_part p
     return p;
 }
 
+PRIM_FN void blocks_copy_own(const struct blocks *b)
+{
+    int32_t me = b->a->h.my_pe;
+    struct isod_part own = blocks_part(blocks_word(b, SENT, me));
+    if (own.bytes > 0)
+        isod_coll_copy_own(b->a->dest + blocks_word(b, RECEIVED_AT, me) + own.at,
+                           b->a->source + blocks_word(b, SENT_AT, me) + own.at, own.bytes);
+}
+
 PRIM_FN void blocks_send_head(struct isod_coll *c, const struct blocks *b, int32_t to, uint64_t bytes)
 {
     char *memory = isod_coll_memory(c, to);
@@ -120,10 +129,7 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
     uint64_t epochs = most_units / prim_block_count() * 16 / b.piece + 2;
     if (!isod_coll_enter_for(&c, a->h, a->call, epochs))
         return 1;
-    struct isod_part own = blocks_part(blocks_word(&b, SENT, a->h.my_pe));
-    if (own.bytes > 0)
-        isod_coll_copy_own(a->dest + blocks_word(&b, RECEIVED_AT, a->h.my_pe) + own.at,
-                           a->source + blocks_word(&b, SENT_AT, a->h.my_pe) + own.at, own.bytes);
+    blocks_copy_own(&b);
     prim_sync(prim_group_block());
     do {
         isod_coll_begin_staged_epoch(&c);
@@ -218,10 +224,7 @@ PRIM_FN int alltoallv_ll128(const struct isod_stream_coll *a)
         return 1;
     uint32_t share = isod_ceil_div((uint32_t)isod_units(b.most), (uint32_t)prim_block_count());
     uint32_t epochs = isod_ceil_div(share, units);
-    struct isod_part own = blocks_part(blocks_word(&b, SENT, a->h.my_pe));
-    if (own.bytes > 0)
-        isod_coll_copy_own(a->dest + blocks_word(&b, RECEIVED_AT, a->h.my_pe) + own.at,
-                           a->source + blocks_word(&b, SENT_AT, a->h.my_pe) + own.at, own.bytes);
+    blocks_copy_own(&b);
     prim_sync(prim_group_block());
     do {
         isod_coll_begin_staged_epoch(&c);

@@ -63,7 +63,9 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
 #define ISOD_STREAM_MEMBERS 128
 
 /* Kernels of data: X(name, needs) is isod_stream_##name##_kernel. Those by LL and LL128 carry at most inbox_bytes a
- * block and epoch, in at most ISOD_EPOCHS_OF_CALL epochs. */
+ * block and epoch: by LL128 in at most ISOD_EPOCHS_OF_CALL epochs, by LL in ISOD_LL_EPOCHS, since its words are twice
+ * the bytes of their data: above, stages are faster. */
+#define ISOD_LL_EPOCHS 8u
 #define ISOD_STREAM_MOVES(X)                                                           \
     X(exchange_ll, ISOD_NEEDS_DIRECT) /* fcollect, alltoall */                         \
     X(exchange_push, ISOD_NEEDS_DEST)                                                  \

@@ -72,16 +72,14 @@ enum { ISOD_STREAM_MOVES(MOVE_NEEDS) ISOD_STREAM_REDUCES(REDUCE_NEEDS) };
 
 /* ---- how much they carry ---- */
 
-/* An inbox holds inbox_bytes of each member's block in an epoch. Words of LL are twice the bytes of their data, so above
- * so many epochs stages are faster. LL128 has no such end. */
-enum { LL_EPOCHS = 8 };
+/* An inbox holds inbox_bytes of each member's block in an epoch. */
 static bool fits_epochs(const struct select_facts *f, unsigned blocks, unsigned epochs)
 {
     size_t one = (size_t)blocks * f->inbox_bytes * epochs;
     bool of_blocks = f->kind != SHMEMX_ALLREDUCE && f->kind != SHMEMX_BROADCAST && f->kind != SHMEMX_PERMUTE;
     return f->bytes <= (of_blocks ? one * (size_t)f->n_pes : one);
 }
-static bool fits_ll(const struct select_facts *f, unsigned blocks) { return fits_epochs(f, blocks, LL_EPOCHS); }
+static bool fits_ll(const struct select_facts *f, unsigned blocks) { return fits_epochs(f, blocks, ISOD_LL_EPOCHS); }
 static bool fits_ll128(const struct select_facts *f, unsigned blocks)
 {
     return fits_epochs(f, blocks, ISOD_EPOCHS_OF_CALL);
@@ -90,7 +88,7 @@ static bool fits_ll128(const struct select_facts *f, unsigned blocks)
 /* Each member reduces an inbox for all; two epochs a round. */
 static bool fits_twoshot_ll(const struct select_facts *f, unsigned blocks)
 {
-    return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (LL_EPOCHS / 2);
+    return f->bytes <= (size_t)blocks * f->inbox_bytes * (size_t)f->n_pes * (ISOD_LL_EPOCHS / 2);
 }
 static bool fits_twoshot_ll128(const struct select_facts *f, unsigned blocks)
 {
