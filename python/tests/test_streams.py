@@ -139,6 +139,16 @@ def large_on_nodes():
         large(True)
 
 
+def large_by_buffers():
+    """The way of groups that span nodes."""
+    from isomer_shmem import _pairs, _stream
+    _pairs.Pairs.is_near = property(lambda pairs: False, lambda pairs, value: None)
+    took, taken = _stream.StreamCore._stage, []
+    _stream.StreamCore._stage = lambda core, *arguments: taken.append(core) or took(core, *arguments)
+    large(False)
+    assert taken
+
+
 def by_engines():
     """FSDP2's all-gathers in buffers at one place: contents, turns, a view that is kept, a later group, another one."""
     from isomer_shmem import fsdp
@@ -512,8 +522,8 @@ def test_collectives(ranks, size, is_async):
     ranks(size, large, is_async, backend=None)
 
 
-@pytest.mark.parametrize("function", (works, large_on_nodes, by_engines, no_room, order, messages, prepared, coalesced,
-                                      mixed, one_slot, one_sided, inference))
+@pytest.mark.parametrize("function", (works, large_on_nodes, large_by_buffers, by_engines, no_room, order, messages, prepared,
+                                      coalesced, mixed, one_slot, one_sided, inference))
 def test_two_and_three(ranks, function):
     for size in (2, 3):
         ranks(size, function, backend=None)
