@@ -115,4 +115,5 @@ def ranks():
     reason = why_not()
     if reason:
         pytest.skip(reason)
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401 (here once, and not in each forked rank)
     return run_ranks

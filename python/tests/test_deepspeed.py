@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 os.environ.update(DS_ACCELERATOR="cpu", DS_SKIP_CUDA_CHECK="1")  # read at its import
 pytest.importorskip("deepspeed", reason="deepspeed is not installed")
 import deepspeed  # noqa: E402
+import torch._dynamo  # noqa: E402, F401 (here once, and not in each forked rank)
 import torch.distributed as dist  # noqa: E402
 
 import isomer_shmem  # noqa: E402
