@@ -370,7 +370,9 @@ typedef void *shmemx_graph_t;
  * this PE's device are idle, because they free memory that enqueued work uses. At that point no stream may be captured,
  * and none may wait for something that comes later in the program. */
 int shmemx_stream_create(shmemx_stream_t *stream);
-/* Destroys a stream. Enqueued work is still done. Must not be called during capture of the stream. */
+/* Destroys a stream. Enqueued work is still done; on AMD the call waits for it. Must not be called during capture of
+ * the stream. hipStreamDestroy of HIP 5 waits, too, but holds a lock that the proxy needs: synchronize the stream
+ * before you call that one. */
 int shmemx_stream_destroy(shmemx_stream_t stream);
 /* The host waits until all work in the stream is done. Returns nonzero also when a wait on this PE has given up, in
  * this stream or another one, and no reset came since (shmemx_device_abort). Then no result of this PE's streams may be

@@ -93,13 +93,15 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     return status;
 }
 
+/* hipStreamDestroy waits for the stream's work. HIP 5 meanwhile holds the lock of all streams, so that the proxy, for
+ * which the work may be waiting, could not copy. Therefore the stream becomes idle before. */
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
-    iso_hip_use(gpu);
-    if (stream != NULL)
-        forget_stream(gpu, (hipStream_t)stream);
-    if (stream != NULL)
-        (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
+    if (stream == NULL)
+        return;
+    forget_stream(gpu, (hipStream_t)stream);
+    (void)iso_gpu_stream_wait(gpu, stream);
+    (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
 }
 
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)

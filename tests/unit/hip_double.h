@@ -195,7 +195,12 @@ hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int 
     *stream = (hipStream_t)made;
     return e;
 }
-hipError_t hipStreamDestroy(hipStream_t stream) { return hip_unmake(stream); }
+/* HIP 5 waits with a lock that others need: nobody may leave the waiting to it. */
+hipError_t hipStreamDestroy(hipStream_t stream)
+{
+    CHECK_EQ(hip.polled, 0);
+    return hip_unmake(stream);
+}
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 {
     hipStreamCaptureMode before = hip_mode;
