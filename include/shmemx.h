@@ -361,7 +361,10 @@ int shmemx_device_reset(shmem_team_t team, int slot);
  * waits holds up the streams of its queue. HIP gives a process 4 queues unless GPU_MAX_HW_QUEUES says more, CUDA 8
  * unless CUDA_DEVICE_MAX_CONNECTIONS says more. When the device is first used, the library sets
  * CUDA_DEVICE_MAX_CONNECTIONS to 32 and CUDA_MODULE_LOADING to EAGER, each unless it is set already. CUDA and HIP read
- * these variables at their first call: a program that makes that call earlier sets them itself. */
+ * these variables at their first call: a program that makes that call earlier sets them itself.
+ * HIP 5 waits for all streams in hipFree, hipHostFree, hipStreamDestroy and hipDeviceSynchronize, and holds a lock
+ * meanwhile that the proxy needs. Therefore a program synchronizes the streams whose kernels use the proxy before it
+ * makes such a call of HIP's. The library's own calls do that. */
 
 typedef void *shmemx_graph_t;
 /* Makes a stream. Returns 0, or nonzero after a sentence on stderr, as all calls below do.
@@ -371,8 +374,7 @@ typedef void *shmemx_graph_t;
  * and none may wait for something that comes later in the program. */
 int shmemx_stream_create(shmemx_stream_t *stream);
 /* Destroys a stream. Enqueued work is still done; on AMD the call waits for it. Must not be called during capture of
- * the stream. hipStreamDestroy of HIP 5 waits, too, but holds a lock that the proxy needs: synchronize the stream
- * before you call that one. */
+ * the stream. */
 int shmemx_stream_destroy(shmemx_stream_t stream);
 /* The host waits until all work in the stream is done. Returns nonzero also when a wait on this PE has given up, in
  * this stream or another one, and no reset came since (shmemx_device_abort). Then no result of this PE's streams may be

@@ -28,10 +28,12 @@ int iso_gpu_host_alloc(struct gpu *gpu, size_t len, void **host, void **device)
 
 void iso_gpu_host_free(struct gpu *gpu, void *host)
 {
+    if (host == NULL)
+        return;
     iso_hip_use(gpu);
     hipStreamCaptureMode mode = iso_hip_relax();
-    if (host != NULL)
-        (void)iso_hip_result(gpu, "hipHostFree", hipHostFree(host));
+    (void)iso_hip_settle(gpu);
+    (void)iso_hip_result(gpu, "hipHostFree", hipHostFree(host));
     iso_hip_restore(mode);
 }
 

@@ -45,10 +45,12 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
 
 void iso_gpu_free(struct gpu *gpu, void *ptr)
 {
+    if (ptr == NULL)
+        return;
     iso_hip_use(gpu);
     hipStreamCaptureMode mode = iso_hip_relax();
-    if (ptr != NULL)
-        (void)iso_hip_result(gpu, "hipFree", hipFree(ptr));
+    (void)iso_hip_settle(gpu);
+    (void)iso_hip_result(gpu, "hipFree", hipFree(ptr));
     iso_hip_restore(mode);
 }
 
@@ -259,8 +261,8 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
         status = export_ipc(gpu, made, key);
     if (status == 0)
         *base = (char *)made;
-    else if (made != NULL)
-        (void)hipFree(made);
+    else
+        iso_gpu_free(gpu, made);
     return status;
 }
 

@@ -51,9 +51,8 @@ static void forget_stream(struct gpu *gpu, hipStream_t stream)
     free(gone);
 }
 
-/* Holds no lock of HIP's meanwhile: hipDeviceSynchronize of HIP 5 holds one that copies of other threads need, and
- * kernels may be waiting for these copies. HIP 7 gives a capture up when its stream is queried. Therefore a captured
- * stream is not queried, and *captures says that there is one. */
+/* HIP 7 gives a capture up when its stream is queried. Therefore a captured stream is not, and *captures says that there
+ * is one. */
 static bool made_are_idle(struct gpu *gpu, bool *captures)
 {
     bool idle = true;
@@ -66,6 +65,18 @@ static bool made_are_idle(struct gpu *gpu, bool *captures)
     }
     pthread_mutex_unlock(&gpu->lock);
     return idle && (*captures || hipStreamQuery(NULL) != hipErrorNotReady);
+}
+
+bool iso_hip_settle(struct gpu *gpu)
+{
+    const struct timespec nap = {0, 20000};
+    bool captures;
+    hipStreamCaptureMode mode = iso_hip_relax();
+    while (!made_are_idle(gpu, &captures))
+        nanosleep(&nap, NULL);
+    (void)hipGetLastError();
+    iso_hip_restore(mode);
+    return captures;
 }
 
 int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
@@ -93,8 +104,7 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     return status;
 }
 
-/* hipStreamDestroy waits for the stream's work. HIP 5 meanwhile holds the lock of all streams, so that the proxy, for
- * which the work may be waiting, could not copy. Therefore the stream becomes idle before. */
+/* The wait is for the reason of iso_hip_settle, but for this stream alone. */
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     if (stream == NULL)
@@ -113,18 +123,13 @@ int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
     return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
 }
 
-/* First waits, by polling, for streams that the library and the program have made by this layer. Then for the program's
- * own, unless a stream is captured: HIP 7 gives the capture up when the device is synchronised. */
+/* The second wait is for streams that the program has made by HIP. HIP 7 gives a capture up when the device is
+ * synchronised. */
 int iso_gpu_wait_all(struct gpu *gpu)
 {
-    const struct timespec nap = {0, 20000};
-    bool captures;
     iso_hip_use(gpu);
     hipStreamCaptureMode mode = iso_hip_relax();
-    while (!made_are_idle(gpu, &captures))
-        nanosleep(&nap, NULL);
-    (void)hipGetLastError();
-    hipError_t e = captures ? hipSuccess : hipDeviceSynchronize();
+    hipError_t e = iso_hip_settle(gpu) ? hipSuccess : hipDeviceSynchronize();
     iso_hip_restore(mode);
     return iso_hip_result(gpu, "hipDeviceSynchronize", e);
 }

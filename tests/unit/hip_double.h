@@ -42,6 +42,9 @@ static pthread_mutex_t hip_lock = PTHREAD_MUTEX_INITIALIZER; /* what copies by e
 static _Thread_local hipStreamCaptureMode hip_mode = hipStreamCaptureModeGlobal;
 static void hip_waits_or_allocates(void) { CHECK(!hip.capturing || hip_mode == hipStreamCaptureModeRelaxed); }
 
+/* HIP 5 waits for streams with a lock that others need: nobody may leave the waiting to it. */
+static void hip_would_hold_lock(void) { CHECK_EQ(hip.polled, 0); }
+
 /* True when this call is the one that fails. HSA's calls name their device, HIP's mean the current one. */
 static bool hip_is_failing(void) { return ++hip.calls == hip.fail_at; }
 static bool hip_fails(void)
@@ -195,10 +198,10 @@ hipError_t hipStreamCreateWithPriority(hipStream_t *stream, unsigned flags, int 
     *stream = (hipStream_t)made;
     return e;
 }
-/* HIP 5 waits with a lock that others need: nobody may leave the waiting to it. */
 hipError_t hipStreamDestroy(hipStream_t stream)
 {
-    CHECK_EQ(hip.polled, 0);
+    hip_would_hold_lock();
+    hip.captures -= hip_stream_of(stream)->captured; /* which end with their stream */
     return hip_unmake(stream);
 }
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
@@ -212,6 +215,7 @@ hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode)
 hipError_t hipDeviceSynchronize(void)
 {
     hip_waits_or_allocates();
+    hip_would_hold_lock();
     CHECK_EQ(hip.captures, 0);
     return hip_fails() ? hipErrorLaunchFailure : hipSuccess;
 }
@@ -308,6 +312,7 @@ hipError_t hipMalloc(void **ptr, size_t len)
 hipError_t hipFree(void *ptr)
 {
     hip_waits_or_allocates();
+    hip_would_hold_lock();
     return hip_unmake(ptr);
 }
 hipError_t hipHostMalloc(void **ptr, size_t len, unsigned flags)
@@ -325,6 +330,7 @@ hipError_t hipHostGetDevicePointer(void **device, void *host, unsigned flags)
 hipError_t hipHostFree(void *ptr)
 {
     hip_waits_or_allocates();
+    hip_would_hold_lock();
     return hip_unmake(ptr);
 }
 hipError_t hipExtMallocWithFlags(void **ptr, size_t len, unsigned flags)

@@ -316,6 +316,28 @@ static void test_captures_are_left_alone(void)
     closed(gpu);
 }
 
+/* The double checks that each call which HIP 5 makes with its lock in hand finds the streams idle. */
+static void test_frees_behind_work(void)
+{
+    void *memory = NULL, *host = NULL, *alias = NULL;
+    gpu_stream stream = NULL;
+    machine();
+    struct gpu *gpu = opened();
+    CHECK_EQ(iso_gpu_alloc(gpu, 4096, &memory), 0);
+    CHECK_EQ(iso_gpu_host_alloc(gpu, 4096, &host, &alias), 0);
+    CHECK_EQ(iso_gpu_stream_create(gpu, false, &stream), 0);
+    hip.polled = 2;
+    iso_gpu_free(gpu, memory);
+    CHECK_EQ(hip.polled, 0);
+    hip.polled = 2;
+    iso_gpu_host_free(gpu, host);
+    CHECK_EQ(hip.polled, 0);
+    hip.polled = 2;
+    iso_gpu_stream_destroy(gpu, stream);
+    CHECK_EQ(hip.polled, 0);
+    closed(gpu);
+}
+
 /* ---- kernels, streams, graphs ---- */
 
 struct count_args {
@@ -521,6 +543,7 @@ int main(void)
     test_copies();
     test_while_captured();
     test_captures_are_left_alone();
+    test_frees_behind_work();
     test_unjoined();
     test_launch();
     test_captured_streams(50600000);
