@@ -362,9 +362,9 @@ int shmemx_device_reset(shmem_team_t team, int slot);
  * unless CUDA_DEVICE_MAX_CONNECTIONS says more. When the device is first used, the library sets
  * CUDA_DEVICE_MAX_CONNECTIONS to 32 and CUDA_MODULE_LOADING to EAGER, each unless it is set already. CUDA and HIP read
  * these variables at their first call: a program that makes that call earlier sets them itself.
- * HIP 5 waits for all streams in hipFree, hipHostFree, hipStreamDestroy and hipDeviceSynchronize, and holds a lock
- * meanwhile that the proxy needs. Therefore a program synchronizes the streams whose kernels use the proxy before it
- * makes such a call of HIP's. The library's own calls do that. */
+ * cudaFree, cudaFreeHost and cudaHostUnregister wait for all kernels, and hold a lock meanwhile that the proxy needs
+ * where it copies device memory. So do hipFree, hipHostFree, hipStreamDestroy and hipDeviceSynchronize of HIP 5. Before
+ * such a call a program synchronizes the streams whose kernels use the proxy. The library's own calls do that. */
 
 typedef void *shmemx_graph_t;
 /* Makes a stream. Returns 0, or nonzero after a sentence on stderr, as all calls below do.
