@@ -153,6 +153,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     pthread_mutex_init(&gpu->lock, NULL);
     struct gpu_info *info = &gpu->info;
     info->flavour = "cpu";
+    info->lock_calls = "";
     snprintf(info->name, sizeof info->name, "CPU");
     snprintf(info->id, sizeof info->id, "cpu");
     info->n_devices = 1;

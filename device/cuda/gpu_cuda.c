@@ -68,6 +68,7 @@ static int describe(struct gpu *gpu)
     if (rc != 0)
         return rc;
     info->flavour = "cuda";
+    info->lock_calls = "cudaFree, cudaFreeHost, cudaHostUnregister";
     snprintf(info->name, sizeof info->name, "%.63s", prop.name);
     info->memory_bytes = prop.totalGlobalMem;
     info->multiprocessors = prop.multiProcessorCount;

@@ -96,6 +96,7 @@ static int describe(struct gpu *gpu)
     int version = 0, device = info->device;
     const char *queues = getenv("GPU_MAX_HW_QUEUES"); /* HIP's own variable; it makes 4 */
     info->flavour = "hip";
+    info->lock_calls = "hipFree, hipHostFree, hipStreamDestroy, hipDeviceSynchronize of HIP 5";
     int status = iso_hip_result(gpu, "hipDeviceGetName", hipDeviceGetName(info->name, (int)sizeof(info->name), device));
     if (status == 0)
         status =

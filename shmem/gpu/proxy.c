@@ -2,9 +2,9 @@
 /* The host thread behind the kernels of one PE. It executes the entries that kernels post to the rings
  * (device/api/ring.h), in the order of each ring. It collects and prints the records of waits that last too long. It
  * watches the peers, since a program whose main thread waits for a stream does not. The thread spins only right after
- * work, then yields, then sleeps, so that it takes no time from programs that use no ring. Invariant: `done` of a ring
- * is stored after what it counts is visible at its target. Started and stopped by device_start.c; no kernel runs when it
- * stops. */
+ * work, then yields, then sleeps, so that it takes no time from programs that use no ring. A second thread watches the
+ * first one, since a vendor's call can hold it up. Invariant: `done` of a ring is stored after what it counts is
+ * visible at its target. Started and stopped by device_start.c; no kernel runs when it stops. */
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
@@ -37,6 +37,8 @@
 #define SLEEP_MAX_NS 1000000u
 #define WATCH_NS 50000000u           /* between two looks at the peers' sockets */
 #define WATCH_STREAMS_NS 1000000u    /* between two looks at streams that wait without a kernel */
+#define WATCH_PROXY_NS 250000000u    /* between two looks at the proxy */
+#define HELD_NS 1000000000u          /* in one turn of its loop: it is held up */
 #define PRINTED_MOST 16              /* records of one episode: until the abort word is cleared */
 #define KEPT_MOST (2 * ISOD_RECORDS) /* for shmemx_device_error */
 
@@ -71,9 +73,15 @@ struct proxy {
     struct pinned_ring *pinned;
     void *memory; /* device: struct isod_ring [ISOD_RINGS], then struct device_ring [ISOD_RINGS] */
     struct served served[ISOD_RINGS];
-    pthread_t thread;
-    bool started;
+    pthread_t thread, watcher;
+    bool started, watched;
     uint32_t stop; /* atomic */
+
+    /* What the watcher sees of the thread, relaxed: it is for people. */
+    uint64_t turns;          /* of its loop */
+    int32_t kind, pe;        /* of the last entry that it has begun; kind -1: there is nothing to do */
+    pthread_mutex_t resting; /* with stops: the watcher's rest, which the end cuts short */
+    pthread_cond_t stops;
 
     pthread_mutex_t records_lock; /* all below */
     struct isod_record kept[KEPT_MOST];
@@ -83,12 +91,13 @@ struct proxy {
 
 /* ---- one entry ---- */
 
-static const char *call_of(const struct isod_entry *e)
+static const char *call_of_kind(uint32_t kind)
 {
     static const char *const names[] = {"shmemd_put", "shmemd_put",    "shmemd_put", "shmemd_get",
                                         "shmemd_get", "shmemd_atomic", "shmemd_g",   "shmemd_signal_op"};
-    return e->kind < sizeof names / sizeof names[0] ? names[e->kind] : "the proxy";
+    return kind < sizeof names / sizeof names[0] ? names[kind] : "the proxy";
 }
+static const char *call_of(const struct isod_entry *e) { return call_of_kind(e->kind); }
 
 /* Ends the job with a sentence when PE or address is wrong, in either error mode: a kernel cannot do so by itself. */
 static struct place place_of(const struct isod_entry *e, uint64_t bytes, const char *arg)
@@ -193,6 +202,8 @@ static void send_signal(struct proxy *p, const struct isod_entry *e)
 static void execute(struct proxy *p, struct served *s, const struct isod_entry *e, uint64_t *result)
 {
     char *stage = s->stages + e->word[0] % ISOD_RING_STAGES * ISOD_RING_STAGE_BYTES;
+    __atomic_store_n(&p->kind, (int32_t)e->kind, __ATOMIC_RELAXED);
+    __atomic_store_n(&p->pe, e->pe, __ATOMIC_RELAXED);
     switch (e->kind) {
     case ISOD_RING_INLINE:
         put(p, e, e->word, ISO_MIN(e->bytes, (uint32_t)sizeof e->word));
@@ -261,6 +272,7 @@ static unsigned serve_all(struct proxy *p)
     for (unsigned i = 0; i < ISOD_RINGS; i++)
         if (*p->served[i].done != p->served[i].next) /* no other thread writes it */
             publish(&p->served[i]);
+    __atomic_store_n(&p->kind, -1, __ATOMIC_RELAXED);
     return n;
 }
 
@@ -483,8 +495,10 @@ static void *proxy_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
     iso_thread_adopt(p->state);
+    (void)pthread_setname_np(pthread_self(), "isomer-proxy");
     uint64_t worked = iso_wait_now_ns(), watched = worked, watched_streams = worked;
     while (__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE) == 0) { /* pairs with iso_proxy_stop */
+        __atomic_store_n(&p->turns, p->turns + 1, __ATOMIC_RELAXED);
         unsigned n = serve_all(p);
         uint64_t now = iso_wait_now_ns();
         look_at_records(p);
@@ -501,6 +515,60 @@ static void *proxy_main(void *argument)
         else
             rest(p, now - worked);
     }
+    return NULL;
+}
+
+static void say_held_up(const struct proxy *p, uint64_t held_ns)
+{
+    int kind = __atomic_load_n(&p->kind, __ATOMIC_RELAXED);
+    const char *calls = p->device->info->lock_calls;
+    char doing[64] = "has not run";
+    if (kind >= 0)
+        snprintf(doing, sizeof doing, "has been in %s for pe %d", call_of_kind((uint32_t)kind),
+                 __atomic_load_n(&p->pe, __ATOMIC_RELAXED));
+    log_error("the proxy of this PE %s for %.1f s, and kernels may be waiting for it%s%s", doing, (double)held_ns / 1e9,
+              calls[0] != '\0' ? "; another thread may hold it up by a call that waits for kernels: " : "", calls);
+}
+
+static bool has_record(struct proxy *p)
+{
+    pthread_mutex_lock(&p->records_lock);
+    /* Relaxed: only whether there is one; take_records reads it. */
+    uint64_t state = __atomic_load_n(&p->host->records[p->host->taken % ISOD_RECORDS].state, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&p->records_lock);
+    return state != ISOD_RECORD_FREE;
+}
+
+/* A vendor's call may wait for kernels with a lock in hand that copies need, while these kernels wait for the proxy to
+ * copy. Then nobody else would print the kernels' records or notice a dead peer. Time in which the whole process was
+ * stopped does not count. */
+static void *watch_main(void *argument)
+{
+    struct proxy *p = (struct proxy *)argument;
+    iso_thread_adopt(p->state);
+    (void)pthread_setname_np(pthread_self(), "isomer-watcher");
+    uint64_t seen = 0, held_ns = 0, looked = iso_wait_now_ns(), timeout = iso_report_timeout_ns(NULL);
+    bool said = false;
+    pthread_mutex_lock(&p->resting);
+    while (__atomic_load_n(&p->stop, __ATOMIC_RELAXED) == 0) {
+        uint64_t end = iso_wait_now_ns() + WATCH_PROXY_NS;
+        const struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+        (void)pthread_cond_timedwait(&p->stops, &p->resting, &until);
+        uint64_t turns = __atomic_load_n(&p->turns, __ATOMIC_RELAXED), now = iso_wait_now_ns();
+        held_ns = turns == seen ? held_ns + ISO_MIN(now - looked, (uint64_t)2 * WATCH_PROXY_NS) : 0;
+        seen = turns;
+        looked = now;
+        said = said && held_ns != 0;
+        if (held_ns < HELD_NS)
+            continue;
+        if (!said && ((timeout != 0 && held_ns > timeout) || has_record(p))) {
+            said = true;
+            say_held_up(p, held_ns);
+        }
+        look_at_records(p);
+        iso_wait_poll_peers(NULL);
+    }
+    pthread_mutex_unlock(&p->resting);
     return NULL;
 }
 
@@ -591,12 +659,19 @@ int iso_proxy_start(struct device *device)
         return -ENOMEM;
     p->state = ISO;
     p->device = device;
+    p->kind = -1;
     p->ctx.options = SHMEM_CTX_PRIVATE;
     p->ctx.of_proxy = true;
     p->ctx.team = &ISO->world;
     p->ctx.world_of = ISO->world.world_of;
     p->ctx.n_pes = ISO->n_pes;
     pthread_mutex_init(&p->records_lock, NULL);
+    pthread_mutex_init(&p->resting, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->stops, &clock);
+    pthread_condattr_destroy(&clock);
     device->proxy = p;
     p->state->at_end.stop_kernels = iso_proxy_give_up;
     p->state->above.drain_rings = drain;
@@ -608,6 +683,9 @@ int iso_proxy_start(struct device *device)
     else if ((rc = iso_thread_start(&p->thread, proxy_main, p)) != 0)
         log_error("the proxy's thread cannot be made: %s", strerror(-rc));
     p->started = rc == 0;
+    if (rc == 0 && (rc = iso_thread_start(&p->watcher, watch_main, p)) != 0)
+        log_error("the thread that watches the proxy cannot be made: %s", strerror(-rc));
+    p->watched = p->started && rc == 0;
     if (rc != 0)
         iso_proxy_stop(device);
     return rc;
@@ -621,6 +699,14 @@ void iso_proxy_stop(struct device *device)
     __atomic_store_n(&p->stop, 1, __ATOMIC_RELEASE);
     if (p->started)
         pthread_join(p->thread, NULL);
+    if (p->watched) {
+        pthread_mutex_lock(&p->resting);
+        pthread_cond_signal(&p->stops);
+        pthread_mutex_unlock(&p->resting);
+        pthread_join(p->watcher, NULL);
+    }
+    pthread_cond_destroy(&p->stops);
+    pthread_mutex_destroy(&p->resting);
     device->proxy = NULL;
     __atomic_store_n(&p->state->ring_used, NULL, __ATOMIC_RELAXED);
     iso_gpu_free(device->gpu, p->memory);

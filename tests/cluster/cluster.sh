@@ -146,7 +146,12 @@ nothing_left() {
         sleep 0.1
     done
     [ -z "$pids" ] || fail "processes are left: $(ps -o pid,args -p "$(echo $pids | tr ' ' ,)" | tail -n +2)"
-    sockets=$(leaked_sockets)
+    # Of another job's that just begins, the process that holds it may not have been there yet, or be gone already.
+    for tries in 1 2 3 4 5 6 7 8 9 10; do
+        sockets=$(leaked_sockets)
+        [ -z "$sockets" ] && break
+        sleep 0.2
+    done
     [ -z "$sockets" ] || fail "sockets are left: $sockets"
     files=$(find "$work/tmp" -mindepth 1 \( -name 'oshrun*' -o -name '*isomer*' \) | head -5)
     files="$files$(find /dev/shm -maxdepth 1 -name '*isomer*' | head -5)"
