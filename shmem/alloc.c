@@ -126,24 +126,6 @@ static uint64_t priority(const struct alloc *a, uint32_t index)
     return x ^ (x >> 29); /* one to one, so never equal for two blocks */
 }
 
-/* Divides the tree at `offset` into *lower and *higher. */
-static void tree_divide(struct alloc *a, uint32_t tree, uint64_t offset, uint32_t *lower, uint32_t *higher)
-{
-    while (tree != NIL) {
-        if (a->blocks[tree].offset < offset) {
-            *lower = tree;
-            lower = &a->blocks[tree].links[TREE_HIGHER];
-            tree = *lower;
-        } else {
-            *higher = tree;
-            higher = &a->blocks[tree].links[TREE_LOWER];
-            tree = *higher;
-        }
-    }
-    *lower = NIL;
-    *higher = NIL;
-}
-
 static void tree_insert(struct alloc *a, uint32_t index)
 {
     struct block *b = &a->blocks[index];
@@ -151,9 +133,22 @@ static void tree_insert(struct alloc *a, uint32_t index)
     uint32_t *link = &a->root;
     while (*link != NIL && priority(a, *link) > mine)
         link = &a->blocks[*link].links[a->blocks[*link].offset < b->offset ? TREE_HIGHER : TREE_LOWER];
-    uint32_t below = *link;
+    uint32_t below = *link; /* this tree is divided at the block's offset */
+    uint32_t *lower = &b->links[TREE_LOWER], *higher = &b->links[TREE_HIGHER];
     *link = index;
-    tree_divide(a, below, b->offset, &b->links[TREE_LOWER], &b->links[TREE_HIGHER]);
+    while (below != NIL) {
+        if (a->blocks[below].offset < b->offset) {
+            *lower = below;
+            lower = &a->blocks[below].links[TREE_HIGHER];
+            below = *lower;
+        } else {
+            *higher = below;
+            higher = &a->blocks[below].links[TREE_LOWER];
+            below = *higher;
+        }
+    }
+    *lower = NIL;
+    *higher = NIL;
 }
 
 static void tree_remove(struct alloc *a, uint32_t index)

@@ -79,24 +79,6 @@ static int unshare_pages(char *base, size_t len)
 
 /* ---- pieces ---- */
 
-static struct segment *add_piece(char *base, size_t len, bool staged)
-{
-    struct state *self = ISO;
-    struct segment *s = &self->segments[self->n_segments];
-    memset(s, 0, sizeof *s);
-    s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
-    if (s->peers == NULL)
-        return NULL;
-    s->base = base;
-    s->len = s->limit = len;
-    s->kind = SEGMENT_BUFFER;
-    s->fd = -1;
-    s->staged = staged;
-    s->peers[self->my_pe].base = s->peers[self->my_pe].cpu_ptr = base;
-    self->n_segments++;
-    return s;
-}
-
 /* One peer's view of a piece: `mapped` is where its whole pages appear here, NULL when they do not. */
 static void describe_peer(struct segment *s, size_t offset, int pe, const struct pe_offer *offer, char *mapped)
 {
@@ -122,28 +104,40 @@ struct pieces {
 
 static int make_pieces(const struct buffer *b, struct split split, struct pieces *pieces)
 {
-    char *addr = b->addr;
-    size_t len = b->len;
-    size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, len};
+    struct state *self = ISO;
+    size_t from[] = {0, split.lo, split.hi}, to[] = {split.lo, split.hi, b->len};
     size_t wanted = (size_t)(from[0] < to[0]) + (from[1] < to[1]) + (from[2] < to[2]);
     memcpy(pieces->from, from, sizeof from);
-    if ((size_t)ISO->n_segments + wanted > ISO_SEGMENTS_MAX) {
+    if ((size_t)self->n_segments + wanted > ISO_SEGMENTS_MAX) {
         log_error("%s: all %d segments are in use; unregister buffers that are no longer needed",
                   iso_call_name(b->call), ISO_SEGMENTS_MAX);
         return -ENOSPC;
     }
     for (int i = 0; i < 3; i++) {
-        pieces->of[i] = from[i] < to[i] ? add_piece(addr + from[i], to[i] - from[i], i != 1) : NULL;
-        if (from[i] < to[i] && pieces->of[i] == NULL) {
-            log_error("%s: no memory is left for the addresses of %d PEs", iso_call_name(b->call), ISO->n_pes);
+        pieces->of[i] = NULL;
+        if (from[i] >= to[i])
+            continue;
+        struct segment *s = &self->segments[self->n_segments];
+        memset(s, 0, sizeof *s);
+        s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
+        if (s->peers == NULL) {
+            log_error("%s: no memory is left for the addresses of %d PEs", iso_call_name(b->call), self->n_pes);
             return -ENOMEM;
         }
-        if (pieces->of[i] != NULL) /* others name places by the first piece alone */
-            pieces->of[i]->number = from[i] == 0 ? b->number : iso_segment_free_number(ISOD_SEGMENT_BUFFERS);
+        s->base = b->addr + from[i];
+        s->len = s->limit = to[i] - from[i];
+        s->kind = SEGMENT_BUFFER;
+        s->fd = -1;
+        s->staged = i != 1;
+        s->peers[self->my_pe].base = s->peers[self->my_pe].cpu_ptr = s->base;
+        self->n_segments++;
+        /* Others name places by the first piece alone. */
+        s->number = from[i] == 0 ? b->number : iso_segment_free_number(ISOD_SEGMENT_BUFFERS);
+        pieces->of[i] = s;
     }
     for (int i = 2; i >= 0; i--)
         if (pieces->of[i] != NULL && from[i] == 0)
-            pieces->of[i]->first_bytes = len;
+            pieces->of[i]->first_bytes = b->len;
     return 0;
 }
 
@@ -255,30 +249,26 @@ static int connect_pieces(const struct buffer *b, int status, int fd, shmemx_buf
     return rc;
 }
 
-static void forget_piece(struct segment *s)
-{
-    const struct state *self = ISO;
-    iso_transport_forget(s);
-    for (int pe = 0; pe < self->n_pes && !s->staged; pe++) {
-        char *at = s->peers[pe].cpu_ptr;
-        if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
-            continue;
-        size_t lead = (uintptr_t)at & (page_bytes() - 1);
-        munmap(at - lead, s->len + lead);
-    }
-    iso_segment_remove(s);
-}
-
 static void forget_pieces(const char *addr, size_t len)
 {
-    for (int i = ISO->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--) {
-        struct segment *s = &ISO->segments[i];
+    const struct state *self = ISO;
+    for (int i = self->n_segments - 1; i >= SEGMENT_INDEX_FREE; i--) {
+        struct segment *s = &self->segments[i];
         if (s->base < addr || s->base >= addr + len)
             continue;
-        if (s->on_device)
+        if (s->on_device) {
             iso_device_buffer_forget(s);
-        else
-            forget_piece(s);
+            continue;
+        }
+        iso_transport_forget(s);
+        for (int pe = 0; pe < self->n_pes && !s->staged; pe++) {
+            char *at = s->peers[pe].cpu_ptr;
+            if (pe == self->my_pe || at == NULL || self->peers[pe].threaded)
+                continue;
+            size_t lead = (uintptr_t)at & (page_bytes() - 1);
+            munmap(at - lead, s->len + lead);
+        }
+        iso_segment_remove(s);
     }
 }
 

@@ -283,21 +283,6 @@ void *pshmemx_device_ptr(const void *addr, int pe)
     return base != NULL ? base + ((const char *)addr - s->base) : NULL;
 }
 
-static void describe_object(const struct segment *s, const char *addr, shmemx_address_info_t *info)
-{
-    bool is_heap = s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE;
-    struct alloc *alloc = s->kind == SEGMENT_HEAP     ? ISO->alloc
-                          : s->kind == SEGMENT_DEVICE ? ISO->device->alloc
-                                                      : s->alloc;
-    size_t front = !is_heap ? 0 : s->on_device ? ISO->device->control_bytes : iso_memory_heap_start();
-    size_t at = (size_t)(addr - s->base);
-    struct alloc_object object;
-    if (alloc == NULL || at < front || !iso_alloc_find(alloc, at - front, &object))
-        return;
-    info->object = s->base + front + object.offset;
-    info->object_bytes = object.size;
-}
-
 SHMEM_API(shmemx_address_info, pshmemx_address_info);
 int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
 {
@@ -316,6 +301,18 @@ int pshmemx_address_info(const void *addr, shmemx_address_info_t *info)
     info->place = places[s->kind];
     info->kind = s->on_device ? SHMEMX_DEVICE : SHMEMX_HOST;
     info->is_symmetric = s->kind != SEGMENT_LOCAL;
-    describe_object(s, (const char *)addr, info);
+
+    /* The object that holds the address, where an allocator knows one. */
+    bool is_heap = s->kind == SEGMENT_HEAP || s->kind == SEGMENT_DEVICE;
+    struct alloc *alloc = s->kind == SEGMENT_HEAP     ? ISO->alloc
+                          : s->kind == SEGMENT_DEVICE ? ISO->device->alloc
+                                                      : s->alloc;
+    size_t front = !is_heap ? 0 : s->on_device ? ISO->device->control_bytes : iso_memory_heap_start();
+    size_t at = (size_t)((const char *)addr - s->base);
+    struct alloc_object object;
+    if (alloc != NULL && at >= front && iso_alloc_find(alloc, at - front, &object)) {
+        info->object = s->base + front + object.offset;
+        info->object_bytes = object.size;
+    }
     return 0;
 }

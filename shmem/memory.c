@@ -193,31 +193,23 @@ static void *allocate_and_exchange(const struct request *r)
     return barrier(r->call) == 0 ? object : NULL;
 }
 
-/* A piece at a time: the network stands still meanwhile. false: the network holds these pages, and would go on writing
- * to pages that no PE maps any more. */
-static bool punch(const struct segment *segment, size_t from, size_t len)
-{
-    const struct segment *heap = segment->within != NULL ? segment->within : segment;
-    off_t at = (off_t)(segment->base + from - heap->base);
-    if (!iso_transport_lock_unpinned(segment, from, len))
-        return false;
-    if (fallocate(heap->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)len) != 0)
-        log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
-    iso_transport_unlock();
-    return true;
-}
-
-/* Whole pages alone; they read as zero afterwards. */
+/* Whole pages alone; they read as zero afterwards. A piece at a time: the network stands still meanwhile. */
 void iso_memory_give_back(const struct segment *segment, size_t from, size_t size)
 {
+    const struct segment *heap = segment->within != NULL ? segment->within : segment;
     if (size < GIVE_BACK_BYTES || segment->on_device)
         return;
     size_t page = (size_t)sysconf(_SC_PAGESIZE), to = (from + size) & ~(page - 1);
     from = (from + page - 1) & ~(page - 1);
     for (size_t len; from < to; from += len) {
         len = ISO_MIN(to - from, (size_t)PUNCH_BYTES);
-        if (!punch(segment, from, len))
+        off_t at = (off_t)(segment->base + from - heap->base);
+        /* Where the network holds these pages, it would go on writing to pages that no PE maps any more. */
+        if (!iso_transport_lock_unpinned(segment, from, len))
             return;
+        if (fallocate(heap->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, (off_t)len) != 0)
+            log_debug("giving %zu bytes of freed heap back to the system failed: %m", len);
+        iso_transport_unlock();
     }
 }
 

@@ -70,14 +70,6 @@ static struct control *control_of(int pe)
     return (struct control *)(void *)self->peers[pe].control;
 }
 
-static bool take_claim(struct report_claim *claim, uint64_t now)
-{
-    uint64_t begun = __atomic_load_n(&claim->begun_ns, __ATOMIC_ACQUIRE);
-    if (begun > __atomic_load_n(&claim->done_ns, __ATOMIC_ACQUIRE) && begun + CLAIM_NS > now)
-        return false;
-    return __atomic_compare_exchange_n(&claim->begun_ns, &begun, now, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
-}
-
 /* ---- what is known ---- */
 
 static uint64_t load_word(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
@@ -324,8 +316,15 @@ void iso_report_wait(struct wait *wait, uint64_t now)
     /* Acquire and release pair among the PEs of the node, so that the lines of two reports follow each other. */
     wait->reported = claim != NULL && wait->shown_ns != 0 &&
                      wait->shown_ns < __atomic_load_n(&claim->done_ns, __ATOMIC_ACQUIRE);
-    if (wait->reported || (claim != NULL && !take_claim(claim, now)))
-        return; /* or: a PE is printing; the next look sees whether it came to its end */
+    if (wait->reported)
+        return;
+    if (claim != NULL) {
+        uint64_t begun = __atomic_load_n(&claim->begun_ns, __ATOMIC_ACQUIRE);
+        bool taken = begun > __atomic_load_n(&claim->done_ns, __ATOMIC_ACQUIRE) && begun + CLAIM_NS > now;
+        if (taken || !__atomic_compare_exchange_n(&claim->begun_ns, &begun, now, false, __ATOMIC_ACQ_REL,
+                                                  __ATOMIC_RELAXED))
+            return; /* a PE is printing; the next look sees whether it came to its end */
+    }
     wait->reported = true;
     print_all(wait, now);
     if (claim != NULL)

@@ -5,16 +5,6 @@
 
 #include "../transport/far.h"
 
-/* A quiet ends the flag, but not for a context that threads share: an operation that another thread has begun meanwhile
- * would be hidden from its own quiet. */
-ISO_INLINE void iso_ctx_clean(struct ctx *ctx)
-{
-    bool shared =
-        ISO->thread_level == SHMEM_THREAD_MULTIPLE && (ctx->options & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED)) == 0;
-    if (!shared)
-        __atomic_store_n(&ctx->remote_dirty, false, __ATOMIC_RELAXED);
-}
-
 /* A PE that acquires a store after the fence (wait_until, test, fetch) also sees the stores before the fence.
  * glibc's memcpy ends its non-temporal copies with sfence, so a release fence is enough on x86. */
 ISO_INLINE void iso_fence(struct ctx *ctx)

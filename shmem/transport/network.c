@@ -29,19 +29,10 @@ void iso_network_lock(struct network_guard *g)
         pause(); /* another thread is ending the process */
 }
 
-/* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
-static void await_cause(void)
-{
-    const struct timespec t = {0, CAUSE_NS};
-    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
-        iso_channel_progress();
-        nanosleep(&t, NULL);
-    }
-}
-
 void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void), const char *format,
                       va_list args)
 {
+    const struct timespec t = {0, CAUSE_NS};
     bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
     char text[TEXT_BYTES];
     if (g->lost) /* what follows from the loss */
@@ -54,7 +45,11 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_a
     if (returns && drop != NULL)
         drop();
     iso_network_unlock(g);
-    await_cause();
+    /* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
+    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
     if (!iso_job_is_broken())
         log_error("%s", text);
     if (!returns)

@@ -7,7 +7,6 @@
 #include "../../bootstrap/log.h"
 #include "../../bootstrap/yield.h"
 #include "../gpu/device.h"
-#include "../ops/order.h"
 #include "../ops/word.h"
 
 #include <errno.h>
@@ -369,7 +368,12 @@ void iso_far_quiet(struct ctx *ctx)
     for (int i = 0; i < ROWS; i++)
         if (rows[i]->quiet != NULL)
             rows[i]->quiet(ctx);
-    iso_ctx_clean(ctx);
+    /* A quiet ends the flag, but not for a context that threads share: an operation that another thread has begun
+     * meanwhile would be hidden from its own quiet. */
+    bool shared =
+        ISO->thread_level == SHMEM_THREAD_MULTIPLE && (ctx->options & (SHMEM_CTX_PRIVATE | SHMEM_CTX_SERIALIZED)) == 0;
+    if (!shared)
+        __atomic_store_n(&ctx->remote_dirty, false, __ATOMIC_RELAXED);
 }
 
 void iso_far_pe_quiet(struct ctx *ctx, int pe)

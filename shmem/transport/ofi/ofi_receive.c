@@ -132,30 +132,21 @@ static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size
     o->counts.held++;
 }
 
-/* The held message whose turn it is; NULL: none. */
-static struct ofi_held *next_held(struct ofi_incoming *in)
-{
-    for (struct ofi_held **at = &in->held; *at != NULL; at = &(*at)->next) {
-        struct ofi_held *held = *at;
-        struct ofi_message m;
-        memcpy(&m, held->bytes, sizeof m);
-        if (m.serial != in->expected)
-            continue;
-        *at = held->next;
-        return held;
-    }
-    return NULL;
-}
-
 static void apply_held(struct ofi *o, struct ofi_incoming *in)
 {
-    struct ofi_held *held;
     struct ofi_message m;
-    while (!o->guard.lost && (held = next_held(in)) != NULL) {
+    for (struct ofi_held **at = &in->held; !o->guard.lost && *at != NULL;) {
+        struct ofi_held *held = *at;
         memcpy(&m, held->bytes, sizeof m);
+        if (m.serial != in->expected) {
+            at = &held->next;
+            continue;
+        }
+        *at = held->next;
         in->expected++;
         apply(o, in, &m, held->bytes + sizeof m);
         free(held);
+        at = &in->held; /* the next one may be anywhere in the list */
     }
 }
 

@@ -73,27 +73,6 @@ static struct verbs_region *find_region(struct verbs *v, uint64_t addr)
     return (struct verbs_region *)iso_range_find(&v->regions, sizeof(struct verbs_region), addr);
 }
 
-static struct verbs_region *add_region(struct verbs *v, struct range r, bool on_device, int *error)
-{
-    struct ibv_mr *mr = on_device ? iso_verbs_register_device(v, ISO->device->gpu,
-                                                              (struct verbs_range){r.start, r.end - r.start, EXPOSED})
-                                  : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, EXPOSED);
-    v->counts.registrations++;
-    v->counts.system_calls++;
-    if (mr == NULL && !on_device) {
-        *error = errno != 0 ? -errno : -ENOMEM;
-        return NULL;
-    }
-    log_debug("verbs: %s %llu KiB at %#llx", mr != NULL ? "registered" : "stages",
-              (unsigned long long)(r.end - r.start) >> 10, (unsigned long long)r.start);
-    const struct verbs_region fresh = {r.start, r.end, mr};
-    struct verbs_region *region = (struct verbs_region *)iso_range_add(&v->regions, sizeof fresh, &fresh);
-    *error = region != NULL ? 0 : -ENOMEM;
-    if (region == NULL && mr != NULL)
-        iso_verbs_unregister(v, mr);
-    return region;
-}
-
 /* The region of segment s around addr, registered or staged. NULL: *error says why. */
 static struct verbs_region *region_at(struct verbs *v, const struct segment *s, const void *addr, int *error)
 {
@@ -103,7 +82,25 @@ static struct verbs_region *region_at(struct verbs *v, const struct segment *s, 
     if (region != NULL)
         return region;
     struct range r = iso_range_gap(&v->regions, sizeof *region, iso_range_around(s, addr), at);
-    return add_region(v, r, s->on_device, error);
+    size_t len = r.end - r.start;
+    bool on_device = s->on_device;
+    struct ibv_mr *mr = on_device ? iso_verbs_register_device(v, ISO->device->gpu,
+                                                              (struct verbs_range){r.start, len, EXPOSED})
+                                  : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, len, EXPOSED);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    if (mr == NULL && !on_device) {
+        *error = errno != 0 ? -errno : -ENOMEM;
+        return NULL;
+    }
+    log_debug("verbs: %s %llu KiB at %#llx", mr != NULL ? "registered" : "stages", (unsigned long long)len >> 10,
+              (unsigned long long)r.start);
+    const struct verbs_region fresh = {r.start, r.end, mr};
+    region = (struct verbs_region *)iso_range_add(&v->regions, sizeof fresh, &fresh);
+    *error = region != NULL ? 0 : -ENOMEM;
+    if (region == NULL && mr != NULL)
+        iso_verbs_unregister(v, mr);
+    return region;
 }
 
 struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error)
