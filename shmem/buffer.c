@@ -45,6 +45,8 @@ static int share_pages(struct pages *p, const char *call)
         ssize_t n = pwrite(p->fd, p->base + done, p->len - done, (off_t)done);
         good = n > 0;
         done += good ? (size_t)n : 0;
+        if (n == 0)
+            errno = ENOSPC;
     }
     if (good &&
         mmap(p->base, p->len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0) != MAP_FAILED)

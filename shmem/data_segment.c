@@ -39,7 +39,7 @@ static uintptr_t page_mask(void) { return (uintptr_t)sysconf(_SC_PAGESIZE) - 1; 
 static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * ph, unsigned char build_id[20])
 {
     const char *p = (const char *)(info->dlpi_addr + ph->p_vaddr), *end = p + ph->p_memsz;
-    while ((size_t)(end - p) >= sizeof(ElfW(Nhdr))) {
+    while (end - p >= (ptrdiff_t)sizeof(ElfW(Nhdr))) { /* the padding of the last note may lie behind the end */
         const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)(const void *)p;
         const char *desc = p + sizeof *note + ((note->n_namesz + 3u) & ~3u);
         if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4)

@@ -34,6 +34,12 @@ static uint64_t hash_bytes(const unsigned char *p, size_t n)
     return h;
 }
 
+static int no_memory(void)
+{
+    log_error("shmem_init: no memory is left for the tables of %d PEs", ISO->n_pes);
+    return -ENOMEM;
+}
+
 static int open_listener(struct row *row)
 {
     struct sockaddr_un name;
@@ -84,8 +90,10 @@ static int fill_row(struct row *row)
     copy_text(row->version, sizeof row->version, ISO_VERSION);
     copy_text(row->node, sizeof row->node, node_name());
     copy_text(row->host, sizeof row->host, self->boot.host);
-    if (getrandom(row->token, sizeof row->token, 0) != sizeof row->token)
+    if (getrandom(row->token, sizeof row->token, 0) != sizeof row->token) {
+        log_error("shmem_init: the system gives no random bytes: %m");
         return -EIO;
+    }
     iso_segment_identity(build_id, &data_bytes);
     row->build_hash = hash_bytes(build_id, sizeof build_id);
     row->data_bytes = data_bytes;
@@ -199,7 +207,7 @@ static int number_nodes(void)
     self->node_first = (int *)calloc((size_t)self->n_pes, sizeof *self->node_first);
     if (table == NULL || self->node_first == NULL) {
         free(table);
-        return -ENOMEM;
+        return no_memory();
     }
     for (int pe = 0; pe < self->n_pes; pe++) {
         struct peer *p = &self->peers[pe];
@@ -223,7 +231,7 @@ static int make_peers(const struct row *rows)
     self->peers = (struct peer *)calloc(n, sizeof *self->peers);
     self->local_pes = (int *)calloc(n, sizeof *self->local_pes);
     if (self->peers == NULL || self->local_pes == NULL)
-        return -ENOMEM;
+        return no_memory();
     for (int pe = 0; pe < self->n_pes; pe++) {
         struct peer *p = &self->peers[pe];
         p->pe = pe;
@@ -283,7 +291,7 @@ static int sync_nodes(const struct row *rows)
     int rc = iso_channel_open(&mine.address);
     sites = rc == 0 ? (struct site *)calloc((size_t)self->n_pes, sizeof *sites) : NULL;
     if (rc == 0)
-        rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : -ENOMEM;
+        rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : no_memory();
     if (rc == 0) {
         for (int pe = 0; pe < self->n_pes; pe++) {
             iso_channel_know(pe, &sites[pe].address, rows[pe].token);
@@ -334,7 +342,7 @@ int iso_pe_start(struct row **rows)
     struct row mine;
     *rows = (struct row *)calloc((size_t)self->n_pes, sizeof **rows);
     if (*rows == NULL)
-        return -ENOMEM;
+        return no_memory();
     self->at_end.tell_peers = tell_exit;
     self->at_end.end_peers = end_stragglers;
     self->above.progress = iso_transport_progress;

@@ -214,16 +214,15 @@ static void publish(int index, int pe, struct slot_key key, uint64_t first, cons
 static void refuse(int pe, struct slot_key key, int status, const char *call)
 {
     struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[ISO_SLOTS / WORD_BITS], 0);
-    for (;;) {
-        for (int index = ISO_SLOTS; index < ENTRIES; index++)
-            if (claim_one(index, pe, call)) {
-                iso_wait_end(&wait);
-                publish(index, pe, key, (uint64_t)-status, call);
-                return;
-            }
-        if (iso_wait_pause(&wait, UINT64_MAX) != 0)
-            return;
-    }
+    int index;
+    do {
+        index = ISO_SLOTS;
+        while (index < ENTRIES && !claim_one(index, pe, call))
+            index++;
+    } while (index == ENTRIES && iso_wait_pause(&wait, UINT64_MAX) == 0);
+    iso_wait_end(&wait);
+    if (index < ENTRIES)
+        publish(index, pe, key, (uint64_t)-status, call);
 }
 
 static int lead(const struct members *m, struct slot_key key, struct slot *slot)
@@ -318,15 +317,14 @@ static int take_ticket(const char *call)
 {
     struct directory *directory = my_directory();
     struct wait wait = ISO_WAIT(call, -1, &directory->tickets, 0);
-    for (;;) {
-        for (int i = 0; i < TICKETS; i++)
-            if ((prim_fetch_or_u64(&directory->tickets, (uint64_t)1 << i) >> i & 1) == 0) {
-                iso_wait_end(&wait);
-                return i;
-            }
-        if (iso_wait_pause(&wait, (1 << TICKETS) - 1) != 0)
-            return -EIO;
-    }
+    int i;
+    do {
+        i = 0;
+        while (i < TICKETS && (prim_fetch_or_u64(&directory->tickets, (uint64_t)1 << i) >> i & 1) != 0)
+            i++;
+    } while (i == TICKETS && iso_wait_pause(&wait, (1 << TICKETS) - 1) == 0);
+    iso_wait_end(&wait);
+    return i < TICKETS ? i : -EIO;
 }
 
 /* The fields from `begin` on, then the state. */
@@ -413,11 +411,13 @@ static int await_request(const struct members *m, const struct slot_key *key, in
 {
     struct finding found = {NULL, *key, 0};
     struct wait wait = ISO_WAIT(m->call, pe, &my_request(pe, 0)->state, REQUEST_NEW);
-    enum answer answer;
-    while ((answer = look(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
-        if (iso_wait_pause(&wait, REQUEST_NONE) != 0)
-            return -EIO;
+    enum answer answer = ANSWER_NONE;
+    int rc = 0;
+    while (rc == 0 && (answer = look(key, pe, &found)) == ANSWER_NONE && !is_named(m, key, pe))
+        rc = iso_wait_pause(&wait, REQUEST_NONE);
     iso_wait_end(&wait);
+    if (rc != 0)
+        return rc;
     if (answer == ANSWER_OTHER) {
         say_other(m, pe, key->split);
         refuse_team(found.key, -EINVAL, m->call);
@@ -460,7 +460,7 @@ static int find_other(const struct members *m, const struct slot_key *key, struc
 static int follow_list(const struct members *m, struct slot_key key, struct slot *slot, int status)
 {
     struct wait wait = ISO_WAIT(m->call, m->sorted[0], my_directory()->grants, GRANT_NEW);
-    int index, ticket = take_ticket(m->call), other;
+    int index, ticket = take_ticket(m->call), other, rc = 0;
     struct request mine;
     struct finding found;
     if (ticket < 0)
@@ -469,7 +469,7 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
     mine.key = key;
     mine.state = status == 0 ? REQUEST_NEW : REQUEST_FAILED;
     send_request(m->sorted[0], ticket, &mine, 0, m->call);
-    while ((index = find_grant(&key)) < 0) {
+    while ((index = find_grant(&key)) < 0 && rc == 0) {
         if (mine.state == REQUEST_NEW && (other = find_other(m, &key, &found)) >= 0) {
             if ((index = find_grant(&key)) >= 0)
                 break;
@@ -479,12 +479,11 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
             mine.state = REQUEST_FAILED;
             send_request(m->sorted[0], ticket, &mine, offsetof(struct request, other), m->call);
         }
-        if (iso_wait_pause(&wait, GRANT_NONE) != 0)
-            return -EIO;
+        rc = iso_wait_pause(&wait, GRANT_NONE);
     }
     iso_wait_end(&wait);
     (void)prim_fetch_and_u64(&my_directory()->tickets, ~((uint64_t)1 << ticket));
-    return read_grant(m, index, slot);
+    return index >= 0 ? read_grant(m, index, slot) : rc;
 }
 
 /* ---- open and close ---- */

@@ -84,6 +84,7 @@ static struct verbs_region *region_at(struct verbs *v, const struct segment *s, 
     struct range r = iso_range_gap(&v->regions, sizeof *region, iso_range_around(s, addr), at);
     size_t len = r.end - r.start;
     bool on_device = s->on_device;
+    errno = 0; /* not every provider sets it */
     struct ibv_mr *mr = on_device ? iso_verbs_register_device(v, ISO->device->gpu,
                                                               (struct verbs_range){r.start, len, EXPOSED})
                                   : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, len, EXPOSED);
