@@ -110,6 +110,7 @@ static int test_vendor(const struct put_args *args)
     if (check_self.pe == 1) {
         nanosleep(&half_a_second, NULL); /* PE 0 is in the call then */
         shmem_uint64_p(a.go, 1, 0);
+        sleep(30); /* and not in the barrier, whose report would end the job first */
     }
     if (check_self.pe == 0) {
         shmemx_stream_t stream = NULL;
