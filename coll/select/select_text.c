@@ -315,44 +315,33 @@ bool iso_select_parse(const struct select_plane *plane, const struct gpu_info *d
 
 /* ---- the tuned rows: a file ---- */
 
-/* All of it, with NUL behind; NULL with errno. */
-static char *read_whole(const char *path)
-{
-    enum { MOST = 1 << 16 };
-    FILE *in = fopen(path, "re");
-    char *text = in != NULL ? (char *)malloc(MOST + 1) : NULL;
-    size_t n = text != NULL ? fread(text, 1, MOST + 1, in) : 0;
-    int error = n > MOST ? EFBIG : in != NULL && ferror(in) ? EIO : errno;
-    if (text != NULL && (n > MOST || ferror(in))) {
-        free(text);
-        text = NULL;
-    }
-    if (in != NULL)
-        fclose(in);
-    if (text != NULL)
-        text[n] = '\0';
-    errno = error;
-    return text;
-}
-
 int iso_select_read(const char *path, const struct gpu_info *device, struct select_rows *to, char sentence[512])
 {
+    enum { MOST = 1 << 16 };
     char why[512] = "";
     const char *header;
     int line = 0;
+    FILE *in = fopen(path, "re");
+    char *text = in != NULL ? (char *)malloc(MOST + 1) : NULL;
+    size_t bytes = text != NULL ? fread(text, 1, MOST + 1, in) : 0;
+    int error = bytes > MOST ? EFBIG : in != NULL && ferror(in) ? EIO : errno;
+    bool whole = text != NULL && bytes <= MOST && !ferror(in);
+    if (in != NULL)
+        fclose(in);
     to->n = 0;
-    to->text = read_whole(path);
-    if (to->text == NULL) {
-        int rc = -errno;
-        snprintf(sentence, 512, "%.320s: %s", path, strerror(errno));
-        return rc;
+    to->text = text;
+    if (whole) {
+        text[bytes] = '\0';
+        if (iso_select_parse(&iso_select_stream, device, &header, to, &line, why))
+            return 0;
+        error = EINVAL;
+        snprintf(sentence, 512, "%.160s:%d: %.320s", path, line, why);
+    } else {
+        snprintf(sentence, 512, "%.320s: %s", path, strerror(error));
     }
-    if (iso_select_parse(&iso_select_stream, device, &header, to, &line, why))
-        return 0;
-    snprintf(sentence, 512, "%.160s:%d: %.320s", path, line, why);
     free(to->text);
     to->text = NULL;
-    return -EINVAL;
+    return -error;
 }
 
 void iso_select_path(const char *named, const struct gpu_info *device, char *path, size_t bytes)
@@ -421,13 +410,14 @@ int iso_select_write(const char *path, const struct gpu_info *device, const stru
     int rc = -ENAMETOOLONG;
     if ((size_t)snprintf(aside, sizeof aside, "%s.%d", path, (int)getpid()) < sizeof aside)
         rc = make_folders(path);
-    if (rc == 0)
+    if (rc == 0) {
         rc = write_rows(aside, device, rows);
-    if (rc == 0 && rename(aside, path) != 0)
-        rc = -errno;
-    if (rc != 0) {
-        (void)unlink(aside);
-        log_error("the table of collectives on streams cannot be written to %s: %s", path, strerror(-rc));
+        if (rc == 0 && rename(aside, path) != 0)
+            rc = -errno;
+        if (rc != 0)
+            (void)unlink(aside);
     }
+    if (rc != 0)
+        log_error("the table of collectives on streams cannot be written to %s: %s", path, strerror(-rc));
     return rc;
 }

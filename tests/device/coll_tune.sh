@@ -95,4 +95,13 @@ fi
 
 run 1 env "SHMEM_COLL_TABLE=$SHMEM_COLL_TABLE/below" $LAUNCH 2 "$info" --tune --tune-most 1k
 says "cannot be written to $SHMEM_COLL_TABLE/below"
+
+# A path that leaves no room for the name of the file beside it: what is there stays.
+deep="$dir/$(printf '%0200d/%0200d' 0 0)"
+mkdir -p "$deep"
+long="$deep/$(printf "%0$((510 - ${#deep}))d" 0)"
+echo kept >"$long"
+run 1 env "SHMEM_COLL_TABLE=$long" $LAUNCH 2 "$info" --tune --tune-most 1k
+says "cannot be written to .*: File name too long"
+[ "$(cat "$long")" = kept ] || fail "a table whose path is too long was deleted"
 exit $failed
