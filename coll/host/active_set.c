@@ -101,25 +101,7 @@ static void unlock(struct sets *sets, bool shared)
 }
 
 /* The lock is not held while a slot is opened: that waits for other PEs, whose threads may come in another order. Two
- * threads never make the same set, since they would be in one collective. psync is 0 where no threads share the
- * table. */
-static struct set *find_or_make(struct sets *sets, struct coll_set a, uint64_t psync, const char *call)
-{
-    lock(sets, psync != 0);
-    struct set *set = find(sets, a, psync);
-    unlock(sets, psync != 0);
-    if (ISO_LIKELY(set != NULL))
-        return set;
-    set = make(a, psync, call);
-    if (!set->kept)
-        return set;
-    lock(sets, psync != 0);
-    set->next = *bucket(sets, a, psync);
-    *bucket(sets, a, psync) = set;
-    unlock(sets, psync != 0);
-    return set;
-}
-
+ * threads never make the same set, since they would be in one collective. */
 struct team *iso_coll_active_set(struct coll_set a, const char *call)
 {
     iso_check_life(call);
@@ -128,14 +110,29 @@ struct team *iso_coll_active_set(struct coll_set a, const char *call)
     struct coll_mem psync = iso_coll_mem(a.psync, a.psync_longs * sizeof(long), "pSync", call);
     struct sets *sets = (struct sets *)ISO->active_sets;
 
-    /* With threads pSync is part of the identity: equal on all PEs for equal pSync, different for different ones. */
+    /* With threads pSync is part of the identity: equal on all PEs for equal pSync, different for different ones. The
+     * identity is 0 where no threads share the table. */
     uint64_t identity = 0;
     if (ISO->thread_level == SHMEM_THREAD_MULTIPLE) {
         identity = 1;
         if (psync.segment != NULL)
             identity = psync.offset * ISO_SEGMENTS_MAX + (uint64_t)(psync.segment - ISO->segments) + 2;
     }
-    return &find_or_make(sets, a, identity, call)->team;
+
+    bool shared = identity != 0;
+    lock(sets, shared);
+    struct set *set = find(sets, a, identity);
+    unlock(sets, shared);
+    if (ISO_LIKELY(set != NULL))
+        return &set->team;
+    set = make(a, identity, call);
+    if (set->kept) {
+        lock(sets, shared);
+        set->next = *bucket(sets, a, identity);
+        *bucket(sets, a, identity) = set;
+        unlock(sets, shared);
+    }
+    return &set->team;
 }
 
 static void free_set(struct set *set)

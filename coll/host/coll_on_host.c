@@ -568,33 +568,30 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
 }
 
 /* The pieces of all members, this one's at `own`, in the order of members. */
-static void combine_chunk(struct host_call *h, char *to, const char *own, size_t at, size_t nelems)
-{
-    union chunk sum, room;
-    for (int m = 0; m < h->c.n; m++) {
-        const char *from = own;
-        if (m != h->c.me)
-            from = h->pulls ? pull_pointer(h->pull, m, PULL_SOURCE, h->pulled_at) : coll_stage_from(&h->c, m);
-        if (from == NULL) /* no pointer reaches it: the kernel has read it into a room */
-            from = pull_room(h->pull, m);
-        const void *operand = widen(h, from + at, nelems, m == 0 ? &sum : &room);
-        if (m > 0)
-            h->combine(&sum, &sum, operand, nelems);
-        else if (operand != (const void *)&sum)
-            memcpy(&sum, operand, nelems * h->elem_bytes);
-    }
-    if (is_scaled(h->coll))
-        scale(h, &sum, nelems);
-    narrow(h, to + at, &sum, nelems);
-}
-
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
+    union chunk sum, room;
     size_t most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
     for (int i = 1; i < h->c.n && !h->pulls; i++)
         coll_flag_wait(&h->c, coll_other(&h->c, i));
-    for (size_t at = 0; at < bytes; at += most)
-        combine_chunk(h, to, own, at, ISO_MIN(bytes - at, most) / h->elem_bytes);
+    for (size_t at = 0; at < bytes; at += most) {
+        size_t nelems = ISO_MIN(bytes - at, most) / h->elem_bytes;
+        for (int m = 0; m < h->c.n; m++) {
+            const char *from = own;
+            if (m != h->c.me)
+                from = h->pulls ? pull_pointer(h->pull, m, PULL_SOURCE, h->pulled_at) : coll_stage_from(&h->c, m);
+            if (from == NULL) /* no pointer reaches it: the kernel has read it into a room */
+                from = pull_room(h->pull, m);
+            const void *operand = widen(h, from + at, nelems, m == 0 ? &sum : &room);
+            if (m > 0)
+                h->combine(&sum, &sum, operand, nelems);
+            else if (operand != (const void *)&sum)
+                memcpy(&sum, operand, nelems * h->elem_bytes);
+        }
+        if (is_scaled(h->coll))
+            scale(h, &sum, nelems);
+        narrow(h, to + at, &sum, nelems);
+    }
 }
 
 /* `bytes` at `offset` of the sources of all members, combined. */

@@ -62,19 +62,6 @@ struct hier_pipe {
     int before, next; /* nodes; -1: the root is before; this one is the last */
 };
 
-static struct hier_pipe hier_pipe_of(struct coll *c, const struct coll_work *w)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    int n = nodes->n, root_node = hier_node_of(nodes, w->root), hops = (nodes->mine - root_node + n) % n;
-    struct hier_pipe p = {c->slot->seq, hier_chunks(w->bytes), -1, -1};
-    if (hops > 1)
-        p.before = (nodes->mine + n - 1) % n;
-    if (hops < n - 1)
-        p.next = (nodes->mine + 1) % n;
-    c->slot->seq += p.chunks + 1;
-    return p;
-}
-
 static void hier_pipe_send(struct coll *c, const struct coll_work *w, const struct hier_pipe *p, const char *from,
                            size_t i)
 {
@@ -88,7 +75,14 @@ static void hier_pipe_send(struct coll *c, const struct coll_work *w, const stru
 static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
-    struct hier_pipe p = hier_pipe_of(c, w);
+    int n = nodes->n, root_node = hier_node_of(nodes, w->root), hops = (nodes->mine - root_node + n) % n;
+    struct hier_pipe p = {c->slot->seq, hier_chunks(w->bytes), -1, -1};
+    if (hops > 1)
+        p.before = (nodes->mine + n - 1) % n;
+    if (hops < n - 1)
+        p.next = (nodes->mine + 1) % n;
+    c->slot->seq += p.chunks + 1;
+
     if (c->me == w->root) {
         c->epoch = p.base + 1;
         for (int i = 1; i < nodes->n_near; i++)
@@ -96,7 +90,7 @@ static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
         for (size_t i = 0; i < p.chunks; i++)
             hier_pipe_send(c, w, &p, w->source.base, i);
         bcast_own(w);
-    } else if (hier_node_of(nodes, w->root) == nodes->mine) {
+    } else if (hops == 0) {
         hier_flag_wait(c, c->me, w->root, p.base + 1);
         coll_read(c, w->dest.base, &w->source, 0, w->bytes, w->root);
     } else {
@@ -135,19 +129,6 @@ static size_t hier_gather_bytes(const struct hier_gather *g, int member)
     return g->begin != NULL ? g->begin[member + 1] - g->begin[member] : g->bytes;
 }
 
-static void hier_gather_send(struct coll *c, const struct hier_gather *g)
-{
-    const struct slot_nodes *nodes = c->slot->nodes;
-    size_t bytes = hier_gather_bytes(g, c->me), place = hier_gather_at(g, c->me);
-    for (size_t i = 0; i < hier_chunks(bytes); i++) {
-        size_t at = i * HIER_CHUNK_BYTES;
-        c->epoch = g->base + 1 + i;
-        for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &g->dest, place + at, g->source.base + at, hier_chunk_bytes(bytes, i),
-                          hier_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n));
-    }
-}
-
 /* Chunk i of the member at `place` in `node`. */
 static void hier_gather_far(struct coll *c, const struct hier_gather *g, int node, int place, size_t i)
 {
@@ -164,11 +145,19 @@ static void hier_gather_far(struct coll *c, const struct hier_gather *g, int nod
 static void hier_gather(struct coll *c, struct hier_gather *g)
 {
     const struct slot_nodes *nodes = c->slot->nodes;
+    size_t bytes = hier_gather_bytes(g, c->me), own_at = hier_gather_at(g, c->me);
     g->base = c->slot->seq;
     c->slot->seq += g->chunks + 2;
-    hier_gather_send(c, g);
+    for (size_t i = 0; i < hier_chunks(bytes); i++) {
+        size_t at = i * HIER_CHUNK_BYTES;
+        c->epoch = g->base + 1 + i;
+        for (int k = 1; k < nodes->n; k++)
+            coll_put_flag(c, &g->dest, own_at + at, g->source.base + at, hier_chunk_bytes(bytes, i),
+                          hier_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n));
+    }
+
     hier_sync(c, c->slot->seq - 1); /* sources of this node are ready */
-    coll_copy_own(g->dest.base + hier_gather_at(g, c->me), g->source.base, hier_gather_bytes(g, c->me));
+    coll_copy_own(g->dest.base + own_at, g->source.base, bytes);
     for (int i = 1; i < nodes->n_near; i++) {
         int from = hier_peer(nodes, i);
         coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);

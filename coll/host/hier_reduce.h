@@ -130,18 +130,6 @@ static void chain_send(struct coll *c, const struct chain *h, const struct coll_
     coll_put_flag(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes, chain_rail(c, h, i, node));
 }
 
-/* The result of the nodes before for a chunk; NULL: this is the first node. */
-static const char *chain_left(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
-{
-    struct reduce_part part = chain_part(h, w, i);
-    size_t offset = part.first * w->elem_bytes;
-    if (h->first || !h->in_place)
-        return h->first ? NULL : w->dest.base + offset;
-    char *fetched = c->slot->memory + iso_slot_stage_offset(ISO) + (size_t)c->me * CHAIN_FETCH_BYTES;
-    coll_read(c, fetched, &w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, h->before));
-    return fetched;
-}
-
 /* One block of a chunk: `left`, then the operands of this node. Into dest of this member, or, on the last node, of all.
  */
 static void chain_block(struct coll *c, const struct chain *h, const struct coll_work *w, struct reduce_part block,
@@ -165,7 +153,14 @@ static void chain_block(struct coll *c, const struct chain *h, const struct coll
 static void chain_forth(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
 {
     struct reduce_part part = chain_part(h, w, i);
-    const char *left = chain_left(c, h, w, i);
+    size_t offset = part.first * w->elem_bytes;
+    const char *left = h->first ? NULL : w->dest.base + offset; /* the result of the nodes before */
+    if (!h->first && h->in_place) {
+        char *fetched = c->slot->memory + iso_slot_stage_offset(ISO) + (size_t)c->me * CHAIN_FETCH_BYTES;
+        coll_read(c, fetched, &w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, h->before));
+        left = fetched;
+    }
+
     for (size_t done = 0, count; done < part.count; done += count) {
         count = ISO_MIN(part.count - done, REDUCE_BLOCK_BYTES / w->elem_bytes);
         struct reduce_part block = {part.first + done, count};
@@ -202,23 +197,27 @@ static bool chain_has(struct coll *c, const struct chain *h, size_t i, int node)
     return node < 0 || prim_poll_u64(hier_flag(c, c->me, chain_rail(c, h, i, node))) >= h->base + 2 + i;
 }
 
-/* Results first: other nodes wait for them. */
-static void chain_run(struct coll *c, const struct chain *h, const struct coll_work *w)
+static void hier_reduce_chain(struct coll *c, const struct coll_work *w)
 {
-    size_t forth = chain_mine(c, h, 0), back = h->last ? h->chunks : forth;
+    bool in_place = w->dest.base == w->source.base;
+    struct chain h = chain_of(c, w, in_place ? CHAIN_FETCH_BYTES : CHAIN_MOST_BYTES);
+    chain_enter(c, &h);
+
+    /* Results first: other nodes wait for them. */
+    size_t forth = chain_mine(c, &h, 0), back = h.last ? h.chunks : forth;
     struct wait wait = ISO_WAIT(c->call, -1, NULL, 0);
-    while (forth < h->chunks || back < h->chunks) {
-        if (back < forth && chain_has(c, h, back, h->after)) {
-            chain_back(c, h, w, back);
-            back = chain_mine(c, h, back + 1);
-        } else if (forth < h->chunks && chain_has(c, h, forth, h->before)) {
-            chain_forth(c, h, w, forth);
-            forth = chain_mine(c, h, forth + 1);
+    while (forth < h.chunks || back < h.chunks) {
+        if (back < forth && chain_has(c, &h, back, h.after)) {
+            chain_back(c, &h, w, back);
+            back = chain_mine(c, &h, back + 1);
+        } else if (forth < h.chunks && chain_has(c, &h, forth, h.before)) {
+            chain_forth(c, &h, w, forth);
+            forth = chain_mine(c, &h, forth + 1);
         } else {
-            size_t i = forth < h->chunks ? forth : back;
-            int from = chain_rail(c, h, i, forth < h->chunks ? h->before : h->after);
+            size_t i = forth < h.chunks ? forth : back;
+            int from = chain_rail(c, &h, i, forth < h.chunks ? h.before : h.after);
             wait.addr = hier_flag(c, c->me, from);
-            wait.expected = h->base + 2 + i;
+            wait.expected = h.base + 2 + i;
             wait.peer = c->views[from].pe;
             wait.slot = c->slot;
             iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)wait.addr));
@@ -227,14 +226,6 @@ static void chain_run(struct coll *c, const struct chain *h, const struct coll_w
         iso_wait_end(&wait);
         wait = (struct wait)ISO_WAIT(c->call, -1, NULL, 0);
     }
-}
-
-static void hier_reduce_chain(struct coll *c, const struct coll_work *w)
-{
-    bool in_place = w->dest.base == w->source.base;
-    struct chain h = chain_of(c, w, in_place ? CHAIN_FETCH_BYTES : CHAIN_MOST_BYTES);
-    chain_enter(c, &h);
-    chain_run(c, &h, w);
     coll_put_done(c);
     hier_sync(c, c->slot->seq); /* all chunks of this node are there, and no member reads on */
 }

@@ -91,32 +91,20 @@ static bool pull_can_read(const struct pull *p, int from, const struct pull_arra
                       memcmp(seen, &member->sign, sizeof member->sign) == 0);
 }
 
-/* A word that no other process has at its place. */
-static uint64_t pull_sign(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return ((uint64_t)t.tv_sec << 32 ^ (uint64_t)t.tv_nsec << 2 ^ (uint64_t)ISO->my_pe << 48) | 1;
-}
-
-static bool pull_is_private(const struct pull *p)
-{
-    for (int m = 0; m < p->c->n; m++)
-        for (int which = 0; which < PULL_ARRAYS; which++)
-            if (p->members[m].array[which].addr != 0 && p->members[m].array[which].place == 0)
-                return true;
-    return false;
-}
-
 /* All members have come; true on all: arrays can be read. False after an error too, upon which the job is broken. */
 static bool pull_begin(struct pull *p, struct coll *c, const struct pull_arrays *arrays)
 {
     size_t share = arrays->share;
+    struct timespec t;
+    bool some_private = false;
     p->c = c;
     p->room = NULL;
     if (c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
         return false;
-    uint64_t sign = pull_sign();
+
+    /* A word that no other process has at its place. */
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    uint64_t sign = ((uint64_t)t.tv_sec << 32 ^ (uint64_t)t.tv_nsec << 2 ^ (uint64_t)ISO->my_pe << 48) | 1;
     struct pull_member mine = {{pull_array(arrays->addr[PULL_SOURCE], arrays->bytes[PULL_SOURCE]),
                                 pull_array(arrays->addr[PULL_DEST], arrays->bytes[PULL_DEST])},
                                sign,
@@ -125,7 +113,10 @@ static bool pull_begin(struct pull *p, struct coll *c, const struct pull_arrays 
     if (iso_agree_gather(c->team, &mine, sizeof mine, p->members, c->call) != 0)
         return false;
     p->piece = PULL_ROOM_BYTES / (size_t)(c->n - 1) / PULL_PAGE * PULL_PAGE;
-    if (!pull_is_private(p)) /* all members see that */
+    for (int m = 0; m < c->n; m++)
+        for (int which = 0; which < PULL_ARRAYS; which++)
+            some_private |= p->members[m].array[which].addr != 0 && p->members[m].array[which].place == 0;
+    if (!some_private) /* all members see that */
         return true;
     p->piece = ISO_MIN(p->piece, share);
     p->room = share > 0 ? (char *)malloc((size_t)c->n * p->piece) : NULL;

@@ -52,20 +52,6 @@ struct reduce_part {
     size_t first, count;
 };
 
-/* Parts begin at multiples of a cache line, so that no two members write one line of an aligned array. */
-static struct reduce_part reduce_part_of(const struct coll_work *w, int member, int n)
-{
-    size_t per_line = ISO_LINE / w->elem_bytes;
-    size_t lines = (w->nelems + per_line - 1) / per_line;
-    size_t share = lines / (size_t)n, rest = lines % (size_t)n, i = (size_t)member;
-    size_t from = i * share + (i < rest ? i : rest);
-    size_t to = from + share + (i < rest ? 1 : 0);
-    struct reduce_part part = {from * per_line, 0};
-    size_t end = to * per_line < w->nelems ? to * per_line : w->nelems;
-    part.count = end > part.first ? end - part.first : 0;
-    return part;
-}
-
 /* A block of member m's source: in place where a pointer reaches it, else copied into `spare`. */
 static const char *reduce_operand(struct coll *c, const struct coll_work *w, struct reduce_part block, int m,
                                   char *spare)
@@ -96,10 +82,17 @@ static void reduce_block(struct coll *c, const struct coll_work *w, struct reduc
 
 typedef void reduce_block_fn(struct coll *c, const struct coll_work *w, struct reduce_part block);
 
+/* Parts begin at multiples of a cache line, so that no two members write one line of an aligned array. */
 static void reduce_own_part(struct coll *c, const struct coll_work *w, reduce_block_fn *each_block)
 {
-    struct reduce_part part = reduce_part_of(w, c->me, c->n);
-    size_t most = REDUCE_BLOCK_BYTES / w->elem_bytes;
+    size_t per_line = ISO_LINE / w->elem_bytes, most = REDUCE_BLOCK_BYTES / w->elem_bytes;
+    size_t lines = (w->nelems + per_line - 1) / per_line;
+    size_t share = lines / (size_t)c->n, rest = lines % (size_t)c->n, me = (size_t)c->me;
+    size_t from = me * share + (me < rest ? me : rest);
+    size_t to = from + share + (me < rest ? 1 : 0);
+    size_t end = to * per_line < w->nelems ? to * per_line : w->nelems;
+    struct reduce_part part = {from * per_line, 0};
+    part.count = end > part.first ? end - part.first : 0;
     while (part.count > 0) {
         struct reduce_part block = {part.first, part.count < most ? part.count : most};
         each_block(c, w, block);

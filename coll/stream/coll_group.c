@@ -55,22 +55,6 @@ static struct collected *add(shmemx_stream_t stream)
     return c;
 }
 
-static int add_coll(const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    if (coll == NULL) {
-        log_error("shmemx_coll_on_stream: coll is a null pointer");
-        group.incomplete = true;
-        return 1;
-    }
-    struct collected *c = add(stream);
-    if (c == NULL)
-        return 1;
-    c->coll = *coll;
-    if (coll->blocks != NULL)
-        c->blocks = *coll->blocks;
-    return 0;
-}
-
 /* ---- check ---- */
 
 /* All of them, so that each wrong one has its sentence. */
@@ -227,8 +211,20 @@ SHMEM_API(shmemx_coll_on_stream, pshmemx_coll_on_stream);
 int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
     struct stream_call c;
-    if (ISO_UNLIKELY(group.depth > 0))
-        return add_coll(coll, stream);
+    if (ISO_UNLIKELY(group.depth > 0)) {
+        if (coll == NULL) {
+            log_error("shmemx_coll_on_stream: coll is a null pointer");
+            group.incomplete = true;
+            return 1;
+        }
+        struct collected *added = add(stream);
+        if (added == NULL)
+            return 1;
+        added->coll = *coll;
+        if (coll->blocks != NULL)
+            added->blocks = *coll->blocks;
+        return 0;
+    }
     return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
 }
 

@@ -13,10 +13,17 @@ static const char call[] = "shmemx_coll_on_stream";
 
 /* Nodes in the order of their first members: number of nodes; node, and place in it, of each member; members node by
  * node; how many are on lower nodes, for each node and one more. */
-static void fill_table(int32_t *table, const int32_t *leaders, int n)
+static int make_table(struct device *d, struct stream_slot *slot, const int32_t *leaders, int n)
 {
+    size_t bytes = (1 + 3 * (size_t)n + (size_t)n + 1) * sizeof(int32_t); /* at most */
+    int32_t *table = (int32_t *)calloc(1, bytes), nodes = 0, at = 0;
+    int rc = table != NULL ? iso_gpu_alloc(d->gpu, bytes, &slot->nodes) : -ENOMEM;
+    if (rc != 0) {
+        log_error("%s: no memory for the table of nodes of a team of %d", call, n);
+        free(table);
+        return rc;
+    }
     int32_t *node = table + 1, *local = node + n, *sorted = local + n, *begin = sorted + n;
-    int32_t nodes = 0, at = 0;
     for (int leader = 0; leader < n; leader++) {
         if (leaders[leader] != leader)
             continue;
@@ -31,21 +38,9 @@ static void fill_table(int32_t *table, const int32_t *leaders, int n)
     }
     begin[nodes] = at;
     table[0] = nodes;
-}
-
-static int make_table(struct device *d, struct stream_slot *slot, const int32_t *leaders, int n)
-{
-    size_t bytes = (1 + 3 * (size_t)n + (size_t)n + 1) * sizeof(int32_t); /* at most */
-    int32_t *table = (int32_t *)calloc(1, bytes);
-    int rc = table != NULL ? iso_gpu_alloc(d->gpu, bytes, &slot->nodes) : -ENOMEM;
-    if (rc == 0) {
-        fill_table(table, leaders, n);
-        iso_agent_copy(slot->nodes, table, bytes);
-    } else {
-        log_error("%s: no memory for the table of nodes of a team of %d", call, n);
-    }
+    iso_agent_copy(slot->nodes, table, bytes);
     free(table);
-    return rc;
+    return 0;
 }
 
 int iso_hier_share(struct device *d, struct team *team, struct stream_slot *slot, uint32_t *agrees)

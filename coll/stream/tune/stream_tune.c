@@ -351,23 +351,6 @@ static int describe(struct trials *s, int kind, const struct team *team, size_t 
     return rc;
 }
 
-/* Two rounds: all, then those that are compared. */
-static int measure_all(struct trials *s, const int incumbent[BUFFERS], int built_in)
-{
-    for (int i = 0; i < s->n; i++) {
-        int rc = measure(s, &s->trial[i]);
-        if (rc != 0)
-            return rc;
-    }
-    time_again(s, &s->trial[built_in]);
-    for (int b = 0; b < BUFFERS; b++) {
-        time_again(s, &s->trial[fastest(s, (enum buffers)b)]);
-        if (incumbent[b] >= 0)
-            time_again(s, &s->trial[incumbent[b]]);
-    }
-    return 0;
-}
-
 /* The fastest, unless the incumbent is about as fast. */
 static int pick(const struct trials *s, enum buffers buffers, int incumbent)
 {
@@ -390,8 +373,18 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
     struct select_choice choice = iso_stream_choose(s->t->built_in, &s->c.facts);
     struct way chosen = {choice.algorithm, choice.shape};
     int built_in = add_trial(s, chosen);
-    if (measure_all(s, incumbent, built_in) != 0)
-        return -EIO;
+
+    /* Two rounds: all, then those that are compared. */
+    for (int i = 0; i < s->n; i++)
+        if (measure(s, &s->trial[i]) != 0)
+            return -EIO;
+    time_again(s, &s->trial[built_in]);
+    for (int b = 0; b < BUFFERS; b++) {
+        time_again(s, &s->trial[fastest(s, (enum buffers)b)]);
+        if (incumbent[b] >= 0)
+            time_again(s, &s->trial[incumbent[b]]);
+    }
+
     int best = pick(s, APART, incumbent[APART]);
     result->best[APART] = result->best[IN_PLACE] = s->trial[best].way;
     if (!serves(&s->trial[best].way, IN_PLACE))
