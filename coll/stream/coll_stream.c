@@ -38,8 +38,8 @@ static unsigned is(const struct stream_call *c, unsigned what) { return iso_stre
 
 #define MOST_BLOCK_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
 
-/* With host_blocks or splits a kind is another one to the table. */
-static bool has_right_lists(struct stream_call *c)
+/* With host_blocks or splits a kind is another one to the table. False after a sentence. */
+static bool choose_kind(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->coll;
     c->facts.kind = coll->kind;
@@ -71,7 +71,7 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
     if (!in_range(c, "kind", coll->kind, STREAM_USER_KINDS - 1))
         return false;
     c->name = iso_stream_kinds[coll->kind].name;
-    if (!has_right_lists(c))
+    if (!choose_kind(c))
         return false;
     c->facts.engines = coll->engines != 0;
     c->team = iso_team_or_null(coll->team);
