@@ -50,17 +50,28 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void iso_job_mark(int pe, const char *sentence)
+bool iso_job_claim(int pe, const char *sentence)
 {
     struct broken *broken = &ISO->broken;
     int whole = 0;
     if (!__atomic_compare_exchange_n(&broken->stage, &whole, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        return; /* another thread has said why */
+        return false;
     broken->pe = pe;
     broken->at_ns = now_ns();
     snprintf(broken->why, sizeof broken->why, "%s", sentence);
-    __atomic_store_n(&broken->stage, 2, __ATOMIC_RELEASE);
+    return true;
+}
+
+void iso_job_claimed(void)
+{
+    __atomic_store_n(&ISO->broken.stage, 2, __ATOMIC_RELEASE);
     stop_kernels();
+}
+
+void iso_job_mark(int pe, const char *sentence)
+{
+    if (iso_job_claim(pe, sentence))
+        iso_job_claimed();
 }
 
 void iso_job_break(int pe, int status, const char *sentence)

@@ -58,6 +58,10 @@ ISO_COLD int iso_job_give_up(const char *call);
 ISO_COLD int iso_refuse_broken(const char *call);
 /* Without a sentence and in either mode: by shmemx_leave. Does nothing when the job is broken already. */
 void iso_job_mark(int pe, const char *sentence);
+/* The same in two steps, for a thread with something to end in between: nobody says another reason from the first one
+ * on, and the job is broken from the second one on. false: there is a reason already. */
+bool iso_job_claim(int pe, const char *sentence);
+void iso_job_claimed(void);
 /* The next life begins whole. */
 void iso_job_mend(void);
 /* "shmem_x" for "pshmem_x" and for "shmem_x". */

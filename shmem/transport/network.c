@@ -50,7 +50,9 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_a
         iso_channel_progress();
         nanosleep(&t, NULL);
     }
-    if (!iso_job_is_broken())
+    /* The peers lose the connection by the drop, and may tell so before it has come to its end. */
+    bool first = returns ? iso_job_claim(-1, text) : !iso_job_is_broken();
+    if (first)
         log_error("%s", text);
     if (!returns)
         iso_abort_job(1, text);
@@ -59,7 +61,8 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_a
         drop_after();
         iso_network_unlock(g);
     }
-    iso_job_break(-1, 1, text);
+    if (first)
+        iso_job_claimed();
     iso_network_lock(g);
 }
 
