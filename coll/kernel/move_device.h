@@ -46,28 +46,23 @@ PRIM_FN void isod_exchange_copy_own(const struct isod_coll *c, const struct isod
 
 /* ---- fcollect, alltoall: each member has a piece for each member ---- */
 
-PRIM_FN void isod_exchange_push(struct isod_coll *c, const struct isod_move *w)
-{
-    char *dest = w->dest + (uint64_t)c->h.my_pe * w->dest_stride;
-    isod_coll_begin_epoch(c);
-    isod_coll_sync(c);
-    if (!isod_coll_goes_on(c))
-        return;
-    for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
-        int32_t to = isod_coll_other(c, i);
-        isod_coll_put(c, to, dest, w->source + (uint64_t)to * w->source_stride, w->bytes);
-    }
-    isod_exchange_copy_own(c, w);
-    isod_coll_begin_epoch(c);
-    isod_coll_sync(c);
-}
-
 PRIM_CALL_FN int isod_exchange_direct(shmemd_t h, struct isod_move w, uint32_t call)
 {
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, call))
         return 1;
-    isod_exchange_push(&c, &w);
+    char *dest = w.dest + (uint64_t)c.h.my_pe * w.dest_stride;
+    isod_coll_begin_epoch(&c);
+    isod_coll_sync(&c);
+    if (isod_coll_goes_on(&c)) {
+        for (uint32_t i = 1; i <= isod_coll_others(&c); i++) {
+            int32_t to = isod_coll_other(&c, i);
+            isod_coll_put(&c, to, dest, w.source + (uint64_t)to * w.source_stride, w.bytes);
+        }
+        isod_exchange_copy_own(&c, &w);
+        isod_coll_begin_epoch(&c);
+        isod_coll_sync(&c);
+    }
     return isod_coll_leave(&c);
 }
 
@@ -166,32 +161,6 @@ PRIM_FN int isod_broadcast_block(shmemd_t h, struct isod_move w)
 
 /* ---- permute ---- */
 
-PRIM_FN void isod_permute_push(struct isod_coll *c, const struct isod_move *w)
-{
-    isod_coll_begin_epoch(c);
-    prim_gather_stores(prim_group_block());
-    if (c->rank == 0 && w->to != c->h.my_pe) {
-        prim_fence_flag(); /* pairs with the sender's acquire: dest may be written */
-        isod_flag_send(c, w->from);
-        isod_flag_wait(c, w->to, ISOD_DATA);
-    }
-    prim_acquire_from_peer();
-    if (!isod_coll_goes_on(c))
-        return;
-    if (w->to == c->h.my_pe)
-        isod_coll_copy_own(w->dest, w->source, w->bytes);
-    else
-        isod_coll_put(c, w->to, w->dest, w->source, w->bytes);
-    isod_coll_begin_epoch(c);
-    prim_gather_stores(prim_group_block());
-    if (c->rank == 0 && w->to != c->h.my_pe) {
-        prim_fence_flag(); /* pairs with the receiver's acquire: it is there */
-        isod_flag_send(c, w->to);
-        isod_flag_wait(c, w->from, ISOD_DATA);
-    }
-    prim_acquire_from_peer();
-}
-
 /* A PE that sends to itself receives from itself; `seen` of the record is the argument that is wrong. */
 PRIM_FN bool isod_permute_is_right(shmemd_t h, const struct isod_move *w)
 {
@@ -211,7 +180,29 @@ PRIM_CALL_FN int isod_permute_direct(shmemd_t h, struct isod_move w)
     struct isod_coll c;
     if (!isod_coll_enter(&c, h, ISOD_CALL_PERMUTE))
         return 1;
-    isod_permute_push(&c, &w);
+    bool itself = w.to == c.h.my_pe;
+    isod_coll_begin_epoch(&c);
+    prim_gather_stores(prim_group_block());
+    if (c.rank == 0 && !itself) {
+        prim_fence_flag(); /* pairs with the sender's acquire: dest may be written */
+        isod_flag_send(&c, w.from);
+        isod_flag_wait(&c, w.to, ISOD_DATA);
+    }
+    prim_acquire_from_peer();
+    if (isod_coll_goes_on(&c)) {
+        if (itself)
+            isod_coll_copy_own(w.dest, w.source, w.bytes);
+        else
+            isod_coll_put(&c, w.to, w.dest, w.source, w.bytes);
+        isod_coll_begin_epoch(&c);
+        prim_gather_stores(prim_group_block());
+        if (c.rank == 0 && !itself) {
+            prim_fence_flag(); /* pairs with the receiver's acquire: it is there */
+            isod_flag_send(&c, w.to);
+            isod_flag_wait(&c, w.from, ISOD_DATA);
+        }
+        prim_acquire_from_peer();
+    }
     return isod_coll_leave(&c);
 }
 

@@ -76,13 +76,6 @@ PRIM_FN const char *isod_operand(const struct isod_coll *c, const struct isod_sp
     return s->from == ISOD_SPAN_STAGES ? c->here + isod_stage_at(c, m) : isod_near(c->h, s->source, m);
 }
 
-PRIM_FN void isod_result_store(const struct isod_coll *c, const struct isod_span *s, uint64_t u, struct prim_vec16 v)
-{
-    isod_unit_store(s->dest + u * 16, v, s->bytes - u * 16);
-    for (uint32_t i = 1; s->to == ISOD_SPAN_ALL && i <= isod_coll_others(c); i++)
-        isod_unit_store(isod_near(c->h, s->dest, isod_coll_other(c, i)) + u * 16, v, s->bytes - u * 16);
-}
-
 /* Pointers reach what members read and write of each other, and all of them know it of each other: of the heap only.
  * dest of reducescatter is not asked: no other member touches it, so it may lie elsewhere on each. */
 PRIM_FN struct isod_facts isod_reduce_facts(shmemd_t h, const struct isod_reduce *w)
@@ -138,7 +131,7 @@ PRIM_FN void isod_reduce_ll(struct isod_coll *c, const struct isod_move *w, enum
     }
 }
 
-/* Units first .. last - 1 of all members, by loads, to the dests that s->scope names. */
+/* Units first .. last - 1 of all members, by loads, to the dests that s->to names. */
 PRIM_FN void isod_reduce_span(struct isod_coll *c, const struct isod_span *s, enum isod_elem elem, int op)
 {
     for (uint64_t u = s->first + c->rank; u < s->last; u += c->size) {
@@ -153,7 +146,10 @@ PRIM_FN void isod_reduce_span(struct isod_coll *c, const struct isod_span *s, en
                     v[k] = isod_unit_load(isod_operand(c, s, first + k) + u * 16, left);
             isod_acc_batch(elem, &a, v, first, c->h.n_pes, op);
         }
-        isod_result_store(c, s, u, isod_acc_vec(elem, &a));
+        struct prim_vec16 result = isod_acc_vec(elem, &a);
+        isod_unit_store(s->dest + u * 16, result, left);
+        for (uint32_t i = 1; s->to == ISOD_SPAN_ALL && i <= isod_coll_others(c); i++)
+            isod_unit_store(isod_near(c->h, s->dest, isod_coll_other(c, i)) + u * 16, result, left);
     }
 }
 

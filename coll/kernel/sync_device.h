@@ -23,10 +23,18 @@ PRIM_FN void isod_barrier_complete(shmemd_t h)
         isod_ring_quiet(h);
 }
 
-/* Until *flag >= epoch. */
-PRIM_FN bool isod_synchronise_wait(shmemd_t h, const uint64_t *flag, uint64_t epoch, struct isod_waited who,
-                            enum isod_meaning meaning)
+/* Thread i flags member i and waits for its flag. false: given up. */
+PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
+                                     enum isod_meaning meaning)
 {
+    int32_t member = (int32_t)prim_rank(prim_group_block());
+    char *there = ISOD_LOAD_POINTER(&lane->near[member]), *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
+    if (meaning == ISOD_DATA)
+        isod_barrier_complete(h);
+    prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, epoch);
+
+    const uint64_t *flag = (const uint64_t *)(const void *)here + member;
+    struct isod_waited who = isod_who(call, isod_world_pe(h, member));
     struct isod_waiting w = {0, 0, 0};
     for (;;) {
         uint64_t seen = 0;
@@ -44,19 +52,6 @@ PRIM_FN bool isod_synchronise_wait(shmemd_t h, const uint64_t *flag, uint64_t ep
         if (w.reported == 2)
             return false;
     }
-}
-
-/* Thread i flags member i and waits for its flag. false: given up. */
-PRIM_FN bool isod_synchronise_member(shmemd_t h, const struct isod_lane *lane, uint64_t epoch, uint32_t call,
-                                     enum isod_meaning meaning)
-{
-    int32_t member = (int32_t)prim_rank(prim_group_block());
-    char *there = ISOD_LOAD_POINTER(&lane->near[member]), *here = ISOD_LOAD_POINTER(&lane->near[h.my_pe]);
-    if (meaning == ISOD_DATA)
-        isod_barrier_complete(h);
-    prim_store_flag_u64((uint64_t *)(void *)there + h.my_pe, epoch);
-    return isod_synchronise_wait(h, (const uint64_t *)(const void *)here + member, epoch,
-                                 isod_who(call, isod_world_pe(h, member)), meaning);
 }
 
 /* The general way: any number of members, the ring, epoch numbers that wrap. */

@@ -321,9 +321,11 @@ PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
     uint64_t all = r->base + 1 + pieces;
     if (r->p.dests != 0) {
         await_all(c, all);
-    } else {
-        isod_hier_arrive(c, &r->t, all);
-        isod_hier_wait_peers(c, &r->t, ISOD_HIER_HERE, all);
+    } else { /* the words announce no stores, hence no fence */
+        for (uint32_t i = c->rank + 1; i <= isod_hier_peers(&r->t); i += c->size)
+            isod_hier_tell(c, isod_hier_peer(&r->t, i), ISOD_HIER_HERE, c->h.my_pe, all);
+        for (uint32_t i = c->rank + 1; i <= isod_hier_peers(&r->t); i += c->size)
+            isod_hier_wait(c, ISOD_HIER_HERE, isod_hier_peer(&r->t, i), all);
     }
     for (uint32_t i = c->rank; i < isod_hier_fars(&r->t); i += c->size)
         if (isod_hier_serves(&r->t, isod_hier_far(&r->t, i)))

@@ -148,18 +148,6 @@ PRIM_FN void isod_hier_tell_peers(struct isod_coll *c, const struct isod_hier *t
     for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
         isod_hier_tell(c, isod_hier_peer(t, i), word, about, value);
 }
-PRIM_FN void isod_hier_wait_peers(struct isod_coll *c, const struct isod_hier *t, enum isod_hier_word word,
-                                  uint64_t value)
-{
-    for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
-        isod_hier_wait(c, word, isod_hier_peer(t, i), value);
-}
-/* The word announces no stores, hence no fence. */
-PRIM_FN void isod_hier_arrive(struct isod_coll *c, const struct isod_hier *t, uint64_t value)
-{
-    for (uint32_t i = c->rank + 1; i <= isod_hier_peers(t); i += c->size)
-        isod_hier_tell(c, isod_hier_peer(t, i), ISOD_HIER_HERE, c->h.my_pe, value);
-}
 
 /* ---- places: this member's memory may be read and written by its peers' pointers, and far members may put into it.
  * In the first epoch of the call ---- */

@@ -108,7 +108,7 @@ PRIM_FN void any_span(struct isod_coll *c, const struct isod_stream_coll *what, 
         struct prim_vec16 v = {{0, 0}};
         for (uint32_t part = 0; part < any_parts(what); part++)
             any_unite(&v, what->nodes != 0 ? any_by_nodes(c, what, s, u, part) : any_in_order(c, what, s, u, part));
-        for (uint32_t i = 0; i <= (s->to == ISOD_SPAN_ALL ? isod_coll_others(c) : 0); i++) { /* as isod_result_store */
+        for (uint32_t i = 0; i <= (s->to == ISOD_SPAN_ALL ? isod_coll_others(c) : 0); i++) { /* as isod_reduce_span */
             char *dest = i == 0 ? s->dest : s->dest + isod_table_dest()[isod_coll_other(c, i)];
             isod_unit_store(dest + u * 16, v, s->bytes - u * 16);
         }

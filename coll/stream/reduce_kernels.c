@@ -189,7 +189,12 @@ PRIM_FN void isod_reads_two(const struct isod_coll *c, const struct isod_stream_
     }
     result[0] = isod_sum_vec(what, elem, &a);
     result[1] = isod_sum_vec(what, elem, &b);
-    isod_reads_store_two(c, r, i, j, result);
+    for (uint32_t other = 0; other <= (r->dests != 0 ? isod_coll_others(c) : 0); other++) {
+        char *dest = other == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, other)];
+        prim_store16(dest + i * 16, result[0]);
+        if (i != j)
+            prim_store16(dest + j * 16, result[1]);
+    }
 }
 
 /* Any unit. */
@@ -202,7 +207,11 @@ PRIM_FN void isod_reads_odd(const struct isod_coll *c, const struct isod_stream_
     for (int32_t m = 0; m < c->h.n_pes; m++)
         isod_acc_join(elem, &a, isod_unit_load_odd(r->source + r->sources[m] + u * 16, r->bytes - u * 16), m,
                       c->h.n_pes, ISOD_OP_sum_reduce);
-    isod_reads_store_odd(c, r, u, isod_sum_vec(what, elem, &a));
+    struct prim_vec16 result = isod_sum_vec(what, elem, &a);
+    for (uint32_t i = 0; i <= (r->dests != 0 ? isod_coll_others(c) : 0); i++) {
+        char *dest = i == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, i)];
+        isod_unit_store_odd(dest + u * 16, result, r->bytes - u * 16);
+    }
 }
 
 PRIM_FN void isod_reads_span(const struct isod_coll *c, const struct isod_stream_coll *what, const struct isod_reads *r,
@@ -286,7 +295,11 @@ PRIM_FN void isod_push_reduce(const struct isod_coll *c, const struct isod_strea
                     v[k] = prim_load16(stages + (uint64_t)(uint32_t)(first + k) * p->piece + u * 16);
             isod_acc_batch(elem, &a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
         }
-        isod_push_store(c, p, to + u * 16, isod_sum_vec(what, elem, &a), left - u * 16);
+        struct prim_vec16 result = isod_sum_vec(what, elem, &a);
+        for (uint32_t i = 0; i <= (p->dests != 0 ? isod_coll_others(c) : 0); i++) {
+            char *dest = i == 0 ? p->dest : p->dest + p->dests[isod_coll_other(c, i)];
+            isod_unit_store(dest + to + u * 16, result, left - u * 16);
+        }
     }
 }
 
@@ -350,16 +363,6 @@ PRIM_FN void isod_dest_reduce(const struct isod_coll *c, const struct isod_dest 
         isod_dest_reduce_unit(c, d, at + (uint64_t)u * 16, false, elem);
 }
 
-/* The end that is no whole unit of each member: by LL, of one block. */
-PRIM_FN void isod_dest_rest(struct isod_coll *c, const struct isod_stream_coll *a, enum isod_elem elem)
-{
-    uint64_t at = a->source_stride * (uint64_t)a->h.n_pes;
-    struct isod_move rest = isod_move_of(a->dest + at, a->source + at, a->dest_stride - at);
-    rest.source_stride = 0;
-    if (prim_block_index() == 0 && rest.bytes > 0)
-        isod_reduce_ll(c, &rest, elem, ISOD_OP_sum_reduce);
-}
-
 PRIM_FN int isod_stream_twoshot_dest(const struct isod_stream_coll *a, enum isod_elem elem)
 {
     struct isod_coll c;
@@ -381,8 +384,12 @@ PRIM_FN int isod_stream_twoshot_dest(const struct isod_stream_coll *a, enum isod
             isod_dest_hand_out(&c, &d, turn - ISOD_DEST_HANDS_OUT);
         on = isod_dest_sync(&c, &d, turn);
     }
-    if (on)
-        isod_dest_rest(&c, a, elem);
+    if (on) { /* the end that is no whole unit of each member: by LL, of one block */
+        uint64_t at = a->source_stride * (uint64_t)a->h.n_pes;
+        struct isod_move rest = isod_move_of(a->dest + at, a->source + at, a->dest_stride - at);
+        if (prim_block_index() == 0 && rest.bytes > 0)
+            isod_reduce_ll(&c, &rest, elem, ISOD_OP_sum_reduce);
+    }
     return isod_coll_leave(&c);
 }
 

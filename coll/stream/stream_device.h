@@ -292,26 +292,6 @@ PRIM_FN bool isod_reads_await(struct isod_coll *c, const struct isod_stream_coll
     return goes_on;
 }
 
-PRIM_FN void isod_reads_store_odd(const struct isod_coll *c, const struct isod_reads *r, uint64_t u,
-                                  struct prim_vec16 v)
-{
-    for (uint32_t i = 0; i <= (r->dests != 0 ? isod_coll_others(c) : 0); i++) {
-        char *dest = i == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, i)];
-        isod_unit_store_odd(dest + u * 16, v, r->bytes - u * 16);
-    }
-}
-/* Whole units i and j. */
-PRIM_FN void isod_reads_store_two(const struct isod_coll *c, const struct isod_reads *r, uint64_t i, uint64_t j,
-                                  const struct prim_vec16 *v)
-{
-    for (uint32_t other = 0; other <= (r->dests != 0 ? isod_coll_others(c) : 0); other++) {
-        char *dest = other == 0 ? r->dest : r->dest + r->dests[isod_coll_other(c, other)];
-        prim_store16(dest + i * 16, v[0]);
-        if (i != j)
-            prim_store16(dest + j * 16, v[1]);
-    }
-}
-
 /* ---- reductions by pushes: piece by piece into stages of the owner. Stage memory of a lane is 4 banks here, each with
  * half an inbox of each sender. One iteration: push piece k, flag; wait for piece k - 1 of the others, reduce it. Four
  * banks are enough: a member that pushes piece k has, one iteration before, waited for the others' flags of piece k -
@@ -411,15 +391,6 @@ PRIM_FN void isod_push_send(const struct isod_coll *c, const struct isod_push *p
         struct isod_push_place at = isod_push_place_of(c, p, &piece, i);
         if (at.left > 0 && !isod_unit_is_whole(at.from, at.left))
             prim_store16(at.to, isod_unit_load_odd(at.from, at.left));
-    }
-}
-
-PRIM_FN void isod_push_store(const struct isod_coll *c, const struct isod_push *p, uint64_t at, struct prim_vec16 v,
-                             uint64_t left)
-{
-    for (uint32_t i = 0; i <= (p->dests != 0 ? isod_coll_others(c) : 0); i++) {
-        char *dest = i == 0 ? p->dest : p->dest + p->dests[isod_coll_other(c, i)];
-        isod_unit_store(dest + at, v, left);
     }
 }
 

@@ -56,18 +56,16 @@ PRIM_FN uint64_t isod_amo_at_u32(uint32_t *at, struct isod_word_op o)
     return 0;
 }
 
-PRIM_FN uint64_t isod_amo_by_way(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
-{
-    char *at = isod_near(h, addr, pe);
-    if (at == 0)
-        return isod_ring_amo(h, o.op, o.bytes, (void *)(uintptr_t)addr, o.operand, o.compare, o.fetches,
-                             isod_world_pe(h, pe));
-    return o.bytes == 8 ? isod_amo_at_u64((uint64_t *)(void *)at, o) : isod_amo_at_u32((uint32_t *)(void *)at, o);
-}
 /* A fetching atomic may be a look of a loop: a lock that spins, a counter that is watched. */
 PRIM_FN uint64_t isod_amo(shmemd_t h, struct isod_word_op o, const void *addr, int pe)
 {
-    uint64_t old = isod_amo_by_way(h, o, addr, pe);
+    char *at = isod_near(h, addr, pe);
+    uint64_t old;
+    if (at == 0)
+        old = isod_ring_amo(h, o.op, o.bytes, (void *)(uintptr_t)addr, o.operand, o.compare, o.fetches,
+                            isod_world_pe(h, pe));
+    else
+        old = o.bytes == 8 ? isod_amo_at_u64((uint64_t *)(void *)at, o) : isod_amo_at_u32((uint32_t *)(void *)at, o);
     if (o.fetches)
         prim_look(o.op == ISOD_AMO_FETCH   ? "shmemd_atomic_fetch"
                   : o.op == ISOD_AMO_SWAP  ? "shmemd_atomic_swap"

@@ -258,11 +258,6 @@ PRIM_FN bool isod_ring_is_symmetric(struct isod_world *world, const void *addr, 
     return false;
 }
 
-PRIM_FN bool isod_ring_is_dead(struct isod_origin at, struct prim_group g)
-{
-    return prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0);
-}
-
 /* Between a stage and the local end. The loop is short, since the bus is slower than any loop. Loads are atomic: data
  * that the proxy has put into a stage must not come out of a stale cache. */
 PRIM_FN void isod_ring_copy(struct prim_group g, char *staged, char *local, uint64_t bytes, bool gets)
@@ -352,7 +347,7 @@ PRIM_COLD_FN void isod_ring_move(struct isod_origin at, struct prim_group g, str
                                  enum isod_ring_way way)
 {
     prim_gather_stores(g); /* the group's stores, the source among them; the fence behind it is in isod_ring_write */
-    if (s.bytes == 0 || isod_ring_is_dead(at, g))
+    if (s.bytes == 0 || prim_sync_or(g, prim_load_relaxed_u64(&at.team->status) != 0)) /* the handle has given up */
         return;
     if (s.bytes <= (way == ISOD_RING_PUT_NBI ? ISOD_RING_INLINE_BYTES : ISOD_RING_STAGE_BYTES) ||
         !isod_ring_is_symmetric(at.world, s.local, s.bytes)) {

@@ -116,13 +116,6 @@ PRIM_COLD_FN void isod_half_store(char *to, uint64_t v, size_t left)
         to[i] = (char)(uint8_t)(v >> (8 * i));
 }
 
-/* By the ring: both halves of a line at once, each as a word. */
-PRIM_FN void isod_ll_word_send(shmemd_t h, void *dest, uint64_t data, uint32_t epoch, int pe)
-{
-    uint64_t behind = (uint64_t)epoch << 32;
-    isod_ring_put_words(h, dest, (uint32_t)data | behind, (data >> 32) | behind, 16, isod_world_pe(h, pe));
-}
-
 struct isod_packet {
     const void *source; /* of put: the data; of get: the area */
     size_t bytes;
@@ -148,10 +141,13 @@ PRIM_FN void isod_put_packet(shmemd_t h, shmemd_group_t g, void *dest, struct is
     }
     for (size_t i = rank; i < lines; i += size) {
         uint64_t data = i < whole ? isod_whole_load(from + i * 8) : isod_half_load(from + i * 8, p.bytes - i * 8);
-        if (to != 0)
+        if (to != 0) {
             prim_store_ll((struct prim_ll *)(void *)to + i, (uint32_t)data, (uint32_t)(data >> 32), p.epoch);
-        else
-            isod_ll_word_send(h, (char *)dest + i * 16, data, p.epoch, pe);
+        } else { /* by the ring: both halves of a line at once, each as a word */
+            uint64_t behind = (uint64_t)p.epoch << 32;
+            isod_ring_put_words(h, (char *)dest + i * 16, (uint32_t)data | behind, (data >> 32) | behind, 16,
+                                isod_world_pe(h, pe));
+        }
     }
 }
 

@@ -214,25 +214,6 @@ static int export_ipc(struct gpu *gpu, void *base, struct gpu_key *key)
     return status;
 }
 
-static int import_ipc(struct gpu *gpu, const struct gpu_key *key, char **base)
-{
-    hipIpcMemHandle_t handle;
-    void *at = NULL;
-    memcpy(&handle, key->bytes, sizeof(handle));
-    int status =
-        iso_hip_result(gpu, "hipIpcOpenMemHandle", hipIpcOpenMemHandle(&at, handle, hipIpcMemLazyEnablePeerAccess));
-    *base = status == 0 ? (char *)at : NULL;
-    if (status == 0)
-        return 0;
-    char sentence[240];
-    snprintf(
-        sentence, sizeof(sentence),
-        "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
-        "set HIP_VISIBLE_DEVICES to the same value for all PEs",
-        gpu->error, gpu->info.n_devices);
-    return iso_hip_refuse(gpu, status, sentence);
-}
-
 static const char *why_none(const struct gpu *gpu)
 {
     return gpu->coarse ? "hipExtMallocWithFlags has no uncached device memory, and gives coarse-grained memory for "
@@ -268,11 +249,24 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
 
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base)
 {
+    hipIpcMemHandle_t handle;
+    void *at = NULL;
     iso_hip_use(gpu);
-    int status = import_ipc(gpu, key, base);
-    if (status == 0)
+    memcpy(&handle, key->bytes, sizeof(handle));
+    int status =
+        iso_hip_result(gpu, "hipIpcOpenMemHandle", hipIpcOpenMemHandle(&at, handle, hipIpcMemLazyEnablePeerAccess));
+    *base = status == 0 ? (char *)at : NULL;
+    if (status == 0) {
         iso_hip_note_peer(gpu, *base, len, NULL);
-    return status;
+        return 0;
+    }
+    char sentence[240];
+    snprintf(
+        sentence, sizeof(sentence),
+        "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
+        "set HIP_VISIBLE_DEVICES to the same value for all PEs",
+        gpu->error, gpu->info.n_devices);
+    return iso_hip_refuse(gpu, status, sentence);
 }
 
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len)

@@ -321,24 +321,8 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copies ---- */
 
-/* One piece of a copy with pageable host memory at one side: through the stage, waiting. */
-static int copy_piece(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
-{
-    hipError_t e;
-    if (to_device) {
-        memcpy(gpu->stage, source, len);
-        e = hipMemcpyAsync(dest, gpu->stage, len, hipMemcpyHostToDevice, stream);
-    } else {
-        e = hipMemcpyAsync(gpu->stage, source, len, hipMemcpyDeviceToHost, stream);
-    }
-    if (e == hipSuccess)
-        e = wait_stream(stream);
-    if (e == hipSuccess && !to_device)
-        memcpy(dest, gpu->stage, len);
-    return iso_hip_result(gpu, "hipMemcpyAsync", e);
-}
-
-/* The vendor would pin and unpin pages for large copies, which synchronises the device. */
+/* With pageable host memory at one side: piece by piece through the stage, waiting. The vendor would pin and unpin
+ * pages for large copies, which synchronises the device. */
 static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
 {
     int status = 0;
@@ -347,7 +331,20 @@ static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t l
     pthread_mutex_lock(&gpu->stage_lock);
     for (size_t done = 0; done < len && status == 0; done += STAGE_BYTES) {
         size_t piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
-        status = copy_piece(gpu, (char *)dest + done, (const char *)source + done, piece, to_device, stream);
+        char *to = (char *)dest + done;
+        const char *from = (const char *)source + done;
+        hipError_t e;
+        if (to_device) {
+            memcpy(gpu->stage, from, piece);
+            e = hipMemcpyAsync(to, gpu->stage, piece, hipMemcpyHostToDevice, stream);
+        } else {
+            e = hipMemcpyAsync(gpu->stage, from, piece, hipMemcpyDeviceToHost, stream);
+        }
+        if (e == hipSuccess)
+            e = wait_stream(stream);
+        if (e == hipSuccess && !to_device)
+            memcpy(to, gpu->stage, piece);
+        status = iso_hip_result(gpu, "hipMemcpyAsync", e);
     }
     pthread_mutex_unlock(&gpu->stage_lock);
     return status;
