@@ -30,7 +30,7 @@ struct reduce_kernels {
 #define REDUCE_PASTE(a, b) REDUCE_PASTE_(a, b)
 #define REDUCE_NAMED(what) REDUCE_PASTE(what, REDUCE_NAME)
 
-/* Elements that one epoch of a kernel handles: a constant, so that the inner loop becomes vector code also at -O2. */
+/* Bytes that one step of a loop handles: a constant, so that the inner loop becomes vector code also at -O2. */
 #define REDUCE_STEP_BYTES 128
 
 /* That out may be a or b does not make one element depend on another: no run-time overlap check is needed. */

@@ -44,17 +44,17 @@ struct isod_set {
 };
 
 PRIM_FN bool isod_set_has(const struct isod_set *s, size_t i) { return s->status == 0 || s->status[i] == 0; }
-PRIM_FN bool isod_set_is_ll128(const struct isod_set *s) { return s->word == ISOD_U64 || s->word == ISOD_I64; }
+PRIM_FN bool isod_set_is_wide(const struct isod_set *s) { return s->word == ISOD_U64 || s->word == ISOD_I64; }
 PRIM_FN const void *isod_set_word(const struct isod_set *s, size_t i)
 {
-    return (const char *)s->ivars + i * (isod_set_is_ll128(s) ? 8 : 4);
+    return (const char *)s->ivars + i * (isod_set_is_wide(s) ? 8 : 4);
 }
 PRIM_FN uint64_t isod_set_value(const struct isod_set *s, size_t i)
 {
     size_t at = s->each ? i : 0;
     uint64_t wide;
     uint32_t narrow;
-    if (isod_set_is_ll128(s)) {
+    if (isod_set_is_wide(s)) {
         __builtin_memcpy(&wide, (const char *)s->values + at * 8, 8);
         return wide;
     }

@@ -172,7 +172,8 @@ struct isod_strided {
     size_t bytes; /* of an element: 1, 2, 4, 8, 16 */
 };
 
-PRIM_FN ptrdiff_t isod_epoch(const struct isod_strided *s, size_t i, ptrdiff_t stride)
+/* Where element i is, in bytes. */
+PRIM_FN ptrdiff_t isod_strided_at(const struct isod_strided *s, size_t i, ptrdiff_t stride)
 {
     return (ptrdiff_t)i * stride * (ptrdiff_t)s->bytes;
 }
@@ -205,8 +206,8 @@ PRIM_FN void isod_iput(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
 {
     char *to = s.nelems != 0 ? isod_near(h, s.dest, pe) : (char *)0;
     for (size_t i = prim_rank(g); i < s.nelems; i += prim_size(g)) {
-        const char *from = (const char *)s.source + isod_epoch(&s, i, s.sst);
-        ptrdiff_t at = isod_epoch(&s, i, s.dst);
+        const char *from = (const char *)s.source + isod_strided_at(&s, i, s.sst);
+        ptrdiff_t at = isod_strided_at(&s, i, s.dst);
         if (to != 0)
             isod_store_element(to + at, from, s.bytes);
         else
@@ -218,8 +219,8 @@ PRIM_FN void isod_iget(shmemd_t h, shmemd_group_t g, struct isod_strided s, int 
 {
     const char *from = s.nelems != 0 ? isod_near(h, s.source, pe) : (const char *)0;
     for (size_t i = prim_rank(g); i < s.nelems; i += prim_size(g)) {
-        char *to = (char *)s.dest + isod_epoch(&s, i, s.dst);
-        ptrdiff_t at = isod_epoch(&s, i, s.sst);
+        char *to = (char *)s.dest + isod_strided_at(&s, i, s.dst);
+        ptrdiff_t at = isod_strided_at(&s, i, s.sst);
         if (from != 0)
             isod_load_element(to, from + at, s.bytes);
         else

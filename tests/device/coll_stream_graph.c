@@ -14,13 +14,13 @@ enum { REPLAYS = 1000, SIDES = 2, GRAPHS = 2, LOOK = 100, MOST_WORDS = 2500 };
 static const char *const kind_names[] = {KIND_NAMES};
 
 /* One call of the sequence. Side: which stream and buffers. */
-struct epoch {
+struct step {
     int side, kind, team, slot;
     enum turn_where where;
     uint64_t words;
     bool engines;
 };
-static const struct epoch epochs[GRAPHS][7] = {{{0, SHMEMX_ALLREDUCE, TEAM_WORLD, 3, TURN_BOTH, 5, false},
+static const struct step steps[GRAPHS][7] = {{{0, SHMEMX_ALLREDUCE, TEAM_WORLD, 3, TURN_BOTH, 5, false},
                                               {0, SHMEMX_FCOLLECT, TEAM_PARITY, 3, TURN_BOTH, 700, false},
                                               {1, SHMEMX_ALLTOALL, TEAM_WORLD, 4, TURN_NEITHER, 130, false},
                                               {1, SHMEMX_BROADCAST, TEAM_PARITY, 4, TURN_IN_PLACE, 2500, false},
@@ -34,7 +34,7 @@ static const struct epoch epochs[GRAPHS][7] = {{{0, SHMEMX_ALLREDUCE, TEAM_WORLD
                                               {1, SHMEMX_FCOLLECT, TEAM_WORLD, 6, TURN_NEITHER, 1, false},
                                               {0, SHMEMX_PERMUTE, TEAM_PARITY, 5, TURN_BOTH, 2000, true},
                                               {0, SHMEMX_REDUCESCATTER, TEAM_PARITY, 5, TURN_IN_PLACE, 33, false}}};
-enum { STEPS = sizeof(epochs[0]) / sizeof(epochs[0][0]) };
+enum { STEPS = sizeof(steps[0]) / sizeof(steps[0][0]) };
 
 struct graph_state {
     struct coll_team teams[TEAMS];
@@ -45,18 +45,18 @@ struct graph_state {
     uint64_t turns;
 };
 
-static void enqueue_step(struct graph_state *s, const struct epoch *epoch)
+static void enqueue_step(struct graph_state *s, const struct step *step)
 {
     struct turn t;
     char text[80];
-    snprintf(text, sizeof(text), "%s on stream %d", kind_names[epoch->kind], epoch->side);
-    turn_set(&t, &s->place[epoch->side], &s->teams[epoch->team], epoch->kind, epoch->where, epoch->words, 3);
+    snprintf(text, sizeof(text), "%s on stream %d", kind_names[step->kind], step->side);
+    turn_set(&t, &s->place[step->side], &s->teams[step->team], step->kind, step->where, step->words, 3);
     t.a.count = s->count;
-    t.a.late = device_mix((uint32_t)epoch->words, (uint32_t)shmem_my_pe()) | 1;
-    t.q.slot = epoch->slot;
-    if (epoch->engines && turn_has_engines(epoch->kind, epoch->where))
+    t.a.late = device_mix((uint32_t)step->words, (uint32_t)shmem_my_pe()) | 1;
+    t.q.slot = step->slot;
+    if (step->engines && turn_has_engines(step->kind, step->where))
         turn_set_engines(&t, true);
-    turn_enqueue(&t, s->stream[epoch->side], text);
+    turn_enqueue(&t, s->stream[step->side], text);
 }
 
 /* Forks, joins, and counts. */
@@ -65,7 +65,7 @@ static void enqueue_sequence(struct graph_state *s, int which)
     struct turn_tick_args tick = {s->count};
     CHECK_EQ(shmemx_stream_wait_stream(s->stream[1], s->stream[0]), 0);
     for (int i = 0; i < STEPS; i++)
-        enqueue_step(s, &epochs[which][i]);
+        enqueue_step(s, &steps[which][i]);
     CHECK_EQ(shmemx_stream_wait_stream(s->stream[0], s->stream[1]), 0);
     DEVICE_LAUNCH(turn_tick, 1, TURN_THREADS, tick, s->stream[0]);
 }

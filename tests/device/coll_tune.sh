@@ -71,7 +71,7 @@ says "SHMEM_COLL_TABLE: $SHMEM_COLL_TABLE:[0-9]+: 1 fields; a row has 6"
 run 0 $LAUNCH 2 "$info" --tune --tune-most 1k
 run 0 $LAUNCH 2 "$program"
 
-# Other programs that come and go make the times spread, which is said. Not in each run: they may come in epoch.
+# Other programs that come and go make the times spread, which is said. Not in each run: they may come in step.
 disturb() {
     while :; do
         for i in 1 2 3 4 5 6 7 8; do

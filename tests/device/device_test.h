@@ -180,7 +180,7 @@ SHMEMD_FN int32_t form_unit(int form)
     return (int32_t)(form == FORM_THREAD ? thread : form == FORM_WAVE ? thread / wave : (uint32_t)shmemd_block_index());
 }
 
-/* About as many nanoseconds as a poll takes, `turns` times: puts PEs, blocks and threads out of epoch. */
+/* About as many nanoseconds as a poll takes, `turns` times: puts PEs, blocks and threads out of step. */
 SHMEMD_FN void form_dawdle(uint32_t turns)
 {
     for (uint32_t i = 0; i < turns; i++)
