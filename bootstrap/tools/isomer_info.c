@@ -168,10 +168,11 @@ static int tune(size_t most_bytes)
 /* `text`: "4k", "256m", "1g"; 1k or more. */
 static int tune_up_to(const char *text)
 {
+    static const char suffixes[] = "kmg";
     char *end;
     unsigned long long n = strtoull(text, &end, 10);
-    const char *suffix = *end != '\0' ? strchr("kmg", *end) : NULL;
-    unsigned shift = suffix ? (unsigned)(suffix - "kmg" + 1) * 10 : 0;
+    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
+    unsigned shift = suffix ? (unsigned)(suffix - suffixes + 1) * 10 : 0;
     bool is_number = *text >= '0' && *text <= '9' && (suffix ? end[1] : end[0]) == '\0';
     if (is_number && n < SIZE_MAX >> shift && n << shift >= 1024)
         return tune((size_t)(n << shift));

@@ -195,8 +195,12 @@ static int make_argv(struct job *job, struct host *host)
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     char *words = strdup(o->agent ? o->agent : ssh);
     host->argv = (char **)calloc(AGENT_WORDS + 3, sizeof *host->argv);
-    bool fits = len > 0 && words && host->argv;
-    self[len > 0 ? len : 0] = 0;
+    if (len <= 0) {
+        oshrun_say("cannot read /proc/self/exe: %s", strerror(errno));
+        return STATUS_FAILED;
+    }
+    bool fits = words && host->argv;
+    self[len] = 0;
     const char *at = o->wdir ? realpath(o->wdir, folder) : getcwd(folder, sizeof folder);
     if (fits && !at) {
         oshrun_say("cannot use the working directory %s: %s", o->wdir ? o->wdir : ".", strerror(errno));
@@ -211,7 +215,11 @@ static int make_argv(struct job *job, struct host *host)
     for (char *word; fits && (word = strsep(&words, " "));)
         if (*word && n < AGENT_WORDS)
             host->argv[n++] = word;
-    if (!fits || n == 0 || n == AGENT_WORDS) {
+    if (!fits) {
+        oshrun_say("no memory for the command of the agent of %s", host->name);
+        return STATUS_FAILED;
+    }
+    if (n == 0 || n == AGENT_WORDS) {
         oshrun_say("--agent '%s' has no word, or more than %d", o->agent ? o->agent : ssh, AGENT_WORDS - 1);
         return STATUS_USAGE;
     }
@@ -299,12 +307,14 @@ char **hosts_environment(const struct job *job, int pe)
     while (environ[count])
         count++;
     char **copy = (char **)calloc(count + 2, sizeof *copy);
-    for (size_t i = 0; copy && i < count; i++)
+    bool fits = copy != NULL;
+    for (size_t i = 0; fits && i < count; i++)
         if (strncmp(environ[i], "SHMEM_RANK=", 11) != 0)
-            copy[n++] = strdup(environ[i]);
-    if (copy && job->options.part == PART_HEAD)
+            fits = (copy[n++] = strdup(environ[i])) != NULL;
+    if (fits && job->options.part != PART_HEAD)
+        fits = asprintf(&copy[n], "SHMEM_RANK=%d", job->options.first_pe + pe) >= 0;
+    if (fits)
         return copy;
-    if (!copy || asprintf(&copy[n], "SHMEM_RANK=%d", job->options.first_pe + pe) < 0)
-        oshrun_say("no memory for the environment of PE %d", job->options.first_pe + pe);
-    return copy;
+    oshrun_say("no memory for the environment of PE %d", job->options.first_pe + pe);
+    return NULL; /* the job ends */
 }

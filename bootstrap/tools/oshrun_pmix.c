@@ -281,11 +281,12 @@ char **pmix_environment(struct job *job, int pe)
     while (environ[count])
         count++;
     char **copy = (char **)calloc(count + 1, sizeof *copy);
-    for (size_t i = 0; copy && i < count; i++)
-        copy[i] = strdup(environ[i]);
+    bool fits = copy != NULL;
+    for (size_t i = 0; fits && i < count; i++)
+        fits = (copy[i] = strdup(environ[i])) != NULL;
     pmix_proc_t proc;
     PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
-    pmix_status_t status = copy ? PMIx_server_setup_fork(&proc, &copy) : PMIX_ERR_NOMEM;
+    pmix_status_t status = fits ? PMIx_server_setup_fork(&proc, &copy) : PMIX_ERR_NOMEM;
     if (!check(status, "PMIx_server_setup_fork"))
         return copy;
     pmix_environment_free(copy);
