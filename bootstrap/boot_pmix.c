@@ -480,11 +480,22 @@ static int publish_list(const struct boot *boot, const char *key, size_t len)
     return rc;
 }
 
-static int read_list(const struct boot *boot, const unsigned char *list, size_t bytes, size_t len, unsigned char *out)
+/* Each rank asks for one value where it would ask for as many as there are ranks. */
+static int gather_by_list(const struct boot *boot, const char *key, size_t len, unsigned char *out)
 {
-    size_t at = 0;
-    int rc = 0;
-    for (int r = 0; r < boot->size; r++) {
+    int rc = boot->rank == 0 ? publish_list(boot, key, len) : 0;
+    int fence_rc = collect(boot->size);
+    if (rc != 0 || fence_rc != 0)
+        return rc != 0 ? rc : fence_rc;
+    pmix_value_t *value = fetch(0, LIST_KEY);
+    const unsigned char *list = value ? (const unsigned char *)value->data.bo.bytes : NULL;
+    size_t bytes = value ? value->data.bo.size : 0, at = sizeof(struct stamp);
+    if (bytes == 0)
+        rc = unpack(NULL, 0, 0, 0, NULL);
+    else
+        rc = check_stamp(list, bytes, 0);
+    bool readable = rc == 0;
+    for (int r = 0; readable && r < boot->size; r++) {
         uint32_t size = 0;
         if (bytes - at >= sizeof size)
             memcpy(&size, list + at, sizeof size);
@@ -494,25 +505,6 @@ static int read_list(const struct boot *boot, const unsigned char *list, size_t 
             rc = -ECONNABORTED;
         at += size;
     }
-    return rc;
-}
-
-/* Each rank asks for one value where it would ask for as many as there are ranks. */
-static int gather_by_list(const struct boot *boot, const char *key, size_t len, unsigned char *out)
-{
-    int rc = boot->rank == 0 ? publish_list(boot, key, len) : 0;
-    int fence_rc = collect(boot->size);
-    if (rc != 0 || fence_rc != 0)
-        return rc != 0 ? rc : fence_rc;
-    pmix_value_t *value = fetch(0, LIST_KEY);
-    const unsigned char *bytes = value ? (const unsigned char *)value->data.bo.bytes : NULL;
-    size_t size = value ? value->data.bo.size : 0;
-    if (size == 0)
-        rc = unpack(NULL, 0, 0, 0, NULL);
-    else
-        rc = check_stamp(bytes, size, 0);
-    if (rc == 0)
-        rc = read_list(boot, bytes + sizeof(struct stamp), size - sizeof(struct stamp), len, out);
     release(value);
     return rc;
 }

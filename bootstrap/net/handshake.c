@@ -101,11 +101,23 @@ static int check_proof(const struct handshake *h, struct frame_socket *s, enum p
     return iso_auth_is_equal(right, proof) ? 0 : -EACCES;
 }
 
-/* The awaited bytes are complete: an event or -errno. */
-static int advance(struct handshake *h, struct frame_socket *s)
+int iso_handshake_receive(struct handshake *h, struct frame_socket *s)
 {
+    unsigned char *const awaited[] = {h->hello, h->challenge, h->proof};
+    static const unsigned sizes[] = {HELLO_BYTES, CHALLENGE_BYTES, AUTH_BYTES};
+    assert(h->phase < PHASE_DONE);
+    unsigned char *to = awaited[h->phase];
+    while (h->got < sizes[h->phase]) {
+        ptrdiff_t n = iso_tcp_receive(s->fd, to + h->got, sizes[h->phase] - h->got);
+        if (n <= 0)
+            return n < 0 ? (int)n : HANDSHAKE_NOTHING;
+        h->got += (unsigned)n;
+        /* known at the first wrong byte: an HTTP client is not waited for */
+        if (h->phase != PHASE_PROOF && memcmp(to, magic, h->got < sizeof magic ? h->got : sizeof magic) != 0)
+            return -EPROTO;
+    }
     int rc;
-    h->got = 0;
+    h->got = 0; /* the awaited bytes are complete */
     switch (h->phase) {
     case PHASE_HELLO:
         return HANDSHAKE_HELLO;
@@ -122,24 +134,6 @@ static int advance(struct handshake *h, struct frame_socket *s)
     }
     h->phase = PHASE_DONE;
     return HANDSHAKE_DONE;
-}
-
-int iso_handshake_receive(struct handshake *h, struct frame_socket *s)
-{
-    unsigned char *const awaited[] = {h->hello, h->challenge, h->proof};
-    static const unsigned sizes[] = {HELLO_BYTES, CHALLENGE_BYTES, AUTH_BYTES};
-    assert(h->phase < PHASE_DONE);
-    unsigned char *to = awaited[h->phase];
-    while (h->got < sizes[h->phase]) {
-        ptrdiff_t n = iso_tcp_receive(s->fd, to + h->got, sizes[h->phase] - h->got);
-        if (n <= 0)
-            return n < 0 ? (int)n : HANDSHAKE_NOTHING;
-        h->got += (unsigned)n;
-        /* known at the first wrong byte: an HTTP client is not waited for */
-        if (h->phase != PHASE_PROOF && memcmp(to, magic, h->got < sizeof magic ? h->got : sizeof magic) != 0)
-            return -EPROTO;
-    }
-    return advance(h, s);
 }
 
 const char *iso_handshake_why(const struct handshake *h, int rc)

@@ -312,9 +312,14 @@ static int find_joined(const struct job *job)
     return -1;
 }
 
-/* The job cannot start any more when a PE has ended before it joined and another waits for it. */
-static void look_for_absent(struct job *job, struct course *course)
+static void look_at_ends(struct job *job, struct course *course)
 {
+    for (int i = 0; i < job->options.npes; i++)
+        if (job->pes[i].ended && !course->looked[i]) {
+            course->looked[i] = true;
+            look_at_end(job, course, i);
+        }
+    /* The job cannot start any more when a PE has ended before it joined and another waits for it. */
     int joined = atomic_load(&job->some_absent) ? find_joined(job) : -1;
     for (int i = 0; joined >= 0 && i < job->options.npes; i++) {
         const struct pe *pe = &job->pes[i];
@@ -327,16 +332,6 @@ static void look_for_absent(struct job *job, struct course *course)
             job->options.argv[0], (int)pe->pid, joined);
         blame(course, &cause);
     }
-}
-
-static void look_at_ends(struct job *job, struct course *course)
-{
-    for (int i = 0; i < job->options.npes; i++)
-        if (job->pes[i].ended && !course->looked[i]) {
-            course->looked[i] = true;
-            look_at_end(job, course, i);
-        }
-    look_for_absent(job, course);
 }
 
 static void take_abort(struct job *job, struct course *course)

@@ -164,44 +164,37 @@ static __attribute__((noinline)) pid_t spawn(struct launch *launch)
     return pid;
 }
 
-static int start_one(struct job *job, int pe)
-{
-    struct launch launch = {.job = job, .argv = job->options.argv, .parent = getpid()};
-    if (job->options.part == PART_HEAD)
-        launch.argv = hosts_argv(job, pe);
-    if (relay_streams(job, pe, &launch.streams))
-        return STATUS_FAILED;
-    launch.environment = job->options.part == PART_ALONE ? pmix_environment(job, pe) : hosts_environment(job, pe);
-    pid_t pid = launch.environment ? spawn(&launch) : 0;
-    int error = errno;
-    if (launch.streams.out >= 0) /* the PE has these ends now */
-        close(launch.streams.out);
-    if (launch.streams.err >= 0)
-        close(launch.streams.err);
-    if (job->options.part == PART_HEAD) /* its own end; only when all writers are gone does the agent's stdin end */
-        close(job->pes[pe].control);
-    pmix_environment_free(launch.environment);
-    if (pid > 0 && !launch.failed) {
-        job->pes[pe].pid = pid;
-        return 0;
-    }
-    if (pid > 0)
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-            continue;
-    if (launch.failed)
-        oshrun_say("PE %d: cannot run '%s': %s: %s", job->options.first_pe + pe, job->program, launch.failed,
-                   strerror(launch.error));
-    else if (pid < 0)
-        oshrun_say("PE %d of %d: cannot start a process: %s", pe, job->options.npes, strerror(error));
-    return launch.failed ? STATUS_NOT_EXECUTABLE : STATUS_FAILED;
-}
-
 int pes_start(struct job *job)
 {
     for (int pe = 0; pe < job->options.npes; pe++) {
-        int status = start_one(job, pe);
-        if (status)
-            return status;
+        struct launch launch = {.job = job, .argv = job->options.argv, .parent = getpid()};
+        if (job->options.part == PART_HEAD)
+            launch.argv = hosts_argv(job, pe);
+        if (relay_streams(job, pe, &launch.streams))
+            return STATUS_FAILED;
+        launch.environment = job->options.part == PART_ALONE ? pmix_environment(job, pe) : hosts_environment(job, pe);
+        pid_t pid = launch.environment ? spawn(&launch) : 0;
+        int error = errno;
+        if (launch.streams.out >= 0) /* the PE has these ends now */
+            close(launch.streams.out);
+        if (launch.streams.err >= 0)
+            close(launch.streams.err);
+        if (job->options.part == PART_HEAD) /* its own end; only when all writers are gone does the agent's stdin end */
+            close(job->pes[pe].control);
+        pmix_environment_free(launch.environment);
+        if (pid > 0 && !launch.failed) {
+            job->pes[pe].pid = pid;
+            continue;
+        }
+        if (pid > 0)
+            while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                continue;
+        if (launch.failed)
+            oshrun_say("PE %d: cannot run '%s': %s: %s", job->options.first_pe + pe, job->program, launch.failed,
+                       strerror(launch.error));
+        else if (pid < 0)
+            oshrun_say("PE %d of %d: cannot start a process: %s", pe, job->options.npes, strerror(error));
+        return launch.failed ? STATUS_NOT_EXECUTABLE : STATUS_FAILED;
     }
     return 0;
 }

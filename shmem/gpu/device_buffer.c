@@ -108,16 +108,6 @@ static int import_whole(struct gpu *gpu, const struct gpu_key *key, struct impor
     return rc;
 }
 
-static void close_import(struct gpu *gpu, const struct import *import)
-{
-    if (import->method == GPU_SHARE_IPC) {
-        iso_gpu_shared_close(gpu, import->base, import->len);
-        return;
-    }
-    iso_gpu_chunk_release(gpu, import->base, import->len);
-    iso_gpu_unreserve(gpu, import->base, import->len);
-}
-
 /* The row of local PE i. */
 static int describe(struct segment *s, int i, const struct pe_offer *buffer, struct pe_offer *whole)
 {
@@ -214,9 +204,17 @@ void iso_device_buffer_forget(struct segment *segment)
 {
     struct import *imports = (struct import *)segment->foreign;
     iso_transport_forget(segment);
-    for (int i = 0; i < ISO->n_local; i++)
-        if (imports[i].base != NULL)
-            close_import(ISO->device->gpu, &imports[i]);
+    for (int i = 0; i < ISO->n_local; i++) {
+        const struct import *import = &imports[i];
+        if (import->base == NULL)
+            continue;
+        if (import->method == GPU_SHARE_IPC) {
+            iso_gpu_shared_close(ISO->device->gpu, import->base, import->len);
+        } else {
+            iso_gpu_chunk_release(ISO->device->gpu, import->base, import->len);
+            iso_gpu_unreserve(ISO->device->gpu, import->base, import->len);
+        }
+    }
     free(imports);
     iso_segment_remove(segment);
 }

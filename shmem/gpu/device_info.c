@@ -35,8 +35,15 @@ static void write_paths(FILE *out, const struct segment *s)
     fprintf(out, "%s\n", !hides ? "" : ISO->env->force_proxy ? " (SHMEM_FORCE_PROXY)" : " (SHMEM_VIRTUAL_NODES)");
 }
 
-static void write_running(FILE *out, const struct device *d)
+void iso_device_write_info(FILE *out)
 {
+    const struct device *d = ISO->device;
+    if (d == NULL || !d->running) {
+        char text[512] = "";
+        iso_gpu_survey(text, sizeof text);
+        fprintf(out, "device: none in use; %s\n", text);
+        return;
+    }
     const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
     struct alloc_stats objects = iso_alloc_stats(d->alloc), control = iso_alloc_stats(d->control);
     fprintf(out, "device of PE %d: %s, number %d of %d, %s (%s), %llu MiB, %d multiprocessors, waves of %d\n",
@@ -46,26 +53,15 @@ static void write_running(FILE *out, const struct device *d)
     fprintf(out,
             "  heap %p: at most %zu MiB, %zu MiB allocated in %d chunk%s, %zu objects use %zu MiB; %zu slots use %zu "
             "of %zu KiB\n",
-            (void *)s->base, objects.cap / MIB, (d->backed_bytes - d->control_bytes) / MIB, d->n_chunks > 0 ? d->n_chunks : 1,
-            d->n_chunks > 1 ? "s" : "", objects.objects, objects.used / MIB, control.objects, control.used >> 10,
-            d->control_bytes >> 10);
+            (void *)s->base, objects.cap / MIB, (d->backed_bytes - d->control_bytes) / MIB,
+            d->n_chunks > 0 ? d->n_chunks : 1, d->n_chunks > 1 ? "s" : "", objects.objects,
+            objects.used / MIB, control.objects, control.used >> 10, d->control_bytes >> 10);
     write_paths(out, s);
     if (strcmp(d->info->flavour, "hip") == 0)
         fprintf(out, "  graphs: DEBUG_HIP_GRAPH_MIN_OVERLAP=%s (0: branches may wait for one another)\n",
                 getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"));
     if (d->device_peers > 1)
         fprintf(out, "  %d PEs of this node share this device: see isomer-info --doctor\n", d->device_peers);
-}
-
-void iso_device_write_info(FILE *out)
-{
-    char text[512] = "";
-    if (ISO->device != NULL && ISO->device->running) {
-        write_running(out, ISO->device);
-        return;
-    }
-    iso_gpu_survey(text, sizeof text);
-    fprintf(out, "device: none in use; %s\n", text);
 }
 
 SHMEM_API(shmemx_device_text, pshmemx_device_text);
@@ -87,8 +83,6 @@ size_t pshmemx_device_text(char *text, size_t bytes)
 /* ---- the doctor ---- */
 
 enum { FINE, WARNING, PROBLEM };
-
-typedef void finding(void *doctor, int severity, const char *sentence);
 
 void iso_device_examine(void (*find)(void *doctor, int severity, const char *sentence), void *doctor)
 {

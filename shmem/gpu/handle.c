@@ -205,12 +205,13 @@ static size_t slot_bytes(int n_pes, int lanes)
     return (size_t)isod_slot_bytes(n_pes, inbox_bytes_of(n_pes), lanes) + notes;
 }
 
-/* As many lanes as fit, at most `lanes`; 0: not even one. More than half of what is left no handle gets, so that there
- * is something for the next ones. */
-static int take_slot_memory(struct device *d, struct handle *h, int lanes)
+/* Everything that can fail, before the members hear of it. Takes as many lanes as fit, at most `lanes`. No handle gets
+ * more than half of what is left, so that there is something for the next ones. -errno after a sentence. */
+static int take_memory(struct device *d, struct handle *h, int lanes, const char *call)
 {
-    size_t most = iso_alloc_stats(d->control).largest_free / 2;
     int n = h->team->n_pes, fit = lanes;
+    pthread_mutex_lock(&d->lock);
+    size_t most = iso_alloc_stats(d->control).largest_free / 2;
     while (fit > 1 && slot_bytes(n, fit) > most)
         fit /= 2;
     while (fit > 0 && iso_alloc_get(d->control, SLOT_ALIGN, slot_bytes(n, fit), &h->offset) != 0)
@@ -218,22 +219,15 @@ static int take_slot_memory(struct device *d, struct handle *h, int lanes)
     if (fit > 0 && fit < lanes)
         log_info("slot %d has room for %d blocks that use collectives, not %d: slots use %zu of %zu bytes",
                  h->slot, fit, lanes, iso_alloc_stats(d->control).used, d->control_bytes);
-    return fit;
-}
-
-/* Everything that can fail, before the members hear of it. -errno after a sentence. */
-static int take_memory(struct device *d, struct handle *h, int lanes, const char *call)
-{
-    pthread_mutex_lock(&d->lock);
-    h->image.lanes = take_slot_memory(d, h, lanes);
+    h->image.lanes = fit;
     pthread_mutex_unlock(&d->lock);
-    if (h->image.lanes == 0) {
+    if (fit == 0) {
         log_error("%s: no room for the slot memory of a team of %d: slots use %zu of %zu bytes; destroy teams, prepare "
                   "slots with fewer blocks (shmemx_slot_prepare) or raise SHMEM_DEVICE_HEAP_SIZE",
-                  iso_call_name(call), h->team->n_pes, iso_alloc_stats(d->control).used, d->control_bytes);
+                  iso_call_name(call), n, iso_alloc_stats(d->control).used, d->control_bytes);
         return -ENOSPC;
     }
-    h->bytes = lay_out(h->team->n_pes, h->image.lanes).end;
+    h->bytes = lay_out(n, fit).end;
     int rc = iso_pool_get(d, &d->images, h->bytes, &h->memory, &h->memory);
     if (rc != 0) {
         log_error("%s: %zu bytes of device memory for a handle: %s", iso_call_name(call), h->bytes,
@@ -307,8 +301,11 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
     }
 }
 
-static void point_image(struct handle *h)
+static int write_image(struct device *d, struct handle *h, const struct member *members)
 {
+    char *copy = (char *)calloc(1, h->bytes);
+    if (copy == NULL)
+        return -ENOMEM;
     struct layout l = lay_out(h->team->n_pes, h->image.lanes);
     char *at = h->memory;
     h->image.my_pe = h->team->my_pe;
@@ -322,14 +319,6 @@ static void point_image(struct handle *h)
     h->image.memory = (char **)(void *)(at + l.memory);
     h->image.offsets = (uint64_t *)(void *)(at + l.offsets);
     h->image.grid = (struct isod_grid *)(void *)(at + l.grid);
-}
-
-static int write_image(struct device *d, struct handle *h, const struct member *members)
-{
-    char *copy = (char *)calloc(1, h->bytes);
-    if (copy == NULL)
-        return -ENOMEM;
-    point_image(h);
     memcpy(copy, &h->image, sizeof h->image);
     fill_tables(h, copy, members);
     iso_agent_copy(h->memory, copy, h->bytes);

@@ -351,24 +351,6 @@ static void keep(struct proxy *p, const struct isod_record *r)
         log_error("more waits of kernels were reported than are printed; shmemx_device_error tells them");
 }
 
-/* Takes what has come from the mailbox; records_lock is held. `*late`: a wait is past SHMEM_TIMEOUT. */
-static void take_records(struct proxy *p, bool *late)
-{
-    for (;;) {
-        uint64_t taken = p->host->taken;
-        struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];
-        /* Acquire: pairs with the flag store of isod_record_leave, which comes after the fields. */
-        uint64_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
-        if (state == ISOD_RECORD_FREE)
-            return;
-        *late = *late || state == ISOD_RECORD_LATE;
-        keep(p, r);
-        __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
-        /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
-        __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
-    }
-}
-
 static void end_if(bool late)
 {
     if (!late || !ISO->env->timeout_abort)
@@ -377,11 +359,24 @@ static void end_if(bool late)
     iso_abort_job(1, "a kernel waited longer than its timeout and SHMEM_TIMEOUT_ABORT is set");
 }
 
+/* Takes what has come from the mailbox. */
 static void look_at_records(struct proxy *p)
 {
-    bool late = false;
+    bool late = false; /* a wait is past SHMEM_TIMEOUT */
     pthread_mutex_lock(&p->records_lock);
-    take_records(p, &late);
+    for (;;) {
+        uint64_t taken = p->host->taken;
+        struct isod_record *r = &p->host->records[taken % ISOD_RECORDS];
+        /* Acquire: pairs with the flag store of isod_record_leave, which comes after the fields. */
+        uint64_t state = __atomic_load_n(&r->state, __ATOMIC_ACQUIRE);
+        if (state == ISOD_RECORD_FREE)
+            break;
+        late = late || state == ISOD_RECORD_LATE;
+        keep(p, r);
+        __atomic_store_n(&r->state, ISOD_RECORD_FREE, __ATOMIC_RELAXED);
+        /* Release: pairs with the acquire load of isod_record_leave, whose stores come after our reads. */
+        __atomic_store_n(&p->host->taken, taken + 1, __ATOMIC_RELEASE);
+    }
     pthread_mutex_unlock(&p->records_lock);
     end_if(late);
 }
@@ -533,7 +528,7 @@ static void say_held_up(const struct proxy *p, uint64_t held_ns)
 static bool has_record(struct proxy *p)
 {
     pthread_mutex_lock(&p->records_lock);
-    /* Relaxed: only whether there is one; take_records reads it. */
+    /* Relaxed: only whether there is one; look_at_records reads it. */
     uint64_t state = __atomic_load_n(&p->host->records[p->host->taken % ISOD_RECORDS].state, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&p->records_lock);
     return state != ISOD_RECORD_FREE;
