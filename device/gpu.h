@@ -42,7 +42,7 @@ struct gpu_info {
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */
     const char *ipc_why;      /* why not, when !can_ipc; NULL: the device does not say */
-    const char *lock_calls;   /* the vendor's calls that keep other threads from copying while they wait for kernels */
+    const char *lock_calls;   /* the vendor's calls that wait for kernels and keep other threads from copying; "": none */
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
     bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */

@@ -364,8 +364,8 @@ int shmemx_device_reset(shmem_team_t team, int slot);
  * these variables at their first call: a program that makes that call earlier sets them itself.
  * cudaFree, cudaFreeHost and cudaHostUnregister wait for all kernels, and hold a lock meanwhile that the proxy needs
  * where it copies device memory. So do hipFree, hipHostFree, hipStreamDestroy and hipDeviceSynchronize of HIP 5. Before
- * such a call a program synchronizes the streams whose kernels use the proxy. The library's own calls do that. After
- * SHMEM_TIMEOUT a sentence on stderr tells that the proxy stands still. */
+ * such a call a program synchronizes the streams whose kernels use the proxy. Before shmemx_stream_destroy it
+ * need not. After SHMEM_TIMEOUT a sentence on stderr tells that the proxy stands still. */
 
 typedef void *shmemx_graph_t;
 /* Makes a stream. Returns 0, or nonzero after a sentence on stderr, as all calls below do.

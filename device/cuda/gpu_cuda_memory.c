@@ -277,10 +277,10 @@ int iso_gpu_alloc(struct gpu *gpu, size_t len, void **ptr)
     return rc;
 }
 
-/* cudaFree and cudaFreeHost wait for all kernels with a lock in hand that copies of other threads need: a kernel that
- * waits for the proxy waits until its deadline then. cudaDeviceSynchronize in front of them would give up every
- * capture. So callers free behind iso_gpu_wait_all, but for the tools of a second probe at once, and a table of nodes
- * that another member has no memory for. */
+/* cudaFree and cudaFreeHost wait for all kernels, and hold a lock meanwhile that copies of other threads need: a kernel
+ * that waits for the proxy then waits for ever. cudaDeviceSynchronize in front of them would end every capture. So
+ * callers free behind iso_gpu_wait_all. Two do not: a second probe at the same time frees its tools, and a member frees
+ * its table of nodes when another member has no memory for one. */
 void iso_gpu_free(struct gpu *gpu, void *ptr)
 {
     iso_cuda_use(gpu);

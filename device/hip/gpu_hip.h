@@ -65,10 +65,10 @@ bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's dev
 int iso_hip_open_streams(struct gpu *gpu);
 void iso_hip_close_streams(struct gpu *gpu);
 int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len); /* zeroed when it returns */
-/* Waits, by polling, until the streams that this layer has made are idle. HIP 5 waits for them in hipFree, hipHostFree,
- * hipStreamDestroy and hipDeviceSynchronize with the lock of all streams in hand, which each copy needs. The streams'
- * work may be waiting for copies of the proxy. Therefore such calls come behind this one. Returns whether a stream is
- * captured, which is not waited for. */
+/* Waits, by polling, until the streams that this layer has made are idle. hipFree, hipHostFree, hipStreamDestroy and
+ * hipDeviceSynchronize of HIP 5 wait for them, too, but hold a lock meanwhile that each copy needs. The streams' work
+ * may be waiting for copies of the proxy. Therefore such calls come behind this one. Returns whether a stream is
+ * captured; such a stream is not waited for. */
 bool iso_hip_settle(struct gpu *gpu);
 
 /* ---- gpu_hip_memory.c ---- */

@@ -104,11 +104,12 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *strea
     return status;
 }
 
-/* The wait is for the reason of iso_hip_settle, but for this stream alone. */
+/* HIP 5 would wait for the stream while it holds its lock, as iso_hip_settle says. */
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
 {
     if (stream == NULL)
         return;
+    iso_hip_use(gpu);
     forget_stream(gpu, (hipStream_t)stream);
     (void)iso_gpu_stream_wait(gpu, stream);
     (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));

@@ -534,9 +534,9 @@ static bool has_record(struct proxy *p)
     return state != ISOD_RECORD_FREE;
 }
 
-/* A vendor's call may wait for kernels with a lock in hand that copies need, while these kernels wait for the proxy to
- * copy. Then nobody else would print the kernels' records or notice a dead peer. Time in which the whole process was
- * stopped does not count. */
+/* A vendor's call may wait for kernels and hold a lock that copies need, while these kernels wait for the proxy to copy.
+ * Then nobody else would print the kernels' records or notice a dead peer. Time in which the whole process was stopped
+ * does not count. */
 static void *watch_main(void *argument)
 {
     struct proxy *p = (struct proxy *)argument;
@@ -545,7 +545,7 @@ static void *watch_main(void *argument)
     uint64_t seen = 0, held_ns = 0, looked = iso_wait_now_ns(), timeout = iso_report_timeout_ns(NULL);
     bool said = false;
     pthread_mutex_lock(&p->resting);
-    while (__atomic_load_n(&p->stop, __ATOMIC_RELAXED) == 0) {
+    while (__atomic_load_n(&p->stop, __ATOMIC_RELAXED) == 0) { /* of iso_proxy_stop, which signals under the mutex */
         uint64_t end = iso_wait_now_ns() + WATCH_PROXY_NS;
         const struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
         (void)pthread_cond_timedwait(&p->stops, &p->resting, &until);
