@@ -59,9 +59,12 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
  * another PE ends. */
 #define SHMEMX_ERRORS_ABORT 0 /* a sentence on stderr, then the job ends; the default, as OpenSHMEM has it */
 /* A sentence on stderr, then a call of shmemx.h and shmemx_coll.h returns: nonzero, or NULL or -1 as its type says. It
- * never ends the process. When a PE dies, leaves, or ends the job, the job is broken for this PE. Waits inside calls of
- * shmemx.h come back with an error, and waits of kernels give up, within a second or so. From then on each such call
- * returns the same error at once. Exceptions: shmemx_leave, shmemx_error_text, shmemx_stream_destroy,
+ * never ends the process. When a PE dies, leaves, or ends the job, the job is broken for this PE. The PE that notices
+ * tells all others, who tell it on, so each PE has the same reason: shmemx_status gives the PE (broken_by), and the text
+ * of each error has the sentence, "CALL: the job was broken 0.2 s ago: pe 1 (pid 77 on a) died; call shmemx_leave". Two
+ * PEs that die at once, or a network that comes apart, may be two reasons. Waits inside calls of shmemx.h come back with
+ * an error, and waits of kernels give up, within a second or so. From then on each such call returns the same error at
+ * once. Exceptions: shmemx_leave, shmemx_error_text, shmemx_stream_destroy,
  * shmemx_graph_destroy, and the calls that describe (shmemx_info_text, shmemx_status, shmemx_device_error,
  * shmemx_heap_is_valid). Calls of shmem.h run the error handler and end the process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1
@@ -85,7 +88,7 @@ int shmemx_set_error_handler(shmemx_error_handler_t handler, void *arg);
 /* Breaks the job for this PE, as the death of another PE does, by the program's wish: a call has lasted too long, or
  * its result is not wanted any more. Waits inside calls of shmemx.h come back with an error, also those of other
  * threads, and waits of kernels give up. From then on calls behave as SHMEMX_ERRORS_RETURN says, with `why` in their
- * sentence. `why` is copied; more than 255 bytes are cut off. Other PEs are not told before shmemx_leave. Not
+ * sentence. `why` is copied; more than 255 bytes are cut off. Other PEs are told by shmemx_leave, not before. Not
  * collective; any thread, while others are in calls. Nothing changes in a job that is broken already. Returns 0; or
  * nonzero after a sentence: the library is not running, the mode is not SHMEMX_ERRORS_RETURN, why is a null pointer. */
 int shmemx_break(const char *why);
@@ -326,16 +329,17 @@ typedef struct {
     const void *addr;       /* the word that it polled */
     uint64_t expected, seen;
     double waited_seconds;
-    int gave_up; /* 0: passed SHMEM_TIMEOUT and goes on; 1: gave up; 2: misuse of the slot */
+    int gave_up;   /* 0: passed SHMEM_TIMEOUT and goes on; 1: gave up; 2: misuse of the slot */
+    int broken_by; /* the PE that broke the job: it died, left, ended the job or is not reached; -1: none or not known */
 } shmemx_device_error_t;
 /* Takes the oldest error off this PE's list and writes it to *error. Returns 1, or 0 when the list is empty. Never
  * blocks. -1 or less: an error of this call. */
 int shmemx_device_error(shmemx_device_error_t *error);
 /* Tells whether a call of (team, slot) on this PE gave up or was misused: in kernels, on streams, a barrier or sync on
  * streams of the team, or a point-to-point call on a stream, which has no slot. `slot` is 0 .. 255. `error` gets the
- * first such error since the last reset; all zero and pe -1 where there is none. NULL: it is not wanted. Takes nothing
- * off the list of shmemx_device_error. Then shmemx_error_text has a sentence, with the reason where the job is broken.
- * Not collective. A call that waits still has not given up: ask after its end. Returns 0: none gave up; 1: one did; -1
+ * first such error since the last reset; all zero and pe -1 where there is none, but for broken_by, which tells in each
+ * case who has died. NULL: it is not wanted. Takes nothing off the list of shmemx_device_error. Where one gave up, or the
+ * job is broken, shmemx_error_text has a sentence with the reason then. Not collective. A call that waits still has not given up: ask after its end. Returns 0: none gave up; 1: one did; -1
  * or less: an error of this call. */
 int shmemx_status(shmem_team_t team, int slot, shmemx_device_error_t *error);
 /* Makes all waits of this PE's kernels give up: they return, and from then on their handles do nothing. Not collective.

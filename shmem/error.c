@@ -22,10 +22,17 @@ static void stop_kernels(void)
         ISO->at_end.stop_kernels();
 }
 
-static void tell_peers(int status)
+static void tell_peers(const struct end_cause *cause)
 {
     if (ISO->at_end.tell_peers != NULL)
-        ISO->at_end.tell_peers(status);
+        ISO->at_end.tell_peers(cause);
+}
+
+static struct end_cause make_cause(int pe, int status, const char *why)
+{
+    struct end_cause cause = {.pe = pe, .status = status, .said = true};
+    snprintf(cause.why, sizeof cause.why, "%s", why);
+    return cause;
 }
 
 /* ---- the mode in which errors come back ---- */
@@ -41,7 +48,11 @@ bool iso_error_returns(const char *call)
 
 bool iso_job_is_broken(void) { return __atomic_load_n(&ISO->broken.stage, __ATOMIC_ACQUIRE) == 2; }
 
-void iso_job_mend(void) { ISO->broken = (struct broken){.pe = -1}; }
+bool iso_job_has_reason(void) { return __atomic_load_n(&ISO->broken.stage, __ATOMIC_RELAXED) != 0; }
+
+int iso_job_broken_by(void) { return iso_job_is_broken() ? ISO->broken.cause.pe : -1; }
+
+void iso_job_mend(void) { ISO->broken = (struct broken){.cause = {.pe = -1}}; }
 
 static uint64_t now_ns(void)
 {
@@ -50,17 +61,24 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool iso_job_claim(int pe, const char *sentence)
+static bool claim(const struct end_cause *cause)
 {
     struct broken *broken = &ISO->broken;
     int whole = 0;
     if (!__atomic_compare_exchange_n(&broken->stage, &whole, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return false;
-    broken->pe = pe;
+    broken->cause = *cause;
     broken->at_ns = now_ns();
-    snprintf(broken->why, sizeof broken->why, "%s", sentence);
     return true;
 }
+
+bool iso_job_claim(int pe, const char *sentence)
+{
+    const struct end_cause cause = make_cause(pe, 1, sentence);
+    return claim(&cause);
+}
+
+void iso_job_tell(void) { tell_peers(&ISO->broken.cause); }
 
 void iso_job_claimed(void)
 {
@@ -70,16 +88,15 @@ void iso_job_claimed(void)
 
 void iso_job_mark(int pe, const char *sentence)
 {
-    if (iso_job_claim(pe, sentence))
+    struct end_cause cause = make_cause(pe, 1, sentence);
+    cause.said = false;
+    if (claim(&cause))
         iso_job_claimed();
 }
 
-void iso_job_break(int pe, int status, const char *sentence)
-{
-    if (ISO->errors != SHMEMX_ERRORS_RETURN || ISO->life == LIFE_CHILD)
-        iso_abort_job(status, sentence);
-    iso_job_mark(pe, sentence);
-}
+static bool returns_errors(void) { return ISO->errors == SHMEMX_ERRORS_RETURN && ISO->life != LIFE_CHILD; }
+
+const char *iso_job_then(void) { return returns_errors() ? "" : "; ending the job"; }
 
 #define BROKEN "%s: the job was broken %.1f s ago: %s; call shmemx_leave"
 static double seconds_ago(void) { return (double)(now_ns() - ISO->broken.at_ns) / 1e9; }
@@ -88,13 +105,13 @@ int iso_job_rc(const char *call)
 {
     if (ISO_LIKELY(!iso_job_is_broken()))
         return 0;
-    iso_log_elsewhere(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.why);
+    iso_log_elsewhere(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.cause.why);
     return -EIO;
 }
 
 int iso_refuse_broken(const char *call)
 {
-    log_error(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.why);
+    log_error(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.cause.why);
     return -EIO;
 }
 
@@ -102,7 +119,7 @@ int iso_job_give_up(const char *call)
 {
     (void)iso_refuse_broken(call);
     if (!iso_error_returns(call))
-        iso_abort_job(1, ISO->broken.why);
+        iso_abort_job(1, ISO->broken.cause.why);
     return -EIO;
 }
 
@@ -139,26 +156,36 @@ static void run_handler(const char *sentence)
 
 /* ---- the end of the job ---- */
 
-void iso_exit_quietly(int status)
+static void break_here(const struct end_cause *cause)
 {
-    char sentence[96];
-    snprintf(sentence, sizeof sentence, "another PE has ended the job with status %d", status);
-    if (ISO->errors == SHMEMX_ERRORS_RETURN && ISO->life != LIFE_CHILD) {
-        iso_job_break(-1, status, sentence);
+    if (!claim(cause))
+        return;
+    iso_job_claimed();
+    iso_job_tell();
+}
+
+void iso_job_hear(const struct end_cause *cause)
+{
+    if (!cause->said && !ISO->aborting && !iso_job_has_reason())
+        log_error("%s%s", cause->why, iso_job_then());
+    if (returns_errors()) {
+        break_here(cause);
         return;
     }
     if (!ISO->aborting)
-        run_handler(sentence);
+        run_handler(cause->why);
     ISO->aborting = true;
     stop_kernels();
-    tell_peers(status); /* passed on: a third PE may see our end before it hears who began it */
+    tell_peers(cause); /* a third PE may see our end before it hears who began it */
     fflush(stdout);
-    _exit(status);
+    _exit(cause->status);
 }
 
-void iso_abort_job(int status, const char *sentence)
+/* `sentence` as in iso_abort_job; `cause` is what the others are told. */
+_Noreturn static void end_job(const struct end_cause *cause, const char *sentence)
 {
     struct state *self = ISO;
+    int status = cause->status;
     if (!self->aborting && self->life != LIFE_CHILD) {
         self->aborting = true;
         if (sentence != NULL)
@@ -167,12 +194,29 @@ void iso_abort_job(int status, const char *sentence)
         fflush(stdout);
         if (self->boot.ops != NULL) /* first, so that the launcher knows who began it */
             iso_boot_abort(&self->boot, status, sentence);
-        tell_peers(status);
+        tell_peers(cause);
         bool by_launcher = self->boot.ops != NULL && strcmp(self->boot.ops->name, "pmix") == 0;
         if (!by_launcher && self->at_end.end_peers != NULL)
             self->at_end.end_peers(); /* no launcher does it; where there is one, it wants us gone at once */
     }
     _exit(status);
+}
+
+void iso_abort_job(int status, const char *sentence)
+{
+    char why[sizeof((struct end_cause *)0)->why];
+    snprintf(why, sizeof why, "pe %d has ended the job with status %d%s%s", ISO->my_pe, status,
+             sentence != NULL ? ": " : " (shmem_global_exit)", sentence != NULL ? sentence : "");
+    const struct end_cause cause = make_cause(ISO->my_pe, status, why);
+    end_job(&cause, sentence);
+}
+
+void iso_job_break(int pe, const char *sentence)
+{
+    const struct end_cause cause = make_cause(pe, 1, sentence);
+    if (!returns_errors())
+        end_job(&cause, sentence);
+    break_here(&cause);
 }
 
 /* Prints "shmem_x: " and the rest, and writes it to text. */
@@ -207,15 +251,15 @@ int iso_refuse(const char *call, const char *format, ...)
 
 int iso_refuse_alone(const char *call, const char *format, ...)
 {
-    char text[512];
+    char text[512], why[256];
     va_list args;
     va_start(args, format);
     say(text, sizeof text, call, format, args);
     va_end(args);
     if (!iso_error_returns(call))
         iso_abort_job(1, text);
-    iso_job_break(ISO->my_pe, 1, text);
-    tell_peers(1);
+    snprintf(why, sizeof why, "pe %d: %.240s", ISO->my_pe, text);
+    iso_job_break(ISO->my_pe, why);
     return -EIO;
 }
 

@@ -277,8 +277,12 @@ int pshmemx_leave(void)
         log_error("shmemx_leave: the library is not running in this process");
         return -EINVAL;
     }
-    iso_job_mark(self->my_pe, "this PE has called shmemx_leave");
-    iso_pe_desert();
+    char why[128];
+    snprintf(why, sizeof why, "pe %d (pid %d on %s) has left the job by shmemx_leave", self->my_pe, (int)getpid(),
+             self->peers[self->my_pe].host);
+    iso_job_mark(self->my_pe, why);
+    if (iso_job_is_broken()) /* else another thread has claimed it, and tells */
+        iso_job_tell();
     int rc = iso_device_leave(__func__);
     if (rc != 0)
         return rc;

@@ -308,10 +308,10 @@ static int sync_nodes(const struct row *rows)
 
 /* ---- hooks of the end of the job ---- */
 
-static void tell_exit(int status)
+static void tell_exit(const struct end_cause *cause)
 {
-    iso_node_tell_exit(status);
-    iso_channel_tell_exit(status);
+    iso_node_tell_exit(cause);
+    iso_channel_tell_exit(cause);
 }
 
 /* Peers end at their next wait; local ones that do not wait within the grace are asked by SIGTERM, since there may be
@@ -399,12 +399,6 @@ int iso_pe_join(const struct row *rows)
 }
 
 /* ---- start and end ---- */
-
-void iso_pe_desert(void)
-{
-    iso_node_tell_deserted();
-    iso_channel_tell_exit(1);
-}
 
 void iso_pe_part(void)
 {

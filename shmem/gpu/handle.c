@@ -674,7 +674,7 @@ static void keep_status(const char *call, int team, int slot, const shmemx_devic
 {
     char why[320] = "";
     if (iso_job_is_broken())
-        snprintf(why, sizeof why, "; the job is broken: %s", ISO->broken.why);
+        snprintf(why, sizeof why, "; the job is broken: %s", ISO->broken.cause.why);
     if (e->call[0] == '\0')
         iso_log_elsewhere("%s: a call of slot %d of team %d gave up%s", iso_call_name(call), slot, team, why);
     else if (e->gave_up == 2)
@@ -688,7 +688,7 @@ SHMEM_API(shmemx_status, pshmemx_status);
 int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *error)
 {
     struct device *d = ISO->device;
-    shmemx_device_error_t first = {.pe = -1, .team_slot = slot};
+    shmemx_device_error_t first = {.pe = -1, .team_slot = slot, .broken_by = iso_job_broken_by()};
     if (error != NULL)
         *error = first;
     if (ISO->life != LIFE_RUNNING)
@@ -698,6 +698,7 @@ int pshmemx_status(shmem_team_t team_handle, int slot, shmemx_device_error_t *er
         return iso_refuse(__func__, "team %p is not a team of this PE", (void *)team_handle);
     if (!iso_handle_slot_is_valid(__func__, slot))
         return -EINVAL;
+    (void)iso_job_rc(__func__); /* the reason becomes the text of the last error */
     if (d == NULL || !d->running)
         return 0;
     int number = iso_handle_team_number(team);

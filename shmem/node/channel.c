@@ -167,24 +167,21 @@ static void free_links(struct link **list)
 
 static void report_death(const struct link *link, int rc)
 {
-    const char *then = ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job";
     char sentence[512], who[192];
-    if (iso_job_is_broken()) /* which one sentence tells */
+    if (iso_job_has_reason())
         return;
     describe(link->pe, who);
     if (rc == -EBADMSG || rc == -EPROTO)
-        snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way%s", who, link->name,
-                 then);
+        snprintf(sentence, sizeof sentence, "a message from %s (%s) was changed or added on its way", who, link->name);
     else if (rc == -EPIPE || rc == -ECONNRESET)
-        snprintf(sentence, sizeof sentence, "%s died: its connection (%s) ended without a good-bye%s", who, link->name,
-                 then);
+        snprintf(sentence, sizeof sentence, "%s died: its connection (%s) ended without a good-bye", who, link->name);
     else
         snprintf(sentence, sizeof sentence,
                  "%s is taken for dead: nothing comes over its connection (%s): %s (SHMEM_NODE_TIMEOUT is %.3g s); "
-                 "its host or the network to it has failed%s",
-                 who, link->name, strerror(-rc), ISO->env->node_timeout, then);
-    log_error("%s", sentence);
-    iso_job_break(link->pe, 1, sentence);
+                 "its host or the network to it has failed",
+                 who, link->name, strerror(-rc), ISO->env->node_timeout);
+    log_error("%s%s", sentence, iso_job_then());
+    iso_job_break(link->pe, sentence);
 }
 
 /* An attempt to connect is over: the next address follows, or the same ones again after a while. */
@@ -212,9 +209,16 @@ static void end_link(struct channel *c, struct link *link, int rc)
     close_link(c, link);
 }
 
+static uint32_t body_bytes(uint32_t kind)
+{
+    return kind == CHANNEL_REQUEST || kind == CHANNEL_ANSWER ? CHANNEL_BODY_BYTES
+           : kind == CHANNEL_EXIT                            ? sizeof(struct end_cause)
+                                                             : 0;
+}
+
 static int send_frame(struct link *link, enum channel_kind kind, uint32_t number, const void *body)
 {
-    struct frame frame = {kind, number, body != NULL ? CHANNEL_BODY_BYTES : 0};
+    struct frame frame = {kind, number, body_bytes(kind)};
     return iso_frame_send(&link->socket, &frame, body, NULL, iso_deadline_in(SEND_S));
 }
 
@@ -454,7 +458,8 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         return;
     case CHANNEL_EXIT:
         link->gone = true; /* where this returns, the end of the connection is no news */
-        iso_exit_quietly((int)frame->number);
+        link->in.cause.why[sizeof link->in.cause.why - 1] = '\0';
+        iso_job_hear(&link->in.cause);
         return;
     default:
         end_link(c, link, -EBADMSG);
@@ -468,8 +473,7 @@ static int read_frame(struct channel *c, struct link *link)
     int rc = iso_frame_head(&link->socket, &frame);
     if (rc != 1)
         return rc;
-    bool has_body = frame.kind == CHANNEL_REQUEST || frame.kind == CHANNEL_ANSWER;
-    if (frame.len != (has_body ? CHANNEL_BODY_BYTES : 0))
+    if (frame.len != body_bytes(frame.kind))
         return -EBADMSG;
     rc = iso_frame_rest(&link->socket, link->in.body);
     if (rc == 1)
@@ -790,7 +794,7 @@ void iso_channel_close(void)
 
 /* Another thread may be inside, and this one may be, in the middle of anything: what cannot be said now is not said,
  * and the others find the connection closed. */
-void iso_channel_tell_exit(int status)
+void iso_channel_tell_exit(const struct end_cause *cause)
 {
     struct channel *c = ISO->channel;
     if (c == NULL)
@@ -802,7 +806,7 @@ void iso_channel_tell_exit(int status)
     }
     for (struct link *link = c->links; link != NULL; link = link->next)
         if (!link->gone && link->socket.fd >= 0)
-            (void)send_frame(link, CHANNEL_EXIT, (uint32_t)status, NULL);
+            (void)send_frame(link, CHANNEL_EXIT, 0, cause);
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -9,6 +9,7 @@
 #define ISO_CHANNEL_H
 
 #include "../../bootstrap/net/interface.h"
+#include "../error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,8 +44,8 @@ int iso_channel_fd(void);
  * thread is inside or there is no channel. Must not be called with a lock that the handler takes. */
 void iso_channel_progress(void);
 
-/* The job ends with this status: told to all that are connected, as far as that is possible at once. */
-void iso_channel_tell_exit(int status);
+/* The job ends or is broken: told to all that are connected, as far as that is possible at once. */
+void iso_channel_tell_exit(const struct end_cause *cause);
 
 /* In a forked child: it must not keep connections of its parent open. */
 void iso_channel_after_fork(void);

@@ -6,8 +6,8 @@
 #include "../../bootstrap/net/handshake.h"
 #include "channel.h"
 
-/* frame.number: of REQUEST and ANSWER the number of the request, of EXIT the status, of LEFT the last epoch of the
- * world. REQUEST and ANSWER have CHANNEL_BODY_BYTES of payload, the others none. */
+/* frame.number: of REQUEST and ANSWER the number of the request, of LEFT the last epoch of the world. REQUEST and ANSWER
+ * have CHANNEL_BODY_BYTES of payload, EXIT a struct end_cause, the others none. */
 enum channel_kind {
     CHANNEL_WELCOME = 1, /* the acceptor's first frame */
     CHANNEL_REQUEST,
@@ -31,6 +31,7 @@ struct link {
     union {
         struct handshake handshake; /* CONNECTING, HANDSHAKE */
         unsigned char body[CHANNEL_BODY_BYTES];
+        struct end_cause cause;
     } in;
 };
 

@@ -216,25 +216,23 @@ bool iso_node_is_alive(int local)
 
 static void report_death(const struct peer *peer, const struct wait *wait)
 {
-    const char *then = ISO->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job";
-    char sentence[256];
-    if (iso_job_is_broken()) /* which one sentence tells */
+    char sentence[128];
+    if (iso_job_has_reason())
         return;
+    snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died", peer->pe, peer->pid, peer->host);
     if (wait == NULL)
-        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) died%s", peer->pe, peer->pid, peer->host, then);
+        log_error("%s%s", sentence, iso_job_then());
     else
-        snprintf(sentence, sizeof sentence, "%s: pe %d (pid %d on %s) died while this PE was waiting%s",
-                 iso_call_name(wait->call), peer->pe, peer->pid, peer->host, then);
-    log_error("%s", sentence);
-    iso_job_break(peer->pe, 1, sentence);
+        log_error("%s: %s while this PE was waiting%s", iso_call_name(wait->call), sentence, iso_job_then());
+    iso_job_break(peer->pe, sentence);
 }
 
 /* true: another PE ends the job, so its end is no death. */
 static bool hear_exit(void)
 {
-    if (!__atomic_load_n(&ISO->node->exit_begun, __ATOMIC_ACQUIRE)) /* pairs with iso_node_tell_exit */
+    if (__atomic_load_n(&ISO->node->exit_begun, __ATOMIC_ACQUIRE) != 2) /* pairs with iso_node_tell_exit */
         return false;
-    iso_exit_quietly(ISO->node->exit_status);
+    iso_job_hear(&ISO->node->cause);
     return true;
 }
 
@@ -256,17 +254,6 @@ static void look(const struct wait *wait, bool ask)
             return;
         if (!__atomic_load_n(&member->gone, __ATOMIC_ACQUIRE)) /* it left between the two looks */
             report_death(peer, wait);
-    }
-    for (int i = 0; i < self->n_local && !iso_job_is_broken(); i++) { /* behind deaths, which are why a PE deserts */
-        const struct peer *peer = &self->peers[self->local_pes[i]];
-        char sentence[256];
-        /* Pairs with iso_node_tell_deserted. */
-        if (i == self->my_local || !__atomic_load_n(&self->node->members[i].deserted, __ATOMIC_ACQUIRE))
-            continue;
-        snprintf(sentence, sizeof sentence, "pe %d (pid %d on %s) has left the job by shmemx_leave%s", peer->pe,
-                 peer->pid, peer->host, self->errors == SHMEMX_ERRORS_RETURN ? "" : "; ending the job");
-        log_error("%s", sentence);
-        iso_job_break(peer->pe, 1, sentence);
     }
 }
 
@@ -297,13 +284,21 @@ void iso_node_watch(const struct wait *wait)
 
 /* ---- what this PE tells ---- */
 
-void iso_node_tell_exit(int status)
+/* A PE that comes second exits only when the first cause can be read: else its end would be taken for a death. The first
+ * one may be killed meanwhile. */
+void iso_node_tell_exit(const struct end_cause *cause)
 {
     struct node_file *node = ISO->node;
+    uint32_t none = 0;
     if (node == NULL)
         return;
-    __atomic_store_n(&node->exit_status, status, __ATOMIC_RELAXED);
-    __atomic_store_n(&node->exit_begun, 1, __ATOMIC_RELEASE); /* pairs with hear_exit */
+    if (__atomic_compare_exchange_n(&node->exit_begun, &none, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        node->cause = *cause;
+        __atomic_store_n(&node->exit_begun, 2, __ATOMIC_RELEASE); /* pairs with hear_exit */
+        return;
+    }
+    for (int tries = 0; tries < 100 && __atomic_load_n(&node->exit_begun, __ATOMIC_RELAXED) != 2; tries++)
+        usleep(100);
 }
 
 void iso_node_tell_left(uint32_t left_at)
@@ -317,13 +312,6 @@ void iso_node_tell_left(uint32_t left_at)
     me->left_at = left_at;
     __atomic_store_n(&me->left, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&self->node->n_left, 1, __ATOMIC_RELEASE); /* pairs with iso_node_watch */
-}
-
-void iso_node_tell_deserted(void)
-{
-    struct state *self = ISO;
-    if (self->node_joined) /* release: pairs with look; before gone */
-        __atomic_store_n(&self->node->members[self->my_local].deserted, 1, __ATOMIC_RELEASE);
 }
 
 /* The lock belongs to the thread that made it. When another thread ends this PE, the file must stay mapped. */

@@ -15,7 +15,7 @@ struct node_memory {
     uint64_t device, inode;
 };
 
-/* invariant: written by its PE before READY; then only left, left_at, gone, deserted. */
+/* invariant: written by its PE before READY; then only left, left_at, gone. */
 struct node_member {
     _Alignas(ISO_LINE) pthread_mutex_t alive; /* robust; held by its PE while it is in the job */
     int32_t pid;                              /* in its own pid namespace */
@@ -25,12 +25,11 @@ struct node_member {
     uint32_t left;                                   /* behind its last barrier; release, pairs with iso_node_watch */
     uint32_t left_at;                                /* its last step of the world, before left */
     uint32_t gone;                                   /* needs the file no more: its end is no death; release */
-    uint32_t deserted;                               /* has left by shmemx_leave, before gone: the job is broken */
 };
 
 struct node_file {
-    uint32_t exit_begun; /* a PE ends the job: release after exit_status, acquire by all */
-    int32_t exit_status;
+    uint32_t exit_begun; /* a PE ends, breaks or leaves the job: 1 while it writes `cause`, then 2 */
+    struct end_cause cause;
     uint32_t closed; /* a PE cannot open another one's memory; atomic until GO */
     uint32_t n_left; /* members that have left; grows behind their `left`, release */
     _Alignas(ISO_LINE) uint64_t watched_ns; /* when a PE looked last whether all live: one look serves all */
@@ -50,13 +49,12 @@ void iso_node_try(int local);
 void iso_node_learn(void);
 /* A descriptor of this memory of the local PE, or -errno. */
 int iso_node_open(int local, int segment_index);
-/* iso_job_break when another PE ends the job, or has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
+/* iso_job_hear when another PE ends the job; iso_job_break when it has died: in whose wait (may be NULL). A look at all PEs is made by one PE of
  * the node in 10 ms, or by this one now. iso_node_watch has no effect without the file, and where the job has ended. */
 void iso_node_watch(const struct wait *wait);
 void iso_node_watch_now(const struct wait *wait);
-void iso_node_tell_exit(int status);
+void iso_node_tell_exit(const struct end_cause *cause); /* the first cause stays */
 void iso_node_tell_left(uint32_t left_at);
-void iso_node_tell_deserted(void);
 /* Is this local PE in the job and alive? */
 bool iso_node_is_alive(int local);
 void iso_node_leave(void);

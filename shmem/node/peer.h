@@ -53,7 +53,6 @@ int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *
 int iso_pe_start_segments(const struct row *rows); /* of the size that all have agreed on */
 int iso_pe_join(const struct row *rows); /* handshake of the node; fills the peers of the two first segments */
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */
-void iso_pe_desert(void); /* tells all that this PE leaves without them */
 void iso_pe_stop(void); /* good-bye to all */
 ISO_INLINE int iso_pe_my_node(void) { return ISO->peers[ISO->my_pe].node_number; }
 /* Collective over local peers: gives {base, len, fd} to all, gets theirs; by local index. */

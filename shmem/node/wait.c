@@ -123,11 +123,12 @@ void iso_wait_finish(struct wait *wait)
 static void check_launcher(const struct wait *wait)
 {
     const struct state *self = ISO;
+    const struct end_cause cause = {.pe = -1, .status = 1, .said = true, .why = "the launcher is gone"};
     if (self->parent_pid == 0 || getppid() == self->parent_pid || self->errors == SHMEMX_ERRORS_RETURN)
         return;
     log_error("%s: the launcher (pid %d) is gone while this PE was waiting; ending it", iso_call_name(wait->call),
               self->parent_pid);
-    iso_exit_quietly(1);
+    iso_job_hear(&cause);
 }
 
 /* ---- PEs that have left ---- */
@@ -174,7 +175,7 @@ static void check_left(struct wait *wait)
 {
     const struct state *self = ISO;
     int pe = missing_pe(self, wait), before = wait->missing - 1;
-    char who[32] = "all other PEs have", sentence[256];
+    char who[32] = "all other PEs have", sentence[128];
     wait->missing = pe + 1;
     if (pe < 0 || pe != before)
         return;
@@ -183,12 +184,11 @@ static void check_left(struct wait *wait)
         exited = i == self->my_pe || (pe < self->n_pes && i != pe) || iso_report_has_exited(i);
     if (pe < self->n_pes)
         snprintf(who, sizeof who, "pe %d has", pe);
-    snprintf(sentence, sizeof sentence, "%s %s, while this PE waits in %s; ending it", who,
+    snprintf(sentence, sizeof sentence, "%s %s", who,
              exited ? "returned from main, or called exit, without shmem_finalize"
-                    : "left the job, by shmem_finalize or a start that failed",
-             iso_call_name(wait->call));
-    log_error("%s", sentence);
-    iso_job_break(pe < self->n_pes ? pe : -1, 1, sentence);
+                    : "left the job, by shmem_finalize or a start that failed");
+    log_error("%s, while this PE waits in %s; ending it", sentence, iso_call_name(wait->call));
+    iso_job_break(pe < self->n_pes ? pe : -1, sentence);
 }
 
 void iso_wait_poll_peers(const struct wait *wait)

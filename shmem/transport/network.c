@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
+enum { CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
 
 bool iso_network_lock_unless_failed(struct network_guard *g)
 {
@@ -29,21 +29,18 @@ void iso_network_lock(struct network_guard *g)
         pause(); /* another thread is ending the process */
 }
 
-void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void), const char *format,
-                      va_list args)
+void iso_network_lose(struct network_guard *g, const struct network_loss *loss, const char *text)
 {
     const struct timespec t = {0, CAUSE_NS};
     bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
-    char text[TEXT_BYTES];
     if (g->lost) /* what follows from the loss */
         return;
-    vsnprintf(text, sizeof text, format, args);
     if (returns)
         g->lost = true;
     else
         __atomic_store_n(&g->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
-    if (returns && drop != NULL)
-        drop();
+    if (returns && loss->drop != NULL)
+        loss->drop();
     iso_network_unlock(g);
     /* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
     for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
@@ -51,14 +48,16 @@ void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_a
         nanosleep(&t, NULL);
     }
     /* The peers lose the connection by the drop, and may tell so before it has come to its end. */
-    bool first = returns ? iso_job_claim(-1, text) : !iso_job_is_broken();
+    bool first = returns ? iso_job_claim(loss->pe, text) : !iso_job_is_broken();
     if (first)
         log_error("%s", text);
     if (!returns)
-        iso_abort_job(1, text);
-    if (drop_after != NULL) {
+        iso_job_break(loss->pe, text);
+    if (first)
+        iso_job_tell();
+    if (loss->drop_after != NULL) {
         iso_network_lock(g);
-        drop_after();
+        loss->drop_after();
         iso_network_unlock(g);
     }
     if (first)

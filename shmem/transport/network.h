@@ -8,7 +8,8 @@
 #include "../base.h"
 
 #include <pthread.h>
-#include <stdarg.h>
+
+#define NETWORK_TEXT_BYTES 768 /* of the sentence of a loss */
 
 struct network_guard {
     pthread_mutex_t lock;
@@ -27,12 +28,16 @@ ISO_INLINE bool iso_network_failed(const struct network_guard *g)
     return __atomic_load_n(&g->failed, __ATOMIC_ACQUIRE);
 }
 
+struct network_loss {
+    int pe; /* that is not reached; -1: none, or not known */
+    void (*drop)(void), (*drop_after)(void);
+};
+
 /* The network or a peer fails: ends the job; or, with SHMEMX_ERRORS_RETURN, sets `lost`, ends all operations of the
  * network by `drop` at once, or by `drop_after` when the sentence is out (where peers would see the end before it), breaks
  * the job and returns. Either may be NULL. Gives up the lock meanwhile, and first lets a report of a peer's death arrive,
  * which explains more. No effect while `lost`. */
-ISO_COLD void iso_network_lose(struct network_guard *g, void (*drop)(void), void (*drop_after)(void),
-                               const char *format, va_list args) __attribute__((format(printf, 4, 0)));
+ISO_COLD void iso_network_lose(struct network_guard *g, const struct network_loss *loss, const char *text);
 
 /* While `lost`: waits until the thread that lost the network has broken the job, and gives up the lock meanwhile. An
  * operation without effect must not return before, as if it had had one. */

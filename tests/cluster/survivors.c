@@ -37,6 +37,7 @@ struct life {
     int has_id;
     int working; /* members that have computed something */
     int left;    /* members that have left it */
+    int victim;  /* that was killed; -1: none yet */
 };
 
 static struct shared {
@@ -182,7 +183,21 @@ static int live(struct life *life, int rank, int steps)
     return end_work(&w, rc);
 }
 
-static void expect_error(int rank)
+/* Every survivor gets the same dead PE, and the sentence that names it. */
+static void expect_victim(const struct life *life, int rank, const char *text)
+{
+    shmemx_device_error_t error;
+    int victim;
+    char name[32];
+    while ((victim = get(&life->victim)) < 0 && get(&shared->failed) == 0)
+        nap();
+    snprintf(name, sizeof name, "pe %d ", victim);
+    if (shmemx_status(SHMEM_TEAM_WORLD, 0, &error) < 0 || error.broken_by != victim || strstr(text, name) == NULL)
+        fail("PE %d: PE %d was killed; shmemx_status says PE %d, and the text is \"%s\"", rank, victim, error.broken_by,
+             text);
+}
+
+static void expect_error(const struct life *life, int rank)
 {
     char text[512] = "";
     shmemx_device_error_t error;
@@ -195,6 +210,8 @@ static void expect_error(int rank)
         fail("PE %d: shmemx_status has no answer in a broken job", rank);
     if (seconds() - begin > 1)
         fail("PE %d: calls of a broken job took %.1f s", rank, seconds() - begin);
+    (void)shmemx_error_text(text, sizeof text);
+    expect_victim(life, rank, text);
 }
 
 static void leave(struct life *life, int rank)
@@ -235,7 +252,7 @@ static int survive(int last_n)
         if (rc == 1 && last)
             fail("an error in the last job");
         if (rc == 1 && !last)
-            expect_error(rank);
+            expect_error(life, rank);
         if (last) { /* all have computed, before one leaves */
             while (get(&life->working) < life->n && get(&shared->failed) == 0)
                 nap();
@@ -303,6 +320,7 @@ static void open_life(struct life *life, const int *members, int n)
     memset(life, 0, sizeof *life);
     memcpy(life->members, members, sizeof *members * (size_t)n);
     life->n = n;
+    life->victim = -1;
     set(&life->open, 1);
 }
 
@@ -336,6 +354,7 @@ static int run_round(int n)
         usleep((useconds_t)(rand() % 100000));
         int victim = rand() % n, who = members[victim];
         kill(pids[who], SIGKILL);
+        set(&life->victim, victim);
         waitpid(pids[who], NULL, 0);
         members[victim] = members[n - 1];
         pids[who] = -1;

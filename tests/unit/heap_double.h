@@ -51,7 +51,7 @@ static inline struct place place_at(int pe, size_t offset)
 static inline void *find_death(void *none)
 {
     usleep(50000);
-    iso_job_break(1, 1, "pe 1 died");
+    iso_job_break(1, "pe 1 died");
     return none;
 }
 

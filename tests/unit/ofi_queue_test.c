@@ -670,7 +670,7 @@ static void end_fault(struct ofi *o, struct said *said, const char *word)
     static char large[2 * OFI_BULK_MIN];
     uint64_t mine = 7;
     unsigned sent = net.n_sent, moved = net.n_writes + net.n_reads;
-    bool lost = o->guard.lost && iso_job_is_broken() && strstr(ISO->broken.why, word) != NULL;
+    bool lost = o->guard.lost && iso_job_is_broken() && strstr(ISO->broken.cause.why, word) != NULL;
     net_complete(NULL, 0, EIO);
     poll_net(o);
     for (int i = 0; i < 2 * OFI_CREDITS; i++)
@@ -847,7 +847,7 @@ static void test_death(void)
     iso_ofi_quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
-    CHECK(o->guard.lost && net.closed_eps == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    CHECK(o->guard.lost && net.closed_eps == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
     iso_job_mend();
     ISO->errors = SHMEMX_ERRORS_ABORT;
     close_net(o);

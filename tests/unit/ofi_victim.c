@@ -72,6 +72,10 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     bool returns = argc > 2, lost = strcmp(what, "lost") == 0, broken = strcmp(what, "broken") == 0;
+    const char *reason = lost                         ? "where pe 1" /* both get the same one */
+                         : broken                     ? "pe 0 has had enough"
+                         : strcmp(what, "key") == 0 ? "a put of 65536 bytes from pe 0"
+                                                    : "was refused: there is no segment";
     shmem_init();
     uint64_t *word = (uint64_t *)shmem_calloc(1, 8);
     char *large = (char *)shmem_calloc(1, BYTES), *mine = (char *)malloc(BYTES);
@@ -81,9 +85,7 @@ int main(int argc, char **argv)
         return CHECK_FAILED;
     shmem_barrier_all();
     if (returns && shmem_my_pe() == 1) /* finds a lost message; a provider may close the connection of a wrong key */
-        return leave_broken(lost                        ? "where pe 1"
-                            : strcmp(what, "key") == 0 || broken ? "the job was broken"
-                                                        : "another PE has ended the job");
+        return leave_broken(strcmp(what, "key") == 0 ? "the job was broken" : reason);
     if (shmem_my_pe() == 0) {
         struct ofi *o = ISO->ofi;
         shmem_putmem(large, mine, BYTES, 1);
@@ -104,10 +106,7 @@ int main(int argc, char **argv)
         shmem_putmem(large, mine, BYTES, 1);
         if (returns) { /* shmem_quiet ends the process in a broken job */
             iso_ofi_quiet(&ISO->ctx_default);
-            return leave_broken(lost                        ? "another PE has ended the job"
-                                : broken                   ? "pe 0 has had enough"
-                                : strcmp(what, "key") == 0 ? "a put of 65536 bytes from pe 0"
-                                                            : "was refused: there is no segment");
+            return leave_broken(reason);
         }
         shmem_uint64_atomic_add(word, 1, 1);
         shmem_quiet();

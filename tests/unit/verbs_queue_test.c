@@ -344,7 +344,7 @@ static void test_death(void)
     iso_verbs_quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
-    CHECK(v->guard.lost && nic.errors == 1 && strcmp(ISO->broken.why, "pe 1 died") == 0);
+    CHECK(v->guard.lost && nic.errors == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
     iso_job_mend();
     close_double(v);
 }

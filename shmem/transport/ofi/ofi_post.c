@@ -48,18 +48,21 @@ void iso_ofi_drop_all(void)
 /* The endpoint closes after the sentence is out, since peers report its end at once, as an error of the network. */
 void iso_ofi_lose(struct ofi *o, const char *format, ...)
 {
+    char text[NETWORK_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    iso_network_lose(&o->guard, NULL, iso_ofi_drop_all, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    iso_network_lose(&o->guard, &(struct network_loss){-1, NULL, iso_ofi_drop_all}, text);
 }
 
 ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why)
 {
     static const char *const names[] = {[OFI_SEND] = "message", [OFI_WRITE] = "put", [OFI_READ] = "get"};
-    char ends[OFI_ENDS_BYTES];
-    iso_ofi_lose(o, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
-                 iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
+    char ends[OFI_ENDS_BYTES], text[NETWORK_TEXT_BYTES];
+    snprintf(text, sizeof text, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
+             iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
+    iso_network_lose(&o->guard, &(struct network_loss){op->pe, NULL, iso_ofi_drop_all}, text);
 }
 
 /* ---- operations ---- */

@@ -60,10 +60,12 @@ void iso_verbs_drop_all(void)
 
 void iso_verbs_fail(struct verbs *v, const char *format, ...)
 {
+    char text[NETWORK_TEXT_BYTES];
     va_list args;
     va_start(args, format);
-    iso_network_lose(&v->guard, iso_verbs_drop_all, NULL, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    iso_network_lose(&v->guard, &(struct network_loss){-1, iso_verbs_drop_all, NULL}, text);
 }
 
 static const char *cause_of(enum ibv_wc_status status)
@@ -93,10 +95,11 @@ void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const 
 {
     static const char *const names[] = {
         [IBV_WR_RDMA_WRITE] = "put", [IBV_WR_SEND] = "message", [IBV_WR_RDMA_READ] = "get"};
-    char ends[VERBS_ENDS_BYTES];
-    iso_verbs_fail(v, "a %s%s of %u bytes at address %#llx from %s failed: %s", q->incoming ? "answer by " : "",
-                   names[r->opcode], r->len, (unsigned long long)r->remote, iso_verbs_ends(v, q, ends, sizeof ends),
-                   why);
+    char ends[VERBS_ENDS_BYTES], text[NETWORK_TEXT_BYTES];
+    snprintf(text, sizeof text, "a %s%s of %u bytes at address %#llx from %s failed: %s",
+             q->incoming ? "answer by " : "", names[r->opcode], r->len, (unsigned long long)r->remote,
+             iso_verbs_ends(v, q, ends, sizeof ends), why);
+    iso_network_lose(&v->guard, &(struct network_loss){q->pe, iso_verbs_drop_all, NULL}, text);
 }
 
 /* ---- slots of the ring of copies ---- */
