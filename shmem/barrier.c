@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The barrier of a team, four ways. Which one runs is a row of the selection table (coll/select/tables/host.table).
  * Invariants: no member leaves before all have entered. A member that has left sees everything that any member stored
- * before entering. There is no quiet and no full fence in here: the flags are release stores and acquire loads.
+ * before entering. There is no quiet and no full fence in here: the flags are release stores and acquire loads. A flag
+ * that stands for other members, too, is set only when the wait for these has brought theirs.
  * Called by coll/, memory.c, team.c and init.c. */
 #include "collectives.h"
 #include "node/wait.h"
@@ -29,7 +30,7 @@ void iso_barrier_flags(struct team *team, const char *call)
         iso_slot_flag_set(slot, me, to, epoch, call);
     for (int from = 0; from < n; from++)
         if (from != me)
-            iso_slot_flag_wait(slot, from, epoch, call);
+            (void)iso_slot_flag_wait(slot, from, epoch, call);
 }
 
 /* After round k a member knows of the 2^(k+1) members behind it. Each round is an epoch, so a flag of a later round does
@@ -41,7 +42,8 @@ void iso_barrier_dissemination(struct team *team, const char *call)
     for (int distance = 1; distance < n; distance *= 2) {
         uint64_t epoch = ++slot->seq;
         iso_slot_flag_set(slot, me, (me + distance) % n, epoch, call);
-        iso_slot_flag_wait(slot, (me - distance + n) % n, epoch, call);
+        if (iso_slot_flag_wait(slot, (me - distance + n) % n, epoch, call) != 0)
+            return;
     }
 }
 
@@ -87,11 +89,13 @@ void iso_barrier_hier(struct team *team, const char *call)
         int leader = iso_slot_node_leader(slot->nodes, from);
         const char *flag = slot->nodes->central + iso_slot_flag_offset(leader);
         struct wait wait = ISO_WAIT(call, slot->views[leader].pe, flag, before);
+        int rc = 0;
         wait.slot = slot;
-        while (!node_has_said(slot, from, before) &&
-               iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag)) == 0)
-            continue;
+        while (rc == 0 && !node_has_said(slot, from, before))
+            rc = iso_wait_pause(&wait, prim_poll_u64((const uint64_t *)(const void *)flag));
         iso_wait_end(&wait);
+        if (rc != 0)
+            return;
     }
     iso_slot_node_release(nodes, slot->seq);
 }

@@ -653,7 +653,7 @@ void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
         return;
     /* Acquire: pairs with the increment of each member that has closed. */
     const uint64_t *closed = &my_directory()->grants[slot->index].closed;
-    iso_slot_wait(slot, closed, (uint64_t)slot->n_pes - 1, -1, call);
+    (void)iso_slot_wait(slot, closed, (uint64_t)slot->n_pes - 1, -1, call);
 }
 
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
@@ -684,12 +684,14 @@ void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void
     iso_far_put(&ISO->ctx_words, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
 }
 
-void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call)
+int iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call)
 {
     struct wait wait = ISO_WAIT(call, pe, word, expected);
     uint64_t seen;
+    int rc = 0;
     wait.slot = slot;
-    while ((seen = prim_poll_u64(word)) < expected && iso_wait_pause(&wait, seen) == 0)
-        continue;
+    while (rc == 0 && (seen = prim_poll_u64(word)) < expected)
+        rc = iso_wait_pause(&wait, seen);
     iso_wait_end(&wait);
+    return rc;
 }

@@ -104,8 +104,8 @@ ISO_COLD void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, c
 /* Before the close, by a member whose last call on the slot has ended: the first member waits until all others have
  * closed it, the others go on. */
 void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call);
-/* Until *word >= expected. */
-void iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call);
+/* Until *word >= expected. -EIO: the wait is over without that (iso_wait_pause). */
+int iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call);
 
 /* Says to member `to` that this member has done epoch `epoch`, and all its earlier stores with it.
  * Pairs with the acquire load in iso_slot_flag_wait. */
@@ -118,12 +118,11 @@ ISO_INLINE void iso_slot_flag_set(const struct slot *slot, int me, int to, uint6
         iso_slot_far_signal(slot, iso_slot_flag_offset(me), view->pe, epoch, call);
 }
 
-/* Until member `from` has said `epoch` or a later one. */
-ISO_INLINE void iso_slot_flag_wait(const struct slot *slot, int from, uint64_t epoch, const char *call)
+/* Until member `from` has said `epoch` or a later one. Returns what iso_slot_wait does. */
+ISO_INLINE int iso_slot_flag_wait(const struct slot *slot, int from, uint64_t epoch, const char *call)
 {
     const uint64_t *flag = (const uint64_t *)(void *)(slot->memory + iso_slot_flag_offset(from));
-    if (prim_poll_u64(flag) < epoch)
-        iso_slot_wait(slot, flag, epoch, slot->views[from].pe, call);
+    return prim_poll_u64(flag) < epoch ? iso_slot_wait(slot, flag, epoch, slot->views[from].pe, call) : 0;
 }
 
 /* All n members have called it with this epoch: arrival on the leader's counter, then its release word. Only where
@@ -137,7 +136,7 @@ ISO_INLINE void iso_slot_central_pass(const struct slot *slot, int n, uint64_t e
         prim_store_relaxed_u64(counter, 0);
         prim_signal_u64(prim_group_thread(), release, epoch);
     } else if (prim_poll_u64(release) < epoch) {
-        iso_slot_wait(slot, release, epoch, -1, call);
+        (void)iso_slot_wait(slot, release, epoch, -1, call);
     }
 }
 
@@ -160,7 +159,7 @@ ISO_INLINE void iso_slot_node_await(const struct slot *slot, uint64_t epoch, con
 {
     const uint64_t *release = (const uint64_t *)(const void *)(slot->nodes->central + SLOT_RELEASE);
     if (prim_poll_u64(release) < epoch)
-        iso_slot_wait(slot, release, epoch, -1, call);
+        (void)iso_slot_wait(slot, release, epoch, -1, call);
 }
 
 size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page aligned; sets ISO->slot_bytes */

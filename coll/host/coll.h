@@ -76,7 +76,7 @@ ISO_INLINE void coll_copy(void *PRIM_RESTRICT into, const void *PRIM_RESTRICT fr
  * reads are done. */
 ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->epoch, c->call); }
 /* Returns once `from` has set its flag of this epoch or of a later one. */
-ISO_INLINE void coll_flag_wait(struct coll *c, int from) { iso_slot_flag_wait(c->slot, from, c->epoch, c->call); }
+ISO_INLINE void coll_flag_wait(struct coll *c, int from) { (void)iso_slot_flag_wait(c->slot, from, c->epoch, c->call); }
 
 ISO_INLINE void coll_flag_set_all(struct coll *c)
 {

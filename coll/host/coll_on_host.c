@@ -662,6 +662,8 @@ static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
         send_piece(c, coll_other(c, i), h->source + at + theirs.at, theirs.bytes);
     }
     combine(h, result, h->source + at + mine.at, mine.bytes);
+    if (iso_job_is_broken()) /* a wait has not brought what it waited for: others must not take `result` for the sum */
+        return;
 
     coll_begin_staged_epoch(c);
     for (int i = 1; i < c->n; i++)
@@ -792,7 +794,7 @@ static void move_splits(struct host_call *h)
     size_t all = 0;
     for (size_t i = 0; i < s->n; i++)
         all += s->nelems[i] * h->elem_bytes;
-    for (size_t at = 0; at < all; at += ISO_STAGE_BYTES) {
+    for (size_t at = 0; at < all && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
         for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
             k->begin += s->nelems[k->i] * h->elem_bytes;
             k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];

@@ -54,7 +54,7 @@ static void hier_flag_wait(struct coll *c, int holder, int from, uint64_t epoch)
 {
     const uint64_t *flag = hier_flag(c, holder, from);
     if (prim_poll_u64(flag) < epoch)
-        iso_slot_wait(c->slot, flag, epoch, c->views[from].pe, c->call);
+        (void)iso_slot_wait(c->slot, flag, epoch, c->views[from].pe, c->call);
 }
 
 /* ---- blocks of nodes; staged epochs only ----

@@ -146,9 +146,12 @@ static void pull_read(const struct pull *p, int from, int which, size_t offset, 
 
 static char *pull_room(const struct pull *p, int from) { return p->room + (size_t)from * p->piece; }
 
-/* All have come to this point, their stores are seen and their reads are done. */
+/* All have come to this point, their stores are seen and their reads are done. In a broken job a read may have failed:
+ * then this member does not say so. */
 static void pull_meet(const struct pull *p)
 {
+    if (iso_job_is_broken())
+        return;
     coll_begin_epoch(p->c);
     coll_flag_set_all(p->c);
     coll_flag_wait_all(p->c);
