@@ -47,7 +47,7 @@ job() {
     ip netns exec $a timeout -k 5 90 mpirun --mca plm rsh --mca plm_rsh_agent "$work/on" \
         --mca oob_tcp_if_include 10.91.0.0/24 --mca btl_tcp_if_include 10.91.0.0/24 --mca btl ^openib \
         --mca mpi_yield_when_idle 1 --bind-to none --host "$a:$per_node,$b:$per_node" --map-by slot \
-        -np $((2 * per_node)) -x 'SHMEM_TRANSPORT=ofi:tcp;ofi_rxm' -x SHMEM_SYMMETRIC_SIZE=64M "${words[@]}" \
+        -np $((2 * per_node)) -x SHMEM_TRANSPORT=ofi -x SHMEM_SYMMETRIC_SIZE=64M "${words[@]}" \
         "$programs/$program" "$system" ${3-} </dev/null >"$work/out" 2>"$work/err"
     status=$?
     sed -n "s/^net,/$per_node+$per_node,/p" "$work/out"
@@ -63,12 +63,12 @@ jobs() { # PER-NODE [start]
     done
 }
 
-# The provider and TCP without a runtime
+# The provider (its name from libfabric 1.18 on: tcp) and TCP without a runtime
 bare() {
     local server
-    ip netns exec $a timeout -k 5 60 "$programs/fabric" 'tcp;ofi_rxm' 10.91.0.1 18515 &
+    ip netns exec $a timeout -k 5 60 "$programs/fabric" net 10.91.0.1 18515 &
     server=$!
-    ip netns exec $b timeout -k 5 60 "$programs/fabric" 'tcp;ofi_rxm' 10.91.0.2 18515 10.91.0.1 | sed -n "s/^net,/1+1,/p"
+    ip netns exec $b timeout -k 5 60 "$programs/fabric" net 10.91.0.2 18515 10.91.0.1 | sed -n "s/^net,/1+1,/p"
     wait $server || echo "net_native: failed: fabric"
 }
 

@@ -76,7 +76,7 @@ while [ "\$1" != -- ]; do
     shift
 done
 shift
-export SHMEM_SIZE=\$((\${#nodes[@]} * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi:tcp;ofi_rxm}
+export SHMEM_SIZE=\$((\${#nodes[@]} * per_node)) SHMEM_TRANSPORT=\${SHMEM_TRANSPORT-ofi}
 export SHMEM_UID=\$root:\$((20000 + RANDOM % 12000)):\$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 for ((rank = 0; rank < SHMEM_SIZE; rank++)); do
     node=\${nodes[rank / per_node]}
@@ -148,8 +148,9 @@ fi
 unset SHMEM_DEVICE_BLOCKS SHMEM_TEST_CASES SHMEM_TEST_ROUNDS SHMEM_TEST_TURNS SHMEM_TEST_REPLAYS
 right "random traffic, tcp" 1 "$(program traffic)" 4000 4 2
 right "random traffic, tcp, 2 on each node" 2 "$(program traffic)" 1000 2
-right "idle PEs" 2 "$(program idle)" 5 500 50
-for provider in sockets 'udp;ofi_rxd' net; do
+right "idle PEs" 2 "$(program idle)" 3 500 50
+SHMEM_TRANSPORT='ofi:tcp;ofi_rxm' right "idle PEs, tcp;ofi_rxm" 2 "$(program idle)" 3 500 50
+for provider in 'tcp;ofi_rxm' sockets 'udp;ofi_rxd' net; do
     SHMEM_TRANSPORT="ofi:$provider" right "random traffic, $provider" 1 "$(program traffic)" 300 2 2
 done
 shim=$build/tests/cluster/shim # it makes the provider promise and do less; its words say what
@@ -219,7 +220,7 @@ if chosen "PEs that outlive a job"; then # a process holds the namespaces of eac
     sleep 0.5
     # shellcheck disable=SC2086
     set -- $pids
-    job $limit env "ISO_NODES=$1:none,$2:none" SHMEM_TRANSPORT='ofi:tcp;ofi_rxm' ISO_FAULT_SEED="${ISO_FAULT_SEED:-3}" \
+    job $limit env "ISO_NODES=$1:none,$2:none" SHMEM_TRANSPORT=ofi ISO_FAULT_SEED="${ISO_FAULT_SEED:-3}" \
         "$(program survivors)" kill 1 4
     expect_status 0 "PEs that outlive a job"
     died=$(grep -v ': the job was broken' "$work/err" | grep -E '^\[pe [0-9]+\] .*(died|taken for dead| failed: )')

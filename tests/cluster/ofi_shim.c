@@ -191,7 +191,7 @@ static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_
     plain.caps &= ~FI_HMEM;
     plain.nic = NULL;
     int rc = real_domain->endpoint(domain, &plain, ep, context);
-    if (rc != 0)
+    if (rc != 0 || info->ep_attr->type != FI_EP_RDM) /* the provider's own connections */
         return rc;
     real_msg = (*ep)->msg;
     msg = *real_msg;
@@ -321,4 +321,11 @@ EXPORT const char *fi_strerror(int number)
     __typeof__(&fi_strerror) call;
     find("fi_strerror", &call);
     return call(number);
+}
+
+EXPORT uint32_t fi_version(void)
+{
+    __typeof__(&fi_version) call;
+    find("fi_version", &call);
+    return call();
 }

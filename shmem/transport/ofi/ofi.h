@@ -205,7 +205,8 @@ struct ofi {
     struct fid_ep *ep;
     struct fid_av *av;
     struct fid_cq *cq;
-    int fd; /* of the completion queue; -1: the provider has none */
+    struct fid_cq *bell; /* NULL, or a second queue without completions, for its descriptor: see open_completions */
+    int fd; /* of the completion queue, or of `bell`; -1: the provider has none */
     unsigned char name[OFI_NAME_BYTES];
     size_t name_len;
     bool bulk;        /* RMA with delivery completion is there */

@@ -122,16 +122,33 @@ static int rank_of(const struct fi_info *info, const struct host_addresses *mine
     return 0; /* not an address of IP */
 }
 
-/* Of the provider that libfabric names first. */
+static bool is_quick_tcp(const struct fi_info *info)
+{
+#if FI_MAJOR_VERSION > 1 || FI_MINOR_VERSION > 15 /* the headers know it from 1.16 on */
+    return info->ep_attr->protocol == FI_PROTO_XNET;
+#else
+    (void)info;
+    return false;
+#endif
+}
+
+/* The best address of the provider that libfabric names first; or of one that sends datagrams over TCP by itself, where
+ * the first one puts them on the connections of another provider: that takes two system calls more for each message. */
 static const struct fi_info *choose(const struct fi_info *list, const struct host_addresses *mine)
 {
     const struct fi_info *best = NULL;
-    int least = ADDRESSES;
-    for (const struct fi_info *i = list; i != NULL; i = i->next)
-        if (strcmp(i->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0 && rank_of(i, mine) < least) {
+    bool layered = list->nic == NULL && list->ep_attr->protocol == FI_PROTO_RXM;
+    int least = 2 * ADDRESSES;
+    for (const struct fi_info *i = list; i != NULL; i = i->next) {
+        bool first = strcmp(i->fabric_attr->prov_name, list->fabric_attr->prov_name) == 0;
+        bool quick = layered && is_quick_tcp(i);
+        int rank = quick || first ? rank_of(i, mine) : ADDRESSES;
+        int cost = layered && !quick ? ADDRESSES + rank : rank;
+        if (rank < ADDRESSES && cost < least) {
             best = i;
-            least = rank_of(i, mine);
+            least = cost;
         }
+    }
     return best;
 }
 
@@ -217,22 +234,31 @@ static int read_limits(struct ofi *o)
 
 /* ---- the endpoint ---- */
 
+/* A completion queue with a descriptor; 0 or libfabric's error. */
+static int open_queue_with_fd(struct ofi *o, struct fid_cq **cq)
+{
+    struct fi_cq_attr attr = {.size = COMPLETIONS, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+    int rc = fi_cq_open(o->domain, &attr, cq, NULL);
+    if (rc == 0)
+        rc = fi_control(&(*cq)->fid, FI_GETWAIT, &o->fd);
+    if (rc == 0)
+        return 0;
+    if (*cq != NULL)
+        fi_close(&(*cq)->fid);
+    *cq = NULL;
+    o->fd = -1;
+    return rc;
+}
+
+/* Before libfabric 1.18.1 fi_trywait of FI_PROTO_XNET leaves the descriptor of a queue ready for ever, once a completion
+ * has come. There a second queue, which no endpoint uses, tells when the sockets are ready: they are the domain's. */
 static int open_completions(struct ofi *o)
 {
-    struct fi_cq_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.size = COMPLETIONS;
-    attr.format = FI_CQ_FORMAT_MSG;
-    attr.wait_obj = FI_WAIT_FD;
-    o->fd = -1;
-    if (fi_cq_open(o->domain, &attr, &o->cq, NULL) == 0 && fi_control(&o->cq->fid, FI_GETWAIT, &o->fd) == 0)
+    struct fi_cq_attr attr = {.size = COMPLETIONS, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_NONE};
+    bool apart = is_quick_tcp(o->info) && FI_VERSION_LT(o->lib.version(), FI_VERSION(1, 19));
+    if (open_queue_with_fd(o, apart ? &o->bell : &o->cq) == 0 && !apart)
         return 0;
-    if (o->cq != NULL)
-        fi_close(&o->cq->fid);
-    o->cq = NULL;
-    o->fd = -1;
-    attr.wait_obj = FI_WAIT_NONE; /* then the thread looks at intervals */
-    int rc = fi_cq_open(o->domain, &attr, &o->cq, NULL);
+    int rc = fi_cq_open(o->domain, &attr, &o->cq, NULL); /* without a descriptor the thread looks at intervals */
     return rc != 0 ? refuse(o, "fi_cq_open", rc) : 0;
 }
 
@@ -317,6 +343,8 @@ void iso_ofi_fabric_close(struct ofi *o)
         fi_close(&o->av->fid);
     if (o->cq != NULL)
         fi_close(&o->cq->fid);
+    if (o->bell != NULL)
+        fi_close(&o->bell->fid);
     if (o->domain != NULL)
         fi_close(&o->domain->fid);
     if (o->fabric != NULL)

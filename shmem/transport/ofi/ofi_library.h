@@ -16,6 +16,7 @@
     X(freeinfo, fi_freeinfo)  \
     X(dupinfo, fi_dupinfo)    \
     X(fabric, fi_fabric)      \
+    X(version, fi_version)    \
     X(error_text, fi_strerror)
 
 struct ofi_library {

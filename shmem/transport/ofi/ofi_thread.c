@@ -33,12 +33,12 @@ bool iso_ofi_progress(void)
     return any;
 }
 
-/* May this thread sleep on the descriptor? Else something has come meanwhile. While lost there is no endpoint, and
+/* May this thread sleep on the descriptor? Else something has come meanwhile; a second queue knows nothing of that. While lost there is no endpoint, and
  * rxm of libfabric 1.17 would read the memory of the closed one here. */
 static bool may_sleep(struct ofi *o)
 {
-    struct fid *fid = &o->cq->fid;
-    return !o->guard.lost && fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS;
+    struct fid *fid = o->bell != NULL ? &o->bell->fid : &o->cq->fid;
+    return !o->guard.lost && fi_trywait(o->fabric, &fid, 1) == FI_SUCCESS && (o->bell == NULL || !iso_ofi_poll(o));
 }
 
 /* A wait that sleeps. It polls before and after: a poll makes a dozen system calls in a provider made of software. */
