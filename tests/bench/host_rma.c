@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One-sided benchmarks between PE 0 and PE 1: put, get, p, g, atomics, locks, and the two ways to send a message.
  * "lat" is one completed operation (put and p with their quiet), "bw" and "rate" a stream with a quiet every WINDOW.
- * PE 1 waits in a barrier meanwhile, as in OSU's benchmarks. */
+ * All other PEs wait in a barrier meanwhile, as in OSU's benchmarks. With more PEs than two only streams are measured:
+ * what waiting PEs leave of the cores. */
 #include "host.h"
 
 #include <string.h>
@@ -17,23 +18,23 @@ static void prepare_put(struct bench *b, long stamp)
 {
     if (bench_me == 0)
         bench_fill(b->source, b->len_bytes, (uint64_t)stamp);
-    else
+    else if (bench_me == 1)
         memset(b->dest, 0xff, b->len_bytes);
 }
 static bool put_is_right(const struct bench *b, long stamp)
 {
-    return bench_me == 0 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
+    return bench_me != 1 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
 }
 static void prepare_get(struct bench *b, long stamp)
 {
     if (bench_me == 1)
         bench_fill(b->source, b->len_bytes, (uint64_t)stamp);
-    else
+    else if (bench_me == 0)
         memset(b->dest, 0xff, b->len_bytes);
 }
 static bool get_is_right(const struct bench *b, long stamp)
 {
-    return bench_me == 1 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
+    return bench_me != 0 || bench_holds(b->dest, b->len_bytes, (uint64_t)stamp);
 }
 
 static void put_lat(struct bench *b, long iters)
@@ -103,7 +104,7 @@ static void bench_put_get(void)
                                         {"get_bw", get_lat, false, false}, {"get_nbi_bw", get_nbi_bw, false, false}};
     for (size_t m = 0; m < sizeof moves / sizeof moves[0]; m++) {
         if (moves[m].is_latency)
-            for (size_t s = 0; s < sizeof latency_bytes / sizeof latency_bytes[0]; s++)
+            for (size_t s = 0; bench_npes == 2 && s < sizeof latency_bytes / sizeof latency_bytes[0]; s++)
                 bench_move(&moves[m], latency_bytes[s]);
         else
             for (size_t s = 0; s < sizeof bandwidth_bytes / sizeof bandwidth_bytes[0]; s++)
@@ -325,6 +326,8 @@ void bench_rma(void)
          {.unit = "us", .body = lock_unlock, .prepare = prepare_lock, .right = lock_counted, .everybody = true}},
     };
     bench_put_get();
+    if (bench_npes > 2)
+        return;
     for (size_t r = 0; r < sizeof row / sizeof row[0]; r++) {
         for (int place = HEAP; place < PLACES; place++) {
             struct bench b = row[r].b;
