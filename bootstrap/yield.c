@@ -8,7 +8,9 @@
 #include <time.h>
 
 #define SLICE_NS 1000000u /* what a busy program keeps, 1.4 ms with two cores; a yield among waiting PEs takes 1 us */
-#define NAP_NS 10000     /* and the timer's slack, 50 us */
+#define NAP_MIN_NS 10000 /* and the timer's slack, 50 us */
+#define NAP_MAX_NS 1000000
+#define NAP_SHARE 4 /* of what was waited already */
 #define CROWDED_MIN_NS 1000000u
 #define CROWDED_MAX_NS 64000000u
 
@@ -22,11 +24,15 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-bool iso_yield(void)
+bool iso_yield(uint64_t *since_ns)
 {
     uint64_t begin = now_ns(), until = __atomic_load_n(&crowded_until, __ATOMIC_RELAXED);
+    if (since_ns != NULL && *since_ns == 0)
+        *since_ns = begin;
     if (begin < until) {
-        const struct timespec nap = {0, NAP_NS};
+        uint64_t share = since_ns != NULL ? (begin - *since_ns) / NAP_SHARE : 0;
+        long ns = share < NAP_MIN_NS ? NAP_MIN_NS : share > NAP_MAX_NS ? NAP_MAX_NS : (long)share;
+        const struct timespec nap = {0, ns};
         (void)nanosleep(&nap, NULL);
         return true;
     }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* How a wait leaves its core to others: by a yield, or by a short sleep where programs that wait for nobody keep the
  * core for whole slices of time. Behind those a PE that yields gets one look in milliseconds; one that wakes up gets it
- * at once. What is learned holds for all threads of the process. */
+ * at once. What is learned holds for all threads of the process. Each sleep lasts a quarter of the wait so far, so that a
+ * program that keeps its core is not interrupted for ever: it may be a PE that works while the others wait for it. */
 #ifndef ISO_YIELD_H
 #define ISO_YIELD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-bool iso_yield(void); /* true: it slept */
+/* since_ns: when the caller's wait began, 0: now, which is stored; NULL: of no known length. Returns true after a sleep. */
+bool iso_yield(uint64_t *since_ns);
 
 #endif

@@ -178,7 +178,7 @@ static void run_task(struct cpu_stream *s, struct task *task)
             __atomic_store_n(word->at, word->value, __ATOMIC_RELEASE);
         for (unsigned looks = 0; word->waits && __atomic_load_n(word->at, __ATOMIC_ACQUIRE) < word->value; looks++)
             if (looks < YIELDS_BEFORE_SLEEP)
-                (void)iso_yield();
+                (void)iso_yield(NULL);
             else
                 (void)nanosleep(&nap, NULL);
         break;
@@ -192,7 +192,7 @@ static void yield_while(const struct cpu_stream *s, bool idle)
     for (int i = 0; i < YIELDS_BEFORE_SLEEP; i++) {
         if ((__atomic_load_n(&s->pending, __ATOMIC_ACQUIRE) == 0) != idle) /* enqueue_locked, worker_main */
             return;
-        if (iso_yield())
+        if (iso_yield(NULL))
             return;
     }
 }

@@ -368,7 +368,7 @@ FIBER_UNSEEN static void rest(struct fibers *f)
             return;
         }
     }
-    (void)iso_yield();
+    (void)iso_yield(NULL);
 }
 
 /* ---- synchronisation of waves and blocks ---- */
@@ -566,7 +566,7 @@ FIBER_UNSEEN static void poll(struct fibers *f)
         f->polls = 0;
         rest(f);
     } else if (f->polls % POLLS_PER_YIELD == 0) {
-        (void)iso_yield();
+        (void)iso_yield(NULL);
     }
     go_on(f);
 }
@@ -649,7 +649,7 @@ FIBER_UNSEEN static void pass(struct fibers *f, uint32_t every)
     if (++f->looks % every != 0)
         return;
     if (f->looks % LOOKS_PER_YIELD == 0)
-        (void)iso_yield();
+        (void)iso_yield(NULL);
     if (f->n_ready > 1)
         go_on(f);
 }

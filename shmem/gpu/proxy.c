@@ -479,7 +479,7 @@ static void rest(const struct proxy *p, uint64_t idle_ns)
     if (idle_ns < SPIN_NS && p->state->spin > 0) {
         iso_cpu_relax();
     } else if (idle_ns < (p->state->soft_network ? SPIN_NS : YIELD_NS)) { /* such a network needs the core itself */
-        iso_yield();
+        iso_yield(NULL);
     } else {
         uint64_t ns = ISO_MIN(ISO_MAX(idle_ns / 16, (uint64_t)SLEEP_MIN_NS), (uint64_t)SLEEP_MAX_NS);
         struct timespec t = {0, (long)ns};

@@ -221,7 +221,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
             wait->worked |= progress(self);
-        iso_yield();
+        (void)iso_yield(&wait->yielding_ns);
         return 0;
     }
     uint64_t now = iso_wait_now_ns();
@@ -245,7 +245,7 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
      * network is software, the kernel carries what is waited for, so the wait sleeps soon. */
     wait->sleeping = now - wait->busy_ns > (self->soft_network ? SLEEP_AFTER_SOFTWARE_NS : SLEEP_AFTER_NS);
     if (!wait->sleeping) {
-        iso_yield();
+        (void)iso_yield(&wait->yielding_ns);
         return 0;
     }
     uint64_t share = waited / (self->soft_network ? SLEEP_SHARE_SOFTWARE : SLEEP_SHARE);

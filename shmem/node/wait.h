@@ -48,6 +48,7 @@ struct wait {
     const struct slot *slot; /* of the collective that waits; NULL: none */
     unsigned polls;
     unsigned yields;
+    uint64_t yielding_ns; /* its first yield; 0: not yet */
     uint64_t since_ns;   /* 0: has not looked at the clock yet */
     uint64_t shown_ns;   /* its record was published first; 0: not yet */
     uint64_t checked_ns; /* last look at the peers' sockets */

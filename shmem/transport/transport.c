@@ -398,7 +398,7 @@ void iso_transport_polled(void)
 {
     iso_transport_progress();
     if (ISO->spin == 0)
-        iso_yield();
+        iso_yield(NULL);
 }
 
 bool iso_transport_rest(uint64_t ns)

@@ -41,7 +41,7 @@ static uint64_t slept_before_yield(uint64_t ns)
     uint64_t begin = now_ns;
     unsigned before = yields;
     yield_ns = ns;
-    while (iso_yield())
+    while (iso_yield(NULL))
         continue;
     CHECK_EQ(yields, before + 1);
     return now_ns - begin - ns;
@@ -62,6 +62,15 @@ int main(void)
         last = next;
     }
     CHECK(last > 10000000);
+
+    /* A wait that lasts is interrupted by fewer sleeps, and ends at most a quarter later. */
+    uint64_t since = 0, begin = now_ns, naps = 0, longest = 0;
+    for (uint64_t before = now_ns; iso_yield(&since); before = now_ns, naps++) {
+        CHECK(now_ns - before <= 10000 + (now_ns - begin) / 4);
+        longest = now_ns - before > longest ? now_ns - before : longest;
+    }
+    CHECK_EQ(since, begin);
+    CHECK(naps > 0 && naps < 200 && longest == 1000000);
 
     CHECK_EQ(slept_before_yield(1000), last);
     for (int i = 0; i < 64; i++) /* crowded no more */
