@@ -38,6 +38,7 @@ struct gpu_info {
     int multiprocessors;
     int wave_size;
     uint64_t memory_bytes;
+    size_t shared_bytes;      /* the most dynamic shared memory of a block */
     bool can_vmm;             /* chunks that grow, shared by descriptors */
     bool can_ipc;             /* fixed allocations, shared by keys */
     char vmm_why[96];         /* why not, when !can_vmm */

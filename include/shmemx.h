@@ -315,8 +315,9 @@ int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd *handle);
 
 /* The number of blocks of this kernel, of `block_threads` threads each and with shared_bytes of dynamic shared memory,
  * that may wait for one another at once on this PE's device. Where PEs share a device it is this PE's share. Never more
- * than SHMEM_DEVICE_BLOCKS, which bounds the blocks that use collectives. -1 after a sentence: no device runs,
- * kernel is a null pointer, block_threads is below 1, or the device cannot run such blocks. */
+ * than SHMEM_DEVICE_BLOCKS, which bounds the blocks that use collectives. Not collective. -1 after a sentence: no device
+ * runs, kernel is a null pointer, block_threads is outside 1 .. 1024, shared_bytes is more than the device has for a
+ * block (the CPU device: 227 KiB), or the device cannot run such blocks. */
 typedef void (*shmemx_kernel_t)(void);
 int shmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes);
 
@@ -394,8 +395,9 @@ int shmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier);
  * The kernel may stand in another file: declare it by SHMEMX_DECLARE_KERNEL, not in the file that defines it nor in a
  * header of both. `args` is the kernel's one struct, copied before the call returns, and args_bytes its size. The CPU
  * device refuses another size. GPUs do not check: the kernel takes as many bytes as its struct has. `blocks` is 1 or
- * more, block_threads 1 .. 1024; shared_bytes is dynamic shared memory. Not collective. Nonzero after a sentence also:
- * no device runs, an argument is outside its range, the kernel cannot run with so many threads or so much memory. */
+ * more, block_threads 1 .. 1024; shared_bytes is dynamic shared memory, at most what the device has for a block (the CPU
+ * device: 227 KiB, and kernels cannot reach it there). Not collective. Nonzero after a sentence also: no device runs, an
+ * argument is outside its range, the kernel cannot run with so many threads or so much memory. */
 #ifdef __cplusplus
 #define SHMEMX_DECLARE_KERNEL(name) extern "C" void name(void)
 #else

@@ -25,6 +25,7 @@
 
 #define GRANULARITY ((size_t)2 << 20)
 #define SPARSE_BYTES ((size_t)16 << 30)
+#define SHARED_BYTES ((size_t)227 << 10) /* the most that a GPU has: no kernel is refused that some GPU takes */
 enum { MOST_BLOCKS = 1024, ENGINES = 2 };
 enum area_kind { AREA_CHUNK, AREA_SHARED, AREA_IMPORTED, AREA_OWN, AREA_HOST };
 struct area {
@@ -159,6 +160,7 @@ int iso_gpu_open(struct gpu **result, int local_rank, const char *choice, char *
     info->n_devices = 1;
     info->multiprocessors = cores();
     info->wave_size = (int)gpu->order.wave;
+    info->shared_bytes = SHARED_BYTES;
     info->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     info->can_vmm = info->can_ipc = info->joins_captures = info->polls_foreign = true;
     info->orders_writes = gpu->order.seed == 0; /* with a seed it promises as little as a device may */
@@ -612,7 +614,7 @@ static int check_block(struct gpu *gpu, unsigned block)
     return failed(gpu, -EINVAL, "a block of %u threads, allowed are 1..%d", block, FIBER_MOST_THREADS);
 }
 
-/* Dynamic shared memory is not reachable by prim.h: what a launch says of it has no meaning here. */
+/* Dynamic shared memory is not reachable by prim.h, so a launch gets none here. */
 int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream stream)
 {
     int rc = check_block(gpu, launch->block);

@@ -73,6 +73,7 @@ static int describe(struct gpu *gpu)
     info->memory_bytes = prop.totalGlobalMem;
     info->multiprocessors = prop.multiProcessorCount;
     info->wave_size = prop.warpSize;
+    info->shared_bytes = prop.sharedMemPerBlockOptin;
     info->can_ipc = prop.unifiedAddressing != 0;
 
     /* More streams than this share queues, and a wait in one may then stand in front of the work that it waits for. */

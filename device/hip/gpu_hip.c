@@ -106,6 +106,7 @@ static int describe(struct gpu *gpu)
     info->memory_bytes = bytes;
     info->multiprocessors = attribute(hipDeviceAttributeMultiprocessorCount, device);
     info->wave_size = attribute(hipDeviceAttributeWarpSize, device);
+    info->shared_bytes = (size_t)attribute(hipDeviceAttributeMaxSharedMemoryPerBlock, device);
     info->hardware_queues = queues != NULL && atoi(queues) > 0 ? (unsigned)atoi(queues) : 4;
     info->joins_captures = hipRuntimeGetVersion(&version) == hipSuccess && version >= FIRST_TO_END_JOINED_CAPTURES;
     if (status == 0 && info->wave_size != 64)

@@ -608,25 +608,6 @@ bool iso_handle_slot_is_valid(const char *call, int slot)
     return false;
 }
 
-SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
-int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
-{
-    struct device *d = iso_device_running(__func__);
-    int blocks = 0;
-    if (d == NULL)
-        return -1;
-    if (kernel == NULL || block_threads < 1) {
-        log_error("shmemx_max_blocks: %s", kernel == NULL ? "kernel is a null pointer" : "block_threads is below 1");
-        return -1;
-    }
-    if (iso_gpu_max_blocks(d->gpu, kernel, (unsigned)block_threads, shared_bytes, &blocks) != 0) {
-        log_error("shmemx_max_blocks: blocks of %d threads with %zu shared bytes: %s", block_threads, shared_bytes,
-                  iso_gpu_error(d->gpu));
-        return -1;
-    }
-    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env->device_blocks);
-}
-
 /* ---- handles that have given up ---- */
 
 void iso_handle_give_up(shmemd_t handle)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams, launches and graphs of the public API: thin forms of device/gpu.h that check arguments and say a sentence
  * when the device refuses. Called by users. */
+#include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
 #include "../node/wait.h"
 #include "../collectives.h"
@@ -81,6 +82,20 @@ int pshmemx_stream_wait_stream(shmemx_stream_t later, shmemx_stream_t earlier)
 
 /* ---- launch ---- */
 
+/* false after a sentence. HIP cuts the number of shared bytes to 32 bits, and CUDA's attribute is an int, so neither
+ * gets one that no device has. */
+static bool block_is_possible(const char *call, const struct device *d, int64_t threads, size_t shared_bytes)
+{
+    size_t most = iso_gpu_describe(d->gpu)->shared_bytes;
+    if (threads < 1 || threads > 1024)
+        log_error("%s: block_threads is %lld; allowed: 1..1024", iso_call_name(call), (long long)threads);
+    else if (shared_bytes > most)
+        log_error("%s: shared_bytes is %zu; allowed on this device: 0..%zu", iso_call_name(call), shared_bytes, most);
+    else
+        return true;
+    return false;
+}
+
 SHMEM_API(shmemx_launch, pshmemx_launch);
 int pshmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threads, size_t shared_bytes,
                    const void *args, size_t args_bytes, shmemx_stream_t stream)
@@ -89,13 +104,31 @@ int pshmemx_launch(shmemx_kernel_t kernel, unsigned blocks, unsigned block_threa
     if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) ||
         !is_given(__func__, "args", args != NULL || args_bytes == 0))
         return 1;
-    if (blocks == 0 || block_threads == 0 || block_threads > 1024) {
-        log_error("shmemx_launch: %u blocks of %u threads; allowed: at least 1 block of 1..1024 threads", blocks,
-                  block_threads);
+    if (blocks == 0) {
+        log_error("shmemx_launch: blocks is 0; allowed: at least 1");
         return 1;
     }
+    if (!block_is_possible(__func__, d, block_threads, shared_bytes))
+        return 1;
     struct gpu_launch launch = {kernel, blocks, block_threads, shared_bytes, args, args_bytes, false};
     return result(__func__, d, iso_gpu_launch(d->gpu, &launch, stream));
+}
+
+SHMEM_API(shmemx_max_blocks, pshmemx_max_blocks);
+int pshmemx_max_blocks(shmemx_kernel_t kernel, int block_threads, size_t shared_bytes)
+{
+    struct device *d = iso_device_running(__func__);
+    int blocks = 0;
+    if (d == NULL || !is_given(__func__, "kernel", kernel != NULL) ||
+        !block_is_possible(__func__, d, block_threads, shared_bytes))
+        return -1;
+    int rc = iso_gpu_max_blocks(d->gpu, kernel, (unsigned)block_threads, shared_bytes, &blocks);
+    if (rc != 0 || blocks == 0) {
+        log_error("shmemx_max_blocks: blocks of %d threads with %zu shared bytes: %s", block_threads, shared_bytes,
+                  rc != 0 ? iso_gpu_error(d->gpu) : "the device has no room for one");
+        return -1;
+    }
+    return (int)ISO_MIN((int64_t)(blocks / ISO_MAX(d->device_peers, 1)), ISO->env->device_blocks);
 }
 
 /* ---- graphs ---- */

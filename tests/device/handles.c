@@ -148,6 +148,13 @@ static void test_refused(void)
     CHECK(shmemx_launch(NULL, 1, 1, 0, NULL, 0, NULL) != 0);
     CHECK(shmemx_launch(SHMEMX_KERNEL(meet), 0, 1, 0, &h, sizeof(h), NULL) != 0);
     CHECK(shmemx_launch(SHMEMX_KERNEL(meet), 1, 1025, 0, &h, sizeof(h), NULL) != 0);
+    for (int bit = 32; bit < 64; bit++) { /* a vendor's call may cut the number to 32 bits, which leaves 0 or 512 */
+        const size_t beyond = (size_t)1 << bit;
+        CHECK(shmemx_launch(SHMEMX_KERNEL(meet), 1, 1, beyond, &h, sizeof(h), NULL) != 0);
+        CHECK_EQ(shmemx_max_blocks(SHMEMX_KERNEL(meet), 1, beyond + 512), -1);
+    }
+    CHECK_EQ(shmemx_max_blocks(SHMEMX_KERNEL(meet), 1025, 0), -1);
+    CHECK_EQ(shmemx_max_blocks(SHMEMX_KERNEL(meet), -1, 0), -1);
     CHECK(shmemx_stream_destroy(NULL) != 0);
     CHECK(shmemx_graph_begin(NULL) != 0);
     CHECK(shmemx_graph_end(NULL, &graph) != 0);
