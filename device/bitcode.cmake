@@ -3,7 +3,7 @@
 # needs a clang 19 or later, and no header or library of CUDA and HIP. Without such a clang there is no file.
 #   ISO_BITCODE_FILES   what is installed in lib/isomer/
 option(ISO_BITCODE "Bitcode of the in-kernel API for NVIDIA and AMD, where a clang 19 or later is found" ON)
-set(bitcode_hip_arch gfx90a gfx942)
+set(bitcode_hip_arch gfx90a gfx942 gfx950)
 if(GPU STREQUAL "hip")
   set(bitcode_hip_arch ${ISO_HIP_ARCH})
 endif()
@@ -66,6 +66,11 @@ if(bitcode_nvptx64)
 endif()
 # Code object version 5 is what Triton makes.
 if(bitcode_amdgcn)
+  execute_process(COMMAND ${bitcode_amdgcn} --target=amdgcn-amd-amdhsa -mcpu=gfx950 -x c -E - INPUT_FILE /dev/null
+                  RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+  if(NOT result EQUAL 0) # before clang 20
+    list(REMOVE_ITEM bitcode_hip_arch gfx950)
+  endif()
   foreach(arch ${bitcode_hip_arch})
     iso_bitcode(${arch} amdgcn-amd-amdhsa ${bitcode_amdgcn} -x hip -nogpulib -nogpuinc -mcode-object-version=5
                 --offload-arch=${arch} -Wno-pass-failed)

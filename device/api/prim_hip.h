@@ -2,7 +2,7 @@
 /* AMD GPUs as a target of prim.h: gfx9 (waves of 64), clang's builtins, no HIP header needed (-nogpuinc -nogpulib).
  * Invariants: everything that a peer may see is of system scope, never agent; all the pointers of atomics, flags and
  * lines, the destination of copy_put and the source of copy_get are global memory, never PRIM_SHARED; a cache
- * write-back is followed by a wait of our own, since clang 18 to 21 leave out theirs where they take nothing to be
+ * write-back is followed by a wait of our own, since clang 18 to 22 leave out theirs where they take nothing to be
  * pending. tests/unit/isa.sh checks the emitted instructions. Included by prim.h only. */
 #ifndef ISO_PRIM_HIP_H
 #define ISO_PRIM_HIP_H
@@ -11,7 +11,7 @@
 #error "device/api/prim_hip.h: HIP is C++; compile with -x hip"
 #endif
 #if defined(__HIP_DEVICE_COMPILE__) && !defined(__GFX9__)
-#error "device/api/prim_hip.h: only gfx9 (MI200, MI300) is supported: its waits and scope bits are spelled out here"
+#error "device/api/prim_hip.h: only gfx9 (MI200, MI300, MI350) is supported: its waits and scope bits are spelled out here"
 #endif
 
 /* Under a full HIP installation its header, in whichever order the user includes; otherwise the two declarations by
@@ -203,11 +203,12 @@ PRIM_FN void prim_acquire_from_peer(void) { __builtin_amdgcn_fence(__ATOMIC_ACQU
 /* The same; the atomic before it has come back. */
 PRIM_FN void prim_acquire_after_atomic(void) { prim_acquire_from_peer(); }
 /* Pairs with itself on other processors: of two threads that store, fence and load, at least one sees the store of the
- * other. */
+ * other. The wait stands before the invalidation: else a plain load of another wave could bring a line back into the
+ * cache before this thread's stores are out. */
 PRIM_FN void prim_fence_full(void)
 {
-    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
-    prim_hip_wait_stores();
+    prim_fence_before_signal();
+    prim_acquire_from_peer();
 }
 
 /* By every thread, since a barrier does not wait for the stores of other waves: each thread flushes its own and waits.

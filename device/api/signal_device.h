@@ -44,8 +44,9 @@ PRIM_FN void isod_signal_send(shmemd_t h, struct isod_signal s, int pe)
 }
 
 /* The data by the whole group, then the signal by its first thread, who alone decides whether the handle is dead: the
- * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. What the signal
- * needs is looked up behind the data, while the fence would only wait for that to arrive. */
+ * others may see it otherwise, and all have to come to the sync. After that sync `source` is free. The look-ups
+ * for the signal stand behind the data, which leaves earlier. The fence does not hide them: it takes 1.51 us between
+ * two H100, with no store outstanding as with 1024. A look at the status before the data took 0.05 us more. */
 PRIM_FN void isod_put_signal(shmemd_t h, shmemd_group_t g, struct isod_bytes b, struct isod_signal s, int pe)
 {
     char *to = b.len != 0 ? isod_near(h, b.dest, pe) : (char *)0;

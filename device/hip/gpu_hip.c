@@ -43,8 +43,16 @@ int iso_gpu_launch(struct gpu *gpu, const struct gpu_launch *launch, gpu_stream 
 int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
 {
     struct hipFuncAttributes attributes;
+    char sentence[240];
     iso_hip_use(gpu);
-    return iso_hip_result(gpu, "hipFuncGetAttributes", hipFuncGetAttributes(&attributes, address_of(kernel)));
+    int status = iso_hip_result(gpu, "hipFuncGetAttributes", hipFuncGetAttributes(&attributes, address_of(kernel)));
+    if (status == 0)
+        return 0;
+    snprintf(sentence, sizeof(sentence),
+             "%.110s; this build has kernels for " ISO_HIP_ARCH ": for another device (rocminfo names it) configure with "
+             "-DISO_HIP_ARCH",
+             gpu->error);
+    return iso_hip_refuse(gpu, status, sentence);
 }
 
 int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_t shared_bytes, int *blocks)
@@ -110,7 +118,7 @@ static int describe(struct gpu *gpu)
     info->hardware_queues = queues != NULL && atoi(queues) > 0 ? (unsigned)atoi(queues) : 4;
     info->joins_captures = hipRuntimeGetVersion(&version) == hipSuccess && version >= FIRST_TO_END_JOINED_CAPTURES;
     if (status == 0 && info->wave_size != 64)
-        status = iso_hip_refuse(gpu, -ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300) is supported");
+        status = iso_hip_refuse(gpu, -ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300, MI350) is supported");
     return status;
 }
 
@@ -229,7 +237,7 @@ void iso_gpu_survey(char *text, size_t bytes)
     if (devices == 0)
         snprintf(text, bytes, "hip: no AMD device on this machine (the amdgpu driver lists none)");
     else
-        snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x%s", devices, devices == 1 ? "" : "s", version / 10000,
-                 version / 100 % 100, version % 100,
+        snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x, kernels of this build for " ISO_HIP_ARCH "%s", devices,
+                 devices == 1 ? "" : "s", version / 10000, version / 100 % 100, version % 100,
                  access("/dev/kfd", R_OK | W_OK) == 0 ? "" : ", but this user may not open /dev/kfd: join the group render");
 }

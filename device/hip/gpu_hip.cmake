@@ -13,7 +13,8 @@ else()
   set(hip_root /usr)
 endif()
 set(HIP_ROOT ${hip_root} CACHE PATH "Where HIP is installed: include/hip, lib/libamdhip64.so, llvm/bin")
-set(ISO_HIP_ARCH "gfx90a;gfx942" CACHE STRING "AMD architectures to build kernels for, a list")
+set(ISO_HIP_ARCH "" CACHE STRING
+    "AMD architectures to build kernels for, a list; empty: gfx90a, gfx942 and, where the compiler knows it, gfx950")
 set(ISO_HIP_COMPILER "" CACHE FILEPATH "clang that builds kernels for ISO_HIP_ARCH; empty: the first that can")
 
 # ---- headers and libraries of the host ----
@@ -37,14 +38,22 @@ set(ISO_HIP_CODE_OBJECT ${code_object} CACHE STRING "Code object version of kern
 # ---- the compiler ----
 
 set(ISO_HIP_FLAGS -x hip -std=c++17 -nogpulib -nogpuinc -mcode-object-version=${ISO_HIP_CODE_OBJECT})
-set(hip_arch_flags)
-foreach(arch ${ISO_HIP_ARCH})
-  list(APPEND hip_arch_flags --offload-arch=${arch})
-endforeach()
+set(hip_arch ${ISO_HIP_ARCH})
+if(NOT ISO_HIP_ARCH)
+  set(hip_arch gfx90a gfx942)
+endif()
+# Fences, waits and scopes are spelled out for these (device/api/prim_hip.h).
+set(hip_unfit ${hip_arch})
+list(FILTER hip_unfit EXCLUDE REGEX "^gfx(90a|94[0-2]|950)(:(sramecc|xnack)[+-])*$")
+if(hip_unfit)
+  message(FATAL_ERROR "ISO_HIP_ARCH is ${ISO_HIP_ARCH}, but there are no kernels for ${hip_unfit}; allowed are gfx90a "
+                      "(MI200), gfx942 (MI300) and gfx950 (MI350)")
+endif()
 
-# Whether a compiler makes objects for all architectures: its linker and bundler must be there too.
+# Whether a compiler makes objects for all of these architectures: its linker and bundler must be there too.
 function(hip_compiler_works compiler variable)
   set(folder ${PROJECT_BINARY_DIR}/CMakeFiles/hip)
+  list(TRANSFORM ARGN PREPEND --offload-arch= OUTPUT_VARIABLE hip_arch_flags)
   file(WRITE ${folder}/probe.c "__attribute__((device)) int probe(void) { return 1; }\n")
   execute_process(COMMAND ${compiler} ${ISO_HIP_FLAGS} ${hip_arch_flags} -c probe.c -o probe.o
                   WORKING_DIRECTORY ${folder} RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE errors)
@@ -78,7 +87,7 @@ endif()
 set(hip_troubles)
 set(hip_compiler)
 foreach(candidate ${hip_candidates})
-  hip_compiler_works(${candidate} trouble)
+  hip_compiler_works(${candidate} trouble ${hip_arch})
   if(trouble STREQUAL "")
     set(hip_compiler ${candidate})
     break()
@@ -86,9 +95,22 @@ foreach(candidate ${hip_candidates})
   list(APPEND hip_troubles "\n  ${trouble}")
 endforeach()
 if(NOT hip_compiler)
-  message(FATAL_ERROR "GPU=hip needs a clang for ${ISO_HIP_ARCH} (Debian: clang-19 lld-19 clang-tools-19 llvm-19; else "
-                      "set ISO_HIP_COMPILER, or ISO_HIP_ARCH): none works" ${hip_troubles})
+  set(hip_oldest 19)
+  if("${hip_arch}" MATCHES "gfx950")
+    set(hip_oldest 20)
+  endif()
+  message(FATAL_ERROR "GPU=hip needs a clang for ${hip_arch}: clang-${hip_oldest} or later (Debian: clang-${hip_oldest} "
+                      "lld-${hip_oldest} clang-tools-${hip_oldest} llvm-${hip_oldest}; else set ISO_HIP_COMPILER, or "
+                      "ISO_HIP_ARCH): none works" ${hip_troubles})
 endif()
+if(NOT ISO_HIP_ARCH)
+  hip_compiler_works(${hip_compiler} trouble gfx950)
+  if(trouble STREQUAL "")
+    list(APPEND hip_arch gfx950)
+  endif()
+endif()
+set(ISO_HIP_ARCH ${hip_arch}) # the cache keeps what the user has asked for
+list(TRANSFORM hip_arch PREPEND --offload-arch= OUTPUT_VARIABLE hip_arch_flags)
 # clang's wrappers of C++ headers (complex, which shmem.h includes) need HIP's headers: without the wrappers, then.
 execute_process(COMMAND ${hip_compiler} -print-resource-dir OUTPUT_VARIABLE resources OUTPUT_STRIP_TRAILING_WHITESPACE)
 list(APPEND ISO_HIP_FLAGS -nobuiltininc -idirafter ${resources}/include)
@@ -99,6 +121,9 @@ message(STATUS "HIP ${ISO_HIP_VERSION}: ${hip_compiler}, kernels for ${ISO_HIP_A
 set(ISO_DEVICE_SOURCES device/hip/gpu_hip.c device/hip/gpu_hip_call.c device/hip/gpu_hip_host.c
     device/hip/gpu_hip_stream.c device/hip/gpu_hip_memory.c device/hip/gpu_hip_engine.c)
 set(ISO_DEVICE_LIBS ${ISO_AMDHIP64} ${ISO_HSA_RUNTIME64})
+list(JOIN ISO_HIP_ARCH ", " hip_arch_text)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/device/hip/gpu_hip.c PROPERTIES COMPILE_DEFINITIONS
+                            ISO_HIP_ARCH="${hip_arch_text}")
 if(NOT ISO_HIP_INCLUDE STREQUAL "/usr/include")
   foreach(source ${ISO_DEVICE_SOURCES})
     set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} PROPERTIES COMPILE_OPTIONS

@@ -34,7 +34,7 @@ struct gpu {
     volatile uint32_t *hdp_flush; /* register: what came over the bus is in memory after a store to it; NULL: none */
     bool engine_copies;           /* HIP copies between device memories by a copy engine */
     struct engines *engines;      /* those that can be told to copy; NULL: none */
-    char error[256];
+    char error[320];
 };
 
 /* ---- gpu_hip_call.c ---- */

@@ -260,11 +260,11 @@ int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len
         iso_hip_note_peer(gpu, *base, len, NULL);
         return 0;
     }
-    char sentence[240];
+    char sentence[300];
     snprintf(
         sentence, sizeof(sentence),
-        "%.80s; HIP 7 maps memory of a device only if its number at its PE is below %d, the number of devices here: "
-        "set HIP_VISIBLE_DEVICES to the same value for all PEs",
+        "%.64s; all PEs of a node need one network and one PID namespace (docker: --network=host --pid=host) and the "
+        "same HIP_VISIBLE_DEVICES: a device's number must be below %d, the number of devices here",
         gpu->error, gpu->info.n_devices);
     return iso_hip_refuse(gpu, status, sentence);
 }

@@ -10,6 +10,7 @@ static void *hsa_dlsym(void *library, const char *name);
 #define dlopen hsa_dlopen
 #define dlsym hsa_dlsym
 
+#define ISO_HIP_ARCH "gfx90a, gfx942"
 #include "../../device/hip/gpu_hip.c"
 #include "../../device/hip/gpu_hip_call.c"
 #include "../../device/hip/gpu_hip_engine.c"

@@ -3,7 +3,7 @@
 # What no run on a machine with stronger ordering can show: whether the instructions that AMD's compiler emits for the
 # library's kernels, and for one tiny kernel of each primitive (isa_kernels.c), reach a peer in the right order. Every
 # kernel's assembly becomes a line of words (store_system8 wbl2_system wait_vm barrier ...), and rules are patterns over
-# that line. Scopes are spelled differently by gfx90a and gfx942; the words are not. What must hold on every path through
+# that line. Scopes are spelled differently by gfx90a and later ones; the words are not. What must hold on every path through
 # a large kernel, isa_flow.awk looks for.
 # usage: isa.sh [FOLDER]   checks; ends 0, 1, or 77 when there is no clang for these targets (ISO_HIP_COMPILER, clang-19).
 #                          FOLDER: of the library's kernels, built with ISO_TESTS: their assembly is taken, for the
@@ -12,11 +12,13 @@
 #        isa.sh --words    prints the lines
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-archs="gfx90a gfx942"
+archs="gfx90a gfx942 gfx950"
 out=$(mktemp -d) || exit 2
 trap 'rm -rf "$out"' EXIT
-compiler=${ISO_HIP_COMPILER:-$(command -v clang-19 || command -v clang-20 || command -v clang-21)}
+compiler=${ISO_HIP_COMPILER:-$(command -v clang-19 || command -v clang-20 || command -v clang-21 || command -v clang-22)}
 [ -n "$compiler" ] || { echo "skipped: no clang-19 or later, and no ISO_HIP_COMPILER"; exit 77; }
+# clang-19 does not know gfx950.
+"$compiler" --target=amdgcn-amd-amdhsa -mcpu=gfx950 -x c -E /dev/null >/dev/null 2>&1 || archs=${archs% gfx950}
 
 # ---- assembly to words ----
 
@@ -110,8 +112,10 @@ rules() {
     rule isa_poll32 " load_system4 wait_vm${polled//system8/system4}${stored}8 end" "so do polls of 4 bytes" "$agent" "$no_glc"
     rule isa_acquire " load_system8 wait_vm inv_system load_plain8 wait_vm${stored}8 end" \
         "an acquire load drops stale data" "$agent_inv"
-    rule isa_quiet " store_system8$flushed inv_system wait_vm load_system8 wait_vm${stored}8 end" \
+    rule isa_quiet " store_system8$flushed inv_system load_system8 wait_vm${stored}8 end" \
         "a full fence has ended before later loads begin" "$no_wait"
+    rule isa_quiet_alone "$flushed inv_system load_system8 wait_vm${stored}8 end" \
+        "its write-back has ended before it invalidates, though no store is pending" '/buffer_wbl2/,/buffer_inv/{/s_waitcnt/d;}'
     rule isa_put "( load_plain16){4}( store_nt16){4} load_plain16 wait_vm store_nt16( load_plain1 wait_vm store_system1)+ end" \
         "puts have four pieces in flight, past the caches" "$no_nt"
     rule isa_put ".*( load_plain1 wait_vm store_system1)+ end" "odd bytes are of system scope" "$agent" '/store_byte/d'
@@ -246,7 +250,7 @@ check_each() {
     done < <(matching "$1" "$out/short")
 }
 check_flow() {
-    [ "$arch" = gfx942 ] || [ "${6-}" != - ] || return 0
+    [ "$arch" != gfx90a ] || [ "${6-}" != - ] || return 0
     while read -r line; do
         [ "$line" != none ] || complain "$1: no such kernel"
         [[ " ${line#* } " != *" $2 "* ]] || complain "${line%% *}: $3"
@@ -312,7 +316,7 @@ broken_text() { sed -n "/^$1:/,/^\\.Lfunc_end/p" "$out/s" | sed -E "$2"; } # KER
 broken() { broken_text "$1" "$2" | words "$arch"; }
 prove_rule() {
     local script line
-    [ "$arch" = gfx942 ] || [ -n "${5-}" ] || [ "$4" != "$agent" ] || return 0 # gfx90a spells no scope of stores
+    [ "$arch" != gfx90a ] || [ -n "${5-}" ] || [ "$4" != "$agent" ] || return 0 # gfx90a spells no scope of stores
     script=$(break_of "$4" "${5-}")
     line=$(broken "$1" "$script" | shorten)
     [[ $line =~ ^$1\  ]] || complain "$1: the break left no kernel"

@@ -78,6 +78,11 @@ SHMEMD_KERNEL(isa_quiet, struct isa_args, a)
     prim_fence_full();
     a.word[0] = prim_load_relaxed_u64(a.flag + 1);
 }
+SHMEMD_KERNEL(isa_quiet_alone, struct isa_args, a)
+{
+    prim_fence_full();
+    a.word[0] = prim_load_relaxed_u64(a.flag);
+}
 
 /* ---- copies and lines ---- */
 
