@@ -4,7 +4,7 @@
  * iso_gpu_error(gpu) is a sentence with the vendor's own words. Any thread of the PE may call. iso_gpu_open leaves the
  * PE's device current in its thread. Each other call makes it current, and gives back the device that was current
  * before (CUDA: if the process uses that one). No function synchronises the device unless it says so. Includes nothing
- * of ours but bootstrap/{log,env}.h. Used by shmem/, coll/. */
+ * of ours but bootstrap/{log,env,memory_file}.h. Used by shmem/, coll/. */
 #ifndef ISO_GPU_H
 #define ISO_GPU_H
 

@@ -118,7 +118,9 @@ typedef struct {
 } shmemx_buffer_info_t;
 
 /* Makes [addr, addr + len_bytes) a symmetric address range in every call, until it is unregistered. Contents are kept;
- * whole pages are remapped in place. Host memory is ordinary private memory (malloc, mmap). Device memory is of
+ * whole pages are remapped in place. Host memory is private, readable and writable (malloc, or mmap with MAP_PRIVATE).
+ * Shared mappings, pages that are read-only or executable, and memory that is pinned for the device, are refused: they
+ * would be cut off from their file, process or device, or change their protection. Device memory is of
  * shmemx_device_init's device and from the vendor's own allocator; it is shared by the first way that works, which
  * info->method names. All PEs give the same kind of memory. info may be NULL.
  *

@@ -4,8 +4,10 @@
  * and gets there are copied by the kernel ("staged"), atomics are refused with a sentence.
  * invariant: the pieces [0, lo) staged, [lo, hi) mapped, [hi, len) staged are the same offsets on all PEs. */
 #include "../bootstrap/log.h"
+#include "../bootstrap/memory_file.h"
 #include "agree.h"
 #include "gpu/device.h"
+#include "mapping.h"
 #include "team_offer.h"
 #include "ops/order.h"
 #include "transport/transport.h"
@@ -18,6 +20,8 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#define BUFFER_FILE "isomer-buffer"
 
 struct pages {
     char *base; /* the whole pages inside one PE's buffer */
@@ -37,10 +41,16 @@ static struct pages whole_pages(uintptr_t base, size_t len)
 /* Other threads must not write the buffer during this: the header says so. */
 static int share_pages(struct pages *p, const char *call)
 {
+    char why[256];
     if (p->len == 0)
         return 0;
-    p->fd = memfd_create("isomer-buffer", MFD_CLOEXEC);
-    bool good = p->fd >= 0 && ftruncate(p->fd, (off_t)p->len) == 0;
+    int fd = iso_memory_file_make(BUFFER_FILE, 0, p->len, why, sizeof why);
+    if (fd < 0) {
+        log_error("%s: sharing %zu bytes at %p failed: %s", iso_call_name(call), p->len, (void *)p->base, why);
+        return fd;
+    }
+    p->fd = fd;
+    bool good = true;
     for (size_t done = 0; good && done < p->len;) {
         ssize_t n = pwrite(p->fd, p->base + done, p->len - done, (off_t)done);
         good = n > 0;
@@ -53,8 +63,7 @@ static int share_pages(struct pages *p, const char *call)
         return 0;
     int rc = -errno;
     log_error("%s: sharing %zu bytes at %p failed: %m", iso_call_name(call), p->len, (void *)p->base);
-    if (p->fd >= 0)
-        close(p->fd);
+    close(p->fd);
     p->fd = -1;
     return rc;
 }
@@ -274,14 +283,43 @@ static void forget_pieces(const char *addr, size_t len)
     }
 }
 
-/* 0, or -errno after a sentence. */
+/* Of one mapping: its pages from `at` on to `end` at most. Returns where they end. */
+static int unshare_mapping(char *at, char *end, char **to)
+{
+    struct mapping m;
+    int found = iso_mapping_find((uintptr_t)at, &m), kept = PROT_READ | PROT_WRITE;
+    *to = end;
+    if (found == -ENXIO)
+        return 0;
+    if (found != 0) /* no descriptor is left, for example: as they were registered */
+        return unshare_pages(at, (size_t)(end - at));
+    char *from = (char *)ISO_MAX(m.from, (uintptr_t)at);
+    *to = (char *)ISO_MIN(m.to, (uintptr_t)end);
+    if (from >= *to || strstr(m.path, BUFFER_FILE) == NULL)
+        return 0;
+    if (memcmp(m.protection, "rw-", 3) != 0) {
+        kept = (m.protection[0] == 'r' ? PROT_READ : 0) | (m.protection[1] == 'w' ? PROT_WRITE : 0) |
+               (m.protection[2] == 'x' ? PROT_EXEC : 0);
+        (void)mprotect(from, (size_t)(*to - from), PROT_READ); /* for the copy */
+    }
+    int rc = unshare_pages(from, (size_t)(*to - from));
+    if (kept != (PROT_READ | PROT_WRITE))
+        (void)mprotect(from, (size_t)(*to - from), kept);
+    return rc;
+}
+
+/* 0, or -errno after a sentence. A mapping that the program has made in the buffer's place stays, and so does a
+ * protection that it has given to pages. */
 static int release_pages(char *addr, size_t len)
 {
     struct pages mine = whole_pages((uintptr_t)addr, len);
+    int rc = 0;
 #ifdef ISO_PES_AS_THREADS
     mine.len = 0;
 #endif
-    int rc = mine.len > 0 ? unshare_pages(mine.base, mine.len) : 0;
+    char *end = mine.base + mine.len;
+    for (char *at = mine.base; at < end && rc == 0;)
+        rc = unshare_mapping(at, end, &at);
     if (rc != 0)
         log_error("making %zu bytes at %p private again, of a registered buffer, failed: %s", mine.len,
                   (void *)mine.base, strerror(-rc));
@@ -292,6 +330,7 @@ static int release_pages(char *addr, size_t len)
 static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
 {
     bool overlaps = false;
+    char why[320];
     for (int i = 0; i < ISO->n_segments && len <= UINTPTR_MAX - (uintptr_t)addr; i++) {
         const struct segment *s = &ISO->segments[i];
         overlaps = overlaps || (addr < s->base + s->len && s->base < addr + len);
@@ -306,6 +345,14 @@ static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
     else if (overlaps)
         snprintf(sentence, bytes, "has addr %p with %zu bytes, which overlaps memory that is symmetric already",
                  (const void *)addr, len);
+    else if (iso_device_pointer_kind(addr) == GPU_POINTER_PINNED ||
+             iso_device_pointer_kind(addr + len - 1) == GPU_POINTER_PINNED)
+        snprintf(sentence, bytes,
+                 "has addr %p with %zu bytes of host memory that is pinned for the device, which would go on with the "
+                 "old pages; give memory that is not pinned",
+                 (const void *)addr, len);
+    else if (iso_device_pointer_kind(addr) == GPU_POINTER_HOST && iso_mapping_examine(addr, len, why, sizeof why) != 0)
+        snprintf(sentence, bytes, "has addr %p with %zu bytes, which cannot be registered: %s", (const void *)addr, len, why);
     else
         return 0;
     return -EINVAL;
@@ -340,7 +387,7 @@ static int register_host(const struct buffer *b, shmemx_buffer_info_t *info)
 
 static int register_buffer(struct buffer *b, shmemx_buffer_info_t *info)
 {
-    char sentence[192] = "";
+    char sentence[480] = "";
     bool is_device = false;
     int wrong = examine(b->addr, b->len, sentence, sizeof sentence);
     if (iso_agree_outcome(b->team, wrong, sentence, b->call) != 0 ||
@@ -382,20 +429,13 @@ int pshmemx_team_buffer_register(shmem_team_t team, void *addr, size_t len_bytes
 static int check_still_shared(const char *addr, size_t len)
 {
     struct pages mine = whole_pages((uintptr_t)addr, len);
-    char line[512];
-    bool shared = false;
-    FILE *maps = mine.len > 0 ? fopen("/proc/self/maps", "re") : NULL;
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
-        unsigned long from, to;
-        if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (uintptr_t)mine.base && (uintptr_t)mine.base < to)
-            shared = strstr(line, "isomer-buffer") != NULL;
-    }
-    if (maps == NULL)
+    struct mapping m;
+    int rc = mine.len > 0 ? iso_mapping_find((uintptr_t)mine.base, &m) : -ENOTSUP;
+    if ((rc != 0 && rc != -ENXIO) ||
+        (rc == 0 && m.from <= (uintptr_t)mine.base && strstr(m.path, BUFFER_FILE) != NULL))
         return 0;
-    fclose(maps);
-    return shared ? 0
-                  : iso_refuse("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered",
-                               (const void *)addr, len);
+    return iso_refuse("shmemx_buffer_unregister", "the buffer %p (%zu bytes) was freed before it was unregistered",
+                      (const void *)addr, len);
 }
 
 static int unregister_buffer(struct team *team, void *addr, const char *call)

@@ -5,6 +5,8 @@
 #include "data_segment.h"
 
 #include "../bootstrap/log.h"
+#include "../bootstrap/memory_file.h"
+#include "mapping.h"
 
 #include <dirent.h>
 #include <elf.h>
@@ -14,6 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -22,6 +25,7 @@
 #include <unistd.h>
 
 static struct data_segment data = {.fd = -1, .refusal = "the library's constructor has not run"};
+static char why_not[256]; /* the refusal, where it is composed; written before the copy */
 
 const struct data_segment *iso_data_segment(void) { return &data; }
 
@@ -148,9 +152,9 @@ static bool copy_touched(int fd, const struct program *p)
 static const char *remap(const struct program *p, int *fd)
 {
     size_t len = p->hi - p->lo;
-    *fd = memfd_create("isomer-data", MFD_CLOEXEC);
-    if (*fd < 0 || ftruncate(*fd, (off_t)len) != 0)
-        return "memfd_create failed";
+    *fd = iso_memory_file_make("isomer-data", 0, len, why_not, sizeof why_not);
+    if (*fd < 0)
+        return why_not;
     uintptr_t file_hi = p->file_hi < p->hi ? p->file_hi : p->hi;
     if (p->lo < file_hi && !copy_range(*fd, p->lo, file_hi, p->lo))
         return "the copy into shared memory failed";
@@ -246,6 +250,7 @@ static const char *share(void)
     (void)count_threads;
     (void)read_program;
     (void)remap;
+    (void)why_not;
     return "the PEs are threads of one process, which has one set of global variables";
 }
 #else
@@ -267,8 +272,14 @@ static const char *share(void)
         return "the program does not link libisomer itself";
     if (program.lo >= program.hi)
         return "the program has no writable segment";
-    if (count_threads() != 1)
-        return "a thread was already running when the library was loaded";
+    if (iso_mapping_examine((void *)program.lo, program.hi - program.lo, why_not, sizeof why_not) != 0)
+        return why_not;
+    int n_threads = count_threads();
+    if (n_threads < 0)
+        snprintf(why_not, sizeof why_not, "/proc/self/task cannot be read (%s), which tells whether a thread runs",
+                 strerror(errno));
+    if (n_threads != 1)
+        return n_threads < 0 ? why_not : "a thread was already running when the library was loaded";
     const char *refusal = remap(&program, &fd); /* from here on the variables live in the memfd */
     if (refusal != NULL && fd >= 0)
         close(fd);

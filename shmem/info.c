@@ -5,6 +5,7 @@
  * begins with "ok: ", "warning: " (works, but) or "problem: " (will not work): isomer-info looks for the last.
  * Called by users, isomer-info and, for SHMEM_VERSION and SHMEM_INFO, by init. */
 #include "../bootstrap/env.h"
+#include "../bootstrap/memory_file.h"
 #include "alloc.h"
 #include "collectives.h"
 #include "data_segment.h"
@@ -380,22 +381,21 @@ static void check_launcher(struct doctor *d)
 /* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
 static void check_memfd(struct doctor *d)
 {
-    const size_t bytes = (size_t)1 << 30;
-    const char *step = "memfd_create";
+    const size_t bytes = (size_t)d->heap + 2 * iso_pe_part_bytes((size_t)d->heap, (size_t)d->env.local_size);
+    char why[256] = "";
     void *at = MAP_FAILED;
-    int fd = memfd_create("isomer-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    bool good = fd >= 0 && (step = "ftruncate of a memfd to 1 GiB", ftruncate(fd, (off_t)bytes) == 0);
-    good = good && (step = "sealing a memfd", fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-    if (good) {
-        step = "mapping 1 GiB of a memfd";
+    int fd = iso_memory_file_make("isomer-doctor", MFD_ALLOW_SEALING, bytes, why, sizeof why);
+    if (fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
+        snprintf(why, sizeof why, "sealing a memfd failed: %s; look at the seccomp rules of the container", strerror(errno));
+    if (why[0] == '\0')
         at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-        good = at != MAP_FAILED;
-    }
+    if (why[0] == '\0' && at == MAP_FAILED)
+        snprintf(why, sizeof why, "mapping %s of a memfd failed: %s; look at ulimit -v", amount(bytes).text, strerror(errno));
+    bool good = why[0] == '\0';
     if (good)
-        find(d, FINE, "memory can be shared between processes (memfd_create, mmap)");
+        find(d, FINE, "memory can be shared between processes (memfd_create, mmap of %s)", amount(bytes).text);
     else
-        find(d, PROBLEM, "%s failed: %s; look at the seccomp rules of the container and at ulimit -v and -f", step,
-             strerror(errno));
+        find(d, PROBLEM, "memory cannot be shared between processes: %s", why);
     if (good && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20) != 0)
         find(d, WARNING, "pages of a memfd cannot be given back (fallocate: %s): memory of freed objects stays in use",
              strerror(errno));

@@ -362,14 +362,18 @@ int iso_pe_start(struct row **rows)
     return rc != 0 ? rc : choose_transports(*rows);
 }
 
+size_t iso_pe_part_bytes(size_t heap, size_t wish)
+{
+    const size_t huge = (size_t)2 << 20, least = (size_t)64 << 20;
+    size_t part = wish != 0 ? wish : ISO_MAX(heap / 4, least);
+    return (part + huge - 1) & ~(huge - 1);
+}
+
 int iso_pe_start_segments(const struct row *rows)
 {
     ISO->control_bytes = iso_slot_control_bytes(ISO->n_pes);
-    const size_t huge = (size_t)2 << 20, least = (size_t)64 << 20;
-    size_t heap = heap_cap(rows), wish = (size_t)rows[0].local_wish;
-    /* The part of local objects, and that of teams: only addresses. */
-    size_t part = wish != 0 ? wish : ISO_MAX(heap / 4, least);
-    return iso_segment_start(iso_memory_heap_start() + heap, (part + huge - 1) & ~(huge - 1));
+    size_t heap = heap_cap(rows);
+    return iso_segment_start(iso_memory_heap_start() + heap, iso_pe_part_bytes(heap, (size_t)rows[0].local_wish));
 }
 
 static void close_listener(struct state *self)

@@ -6,6 +6,7 @@
  * operation. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
+#include "../bootstrap/memory_file.h"
 #include "../device/api/state.h"
 #include "alloc.h"
 #include "data_segment.h"
@@ -55,10 +56,11 @@ static size_t span_of(const struct segment *s)
 static int map_heap(struct segment *heap, size_t heap_bytes)
 {
     size_t bytes = heap_bytes + 2 * ISO->part_bytes;
-    heap->fd = memfd_create("isomer-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (heap->fd < 0 || ftruncate(heap->fd, (off_t)bytes) != 0) {
-        log_error("shmem_init: a heap of %zu bytes cannot be made: %m; lower SHMEM_SYMMETRIC_SIZE", heap_bytes);
-        return -errno;
+    char why[256];
+    heap->fd = iso_memory_file_make("isomer-heap", MFD_ALLOW_SEALING, bytes, why, sizeof why);
+    if (heap->fd < 0) {
+        log_error("shmem_init: a heap of %zu bytes (SHMEM_SYMMETRIC_SIZE) cannot be made: %s", heap_bytes, why);
+        return heap->fd;
     }
     /* A peer that shrank the file would turn loads of this PE into SIGBUS. */
     fcntl(heap->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

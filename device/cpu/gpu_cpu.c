@@ -6,6 +6,7 @@
 
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/memory_file.h"
 #include "cpu_stream.h"
 #include "fiber.h"
 
@@ -286,13 +287,11 @@ static void unmap(char *base, size_t len, bool keeps_range)
 /* New zeroed memory; its descriptor, or -errno. The area keeps it only for AREA_OWN. */
 static int new_memory(struct gpu *gpu, char *at, size_t len, enum area_kind kind, char **base)
 {
-    int fd = memfd_create("isomer-device", MFD_CLOEXEC), rc = 0;
+    char why[200];
+    int fd = iso_memory_file_make("isomer-device", 0, len, why, sizeof why);
     if (fd < 0)
-        return failed(gpu, -errno, "memfd_create for the CPU device's memory: %s", strerror(errno));
-    if (ftruncate(fd, (off_t)len) != 0)
-        rc = failed(gpu, -errno, "ftruncate to %zu bytes of the CPU device's memory: %s", len, strerror(errno));
-    if (rc == 0)
-        rc = map_fd(gpu, at, len, fd, base);
+        return failed(gpu, fd, "memory of the CPU device: %s", why);
+    int rc = map_fd(gpu, at, len, fd, base);
     if (rc == 0) {
         rc = area_add(gpu, *base, len, kind, kind == AREA_OWN ? fd : -1);
         if (rc == 0)

@@ -127,6 +127,7 @@ int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 
+enum gpu_pointer iso_device_pointer_kind(const void *ptr); /* host memory, where no device runs */
 /* Device memory, to be registered here? Collective over the team. 0, or -errno on all members after a sentence when
  * only some members' buffers are. */
 int iso_device_buffer_is(const struct buffer *buffer, bool *is_device);

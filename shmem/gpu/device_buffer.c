@@ -29,10 +29,16 @@ struct allocation {
     enum gpu_sharing method;
 };
 
+enum gpu_pointer iso_device_pointer_kind(const void *ptr)
+{
+    const struct device *d = ISO->device;
+    return d != NULL && d->running ? iso_gpu_pointer_kind(d->gpu, ptr) : GPU_POINTER_HOST;
+}
+
 int iso_device_buffer_is(const struct buffer *b, bool *is_device)
 {
     char sentence[160];
-    bool mine = ISO->device->running && iso_gpu_pointer_kind(ISO->device->gpu, b->addr) == GPU_POINTER_DEVICE;
+    bool mine = iso_device_pointer_kind(b->addr) == GPU_POINTER_DEVICE;
     bool all = iso_agree_min(b->team, mine, b->call) != 0, none = iso_agree_min(b->team, !mine, b->call) != 0;
     snprintf(sentence, sizeof sentence,
              "has %s memory at addr %p, and not all PEs have; it must be of the same kind everywhere",

@@ -5,6 +5,7 @@
  * Invariant: exit_begun is set before a PE that ends the job exits, so its end is not taken for a death. */
 #include "node_file.h"
 #include "../../bootstrap/log.h"
+#include "../../bootstrap/memory_file.h"
 #include "../memory.h"
 #include "../transport/transport.h"
 #include "wait.h"
@@ -64,9 +65,12 @@ static int map_file(void)
 int iso_node_make(void)
 {
     struct state *self = ISO;
-    self->node_fd = memfd_create("isomer-node", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (self->node_fd < 0 || ftruncate(self->node_fd, (off_t)control_offset(self->n_local)) != 0)
-        return fail("made");
+    char why[256];
+    self->node_fd = iso_memory_file_make("isomer-node", MFD_ALLOW_SEALING, control_offset(self->n_local), why, sizeof why);
+    if (self->node_fd < 0) {
+        log_error("shmem_init: the memory that the PEs of this node share cannot be made: %s", why);
+        return self->node_fd;
+    }
     fcntl(self->node_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     return map_file();
 }

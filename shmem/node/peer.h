@@ -50,6 +50,8 @@ ISO_INLINE bool iso_peer_has_left(int pe)
 
 struct row;                         /* what each PE tells the others; node_socket.h */
 int iso_pe_start(struct row **rows); /* allgather, node map; fills ISO->peers. *rows by PE: the caller frees them */
+/* Of local objects, and as much of teams': only addresses. `wish` is SHMEM_LOCAL_SIZE. */
+size_t iso_pe_part_bytes(size_t heap, size_t wish);
 int iso_pe_start_segments(const struct row *rows); /* of the size that all have agreed on */
 int iso_pe_join(const struct row *rows); /* handshake of the node; fills the peers of the two first segments */
 void iso_pe_part(void); /* after the last barrier: nothing is under way to or from another node any more */

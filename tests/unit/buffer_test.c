@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A registration that fails on one PE: it returns nonzero on all of them and says why on one at least, nothing of the
- * buffer stays symmetric or shared, its contents are kept, and the same buffer can be registered afterwards. */
+ * buffer stays symmetric or shared, its contents are kept, and the same buffer can be registered afterwards. Memory that
+ * would be cut off from others or change its protection is such a case. */
 #include "../../include/shmemx.h"
+#include "../../shmem/mapping.h"
 #include "../../shmem/segment.h"
 #include "../check.h"
 
@@ -186,6 +188,78 @@ static void test_full_table(void)
     munmap(area, ISO_SEGMENTS_MAX * STEP);
 }
 
+/* ---- memory that must stay what it is ---- */
+
+/* Of the last PE, whole or only some pages of it; the others' is right. */
+static void check_stays(char *bad, const char *words)
+{
+    char *buffer = take_pages(LEN), said[4096];
+    int n_segments = ISO->n_segments;
+    check_fill(buffer, LEN, check_self.pe, 1, 1);
+    struct heard heard = begin_to_hear();
+    CHECK_NAMED(shmemx_buffer_register(is_last() ? bad : buffer, LEN, NULL) != 0, words);
+    CHECK_NAMED(shmemx_team_buffer_register(SHMEM_TEAM_WORLD, is_last() ? bad : buffer, LEN, NULL) != 0, words);
+    end_hearing(heard, said, sizeof(said));
+    if (is_last())
+        check_said(said, words);
+    check_gone(buffer, n_segments);
+    munmap(buffer, LEN);
+}
+
+static void test_shared_with_a_file(void)
+{
+    int file = memfd_create("theirs", MFD_CLOEXEC);
+    char byte = 0, *area = take_pages(2 * LEN);
+    CHECK_OR_EXIT(file >= 0 && ftruncate(file, LEN / 2) == 0);
+    char *shared =
+        (char *)mmap(area + LEN / 2, LEN / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
+    CHECK_OR_EXIT(shared == area + LEN / 2);
+    check_stays(area, "is a shared mapping (/memfd:theirs");
+    check_stays(area + LEN / 2, "is a shared mapping (/memfd:theirs");
+    shared[5] = 'b';
+    CHECK(pread(file, &byte, 1, 5) == 1 && byte == 'b');
+    munmap(area, 2 * LEN);
+    close(file);
+}
+
+static void test_protection(void)
+{
+    char *area = take_pages(LEN);
+    mprotect(area + LEN / 2, PAGE, PROT_READ);
+    check_stays(area, "is r--; it must be readable and writable");
+    mprotect(area + LEN / 2, PAGE, PROT_NONE);
+    check_stays(area, "is ---; it must be");
+    mprotect(area, LEN, PROT_READ | PROT_EXEC);
+    check_stays(area, "is r-x; it must be");
+    munmap(area + LEN / 2, PAGE);
+    mprotect(area, LEN / 2, PROT_READ | PROT_WRITE);
+    check_stays(area, "nothing is mapped at");
+    munmap(area, LEN);
+}
+
+static bool is_written_as(const char *at, const char *protection)
+{
+    struct mapping m;
+    return iso_mapping_find((uintptr_t)at, &m) == 0 && m.from <= (uintptr_t)at && strcmp(m.protection, protection) == 0;
+}
+
+/* What the program does with pages of a registered buffer holds after its end: another protection, another mapping. */
+static void test_end(void)
+{
+    char *area = take_pages(LEN), *guard = area + LEN / 2, *theirs = area + 2 * PAGE;
+    check_fill(guard, PAGE, check_self.pe, 1, 1);
+    CHECK_EQ(shmemx_buffer_register(area, LEN, NULL), 0);
+    mprotect(guard, PAGE, PROT_NONE);
+    mprotect(area, PAGE, PROT_READ);
+    CHECK(mmap(theirs, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == (void *)theirs);
+    CHECK_EQ(shmemx_buffer_unregister(area), 0);
+    CHECK(is_written_as(area, "r--p") && is_written_as(area + PAGE, "rw-p") && is_written_as(theirs, "r--s"));
+    CHECK(is_written_as(guard, "---p") && is_written_as(area + LEN - PAGE, "rw-p"));
+    mprotect(guard, PAGE, PROT_READ);
+    CHECK_FILLED(guard, PAGE, check_self.pe, 1, 1);
+    munmap(area, LEN);
+}
+
 static int test(void)
 {
     CHECK_INIT();
@@ -196,6 +270,9 @@ static int test(void)
     test_lengths();
     test_wrong_arguments();
     test_full_table();
+    test_shared_with_a_file();
+    test_protection();
+    test_end();
     if (!CHECK_PES_ARE_THREADS) { /* which share no pages and have one limit */
         test_descriptors(0, "Too many open files");
         test_descriptors(1, "the descriptor of the pages of pe 0 did not arrive");
