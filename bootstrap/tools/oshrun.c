@@ -32,7 +32,8 @@ extern char **environ;
  * cause. It waits longer after an abort or a status other than 0: a killed process closes its sockets a while before it
  * can be waited for.
  * A PE that has ended with status 0 without PMIx_Finalize is an error if the others go on for LEFT_MS; so is a PE
- * that ended without PMIx_Init, when others wait for it. */
+ * that ended without PMIx_Init, when others wait for it. Whether it has called them is looked at when PMIx's thread has
+ * read all that it sent, however long that takes. */
 enum { SETTLE_MS = 30, ANSWER_MS = 200, LEFT_MS = 800 };
 /* How long the reader of tagged output may take after an interrupt; and how often signals are looked for meanwhile. */
 enum { DRAIN_MS = 1000, DRAIN_LOOK_MS = 50 };
@@ -216,8 +217,9 @@ static int raise_file_limit(struct job *job)
 
 /* ---- why a job ends ---- */
 
-/* In the order of how much they explain; the first of the best kind counts. An abort is often the answer to a kill. */
-enum cause_kind { CAUSE_NONE, CAUSE_ABSENT, CAUSE_LEFT, CAUSE_FAILED, CAUSE_KILLED };
+/* In the order of how much they explain; the first of the best kind counts. CAUSE_ABORTED: by a PE that has printed why,
+ * often that another one has ended. An abort that the program asked for, shmem_global_exit, is CAUSE_FAILED. */
+enum cause_kind { CAUSE_NONE, CAUSE_ABSENT, CAUSE_LEFT, CAUSE_ABORTED, CAUSE_FAILED, CAUSE_KILLED };
 
 struct cause {
     enum cause_kind kind;
@@ -251,7 +253,7 @@ static void blame(struct course *course, const struct cause *cause)
     course->phase = SETTLING;
     if (first)
         course->deadline_ms = now_ms() + (cause->kind <= CAUSE_LEFT     ? LEFT_MS
-                                          : cause->kind == CAUSE_FAILED ? ANSWER_MS
+                                          : cause->kind <= CAUSE_FAILED ? ANSWER_MS
                                                                         : SETTLE_MS);
 }
 
@@ -287,16 +289,16 @@ static void look_at_end(struct job *job, struct course *course, int i)
         cause.status = 128 + pe->status;
         snprintf(text, room, "was killed by signal %d (%s)%s", pe->status, strsignal(pe->status),
                  pe->core_dumped ? ", core dumped" : "");
-    } else if (pe->status) {
+    } else if (pe->status && pe->status != job->abort_status) { /* else it answers the abort, or has asked for it */
         cause.kind = CAUSE_FAILED;
         cause.status = pe->status;
         snprintf(text, room, "exited with status %d", pe->status);
-    } else if (atomic_load(&pe->connected) && !atomic_load(&pe->finalized)) {
+    } else if (!pe->status && atomic_load(&pe->connected) && !atomic_load(&pe->finalized)) {
         cause.kind = CAUSE_LEFT;
         cause.status = STATUS_FAILED;
         snprintf(text, room, "exited with status 0 but without leaving the job (no shmem_finalize, or _exit)");
     }
-    if (!cause.kind && !atomic_load(&pe->connected))
+    if (!cause.kind && !pe->status && !atomic_load(&pe->connected))
         atomic_store(&job->some_absent, true);
     if (job->options.part == PART_HEAD)
         name_host(job, &cause, i);
@@ -314,11 +316,24 @@ static int find_joined(const struct job *job)
 
 static void look_at_ends(struct job *job, struct course *course)
 {
-    for (int i = 0; i < job->options.npes; i++)
-        if (job->pes[i].ended && !course->looked[i]) {
-            course->looked[i] = true;
-            look_at_end(job, course, i);
+    bool behind = pmix_is_behind(job);
+    for (int i = 0; i < job->options.npes; i++) {
+        struct pe *pe = &job->pes[i];
+        if (!pe->ended || course->looked[i])
+            continue;
+        bool good = !pe->killed && !pe->status && atomic_load(&pe->connected);
+        if (good && !pe->asked) {
+            pe->asked = true;
+            pmix_catch_up(job);
+            behind = pmix_is_behind(job);
         }
+        if (good && behind && !atomic_load(&pe->finalized))
+            continue;
+        course->looked[i] = true;
+        look_at_end(job, course, i);
+    }
+    if (behind) /* who has finalized is not known yet */
+        return;
     /* The job cannot start any more when a PE has ended before it joined and another waits for it. */
     int joined = atomic_load(&job->some_absent) ? find_joined(job) : -1;
     for (int i = 0; joined >= 0 && i < job->options.npes; i++) {
@@ -340,7 +355,8 @@ static void take_abort(struct job *job, struct course *course)
     if (!atomic_load_explicit(&request->ready, memory_order_acquire)) /* pairs with the release in note_abort */
         return;
     atomic_store_explicit(&request->ready, false, memory_order_relaxed);
-    struct cause cause = {.kind = CAUSE_FAILED};
+    struct cause cause = {.kind = request->text[0] || !request->status ? CAUSE_FAILED : CAUSE_ABORTED};
+    job->abort_status = request->status & 0xff;
     if (request->status) {
         cause.status = request->status & 0xff ? request->status & 0xff : STATUS_FAILED;
         snprintf(cause.text, sizeof cause.text, "PE %d (%.200s, pid %d) aborted the job with status %d%s%s",
@@ -443,13 +459,15 @@ static void read_events(struct job *job, struct course *course, int signal_fd)
 static void run_course(struct job *job, struct course *course, int signal_fd)
 {
     while (pes_collect(job) > 0) {
-        look_at_ends(job, course); /* before the abort, which may be an answer to them */
-        take_abort(job, course);
+        take_abort(job, course); /* in front of ends that may be answers to it, and behind the look for them */
+        look_at_ends(job, course);
+        if (course->cause.kind == CAUSE_ABORTED)
+            course->cause.kind = CAUSE_FAILED; /* ends that come after it explain less */
         pass_deadline(job, course);
         read_events(job, course, signal_fd);
     }
-    look_at_ends(job, course);
     take_abort(job, course);
+    look_at_ends(job, course);
     if (course->phase == SETTLING && course->cause.kind <= CAUSE_LEFT)
         course->cause = (struct cause){.kind = CAUSE_NONE}; /* all left in the same way: as good as a finalize */
     if (course->phase == SETTLING)

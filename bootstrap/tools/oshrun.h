@@ -41,6 +41,7 @@ struct pe {
     bool killed;
     int status; /* signal if killed, else exit status */
     bool core_dumped;
+    bool asked; /* PMIx's thread, for what it sent before it ended */
     atomic_bool connected; /* called PMIx_Init, and */
     atomic_bool finalized; /* PMIx_Finalize; written by the PMIx thread */
 };
@@ -69,15 +70,18 @@ struct job {
     char folder[PATH_MAX];    /* temporary folder; "": there is none any more */
     struct pe *pes;           /* options.npes */
     atomic_bool some_absent;  /* a PE ended with status 0 and had not called PMIx_Init */
+    unsigned rounds_wanted, rounds_asked; /* of PMIx's thread, see pmix_is_behind; wanted >= asked >= */
+    atomic_uint rounds_done;
     char host[256];           /* this one's name */
     int control_fd;           /* PART_NODE: stdin, see oshrun_hosts.c; else -1 */
-    int wake_fd;              /* eventfd: an abort request came, or a PE connected while some are absent */
+    int wake_fd;              /* eventfd: an abort came, a round ended, or a PE connected while some are absent */
     int stderr_fd;            /* stays open when oshrun's own stderr is silenced */
     sigset_t caller_mask;     /* what the PEs get back */
     struct rlimit file_limit; /* likewise */
     int *inherited;           /* descriptors above 2 that the caller gave us, ascending: the PEs get these only */
     int n_inherited;          /* -1: not known */
     struct abort_request abort;
+    int abort_status; /* the exit status of those who abort, or answer to that; 0: no abort */
     struct watch watch;
     struct relay *relay;
 };
@@ -89,6 +93,10 @@ void oshrun_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* There is no pmix_close: PMIx_server_finalize of 4.2 waits for ever for a lock of its own when a PE was killed while
  * it connected. The end of the process closes everything. */
 int pmix_open(struct job *job);
+/* PMIx's thread may not have read yet what a PE sent before it ended. pmix_catch_up asks for that; pmix_is_behind says
+ * whether it is still to come, and has to be called again after each wake_fd. */
+void pmix_catch_up(struct job *job);
+bool pmix_is_behind(struct job *job);
 /* The environment of a PE, or NULL after one sentence. */
 char **pmix_environment(struct job *job, int pe);
 void pmix_environment_free(char **environment);

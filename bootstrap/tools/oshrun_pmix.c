@@ -130,6 +130,36 @@ static pmix_status_t settle(struct pending *pending, pmix_status_t started)
     return started == PMIX_SUCCESS ? pending->status : started;
 }
 
+/* ---- rounds of the library's thread ---- */
+
+/* The thread looks at its sockets in each turn of its loop, and reads one message of each. A round is an empty request,
+ * which takes one turn; a message, its handler and what a PE sends at its end take fewer than these. */
+enum { ROUNDS = 32 };
+
+void pmix_catch_up(struct job *job) { job->rounds_wanted = job->rounds_asked + ROUNDS; }
+
+static void end_round(pmix_status_t status, void *data)
+{
+    (void)status;
+    struct job *job = (struct job *)data;
+    atomic_fetch_add_explicit(&job->rounds_done, 1, memory_order_release); /* pairs with the load in pmix_is_behind */
+    wake(job);
+}
+
+bool pmix_is_behind(struct job *job)
+{
+    unsigned done = atomic_load_explicit(&job->rounds_done, memory_order_acquire); /* pairs with end_round */
+    if (done == job->rounds_wanted)
+        return false;
+    if (done == job->rounds_asked) {
+        pmix_proc_t nobody;
+        PMIX_LOAD_PROCID(&nobody, "oshrun-round", 0);
+        job->rounds_asked++;
+        PMIx_server_deregister_client(&nobody, end_round, job); /* a job that there is not: calls end_round alone */
+    }
+    return true;
+}
+
 static int check(pmix_status_t status, const char *call)
 {
     if (status == PMIX_SUCCESS)

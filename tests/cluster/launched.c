@@ -4,9 +4,11 @@
 #include <shmem.h>
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum { MOST_PES = 64 };
@@ -98,6 +100,37 @@ static int wait_for_ever(void)
     return 0;
 }
 
+static void leave_at_once(int number)
+{
+    (void)number;
+    _exit(0);
+}
+
+/* For held.c: PE 0 goes on when its stdin has a byte. "global": PE 2 ends the job with status 3. "late": PE 0 tells PMIx
+ * that it leaves, and ends without an answer; PE 1 ends later. */
+static int held(bool global)
+{
+    shmem_init();
+    int me = shmem_my_pe();
+    shmem_barrier_all();
+    printf("pe %d ready\n", me);
+    if (me == 0 && getchar() == EOF)
+        return 1;
+    shmem_barrier_all();
+    if (global && me == 2)
+        shmem_global_exit(3);
+    if (global)
+        shmem_barrier_all(); /* until PE 2 has ended the job */
+    shmem_finalize();
+    if (me == 0) {
+        signal(SIGALRM, leave_at_once);
+        setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {.tv_usec = 300000}}, NULL);
+    } else {
+        usleep(1600000);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *action = argc > 1 ? argv[1] : "";
@@ -111,10 +144,14 @@ int main(int argc, char **argv)
         return input();
     if (!strcmp(action, "wait"))
         return wait_for_ever();
+    if (!strcmp(action, "global") && argc == 2)
+        return held(true);
+    if (!strcmp(action, "late"))
+        return held(false);
     if (argc == 4) {
         end(action, argv[2], atoi(argv[3]));
         return 0;
     }
-    fprintf(stderr, "usage: launched ranks N | again N | input | wait | exit|global|raise VALUE PE\n");
+    fprintf(stderr, "usage: launched ranks N | again N | input | wait | global | late | exit|global|raise VALUE PE\n");
     return 2;
 }

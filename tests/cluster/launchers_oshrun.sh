@@ -5,6 +5,7 @@
 oshrun=$(program oshrun)
 launched=$(program launched)
 foreign=$(program foreign_pe)
+held=$(program held)
 buffers=$(program buffers)
 
 plain_programs() {
@@ -160,6 +161,20 @@ absent_pes() {
     expect_lines 1 '^late$' "PEs that never call shmem_init"
 }
 
+# What PEs did counts in its order, however late a thread of oshrun hears of it.
+late_threads() {
+    job 20 "$held" main 700 "$oshrun" -n 4 "$launched" global
+    if [ "$status" -eq 77 ]; then
+        echo "skipped: late threads, since this user cannot stop them"
+        return
+    fi
+    expect_status 3 "shmem_global_exit while oshrun is held up"
+    expect_message '^oshrun: PE 2 \(.*launched, pid [0-9]+\) aborted the job with status 3: shmem_global_exit' "the PE that called shmem_global_exit"
+    job 20 "$held" pmix 1400 "$oshrun" -n 2 "$launched" late
+    expect_status 0 "PEs that have left the job while PMIx is held up"
+    expect_no_message '^oshrun: ' "PEs that have left the job while PMIx is held up"
+}
+
 # runs COMMAND... under these limits of open files, as a user who is not root
 limited() {
     local limits=$1
@@ -252,6 +267,7 @@ interrupts
 shmem_programs
 shmem_ends
 absent_pes
+late_threads
 mpi_programs
 open_files
 long_host_name
