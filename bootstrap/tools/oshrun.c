@@ -443,8 +443,11 @@ static void read_events(struct job *job, struct course *course, int signal_fd)
         }
     }
     unsigned char number;
-    if (polls[2].revents && read(job->control_fd, &number, 1) != 1) { /* the head is gone */
+    if (polls[2].revents && read(job->control_fd, &number, 1) != 1) {
         job->control_fd = -1;
+        if (course->phase < ENDING)
+            oshrun_say("the oshrun that started this job is gone, or the connection to it; ending the PEs on %s",
+                       job->host);
         interrupt(job, course, SIGTERM);
     } else if (polls[2].revents && (number == SIGUSR1 || number == SIGUSR2 || number == SIGSTOP || number == SIGCONT)) {
         pes_signal(job, number);

@@ -273,7 +273,8 @@ int hosts_read_control(struct job *job)
 {
     char line[CONTROL_BYTES];
     size_t used = 0;
-    for (ssize_t got; (got = read(STDIN_FILENO, line + used, 1)) != 0;) {
+    bool begun = false;
+    for (ssize_t got; (got = read(STDIN_FILENO, line + used, 1)) != 0; begun = true) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 || used == sizeof line - 1)
@@ -296,7 +297,8 @@ int hosts_read_control(struct job *job)
         }
         used = 0;
     }
-    oshrun_say("--node is for oshrun itself, and its stdin has no variables");
+    oshrun_say(begun ? "the oshrun that started this job is gone, or the connection to it"
+                     : "--node is for oshrun itself, and its stdin has no variables");
     return STATUS_USAGE;
 }
 

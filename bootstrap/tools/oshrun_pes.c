@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The processes: finding the program, starting, signalling, collecting.
- * Each PE leads a process group of its own, dies with oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
+ * Each PE leads a process group of its own, dies with its oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
  * so a signal to its group always reaches its own processes, never another one with a reused id. */
 #define _GNU_SOURCE
 #include "oshrun.h"
@@ -130,7 +130,8 @@ static _Noreturn void become_pe(struct launch *launch)
 {
     const struct job *job = launch->job;
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (job->options.part != PART_HEAD) /* the end of its stdin ends an agent: its oshrun has something to say then */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launch->parent) /* it died before the line above */
         _exit(STATUS_FAILED);
     const int from[3] = {launch->streams.in, launch->streams.out, launch->streams.err};

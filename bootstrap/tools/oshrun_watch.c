@@ -2,13 +2,15 @@
 /* The watcher: a small process in its own session that outlives a SIGKILL of oshrun.
  * It reads process group ids from a pipe. A 0 says that oshrun has cleaned up by itself; end of file without it says
  * that oshrun is dead: then the groups are killed and the temporary folder is removed. The PEs themselves die with
- * oshrun at once (PR_SET_PDEATHSIG); the watcher is for what they started and for the folder. */
+ * oshrun at once (PR_SET_PDEATHSIG); the watcher is for what they started and for the folder. The agents of hosts end
+ * by themselves, since their stdin does; they are killed if they do not. */
 #define _GNU_SOURCE
 #include "oshrun.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -27,7 +29,9 @@ void watch_remove_folder(const char *folder)
         nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-static _Noreturn void watch(int fd, const char *folder)
+enum { AGENT_MS = 3000, AGENT_LOOK_MS = 20 }; /* longer than an oshrun gives its PEs after SIGTERM */
+
+static _Noreturn void watch(int fd, const struct job *job)
 {
     static pid_t groups[MAX_PES];
     int count = 0;
@@ -56,9 +60,13 @@ static _Noreturn void watch(int fd, const char *folder)
         if (count < MAX_PES)
             groups[count++] = group;
     }
-    for (int i = 0; i < count; i++)
+    int wait_ms = job->options.part == PART_HEAD ? AGENT_MS : 0;
+    for (int i = 0; i < count; i++) {
+        for (; wait_ms > 0 && kill(-groups[i], 0) == 0; wait_ms -= AGENT_LOOK_MS)
+            poll(NULL, 0, AGENT_LOOK_MS);
         kill(-groups[i], SIGKILL);
-    watch_remove_folder(folder);
+    }
+    watch_remove_folder(job->folder);
     _exit(0);
 }
 
@@ -72,7 +80,7 @@ int watch_start(struct job *job)
     pid_t pid = fork();
     if (pid == 0) {
         close(fd[1]);
-        watch(fd[0], job->folder);
+        watch(fd[0], job);
     }
     close(fd[0]);
     if (pid < 0) {

@@ -79,6 +79,18 @@ what_ends() {
         job 20 timeout --foreground -s $signal 2 "$oshrun" --hosts a:2,b:2 --agent "$agent" sh -c "$prints"
         expect_lines 4 '^ended [0-3]$' "SIG$signal"
     done
+    # The agents run beside each other, as ssh and its remote side do: the head's death ends the one, not the other.
+    printf '#!/bin/sh\nshift\nsh -c "$*"\nexit $?\n' >"$work/apart"
+    chmod +x "$work/apart"
+    job 20 "$oshrun" --hosts a:2,b:2 --agent "$work/apart" sh -c 'echo here
+        [ $SHMEM_RANK != 1 ] || { sleep 0.5; kill -9 '"\$(cut -d' ' -f4 /proc/\$(cut -d' ' -f4 /proc/\$PPID/stat)/stat)"'; }; sleep 100'
+    expect_status 137 "SIGKILL of the oshrun that the user called"
+    for _ in $(seq 40); do
+        [ "$(grep -c 'is gone' "$work/err")" -lt 2 ] || break
+        sleep 0.1
+    done
+    [ "$(grep -c "^oshrun: the oshrun that started this job is gone, or the connection to it; ending the PEs on $(hostname)\$" "$work/err")" -eq 2 ] ||
+        fail "the oshrun of each host says that the one that started the job is gone"
     job 20 timeout --foreground -s USR1 -k 1 1 "$oshrun" --hosts a:2,b:1 --agent "$agent" \
         sh -c 'trap "echo user" USR1; while :; do sleep 0.1; done'
     expect_lines 3 '^user$' "SIGUSR1, and then SIGKILL of oshrun"
