@@ -2,6 +2,7 @@
 /* Loads libpmix. The process may use it too (MPI): the same name is the same library, so both are one client. */
 #include "pmix_library.h"
 
+#include "library.h"
 #include "log.h"
 
 #include <dlfcn.h>
@@ -15,9 +16,9 @@ int iso_pmix_library_open(struct pmix_library *lib)
 {
     if (lib->handle != NULL)
         return 0;
-    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    void *handle = iso_library_load(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL)
-        handle = dlopen(ISO_PMIX_FOLDER "/" LIBRARY, RTLD_NOW | RTLD_LOCAL); /* where the build has found it */
+        handle = iso_library_load(ISO_PMIX_FOLDER "/" LIBRARY, RTLD_NOW | RTLD_LOCAL); /* where the build found it */
     if (handle == NULL) {
         log_error(
             "shmem_init: a launcher started this process by PMIx (PMIX_NAMESPACE is set), and %s cannot be loaded "

@@ -3,6 +3,7 @@
  * libibverbs is installed, and what device memory needs. Reads /sys and /dev, starts nothing. Called by info.c. */
 #include "transport.h"
 #include "../../bootstrap/env.h"
+#include "../../bootstrap/library.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ static bool has_libfabric(void)
     const char *why = "";
     /* It stays: libraries under it start once in a process. */
     const int flags = RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE;
-    void *library = iso_transport_ofi.reaches(&far, &why) ? dlopen("libfabric.so.1", flags) : NULL;
+    void *library = iso_transport_ofi.reaches(&far, &why) ? iso_library_load("libfabric.so.1", flags) : NULL;
     if (library != NULL)
         dlclose(library);
     return library != NULL;
@@ -129,7 +130,7 @@ void iso_network_examine(finding *find, void *doctor)
         return;
     }
     examine_files(find, doctor);
-    void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+    void *library = iso_library_load("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (library != NULL) {
         dlclose(library);
     } else {

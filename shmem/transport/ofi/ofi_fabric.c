@@ -3,6 +3,7 @@
  * completion is wished for, and done without where there is none. Of several addresses of this host the endpoint takes
  * the one that the channel prefers, so that SHMEM_NETWORK holds for both. */
 #include "../../../bootstrap/env.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 #include "../../../bootstrap/net/interface.h"
 #include "../../gpu/device.h"
@@ -289,7 +290,10 @@ static int open_endpoint(struct ofi *o)
 
 int iso_ofi_fabric_open(struct ofi *o)
 {
+    struct library_signals signals; /* fi_getinfo loads providers */
+    iso_library_save(&signals);
     int rc = search(o);
+    iso_library_restore(&signals);
     if (rc == 0)
         rc = read_limits(o);
     if (rc != 0)

@@ -2,6 +2,7 @@
 /* Loads libfabric. The names are declared by its headers. Structures that it reads and writes are allocated by itself
  * (dupinfo), so a newer library with longer ones fits. */
 #include "ofi_library.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 
 #include <dlfcn.h>
@@ -24,7 +25,7 @@ static int find(struct ofi_library *lib, const char *name, void *field)
 int iso_ofi_library_open(struct ofi_library *lib)
 {
     int rc = 0;
-    lib->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    lib->handle = iso_library_load(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (lib->handle == NULL) {
         log_error("shmem_init: this job has PEs on several nodes, which needs an active RDMA port on each host, or "
                   "libfabric, and %s cannot be loaded (%s); install the package libfabric1",

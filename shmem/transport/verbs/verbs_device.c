@@ -4,6 +4,7 @@
  * of an Ethernet port is chosen in this order: RoCE v2 over IPv4, over IPv6, over a link-local address, then v1. Called
  * once, from verbs.c. */
 #include "../../../bootstrap/env.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 #include "verbs.h"
 
@@ -232,6 +233,7 @@ static int search_and_open(struct search *s, struct ibv_device **list, const cha
 
 int iso_verbs_device_open(struct verbs *v)
 {
+    struct library_signals signals; /* the list loads providers */
     char name[ENTRY_BYTES];
     int n = 0, rc;
     struct search *s = (struct search *)calloc(1, sizeof *s);
@@ -243,7 +245,9 @@ int iso_verbs_device_open(struct verbs *v)
         log_error("shmem_init: SHMEM_NIC is \"%s\", allowed: device, device:port or device:port:gid, with commas "
                   "between those of several PEs",
                   ISO->env->nic);
+    iso_library_save(&signals);
     struct ibv_device **list = rc == 0 ? v->lib.get_device_list(&n) : NULL;
+    iso_library_restore(&signals);
     if (rc == 0 && list == NULL) {
         const struct peer *other = ISO->peers;
         while (other->local)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Loads libibverbs. The names are declared by its header; a library that lacks one is too old. */
 #include "verbs_library.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 
 #include <dlfcn.h>
@@ -23,7 +24,7 @@ static int find(struct verbs_library *lib, const char *name, void *field)
 int iso_verbs_library_open(struct verbs_library *lib)
 {
     int rc = 0;
-    lib->handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    lib->handle = iso_library_load(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (lib->handle == NULL) {
         log_error("shmem_init: this job has PEs on several nodes, which needs RDMA, and %s cannot be loaded (%s); "
                   "install the packages libibverbs1 and ibverbs-providers",
