@@ -44,16 +44,18 @@ static struct uid_job *new_job(const struct uid *uid, int rank, int size, double
     return job;
 }
 
-/* Rank 0 needs a connection to each PE: said before they come, and before there is a size that no memory suffices for.
- */
-static int check_files(int size)
+/* Rank 0 needs a connection to each PE: said before there is a size that no memory suffices for. */
+static int check_files(const struct uid *uid, int size)
 {
     enum { OWN_FILES = 32 };
+    char text[UID_SENTENCE_BYTES];
     uint64_t allowed = iso_tcp_raise_files();
     if (allowed >= (uint64_t)size + OWN_FILES)
         return 0;
-    log_error("bootstrap: pe 0 of a job of %d PEs needs about %lld open files, allowed are %llu: raise ulimit -n", size,
-              (long long)size + OWN_FILES, (unsigned long long)allowed);
+    snprintf(text, sizeof text, "pe 0 of a job of %d PEs needs about %lld open files, allowed are %llu: raise ulimit -n",
+             size, (long long)size + OWN_FILES, (unsigned long long)allowed);
+    log_error("bootstrap: %s", text);
+    iso_uid_hub_refuse(uid, size, text);
     return -EMFILE;
 }
 
@@ -68,7 +70,7 @@ static int open_job(struct boot *boot, const struct uid *uid, int rank, int size
     free_job(job);
     boot->priv = NULL;
     iso_log_set_pe(rank);
-    if (rank == 0 && check_files(size) != 0)
+    if (rank == 0 && check_files(uid, size) != 0)
         return -EMFILE;
     job = new_job(uid, rank, size, timeout_s);
     int rc = !job ? -ENOMEM : size == 1 ? 0 : rank == 0 ? iso_uid_hub_open(job) : iso_uid_member_open(job);

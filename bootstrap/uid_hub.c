@@ -16,6 +16,7 @@
 enum { STRANGERS = 32, WARNINGS_MAX = 10 };
 static const double stranger_s = 5; /* for a hello, and again for a proof */
 static const double sentence_s = 1; /* for the last words of a PE */
+static const double linger_s = 3;   /* for the next PE of a job that cannot be */
 
 /* A member sends one frame in each call, so it has sent as many as there were calls when its block is here; before the
  * first call, when it has joined. */
@@ -235,6 +236,47 @@ int iso_uid_hub_open(struct uid_job *job)
     free(a);
     close(listener);
     return rc;
+}
+
+/* The handshake of a PE, whose bytes are here at once. True: it belongs to the job, and can be told. */
+static bool is_member(struct frame_socket *s, int fd, const unsigned char secret[AUTH_BYTES])
+{
+    struct handshake h;
+    int64_t deadline = iso_deadline_in(sentence_s);
+    int rc = 0;
+    iso_handshake_accept(&h, s, fd);
+    while (rc >= 0 && rc != HANDSHAKE_DONE) {
+        rc = iso_tcp_wait(fd, POLLIN, deadline);
+        if (rc == 0)
+            rc = iso_handshake_receive(&h, s);
+        if (rc == HANDSHAKE_HELLO)
+            rc = iso_handshake_answer(&h, s, secret);
+    }
+    return rc == HANDSHAKE_DONE;
+}
+
+void iso_uid_hub_refuse(const struct uid *uid, int size, const char *sentence)
+{
+    const struct uid_job job = {.uid = *uid, .size = size};
+    struct tcp_address address = uid->address;
+    int listener = iso_tcp_listen(&address), told = 0;
+    int64_t next = iso_deadline_in(linger_s);
+    while (listener >= 0 && told < size - 1 && iso_deadline_now() < next &&
+           iso_tcp_wait(listener, POLLIN, next) == 0) {
+        char name[TCP_NAME_BYTES];
+        struct frame_socket s;
+        int fd = iso_tcp_accept(listener, name);
+        if (fd < 0)
+            continue;
+        if (is_member(&s, fd, uid->secret)) {
+            iso_uid_job_tell(&job, &s, sentence);
+            told++;
+            next = iso_deadline_in(linger_s);
+        }
+        close(fd);
+    }
+    if (listener >= 0)
+        close(listener);
 }
 
 /* ---- collective calls ---- */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void send_sentence(const struct uid_job *job, struct frame_socket *s, const char *sentence)
+void iso_uid_job_tell(const struct uid_job *job, struct frame_socket *s, const char *sentence)
 {
     struct frame frame = {.kind = UID_FAIL, .number = job->calls, .len = (uint32_t)strlen(sentence)};
     (void)iso_frame_send(s, &frame, sentence, NULL, iso_deadline_now());
@@ -20,7 +20,7 @@ void iso_uid_job_tell_all(struct uid_job *job, const char *sentence)
 {
     for (int i = 0; i < job->n_sockets; i++)
         if (job->sockets[i].fd >= 0)
-            send_sentence(job, &job->sockets[i], sentence);
+            iso_uid_job_tell(job, &job->sockets[i], sentence);
 }
 
 int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra, const char *format, ...)
@@ -34,7 +34,7 @@ int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra, const char
     if (job->rank == 0)
         iso_uid_job_tell_all(job, sentence);
     if (extra != NULL)
-        send_sentence(job, extra, sentence);
+        iso_uid_job_tell(job, extra, sentence);
     job->broken = true;
     return -ECONNABORTED;
 }

@@ -44,6 +44,7 @@ void iso_uid_release(const struct uid *uid);
 __attribute__((format(printf, 3, 4))) int iso_uid_job_fail(struct uid_job *job, struct frame_socket *extra,
                                                            const char *format, ...);
 /* A courtesy that does not wait: a PE that cannot take 512 bytes now reads the end of the stream instead. */
+void iso_uid_job_tell(const struct uid_job *job, struct frame_socket *s, const char *sentence);
 void iso_uid_job_tell_all(struct uid_job *job, const char *sentence);
 /* The payload of a UID_FAIL frame whose head has been read, fit to print. 0 or -errno. */
 int iso_uid_job_read_sentence(struct frame_socket *s, const struct frame *frame, char sentence[UID_SENTENCE_BYTES],
@@ -53,6 +54,9 @@ const char *iso_uid_job_describe(int rc);
 /* ---- uid_hub.c: rank 0. 0, or -errno after one sentence ---- */
 
 int iso_uid_hub_open(struct uid_job *job); /* lets all PEs in */
+/* The job cannot be: tells each PE that arrives why, which else would wait for SHMEM_BOOT_TIMEOUT. Until all know, or
+ * none has come for some seconds. */
+void iso_uid_hub_refuse(const struct uid *uid, int size, const char *sentence);
 /* all[0 .. len) is rank 0's own block. */
 int iso_uid_hub_allgather(struct uid_job *job, size_t len, unsigned char *all);
 

@@ -42,6 +42,12 @@ expect_message 'SHMEM_UID|unique id' "a uid that is none"
 job 20 env SHMEM_UID="$(new_uid)" SHMEM_RANK=0 SHMEM_SIZE=2000000000 "$launched" ranks 2
 expect_error_status "a size that no file limit suffices for"
 expect_message 'pe 0 of a job of 2000000000 PEs needs about [0-9]+ open files, .*raise ulimit -n' "a size that is too large"
+job 20 start_by_hand 3 "$(new_uid)" sh -c '[ "$SHMEM_RANK" != 0 ] || ulimit -n 20; exec "$@"' sh "$launched" ranks 3
+expect_error_status "too few files for pe 0"
+expect_lines 0 '^pe ' "too few files for pe 0"
+[ "$(grep -c '^\[pe [0-2]\].* pe 0 of a job of 3 PEs needs about 35 open files' "$work/err")" = 3 ] ||
+    fail "too few files for pe 0: not all PEs say so"
+expect_within_ms 5000 "too few files for pe 0"
 job 20 env SHMEM_BOOT_TIMEOUT=2 SHMEM_UID="$(new_uid)" SHMEM_RANK=0 SHMEM_SIZE=2 "$launched" ranks 2
 expect_error_status "a PE that never comes"
 expect_within_ms 8000 "a PE that never comes"
