@@ -4,6 +4,7 @@
 #include "env.h"
 
 #include "log.h"
+#include "net/interface.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -110,6 +111,21 @@ int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *al
 }
 
 int iso_boot_barrier(struct boot *boot) { return boot->ops->barrier(boot); }
+
+void iso_boot_token(const struct boot *boot, int pe, unsigned char token[BOOT_TOKEN_BYTES])
+{
+    if (boot->ops->token != NULL)
+        boot->ops->token(boot, pe, token);
+}
+
+int iso_boot_addresses(const struct boot *boot, const char *wanted, struct host_addresses *mine, const char **why)
+{
+    struct tcp_address first;
+    int rc = iso_interface_find(mine, wanted, why);
+    if (rc == 0 && *wanted == '\0' && boot->ops != NULL && boot->ops->address != NULL && boot->ops->address(boot, &first))
+        iso_interface_prefer(mine, &first);
+    return rc;
+}
 
 void iso_boot_abort(struct boot *boot, int status, const char *sentence)
 {

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #define ISO_UID_BYTES 128
+#define BOOT_TOKEN_BYTES 16
 
 /* Compared in the first exchange of two PEs. Another version or protocol at the other end ends the job and prints both.
  */
@@ -29,6 +30,8 @@ struct boot_attr {
 
 struct boot;
 struct env;
+struct host_addresses;
+struct tcp_address;
 struct boot_ops {
     const char *name; /* "pmix", "uid", "single" */
     /* Does this bootstrap apply? *why gets a short reason either way ("PMIX_NAMESPACE is set"). */
@@ -42,6 +45,11 @@ struct boot_ops {
      * printed; NULL: the program asked for it (shmem_global_exit). */
     void (*abort)(struct boot *boot, int status, const char *sentence);
     void (*close)(struct boot *boot);
+    /* A number that only the PEs of this start of the job know, another one for each PE, without a message. The same on
+     * all PEs after the same collectives. NULL: the bootstrap knows no secret. */
+    void (*token)(const struct boot *boot, int pe, unsigned char token[BOOT_TOKEN_BYTES]);
+    /* The address of this host by which it has reached rank 0. False, or NULL: not known. */
+    bool (*address)(const struct boot *boot, struct tcp_address *address);
 };
 
 struct boot {
@@ -64,6 +72,11 @@ int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct 
  * error that names it, and the boot is broken from then on. Not for use where PEs may arrive minutes apart. */
 int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all);
 int iso_boot_barrier(struct boot *boot);
+/* Replaces the token, which all PEs have told each other, where the bootstrap makes one that does not travel. */
+void iso_boot_token(const struct boot *boot, int pe, unsigned char token[BOOT_TOKEN_BYTES]);
+/* As iso_interface_find. With an empty `wanted` the address by which this host has reached rank 0 comes first: others may
+ * not be up yet. */
+int iso_boot_addresses(const struct boot *boot, const char *wanted, struct host_addresses *mine, const char **why);
 /* By shmem_finalize. 0, or -EPROTO after a sentence: MPI has made this process a job of its own (boot_pmix.c). */
 int iso_boot_check(const struct boot *boot);
 void iso_boot_abort(struct boot *boot, int status, const char *sentence);

@@ -150,6 +150,27 @@ static void close_uid(struct boot *boot)
     boot->priv = NULL;
 }
 
+/* ---- what the connections tell ---- */
+
+/* `calls` makes the tokens of each start of a job other ones. */
+static void make_token(const struct boot *boot, int pe, unsigned char token[BOOT_TOKEN_BYTES])
+{
+    const struct uid_job *job = (const struct uid_job *)boot->priv;
+    unsigned char bytes[9] = {'t'};
+    _Static_assert(BOOT_TOKEN_BYTES == AUTH_BYTES, "a token is a code");
+    iso_frame_store32(bytes + 1, (uint32_t)pe);
+    iso_frame_store32(bytes + 5, job->calls);
+    iso_auth_code(job->uid.secret, bytes, sizeof bytes, token);
+}
+
+static bool local_address(const struct boot *boot, struct tcp_address *address)
+{
+    const struct uid_job *job = (const struct uid_job *)boot->priv;
+    if (job->rank == 0)
+        *address = job->uid.address;
+    return job->size > 1 && (job->rank == 0 || iso_tcp_local(job->sockets[0].fd, address) == 0);
+}
+
 /* ---- collectives ---- */
 
 static int allgather(struct boot *boot, const void *mine, size_t len, void *all)
@@ -195,6 +216,8 @@ const struct boot_ops iso_boot_uid_attributes = {
     .barrier = barrier,
     .abort = abort_uid,
     .close = close_uid,
+    .token = make_token,
+    .address = local_address,
 };
 
 const struct boot_ops iso_boot_uid_environment = {
@@ -205,4 +228,6 @@ const struct boot_ops iso_boot_uid_environment = {
     .barrier = barrier,
     .abort = abort_uid,
     .close = close_uid,
+    .token = make_token,
+    .address = local_address,
 };

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STRANGERS = 32, WARNINGS_MAX = 10 };
+enum { STRANGERS = 32 };
 static const double stranger_s = 5; /* for a hello, and again for a proof */
 static const double sentence_s = 1; /* for the last words of a PE */
 static const double linger_s = 3;   /* for the next PE of a job that cannot be */
@@ -54,7 +54,6 @@ struct arrivals {
     int limit; /* strangers at once: all PEs, whose hellos may be on their way, and STRANGERS more */
     int n_strangers;
     int joined;
-    int warnings;
     int64_t deadline;
     struct stranger strangers[]; /* [limit] oldest first */
 };
@@ -67,13 +66,8 @@ static void remove_stranger(struct arrivals *a, int i)
 
 static void drop(struct arrivals *a, int i, const char *why)
 {
-    const struct stranger *stranger = &a->strangers[i];
-    if (a->warnings < WARNINGS_MAX)
-        log_warn("bootstrap: a connection from %s was dropped: %s", stranger->name, why);
-    else if (a->warnings == WARNINGS_MAX)
-        log_warn("bootstrap: more connections were dropped, no longer printed");
-    a->warnings++;
-    close(stranger->socket.fd);
+    iso_handshake_warn_dropped(a->strangers[i].name, why);
+    close(a->strangers[i].socket.fd);
     remove_stranger(a, i);
 }
 
@@ -228,6 +222,7 @@ int iso_uid_hub_open(struct uid_job *job)
     a->listener = listener;
     a->limit = (int)limit;
     a->deadline = iso_deadline_in(job->timeout_s);
+    iso_handshake_forget_dropped();
     int rc = receive_all(job, a);
     if (rc == 0)
         rc = send_all(job, &welcome, "", a->deadline);

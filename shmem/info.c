@@ -6,6 +6,7 @@
  * Called by users, isomer-info and, for SHMEM_VERSION and SHMEM_INFO, by init. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/memory_file.h"
+#include "../bootstrap/net/interface.h"
 #include "alloc.h"
 #include "collectives.h"
 #include "data_segment.h"
@@ -379,6 +380,29 @@ static void check_launcher(struct doctor *d)
 }
 
 /* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
+/* A wrong SHMEM_NETWORK is another finding. */
+static void check_listening(struct doctor *d)
+{
+    struct host_addresses mine, nobody;
+    struct tcp_address address;
+    char all[256] = "", name[TCP_NAME_BYTES];
+    const char *why, *wish = d->env.network != NULL ? d->env.network : "";
+    memset(&nobody, 0, sizeof nobody);
+    if (iso_boot_addresses(&ISO->boot, wish, &mine, &why) != 0)
+        return;
+    mine.port = 0; /* the system chooses one */
+    mine.n_ip6 = mine.n_ip4 > 0 ? 0 : mine.n_ip6;
+    for (int i = 0; (i == 0 || *wish == '\0') && iso_interface_pick(&mine, &nobody, true, i, &address); i++) {
+        size_t n = strlen(all);
+        iso_tcp_name(&address, name);
+        snprintf(all + n, sizeof all - n, "%s%.*s", i > 0 ? ", " : "", (int)(strrchr(name, ':') - name), name);
+    }
+    if (*wish != '\0')
+        find(d, FINE, "for other nodes a PE listens at %s alone (SHMEM_NETWORK)", all);
+    else
+        find(d, FINE, "for other nodes a PE listens on all interfaces, and is called at %s; SHMEM_NETWORK names one", all);
+}
+
 static void check_memfd(struct doctor *d)
 {
     const size_t bytes = (size_t)d->heap + 2 * iso_pe_part_bytes((size_t)d->heap, (size_t)d->env.local_size);
@@ -605,6 +629,7 @@ static void write_doctor(FILE *out)
     d.heap = d.env.symmetric_size != 0 ? d.env.symmetric_size : machine_bytes();
 
     check_launcher(&d);
+    check_listening(&d);
     check_memfd(&d);
     check_sockets(&d);
     check_data_segment(&d);

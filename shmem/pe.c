@@ -5,6 +5,7 @@
  * Only a job with several nodes has a second allgather, of what segments brought: where they are, and who listens. */
 #include "../bootstrap/env.h"
 #include "../bootstrap/log.h"
+#include "../bootstrap/net/auth.h"
 #include "alloc.h"
 #include "memory.h"
 #include "slot.h"
@@ -19,7 +20,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -90,8 +90,9 @@ static int fill_row(struct row *row)
     copy_text(row->version, sizeof row->version, ISO_VERSION);
     copy_text(row->node, sizeof row->node, node_name());
     copy_text(row->host, sizeof row->host, self->boot.host);
-    if (getrandom(row->token, sizeof row->token, 0) != sizeof row->token) {
-        log_error("shmem_init: the system gives no random bytes: %m");
+    int rc = self->boot.ops->token == NULL ? iso_auth_draw(row->token) : 0; /* else it need not travel */
+    if (rc != 0) {
+        log_error("shmem_init: the system gives no random bytes: %s", strerror(-rc));
         return -EIO;
     }
     iso_segment_identity(build_id, &data_bytes);
@@ -278,6 +279,19 @@ struct site {
     struct host_addresses address;
 };
 
+/* An address that only its own host reaches. Two that have no other may be in one network namespace. Both ends say so. */
+static int check_reach(int pe, const struct host_addresses *theirs, const struct host_addresses *mine)
+{
+    bool is_theirs = iso_interface_is_loopback(theirs), is_mine = iso_interface_is_loopback(mine);
+    const struct peer *lonely = &ISO->peers[is_theirs ? pe : ISO->my_pe], *other = &ISO->peers[is_theirs ? ISO->my_pe : pe];
+    if (is_theirs == is_mine || strcmp(lonely->host, other->host) == 0)
+        return 0;
+    log_error("shmem_init: pe %d on host %s has no address but loopback, which pe %d on host %s cannot reach; bring the "
+              "network of %s up, or name an address by SHMEM_NETWORK there",
+              lonely->pe, lonely->host, other->pe, other->host, lonely->host);
+    return -EADDRNOTAVAIL;
+}
+
 static int sync_nodes(const struct row *rows)
 {
     struct state *self = ISO;
@@ -292,6 +306,8 @@ static int sync_nodes(const struct row *rows)
     sites = rc == 0 ? (struct site *)calloc((size_t)self->n_pes, sizeof *sites) : NULL;
     if (rc == 0)
         rc = sites != NULL ? iso_boot_allgather(&self->boot, &mine, sizeof mine, sites) : no_memory();
+    for (int pe = 0; rc == 0 && pe < self->n_pes; pe++)
+        rc = check_reach(pe, &sites[pe].address, &mine.address);
     if (rc == 0) {
         for (int pe = 0; pe < self->n_pes; pe++) {
             iso_channel_know(pe, &sites[pe].address, rows[pe].token);
@@ -353,6 +369,8 @@ int iso_pe_start(struct row **rows)
     int rc = fill_row(&mine);
     if (rc == 0)
         rc = iso_boot_allgather(&self->boot, &mine, sizeof mine, *rows);
+    for (int pe = 0; rc == 0 && pe < self->n_pes; pe++)
+        iso_boot_token(&self->boot, pe, (*rows)[pe].token);
     if (rc == 0)
         rc = check_versions(*rows);
     if (rc == 0)

@@ -9,11 +9,12 @@
 #include "node/node_socket.h"
 #include "node/peer.h"
 
-#include "../bootstrap/net/deadline.h"
+#include "../bootstrap/net/handshake.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -106,8 +107,9 @@ struct rendezvous {
 
 static void drop_caller(struct rendezvous *m, int i)
 {
-    log_warn("shmem_init: dropped a connection that is not from a PE of this job (pid %d)",
-             iso_node_socket_peer_pid(m->callers[i]));
+    char name[32];
+    snprintf(name, sizeof name, "pid %d", iso_node_socket_peer_pid(m->callers[i]));
+    iso_handshake_warn_dropped(name, "it is not a PE of this job");
     close(m->callers[i]);
     m->callers[i] = -1;
 }

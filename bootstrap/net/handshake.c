@@ -15,6 +15,9 @@ enum { AT_NONCE = 8, AT_PROTOCOL = 24, AT_VERSION = 28, AT_PE = 44, AT_DETAIL = 
 enum { NONCE_AT = 8, PROOF_AT = 24 }; /* in a challenge */
 enum purpose { PROOF_OF_ACCEPTOR = 'a', PROOF_OF_DIALER = 'd', KEY = 'k' };
 
+enum { WARNINGS_MAX = 10 };
+static unsigned warnings; /* of the process; atomic, relaxed: it orders nothing */
+
 static const unsigned char magic[8] = {'I', 'S', 'O', 'M', 'E', 'R', '\r', '\n'};
 
 struct hello iso_handshake_hello(enum handshake_service service, uint32_t pe, uint32_t detail)
@@ -155,3 +158,16 @@ const char *iso_handshake_why(const struct handshake *h, int rc)
         return strerror(-rc);
     }
 }
+
+void iso_handshake_warn_dropped(const char *name, const char *why)
+{
+    if (__atomic_load_n(&warnings, __ATOMIC_RELAXED) > WARNINGS_MAX)
+        return;
+    unsigned before = __atomic_fetch_add(&warnings, 1, __ATOMIC_RELAXED);
+    if (before < WARNINGS_MAX)
+        log_warn("a connection from %s was dropped: %s", name, why);
+    else if (before == WARNINGS_MAX)
+        log_warn("more connections were dropped, no longer printed");
+}
+
+void iso_handshake_forget_dropped(void) { __atomic_store_n(&warnings, 0, __ATOMIC_RELAXED); }

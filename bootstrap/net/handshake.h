@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How both ends of a new connection prove to each other that they know a secret, which never travels; then frames
+/* How both ends of a new connection prove to each other that they know a secret, without sending it; then frames
  * (frame.h) go over it. One state machine for both ends; no call blocks.
  *   dialer                                           acceptor
  *   hello: nonce, version, which PE, what for   ->
@@ -63,5 +63,11 @@ struct hello iso_handshake_said(const struct handshake *h);
 /* "its secret is not the one of this job": why a handshake ended with this result; for printing behind a colon. A
  * caller adds -ETIMEDOUT, and -EBADMSG for a hello that it refuses. */
 const char *iso_handshake_why(const struct handshake *h, int rc);
+
+/* Warns that a stranger's connection was dropped. All who accept connections share a count, so that strangers write at
+ * most ten lines and one more to the log of a PE. */
+void iso_handshake_warn_dropped(const char *name, const char *why);
+/* Rank 0 begins to wait for the PEs of another job. */
+void iso_handshake_forget_dropped(void);
 
 #endif

@@ -16,25 +16,25 @@ static const void *address_of(const struct ifaddrs *entry)
                : (const void *)&((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
 }
 
-static bool suits(const struct ifaddrs *entry, const char *wanted, bool loopback)
+/* Of an interface that is up. IFF_RUNNING: it has a carrier. */
+static bool suits(const struct ifaddrs *entry, const char *wanted, unsigned flags)
 {
-    unsigned needed = IFF_UP | IFF_RUNNING;
     char text[INET6_ADDRSTRLEN] = "";
-    if (entry->ifa_addr == NULL || (entry->ifa_flags & needed) != needed)
+    if (entry->ifa_addr == NULL || (entry->ifa_flags & IFF_UP) == 0)
         return false;
     if (entry->ifa_addr->sa_family != AF_INET && entry->ifa_addr->sa_family != AF_INET6)
         return false;
     if (wanted[0] == '\0')
-        return ((entry->ifa_flags & IFF_LOOPBACK) != 0) == loopback;
+        return (entry->ifa_flags & (IFF_LOOPBACK | IFF_RUNNING)) == flags;
     inet_ntop(entry->ifa_addr->sa_family, address_of(entry), text, sizeof text);
     return strcmp(entry->ifa_name, wanted) == 0 || strcmp(text, wanted) == 0;
 }
 
 /* Link-local IPv6 addresses need a scope, which another host cannot know. */
-static void add_all(struct host_addresses *to, const struct ifaddrs *list, const char *wanted, bool loopback)
+static void add_all(struct host_addresses *to, const struct ifaddrs *list, const char *wanted, unsigned flags)
 {
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
-        if (!suits(entry, wanted, loopback))
+        if (!suits(entry, wanted, flags))
             continue;
         const void *bytes = address_of(entry);
         bool ipv6 = entry->ifa_addr->sa_family == AF_INET6;
@@ -52,12 +52,56 @@ int iso_interface_find(struct host_addresses *mine, const char *wanted, const ch
     *why = "the addresses of this host cannot be read";
     if (getifaddrs(&list) != 0)
         return -EIO;
-    add_all(mine, list, wanted, false);
+    add_all(mine, list, wanted, IFF_RUNNING);
+    if (wanted[0] == '\0')
+        add_all(mine, list, wanted, 0);
     if (mine->n_ip4 + mine->n_ip6 == 0 && wanted[0] == '\0')
-        add_all(mine, list, wanted, true);
+        add_all(mine, list, wanted, IFF_LOOPBACK | IFF_RUNNING);
     freeifaddrs(list);
     *why = "allowed: empty, the name of an interface that is up, or a numeric address of this host";
     return mine->n_ip4 + mine->n_ip6 > 0 ? 0 : -EINVAL;
+}
+
+static bool is_loopback(const uint8_t *bytes, bool ipv6)
+{
+    static const uint8_t ip6[16] = {[15] = 1};
+    return ipv6 ? memcmp(bytes, ip6, 16) == 0 : bytes[0] == 127;
+}
+
+bool iso_interface_is_loopback(const struct host_addresses *theirs)
+{
+    for (int i = 0; i < theirs->n_ip4; i++)
+        if (!is_loopback(theirs->ip4[i], false))
+            return false;
+    for (int i = 0; i < theirs->n_ip6; i++)
+        if (!is_loopback(theirs->ip6[i], true))
+            return false;
+    return true;
+}
+
+/* The first of `most` rows of `bytes` each; of the n that are there, one that is equal moves, else the last may go. */
+static uint8_t put_first(uint8_t *rows, uint8_t n, int most, size_t bytes, const uint8_t *first)
+{
+    int at = 0;
+    while (at < n && memcmp(rows + (size_t)at * bytes, first, bytes) != 0)
+        at++;
+    n = (uint8_t)(at == n && n < most ? n + 1 : n);
+    at = at < n ? at : n - 1;
+    memmove(rows + bytes, rows, (size_t)at * bytes);
+    memcpy(rows, first, bytes);
+    return n;
+}
+
+void iso_interface_prefer(struct host_addresses *mine, const struct tcp_address *first)
+{
+    static const uint8_t any[16] = {0};
+    if (is_loopback(first->bytes, first->ipv6) || memcmp(first->bytes, any, first->ipv6 ? 16 : 4) == 0)
+        return;
+    if (first->ipv6 && IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)first->bytes))
+        return;
+    uint8_t n4 = first->ipv6 ? 0 : put_first(mine->ip4[0], mine->n_ip4, HOST_IP4_MAX, 4, first->bytes);
+    mine->n_ip6 = first->ipv6 ? put_first(mine->ip6[0], mine->n_ip6, HOST_IP6_MAX, 16, first->bytes) : 0;
+    mine->n_ip4 = n4;
 }
 
 /* ---- which one to try ---- */

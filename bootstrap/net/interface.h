@@ -17,8 +17,13 @@ struct host_addresses {
 };
 
 /* The addresses of this host. `wanted` is the name of an interface or a numeric address of this host; empty: all but
- * loopback, and loopback where there is no other. 0; -EINVAL, -EIO and *why = what is wrong with `wanted`. */
+ * loopback, those of interfaces without a carrier last, since it may come; loopback where there is no other. 0; -EINVAL, -EIO and *why = what is wrong with `wanted`. */
 int iso_interface_find(struct host_addresses *mine, const char *wanted, const char **why);
+
+/* Puts an address of this host first, unless it is loopback or none. Those of the other family are left out. */
+void iso_interface_prefer(struct host_addresses *mine, const struct tcp_address *first);
+/* There is no other: another host does not reach this one. */
+bool iso_interface_is_loopback(const struct host_addresses *theirs);
 
 /* The i-th address of `theirs` to try from here: those in a network of ours first; one that is ours as well (of a
  * bridge that every host has) last, unless it is our own host. False: there are no more. */

@@ -162,6 +162,16 @@ int iso_tcp_connect_end(int fd)
     return itself ? -ECONNREFUSED : 0;
 }
 
+int iso_tcp_local(int fd, struct tcp_address *address)
+{
+    struct sockaddr_storage storage;
+    socklen_t len = sizeof storage;
+    if (getsockname(fd, (struct sockaddr *)&storage, &len) != 0)
+        return -errno;
+    *address = from_system(&storage);
+    return 0;
+}
+
 int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *last)
 {
     *last = -ETIMEDOUT;

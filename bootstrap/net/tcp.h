@@ -37,6 +37,7 @@ int iso_tcp_accept(int listener, char name[TCP_NAME_BYTES]);
 /* Begins to connect: a descriptor or -errno. It becomes writable when iso_tcp_connect_end can tell the result. */
 int iso_tcp_connect_begin(const struct tcp_address *address);
 int iso_tcp_connect_end(int fd); /* 0 or -errno; never closes fd */
+int iso_tcp_local(int fd, struct tcp_address *address); /* this end of a connection; 0 or -errno */
 /* Connects, and tries again until the other side listens. Descriptor or -errno; -ETIMEDOUT with *last = -errno of the
  * last attempt. */
 int iso_tcp_connect(const struct tcp_address *address, int64_t deadline, int *last);

@@ -28,6 +28,9 @@
 #define PROGRESS_MS 20   /* what no descriptor tells: attempts to repeat, deaths on this node */
 #define EVENTS 64
 #define ACCEPTS 256
+#define STRANGERS 32  /* connections that may be silent, besides one of each node */
+#define SILENT_S 0.25 /* a hello comes sooner */
+#define REST_S 0.2    /* between two looks for a free descriptor */
 
 /* ---- sentences ---- */
 
@@ -204,8 +207,7 @@ static void end_link(struct channel *c, struct link *link, int rc)
         return;
     }
     if (link->state != LINK_UP && (rc == -EBADMSG || rc == -EPROTO || rc == -EACCES))
-        log_warn("dropped a connection from %s that is not from a PE of this job: %s", link->name,
-                 iso_handshake_why(&link->in.handshake, rc));
+        iso_handshake_warn_dropped(link->name, iso_handshake_why(&link->in.handshake, rc));
     close_link(c, link);
 }
 
@@ -233,17 +235,30 @@ static void send_to_all(struct channel *c, enum channel_kind kind, uint32_t numb
 /* ---- calls to other PEs: their addresses one after the other, again and again until SHMEM_BOOT_TIMEOUT. Two PEs that
  * call each other at once have two connections, which is no harm ---- */
 
-/* No descriptor is left, and strangers may have them: the accepted connection that has been silent for longest is
- * dropped. A PE calls again. False: there is none. */
-static bool drop_oldest(struct channel *c)
+/* Of the accepted connections that are not up: how many, and the one that has been silent for longest, which comes last
+ * in the list. NULL: there is none. */
+static struct link *oldest_pending(const struct channel *c, int *n)
 {
     struct link *oldest = NULL;
-    for (struct link *link = c->pending; link != NULL; link = link->next)
-        if (link->socket.accepted && (oldest == NULL || link->in.handshake.phase <= oldest->in.handshake.phase))
+    *n = 0;
+    for (struct link *link = c->pending; link != NULL; link = link->next) {
+        if (!link->socket.accepted)
+            continue;
+        ++*n;
+        if (oldest == NULL || link->in.handshake.phase <= oldest->in.handshake.phase)
             oldest = link;
+    }
+    return oldest;
+}
+
+/* No descriptor is left, and strangers may have them. A PE calls again. False: no connection can be dropped. */
+static bool drop_oldest(struct channel *c)
+{
+    int n;
+    struct link *oldest = oldest_pending(c, &n);
     if (oldest == NULL)
         return false;
-    log_debug("channel: dropped a connection from %s, no file descriptors are left", oldest->name);
+    iso_handshake_warn_dropped(oldest->name, "no file descriptors are left, and it was silent");
     close_link(c, oldest);
     return true;
 }
@@ -483,18 +498,39 @@ static int read_frame(struct channel *c, struct link *link)
 
 /* ---- progress ---- */
 
-/* Not more than ACCEPTS, so that connections that are up are read too. */
+/* The program has all descriptors: connections wait in the kernel for a while. During the start no PE can do without. */
+static void rest_listener(struct channel *c)
+{
+    static const char *const why = "no file descriptors are left for connections of other nodes; raise ulimit -n";
+    if (!c->complete)
+        iso_fatal("the set-up of a connection", "pe %d: %s", ISO->my_pe, why);
+    if (!c->has_rested)
+        log_warn("%s; until then they wait", why);
+    c->has_rested = true;
+    epoll_ctl(c->epoll, EPOLL_CTL_DEL, c->listener, NULL);
+    c->listen_again = iso_deadline_in(REST_S);
+}
+
+/* Not more than ACCEPTS, so that connections that are up are read too. A PE says at once who it is, so where more are
+ * silent than there may be, the oldest goes: strangers do not take the program's descriptors. */
 static void accept_all(struct channel *c)
 {
     char name[TCP_NAME_BYTES];
+    int n, most = ISO->n_nodes + STRANGERS;
     for (int i = 0; i < ACCEPTS; i++) {
+        struct link *oldest = oldest_pending(c, &n);
+        if (n >= most && oldest->deadline - iso_deadline_in(HANDSHAKE_S - SILENT_S) > 0)
+            return; /* it may be a PE whose hello is on its way; the next look is soon */
+        if (n >= most) {
+            iso_handshake_warn_dropped(oldest->name, "it was silent and others are waiting");
+            close_link(c, oldest);
+        }
         int fd = iso_tcp_accept(c->listener, name);
         if (fd == -EMFILE || fd == -ENFILE) {
-            if (!drop_oldest(c))
-                iso_fatal("the set-up of a connection",
-                          "pe %d has no file descriptors left for connections of other nodes; raise ulimit -n",
-                          ISO->my_pe);
-            continue;
+            if (drop_oldest(c))
+                continue;
+            rest_listener(c);
+            return;
         }
         if (fd < 0)
             return;
@@ -529,7 +565,9 @@ static void make_progress(struct channel *c)
                     end_link(c, link, rc);
             }
     }
-    int64_t now = c->pending != NULL ? iso_deadline_now() : 0;
+    int64_t now = c->pending != NULL || c->listen_again != 0 ? iso_deadline_now() : 0;
+    if (c->listen_again != 0 && now > c->listen_again && watch(c, c->listener, EPOLLIN, &c->listener) == 0)
+        c->listen_again = 0;
     for (struct link *link = c->pending, *next; link != NULL; link = next) {
         next = link->next;
         if (now > link->deadline) /* a silent stranger, or a host that does not answer a call */
@@ -631,13 +669,14 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
 
 /* ---- start ---- */
 
-/* IPv6 only where this host has nothing else, or where that was asked for. */
+/* IPv6 only where this host has nothing else, or where that was asked for. On all interfaces, unless SHMEM_NETWORK names
+ * one. */
 static int start_listening(struct channel *c)
 {
     struct tcp_address any;
     const char *why;
     memset(&any, 0, sizeof any);
-    int rc = iso_interface_find(&c->mine, ISO->env->network, &why);
+    int rc = iso_boot_addresses(&ISO->boot, ISO->env->network, &c->mine, &why);
     if (rc != 0) {
         log_error("shmem_init: SHMEM_NETWORK is \"%.64s\": %s", ISO->env->network, why);
         return rc;
@@ -645,6 +684,11 @@ static int start_listening(struct channel *c)
     any.ipv6 = c->mine.n_ip4 == 0;
     if (!any.ipv6)
         c->mine.n_ip6 = 0;
+    if (ISO->env->network[0] != '\0') { /* it has one socket, so others are told one address */
+        memcpy(any.bytes, any.ipv6 ? c->mine.ip6[0] : c->mine.ip4[0], any.ipv6 ? 16 : 4);
+        c->mine.n_ip4 = !any.ipv6;
+        c->mine.n_ip6 = any.ipv6;
+    }
     c->listener = iso_tcp_listen(&any);
     if (c->listener < 0) {
         log_error("shmem_init: no port for connections of other nodes: %s", strerror(-c->listener));
@@ -711,8 +755,10 @@ int iso_channel_start(void)
         if (calls && next->up == NULL && next->give_up == 0) /* try_to_connect has said why */
             rc = next->error != 0 ? next->error : -ETIMEDOUT;
         pthread_mutex_unlock(&c->lock);
-        if (complete || rc != 0)
+        if (complete || rc != 0) {
+            c->complete = rc == 0;
             return rc;
+        }
         if (iso_deadline_now() > deadline && (!calls || next->up != NULL)) {
             log_error("shmem_init: %s has not connected to pe %d on %s within SHMEM_BOOT_TIMEOUT (%.3g s)",
                       describe(before, who), self->my_pe, self->peers[self->my_pe].host, self->env->boot_timeout);
@@ -720,6 +766,7 @@ int iso_channel_start(void)
         }
         wait_once(c, -1, &wait);
     }
+    c->complete = true;
     return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* TCP between PEs of different nodes: requests for the set-up of transports, and the death watch. Not a transport of
  * data. A connection is made by the first request to a PE and serves both directions. Its ends prove to each other that
- * they know both PEs' tokens of the first allgather (bootstrap/net/handshake.h); frames with codes follow.
+ * they know both PEs' tokens (iso_boot_token; bootstrap/net/handshake.h); frames with codes follow. Strangers cost a few
+ * descriptors for a quarter of a second and ten warnings, never the job.
  * A connection that ends without a good-bye is the death of the PE at its other end and ends the job.
  * A job on one node never opens the channel. Any thread of the PE may call; one at a time is inside.
  * Used by pe.c (start, end), wait.c by iso_wait_poll_peers, and transports. */
@@ -20,7 +21,7 @@
 
 /* Listens; *mine: where, to be told to all PEs. 0 or -errno after a sentence. */
 int iso_channel_open(struct host_addresses *mine);
-/* The addresses and the token that `pe` has told all others: for each PE, this one too, before start. */
+/* The addresses that `pe` has told all others, and its token: for each PE, this one too, before start. */
 void iso_channel_know(int pe, const struct host_addresses *addresses, const unsigned char token[CHANNEL_TOKEN_BYTES]);
 /* Connects the lowest PE of each node with that of the next one, so that the death of a node is noticed even if no PE
  * has used it. 0 or -errno after a sentence. */

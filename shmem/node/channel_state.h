@@ -78,6 +78,9 @@ struct channel {
     int epoll, listener;
     struct host_addresses mine;
     bool started;             /* all of `targets` is known */
+    bool complete;            /* the start is over: no stranger ends the job from here on */
+    bool has_rested;          /* the listener, for want of descriptors: said once */
+    int64_t listen_again;     /* 0: it is not resting */
     struct target *targets;   /* [n_pes] */
     struct link *links;       /* up */
     struct link *pending;     /* not up yet */

@@ -329,9 +329,9 @@ static void run(const struct job *job)
 int main(void)
 {
     static const struct job jobs[] = {
-        {"ab", talk, CHECK_PASSED, "not from a PE of this job"},
-        {"aabb", talk, CHECK_PASSED, "not from a PE of this job"},
-        {"abcab", talk, CHECK_PASSED, "not from a PE of this job"},
+        {"ab", talk, CHECK_PASSED, "was dropped"},
+        {"aabb", talk, CHECK_PASSED, "was dropped"},
+        {"abcab", talk, CHECK_PASSED, "was dropped"},
         {"aabb", meet, CHECK_PASSED, NULL},
         {"abababab", meet, CHECK_PASSED, NULL},
         {"aabb", resist, CHECK_PASSED, NULL},

@@ -19,6 +19,7 @@ int main(void) { return CHECK_SKIP("no header rdma/fabric.h on this machine"); }
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 static void put(struct place to, void *source, size_t len, bool nbi)
 {
@@ -656,6 +657,31 @@ static void test_strangers(void)
     close_net(o);
 }
 
+/* In place of libc's. */
+static bool no_random;
+ssize_t getrandom(void *bytes, size_t len, unsigned flags)
+{
+    errno = ENOSYS;
+    return no_random ? -1 : syscall(SYS_getrandom, bytes, len, flags);
+}
+
+/* A key that can be guessed is no key. */
+static void test_no_random_key(void)
+{
+    static char bytes[64];
+    struct said said;
+    struct fid_mr *mr = NULL;
+    struct ofi *o = open_net(2, false);
+    unsigned before = net.registered;
+    o->prov_key = false;
+    no_random = true;
+    listen(&said);
+    CHECK(iso_ofi_register(o, bytes, sizeof bytes, OFI_REMOTE, &mr) < 0 && mr == NULL && net.registered == before);
+    CHECK_EQ(lines_with(heard(&said), "the system gives no random bytes"), 1);
+    no_random = false;
+    close_net(o);
+}
+
 /* ---- errors that return ---- */
 
 static void begin_fault(struct said *said)
@@ -975,6 +1001,7 @@ int main(void)
     test_failure_at_lock();
     test_requests_twice();
     test_strangers();
+    test_no_random_key();
     test_lost_messages();
     test_unlike_peers();
     test_wrong_answers();

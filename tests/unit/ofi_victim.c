@@ -4,11 +4,13 @@
  *   address    an atomic operation where PE 1 has no segment
  *   lost       a message whose number is far behind the next one
  *   stranger   a message without the token: it must be dropped, and all else must go on; ends with 0
+ *   tokens     prints the tokens of the channel: no packet may have them
  *   broken     breaks the job, waits, and sends once more: only with `returns`
  * With `returns` behind it errors return: both PEs get one that says why, leave, and end with 0.
  * It knows the inside of the library, which it contains. */
 #include "../check.h"
 
+#include "../../shmem/node/channel_state.h"
 #include "../../shmem/transport/ofi/ofi.h"
 
 #include <stdlib.h>
@@ -81,6 +83,12 @@ int main(int argc, char **argv)
     char *large = (char *)shmem_calloc(1, BYTES), *mine = (char *)malloc(BYTES);
     CHECK_OR_EXIT(word != NULL && large != NULL && mine != NULL && ISO->ofi != NULL);
     memset(mine, 7, BYTES);
+    for (int pe = 0; strcmp(what, "tokens") == 0 && pe < shmem_n_pes(); pe++) {
+        char line[64] = "token ";
+        for (int i = 0; i < CHANNEL_TOKEN_BYTES; i++)
+            snprintf(line + 6 + 2 * i, 3, "%02x", ISO->channel->targets[pe].token[i]);
+        puts(line);
+    }
     if (returns && shmemx_set_error_mode(SHMEMX_ERRORS_RETURN) != 0) /* before PE 0 begins */
         return CHECK_FAILED;
     shmem_barrier_all();

@@ -607,6 +607,7 @@ int main(void)
     setenv("SHMEM_TEST_NODES", "-", 1); /* the double carries what goes to other nodes */
     setenv("SHMEM_SYMMETRIC_SIZE", "1m", 1);
     setenv("SHMEM_BOOT_TIMEOUT", "60", 1);
+    setenv("SHMEM_NETWORK", "lo", 1); /* where the false PEs are, too */
     setenv("SHMEM_DATA_SEGMENT", "0", 1);
     check_one_pe(files.rlim_max);
     check_verbs();

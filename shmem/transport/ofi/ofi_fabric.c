@@ -158,7 +158,7 @@ static int search(struct ofi *o)
     struct host_addresses mine;
     struct fi_info *list = NULL;
     const char *why = "", *provider = wished_provider();
-    int rc = iso_interface_find(&mine, ISO->env->network, &why);
+    int rc = iso_boot_addresses(&ISO->boot, ISO->env->network, &mine, &why);
     if (rc != 0) {
         log_error("shmem_init: SHMEM_NETWORK is \"%s\": %s", ISO->env->network, why);
         return rc;
@@ -360,13 +360,15 @@ void iso_ofi_fabric_close(struct ofi *o)
 /* ---- registrations ---- */
 
 /* Where this PE chooses the keys, they are random, so that a stranger does not guess one. */
-static uint64_t make_key(const struct ofi *o)
+static int make_key(const struct ofi *o, uint64_t *key)
 {
     size_t bytes = o->info->domain_attr->mr_key_size;
-    uint64_t key = 0;
-    if (getrandom(&key, sizeof key, 0) != sizeof key)
-        key = (uint64_t)(uintptr_t)&key * 0x9e3779b97f4a7c15u;
-    return bytes >= sizeof key ? key & ~((uint64_t)1 << 63) : key & (((uint64_t)1 << 8 * bytes) - 1);
+    if (getrandom(key, sizeof *key, 0) != sizeof *key) {
+        log_error("the system gives no random bytes, so memory of pe %d is not given to the network: %m", ISO->my_pe);
+        return -EIO;
+    }
+    *key &= bytes >= sizeof *key ? ~((uint64_t)1 << 63) : ((uint64_t)1 << 8 * bytes) - 1;
+    return 0;
 }
 
 int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memory memory, struct fid_mr **mr)
@@ -390,7 +392,8 @@ int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memor
         attr.iface = FI_HMEM_ROCR;
     }
     for (int i = 0; i < KEYS_TRIED && rc == -FI_ENOKEY; i++) {
-        attr.requested_key = o->prov_key ? 0 : make_key(o);
+        if (!o->prov_key && make_key(o, &attr.requested_key) != 0)
+            return -EIO;
         rc = memory == OFI_DEVICE && o->hmem
                  ? fi_mr_regattr(o->domain, &attr, 0, mr)
                  : fi_mr_reg(o->domain, addr, len, attr.access, 0, attr.requested_key, 0, mr, NULL);

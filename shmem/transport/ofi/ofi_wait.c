@@ -2,6 +2,7 @@
 /* Completions and messages are looked for, and waits look until what they wait for is there. Called by the other files
  * of this folder with ofi.guard held. */
 #include "../../../bootstrap/env.h"
+#include "../../../bootstrap/log.h"
 #include "../../node/wait.h"
 #include "ofi.h"
 
@@ -34,6 +35,14 @@ static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
     iso_ofi_give(o, op);
 }
 
+/* A receive failed by one message, or one connection: a stranger's. No PE sends more than a buffer holds, and the end of
+ * a PE's connection is told by its own operations and by the channel. */
+static bool is_of_stranger(int error)
+{
+    return error == FI_ETRUNC || error == FI_EMSGSIZE || error == FI_ECONNRESET || error == FI_ECONNABORTED ||
+           error == FI_ENOTCONN;
+}
+
 /* The provider has an error entry. */
 static void take_error(struct ofi *o)
 {
@@ -43,13 +52,22 @@ static void take_error(struct ofi *o)
     if (fi_cq_readerr(o->cq, &error, 0) <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
         return;
     const char *more = fi_cq_strerror(o->cq, error.prov_errno, error.err_data, detail, sizeof detail);
-    const struct ofi_op *op = (const struct ofi_op *)error.op_context;
+    struct ofi_op *op = (struct ofi_op *)error.op_context;
     snprintf(why, sizeof why, "%s (%.150s)", o->lib.error_text(error.err), more != NULL ? more : "no details");
-    if (op == NULL || op->kind == OFI_RECEIVE)
+    bool received = op == NULL || op->kind == OFI_RECEIVE;
+    if (received && is_of_stranger(error.err)) {
+        if (o->counts.strangers++ == 0)
+            log_warn("a message by libfabric does not come from a PE of this job, and is dropped: %s", why);
+        if (op != NULL) {
+            op->next = o->unposted;
+            o->unposted = op;
+        }
+    } else if (received) {
         iso_ofi_lose(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, why);
-    else
+    } else {
         iso_ofi_lose_by(o, op, why);
+    }
 }
 
 bool iso_ofi_poll(struct ofi *o)
