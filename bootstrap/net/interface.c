@@ -52,11 +52,9 @@ int iso_interface_find(struct host_addresses *mine, const char *wanted, const ch
     *why = "the addresses of this host cannot be read";
     if (getifaddrs(&list) != 0)
         return -EIO;
-    add_all(mine, list, wanted, IFF_RUNNING);
-    if (wanted[0] == '\0')
-        add_all(mine, list, wanted, 0);
-    if (mine->n_ip4 + mine->n_ip6 == 0 && wanted[0] == '\0')
-        add_all(mine, list, wanted, IFF_LOOPBACK | IFF_RUNNING);
+    static const unsigned kinds[] = {IFF_RUNNING, 0, IFF_LOOPBACK | IFF_RUNNING};
+    for (int i = 0; i < 3 && mine->n_ip4 + mine->n_ip6 == 0; i++)
+        add_all(mine, list, wanted, kinds[i]);
     freeifaddrs(list);
     *why = "allowed: empty, the name of an interface that is up, or a numeric address of this host";
     return mine->n_ip4 + mine->n_ip6 > 0 ? 0 : -EINVAL;
