@@ -50,6 +50,7 @@ int iso_ctx_start(void)
     /* The table never moves, so that look-ups need no lock; its untouched pages cost nothing. */
     self->ctxs = (struct ctx **)calloc(CTXS_MAX, sizeof *self->ctxs);
     self->n_ctxs = FIRST_INDEX;
+    self->free_ctx = 0;
     return self->ctxs != NULL ? 0 : -ENOMEM;
 }
 
@@ -68,11 +69,10 @@ void iso_ctx_stop(void)
 static struct ctx *take_place(int *index)
 {
     struct state *self = ISO;
-    for (int i = FIRST_INDEX; i < self->n_ctxs; i++) {
-        if (self->ctxs[i]->team == NULL) {
-            *index = i;
-            return self->ctxs[i];
-        }
+    if (self->free_ctx != 0) {
+        *index = self->free_ctx;
+        self->free_ctx = self->ctxs[*index]->next_free;
+        return self->ctxs[*index];
     }
     if (self->n_ctxs == CTXS_MAX)
         return NULL;
@@ -129,7 +129,10 @@ static void destroy(struct ctx *ctx)
     ctx->team->contexts_made--;
     ctx->team = NULL;
     ctx->n_pes = 0;
+    int index = (int)((uintptr_t)ctx->handle & (CTXS_MAX - 1));
     ctx->handle = (shmem_ctx_t)((uintptr_t)ctx->handle + ((uintptr_t)1 << 16)); /* the old handle is dead at once */
+    ctx->next_free = self->free_ctx;
+    self->free_ctx = index;
     pthread_mutex_unlock(&self->tables_lock);
 }
 

@@ -18,6 +18,7 @@ struct ctx {
     bool in_session;
     bool of_proxy; /* local memory is symmetric, or the host's */
     void *transport_priv;
+    int next_free; /* of a destroyed context: the place of the one destroyed before it, 0: none */
 };
 
 ISO_COLD struct ctx *iso_ctx_find(shmem_ctx_t handle, const char *call);

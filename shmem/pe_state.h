@@ -43,6 +43,8 @@ struct hooks_above {
 struct state {
     /* hot: read by every call */
     enum life life;
+    pthread_mutex_t life_lock; /* shmem_init and shmem_finalize, by any thread */
+    bool exited;               /* the program ends, and shmem_finalize was done for it */
     int my_pe;
     int n_pes;
     unsigned spin;       /* polls of a wait before it yields the core: 0 when PEs outnumber cores */
@@ -58,7 +60,7 @@ struct state {
     struct team **teams;
     int n_teams;
     struct ctx **ctxs;
-    int n_ctxs;
+    int n_ctxs, free_ctx; /* places in use so far; the last one that is free again, 0: none */
     struct team world, shared;
     pthread_mutex_t tables_lock; /* teams, ctxs */
     pthread_mutex_t slots_lock;  /* grants and requests of slot.c: reading keys */

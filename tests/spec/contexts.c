@@ -193,6 +193,26 @@ static void test_many(long *cells)
     }
 }
 
+/* As many as there can be. The time for each must not grow with their number, or this takes minutes. */
+static void test_most(void)
+{
+    enum { MOST = 65536 };
+    shmem_ctx_t *ctxs = (shmem_ctx_t *)malloc(MOST * sizeof *ctxs);
+    int made = 0;
+    CHECK_OR_EXIT(ctxs != NULL);
+    while (made < MOST && shmem_ctx_create(0, &ctxs[made]) == 0)
+        made++;
+    CHECK(made > 60000 && made < MOST);
+    for (int i = 0; i < made; i += 2)
+        shmem_ctx_destroy(ctxs[i]);
+    for (int i = 0; i < made; i += 2)
+        CHECK_EQ(shmem_ctx_create(0, &ctxs[i]), 0);
+    CHECK(shmem_ctx_create(0, &ctxs[made]) != 0);
+    for (int i = 0; i < made; i++)
+        shmem_ctx_destroy(ctxs[i]);
+    free(ctxs);
+}
+
 /* Hints only: results are the same inside a session, stopping twice and nesting is allowed. */
 static void test_sessions(long *cells)
 {
@@ -233,6 +253,8 @@ static int test_main(void)
     test_destroy_is_quiet(cells);
     test_many(cells);
     test_sessions(cells);
+    if (shmem_my_pe() == 0)
+        test_most();
     check_free(cells);
     return CHECK_DONE();
 }
