@@ -283,7 +283,7 @@ int pshmem_team_split_2d(shmem_team_t parent_handle, int xrange, const shmem_tea
     check_config(__func__, yaxis_config, yaxis_mask);
     iso_agree_same(parent, __func__, "xrange", xrange);
     if (xrange < 1)
-        iso_fatal(__func__, "xrange is %d; it must be positive", xrange);
+        return 1;
     xrange = ISO_MIN(xrange, parent->n_pes);
     int x = parent->my_pe % xrange, y = parent->my_pe / xrange, rc_x, rc_y;
     struct triplet row = {y * xrange, 1, ISO_MIN(xrange, parent->n_pes - y * xrange)};

@@ -146,6 +146,11 @@ static void test_2d(int *source, int *dest)
         shmem_team_destroy(i % 2 ? xteam : yteam);
         shmem_team_destroy(i % 2 ? yteam : xteam);
     }
+    for (int xrange = -1; xrange <= 0; xrange++) {
+        shmem_team_t xteam = SHMEM_TEAM_WORLD, yteam = SHMEM_TEAM_WORLD;
+        CHECK(shmem_team_split_2d(SHMEM_TEAM_WORLD, xrange, NULL, 0, &xteam, NULL, 0, &yteam) != 0);
+        CHECK(xteam == SHMEM_TEAM_INVALID && yteam == SHMEM_TEAM_INVALID);
+    }
 }
 
 /* A 2-D split of the column of a 2-D split: three dimensions, every PE at one point of them. */
