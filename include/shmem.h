@@ -208,12 +208,12 @@ int shmem_team_get_config(shmem_team_t team, long config_mask, shmem_team_config
 int shmem_team_translate_pe(shmem_team_t src_team, int src_pe, shmem_team_t dest_team);
 /* Makes a team of the PEs start, start + stride, ... of the parent, `size` of them. Collective over parent_team, with
  * equal arguments. *new_team becomes the team on its members and SHMEM_TEAM_INVALID on the others. Returns 0, or
- * nonzero on all PEs when no team was made. */
+ * nonzero on all PEs when no team was made: also for numbers that name no PE of the parent. */
 int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, int size,
                              const shmem_team_config_t *config, long config_mask, shmem_team_t *new_team);
 /* Makes a team of each row and each column of a grid: PE i of the parent lies at x = i % xrange, y = i / xrange.
  * Collective over parent_team, with equal arguments. *xaxis_team becomes the team of the caller's row, *yaxis_team that
- * of its column. Returns as shmem_team_split_strided. */
+ * of its column. Returns as shmem_team_split_strided, nonzero for an xrange below 1. */
 int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_config_t *xaxis_config, long xaxis_mask,
                         shmem_team_t *xaxis_team, const shmem_team_config_t *yaxis_config, long yaxis_mask,
                         shmem_team_t *yaxis_team);
@@ -529,6 +529,22 @@ void shmem_clear_lock(long *lock);
 /* ---- profiling (section 10): pshmem.h declares the second name of every function ---- */
 
 void shmem_pcontrol(int level, ...);
+
+/* ---- sanitizers ---- */
+
+/* Under AddressSanitizer leaks of libpmix are not reported: it frees little of what it allocates at start. A function of
+ * this name in the program takes the place of this one. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHMEM_WITH_LEAK_REPORTS
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SHMEM_WITH_LEAK_REPORTS
+#endif
+#ifdef SHMEM_WITH_LEAK_REPORTS
+const char *__lsan_default_suppressions(void);
+__attribute__((weak)) const char *__lsan_default_suppressions(void) { return "leak:libpmix\n"; }
+#endif
 
 #ifdef __cplusplus
 }

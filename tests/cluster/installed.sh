@@ -70,9 +70,8 @@ check_needed() {
     [ -z "$needed" ] || fail "libisomer.so is linked with $needed"
 }
 
-# A program under AddressSanitizer: libpmix's leaks are left out by the file, which is needed, and its own are not.
+# A program under AddressSanitizer: libpmix's leaks are left out, and its own are not.
 check_leaks() {
-    local options=suppressions=$root/share/isomer/lsan.supp
     printf '%s\n' '#include <shmem.h>' '#include <stdlib.h>' 'void *volatile lost;' \
         'int main(int argc, char **argv)' '{' '    (void)argv;' '    shmem_init();' \
         '    lost = argc > 1 ? malloc(777) : NULL;' '    lost = shmem_malloc(100);' '    shmem_barrier_all();' \
@@ -81,12 +80,27 @@ check_leaks() {
         echo "installed: no AddressSanitizer here, leaks are not looked at" >&2
         return
     fi
-    ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=$options job 40 "$root/bin/oshrun" -n 2 "$work/leaks"
+    ASAN_OPTIONS=detect_leaks=1 job 40 "$root/bin/oshrun" -n 2 "$work/leaks"
     expect_status 0 "a program under LeakSanitizer"
-    grep -q "leak of" "$work/err" && fail "LeakSanitizer, with the suppressions: $(grep -m 1 -A 3 "leak of" "$work/err")"
-    ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=$options job 40 "$root/bin/oshrun" -n 2 "$work/leaks" leak
+    grep -q "leak of" "$work/err" && fail "LeakSanitizer: $(grep -m 1 -A 3 "leak of" "$work/err")"
+    ASAN_OPTIONS=detect_leaks=1 job 40 "$root/bin/oshrun" -n 2 "$work/leaks" leak
     [ "$status" -ne 0 ] || fail "LeakSanitizer: a program that leaks ended with 0"
     expect_message "leak of 777 byte" "a program that leaks"
+}
+
+# A program that loads the library, and lets go of it, more than once; then it ends by exit().
+check_plugin() {
+    printf '%s\n' '#include <dlfcn.h>' '#include <stdio.h>' 'int main(int argc, char **argv)' '{' \
+        '    static const char *const calls[] = {"shmem_init", "shmem_barrier_all", "shmem_finalize"};' \
+        '    for (int round = 0; round < 2 && argc > 1; round++) {' \
+        '        void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);' \
+        '        for (int i = 0; library && i < 3; i++)' '            ((void (*)(void))dlsym(library, calls[i]))();' \
+        '        printf("round %d: %d\\n", round, library ? dlclose(library) : 1);' '    }' '    return 0;' '}' >"$work/plugin.c"
+    job 60 cc "$work/plugin.c" -o "$work/plugin" -ldl
+    expect_status 0 "a program that loads the library"
+    job 20 "$root/bin/oshrun" -n 2 "$work/plugin" "$root/$libdir/libisomer.so"
+    expect_status 0 "a program that loads the library twice"
+    expect_lines 4 '^round [01]: 0$' "a program that loads the library twice"
 }
 
 # The flavour's compiler for kernels, the host's for the rest: `kernels` is the command of the first.
