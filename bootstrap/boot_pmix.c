@@ -46,7 +46,8 @@ static struct client {
     pmix_proc_t me;
     pid_t opened_by;  /* 0: not open. A forked child is no client and must not say good-bye for its parent */
     unsigned gathers; /* allgathers so far, equal on all ranks */
-    double patience;  /* seconds after which a fence is reported as slow; 0: never */
+    double patience;  /* SHMEM_BOOT_TIMEOUT; 0: for ever */
+    bool gives_up;    /* a fence that lasts longer is an error; else it is reported */
 } client;
 
 /* A fence under way: the callback comes from a thread of PMIx. */
@@ -96,11 +97,30 @@ static pmix_info_t wish(const char *key, pmix_data_type_t type, int value)
 
 /* ---- open and close ---- */
 
+/* A program that a PE starts, by system() for instance, inherits the environment, and with it the PE's place in the
+ * job. PMIx would take it for that PE, and all would wait for ever. So a PE leaves its process in MARK. */
+#define MARK "ISOMER_PE" /* NAMESPACE.RANK:PID */
+
+static int check_place(void)
+{
+    const char *mark = getenv(MARK), *space = getenv("PMIX_NAMESPACE"), *rank = getenv("PMIX_RANK");
+    char place[PMIX_MAX_NSLEN + 16];
+    int len = snprintf(place, sizeof place, "%s.%s:", space ? space : "", rank ? rank : "");
+    if (mark == NULL || strncmp(mark, place, (size_t)len) != 0 || atoi(mark + len) == (int)getpid())
+        return 0;
+    log_error("shmem_init: pe %s (pid %s) of this job has started this process, which cannot be that PE as well; start "
+              "its program by oshrun, or set SHMEM_BOOT=single for it",
+              rank, mark + len);
+    return -EBUSY;
+}
+
 static int init_client(void)
 {
     if (client.opened_by != 0)
         return 0;
-    int loaded = iso_pmix_library_open(&client.pmix);
+    int loaded = check_place();
+    if (loaded == 0)
+        loaded = iso_pmix_library_open(&client.pmix);
     if (loaded != 0)
         return loaded;
     /* PMIx warns, once per process, when it was built without a compression library. */
@@ -114,6 +134,9 @@ static int init_client(void)
         return -ECONNREFUSED;
     }
     client.opened_by = getpid();
+    char mark[PMIX_MAX_NSLEN + 32];
+    snprintf(mark, sizeof mark, "%s.%u:%d", client.me.nspace, (unsigned)client.me.rank, (int)getpid());
+    setenv(MARK, mark, 1);
     return 0;
 }
 
@@ -229,7 +252,9 @@ int iso_boot_check(const struct boot *boot)
 static int open_pmix(struct boot *boot, const struct boot_attr *attr, const struct env *env)
 {
     (void)attr;
+    const char *patience = getenv("SHMEM_BOOT_TIMEOUT");
     client.patience = env->boot_timeout;
+    client.gives_up = patience != NULL && *patience != '\0';
     int rc = init_client();
     if (rc == 0)
         rc = read_size(boot);
@@ -250,15 +275,32 @@ static int open_pmix(struct boot *boot, const struct boot_attr *attr, const stru
     return 0;
 }
 
-static void close_pmix(struct boot *boot)
+static void *finalize_client(void *unused)
 {
-    (void)boot;
-    if (client.opened_by != getpid())
-        return;
-    client.opened_by = 0;
+    (void)unused;
     pmix_status_t rc = client.pmix.finalize(NULL, 0);
     if (rc != PMIX_SUCCESS)
         log_debug("PMIx_Finalize: %s", client.pmix.error_string(rc));
+    return NULL;
+}
+
+/* PMIx waits for an answer without end, also where the program has closed its descriptors. */
+static void close_pmix(struct boot *boot)
+{
+    (void)boot;
+    pthread_t thread;
+    struct timespec limit;
+    if (client.opened_by != getpid())
+        return;
+    client.opened_by = 0;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += (time_t)client.patience + 1;
+    if (client.patience == 0 || pthread_create(&thread, NULL, finalize_client, NULL) != 0)
+        (void)finalize_client(NULL);
+    else if (pthread_timedjoin_np(thread, NULL, &limit) != 0)
+        log_error("PMIx_Finalize has not ended within %g s (SHMEM_BOOT_TIMEOUT): the program may have closed descriptors "
+                  "that are not its own",
+                  client.patience);
 }
 
 /* ---- collectives ---- */
@@ -273,45 +315,55 @@ static void fence_ended(pmix_status_t status, void *data)
     pthread_mutex_unlock(&fence->lock);
 }
 
-/* Waits for the callback without end: the launcher ends the job when a process dies. Says once that it takes long. */
-static pmix_status_t run_fence(const pmix_info_t *info, size_t n_info, int size)
+/* 0, or -errno with a sentence: PMIx does not say which PE is gone; a gather names those whose value is missing. The
+ * launcher ends the job when a process dies. So a PE that has not come reads its input, for instance, and the wait has
+ * no end unless the user has set one. A fence that is given up stays, since its callback may still come. */
+static int run_fence(const pmix_info_t *info, size_t n_info, int size)
 {
-    struct fence fence = {.done = false};
-    bool warn = client.patience > 0;
+    struct fence *fence = (struct fence *)calloc(1, sizeof *fence);
     struct timespec limit;
     pthread_condattr_t clock;
+    if (fence == NULL) {
+        log_error("bootstrap: no memory for a fence");
+        return -ENOMEM;
+    }
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_mutex_init(&fence.lock, NULL);
-    pthread_cond_init(&fence.ended, &clock);
+    pthread_mutex_init(&fence->lock, NULL);
+    pthread_cond_init(&fence->ended, &clock);
+    pthread_condattr_destroy(&clock);
     pmix_proc_t all = proc_of(PMIX_RANK_WILDCARD);
     clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_sec += (time_t)client.patience;
-    pmix_status_t rc = client.pmix.fence_nb(&all, 1, info, n_info, fence_ended, &fence);
-    pthread_mutex_lock(&fence.lock);
-    while (rc == PMIX_SUCCESS && !fence.done) {
-        if (!warn)
-            pthread_cond_wait(&fence.ended, &fence.lock);
-        else if (pthread_cond_timedwait(&fence.ended, &fence.lock, &limit) == ETIMEDOUT) {
-            warn = false;
-            log_warn("bootstrap: not all of the %d PEs have arrived after %g s (SHMEM_BOOT_TIMEOUT); still waiting",
+    limit.tv_nsec += (long)((client.patience - (double)(time_t)client.patience) * 1e9);
+    limit.tv_sec += limit.tv_nsec / 1000000000;
+    limit.tv_nsec %= 1000000000;
+    pmix_status_t rc = client.pmix.fence_nb(&all, 1, info, n_info, fence_ended, fence);
+    pthread_mutex_lock(&fence->lock);
+    for (bool timed = client.patience > 0; rc == PMIX_SUCCESS && !fence->done;) {
+        if (!timed) {
+            pthread_cond_wait(&fence->ended, &fence->lock);
+        } else if (pthread_cond_timedwait(&fence->ended, &fence->lock, &limit) == ETIMEDOUT && !fence->done) {
+            if (client.gives_up) {
+                pthread_mutex_unlock(&fence->lock);
+                log_error("bootstrap: not all of the %d PEs have arrived within %g s (SHMEM_BOOT_TIMEOUT)", size,
+                          client.patience);
+                return -ETIMEDOUT;
+            }
+            timed = false;
+            log_warn("bootstrap: not all of the %d PEs have arrived after %g s; still waiting, since SHMEM_BOOT_TIMEOUT "
+                     "is not set",
                      size, client.patience);
         }
     }
-    pthread_mutex_unlock(&fence.lock);
+    pthread_mutex_unlock(&fence->lock);
     if (rc == PMIX_SUCCESS)
-        rc = fence.status;
+        rc = fence->status;
     else if (rc == PMIX_OPERATION_SUCCEEDED)
         rc = PMIX_SUCCESS; /* done at once, no callback follows */
-    pthread_cond_destroy(&fence.ended);
-    pthread_mutex_destroy(&fence.lock);
-    pthread_condattr_destroy(&clock);
-    return rc;
-}
-
-/* 0, or -errno with a sentence. PMIx does not say which PE is gone; a gather names those whose value is missing. */
-static int check_fence(pmix_status_t rc, int size)
-{
+    pthread_cond_destroy(&fence->ended);
+    pthread_mutex_destroy(&fence->lock);
+    free(fence);
     if (rc == PMIX_SUCCESS)
         return 0;
     log_error("bootstrap: the fence of the launcher over %d PEs ended with %s (%d)%s", size,
@@ -320,10 +372,7 @@ static int check_fence(pmix_status_t rc, int size)
     return -ECONNABORTED;
 }
 
-static int barrier(struct boot *boot)
-{
-    return boot->size == 1 ? 0 : check_fence(run_fence(NULL, 0, boot->size), boot->size);
-}
+static int barrier(struct boot *boot) { return boot->size == 1 ? 0 : run_fence(NULL, 0, boot->size); }
 
 /* `bytes` behind a stamp. */
 static int publish(const char *key, const void *bytes, size_t len)
@@ -451,7 +500,7 @@ static int fetch_all(const struct boot *boot, const char *key, size_t len, unsig
 static int collect(int size)
 {
     pmix_info_t info = wish(PMIX_COLLECT_DATA, PMIX_BOOL, true);
-    return check_fence(run_fence(&info, 1, size), size);
+    return run_fence(&info, 1, size);
 }
 
 /* ---- one list for all, made by rank 0: for each rank a number of bytes and what the rank has published ---- */

@@ -43,7 +43,8 @@
     X(rank, RANK, number, "-1", "", "PE number, with SHMEM_UID")                                                      \
     X(size, SIZE, number, "-1", "", "number of PEs, with SHMEM_UID")                                                  \
     X(uid_address, UID_ADDRESS, text, "", "", "address or interface on which a new unique id listens")                \
-    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "", "give up the start of the job after this time")                  \
+    X(boot_timeout, BOOT_TIMEOUT, seconds, "60", "",                                                                  \
+      "give up the start of the job after this time (PMIx: where it is set, else warn)")                              \
     X(data_segment, DATA_SEGMENT, flag, "1", "", "make the program's global variables symmetric")                     \
     X(huge_pages, HUGE_PAGES, flag, "1", "", "ask for transparent huge pages in the heap")                            \
     X(spin, SPIN, number, "-1", "-1..2147483647",                                                                     \

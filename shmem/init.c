@@ -21,9 +21,13 @@
 #include <string.h>
 #include <unistd.h>
 
+SHMEM_API(shmem_finalize, pshmem_finalize);
+static void finalize(const char *call);
+
 /* ---- start ---- */
 
-SHMEM_API(shmem_finalize, pshmem_finalize);
+/* Pairs with the acquire load of shmem_query_initialized: a thread may ask while another one starts the library. */
+static void set_life(enum life life) { __atomic_store_n(&ISO->life, life, __ATOMIC_RELEASE); }
 
 /* The end that all PEs reach together: nothing is under way behind it. */
 static void complete_all(const char *call)
@@ -43,21 +47,27 @@ static void at_exit(int status, void *arg)
     struct state *self = ISO;
     if ((intptr_t)arg != (intptr_t)getpid() || self->aborting || self->leaving)
         return; /* a forked child, or the job is ending anyway */
+    if (pthread_mutex_trylock(&self->life_lock) != 0) {
+        log_error("the program exits while another thread is in shmem_init or shmem_finalize; ending the job");
+        iso_abort_job(status != 0 ? status : 1, "exit beside shmem_init or shmem_finalize");
+    }
     if (self->life == LIFE_RUNNING && status == 0) {
         self->init_count = 1;
+        self->exited = true;
         __atomic_store_n(&self->control->exited, 1, __ATOMIC_RELAXED); /* for reports of the other PEs */
         if (self->thread_level == SHMEM_THREAD_MULTIPLE) {
             complete_all("shmem_finalize");
             iso_quiet(&self->ctx_words); /* flags of the barrier: no transport stops here */
             iso_device_stop();
         } else {
-            pshmem_finalize();
+            finalize("shmem_finalize");
         }
     } else if (self->life == LIFE_RUNNING) {
         log_error("the program exited with status %d before shmem_finalize; ending the job", status);
         iso_abort_job(status, "exit before shmem_finalize");
     }
     iso_boot_close(&self->boot);
+    pthread_mutex_unlock(&self->life_lock);
 }
 
 /* A child has no part in the job: it must neither keep the parent's sockets open (its death would go unseen) nor call
@@ -142,8 +152,8 @@ static void refuse_child(const char *call)
         iso_fatal_life(call);
 }
 
-/* 0, or -errno after a sentence. attr: NULL where the environment says all. */
-static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
+/* 0, or -errno after a sentence. attr: NULL where the environment says all. Under life_lock. */
+static int start_locked(const shmemx_init_attr_t *attr, int requested, int *provided)
 {
     static ISO_PER_PE struct env env;
     struct state *self = ISO;
@@ -182,10 +192,19 @@ static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
     self->thread_level = requested;
     *provided = requested;
     self->init_count = 1;
-    self->life = LIFE_RUNNING;
+    set_life(LIFE_RUNNING);
     iso_info_print_at_start();
     iso_variables_warn();
     return 0;
+}
+
+/* Libraries of one process start Isomer without knowing of each other, from any thread. */
+static int start(const shmemx_init_attr_t *attr, int requested, int *provided)
+{
+    pthread_mutex_lock(&ISO->life_lock);
+    int rc = start_locked(attr, requested, provided);
+    pthread_mutex_unlock(&ISO->life_lock);
+    return rc;
 }
 
 static bool is_level(const char *call, int requested)
@@ -248,24 +267,35 @@ int pshmemx_get_uniqueid(shmemx_uniqueid_t *id)
 
 /* ---- end ---- */
 
-void pshmem_finalize(void)
+/* Under life_lock. */
+static void finalize(const char *call)
 {
     struct state *self = ISO;
     if (self->life != LIFE_RUNNING)
-        iso_fatal_life(__func__);
+        iso_fatal_life(call);
     if (self->init_count == 1 && iso_boot_check(&self->boot) != 0)
         iso_abort_job(1, "MPI_Init has made a PE an MPI job of its own");
-    complete_all(__func__);
+    complete_all(call);
     if (--self->init_count > 0)
         return;
     iso_device_stop(); /* collective: while barriers still work */
     self->left_at = (uint32_t)self->world.slot.seq;
-    self->life = LIFE_ENDING;
+    set_life(LIFE_ENDING);
 #ifdef ISO_PES_AS_THREADS
     iso_boot_barrier(&self->boot); /* one mapping for all: others may still read this heap in the barrier above */
 #endif
     take_down();
-    self->life = LIFE_AFTER;
+    set_life(LIFE_AFTER);
+}
+
+void pshmem_finalize(void)
+{
+    struct state *self = ISO;
+    if (self->exited) /* a handler of the program's, or a destructor, behind the library's own */
+        return;
+    pthread_mutex_lock(&self->life_lock);
+    finalize(__func__);
+    pthread_mutex_unlock(&self->life_lock);
 }
 
 /* The opposite of bring_up, without a barrier. The others are told first, so that they do not wait for this PE. */
@@ -286,7 +316,7 @@ int pshmemx_leave(void)
     int rc = iso_device_leave(__func__);
     if (rc != 0)
         return rc;
-    self->life = LIFE_AFTER;
+    set_life(LIFE_AFTER);
     self->init_count = 0;
     take_down();
     iso_boot_leave(&self->boot);
@@ -322,7 +352,7 @@ SHMEM_API(shmem_query_initialized, pshmem_query_initialized);
 void pshmem_query_initialized(int *initialized)
 {
     iso_check_out(__func__, "initialized", initialized);
-    *initialized = ISO->life == LIFE_RUNNING;
+    *initialized = __atomic_load_n(&ISO->life, __ATOMIC_ACQUIRE) == LIFE_RUNNING;
 }
 
 SHMEM_API(shmem_query_thread, pshmem_query_thread);

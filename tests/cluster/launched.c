@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* What the launcher tests start: `launched ACTION [arguments]`. Prints one line per fact for the scripts to look at.
  * Without OpenSHMEM calls before shmem_init, so that PE N means what the launcher meant. */
+#define _GNU_SOURCE
 #include <shmem.h>
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -131,6 +133,57 @@ static int held(bool global)
     return 0;
 }
 
+enum { LIBRARIES = 6 };
+static pthread_barrier_t together;
+
+/* A library of this process that starts OpenSHMEM, or ends it, and knows of no other. */
+static void *library(void *ends)
+{
+    int provided = -1, running = 0;
+    pthread_barrier_wait(&together);
+    if (ends != NULL) {
+        shmem_finalize();
+        return NULL;
+    }
+    int rc = shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided);
+    shmem_query_initialized(&running);
+    return rc == 0 && provided == SHMEM_THREAD_MULTIPLE && running ? NULL : &together;
+}
+
+static int threads(int expected)
+{
+    int bad = 0, running = 1;
+    pthread_barrier_init(&together, NULL, LIBRARIES);
+    for (int ends = 0; ends < 2; ends++) {
+        pthread_t thread[LIBRARIES];
+        for (int i = 0; i < LIBRARIES; i++)
+            pthread_create(&thread[i], NULL, library, ends ? &together : NULL);
+        for (int i = 0; i < LIBRARIES; i++) {
+            void *failed;
+            pthread_join(thread[i], &failed);
+            bad |= failed != NULL;
+        }
+        bad |= ends == 0 && check_ranks(expected);
+    }
+    shmem_query_initialized(&running);
+    return bad || running;
+}
+
+static void clean_up(void) { shmem_finalize(); }
+
+/* PE 0 starts this program once more, in the place that PE 0 has in the job. */
+static int nested(const char *program)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "%s ranks 1", program);
+    shmem_init();
+    if (shmem_my_pe() == 0)
+        printf("the inner program failed: %d\n", system(command) != 0);
+    shmem_barrier_all();
+    shmem_finalize();
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *action = argc > 1 ? argv[1] : "";
@@ -148,10 +201,27 @@ int main(int argc, char **argv)
         return held(true);
     if (!strcmp(action, "late"))
         return held(false);
+    if (!strcmp(action, "threads"))
+        return threads(number);
+    if (!strcmp(action, "atexit")) { /* before the library registers its own */
+        atexit(clean_up);
+        shmem_init();
+        return check_ranks(number);
+    }
+    if (!strcmp(action, "nested"))
+        return nested(argv[0]);
+    if (!strcmp(action, "closed")) { /* descriptors of others, as careless daemons do */
+        shmem_init();
+        shmem_barrier_all();
+        for (int fd = 3; fd < 200; fd++)
+            close(fd);
+        return 0;
+    }
     if (argc == 4) {
         end(action, argv[2], atoi(argv[3]));
         return 0;
     }
-    fprintf(stderr, "usage: launched ranks N | again N | input | wait | global | late | exit|global|raise VALUE PE\n");
+    fprintf(stderr, "usage: launched ranks N | again N | threads N | atexit N | nested | closed | input | wait | global | "
+                    "late | exit|global|raise VALUE PE\n");
     return 2;
 }

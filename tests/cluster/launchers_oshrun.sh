@@ -126,6 +126,22 @@ shmem_programs() {
     expect_lines 2 '^pe [12] read 0 bytes$' "input of the others"
     SHMEM_BOOT_TIMEOUT=0 job 60 "$oshrun" -n 32 "$launched" ranks 32
     expect_ranks 32 "SHMEM_BOOT_TIMEOUT=0, which is never"
+    job 20 "$oshrun" -n 3 "$launched" threads 3
+    expect_ranks 3 "init and finalize by six threads at once"
+    job 20 "$launched" threads 1
+    expect_ranks 1 "init and finalize by six threads of one PE"
+    job 20 "$oshrun" -n 2 "$launched" atexit 2
+    expect_ranks 2 "shmem_finalize in an exit handler from before shmem_init"
+    job 20 "$oshrun" -n 2 "$launched" nested
+    expect_status 0 "a PE that starts another program of the library"
+    expect_lines 1 '^the inner program failed: 1$' "a PE that starts another program of the library"
+    expect_message 'shmem_init: pe 0 \(pid [0-9]+\) of this job has started this process' "a nested program"
+    SHMEM_BOOT_TIMEOUT=1 job 20 "$oshrun" -n 2 "$launched" closed
+    expect_status 0 "a program that closes all descriptors"
+    expect_message 'PMIx_Finalize has not ended within 1 s \(SHMEM_BOOT_TIMEOUT\)' "a program that closes all descriptors"
+    SHMEM_BOOT_TIMEOUT=1 job 20 "$oshrun" -n 2 sh -c '[ $PMIX_RANK -ne 1 ] || sleep 8; exec "$0" ranks 2' "$launched"
+    expect_error_status "a PE that comes late"
+    expect_message 'not all of the 2 PEs have arrived within 1 s \(SHMEM_BOOT_TIMEOUT\)' "a PE that comes late"
     job 20 "$oshrun" -n 3 --tag-output "$launched" ranks 3
     expect_lines 3 '^\[([0-2])\] pe \1 of 3 ok$' "tags are PE numbers"
 }
