@@ -59,6 +59,7 @@ struct state {
     /* teams and contexts: [index of handle], NULL where free */
     struct team **teams;
     int n_teams;
+    struct team *free_teams; /* places of destroyed teams */
     struct ctx **ctxs;
     int n_ctxs, free_ctx; /* places in use so far; the last one that is free again, 0: none */
     struct team world, shared;

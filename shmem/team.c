@@ -88,7 +88,9 @@ static void close_team(struct team *team)
         iso_slot_close(&team->slot, team->world_of, team->n_pes);
     pthread_mutex_lock(&ISO->tables_lock);
     free(team->world_of);
-    team->world_of = NULL; /* its place may be taken */
+    team->world_of = NULL;
+    team->next_free = ISO->free_teams;
+    ISO->free_teams = team;
     pthread_mutex_unlock(&ISO->tables_lock);
 }
 
@@ -147,33 +149,33 @@ void iso_team_stop(void)
     free(self->teams);
     self->teams = NULL;
     self->n_teams = 0;
+    self->free_teams = NULL;
 }
 
 /* ---- split ---- */
 
-/* A free place for a team of `n` PEs: one of a destroyed team (its generation goes on), else the next. Room for
- * world_of marks it as taken. NULL: no memory. */
+/* A free place for a team of `n` PEs, with room for world_of: one of a destroyed team (its generation goes on), else the
+ * next. NULL: no memory. */
 static struct team *take_place(int n)
 {
     struct state *self = ISO;
     int *world_of = (int *)malloc(sizeof *world_of * (size_t)n);
     if (world_of == NULL)
         return NULL;
-    struct team *team = NULL;
     pthread_mutex_lock(&self->tables_lock);
-    int i = FIRST_INDEX;
-    while (i < self->n_teams && self->teams[i]->world_of != NULL)
-        i++;
-    if (i < self->n_teams) {
-        team = self->teams[i];
-    } else if (i < TEAMS_MAX && (team = (struct team *)calloc(1, sizeof *team)) != NULL) {
-        self->teams[i] = team;
-        __atomic_store_n(&self->n_teams, i + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
+    struct team *team = self->free_teams;
+    int next = self->n_teams;
+    if (team != NULL) {
+        self->free_teams = team->next_free;
+    } else if (next < TEAMS_MAX && (team = (struct team *)calloc(1, sizeof *team)) != NULL) {
+        team->handle = (shmem_team_t)(uintptr_t)next; /* of generation 0, which is never given out */
+        self->teams[next] = team;
+        __atomic_store_n(&self->n_teams, next + 1, __ATOMIC_RELEASE); /* pairs with the acquire in iso_team_or_null */
     }
     if (team != NULL) {
-        uintptr_t generation = ((uintptr_t)team->handle >> 16) + 1;
+        uintptr_t handle = (uintptr_t)team->handle + TEAMS_MAX; /* the next generation */
         memset(team, 0, sizeof *team);
-        team->handle = (shmem_team_t)(generation << 16 | (uintptr_t)i);
+        team->handle = (shmem_team_t)handle;
         team->world_of = world_of;
     }
     pthread_mutex_unlock(&self->tables_lock);
@@ -233,7 +235,7 @@ static void destroy(struct team *team)
     iso_ctx_destroy_of_team(team);
     ISO->coll->streams.forget_team(team);
     iso_handles_forget_team(team);
-    team->handle = (shmem_team_t)((uintptr_t)team->handle + ((uintptr_t)1 << 16)); /* dead at once */
+    team->handle = (shmem_team_t)((uintptr_t)team->handle + TEAMS_MAX); /* dead at once */
     close_team(team);
 }
 

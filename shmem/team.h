@@ -31,6 +31,7 @@ struct team {
     struct slot slot;
     uint64_t splits;   /* splits of this team so far; part of the key of a new slot */
     int contexts_made; /* live contexts of this team, to destroy with it */
+    struct team *next_free; /* of a free place */
 };
 
 #define ISO_TIMEOUT_NEVER UINT64_MAX /* as slot->timeout_ns */

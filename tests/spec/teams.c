@@ -329,6 +329,26 @@ static void leave_to_finalize(int *source, int *dest)
     }
 }
 
+/* The time for each must not grow with their number. Each PE makes its own, of a team of itself. */
+static void test_most(void)
+{
+    enum { MOST = 40000, SECONDS = 4 };
+    shmem_team_t self, column, *teams = (shmem_team_t *)malloc(MOST * sizeof *teams);
+    CHECK_EQ(shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, &self, NULL, 0, &column), 0);
+    clock_t begin = clock();
+    int made = 0;
+    if (shmem_my_pe() == 0)
+        while (made < MOST && shmem_team_split_strided(self, 0, 1, 1, NULL, 0, &teams[made]) == 0)
+            made++;
+    CHECK_EQ(made, shmem_my_pe() == 0 ? MOST : 0);
+    for (int i = 0; i < made; i++)
+        shmem_team_destroy(teams[i]);
+    CHECK(clock() - begin < SECONDS * CLOCKS_PER_SEC);
+    shmem_team_destroy(column);
+    shmem_team_destroy(self);
+    free(teams);
+}
+
 static int test_main(void)
 {
     CHECK_INIT();
@@ -347,6 +367,9 @@ static int test_main(void)
     test_disjoint(source, dest);
     test_config();
     test_many_at_once(source, dest);
+#ifndef CHECK_FOREIGN
+    test_most();
+#endif
     test_create_and_destroy(source, dest);
     leave_to_finalize(source, dest);
     check_free(dest);
