@@ -46,7 +46,8 @@
  * goes on. On the CPU device it also reports a thread whose own loop over tests, fetches, g, get or pauses has seen no
  * change for so long. On GPUs such loops must look at the clock themselves. When a peer has died, or after
  * shmemx_device_abort, waits give up: they return, shmemd_status(h) is nonzero from then on, later waits return soon,
- * signal_op and put_signal send no signal, collectives return nonzero. Puts, gets, packets, p, g and atomics by pointer
+ * signal_op and put_signal send no signal, collectives return nonzero. A loop of the program's own looks at
+ * shmemd_status. Puts, gets, packets, p, g and atomics by pointer
  * do not look at the status and still act: a program that sends packets or flags by p after a wait must look itself. By
  * the ring they do nothing then: fetched values are 0, and the dest of a get stays as it was. The host learns the
  * reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
@@ -174,11 +175,14 @@ PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
     SHMEMD_CHECK_PE;
     return isod_near(h, addr, pe);
 }
-/* 0, or nonzero after a wait on this handle has given up. */
+/* 0; or nonzero after a wait on this handle has given up or a collective on it was misused, and soon after a peer has
+ * died or after shmemx_device_abort: from then on the handle has given up. So a loop of a kernel's own ends by it:
+ *     while (!shmemd_status(h) && shmemd_signal_fetch(h, sig) != value) shmemd_pause();
+ * It reads a word in memory of the host, which takes a GPU about a microsecond. */
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();
-    return isod_is_dead(h) ? 1 : 0;
+    return isod_status(isod_origin_of(h));
 }
 
 /* ---- how the names are stamped: one body, four names ---- */

@@ -111,7 +111,7 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 
 /* ---- misuse ---- */
 
-/* By one thread. */
+/* By one thread: the record, and the handle has given up, so that the host hears of results that are missing. */
 PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
                                          uint64_t expected, uint64_t seen)
 {
@@ -122,6 +122,7 @@ PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_wait
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = (uint64_t)what;
+    isod_handle_give_up(at);
     isod_record_leave(at, r, ISOD_RECORD_MISUSE);
 }
 

@@ -109,6 +109,17 @@ PRIM_FN void isod_handle_give_up(struct isod_origin at)
     prim_store_relaxed_u64(&at.world->host->gave_up, 1);
 }
 
+/* Not 0: the handle has given up, or the host stops this PE's kernels, upon which it gives up now. */
+PRIM_FN int isod_status(struct isod_origin at)
+{
+    if (prim_load_lazy_u64(&at.team->status) != 0)
+        return 1;
+    if (prim_load_relaxed_u64(&at.world->host->abort) == 0)
+        return 0;
+    isod_handle_give_up(at);
+    return 1;
+}
+
 /* State of one wait, in registers of the waiting thread: its address is never taken, which would put it into memory. */
 struct isod_waiting {
     uint64_t since_ns; /* 0: has not looked at the clock yet */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* A wait in a kernel that nobody ends: past SHMEM_TIMEOUT there is a record that says who waits for what, and the wait
  * goes on; after shmemx_device_abort the kernel returns, its handle is silent, the host's calls on streams say that it
- * gave up, and a collective reset repairs it. For a
- * wait on a word, and for a collective that one PE does not join. Run with SHMEM_TIMEOUT of a fraction of a second. */
+ * gave up, and a collective reset repairs it. For a wait on a word, for a collective that one PE does not join, for loops
+ * of the kernel's own, and for collectives that are called wrongly. Run with SHMEM_TIMEOUT of a fraction of a second. */
 #include "device_test.h"
 
 enum { SLOT = 6, THREADS = 64, PATIENCE_S = 60 };
@@ -12,7 +12,7 @@ struct wait_args {
     uint64_t *word, *other; /* symmetric; this PE's word is waited for */
     uint64_t *told;         /* [4] status before, the wait's value, status after, what a barrier returned */
     uint64_t value;
-    int32_t in_barrier;
+    int32_t in_barrier; /* or which loop, which misuse */
 };
 
 SHMEMD_KERNEL(wait_for_word, struct wait_args, a)
@@ -29,6 +29,46 @@ SHMEMD_KERNEL(wait_for_word, struct wait_args, a)
     a.told[1] = seen;
     a.told[2] = (uint64_t)shmemd_status(a.h);
     a.told[3] = (uint64_t)result;
+}
+
+/* Loops of a kernel's own for a word that does not come, each over another call. They end by the status alone. */
+enum { BY_FETCH, BY_PAUSE, BY_TEST, OWN_LOOPS };
+SHMEMD_KERNEL(own_loop, struct wait_args, a)
+{
+    if (shmemd_thread_index() == 0)
+        while (shmemd_status(a.h) == 0) {
+            if (a.in_barrier == BY_FETCH && shmemd_signal_fetch(a.h, a.word) == a.value)
+                break;
+            if (a.in_barrier == BY_TEST && shmemd_uint64_test(a.h, a.word, SHMEM_CMP_EQ, a.value))
+                break;
+            shmemd_pause();
+        }
+    shmemd_group_sync(shmemd_block());
+    if (shmemd_thread_index() != 0)
+        return;
+    a.told[2] = (uint64_t)shmemd_status(a.h);
+    a.told[3] = (uint64_t)shmemd_barrier_block(shmemd_lane(a.h, 0)) + 1;
+}
+
+/* Collectives that cannot be done, by all members alike. */
+enum { NO_ROOT, ROOT_BELOW, NO_PARTNER, NO_LANE, GRID_NO_ROOT, GRID_NO_PARTNER, MISUSES };
+static const char *const misuse_names[] = {"a root outside",   "a negative root",       "a partner outside",
+                                           "a lane too large", "a grid's root outside", "a grid's partner outside"};
+SHMEMD_KERNEL(misuse, struct wait_args, a)
+{
+    int n = shmemd_n_pes(a.h), me = shmemd_my_pe(a.h), rc = 0;
+    if (a.in_barrier == NO_ROOT || a.in_barrier == ROOT_BELOW)
+        rc = shmemd_uint64_broadcast_block(a.h, a.other, a.word, 1, a.in_barrier == NO_ROOT ? n : -1);
+    else if (a.in_barrier == NO_PARTNER)
+        rc = shmemd_uint64_permute_block(a.h, a.other, a.word, 1, n, (me + 1) % n);
+    else if (a.in_barrier == NO_LANE)
+        rc = shmemd_uint64_fcollect_block(shmemd_lane(a.h, 30000), a.other, a.word, 1);
+    else if (a.in_barrier == GRID_NO_ROOT)
+        rc = shmemd_uint64_broadcast_grid(a.h, a.other, a.word, 1, n + 1);
+    else
+        rc = shmemd_uint64_permute_grid(a.h, a.other, a.word, 1, me, -1);
+    if (shmemd_thread_index() == 0)
+        a.told[3] = (uint64_t)rc;
 }
 
 /* Everything that a handle does, in a ring: a signal to the next PE, a wait for the previous one, a barrier. */
@@ -130,15 +170,21 @@ static void stay_silent(struct deadline *d)
     CHECK_EQ(word, 0);
 }
 
-static void recover(struct deadline *d)
+static void reset(struct deadline *d)
 {
     shmemx_device_error_t error;
-    uint64_t told[4];
     CHECK_EQ(shmemx_device_reset(SHMEM_TEAM_WORLD, d->slot), 0);
-    CHECK_EQ(shmemx_graph_launch(d->graph, d->idle), 0);
     CHECK_EQ(shmemx_stream_synchronize(d->idle), 0);
     while (shmemx_device_error(&error) != 0)
         continue;
+}
+
+static void recover(struct deadline *d)
+{
+    uint64_t told[4];
+    reset(d);
+    CHECK_EQ(shmemx_graph_launch(d->graph, d->idle), 0);
+    CHECK_EQ(shmemx_stream_synchronize(d->idle), 0);
     for (uint64_t round = 1; round <= 5; round++) {
         write_words(d);
         d->args.value = round;
@@ -192,6 +238,46 @@ static void barrier_expires(struct deadline *d)
         continue;
 }
 
+/* Nothing but the status tells such a loop that the word will not come. */
+static void own_loops_end(struct deadline *d)
+{
+    uint64_t told[4];
+    for (int way = 0; way < OWN_LOOPS; way++) {
+        write_words(d);
+        d->args.value = 4711;
+        d->args.in_barrier = way;
+        DEVICE_LAUNCH(own_loop, 1, THREADS, d->args, d->stream);
+        usleep(2000);
+        shmemx_device_abort();
+        CHECK(shmemx_stream_synchronize(d->stream) != 0);
+        device_read(told, d->args.told, sizeof(told));
+        CHECK(told[2] != 0 && told[3] > 1);
+        reset(d);
+    }
+}
+
+/* The host hears of results that are missing. */
+static void misuse_is_told(struct deadline *d)
+{
+    shmemx_device_error_t error;
+    uint64_t told[4];
+    for (int what = 0; what < MISUSES; what++) {
+        write_words(d);
+        d->args.in_barrier = what;
+        DEVICE_LAUNCH(misuse, 1, THREADS, d->args, d->stream);
+        CHECK_NAMED(shmemx_stream_synchronize(d->stream) != 0, misuse_names[what]);
+        CHECK_NAMED(shmemx_stream_synchronize(d->idle) != 0, misuse_names[what]);
+        device_read(told, d->args.told, sizeof(told));
+        CHECK_NAMED(told[3] != 0, misuse_names[what]);
+        if (error_of(&error, 2))
+            CHECK_EQ_NAMED(error.team_slot, d->slot, misuse_names[what]);
+        CHECK_EQ_NAMED(shmemx_status(SHMEM_TEAM_WORLD, d->slot, &error), 1, misuse_names[what]);
+        CHECK_EQ_NAMED(error.gave_up, 2, misuse_names[what]);
+        reset(d);
+    }
+    recover(d);
+}
+
 static void make_graph(struct deadline *d)
 {
     CHECK_OR_EXIT(shmemx_stream_create(&d->stream) == 0 && shmemx_stream_create(&d->idle) == 0);
@@ -222,6 +308,8 @@ static int test_main(void)
             recover(&d);
         }
     }
+    own_loops_end(&d);
+    misuse_is_told(&d);
     CHECK_EQ(shmemx_graph_destroy(d.graph), 0);
     CHECK_EQ(shmemx_stream_destroy(d.idle), 0);
     CHECK_EQ(shmemx_stream_destroy(d.stream), 0);
