@@ -486,7 +486,7 @@ static void move_blocks(struct host_call *h)
         h->coll->blocks->received[me] = own.bytes;
     if (own.bytes > 0)
         coll_copy(h->dest + own.dest, h->source + own.source, own.bytes);
-    for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most); at += PIECE_BYTES) {
+    for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most) && !iso_job_is_broken(); at += PIECE_BYTES) {
         struct piece_head heads[PULL_MEMBERS];
         bool is_first = at == 0 && h->c.n <= PULL_MEMBERS;
         send_blocks(h, at, mine);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* A wait in a kernel that nobody ends: past SHMEM_TIMEOUT there is a record that says who waits for what, and the wait
  * goes on; after shmemx_device_abort the kernel returns, its handle is silent, the host's calls on streams say that it
- * gave up, and a collective reset repairs it. For a wait on a word, for a collective that one PE does not join, for loops
- * of the kernel's own, and for collectives that are called wrongly. Run with SHMEM_TIMEOUT of a fraction of a second. */
+ * gave up, and a collective reset repairs it. For a wait on a word, for a collective that one PE does not join, for
+ * loops of the kernel's own, and for collectives that are called wrongly. Run with SHMEM_TIMEOUT of a fraction of a
+ * second. */
 #include "device_test.h"
 
 enum { SLOT = 6, THREADS = 64, PATIENCE_S = 60 };
