@@ -171,7 +171,7 @@ int shmemx_team_create(const int *pes, int n, uint64_t tag, shmem_team_t *team);
 /* Makes a team of the PEs of the parent that give the same color, as MPI_Comm_split does. They are numbered by `key`,
  * those with equal keys by their numbers in the parent. Colors and keys may differ between PEs. Collective over the
  * parent. *team becomes the team of the caller's color, SHMEM_TEAM_INVALID for a negative color. Returns 0, or nonzero
- * on all PEs of the parent when no team was made; nonzero for a parent that is SHMEM_TEAM_INVALID. */
+ * on all PEs of the parent when no team was made; nonzero, after a sentence, for a parent that is SHMEM_TEAM_INVALID. */
 int shmemx_team_split_color(shmem_team_t parent_team, int color, int key, shmem_team_t *team);
 
 /* Sets after how many seconds a wait of this team is reported on this PE. 0: never. Below 0: as SHMEM_TIMEOUT says,

@@ -333,7 +333,8 @@ static int examine(const char *addr, size_t len, char *sentence, size_t bytes)
     char why[320];
     for (int i = 0; i < ISO->n_segments && len <= UINTPTR_MAX - (uintptr_t)addr; i++) {
         const struct segment *s = &ISO->segments[i];
-        overlaps = overlaps || (addr < s->base + s->len && s->base < addr + len);
+        uintptr_t from = (uintptr_t)addr, base = (uintptr_t)s->base; /* addr may be NULL, or point to nothing */
+        overlaps = overlaps || (from < base + s->len && base < from + len);
     }
     if (addr == NULL || len == 0)
         snprintf(sentence, bytes, "has addr %p with len_bytes %zu; a non-null address and at least 1 byte are needed",

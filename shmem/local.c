@@ -214,14 +214,15 @@ void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
 SHMEM_API(shmemx_team_free, pshmemx_team_free);
 int pshmemx_team_free(shmem_team_t team_handle, void *ptr)
 {
+    static const char call[] = "shmemx_team_free";
     struct alloc_object object = {0, 0};
-    struct team *team = team_of(team_handle, __func__);
+    struct team *team = team_of(team_handle, call);
     if (team == NULL)
         return 1;
-    struct segment *part = ptr != NULL ? object_at(__func__, ptr, SEGMENT_TEAM, &object) : NULL;
-    iso_quiet_all(__func__);
+    struct segment *part = ptr != NULL ? object_at(call, ptr, SEGMENT_TEAM, &object) : NULL;
+    iso_quiet_all(call);
     uint64_t place = part != NULL ? (uint64_t)(part - ISO->segments) << OFFSET_BITS | object.offset : 0;
-    if (!is_equal(team, place, __func__)) { /* all members are here: no put of theirs is under way */
+    if (!is_equal(team, place, call)) { /* all members are here: no put of theirs is under way */
         log_error("shmemx_team_free: ptr %p is not the same object on all members; nothing is freed", ptr);
         return 1;
     }

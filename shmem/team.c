@@ -326,8 +326,10 @@ int pshmemx_team_split_color(shmem_team_t parent_handle, int color, int key, shm
     if (new_team == NULL)
         return iso_refuse(__func__, "team is a null pointer");
     *new_team = SHMEM_TEAM_INVALID;
-    if (parent_handle == SHMEM_TEAM_INVALID)
+    if (parent_handle == SHMEM_TEAM_INVALID) {
+        log_error("shmemx_team_split_color: parent is SHMEM_TEAM_INVALID");
         return 1;
+    }
     struct team *parent = iso_team_or_null(parent_handle), *team = NULL;
     if (parent == NULL)
         return refuse_team(__func__, parent_handle);
