@@ -309,10 +309,12 @@ int shmemx_address_info(const void *addr, shmemx_address_info_t *info);
 struct shmemd; /* shmemd_t is complete in shmem_device.h, which includes this file */
 /* Makes a handle for kernels and writes it to *handle. `slot` is 0 .. 255, equal on all members. One (team, slot) is
  * one ordered sequence of collectives, the same on all members. Kernels that may run at the same time and use
- * collectives take different slots. The same (team, slot) again gives the same handle. Collective over the team. Must
- * not be called during stream capture. A handle lives until its team is destroyed or until shmem_finalize, and may be
- * part of graphs. Returns 0; or nonzero after a sentence: team is not a team of this PE, slot is outside its range, no
- * device runs (on SHMEM_TEAM_WORLD: it cannot start), a stream is being captured, no memory for the slot. */
+ * collectives take different slots. The same (team, slot) again gives the same handle. Collective over the team: the
+ * members find each other by team and slot. So threads may make handles of several slots in another order on each
+ * member, and beside collectives of the host; on SHMEM_TEAM_WORLD only once the device runs. Must not be called during
+ * stream capture. A handle lives until its team is destroyed or until shmem_finalize, and may be part of graphs.
+ * Returns 0; or nonzero after a sentence: team is not a team of this PE, slot is outside its range, no device runs (on
+ * SHMEM_TEAM_WORLD: it cannot start), a stream is being captured, no memory for the slot. */
 int shmemx_device_handle(shmem_team_t team, int slot, struct shmemd *handle);
 
 /* The number of blocks of this kernel, of `block_threads` threads each and with shared_bytes of dynamic shared memory,
@@ -430,7 +432,8 @@ int shmemx_graph_destroy(shmemx_graph_t graph);
  * dest and sig_addr are symmetric: device memory or registered buffers, or memory of the host, which goes by the proxy.
  * A wait takes device memory only, on every device. source is device memory of this PE, symmetric or not, or pinned
  * host memory. `team` is a team of shmem_team_ calls. barrier and sync are collective over it and use a slot of their
- * own, so they may run beside collectives. SHMEMX_BARRIER and SHMEMX_SYNC of shmemx_coll.h belong to the sequence of a
+ * own, so they may run beside collectives. The first of them on a team makes that slot, as the first call of a slot
+ * does (shmemx_coll.h). SHMEMX_BARRIER and SHMEMX_SYNC of shmemx_coll.h belong to the sequence of a
  * slot.
  *
  * A put is complete at the target when a later quiet on the stream is done. put_signal orders its signal behind its

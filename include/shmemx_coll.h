@@ -13,8 +13,9 @@
  * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
  * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute: all members
  * make such a call in a capture, or none does. The first call of a (team, slot) with data or a synchronisation to do
- * makes what the slot needs and waits until all members do so; it may not be in a capture. shmemx_slot_prepare does
- * the same ahead.
+ * makes what the slot needs and waits until all members do so; it may not be in a capture. The members find each other
+ * by team and slot. So threads may make the first calls of several slots in another order on each member, and beside
+ * collectives of the host on that team. shmemx_slot_prepare does the same ahead.
  *
  * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
  * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
@@ -343,8 +344,9 @@ int shmemx_coll_group_end(void);
  * and 32 n bytes for places, rounded up to 128, and 384 bytes for tables; and 16 n bytes and 8 KiB (n above 256: 32 n)
  * for each slot. The CPU device uses what is touched of it. shmemx_info_text says how much is in use.
  *
- * Collective over the team, with equal slot. Must not be called during a capture. Does nothing when the slot is made
- * already. Returns 0; or nonzero after a sentence on stderr, on all members when one has no memory for it. */
+ * Collective over the team, with equal slot; threads may prepare several slots in any order, as in first calls. Must not
+ * be called during a capture. Does nothing when the slot is made already. Returns 0; or nonzero after a sentence on
+ * stderr, on all members when one has no memory for it. */
 int shmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks);
 
 /* Tells all members of the team where each member's range of `bytes` at `address` lies: once, for the copy engines of

@@ -4,6 +4,7 @@
 #include "agree.h"
 #include "../bootstrap/log.h"
 #include "../device/api/state.h"
+#include "gpu/device.h"
 #include "inbox.h"
 #include "node/peer.h"
 #include "segment.h"
@@ -219,3 +220,25 @@ int iso_agree_outcome(struct team *team, int rc, const char *sentence, const cha
         iso_log_elsewhere("%s: pe %d failed and says why", iso_call_name(call), (int)least);
     return rc != 0 ? rc : -EIO;
 }
+
+/* ---- first calls ---- */
+
+/* All members take part in an exchange before any of them can begin a first call of this number again, so there is one
+ * grant of the key at a time. */
+int iso_first_call_begin(struct first_call *f, struct team *team, int number, const char *call)
+{
+    int slot = iso_handle_slot_of_users(number);
+    if (ISO->thread_level != SHMEM_THREAD_MULTIPLE && iso_agree_same(team, call, "slot", slot) != 0)
+        return -EINVAL; /* where threads take turns, members in different first calls wait for ever */
+    uint64_t split = (uint64_t)(uint32_t)team->slot.index << 32 | (uint32_t)number;
+    struct slot_key key = {team->start, team->stride, team->n_pes, ISO_SLOT_OF_FIRST_CALL, split, (uint64_t)slot};
+    f->team = team;
+    f->number = number;
+    f->members = (struct team){.handle = team->handle, .my_pe = team->my_pe, .n_pes = team->n_pes, .start = team->start,
+                               .stride = team->stride, .world_of = team->world_of};
+    int rc = iso_slot_open(&f->members.slot, key, team->world_of, team->n_pes, 0);
+    f->members.slot.timeout_ns = __atomic_load_n(&team->slot.timeout_ns, __ATOMIC_RELAXED);
+    return rc;
+}
+
+void iso_first_call_end(struct first_call *f) { iso_slot_close(&f->members.slot, f->team->world_of, f->team->n_pes); }

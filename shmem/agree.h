@@ -33,4 +33,19 @@ int iso_agree_segment_number(struct team *team, int *number, const char *call);
  * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another member's `len` differs). */
 int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call);
 
+
+/* ---- first calls ----
+ * The first call that a team's members make with a slot makes what the slot needs, together. No program thinks of it as
+ * a collective of the host: its threads make such calls of several slots in any order, and beside collectives of the
+ * host. So the exchanges of one use a slot that exists for its time, and the members find each other by team and number,
+ * not by order. */
+struct first_call {
+    struct team *team;
+    int number;          /* of what is made: alike on all members */
+    struct team members; /* the team, with that slot: for the functions above, and for nothing that stays */
+};
+/* Collective over the team. 0; or -errno after a sentence, and then there is no end. `end` waits for no member. */
+int iso_first_call_begin(struct first_call *f, struct team *team, int number, const char *call);
+void iso_first_call_end(struct first_call *f);
+
 #endif

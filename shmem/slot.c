@@ -6,7 +6,7 @@
  * that PE belongs to one team that is alive or being made or closed.
  * The leader is member 0. A team that its members make alone, from a list, is led by its lowest PE, which first waits
  * for a request of each other member: an array of entries by sender, each written by that sender alone.
- * Called by team.c and coll/host/active_set.c. */
+ * Called by team.c, agree.c and coll/host/active_set.c. */
 #include "slot.h"
 #include "../bootstrap/log.h"
 #include "node/peer.h"
@@ -15,13 +15,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     FIRST_AGREED = 2, /* 0: world, 1: shared */
-    REFUSALS = 64,    /* entries behind the slots: a grant there means "no slot is free" */
-    ENTRIES = ISO_SLOTS + REFUSALS,
+    SLOTS = ISO_SLOTS + ISO_SLOTS_FIRST_CALLS,
+    REFUSALS = 64, /* entries behind the slots: a grant there means "no slot is free" */
+    ENTRIES = SLOTS + REFUSALS,
     WORD_BITS = 64,
     CLAIM_ROUNDS = 8, /* over all indices; more than one because claims of other leaders may be undone again */
     TICKETS = 8 /* teams from lists that threads of one PE may be making at once; further threads wait */
@@ -62,6 +64,7 @@ struct members {
     const int *sorted;   /* ascending */
     int n;
     const char *call;
+    bool is_first_call;
 };
 
 /* ---- layout ---- */
@@ -81,7 +84,7 @@ size_t iso_slot_control_bytes(int n_pes)
     struct state *self = ISO;
     assert(self->n_pes == n_pes); /* the layout of a slot depends on it */
     self->slot_bytes = iso_slot_stage_offset(self) + (size_t)n_pes * 2 * ISO_STAGE_BYTES;
-    return slots_offset() + ISO_SLOTS * self->slot_bytes;
+    return slots_offset() + SLOTS * self->slot_bytes;
 }
 
 static struct directory *my_directory(void)
@@ -159,11 +162,14 @@ static bool claim_on_all(const struct members *m, int index)
     return true;
 }
 
-/* An index that now belongs to this team on all members, or -1. */
+/* An index that now belongs to this team on all members, or -1. First calls take theirs from the end, where no team has
+ * one: so teams may have all of theirs. */
 static int claim_any(const struct members *m)
 {
+    int least = FIRST_AGREED, most = m->is_first_call ? SLOTS : ISO_SLOTS;
     for (int round = 0; round < CLAIM_ROUNDS; round++)
-        for (int index = FIRST_AGREED; index < ISO_SLOTS; index++) {
+        for (int i = least; i < most; i++) {
+            int index = m->is_first_call ? least + most - 1 - i : i;
             uint64_t mine = prim_load_relaxed_u64(&my_directory()->used[index / WORD_BITS]);
             if ((mine & used_bit(index)) == 0 && claim_on_all(m, index))
                 return index;
@@ -213,10 +219,10 @@ static void publish(int index, int pe, struct slot_key key, uint64_t first, cons
 /* Each member gets a refusal in an entry of its own: no agreement is needed for that. */
 static void refuse(int pe, struct slot_key key, int status, const char *call)
 {
-    struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[ISO_SLOTS / WORD_BITS], 0);
+    struct wait wait = ISO_WAIT(call, pe, &my_directory()->used[SLOTS / WORD_BITS], 0);
     int index;
     do {
-        index = ISO_SLOTS;
+        index = SLOTS;
         while (index < ENTRIES && !claim_one(index, pe, call))
             index++;
     } while (index == ENTRIES && iso_wait_pause(&wait, UINT64_MAX) == 0);
@@ -283,7 +289,7 @@ static int find_grant(const struct slot_key *key)
 static int read_grant(const struct members *m, int index, struct slot *slot)
 {
     struct grant *grant = &my_directory()->grants[index];
-    if (index >= ISO_SLOTS) {
+    if (index >= SLOTS) {
         int status = -(int)grant->first;
         prim_store_relaxed_u64(&grant->state, GRANT_NONE);
         free_one(index, ISO->my_pe, m->call); /* orders the store before it for the next leader */
@@ -589,9 +595,12 @@ static void say_why(const struct members *m, struct slot_key key, int status)
 /* Memory is allocated before the others hear of this member, so that afterwards nothing can fail on one alone. */
 int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, int n_pes, int status)
 {
-    const char *call = key.parent == ISO_SLOT_OF_SET    ? "a collective on a new active set"
-                       : key.parent == ISO_SLOT_OF_LIST ? "shmemx_team_create"
-                                                        : "shmem_team_split";
+    char first_call[64];
+    snprintf(first_call, sizeof first_call, "the first call of slot %d of a team", (int)key.list);
+    const char *call = key.parent == ISO_SLOT_OF_SET          ? "a collective on a new active set"
+                       : key.parent == ISO_SLOT_OF_LIST       ? "shmemx_team_create"
+                       : key.parent == ISO_SLOT_OF_FIRST_CALL ? first_call
+                                                              : "shmem_team_split";
     memset(slot, 0, sizeof(*slot));
     slot->index = -1;
     slot->n_pes = n_pes;
@@ -605,7 +614,7 @@ int iso_slot_open(struct slot *slot, struct slot_key key, const int *world_of, i
     }
     memcpy(sorted, world_of, (size_t)n_pes * sizeof(*sorted));
     qsort(sorted, (size_t)n_pes, sizeof(*sorted), by_number);
-    struct members m = {world_of, sorted, n_pes, call};
+    struct members m = {world_of, sorted, n_pes, call, key.parent == ISO_SLOT_OF_FIRST_CALL};
     if (key.parent == ISO_SLOT_OF_START)
         slot->index = (int)key.split;
     else if (key.parent == ISO_SLOT_OF_LIST) /* else the parent's members agree on the status afterwards */
@@ -658,7 +667,7 @@ void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call)
 
 void iso_slot_close(struct slot *slot, const int *world_of, int n_pes)
 {
-    struct members m = {world_of, NULL, n_pes, "shmem_team_destroy"};
+    struct members m = {world_of, NULL, n_pes, "shmem_team_destroy", false};
     if (slot->index >= FIRST_AGREED)
         give_back(slot, &m);
     free(slot->views);

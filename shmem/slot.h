@@ -12,6 +12,7 @@
 #include "segment.h"
 
 #define ISO_SLOTS 1024                 /* sequences of collectives that may be alive on one PE */
+#define ISO_SLOTS_FIRST_CALLS 64        /* more of them, which only first calls of slots take, for their time */
 #define ISO_SLOTS_KEPT (ISO_SLOTS / 2) /* active sets keep those below; the rest is for teams, and for single calls */
 
 /* A slot in the memory of one PE:
@@ -167,10 +168,12 @@ size_t iso_slot_control_bytes(int n_pes); /* size of the control area, page alig
 struct slot_key {
     int32_t start, stride, size; /* of the team */
     int32_t parent;              /* slot index of the parent team, or ISO_SLOT_OF_ */
-    uint64_t split;              /* number of the split in the parent; its tag where members make a team alone */
-    uint64_t list;               /* of such a team: a hash of its PEs in their order; else 0 */
+    uint64_t split;              /* number of the split in the parent; its tag where members make a team alone; of a first
+                                    call: the team's slot index << 32 | the number of what it makes */
+    uint64_t list;               /* of such a team: a hash of its PEs in their order; of a first call: the slot, as users
+                                    know it; else 0 */
 };
-enum { ISO_SLOT_OF_SET = -1, ISO_SLOT_OF_START = -2, ISO_SLOT_OF_LIST = -3 };
+enum { ISO_SLOT_OF_SET = -1, ISO_SLOT_OF_START = -2, ISO_SLOT_OF_LIST = -3, ISO_SLOT_OF_FIRST_CALL = -4 };
 /* Collective over the members. `status`: 0; or the -errno of a member that has failed already, which all members of a
  * list get then (where there is a parent, its members agree themselves). Index 0 is the world's, 1 SHARED's: no
  * agreement needed (ISO_SLOT_OF_START). For ISO_SLOT_OF_LIST no member goes on before all have called, and all get the

@@ -125,35 +125,35 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
     return 0;
 }
 
-/* Collective over the team. All members get a slot, or none does. */
-static struct stream_slot *make(struct device *d, struct team *team, int number, int lanes)
+/* All members get a slot, or none does. */
+static struct stream_slot *make_with(struct device *d, struct first_call *f, int number, int lanes)
 {
+    struct team *members = &f->members;
     struct member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
-                  *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+                  *all = (struct member *)calloc((size_t)members->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL) {
-        (void)iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
+        (void)iso_refuse_alone(call, "no memory for a team of %d", members->n_pes);
         return NULL;
     }
-    if (iso_agree_same(team, call, "slot", number) != 0 ||
-        iso_handle_open(team, ISO_SLOT_STREAM_FIRST + number, lanes, &handle, call) != 0) {
+    if (iso_handle_make(f, lanes, &handle, call) != 0) {
         free(all);
         return NULL;
     }
     struct streams *s = iso_streams_need(d);
-    struct stream_slot *slot = s != NULL ? create(d, team, number, handle) : NULL;
+    struct stream_slot *slot = s != NULL ? create(d, f->team, number, handle) : NULL;
     if (slot != NULL) {
         mine.blocks = s->most_blocks;
         mine.threads = s->most_threads;
         mine.table = iso_select_sum(s->table);
-        mine.ll128 = iso_stream_probe_ask(d, team, handle.direct != 0);
+        mine.ll128 = iso_stream_probe_ask(d, f->team, handle.direct != 0);
         mine.clock = iso_wait_now_ns();
         mine.words = slot->words != NULL;
         mine.notes = slot->notes != NULL;
     }
-    if (iso_hier_share(d, team, slot, &mine.nodes) != 0)
+    if (iso_hier_share(d, members, slot, &mine.nodes) != 0)
         mine.blocks = 0;
-    int rc = iso_agree_gather(team, &mine, sizeof mine, all, call);
+    int rc = iso_agree_gather(members, &mine, sizeof mine, all, call);
     if (slot != NULL && rc != 0) {
         destroy(d, slot);
         slot = NULL;
@@ -164,17 +164,28 @@ static struct stream_slot *make(struct device *d, struct team *team, int number,
         slot = NULL;
     }
     if (slot != NULL && slot->ll128 == STREAM_LL128_UNKNOWN) {
-        iso_handle_note_lanes(team, ISO_SLOT_STREAM_FIRST + number, slot->most_blocks);
-        slot->ll128 = iso_stream_probe_run(d, team, handle, slot->most_blocks, all[0].clock);
+        iso_handle_note_lanes(f->team, f->number, slot->most_blocks);
+        slot->ll128 = iso_stream_probe_run(d, members, handle, slot->most_blocks, all[0].clock);
     }
     free(all);
     if (slot == NULL)
         return NULL;
-    struct stream_slot **list = list_of(s, team, number);
+    struct stream_slot **list = list_of(s, f->team, number);
     pthread_mutex_lock(&d->lock);
     slot->next = *list;
     *list = slot;
     pthread_mutex_unlock(&d->lock);
+    return slot;
+}
+
+/* Collective over the team. */
+static struct stream_slot *make(struct device *d, struct team *team, int number, int lanes)
+{
+    struct first_call first;
+    if (iso_first_call_begin(&first, team, ISO_SLOT_STREAM_FIRST + number, call) != 0)
+        return NULL;
+    struct stream_slot *slot = make_with(d, &first, number, lanes);
+    iso_first_call_end(&first);
     return slot;
 }
 

@@ -172,14 +172,21 @@ ISO_INLINE void iso_handles_set_timeout(const struct team *team) /* slot.timeout
     if (ISO->device != NULL && ISO->device->handles != NULL)
         ISO->above.set_timeout(team);
 }
-/* Collective over the team. `lanes`: at most so many, 0: as many as usual; for a new handle. 0 or -errno after a
- * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that
- * of barrier and sync on streams, used by one block; and one of collectives on streams for each slot of users. */
+/* The handle of a team's slot; the first time collective over the team, as a first call (agree.h). 0 or -errno after a
+ * sentence. Slots from ISO_SLOTS_OF_USERS on are the library's own: that of barrier and sync on streams, used by one
+ * block; and one of collectives on streams for each slot of users. */
 #define ISO_SLOTS_OF_USERS 256
 enum { ISO_SLOT_ON_STREAM = ISO_SLOTS_OF_USERS, ISO_SLOT_STREAM_FIRST };
+ISO_INLINE int iso_handle_slot_of_users(int slot) /* for messages */
+{
+    return slot < ISO_SLOT_STREAM_FIRST ? slot : slot - ISO_SLOT_STREAM_FIRST;
+}
 /* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
 enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 128 };
-int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call);
+int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
+/* Within a first call, whose number is the slot. `lanes`: at most so many, 0: as many as usual; for a new handle. */
+struct first_call;
+int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const char *call);
 bool iso_handle_slot_is_valid(const char *call, int slot); /* of a user; false after a sentence */
 /* Kernels have written so many of its lanes without an epoch. */
 void iso_handle_note_lanes(const struct team *team, int slot, unsigned lanes);

@@ -126,5 +126,5 @@ int pshmemx_device_handle(shmem_team_t team_handle, int slot, struct shmemd *han
         log_error("shmemx_device_handle: a stream is being captured; make handles before shmemx_graph_begin");
         return 1;
     }
-    return iso_handle_open(team, slot, 0, handle, __func__) == 0 ? 0 : 1;
+    return iso_handle_open(team, slot, handle, __func__) == 0 ? 0 : 1;
 }

@@ -313,7 +313,7 @@ static int write_image(struct device *d, struct handle *h, const struct member *
     h->image.inbox_bytes = inbox_bytes_of(h->team->n_pes);
     h->image.team = iso_handle_team_number(h->team);
     h->image.deadline_ns = __atomic_load_n(&h->team->slot.timeout_ns, __ATOMIC_RELAXED);
-    h->image.slot = h->slot < ISO_SLOT_STREAM_FIRST ? h->slot : h->slot - ISO_SLOT_STREAM_FIRST; /* as users know it */
+    h->image.slot = iso_handle_slot_of_users(h->slot);
     h->image.world_of = (int32_t *)(void *)(at + l.world_of);
     h->image.heaps = (char **)(void *)(at + l.heaps);
     h->image.memory = (char **)(void *)(at + l.memory);
@@ -379,8 +379,10 @@ static struct handle *find(struct device *d, const struct team *team, int slot)
 }
 
 /* Collective: everything that can fail comes before the exchange. */
-static int open_handle(struct device *d, struct team *team, struct handle *h, int lanes, const char *call)
+static int open_handle(struct first_call *f, struct handle *h, int lanes, const char *call)
 {
+    struct device *d = ISO->device;
+    struct team *team = &f->members;
     struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
         return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
@@ -404,25 +406,25 @@ static int open_handle(struct device *d, struct team *team, struct handle *h, in
     return rc != 0 ? rc : agreed;
 }
 
-int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, const char *call)
+int iso_handle_make(struct first_call *f, int lanes, shmemd_t *handle, const char *call)
 {
     struct device *d = ISO->device;
-    struct handle *h = find(d, team, slot);
+    struct handle *h = find(d, f->team, f->number);
     /* A kernel of the program wants room beside it. Collectives on streams take all of the device while they last, and
      * large ones need it (allreduce of 256 MiB on H200s: 128 blocks take 0.92 of the time of 64). */
-    int blocks = (int)ISO->env->device_blocks, most = slot == ISO_SLOT_ON_STREAM ? 1 : blocks;
-    if (slot >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks)
+    int blocks = (int)ISO->env->device_blocks, most = f->number == ISO_SLOT_ON_STREAM ? 1 : blocks;
+    if (f->number >= ISO_SLOT_STREAM_FIRST && d->info->multiprocessors >= 2 * blocks)
         most = 2 * blocks;
     if (h == NULL) {
-        h = create(team, slot);
+        h = create(f->team, f->number);
         if (h == NULL)
             return iso_refuse_alone(call, "no memory for a handle");
-        int rc = open_handle(d, team, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
+        int rc = open_handle(f, h, lanes > 0 ? ISO_MIN(lanes, most) : most, call);
         if (rc != 0) {
             destroy(d, h);
             return rc;
         }
-        struct handle **list = list_of(d->handles, team, slot);
+        struct handle **list = list_of(d->handles, f->team, f->number);
         pthread_mutex_lock(&d->lock);
         h->next = *list;
         *list = h;
@@ -430,6 +432,22 @@ int iso_handle_open(struct team *team, int slot, int lanes, shmemd_t *handle, co
     }
     *handle = h->value;
     return 0;
+}
+
+int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call)
+{
+    struct first_call first;
+    const struct handle *h = find(ISO->device, team, slot);
+    if (h != NULL) {
+        *handle = h->value;
+        return 0;
+    }
+    int rc = iso_first_call_begin(&first, team, slot, call);
+    if (rc != 0)
+        return rc;
+    rc = iso_handle_make(&first, 0, handle, call);
+    iso_first_call_end(&first);
+    return rc;
 }
 
 bool iso_handle_is_open(struct team *team, int slot) { return find(ISO->device, team, slot) != NULL; }

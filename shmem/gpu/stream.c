@@ -284,7 +284,7 @@ static int synchronise(const char *call, gpu_kernel kernel, shmem_team_t handle,
                   s.call, s.call);
         return 1;
     }
-    if (iso_handle_open(team, ISO_SLOT_ON_STREAM, 0, &m.h, call) != 0)
+    if (iso_handle_open(team, ISO_SLOT_ON_STREAM, &m.h, call) != 0)
         return 1;
     return launch(&s, kernel, team->n_pes <= (int)WAVE ? WAVE : 2 * WAVE, &m, sizeof m);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The first handles, operations and collectives on streams of a program, made by several threads of each PE at the same
  * moment, each on a team of its own: what the first call of a device makes is made once, and what it finds out is right
- * for all. */
+ * for all. Then the first calls of the slots of one team, by threads that come in another order on each PE, while the
+ * main thread is in collectives of the host on that team: members find each other by slot, not by order. */
 #include "device_test.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
-enum { THREADS = 4, TURNS = 3, NELEMS = 1000, SLOT = 1, BLOCK = 64 };
+enum { THREADS = 4, TURNS = 3, ROUNDS = 4, STEP_US = 2000, NELEMS = 1000, SLOT = 1, BLOCK = 64 };
 
 struct pass_args {
     shmemd_t h;
@@ -26,7 +28,7 @@ struct worker {
     pthread_barrier_t *start;
     shmem_team_t team;
     uint32_t *source, *dest; /* symmetric: [NELEMS], [n_pes][NELEMS] */
-    int number;
+    int number, round;
     struct check self;
 };
 
@@ -98,6 +100,8 @@ static void *work(void *argument)
         if ((turn + w->number) % 2 == 0)
             pass(w, host, turn, stream);
         gather(w, host, turn, stream);
+        CHECK_EQ(shmemx_barrier_on_stream(w->team, stream), 0); /* the next turn writes dests that have been read */
+        CHECK_EQ(shmemx_stream_synchronize(stream), 0);
     }
     free(host);
     CHECK_EQ(shmemx_stream_destroy(stream), 0);
@@ -126,11 +130,81 @@ static void run(struct worker *workers)
         check_self.failures += workers[i].self.failures;
     }
     shmem_barrier_all();
-    for (int i = THREADS; i-- > 0;) {
+    for (int i = THREADS; i-- > 0;)
         shmem_team_destroy(workers[i].team);
-        shmemx_free(workers[i].dest);
-        shmemx_free(workers[i].source);
+    pthread_barrier_destroy(&start);
+}
+
+/* ---- the slots of one team ---- */
+
+/* What makes the slot of this thread: alike on all PEs. */
+static void first_of_slot(struct worker *w, shmemx_stream_t stream)
+{
+    shmemd_t handle;
+    int slot = w->number;
+    switch ((w->number + w->round) % THREADS) {
+    case 0:
+        CHECK_EQ(shmemx_slot_prepare(w->team, slot, 1), 0);
+        break;
+    case 1:
+        CHECK_EQ(shmemx_device_handle(w->team, slot, &handle), 0);
+        break;
+    case 2:
+        CHECK_EQ(shmemx_barrier_on_stream(w->team, stream), 0);
+        break;
+    default:
+        break;
     }
+    shmemx_coll_t c = shmemx_coll_of(SHMEMX_FCOLLECT, w->team, w->dest, w->source, NELEMS, SHMEMX_UINT32);
+    c.slot = slot;
+    CHECK_EQ(shmemx_coll_on_stream(&c, stream), 0);
+    CHECK_EQ(shmemx_stream_synchronize(stream), 0);
+}
+
+/* PEs of odd numbers begin with the last thread. */
+static void *work_on_slot(void *argument)
+{
+    struct worker *w = (struct worker *)argument;
+    shmemx_stream_t stream;
+    check_self = w->self;
+    uint32_t *host = (uint32_t *)malloc(row * (size_t)check_self.npes);
+    CHECK_OR_EXIT(host != NULL && shmemx_stream_create(&stream) == 0);
+    fill(w, host, w->round);
+    pthread_barrier_wait(w->start);
+    usleep((useconds_t)((check_self.pe % 2 == 0 ? w->number : THREADS - 1 - w->number) * STEP_US));
+    first_of_slot(w, stream);
+    device_read(host, w->dest, row * (size_t)check_self.npes);
+    for (int pe = 0; pe < check_self.npes; pe++)
+        check_row(w, host + pe * NELEMS, pe, w->round);
+    CHECK_EQ(shmemx_stream_destroy(stream), 0);
+    free(host);
+    w->self = check_self;
+    return NULL;
+}
+
+static void run_slots(struct worker *workers, int round)
+{
+    pthread_barrier_t start;
+    shmem_team_t team;
+    pthread_barrier_init(&start, NULL, THREADS + 1);
+    CHECK_OR_EXIT(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, check_self.npes, NULL, 0, &team) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i].start = &start;
+        workers[i].team = team;
+        workers[i].round = round;
+        workers[i].self.failures = 0;
+        CHECK_OR_EXIT(pthread_create(&workers[i].thread, NULL, work_on_slot, &workers[i]) == 0);
+    }
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < THREADS; i++) {
+        usleep((useconds_t)(check_self.pe % 3 * STEP_US));
+        CHECK_EQ(shmem_team_sync(team), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(workers[i].thread, NULL);
+        check_self.failures += workers[i].self.failures;
+    }
+    shmem_team_destroy(team);
     pthread_barrier_destroy(&start);
 }
 
@@ -146,5 +220,11 @@ int main(void)
     }
     memset(workers, 0, sizeof(workers));
     run(workers);
+    for (int round = 0; round < ROUNDS; round++)
+        run_slots(workers, round);
+    for (int i = THREADS; i-- > 0;) {
+        shmemx_free(workers[i].dest);
+        shmemx_free(workers[i].source);
+    }
     return CHECK_DONE();
 }
