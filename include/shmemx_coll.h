@@ -315,15 +315,18 @@ int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from,
  *   sends and receives   those of one stream by one kernel, at most 96 of them. It makes progress with all at once, so
  *                        their order does not matter, except that of messages of one pair and tag. These are on
  *                        one stream.
- *   fcollect, alltoall   those of one slot and stream whose blocks are at most as large as an inbox (8 KiB in teams of
- *                        at most 8, 2 KiB of at most 32, else 512 bytes) by one kernel for 96 calls, when no other call
- *                        of that slot stands between them
+ *   fcollect, alltoall   those of one slot whose blocks are at most as large as an inbox (8 KiB in teams of at most 8,
+ *                        2 KiB of at most 32, else 512 bytes) by one kernel for 96 calls, when no other call of that
+ *                        slot stands between them. Where this PE has them on several streams, the kernel begins when
+ *                        all these streams have come to it, and all of them go on when it ends
  *   other calls          each as alone
  * On a stream, sends and receives come first, then the collectives in their order. Calls of a batch may run at the same
  * time: none of them reads or writes what another one writes. SHMEM_COLL does not choose for calls that are merged.
  *
- * Who calls: all members put the same collectives into the same batches. Sends and receives may be in different batches
- * at both ends, or in none. Groups may be nested; then the outermost end enqueues.
+ * Who calls: all members put the same collectives into the same batches, each on streams of its own choice. Those of
+ * one slot are on streams of one capture, or on streams that are not captured. SHMEM_DEBUG=1 compares which calls one
+ * kernel does. Sends and receives may be in different batches at both ends, or in none. Groups may be nested; then the
+ * outermost end enqueues.
  *
  * Arrays that `blocks` points to are read when the calls run, the struct itself when the call is collected. What
  * `host_blocks` and `splits` point to is read by the end of the group.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Batches: calls between shmemx_coll_group_begin and _end of a thread are collected, checked together at the end, and
  * enqueued by few launches. First all sends and receives of each stream by one, which makes progress with all of them
- * at once; then the collectives in their order, where small all-gathers and all-to-alls of one slot and stream, with no
- * other call of that slot between them, are one launch. Invariant: what is merged depends on facts that are equal on
- * all members (coll/README.md), and on the calls of the batch, which are, too.
+ * at once; then the collectives in their order, where small all-gathers and all-to-alls of one slot, with no other call
+ * of that slot between them, are one launch, whatever streams this PE has them on. Invariant: what is merged depends on
+ * facts that are equal on all members (coll/README.md), and on the calls of the batch, which are, too.
  * Called by users, coll_stream.c, pairs.c. */
 #include "batch.h"
 #include "../../bootstrap/log.h"
@@ -111,40 +111,77 @@ static gpu_kernel choose(const struct stream_call *first, uint64_t bytes, struct
     return isod_stream_batch_ll_kernel;
 }
 
-static int launch(const struct stream_call *first, struct isod_batch *b)
+/* The other streams of calls that go with the first: `before`, its stream waits for their work; else they for it. */
+static int join(struct stream_call *const *calls, uint32_t n, bool before)
 {
+    const struct stream_call *first = calls[0];
+    for (uint32_t i = 1; i < n; i++) {
+        shmemx_stream_t other = calls[i]->stream;
+        uint32_t same = 0;
+        while (calls[same]->stream != other)
+            same++;
+        if (same < i)
+            continue;
+        if (iso_gpu_stream_after(first->device->gpu, before ? first->stream : other,
+                                 before ? other : first->stream) != 0) {
+            log_error("shmemx_coll_group_end: the streams of calls of slot %d cannot wait for each other: %s",
+                      first->slot->number, iso_gpu_error(first->device->gpu));
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int launch(struct stream_call *const *calls, struct isod_batch *b)
+{
+    const struct stream_call *first = calls[0];
     struct select_shape shape;
     gpu_kernel kernel = choose(first, (uint64_t)b->units * 16, &shape);
     struct gpu_launch l = {kernel, shape.grid, shape.threads, 0, b, sizeof *b, true};
     b->h = first->slot->handle;
     b->call = first->args.call;
     b->share = (b->units + shape.grid - 1) / shape.grid;
-    if (iso_stream_slot_order(first) != 0)
+    if (iso_stream_slot_order(first) != 0 || join(calls, b->n, true) != 0)
         return 1;
     if (iso_gpu_launch(first->device->gpu, &l, first->stream) == 0)
-        return 0;
+        return join(calls, b->n, false);
     log_error("shmemx_coll_group_end: %s", iso_gpu_error(first->device->gpu));
     return 1;
+}
+
+/* By what all members have alike: a stream is this PE's own. */
+static bool is_small(const struct stream_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    return (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0 &&
+           coll->splits == NULL && c->args.bytes > 0 && c->args.bytes <= c->facts.inbox_bytes;
+}
+static bool is_captured(const struct stream_call *c)
+{
+    return iso_gpu_stream_is_capturing(c->device->gpu, c->stream);
+}
+/* Members capture these kinds alike. No stream waits from within a capture for one outside of it. */
+static bool fits(const struct stream_call *c, const struct stream_call *first)
+{
+    return is_small(c) && (c->stream == first->stream || is_captured(c) == is_captured(first));
 }
 
 /* The call, and with it those behind that may go with it: up to the next call of its slot that may not. */
 static int enqueue_from(struct group *g, size_t at)
 {
-    struct stream_call *first = &g->calls[at].call;
+    struct stream_call *first = &g->calls[at].call, *calls[ISOD_BATCH_CALLS];
     struct isod_batch b;
     b.n = b.units = 0;
     for (size_t i = at; i < g->n; i++) {
         struct collected *c = &g->calls[i];
+        const struct isod_stream_coll *args = &c->call.args;
         if (c->is_pair || c->done || c->call.slot != first->slot)
             continue;
-        const shmemx_coll_t *coll = c->call.coll;
-        const struct isod_stream_coll *args = &c->call.args;
-        bool is_small = (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0 &&
-                        coll->splits == NULL && args->bytes > 0 && args->bytes <= c->call.facts.inbox_bytes;
-        if (c->stream != first->stream || !is_small || b.n == ISOD_BATCH_CALLS)
+        if (!fits(&c->call, first) || b.n == ISOD_BATCH_CALLS)
             break;
-        b.calls[b.n++] = (struct isod_batch_call){
-            args->dest, args->source, (uint32_t)args->bytes, b.units, coll->kind == SHMEMX_ALLTOALL, 0};
+        calls[b.n] = &c->call;
+        b.calls[b.n++] = (struct isod_batch_call){args->dest, args->source, (uint32_t)args->bytes, b.units,
+                                                  c->coll.kind == SHMEMX_ALLTOALL, 0};
         b.units += (uint32_t)((args->bytes + 15) / 16);
     }
     if (b.n < 2) {
@@ -156,11 +193,12 @@ static int enqueue_from(struct group *g, size_t at)
         if (c->is_pair || c->done || c->call.slot != first->slot)
             continue;
         c->done = true;
+        c->call.merged = (struct stream_merged){b.n - (uint32_t)left, b.n};
         left--;
         if (iso_stream_note(&c->call) != 0)
             return 1;
     }
-    return launch(first, &b);
+    return launch(calls, &b);
 }
 
 static int enqueue(struct group *g)

@@ -28,6 +28,10 @@ struct stream_slot;  /* below */
 struct stream_range; /* below */
 #define ISO_STREAM_NONE ((gpu_stream)-1) /* a stream that no device makes; NULL is the default stream */
 
+/* The place of a call among those of a batch that one kernel does, and their number; {0, 0}: alone. */
+struct stream_merged {
+    uint32_t nth, of;
+};
 struct stream_call {
     const shmemx_coll_t *coll;
     const char *name; /* "SHMEMX_ALLREDUCE" */
@@ -38,6 +42,7 @@ struct stream_call {
     struct isod_stream_coll args; /* h, addresses, places and strides in bytes; as kernels get them */
     const struct stream_range *dest_range, *signal_range; /* NULL: no rendezvous was about it */
     struct select_facts facts;
+    struct stream_merged merged;
 };
 
 /* ---- coll_stream.c ---- */

@@ -15,7 +15,7 @@
 
 static const char call[] = "shmemx_coll_on_stream";
 
-enum { STREAM_NOTES = ISO_HANDLE_NOTES, TEXT_BYTES = 320 }; /* a text is at most 250 long */
+enum { STREAM_NOTES = ISO_HANDLE_NOTES, TEXT_BYTES = 352 }; /* a text is at most 290 long */
 
 struct note {
     uint64_t number; /* of the call, from 1 on; stored last */
@@ -30,7 +30,7 @@ struct note {
     uint64_t range;        /* in which that is: the number of a rendezvous; 0: of symmetric memory */
     uint64_t splits;       /* a sum of them; 0: none */
     uint64_t sends, expects; /* alltoallv with host_blocks: bytes to the receiver of this note, and from it */
-    uint64_t spare;
+    uint32_t merged_nth, merged_of; /* struct stream_merged */
 };
 _Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
 enum {
@@ -176,6 +176,8 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
         note.flags |= NOTE_SAME;
     if (coll->signals != NULL)
         note.flags |= NOTE_SIGNALS;
+    note.merged_nth = c->merged.nth;
+    note.merged_of = c->merged.of;
     note.sum = sum_of(&note);
     return note;
 }
@@ -215,6 +217,9 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
                               (unsigned long long)note->range);
     if (alike && (is_reduction(note->kind) || note->kind == SHMEMX_BROADCAST))
         n += (size_t)snprintf(text + n, left - n, ", source %s", reach_names[note->source]);
+    if (note->merged_of != 0)
+        n += (size_t)snprintf(text + n, left - n, ", %u of %u that a batch does at once", note->merged_nth + 1,
+                              note->merged_of);
     snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
     return text;
 }
@@ -247,6 +252,8 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         return "to and from";
     if (mine->flags != theirs->flags)
         return "dest == source, capture, received, signals or same_place";
+    if (mine->merged_nth != theirs->merged_nth || mine->merged_of != theirs->merged_of)
+        return "the batch";
     if (mine->dest != theirs->dest || mine->source != theirs->source)
         return mine->dest != theirs->dest ? "the reach of dest" : "the reach of source";
     return mine->range != theirs->range || mine->place != theirs->place

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Batches of collectives: random lists of small and large all-gathers and all-to-alls, with other calls, sends and
  * receives between them, of several teams, slots and streams, in every kind of memory and in place, at once and in
- * graphs. The reference is the list, which all PEs make alike. And wrong use: groups without a begin, wrong calls in a
+ * graphs. The reference is the list, which all PEs make alike; the streams are each PE's own choice. And wrong use: groups without a begin, wrong calls in a
  * group, of which then none is enqueued. SHMEM_TEST_CALLS: rounds. */
 #include "coll_case.h"
 
-enum { MOST_CALLS = 120, STREAMS = 2, SLOTS = 2, ROUNDS = 40, REPLAYS = 8 };
+enum { MOST_CALLS = 120, STREAMS = 3, SLOTS = 2, ROUNDS = 40, REPLAYS = 8 };
 
 struct call {
     int kind, team, slot; /* kind -1: a message round the ring of the team */
@@ -172,6 +172,12 @@ static void enqueue(struct batches *b, int i, shmemx_stream_t stream)
              0);
 }
 
+/* Another one on each PE. */
+static int own_stream(const struct batches *b, int i)
+{
+    return (int)(device_mix((uint32_t)shmem_my_pe() + b->round * 64u, (uint32_t)i) % STREAMS);
+}
+
 /* At most `each` calls a batch; some of them in a group within. */
 static void batch(struct batches *b, int each, bool one_stream)
 {
@@ -181,7 +187,7 @@ static void batch(struct batches *b, int each, bool one_stream)
             const struct call *c = &b->calls[k];
             if (k % 5 == 0)
                 CHECK_EQ(shmemx_coll_group_begin(), 0);
-            enqueue(b, k, b->streams[one_stream || c->kind == -1 ? 0 : (c->slot + (int)b->round) % STREAMS]);
+            enqueue(b, k, b->streams[one_stream || c->kind == -1 ? 0 : own_stream(b, k)]);
             if (k % 5 == 0)
                 CHECK_EQ(shmemx_coll_group_end(), 0);
         }
@@ -204,7 +210,11 @@ static void in_a_graph(struct batches *b)
     make_list(b, false);
     prepare(b, 0);
     CHECK_OR_EXIT(shmemx_graph_begin(b->streams[0]) == 0);
-    batch(b, 40, true);
+    for (int i = 1; i < STREAMS; i++)
+        CHECK_EQ(shmemx_stream_wait_stream(b->streams[i], b->streams[0]), 0);
+    batch(b, 40, false);
+    for (int i = 1; i < STREAMS; i++)
+        CHECK_EQ(shmemx_stream_wait_stream(b->streams[0], b->streams[i]), 0);
     CHECK_OR_EXIT(shmemx_graph_end(b->streams[0], &graph) == 0);
     for (unsigned turn = 0; turn < REPLAYS; turn++) {
         if (turn > 0)

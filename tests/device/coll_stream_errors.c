@@ -238,6 +238,19 @@ static int differ_slot(void)
     (void)call(&q);
     return 0;
 }
+static int differ_batch(void) /* one member lets one kernel do both calls */
+{
+    shmemx_coll_t q = right(SHMEMX_SYNC);
+    if (call(&q) != 0 || (!other() && shmemx_coll_group_begin() != 0))
+        return 0;
+    q = right(SHMEMX_FCOLLECT);
+    (void)call(&q);
+    (void)call(&q);
+    if (!other())
+        (void)shmemx_coll_group_end();
+    shmem_barrier_all();
+    return 0;
+}
 static int differ_late(void) /* one member is far ahead, and finds it when it comes to its next call */
 {
     shmemx_coll_t q = right(SHMEMX_FCOLLECT);
@@ -330,6 +343,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_symmetric, WITH_DEVICE, true)  \
     X(differ_partner, WITH_DEVICE, true)    \
     X(differ_slot, WITH_DEVICE, true)       \
+    X(differ_batch, WITH_DEVICE, true)      \
     X(differ_late, WITH_DEVICE, true)       \
     X(forced_kind, WITH_DEVICE, true)       \
     X(forced_name, WITH_DEVICE, true)       \
