@@ -52,8 +52,9 @@
  * Therefore back-to-back calls on the same buffers need nothing between them. dest and source do not overlap; the calls
  * below say where they may be equal.
  *
- * Return: 0; or nonzero after a sentence on stderr, with nothing enqueued: a wrong argument, a type that the operator
- * does not take, a slot that cannot be made, copy engines asked for where they cannot do it.
+ * Return: 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, also a type that the
+ * operator does not take; else -EIO: a slot that cannot be made, copy engines asked for where they cannot do it, a job
+ * that is broken.
  *
  * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
  * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
@@ -265,9 +266,10 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * memory allocate at most 1 MiB while they run; else a call allocates nothing.
  *
  * Returns 0 when this member's dest is complete and its source may be written, which says nothing of the others; or
- * nonzero after a sentence on stderr: a wrong argument, with nothing done, or a job that is broken
- * (SHMEMX_ERRORS_RETURN), with dest undefined. SHMEM_DEBUG=1 compares kind, size, type, operator, factor and root on
- * all members; a mismatch ends the job, or is an error of this call. With nelems 0 nothing else is done. */
+ * after a sentence on stderr -EINVAL for a wrong argument, with nothing done, so that the team can go on; or -EIO with
+ * dest undefined: a job that is broken (SHMEMX_ERRORS_RETURN), blocks of other sizes than a member sends. SHMEM_DEBUG=1
+ * compares kind, size, type, operator, factor and root on all members; a mismatch ends the job, or is an error of this
+ * call. With nelems 0 nothing else is done. */
 int shmemx_coll_on_host(const shmemx_coll_t *coll);
 
 /* ---- send and receive ----
@@ -298,7 +300,8 @@ int shmemx_coll_on_host(const shmemx_coll_t *coll);
  * Memory: the receiver has 514 KiB of slot memory for each sender and tag, less where there is little, and the sender
  * 1.5 KiB, until the team is destroyed.
  *
- * Returns 0; or nonzero after a sentence on stderr, with nothing enqueued: a wrong argument, too many tags, no memory.
+ * Returns 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, else -EIO: too many
+ * tags, no memory.
  * When a receive and its message differ in length, dest is not written. The receiver reports both lengths; then it is
  * as if the receive had given up. The sender is not told.
  * Errors while a call runs are those of collectives: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited
@@ -332,7 +335,7 @@ int shmemx_recv_on_stream(shmem_team_t team, void *dest, size_t bytes, int from,
  * `host_blocks` and `splits` point to is read by the end of the group.
  *
  * Returns 0; or nonzero after a sentence on stderr. begin: no device runs. end: the thread has no group, or a call is
- * wrong. Then no call is enqueued. When a launch fails, the calls before it are enqueued. */
+ * wrong (-EINVAL where it is an argument). Then no call is enqueued. When a launch fails, the calls before it are. */
 int shmemx_coll_group_begin(void);
 int shmemx_coll_group_end(void);
 

@@ -14,6 +14,7 @@
 #include "coll_lists.h"
 #include "pull.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -827,7 +828,7 @@ static int run(struct host_call *h)
         reduce_scatter(h);
     else
         move_data(h);
-    return h->differs ? 1 : iso_job_rc(CALL);
+    return h->differs ? -EIO : iso_job_rc(CALL);
 }
 
 SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
@@ -835,7 +836,10 @@ int pshmemx_coll_on_host(const shmemx_coll_t *coll)
 {
     struct pull pull;
     struct host_call h = {.coll = coll, .name = "", .pull = &pull};
-    if (iso_enter(CALL) != 0 || !begin(&h) || !arguments_are_valid(&h) || compare(&h) != 0)
-        return 1;
-    return run(&h) != 0;
+    int rc = iso_enter(CALL);
+    if (rc == 0 && (!begin(&h) || !arguments_are_valid(&h)))
+        rc = -EINVAL;
+    if (rc == 0)
+        rc = compare(&h);
+    return rc == 0 ? run(&h) : rc;
 }

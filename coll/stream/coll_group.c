@@ -9,6 +9,7 @@
 #include "../../bootstrap/log.h"
 #include "coll_stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,18 +58,18 @@ static struct collected *add(shmemx_stream_t stream)
 
 /* ---- check ---- */
 
-/* All of them, so that each wrong one has its sentence. */
-static bool are_valid(struct group *g)
+/* All of them, so that each wrong one has its sentence. 0, or the first one's error. */
+static int check(struct group *g)
 {
-    bool valid = true;
+    int first = g->incomplete ? -EIO : 0;
     for (size_t i = 0; i < g->n; i++) {
         struct collected *c = &g->calls[i];
         if (c->coll.blocks != NULL)
             c->coll.blocks = &c->blocks;
         int rc = c->is_pair ? iso_pairs_check(&c->pair) : iso_stream_admit(&c->call, &c->coll, c->stream);
-        valid = valid && rc == 0;
+        first = first != 0 ? first : rc;
     }
-    return valid;
+    return first;
 }
 
 /* ---- sends and receives ---- */
@@ -240,7 +241,9 @@ int pshmemx_coll_group_end(void)
         return 0;
     struct group g = group;
     memset(&group, 0, sizeof group);
-    int rc = are_valid(&g) && !g.incomplete ? enqueue(&g) : 1;
+    int rc = check(&g);
+    if (rc == 0)
+        rc = enqueue(&g) == 0 ? 0 : -EIO;
     free(g.calls);
     return rc;
 }
@@ -253,7 +256,7 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
         if (coll == NULL) {
             log_error("shmemx_coll_on_stream: coll is a null pointer");
             group.incomplete = true;
-            return 1;
+            return -EINVAL;
         }
         struct collected *added = add(stream);
         if (added == NULL)
@@ -263,7 +266,8 @@ int pshmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream)
             added->blocks = *coll->blocks;
         return 0;
     }
-    return iso_stream_admit(&c, coll, stream) == 0 && iso_stream_run(&c) == 0 ? 0 : 1;
+    int rc = iso_stream_admit(&c, coll, stream);
+    return rc != 0 ? rc : iso_stream_run(&c) == 0 ? 0 : -EIO;
 }
 
 static int one(const struct pair_call *c)
@@ -277,7 +281,8 @@ static int one(const struct pair_call *c)
         return 0;
     }
     const struct pair_call *calls[] = {c};
-    return iso_pairs_check(c) == 0 && iso_pairs_enqueue(calls, 1) == 0 ? 0 : 1;
+    int rc = iso_pairs_check(c);
+    return rc != 0 ? rc : iso_pairs_enqueue(calls, 1) == 0 ? 0 : -EIO;
 }
 
 SHMEM_API(shmemx_send_on_stream, pshmemx_send_on_stream);

@@ -8,6 +8,7 @@
 #include "../../bootstrap/log.h"
 #include "stream_kinds.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -444,24 +445,34 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
 }
 
 /* All that is left to do before the choice. */
-static bool complete(struct stream_call *c)
+static int complete(struct stream_call *c)
 {
-    struct stream_slot *slot = memory_is_valid(c) ? iso_stream_slot_need(c) : NULL;
-    if (slot != NULL)
-        describe(c, slot);
-    return slot != NULL;
+    if (!memory_is_valid(c))
+        return -EINVAL;
+    struct stream_slot *slot = iso_stream_slot_need(c);
+    if (slot == NULL)
+        return -EIO;
+    describe(c, slot);
+    return 0;
+}
+
+static int begin_checked(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
+{
+    if (begin(c, coll, stream) && numbers_are_valid(c))
+        return 0;
+    return iso_job_is_broken() ? -EIO : -EINVAL;
 }
 
 int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
-    return begin(c, coll, stream) && numbers_are_valid(c) && complete(c) ? 0 : 1;
+    int rc = begin_checked(c, coll, stream);
+    return rc == 0 ? complete(c) : rc;
 }
 
 int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
-    if (!begin(c, coll, stream) || !numbers_are_valid(c))
-        return 1;
-    return is_nothing(c) || complete(c) ? 0 : 1;
+    int rc = begin_checked(c, coll, stream);
+    return rc != 0 || is_nothing(c) ? rc : complete(c);
 }
 
 /* The slot of a call of no bytes, if any member has made it yet. */

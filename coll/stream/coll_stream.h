@@ -47,8 +47,8 @@ struct stream_call {
 
 /* ---- coll_stream.c ---- */
 
-/* All that shmemx_coll_on_stream does before the choice, collective as that is. Not for calls of no bytes. 0, or
- * nonzero after a sentence. */
+/* All that shmemx_coll_on_stream does before the choice, collective as that is. Not for calls of no bytes. 0; -EINVAL
+ * after a sentence on an argument, with nothing done; or another error after its sentence. */
 int iso_stream_prepare(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream);
 
 /* The same for any call: one of no bytes, on all members alike, is checked and has no slot. */
@@ -240,7 +240,7 @@ struct pair_call {
     bool sends;
     shmemx_stream_t stream;
 };
-int iso_pairs_check(const struct pair_call *c); /* 0, or nonzero after a sentence */
+int iso_pairs_check(const struct pair_call *c); /* 0; -EINVAL after a sentence on an argument; or -EIO */
 /* Calls that are right, those of a stream by one launch. Reorders `calls`. 0, or nonzero after a sentence. */
 int iso_pairs_enqueue(const struct pair_call **calls, size_t n);
 

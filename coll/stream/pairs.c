@@ -276,24 +276,24 @@ int iso_pairs_check(const struct pair_call *c)
     struct device *d = iso_device_running(call);
     const struct team *team = d != NULL ? iso_team_or_null(c->team) : NULL;
     if (d == NULL)
-        return 1;
+        return -EIO;
     if (team == NULL) {
         log_error("%s: team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)", call);
-        return 1;
+        return -EINVAL;
     }
     if (c->peer < 0 || c->peer >= team->n_pes) {
         log_error("%s: %s %d is outside 0..%d", call, c->sends ? "to" : "from", c->peer, team->n_pes - 1);
-        return 1;
+        return -EINVAL;
     }
     if (c->tag < 0) {
         log_error("%s: tag %d is outside 0..%d", call, c->tag, INT_MAX);
-        return 1;
+        return -EINVAL;
     }
     if (c->bytes >= MOST_BYTES) {
         log_error("%s: bytes is %zu; it has to be less than 64 GiB", call, c->bytes);
-        return 1;
+        return -EINVAL;
     }
-    return data_is_valid(d, c) ? 0 : 1;
+    return data_is_valid(d, c) ? 0 : -EINVAL;
 }
 
 /* ---- enqueue ---- */
