@@ -64,7 +64,7 @@ int shmemx_init_attr(shmemx_init_attr_t *attr);
  * of each error has the sentence, "CALL: the job was broken 0.2 s ago: pe 1 (pid 77 on a) died; call shmemx_leave". Two
  * PEs that die at once, or a network that comes apart, may be two reasons. Waits inside calls of shmemx.h come back with
  * an error, and waits of kernels give up, within a second or so. From then on each such call returns the same error at
- * once. Exceptions: shmemx_leave, shmemx_error_text, shmemx_stream_destroy,
+ * once; a PE prints the reason once. Exceptions: shmemx_leave, shmemx_error_text, shmemx_stream_destroy,
  * shmemx_graph_destroy, and the calls that describe (shmemx_info_text, shmemx_status, shmemx_device_error,
  * shmemx_heap_is_valid). Calls of shmem.h run the error handler and end the process, as in the other mode. */
 #define SHMEMX_ERRORS_RETURN 1

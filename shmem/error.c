@@ -61,13 +61,15 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static bool claim(const struct end_cause *cause)
+/* `told`: this PE has printed it. */
+static bool claim(const struct end_cause *cause, bool told)
 {
     struct broken *broken = &ISO->broken;
     int whole = 0;
     if (!__atomic_compare_exchange_n(&broken->stage, &whole, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return false;
     broken->cause = *cause;
+    broken->told = told;
     broken->at_ns = now_ns();
     return true;
 }
@@ -75,7 +77,7 @@ static bool claim(const struct end_cause *cause)
 bool iso_job_claim(int pe, const char *sentence)
 {
     const struct end_cause cause = make_cause(pe, 1, sentence);
-    return claim(&cause);
+    return claim(&cause, true);
 }
 
 void iso_job_tell(void) { tell_peers(&ISO->broken.cause); }
@@ -90,7 +92,7 @@ void iso_job_mark(int pe, const char *sentence)
 {
     struct end_cause cause = make_cause(pe, 1, sentence);
     cause.said = false;
-    if (claim(&cause))
+    if (claim(&cause, false))
         iso_job_claimed();
 }
 
@@ -111,16 +113,19 @@ int iso_job_rc(const char *call)
 
 int iso_refuse_broken(const char *call)
 {
+    /* Relaxed: one of the threads prints it, whichever. */
+    if (__atomic_exchange_n(&ISO->broken.told, 1, __ATOMIC_RELAXED) != 0)
+        return iso_job_rc(call);
     log_error(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.cause.why);
     return -EIO;
 }
 
 int iso_job_give_up(const char *call)
 {
-    (void)iso_refuse_broken(call);
-    if (!iso_error_returns(call))
-        iso_abort_job(1, ISO->broken.cause.why);
-    return -EIO;
+    if (iso_error_returns(call))
+        return iso_refuse_broken(call);
+    log_error(BROKEN, iso_call_name(call), seconds_ago(), ISO->broken.cause.why);
+    iso_abort_job(1, ISO->broken.cause.why);
 }
 
 SHMEM_API(shmemx_set_error_mode, pshmemx_set_error_mode);
@@ -156,9 +161,9 @@ static void run_handler(const char *sentence)
 
 /* ---- the end of the job ---- */
 
-static void break_here(const struct end_cause *cause)
+static void break_here(const struct end_cause *cause, bool told)
 {
-    if (!claim(cause))
+    if (!claim(cause, told))
         return;
     iso_job_claimed();
     iso_job_tell();
@@ -169,7 +174,7 @@ void iso_job_hear(const struct end_cause *cause)
     if (!cause->said && !ISO->aborting && !iso_job_has_reason())
         log_error("%s%s", cause->why, iso_job_then());
     if (returns_errors()) {
-        break_here(cause);
+        break_here(cause, !cause->said);
         return;
     }
     if (!ISO->aborting)
@@ -216,7 +221,7 @@ void iso_job_break(int pe, const char *sentence)
     const struct end_cause cause = make_cause(pe, 1, sentence);
     if (!returns_errors())
         end_job(&cause, sentence);
-    break_here(&cause);
+    break_here(&cause, true);
 }
 
 /* Prints "shmem_x: " and the rest, and writes it to text. */

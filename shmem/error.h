@@ -32,6 +32,7 @@ struct end_hooks {
  * with the acquire load of iso_job_is_broken. */
 struct broken {
     int stage;
+    int told; /* atomic: this PE has printed the reason, which its later calls only return */
     struct end_cause cause;
     uint64_t at_ns;
 };
@@ -65,7 +66,8 @@ int iso_job_broken_by(void); /* the PE of the reason; -1: not known, or the job 
 int iso_job_rc(const char *call);
 /* A wait of `call` has found the job broken: comes back with -EIO where the call returns errors, else ends the job. */
 ISO_COLD int iso_job_give_up(const char *call);
-/* Prints why this call cannot go on, and returns -EIO. The job is broken. */
+/* Returns -EIO, and makes why this call cannot go on the last error of this thread: printed, if this PE has not printed
+ * the reason yet. The job is broken. */
 ISO_COLD int iso_refuse_broken(const char *call);
 /* Without a sentence, in either mode, and the others are not told: by shmemx_leave. Does nothing when the job is broken
  * already. */
