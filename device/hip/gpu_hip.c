@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,32 @@ static int attribute(hipDeviceAttribute_t which, int device)
     return hipDeviceGetAttribute(&value, which, device) == hipSuccess ? value : 0;
 }
 
+struct runtimes {
+    const char *first;
+    char *why;
+    size_t why_bytes;
+};
+
+/* 1, with a sentence: it is a second HIP runtime. Streams and memory of one are unknown to the other. */
+static int find_second_runtime(struct dl_phdr_info *library, size_t bytes, void *arg)
+{
+    static const char name[] = "/libamdhip64";
+    struct runtimes *found = (struct runtimes *)arg;
+    const char *file = strrchr(library->dlpi_name, '/');
+    (void)bytes;
+    if (file == NULL || strncmp(file, name, sizeof(name) - 1) != 0)
+        return 0;
+    if (found->first == NULL) {
+        found->first = library->dlpi_name;
+        return 0;
+    }
+    snprintf(found->why, found->why_bytes,
+             "two HIP runtimes are in this process, %.60s and %.60s; build Isomer with the HIP that the program loads "
+             "(PyTorch brings one), of the same major release",
+             found->first, library->dlpi_name);
+    return 1;
+}
+
 /* Number of the device that `choice` or the local rank means, or -errno after a sentence. The first HIP call, unless
  * the program has made one. HIP 7 puts branches of a graph that look small into one stream, and then a kernel that
  * waits for another branch never ends: so the variable is set here, unless it is set already. */
@@ -81,6 +108,8 @@ static int choose(int local_rank, const char *choice, int *n_devices, char *why,
 {
     char *end = NULL;
     int n = 0;
+    if (dl_iterate_phdr(find_second_runtime, &(struct runtimes){NULL, why, why_bytes}) != 0)
+        return -ELIBACC;
     (void)setenv("DEBUG_HIP_GRAPH_MIN_OVERLAP", "0", 0);
     hipError_t e = hipGetDeviceCount(&n);
     if (e != hipSuccess || n == 0) {

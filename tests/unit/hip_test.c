@@ -3,6 +3,8 @@
  * memory ever reaches HIP, and that whatever call fails, there is a sentence and nothing is left behind. */
 #include "../check.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,6 +12,30 @@
 #if !__has_include(<hip/hip_runtime_api.h>) || !__has_include(<hsa/hsa_ext_amd.h>)
 int main(void) { return CHECK_SKIP("no headers hip/hip_runtime_api.h and hsa/hsa_ext_amd.h on this machine"); }
 #else
+
+/* A copy of a small library of the system, under a name of HIP's. Before the double, which stands for dlopen. */
+static void *load_as(const char *name)
+{
+    struct link_map *map = NULL;
+    char bytes[1 << 16], path[64];
+    static void *small; /* stays: its name is the copies', too */
+    small = small != NULL ? small : dlopen("libdl.so.2", RTLD_NOW);
+    CHECK_OR_EXIT(small != NULL && dlinfo(small, RTLD_DI_LINKMAP, &map) == 0);
+    snprintf(path, sizeof path, "/tmp/hip_test_%d", (int)getpid());
+    (void)mkdir(path, 0700);
+    snprintf(path, sizeof path, "/tmp/hip_test_%d/%s", (int)getpid(), name);
+    FILE *from = fopen(map->l_name, "rb"), *to = fopen(path, "wb");
+    CHECK_OR_EXIT(from != NULL);
+    CHECK_OR_EXIT(to != NULL);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, from)) > 0;)
+        CHECK(fwrite(bytes, 1, n, to) == n);
+    fclose(from);
+    fclose(to);
+    void *loaded = dlopen(path, RTLD_NOW);
+    CHECK_NAMED(loaded != NULL, dlerror());
+    unlink(path);
+    return loaded;
+}
 
 #include "hip_flavour.h"
 
@@ -45,6 +71,22 @@ static void test_branches_run_side_by_side(void)
     closed(opened());
     CHECK(strcmp(getenv(name), "3") == 0);
     unsetenv(name);
+}
+
+static void test_two_runtimes_are_refused(void)
+{
+    char folder[64];
+    machine();
+    void *first = load_as("libamdhip64.so.6");
+    if (strcmp(ISO_GPU, "hip") != 0) /* which has loaded the machine's own */
+        closed(opened());
+    void *second = load_as("libamdhip64.so.7");
+    refuses("0", -ELIBACC, "two HIP runtimes are in this process, /tmp/hip_test_");
+    dlclose(second);
+    closed(opened());
+    dlclose(first);
+    snprintf(folder, sizeof folder, "/tmp/hip_test_%d", (int)getpid());
+    CHECK(rmdir(folder) == 0);
 }
 
 static void test_open(void)
@@ -537,6 +579,7 @@ int main(void)
 {
     char text[200] = "";
     test_branches_run_side_by_side();
+    test_two_runtimes_are_refused();
     test_open();
     test_shared();
     test_chunks(true);
