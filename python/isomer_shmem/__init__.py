@@ -10,7 +10,6 @@ __version__ = "0.1.0"
 __all__ = ["IsomerError", "load"]
 
 
-
 def __getattr__(name):
     """The adapters are loaded when they are first named."""
     if name in ("deepspeed", "fsdp", "inference", "triton", "vllm"):
@@ -25,6 +24,10 @@ try:
 except ImportError:  # the library can be loaded and described without torch
     _dist = None
 if _dist is not None and _dist.is_available():
+    from . import _environment
+
+    _environment.prepare_hip()
+    _environment.take_ranks()
     from .memory import (Handle, Place, barrier, empty, fetch, free, get, peer, place, put, put_signal, quiet, signal,
                          synchronize, wait, zeros)
     from .pg import IsomerGroup, prepare, register

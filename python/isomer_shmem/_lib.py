@@ -8,6 +8,7 @@ import ctypes
 import os
 import re
 import struct
+import warnings
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 SERIES = 1  # 100 * major + minor of the C library that this package is written for
@@ -131,23 +132,33 @@ CALLS = {
 _library = None
 
 
-def candidates():
-    """Files to try, in order: ISOMER_LIB alone when it is set, else that of the wheel, else the system's loader."""
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")  # of the wheel
+
+
+def chosen():
+    """The file that is loaded: what ISOMER_LIB names, else that of the wheel, else the one that the loader finds. Where it
+    cannot be loaded, no other one takes its place: a job without the GPU's library would go on without the GPU."""
     named = os.environ.get("ISOMER_LIB")
     if named:
-        return [named]
-    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
-    return [os.path.join(folder, f"libisomer_{flavour}.so") for flavour in _flavours()] + ["libisomer.so.0"]
+        return named
+    flavour, there = _flavour_of_torch(), os.listdir(FOLDER) if os.path.isdir(FOLDER) else []
+    if f"libisomer_{flavour}.so" in there:
+        return os.path.join(FOLDER, f"libisomer_{flavour}.so")
+    if "libisomer_cpu.so" not in there:
+        return "libisomer.so.0"
+    warnings.warn(f"isomer: this package has no library for torch's GPU (libisomer_{flavour}.so), so it takes the one for "
+                  "CPUs: build a wheel where the GPU's compiler is, or set ISOMER_LIB", stacklevel=2)
+    return os.path.join(FOLDER, "libisomer_cpu.so")
 
 
-def _flavours():
-    """Of the wheel's libraries, those for torch's GPU where there is such a GPU; then the CPU's. Starts no GPU."""
+def _flavour_of_torch():
+    """The GPU of torch where the machine has one, else the CPU. Starts no GPU."""
     import torch
     if torch.version.hip and os.path.exists("/dev/kfd"):
-        return ["hip", "cpu"]
+        return "hip"
     if torch.version.cuda and os.path.exists("/dev/nvidiactl"):
-        return ["cuda", "cpu"]
-    return ["cpu"]
+        return "cuda"
+    return "cpu"
 
 
 def load():
@@ -163,14 +174,11 @@ def load():
 
 
 def _open():
-    refusals = []
-    for path in candidates():
-        try:
-            return ctypes.CDLL(path)
-        except OSError as error:
-            refusals.append(str(error))
-    raise IsomerError("libisomer.so cannot be loaded (" + "; ".join(refusals) + "); set ISOMER_LIB to the file, or "
-                      "install the C library where the loader looks")
+    try:
+        return ctypes.CDLL(chosen())
+    except OSError as error:
+        raise IsomerError(f"libisomer.so cannot be loaded ({error}); set ISOMER_LIB to the file, or install what is "
+                          "missing where the loader looks") from None
 
 
 def _check_version(library):

@@ -38,10 +38,9 @@ def bitcode(backend="cuda", arch=None):
     if backend not in ("cuda", "hip"):
         raise ValueError(f"isomer_shmem.triton.bitcode: backend {backend!r} is neither 'cuda' nor 'hip'")
     name = "isomer_device-" + ("nvptx64" if backend == "cuda" else str(arch).split(":")[0]) + ".bc"
-    folders = []
-    for library in _lib.candidates():
-        folder = os.path.dirname(os.path.realpath(library) if os.sep in library else _loaded(library))
-        folders += [os.path.join(folder, "isomer"), folder]
+    library = _lib.chosen()
+    folder = os.path.dirname(os.path.realpath(library) if os.sep in library else _loaded(library))
+    folders = [os.path.join(folder, "isomer"), folder]
     for folder in folders:
         if os.path.exists(os.path.join(folder, name)):
             return os.path.join(folder, name)

@@ -66,3 +66,51 @@ def test_import_starts_nothing():
                "assert threading.active_count() == 1\n"
                "assert 'libisomer' not in open('/proc/self/maps').read()\n")
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ, "PYTHONPATH": FOLDER}, timeout=120)
+
+
+def test_hip_finds_its_variables_before_it_starts(monkeypatch):
+    import torch
+    from isomer_shmem import _environment
+    for name in _environment.HIP:
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    _environment.prepare_hip()
+    assert not any(name in os.environ for name in _environment.HIP)  # a torch without HIP
+    monkeypatch.setattr(torch.version, "hip", "7.2")
+    monkeypatch.setenv("GPU_MAX_HW_QUEUES", "16")
+    _environment.prepare_hip()
+    assert os.environ["DEBUG_HIP_GRAPH_MIN_OVERLAP"] == "0" and os.environ["GPU_MAX_HW_QUEUES"] == "16"
+    _environment.prepare_hip()  # all is set
+    for name in ("is_initialized", None):
+        monkeypatch.delenv("GPU_MAX_HW_QUEUES")
+        with monkeypatch.context() as patch:
+            if name is not None:
+                patch.setattr(torch.cuda, name, lambda: True)
+            else:
+                patch.setattr(os, "readlink", lambda path: "/dev/kfd")
+            with pytest.warns(UserWarning, match="started before isomer_shmem was imported, without GPU_MAX_HW_QUEUES=8:"):
+                _environment.prepare_hip()
+
+
+def test_launchers_name_the_ranks(monkeypatch):
+    from isomer_shmem import _environment
+    ompi = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "229113857", "PMIX_RANK": "3"}
+    made = _environment.ranks_of(ompi)
+    port = made.pop("MASTER_PORT")
+    assert made == {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
+    assert 10000 <= int(port) < 30000 and _environment.ranks_of({**ompi, "OMPI_COMM_WORLD_RANK": "0"})["MASTER_PORT"] == port
+    assert _environment.ranks_of({**ompi, "PMIX_NAMESPACE": "229113858"})["MASTER_PORT"] != port
+    assert "MASTER_ADDR" not in _environment.ranks_of({**ompi, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})  # two hosts
+    slurm = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+             "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NODELIST": "gpu[007-008,012]"}
+    for nodes, first in (("gpu[007-008,012]", "gpu007"), ("a1,b2", "a1"), ("n12", "n12"), ("x[1,3],y4", "x1")):
+        made = _environment.ranks_of({**slurm, "SLURM_STEP_NODELIST": nodes})
+        assert (made["RANK"], made["WORLD_SIZE"], made["LOCAL_RANK"], made["MASTER_ADDR"]) == ("5", "8", "1", first)
+    assert _environment.ranks_of({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}) == {}  # a batch script, outside of srun
+    assert _environment.ranks_of({}) == {}
+    for name, value in {**ompi, "WORLD_SIZE": "1", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    _environment.take_ranks()  # torchrun below mpirun
+    assert os.environ["RANK"] == "0" and "MASTER_PORT" not in os.environ

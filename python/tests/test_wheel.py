@@ -53,13 +53,25 @@ def test_wrong_flavour_and_file_are_refused(tmp_path):
     assert "/nowhere.so does not exist" in run_build(tmp_path, "cpu=/nowhere.so").stderr
 
 
-def test_flavour_follows_torch_and_the_machine(monkeypatch):
+def test_flavour_follows_torch_and_the_machine(monkeypatch, tmp_path):
     import torch
     there = {"/dev/kfd", "/dev/nvidiactl"}
     monkeypatch.setattr(os.path, "exists", lambda path: path in there)
-    for hip, cuda, files, flavours in (("6.2", None, True, ["hip", "cpu"]), (None, "13.0", True, ["cuda", "cpu"]),
-                                       ("6.2", None, False, ["cpu"]), (None, None, True, ["cpu"])):
+    monkeypatch.delenv("ISOMER_LIB", raising=False)
+    monkeypatch.setattr(_lib, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(_lib, "_library", None)
+    assert _lib.chosen() == "libisomer.so.0"  # a package without libraries
+    for flavour in ("hip", "cuda", "cpu"):
+        (tmp_path / f"libisomer_{flavour}.so").write_text("no library")
+    for hip, cuda, files, flavour in (("6.2", None, True, "hip"), (None, "13.0", True, "cuda"),
+                                      ("6.2", None, False, "cpu"), (None, None, True, "cpu")):
         monkeypatch.setattr(torch.version, "hip", hip)
         monkeypatch.setattr(torch.version, "cuda", cuda)
         there = {"/dev/kfd", "/dev/nvidiactl"} if files else set()
-        assert _lib._flavours() == flavours
+        assert _lib.chosen() == str(tmp_path / f"libisomer_{flavour}.so")
+        with pytest.raises(_lib.IsomerError, match=f"libisomer_{flavour}.so: (file too short|invalid ELF header)"):
+            _lib.load()  # and not the CPU's in its place
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    (tmp_path / "libisomer_cuda.so").unlink()
+    with pytest.warns(UserWarning, match="no library for torch's GPU .libisomer_cuda.so."):
+        assert _lib.chosen() == str(tmp_path / "libisomer_cpu.so")
