@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 import isomer_shmem as iso
 
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+
 ROWS, INNER, COLUMNS, PIECES, STEPS = 96, 128, 64, 3, 5
 
 
@@ -54,7 +56,7 @@ def main():
         weight = torch.randint(-3, 4, (INNER, COLUMNS), generator=generator).float()
         mine = rows[rank * ROWS:(rank + 1) * ROWS].contiguous()
         result, gathered = multiply(mine, weight), torch.empty_like(rows)
-        dist.all_gather_into_tensor(gathered, mine)
+        all_gather_single(gathered, mine)
         assert torch.equal(result, gathered @ weight), f"step {step} differs"
     multiply.close()
     if rank == 0:

@@ -11,6 +11,9 @@ from torch import nn
 
 import isomer_shmem  # noqa: F401 (registers the backend)
 
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+
 STEPS, BATCH, WIDTH = 20, 16, 33
 
 
@@ -44,9 +47,9 @@ class ShardedAdamW:
         self.optimizer = torch.optim.AdamW([self.mine], **options)
 
     def step(self):
-        dist.reduce_scatter_tensor(self.mine.grad, self.gradients, dist.ReduceOp.AVG)  # in place
+        reduce_scatter_single(self.mine.grad, self.gradients, dist.ReduceOp.AVG)  # in place
         self.optimizer.step()
-        dist.all_gather_into_tensor(self.values, self.mine.detach())  # in place
+        all_gather_single(self.values, self.mine.detach())  # in place
         self.gradients.zero_()
 
     def moments(self):

@@ -11,7 +11,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from . import _lib
-from ._lib import Coll, HostBlocks, IsomerError
+from ._lib import Coll, HostBlocks
 
 TYPES = {torch.bool: _lib.BOOL, torch.uint8: _lib.UINT8, torch.int8: _lib.INT8, torch.uint16: _lib.UINT16,
          torch.int16: _lib.INT16, torch.uint32: _lib.UINT32, torch.int32: _lib.INT32, torch.uint64: _lib.UINT64,
@@ -133,8 +133,9 @@ class Core:
         if self.world.broken is not None:
             self.world.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
-        if self._coll_on_host(self._args_pointer) != 0:
-            self._fail()
+        status = self._coll_on_host(self._args_pointer)
+        if status != 0:
+            self.world.check_call(status)
 
     new = staticmethod(new_like)  # memory for copies
 
@@ -164,17 +165,13 @@ class Core:
             self.settle()
             values.div_(self.n)
 
-    def _fail(self):
-        sentence = self.world.broken or _lib.text_of(self.world.lib.shmemx_error_text) or "a wait gave up"
-        self.world.abort(sentence)
-        raise IsomerError(sentence)
-
     # ---- moves: bytes, whatever the type ----
 
     def broadcast(self, tensor, root):
         values = plain(tensor, self.new)
         self.call(_lib.BROADCAST, values.data_ptr(), values.data_ptr(), bytes_of(values), root=root)
-        self.put_back(tensor, values)
+        if self.me != root:  # which only reads, so its tensor may be an expanded one
+            self.put_back(tensor, values)
 
     def exchange(self, outputs, tensors):
         """tensors[m] goes to outputs[this member] of member m, in one call without a copy in between. Lists of plain

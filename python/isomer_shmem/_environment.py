@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Variables that have to be set before torch or HIP reads them; the import of the package does it. What the user has set
-stays."""
+"""Variables that have to be set before torch or HIP reads them: the import of the package does it. Those that the user has
+set stay."""
 import contextlib
 import os
 import re
@@ -48,8 +48,8 @@ LAUNCHERS = (  # the names of: rank, size, rank on the host, size on the host or
 
 
 def ranks_of(environment):
-    """torch's variables. On one host, address and port follow from the job's name; for srun on several, the address is the
-    first node of its list. mpirun on several hosts does not say where rank 0 is: then the user sets MASTER_ADDR."""
+    """torch's variables. On one host, address and port follow from the job's name; for srun on several, the address is
+    the first node of its list. mpirun on several hosts does not say where rank 0 is: the user sets MASTER_ADDR."""
     for names in LAUNCHERS:
         rank, size, local_rank, local_size, job = (environment.get(name) for name in names)
         if rank is not None and size is not None:

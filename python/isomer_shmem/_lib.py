@@ -26,6 +26,13 @@ SIGNAL_SET, SIGNAL_ADD = 1, 2
 SUM, PROD, MIN, MAX, AND, OR, XOR, AVG, SCALED_SUM = range(9)
 
 
+# How torch names the calls that errors tell of.
+TORCH_NAMES = {"SHMEMX_ALLREDUCE": "all_reduce", "SHMEMX_REDUCESCATTER": "reduce_scatter",
+               "SHMEMX_FCOLLECT": "all_gather", "SHMEMX_ALLTOALLV": "all_to_all", "SHMEMX_ALLTOALL": "all_to_all",
+               "SHMEMX_BROADCAST": "broadcast", "SHMEMX_GATHER": "gather", "SHMEMX_SCATTER": "scatter",
+               "SHMEMX_REDUCE": "reduce", "SHMEMX_BARRIER or _SYNC": "barrier"}
+
+
 class IsomerError(RuntimeError):
     """The library is missing, does not fit, or one of its calls has failed."""
 
@@ -136,8 +143,8 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")  # of t
 
 
 def chosen():
-    """The file that is loaded: what ISOMER_LIB names, else that of the wheel, else the one that the loader finds. Where it
-    cannot be loaded, no other one takes its place: a job without the GPU's library would go on without the GPU."""
+    """The file to load: what ISOMER_LIB names, else that of the wheel, else the one that the loader finds. No other one
+    takes its place where it cannot be loaded: without the GPU's library, a job would go on without the GPU."""
     named = os.environ.get("ISOMER_LIB")
     if named:
         return named
@@ -146,8 +153,8 @@ def chosen():
         return os.path.join(FOLDER, f"libisomer_{flavour}.so")
     if "libisomer_cpu.so" not in there:
         return "libisomer.so.0"
-    warnings.warn(f"isomer: this package has no library for torch's GPU (libisomer_{flavour}.so), so it takes the one for "
-                  "CPUs: build a wheel where the GPU's compiler is, or set ISOMER_LIB", stacklevel=2)
+    warnings.warn(f"isomer: this package has no library for torch's GPU (libisomer_{flavour}.so), so it takes the one "
+                  "for CPUs: build a wheel where the GPU's compiler is, or set ISOMER_LIB", stacklevel=2)
     return os.path.join(FOLDER, "libisomer_cpu.so")
 
 

@@ -11,6 +11,7 @@ receive from any source looks where something has been sent.
 import hashlib
 import threading
 import time
+import weakref
 from ctypes import CDLL, byref, c_int, c_uint64, c_void_p, memmove
 
 from . import _lib
@@ -42,9 +43,7 @@ class Pairs:
         self.rings, self.stages = {}, {}  # of the file pool: by bytes; by kind of call
         self.at_one_place, self.has_room = set(), True  # the addresses of the rings' buffers; False: no more of these
         nbytes = 2 * n * TAGS * WORD
-        self._own = world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY)
-        if not self._own:
-            _lib.check(1, "shmemx_team_malloc")
+        self._own = world.check_address(world.lib.shmemx_team_malloc(team, nbytes, _lib.HOST_MEMORY))
         world.own_word = world.own_word or self._own
         self._of = [world.lib.shmem_ptr(self._own, pe) for pe in pes]
         self.is_near = all(self._of)  # else another node's memory has no address here, and gloo does it all
@@ -73,8 +72,7 @@ class Pairs:
         name = repr((self.tag, pes, channel[2])).encode()
         tag = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
         team = c_void_p()
-        _lib.check(self.world.lib.shmemx_team_create((c_int * 2)(*pes), 2, c_uint64(tag), byref(team)),
-                   "shmemx_team_create")
+        self.world.check(self.world.lib.shmemx_team_create((c_int * 2)(*pes), 2, c_uint64(tag), byref(team)))
         return Pair(self.world, pes, team)
 
 
@@ -106,9 +104,8 @@ class Channel:
         self._receiver, self._sender = pair.pes[1], pair.pes[0]
         lib = self.world.lib
         self._fetch, self._set, self._put = lib.shmem_signal_fetch, lib.shmem_signal_set, lib.shmem_putmem_signal
-        self._ring = lib.shmemx_team_malloc(pair.team, DATA_AT + SHORT_BYTES, _lib.HOST_MEMORY)
-        if not self._ring:
-            _lib.check(1, "shmemx_team_malloc")
+        self._ring = self.world.check_address(
+            lib.shmemx_team_malloc(pair.team, DATA_AT + SHORT_BYTES, _lib.HOST_MEMORY))
         self._words = [self._ring + WORD_STEP * entry for entry in range(ENTRIES)]
         self._data = [self._ring + DATA_AT + ENTRY_BYTES * entry for entry in range(ENTRIES)]
         self._freed_word = self._ring + WORD_STEP * ENTRIES
@@ -158,8 +155,8 @@ class Channel:
             self.core.exchange([result, None], [None] * 2)
             return
         if length != nbytes:
-            self.world.abort(f"the length of pe {self._receiver}'s tensor is {nbytes}, but pe {self._sender} sends "
-                             f"{length} bytes")
+            self.world.abort(self.world.in_words(f"the length of pe {self._receiver}'s tensor is {nbytes}, but pe "
+                                                 f"{self._sender} sends {length} bytes"))
             self.world.check_usable()
         for at in range(0, max(nbytes, 1), ENTRY_BYTES):
             wait(self.world, self._next)
@@ -183,10 +180,10 @@ class Pair:
 
 
 class PointToPoint:
-    """The sends and receives of one group. `seconds` is a function: how long a call may last."""
+    """The sends and receives of one group, which has this object: a strong reference back would keep both."""
 
-    def __init__(self, lease, seconds):
-        self._pairs, self._world, self._seconds = lease.pairs, lease.world, seconds
+    def __init__(self, lease, group):
+        self._pairs, self._world, self._group = lease.pairs, lease.world, weakref.ref(group)
         self._sequences = {}  # by channel; by tag for receives from any source
         self._taken = {}  # by channel: messages that a receive has been called for
         self._lock = threading.Lock()
@@ -248,10 +245,18 @@ class PointToPoint:
     def _run(self, name, key, body, tensor, is_ready=None):
         sequence = self._sequences.get(key)
         if sequence is None:
-            pes = "any" if isinstance(key, int) else "/".join(str(self._pairs.pes[member]) for member in key[:2])
-            sequence = self._sequences[key] = Sequence(pes, self._world.abort)
+            ranks = "any"
+            if not isinstance(key, int):
+                ranks = self._world.names([self._pairs.pes[member] for member in key[:2]])
+            sequence = self._sequences[key] = Sequence(ranks, self._world.abort_here)
         patience = PATIENCE_SECONDS if is_ready is not None and tensor.nbytes <= SHORT_BYTES else 0.0
-        return sequence.run(name, body, [tensor], self._seconds(), True, is_ready, patience)
+        return sequence.run(name, body, [tensor], self._group().timeout_seconds(), True, is_ready, patience)
+
+    def after_fork(self):
+        """In a child, whose parent's other threads may have been in a call."""
+        self._lock = threading.Lock()
+        for sequence in self._sequences.values():
+            sequence.after_fork()
 
     def close(self, seconds):
         """Takes no more calls, and waits for those that it has: True when all ended in time."""

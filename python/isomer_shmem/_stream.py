@@ -16,6 +16,7 @@ import torch.distributed as dist
 from . import _lib
 from ._core import Core, bytes_of, new_like, plain, plain_dest
 from ._lib import IsomerError
+from ._pairs import wait
 from ._work import IsomerWork, not_compiled, watch
 
 # The last four of the library's 256 slots: small numbers are the program's, for handles in kernels.
@@ -118,6 +119,15 @@ def streams_of(world):
     return world.streams
 
 
+def synchronize(world, streams):
+    """The host waits for the current stream, and learns of errors in it: of a dead rank also where the stream stands
+    still. A driver may need seconds to end the process of that rank, and hold up this one's streams meanwhile."""
+    stream = streams.current()
+    event = streams.event(stream)
+    wait(world, event.query)
+    world.check_call(world.lib.shmemx_stream_synchronize(streams.handle(stream)))
+
+
 def part_of(tensor, first, end):
     """A range of a tensor's elements, in one dimension."""
     flat = tensor.view(-1)
@@ -143,8 +153,9 @@ class StreamCore(Core):
             self.world.check_usable()
         self._write(self._args, 0, kind, self._team, dest, source, nelems, type, op, root)
         self._args.slot = self.slot_of(kind)
-        if self._coll_on_stream(self._args_pointer, self._streams.handle(self._streams.current())) != 0:
-            self._fail()
+        status = self._coll_on_stream(self._args_pointer, self._streams.handle(self._streams.current()))
+        if status != 0:
+            self.world.check_call(status)
 
     def slot_of(self, kind):
         return REST if self._one_slot else SLOT_OF.get(kind, REST)
@@ -194,8 +205,10 @@ class StreamCore(Core):
             if self.me == root:
                 buffer.copy_(part)
             self.call(_lib.BROADCAST, buffer.data_ptr(), buffer.data_ptr(), bytes_of(buffer), root=root)
-            self.put_back(part, buffer)
-        self.put_back(tensor, values)
+            if self.me != root:
+                self.put_back(part, buffer)
+        if self.me != root:
+            self.put_back(tensor, values)
 
     def _reduced(self, values, reduction):
         way = self._way(values, ENGINE_REDUCE_BYTES if reduction.is_of_floats() else math.inf)
@@ -383,7 +396,7 @@ class Queue:
     def __init__(self, group, streams, one_slot, seconds):
         lease = group.lease
         self.world, self.streams, self._seconds = lease.world, streams, seconds
-        self._group = "/".join(map(str, lease.pes[:8]))
+        self._group = lease.world.names(lease.pes)
         self.core = StreamCore(group, streams, one_slot)
         self._team, self._lock = lease.team, threading.RLock()
         self._own, self._channels = None, {}  # streams: of the group; by (peer, whether it sends)
@@ -427,6 +440,7 @@ class Queue:
                 raise dist.DistBackendError(f"isomer: {name}: the process group has been destroyed")
             self._under_way = name, time.monotonic(), seconds  # the first call of a slot waits for the other members
             try:
+                self.world.check_usable()
                 body(self.core)
             except IsomerError as error:
                 raise dist.DistBackendError(f"isomer: {name} of group {self._group}: {error}") from error
@@ -438,7 +452,7 @@ class Queue:
         def body(core):
             for slot in sorted({core.slot_of(kind) for kind in (_lib.FCOLLECT, _lib.REDUCESCATTER, _lib.ALLREDUCE,
                                                                 _lib.BROADCAST)}):
-                _lib.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0), "shmemx_slot_prepare")
+                self.world.check(self.world.lib.shmemx_slot_prepare(self._team, slot, 0))
             core.call(_lib.SYNC)
         self._own_stream()
         self._enqueue("prepare", body, self._seconds())
@@ -463,8 +477,7 @@ class Queue:
     def _message(self, call, tensor, peer, tag):
         self.world.check_usable()
         stream = self.streams.handle(self.streams.current())
-        if call(self._team, tensor.data_ptr(), tensor.nbytes, peer, tag, stream) != 0:
-            self.core._fail()
+        self.world.check_call(call(self._team, tensor.data_ptr(), tensor.nbytes, peer, tag, stream))
 
     def _channel(self, peer, sends):
         """A stream of its own for each peer and direction, so that a send waits for no other message."""
@@ -477,8 +490,7 @@ class Queue:
         """Messages ("send" or "recv", tensor, peer, tag) by one kernel, in any order: one Work for all of them."""
         def body(core):
             lib, results, sent = self.world.lib, [], []
-            if lib.shmemx_coll_group_begin() != 0:
-                core._fail()
+            self.world.check_call(lib.shmemx_coll_group_begin())
             try:
                 for name, tensor, peer, tag in messages:
                     if name == "send":
@@ -489,8 +501,7 @@ class Queue:
                         self._message(lib.shmemx_recv_on_stream, results[-1][1], peer, tag)
             finally:
                 status = lib.shmemx_coll_group_end()
-            if status != 0:
-                core._fail()
+            self.world.check_call(status)
             for tensor, result in results:
                 core.put_back(tensor, result)
         tensors = [message[1] for message in messages]
@@ -508,23 +519,24 @@ class Queue:
         """Raises where a wait of this group's kernels has given up. Not during a capture."""
         for slot in SLOTS:
             if self.world.lib.shmemx_status(self._team, slot, None) != 0:
-                self.world.abort(_lib.text_of(self.world.lib.shmemx_error_text) or "a wait gave up")
+                self.world.abort(self.world.last_error())
         self.check_usable(name)
 
     def check_time(self):
         """By the watch: a call that waits for other members on the host, or in a kernel, for too long."""
         call = self._under_way
         if call is not None and time.monotonic() > call[1] + call[2]:
-            self.world.abort(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
+            self.world.abort_here(f"{call[0]} of group {self._group} has passed its timeout of {call[2]:g} s")
         if self._limit != self._seconds():
             self.set_limit()
         self.world.look_at_waits()
 
     def synchronize(self):
         """The host waits for the current stream, and learns of errors in it."""
-        stream = self.streams.handle(self.streams.current())
-        if self.world.lib.shmemx_stream_synchronize(stream) != 0:
-            self.core._fail()
+        synchronize(self.world, self.streams)
+
+    def after_fork(self):
+        self._lock = threading.RLock()
 
     def close(self):
         """Takes no more calls. What is enqueued goes on."""

@@ -31,6 +31,14 @@ def not_compiled(cls):
 
 
 _changed = threading.Condition()  # of all works: few threads wait at a time, and a call makes no lock of its own
+IN_CHILD = ("this process was forked from a rank and has no job of its own; start it by spawn, or make its process "
+            "group in it")
+
+
+def after_fork():
+    """In a child, whose parent's other threads may have had the lock."""
+    global _changed
+    _changed = threading.Condition()
 
 
 @not_compiled
@@ -156,6 +164,7 @@ class Watch:
             time.sleep(self.PERIOD_SECONDS)
             for sequence in self._sequences:
                 sequence.check_time()
+            sequence = None  # which would live until the next look
 
 
 watch = Watch()
@@ -171,6 +180,7 @@ class Sequence:
         self._queue = collections.deque()
         self._is_busy, self._is_closed, self._thread = False, False, None
         self._under_way = None  # (name, when it began, its limit in seconds)
+        self._work = None  # of the call under way, where a thread waits for it
         watch.add(self)
 
     def run(self, name, body, outputs, seconds, is_async, is_ready=None, patience=0.0):
@@ -209,7 +219,7 @@ class Sequence:
         with self._lock:
             if self._is_busy or not self._queue or self._queue[0][2] is not work:
                 return
-            name, body, _, seconds, _ = self._queue.popleft()
+            name, body, self._work, seconds, _ = self._queue.popleft()
             self._is_busy = True
         work.finish(self._execute(name, body, seconds))
 
@@ -230,7 +240,7 @@ class Sequence:
                 early = self._queue[0][4] - time.monotonic() if self._queue[0][4] and not self._is_closed else 0.0
                 if early <= 0:
                     name, body, work, seconds, _ = self._queue.popleft()
-                    self._is_busy = True
+                    self._work, self._is_busy = work, True
             if early > 0:
                 time.sleep(early)  # calls that come meanwhile need not wake this thread
                 continue
@@ -251,9 +261,19 @@ class Sequence:
         finally:
             self._under_way = None
             with self._lock:
-                self._is_busy = False
+                self._is_busy, self._work = False, None
                 if self._queue or self._is_closed:
                     self._changed.notify_all()
+
+    def after_fork(self):
+        """In a child. The parent's calls end there and not here; new ones meet what forbids them in their bodies."""
+        works = [item[2] for item in self._queue] + ([self._work] if self._work is not None else [])
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._queue.clear()
+        self._is_busy, self._thread, self._under_way, self._work = False, None, None, None
+        for work in works:
+            work.finish(dist.DistBackendError(f"isomer: {work._name} of group {self._group}: {IN_CHILD}"))
 
     def check_time(self):
         """Ends the call that has passed its limit. By the watch."""

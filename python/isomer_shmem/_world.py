@@ -7,9 +7,12 @@ end of a team is collective and the end of a torch group is not.
 """
 import atexit
 import ctypes
+import errno
+import functools
 import json
 import multiprocessing.util
 import os
+import re
 import sys
 import threading
 import time
@@ -17,7 +20,9 @@ import uuid
 import weakref
 from ctypes import byref, c_int, c_uint64, c_void_p
 
-from . import _lib
+import torch.distributed as dist
+
+from . import _lib, _work
 from ._lib import IsomerError
 from ._pairs import Pairs
 
@@ -28,13 +33,21 @@ _lock = threading.RLock()
 _world = None
 _cores = weakref.WeakSet()  # groups of this process that are not destroyed
 _has_exit_hook = False
+_exit_status = None  # of sys.exit
+_last_store = None  # of the job that has ended, until the next one
+
+
+# What the library says, in words of torch: (what is found, what stands for it).
+_CAUSE = re.compile(r"^.*the job (?:was broken [\d.]+ s ago|is broken): |; call shmemx_leave$")
+_CALL_NAMES = re.compile(r"^(?:shmemx?_\w+(?:, SHMEMX_\w+)?: )+| by shmemx_leave\b")
+_PES = re.compile(r"\bpe(s?)\b(?: (\d+))?", re.IGNORECASE)
 
 
 class World:
-    """A running job. name is equal on its PEs and on no other job."""
+    """A running job. name is equal on its PEs and on no other job; ranks are those of its PEs in the default group."""
 
-    def __init__(self, name, pe, size, uniqueid):
-        self.name, self.pe, self.size = name, pe, size
+    def __init__(self, name, pe, ranks, uniqueid):
+        self.name, self.pe, self.ranks, self.size = name, pe, ranks, len(ranks)
         self.pid = os.getpid()
         self.broken = None  # why no call works any more
         self.free_teams = {}  # PE numbers: {tag: (team, its Pairs)}
@@ -71,10 +84,51 @@ class World:
         """check_usable, and raises when another PE has died; for loops that wait without the library."""
         self.check_usable()
         # shmemx_status tells of kernels that gave up; a call that is no description fails once the job is broken
-        if self.lib.shmemx_status(team, 0, None) != 0 or (
-                self.own_word and self.lib.shmemx_offset_of(self.own_word, byref(c_uint64())) != 0):
-            self.abort(_lib.text_of(self.lib.shmemx_error_text) or "a wait gave up")
+        if self.lib.shmemx_status(team, 0, None) != 0 or self._is_broken():
+            self.abort(self.last_error())
             raise IsomerError(self.broken)
+
+    def _is_broken(self):
+        return self.own_word and self.lib.shmemx_offset_of(self.own_word, byref(c_uint64())) != 0
+
+    def last_error(self):
+        """The sentence of this thread's last call that failed, or why the job is broken."""
+        sentence = _lib.text_of(self.lib.shmemx_error_text)
+        if self._is_broken():
+            sentence = _lib.text_of(self.lib.shmemx_error_text)
+        return self.in_words(sentence) or "a wait gave up"
+
+    def in_words(self, sentence):
+        """A sentence of the library with ranks for PEs, and without the calls of C around it."""
+        for call, name in _lib.TORCH_NAMES.items():
+            sentence = sentence.replace(f"{call} on a stream", f"{name} on a stream")
+        sentence = _CALL_NAMES.sub("", _CAUSE.sub("", sentence))
+        return _PES.sub(self._rank, sentence)
+
+    def _rank(self, found):
+        pe = int(found[2] or self.size)
+        return f"rank{found[1]} {self.ranks[pe]}" if pe < self.size else "rank" + found[0][2:]
+
+    def names(self, pes):
+        """The ranks of some PEs, as errors name a group."""
+        return "/".join(str(self.ranks[pe]) for pe in pes[:8])
+
+    def check(self, status):
+        """Raises the library's own sentence when a call of it has failed."""
+        if status != 0:
+            raise IsomerError(self.broken or self.last_error())
+
+    def check_address(self, address):
+        """The address, or the same where a call gave none."""
+        self.check(0 if address else 1)
+        return address
+
+    def check_call(self, status):
+        """Of a call that several ranks make. After a wrong argument, with which nothing was done, the next call fits
+        those of the others. After any other error it may not: the job is broken."""
+        if status not in (0, -errno.EINVAL):
+            self.abort(self.last_error())
+        self.check(status)
 
     def look_at_waits(self):
         """Ends the job where a kernel has waited longer than a group with calls on streams allows. By the watch; asks
@@ -82,12 +136,19 @@ class World:
         error = _lib.DeviceError()
         while self.limits and self.broken is None and self.lib.shmemx_device_error(byref(error)) == 1:
             call, waited = error.call.decode(errors="replace"), error.waited_seconds
-            if error.gave_up or waited >= min(self.limits.values()):
-                self.abort(f"{call} on a stream has waited {waited:.1f} s for pe {error.pe}" +
-                           (" and given up" if error.gave_up else ", the timeout of its group"))
+            if self._is_broken():
+                self.abort(self.last_error())
+            elif error.gave_up or waited >= min(self.limits.values()):
+                self.abort_here(self.in_words(f"{call} has waited {waited:.1f} s for pe {error.pe}") +
+                                (" and given up" if error.gave_up else ", the timeout of its group,"))
+
+    def abort_here(self, reason):
+        """abort by this rank, whom the sentence names to the others."""
+        self.abort(f"{reason} on rank {self.ranks[self.pe]}")
 
     def abort(self, reason):
-        """Ends all waits of this PE; every later call raises `reason`. Any thread."""
+        """Ends all waits of this PE; every later call raises `reason`, also on the other ranks once this one has left.
+        Any thread."""
         if self.broken is None:
             self.broken = reason
             self.lib.shmemx_break(reason.encode(errors="replace")[:255])
@@ -99,7 +160,7 @@ class World:
             return kept.pop(tag)
         team = c_void_p()
         numbers = (c_int * len(pes))(*pes)
-        _lib.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)), "shmemx_team_create")
+        self.check(self.lib.shmemx_team_create(numbers, len(pes), c_uint64(tag), byref(team)))
         return team, Pairs(self, pes, tag, team)
 
     def give_team(self, pes, tag, team, pairs):
@@ -110,12 +171,16 @@ class World:
         """Ends the job for this PE. Waits up to `seconds` for the other PEs; without them it leaves."""
         for ending in self.at_end:
             ending(self)
+        why = _failure()
+        if why is not None and seconds <= 0:
+            self.abort_here(f"the program has ended {why}")
         self.broken = self.broken or (None if seconds > 0 and self._all_arrive(seconds) else "the job was left")
         if self.broken:
             self.lib.shmemx_leave()
         else:
             self.lib.shmem_finalize()
             self.broken = "the job has ended"
+        self.free_teams.clear()  # which name this object
 
     def _all_arrive(self, seconds):
         limit = threading.Timer(seconds, self.lib.shmemx_break, [b"the other PEs did not come to the end of the job"])
@@ -167,9 +232,13 @@ class Lease:
 
 def _after_fork():
     """A child has the memory of the job and no part in it."""
+    global _lock
+    _lock = threading.RLock()
     if _world is not None:
-        _world.broken = ("this process was forked from a PE and has no job of its own; start it by spawn, or make its "
-                         "process group in it")
+        _world.broken = _work.IN_CHILD
+        _work.after_fork()
+        for core in list(_cores):
+            core.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -214,7 +283,9 @@ def decide(records):
 
 def _describe(rank, pes):
     """This process as the other members must know it. Teams of exactly these PEs can be used again."""
-    record = {"error": None, "world": None, "pe": rank, "free": [], "tag": uuid.uuid4().int >> 65}
+    record = {"error": None, "world": None, "pe": rank, "free": [], "tag": uuid.uuid4().int >> 65, "rank": rank}
+    if dist.is_initialized():
+        record["rank"] = dist.get_rank()
     try:
         _lib.load()
         if _world is not None:
@@ -237,7 +308,7 @@ def _take(records, rank):
         return None, detail
     first = records[0]
     if what == "start":
-        _world = World(first["name"], rank, len(records), first["id"])
+        _world = World(first["name"], rank, [record["rank"] for record in records], first["id"])
         pes, tag = tuple(range(len(records))), first["tag"]
     else:
         pes, tag = tuple(record["pe"] for record in records), detail
@@ -247,9 +318,17 @@ def _take(records, rank):
         return None, str(error)
 
 
+def keep_store(world, store):
+    """A rank may begin the next job on the same address before the rank that holds the store has left this one."""
+    global _last_store
+    if world.leases == 0:
+        _last_store = store
+
+
 def join(store, rank, size, timeout):
     """A lease on a team of the group's members, or None and the reason, the same way on all members. Collective over
     the members. Raises on all members where one has no library or cannot start the job."""
+    global _last_store
     with _lock:
         _forget_parent()
         pes = exchange(store, "pe", rank, size, timeout, _world.pe if _world else None)
@@ -263,6 +342,7 @@ def join(store, rank, size, timeout):
         outcomes = exchange(store, "outcome", rank, size, timeout,
                             {"failure": failure, "reason": reason, "pairs": lease is not None and lease.pairs.is_near,
                              "one_slot": _has_few_queues()})
+        _last_store = None
         lease, reason = _agreed(lease, outcomes)
         if lease is not None and not all(outcome["pairs"] for outcome in outcomes):
             lease.pairs.is_near = False
@@ -307,18 +387,42 @@ def _register_exit():
     if not _has_exit_hook:
         _has_exit_hook = True
         atexit.register(_at_exit)
+        _note_exit()
         # processes of multiprocessing that were forked do not run atexit
         multiprocessing.util.Finalize(None, _at_exit, exitpriority=10)
 
 
+def _note_exit():
+    """Has the argument of sys.exit kept: Python tells it to no one who ends the program."""
+    leave_program = sys.exit
+
+    @functools.wraps(leave_program)
+    def exit(status=None):
+        global _exit_status
+        _exit_status = status
+        leave_program(status)
+    sys.exit = exit
+
+
+def _failure():
+    """How the program fails, or None."""
+    error = sys.exc_info()[1] or getattr(sys, "last_value", None)
+    if error is not None and not isinstance(error, SystemExit):
+        return f"by {type(error).__name__}"
+    status = error.code if error is not None else _exit_status
+    return None if status in (None, 0) else f"with status {status if isinstance(status, int) else 1}"
+
+
 def seconds_for_exit(limit):
-    """How long to wait for the other PEs: not at all while an exception ends this one."""
-    failed = sys.exc_info()[0] is not None or getattr(sys, "last_value", None) is not None
-    return 0.0 if failed else limit
+    """How long to wait for the other PEs: not at all where this one fails."""
+    return limit if _failure() is None else 0.0
 
 
 def _at_exit():
     _forget_parent()
+    why = _failure()
+    if why is not None and _world is not None:
+        _world.abort_here(f"the program has ended {why}")
     deadline = time.monotonic() + seconds_for_exit(EXIT_SECONDS)
     for core in list(_cores):
         core.shutdown(max(0.0, deadline - time.monotonic()))

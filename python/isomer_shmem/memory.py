@@ -24,6 +24,7 @@ import torch.utils.dlpack
 from . import _lib
 from ._lib import IsomerError
 from ._stream import streams_of
+from ._stream import synchronize as wait_for_stream
 from .pg import group_of, has_gpu
 
 COMPARE = {"==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
@@ -156,11 +157,10 @@ def empty(*shape, dtype=None, device="cpu", group=None, local=False, for_kernels
     world.check_usable()
     if local:
         _free_idle(world)
-        address = world.lib.shmemx_local_malloc(nbytes, kind)
+        address = world.check_address(world.lib.shmemx_local_malloc(nbytes, kind))
     else:
-        address = mine.run_now("empty", lambda: world.lib.shmemx_team_malloc(mine.lease.team, nbytes, kind))
-    if not address:
-        raise IsomerError(_lib.text_of(world.lib.shmemx_error_text) or f"no memory for {nbytes} bytes")
+        address = mine.run_now("empty", lambda: world.check_address(
+            world.lib.shmemx_team_malloc(mine.lease.team, nbytes, kind)))
     flat, memory = tensor_of(world, address, nbytes, dtype, kind)
     _blocks[address] = Block(world, None if local else mine, address, nbytes, kind)
     if local:
@@ -225,8 +225,7 @@ def free(*tensors):
         mine, lib = block.group, block.world.lib
         if _is_on_stream(block):
             streams_of(block.world).synchronize()
-        status = mine.run_now("free", lambda: lib.shmemx_team_free(mine.lease.team, block.address))
-        _lib.check(status, "shmemx_team_free")
+        mine.run_now("free", lambda: block.world.check(lib.shmemx_team_free(mine.lease.team, block.address)))
         _blocks.pop(block.address)
         block.world.symmetric.pop(block.address, None)
 
@@ -254,7 +253,7 @@ def _pe(block, rank, group):
 def place(tensor):
     """Names a contiguous tensor of this rank, symmetric or local, to all ranks of the job."""
     block, offset = block_of(_contiguous(tensor, "place")), c_uint64()
-    _lib.check(block.world.lib.shmemx_offset_of(tensor.data_ptr(), byref(offset)), "shmemx_offset_of")
+    block.world.check(block.world.lib.shmemx_offset_of(tensor.data_ptr(), byref(offset)))
     return Place(block.world.pe, offset.value, tuple(tensor.shape), tensor.dtype)
 
 
@@ -332,12 +331,6 @@ def _current(world):
     return streams.handle(streams.current())
 
 
-def _check(world, status):
-    """Of a call on a stream."""
-    if status != 0:
-        raise IsomerError(world.broken or _lib.text_of(world.lib.shmemx_error_text) or "a wait gave up")
-
-
 def _local(world, tensor, on_gpu, name):
     """A tensor of this rank that takes part in a call with memory of another one."""
     if tensor.is_cuda and not on_gpu:
@@ -355,7 +348,7 @@ def put(dest, source, rank=None):
     world, address, pe, on_gpu = _target(dest, rank, "put", extent(source))
     _local(world, source, on_gpu, "put")
     if on_gpu:
-        _check(world, world.lib.shmemx_putmem_on_stream(address, source.data_ptr(), extent(source), pe,
+        world.check(world.lib.shmemx_putmem_on_stream(address, source.data_ptr(), extent(source), pe,
                                                         _current(world)))
     else:
         world.lib.shmem_putmem(address, source.data_ptr(), extent(source), pe)
@@ -368,7 +361,7 @@ def get(dest, source, rank=None):
     world, address, pe, on_gpu = _target(source, rank, "get", extent(dest))
     _local(world, dest, on_gpu, "get")
     if on_gpu:
-        _check(world, world.lib.shmemx_getmem_on_stream(dest.data_ptr(), address, extent(dest), pe, _current(world)))
+        world.check(world.lib.shmemx_getmem_on_stream(dest.data_ptr(), address, extent(dest), pe, _current(world)))
     else:
         world.lib.shmem_getmem(dest.data_ptr(), address, extent(dest), pe)
 
@@ -386,7 +379,7 @@ def put_signal(dest, source, signal, value=1, rank=None, add=False):
     arguments = (address, _local(world, source, on_gpu, "put_signal").data_ptr(), extent(source), word, value,
                  _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET, pe)
     if on_gpu:
-        _check(world, world.lib.shmemx_putmem_signal_on_stream(*arguments, _current(world)))
+        world.check(world.lib.shmemx_putmem_signal_on_stream(*arguments, _current(world)))
     else:
         world.lib.shmem_putmem_signal(*arguments)
 
@@ -397,8 +390,8 @@ def signal(word, value=1, rank=None, add=False):
     world, address, pe, on_gpu = _signal(word, rank, "signal")
     if on_gpu:
         stream = _current(world)
-        _check(world, world.lib.shmemx_quiet_on_stream(stream))
-        _check(world, world.lib.shmemx_signal_op_on_stream(address, value, _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET,
+        world.check(world.lib.shmemx_quiet_on_stream(stream))
+        world.check(world.lib.shmemx_signal_op_on_stream(address, value, _lib.SIGNAL_ADD if add else _lib.SIGNAL_SET,
                                                            pe, stream))
         return
     world.lib.shmem_fence()
@@ -410,7 +403,7 @@ def wait(word, value=1, compare=">=", timeout=None):
     signal on a GPU, the current stream waits; nothing is returned, and timeout is not looked at."""
     block = block_of(word)
     if _is_on_stream(block):
-        _check(block.world, block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
+        block.world.check(block.world.lib.shmemx_signal_wait_until_on_stream(word.data_ptr(), CMP[compare], value,
                                                                                _current(block.world)))
         return None
     return _wait_on_host(block, word, value, compare, timeout)
@@ -438,7 +431,7 @@ def fetch(word):
     stream, as item() does."""
     block = block_of(word)
     if _is_on_stream(block):
-        _check(block.world, block.world.lib.shmemx_stream_synchronize(_current(block.world)))
+        block.world.check(block.world.lib.shmemx_stream_synchronize(_current(block.world)))
     return block.world.lib.shmem_signal_fetch(word.data_ptr())
 
 
@@ -455,7 +448,7 @@ def quiet(group=None, device=None):
     world = group_of(group).lease.world
     world.check_usable()
     if _goes_on_stream(world, device):
-        _check(world, world.lib.shmemx_quiet_on_stream(_current(world)))
+        world.check(world.lib.shmemx_quiet_on_stream(_current(world)))
     else:
         world.lib.shmem_quiet()
 
@@ -466,7 +459,7 @@ def barrier(group=None, device=None):
     world = mine.lease.world
     if _goes_on_stream(world, device):
         world.check_usable()
-        _check(world, world.lib.shmemx_barrier_on_stream(mine.lease.team, _current(world)))
+        world.check(world.lib.shmemx_barrier_on_stream(mine.lease.team, _current(world)))
     else:
         mine.run_now("barrier", lambda: mine.core().call(_lib.BARRIER))
 
@@ -477,7 +470,7 @@ def synchronize():
     world = group_of(None).lease.world
     world.check_usable()
     if streams_of(world) is not None:
-        _check(world, world.lib.shmemx_stream_synchronize(_current(world)))
+        wait_for_stream(world, streams_of(world))
 
 
 class Handle:
@@ -485,9 +478,8 @@ class Handle:
 
     def __init__(self, group=None, slot=0):
         mine = group_of(group)
-        lib = mine.lease.world.lib
+        world, lib = mine.lease.world, mine.lease.world.lib
         self.nbytes = lib.shmemx_struct_bytes(b"shmemd_t")
         self._memory = ctypes.create_string_buffer(self.nbytes)
         self.address = ctypes.addressof(self._memory)
-        status = mine.run_now("Handle", lambda: lib.shmemx_device_handle(mine.lease.team, slot, self.address))
-        _lib.check(status, "shmemx_device_handle")
+        mine.run_now("Handle", lambda: world.check(lib.shmemx_device_handle(mine.lease.team, slot, self.address)))

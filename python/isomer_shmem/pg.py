@@ -164,8 +164,8 @@ class IsomerGroup(ProcessGroup):
         self._streams, self._queue, self._messages = None, None, []
         self.splits = 0  # calls of split_group
         if lease is not None:
-            self._core, self._pairs = Core(lease), PointToPoint(lease, self.timeout_seconds)
-            self._sequence = Sequence("/".join(map(str, lease.pes[:8])), lease.world.abort)
+            self._core, self._pairs = Core(lease), PointToPoint(lease, self)
+            self._sequence = Sequence(lease.world.names(lease.pes), lease.world.abort_here)
             self._streams = streams_of(lease.world)
             _world.enter(self)
 
@@ -345,12 +345,12 @@ class IsomerGroup(ProcessGroup):
         if self._core is None:
             return self._gloo.reduce_scatter_single_coalesced(outputs, inputs, opts)
         for output, tensor in zip(outputs, inputs):
-            check_alike("reduce_scatter_tensor", output, [tensor])
-            check_size("reduce_scatter_tensor: input", tensor.numel(), self.size() * output.numel())
+            check_alike("reduce_scatter_single", output, [tensor])
+            check_size("reduce_scatter_single: input", tensor.numel(), self.size() * output.numel())
         op = opts.reduceOp
         reductions = [reduction_of(op, output.dtype) for output in outputs]
         body = partial(each, "reduce_scatter_single", outputs, inputs, reductions)
-        return self._run("reduce_scatter_tensor", inputs, opts, body, outputs)
+        return self._run("reduce_scatter_single", inputs, opts, body, outputs)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
@@ -403,11 +403,11 @@ class IsomerGroup(ProcessGroup):
         if self._core is None:
             return self._gloo.all_gather_single_coalesced(outputs, inputs, opts)
         for output, tensor in zip(outputs, inputs):
-            check_alike("all_gather_into_tensor", output, [tensor])
-            check_size("all_gather_into_tensor: output", output.numel(), self.size() * tensor.numel())
+            check_alike("all_gather_single", output, [tensor])
+            check_size("all_gather_single: output", output.numel(), self.size() * tensor.numel())
 
         body = partial(each, "all_gather_single", outputs, inputs)
-        return self._run("all_gather_into_tensor", inputs, opts, body, outputs)
+        return self._run("all_gather_single", inputs, opts, body, outputs)
 
     def all_gather_single(self, output, tensor, opts=None):
         return self.all_gather_single_coalesced([output], [tensor], opts)
@@ -422,6 +422,7 @@ class IsomerGroup(ProcessGroup):
         opts = opts or dist.distributed_c10d.GatherOptions()
         if self._core is None:
             return self._gloo.gather(outputs, inputs, opts)
+        check_rank("gather: root", opts.rootRank, self.size())
         tensors = list(outputs[0]) if outputs else []
         if self.rank() == opts.rootRank:
             check_count("gather", tensors, self.size())
@@ -437,6 +438,7 @@ class IsomerGroup(ProcessGroup):
         opts = opts or dist.distributed_c10d.ScatterOptions()
         if self._core is None:
             return self._gloo.scatter(outputs, inputs, opts)
+        check_rank("scatter: root", opts.rootRank, self.size())
         tensors = list(inputs[0]) if inputs else []
         if self.rank() == opts.rootRank:
             check_count("scatter", tensors, self.size())
@@ -454,6 +456,8 @@ class IsomerGroup(ProcessGroup):
         for tensors in (outputs, inputs):
             check_count("all_to_all", tensors, self.size())
             check_alike("all_to_all", inputs[0], tensors)
+        check_size("all_to_all: this rank's output from itself", outputs[self.rank()].numel(),
+                   inputs[self.rank()].numel())
         return self._run("all_to_all", inputs, opts,
                          lambda core: core.lists(outputs, inputs), outputs)
 
@@ -464,6 +468,8 @@ class IsomerGroup(ProcessGroup):
         check_alike("all_to_all_single", tensor, [output])
         output_sizes = split_sizes("output", output, output_splits, self.size())
         input_sizes = split_sizes("input", tensor, input_splits, self.size())
+        check_size("all_to_all_single: this rank's output from itself", output_sizes[self.rank()],
+                   input_sizes[self.rank()])
 
         def body(core):
             core.all_to_all_single(output, tensor, output_sizes, input_sizes)
@@ -493,6 +499,7 @@ class IsomerGroup(ProcessGroup):
 
     def send(self, tensors, rank, tag):
         tensors = tensors_of(tensors)
+        check_rank("send: destination", rank, self.size())
         if self._core is not None and self._on_device("send", tensors, tensors):
             return self._message("send", tensors[0], rank, tag)
         if self._gloo_takes(tensors, tag):
@@ -501,6 +508,7 @@ class IsomerGroup(ProcessGroup):
 
     def recv(self, tensors, rank, tag):
         tensors = tensors_of(tensors)
+        check_rank("recv: source", rank, self.size())
         if self._core is not None and self._on_device("recv", tensors, tensors):
             return self._message("recv", tensors[0], rank, tag)
         if self._gloo_takes(tensors, tag):
@@ -539,7 +547,7 @@ class IsomerGroup(ProcessGroup):
     def abort(self):
         """Ends the calls under way with an error; the group takes no more."""
         if self._core is not None and self._pid == os.getpid():
-            self._core.world.abort("the process group was aborted")
+            self._core.world.abort_here("the process group was aborted")
         self.shutdown(0.0)
 
     def shutdown(self, seconds=None):
@@ -551,13 +559,22 @@ class IsomerGroup(ProcessGroup):
         if seconds is None:
             seconds = _world.seconds_for_exit(self._timeout_seconds)
         if not self._pairs.close(min(seconds, _world.EXIT_SECONDS)) or not self._sequence.close(seconds):
-            core.world.abort("the process group was destroyed while calls were under way")
+            core.world.abort_here("the process group was destroyed while calls were under way")
             self._pairs.close(_world.EXIT_SECONDS)
             self._sequence.close(_world.EXIT_SECONDS)
         if self._queue is not None:
             self._queue.close()
+            self._queue = None  # it has this object, too
         core.lease.close(seconds)
+        _world.keep_store(core.lease.world, self._store)
         self._gloo = None
+
+    def after_fork(self):
+        """In a child, which has copies of locks and of calls under way, and not the threads that end them."""
+        self._sequence.after_fork()
+        self._pairs.after_fork()
+        if self._queue is not None:
+            self._queue.after_fork()
 
 
 def reduce_options(opts):
@@ -586,6 +603,11 @@ def check_count(name, tensors, size):
 def check_size(name, nelems, expected):
     if nelems != expected:
         raise ValueError(f"isomer: {name} has {nelems} elements; it must have {expected}")
+
+
+def check_rank(name, rank, size):
+    if not 0 <= rank < size:
+        raise ValueError(f"isomer: {name} {rank} is outside 0..{size - 1}")
 
 
 def split_sizes(name, tensor, splits, size):

@@ -114,7 +114,7 @@ def _symmetric(group, nbytes):
         if reaches.item():
             return address
         reason = "not all members reach each other's memory by pointers"
-        _lib.check(group.run_now("a buffer", lambda: lib.shmemx_team_free(lease.team, address)), "shmemx_team_free")
+        group.run_now("a buffer", lambda: lease.world.check(lib.shmemx_team_free(lease.team, address)))
     lease.world.check_usable()
     lease.pairs.has_room = False
     warnings.warn(f"isomer: {reason}: large calls of this group go on by kernels alone")
@@ -151,8 +151,8 @@ class Stage:
         world, lib, team = group.lease.world, group.lease.world.lib, group.lease.team
         if self._address is not None:
             streams.synchronize()
-            _lib.check(group.run_now("a buffer that was too small", lambda: lib.shmemx_team_free(team, self._address)),
-                       "shmemx_team_free")
+            group.run_now("a buffer that was too small",
+                          lambda: world.check(lib.shmemx_team_free(team, self._address)))
         self._flat = self._tensor = None
         self._address = _symmetric(group, nbytes)
         if self._address is not None:

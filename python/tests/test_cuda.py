@@ -18,6 +18,7 @@ from datetime import timedelta
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, ".."), HERE]
+from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
 LIMIT_SECONDS = 100
 RANKS = int(os.environ.get("ISOMER_TEST_RANKS", "2"))
 SIZES = (1, 7, 1000, 70001)
@@ -102,8 +103,8 @@ def reductions(is_async=False):
                 check("reduce " + name, mine, torch.stack(every).amax(0))
             source = torch.cat([every[rank] + member for member in range(size)]).to(dtype)
             output = torch.zeros(count, dtype=dtype, device=device)
-            run(dist.reduce_scatter_tensor, output, source, is_async=is_async)
-            check("reduce_scatter_tensor " + name, output, (total + size * rank).to(dtype))
+            run(reduce_scatter_single, output, source, is_async=is_async)
+            check("reduce_scatter_single " + name, output, (total + size * rank).to(dtype))
             output.zero_()
             run(dist.reduce_scatter, output, list(source.split(count)), is_async=is_async)
             check("reduce_scatter " + name, output, (total + size * rank).to(dtype))
@@ -136,7 +137,7 @@ def moves(is_async=False):
             check_moves(rank, size, device, count, dtype, is_async)
     empty = torch.zeros(0, device=device)
     run(dist.all_reduce, empty, is_async=is_async)
-    run(dist.all_gather_into_tensor, torch.zeros(0, device=device), empty, is_async=is_async)
+    run(all_gather_single, torch.zeros(0, device=device), empty, is_async=is_async)
     dist.barrier()
     end()
 
@@ -155,11 +156,11 @@ def check_moves(rank, size, device, count, dtype, is_async):
     every = [values_of(member, count, dtype, device) for member in range(size)]
     joined = torch.cat(every)
     output = zeros(size * count)
-    run(dist.all_gather_into_tensor, output, every[rank], is_async=is_async)
-    check("all_gather_into_tensor" + name, output, joined)
+    run(all_gather_single, output, every[rank], is_async=is_async)
+    check("all_gather_single" + name, output, joined)
     output = zeros(size * count)
     own = output[rank * count:(rank + 1) * count].copy_(every[rank])
-    run(dist.all_gather_into_tensor, output, own, is_async=is_async)
+    run(all_gather_single, output, own, is_async=is_async)
     check("in place" + name, output, joined)
     outputs = [zeros(count + member) for member in range(size)]
     run(dist.all_gather, outputs, values_of(rank, count + rank, dtype, device), is_async=is_async)
@@ -203,12 +204,12 @@ def large():
             run(dist.broadcast, mine.copy_(every[rank]), size - 1, is_async=is_async)
             check("broadcast", mine, every[size - 1])
             output = torch.zeros(size * count, device=device)
-            run(dist.all_gather_into_tensor, output, mine.copy_(every[rank]), is_async=is_async)
+            run(all_gather_single, output, mine.copy_(every[rank]), is_async=is_async)
             check("all_gather", output, torch.cat(every))
-            run(dist.reduce_scatter_tensor, mine, output, is_async=is_async)
+            run(reduce_scatter_single, mine, output, is_async=is_async)
             check("reduce_scatter", mine, size * every[rank])
             own = output[rank * count:(rank + 1) * count]
-            run(dist.reduce_scatter_tensor, own, output, is_async=is_async)
+            run(reduce_scatter_single, own, output, is_async=is_async)
             check("in place", own, size * every[rank])
         del memory, mine, output, own
     end()
@@ -231,7 +232,7 @@ def host_tensors():
         work.wait()
         check("gpu", on_gpu, torch.full((1000,), float(sum(range(size)) + index * size)))
     try:
-        dist.all_gather_into_tensor(torch.zeros(size), torch.zeros(1, device=device))
+        all_gather_single(torch.zeros(size), torch.zeros(1, device=device))
         raise AssertionError("a call with tensors on both was not refused")
     except ValueError as error:
         assert "is on cpu" in str(error), error
@@ -286,8 +287,8 @@ def graphs():
     def body():
         dist.all_reduce(mine)
         mine.mul_(2)
-        dist.all_gather_into_tensor(gathered, mine)
-        dist.reduce_scatter_tensor(scattered, wide)
+        all_gather_single(gathered, mine)
+        reduce_scatter_single(scattered, wide)
         work = dist.all_reduce(scattered, async_op=True)
         work.wait()
     isomer_shmem.prepare()
@@ -524,7 +525,7 @@ def few_queues():
         for _ in range(3):
             tensor = torch.full((1000,), 1.0 + rank, device=device)
             output = torch.zeros(1000 * size, device=device)
-            first = dist.all_gather_into_tensor(output, tensor, async_op=True)
+            first = all_gather_single(output, tensor, async_op=True)
             second = dist.all_reduce(tensor, async_op=True)
             second.wait()
             first.wait()

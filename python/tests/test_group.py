@@ -2,6 +2,7 @@
 """The backend's collectives, each beside a reference that is computed from all ranks' inputs."""
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.distributed import ReduceOp  # noqa: E402
 
 from conftest import tell, wait_for  # noqa: E402
+from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
 
 SIZES = (2, 3, 4)
 SHAPES = ((), (0,), (1,), (7,), (3, 5), (1000, 37))
@@ -102,7 +104,7 @@ def scaled():
         inputs = everyone((9,), dtype)
         torch.testing.assert_close(tensor, sum(inputs[r] * (0.5 + r) for r in range(size)))
         out = torch.empty(2, dtype=dtype)
-        dist.reduce_scatter_tensor(out, values(rank, (2 * size,), dtype), ReduceOp.AVG)
+        reduce_scatter_single(out, values(rank, (2 * size,), dtype), ReduceOp.AVG)
         torch.testing.assert_close(out, (reference("SUM", everyone((2 * size,), dtype)) / size)[2 * rank:2 * rank + 2])
 
 
@@ -155,22 +157,22 @@ def single():
     for rows in (0, 1, 5, 4096):
         inputs = everyone((rows, 3), torch.float32)
         output = torch.full((size * rows, 3), -1.0)
-        dist.all_gather_into_tensor(output, inputs[rank])
+        all_gather_single(output, inputs[rank])
         same(output, torch.cat(inputs))
         output[rank * rows:(rank + 1) * rows] = inputs[rank] + 1
-        dist.all_gather_into_tensor(output, output[rank * rows:(rank + 1) * rows])  # in place
+        all_gather_single(output, output[rank * rows:(rank + 1) * rows])  # in place
         same(output, torch.cat(inputs) + 1)
         whole = everyone((size * rows, 3), torch.float32)
         expected = reference("SUM", whole)[rank * rows:(rank + 1) * rows]
         out = torch.full((rows, 3), -1.0)
-        dist.reduce_scatter_tensor(out, whole[rank])
+        reduce_scatter_single(out, whole[rank])
         same(out, expected)
         out.fill_(-1)
         dist.reduce_scatter(out, list(whole[rank].chunk(size)) if rows else [whole[rank]] * size)
         same(out, expected)
         whole[rank] = whole[rank].clone()
         mine = whole[rank][rank * rows:(rank + 1) * rows]
-        dist.reduce_scatter_tensor(mine, whole[rank])  # in place
+        reduce_scatter_single(mine, whole[rank])  # in place
         same(mine, expected)
 
 
@@ -208,7 +210,7 @@ def layouts():
     dist.all_reduce(tensor)  # strides differ between ranks
     same(tensor, expected)
     wide = torch.full((6, 8), -1.0)
-    dist.all_gather_into_tensor(torch.empty(size * 6, 4), values(rank, (6, 4), torch.float32))
+    all_gather_single(torch.empty(size * 6, 4), values(rank, (6, 4), torch.float32))
     outputs = [wide[:, ::2]] + [torch.empty(6, 4) for _ in range(size - 1)]
     dist.all_gather(outputs, values(rank, (6, 4), torch.float32))
     same(wide[:, ::2], values(0, (6, 4), torch.float32))
@@ -276,7 +278,7 @@ def asynchronous():
     assert seen[0] is tensors[-1]
     out, tensor = torch.empty(2 * size), torch.ones(2)
     with dist._coalescing_manager(async_ops=True) as manager:
-        dist.all_gather_into_tensor(out, tensor)
+        all_gather_single(out, tensor)
     manager.wait()
     assert torch.all(out == 1)
     with dist._coalescing_manager(device=torch.device("cpu"), async_ops=True) as manager:
@@ -310,13 +312,81 @@ def test_objects(ranks):
     ranks(3, objects)
 
 
+def wrong_calls(rank, size):
+    """(name, call): wrong arguments, on all ranks that make the call. None: this rank does not make it."""
+    one, other, meta = torch.ones(1), torch.ones(1, dtype=torch.int32), torch.ones(1, device="meta")
+    ones, wide, root = [torch.ones(1)] * size, torch.ones(size), rank == 0
+    for far in (size, -1):
+        for name, call in (("broadcast", lambda: dist.broadcast(one, far)), ("reduce", lambda: dist.reduce(one, far)),
+                           ("gather", lambda: dist.gather(one, None, far)),
+                           ("scatter", lambda: dist.scatter(one, None, far)),
+                           ("send", lambda: dist.send(one, far)), ("recv", lambda: dist.recv(one, far)),
+                           ("isend", lambda: dist.isend(one, far)), ("irecv", lambda: dist.irecv(one, far))):
+            yield f"{name}: rank {far}", call
+    for name, call in (
+            ("all_reduce", lambda t: dist.all_reduce(t)), ("broadcast", lambda t: dist.broadcast(t, 0)),
+            ("reduce", lambda t: dist.reduce(t, 0)), ("all_gather", lambda t: dist.all_gather(ones, t)),
+            ("all_gather_single", lambda t: all_gather_single(wide, t)),
+            ("reduce_scatter_single", lambda t: reduce_scatter_single(t, wide)),
+            ("reduce_scatter", lambda t: dist.reduce_scatter(t, ones)),
+            ("all_to_all", lambda t: dist.all_to_all([t] * size, ones)),
+            ("all_to_all_single", lambda t: dist.all_to_all_single(torch.cat([t] * size), wide)),
+            ("gather", lambda t: dist.gather(t, ones if root else None)),
+            ("scatter", lambda t: dist.scatter(t, ones if root else None)),
+            ("send", lambda t: dist.send(t, 1 - rank)), ("recv", lambda t: dist.recv(t, 1 - rank))):
+        yield f"{name}: meta", partial(call, meta)
+        if name in ("gather", "scatter"):  # the root alone sees what is wrong
+            yield f"{name}: types", partial(call, other) if root else None
+            yield f"{name}: sizes", partial(call, torch.ones(3)) if root else None
+        elif "gather" in name or "scatter" in name or "to_all" in name:
+            yield f"{name}: types", partial(call, other)
+            yield f"{name}: sizes", partial(call, torch.ones(3))
+    for name, call in (("all_gather", lambda: dist.all_gather(ones[1:], one)),
+                       ("reduce_scatter", lambda: dist.reduce_scatter(one, ones[1:])),
+                       ("all_to_all", lambda: dist.all_to_all(ones, ones[1:])),
+                       ("gather", lambda: dist.gather(one, ones[1:] if root else None)),
+                       ("scatter", lambda: dist.scatter(one, ones[1:] if root else None))):
+        yield f"{name}: a list that is too short", call if root or name not in ("gather", "scatter") else None
+    from_itself, to_the_next = ([size if m == to else 0 for m in range(size)] for to in (rank, (rank + 1) % size))
+    for outputs, inputs in (([1] * (size + 1), None), (None, [2] * size), (from_itself, to_the_next)):
+        yield f"all_to_all_single: splits {outputs} {inputs}", partial(dist.all_to_all_single, wide.clone(), wide,
+                                                                       outputs, inputs)
+    yield "all_to_all_single: twice the size", lambda: dist.all_to_all_single(wide, torch.ones(2 * size))
+    for op, dtype in ((ReduceOp.BAND, torch.float32), (ReduceOp.AVG, torch.int32),
+                      (ReduceOp.SUM, torch.float8_e4m3fnuz)):
+        values = torch.ones(size).to(dtype)
+        for name, call in (("all_reduce", partial(dist.all_reduce, values, op)),
+                           ("reduce", partial(dist.reduce, values, 0, op)),
+                           ("reduce_scatter_single", partial(reduce_scatter_single, values[:1], values, op)),
+                           ("reduce_scatter", partial(dist.reduce_scatter, values[:1], list(values.split(1)), op))):
+            yield f"{name}: {op} of {dtype}", call
+
+
+def check_wrong_calls(rank, size, settle=lambda: None):
+    for name, call in wrong_calls(rank, size):
+        if call is not None:
+            with pytest.raises((NotImplementedError, ValueError, RuntimeError)) as caught:
+                work = call()
+                if work is not None:
+                    work.wait()
+            assert "shmem" not in str(caught.value), (name, caught.value)
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        settle()
+        assert tensor == size, name
+
+
 def refusals():
     rank, size = dist.get_rank(), dist.get_world_size()
+    check_wrong_calls(rank, size)
+    expanded = torch.ones(1).expand(4) if rank == 1 else torch.zeros(4)  # the root only reads its tensor
+    dist.broadcast(expanded, 1)
+    assert expanded.eq(1).all()
     for call, sentence in (
             (lambda: dist.all_reduce(torch.ones(2).to(torch.float8_e4m3fnuz)), "do not take torch.float8_e4m3fnuz"),
             (lambda: dist.all_reduce(torch.ones(2), ReduceOp.BAND), "BAND do not take torch.float32"),
             (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), ReduceOp.AVG), "AVG do not take torch.int32"),
-            (lambda: dist.all_gather_into_tensor(torch.ones(2), torch.ones(2)), "has 2 elements"),
+            (lambda: all_gather_single(torch.ones(2), torch.ones(2)), "has 2 elements"),
             (lambda: dist.all_to_all_single(torch.ones(size + 1), torch.ones(size + 1)), "give split sizes")):
         with pytest.raises((NotImplementedError, ValueError), match=sentence):
             call()

@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.distributed as dist  # noqa: E402
 from torch.distributed import ReduceOp  # noqa: E402
 
+from torch_names import all_gather_single, reduce_scatter_single  # noqa: E402
+
 SIZES = (2, 3, 4)
 DTYPES = (torch.float32, torch.int64, torch.uint8, torch.float64, torch.int8, torch.int32, torch.float16)
 LENGTHS = (0, 1, 3, 7, 129, 1000, 8193, 20011)  # elements; the last ones are read where they lie
@@ -178,14 +180,14 @@ def coalesced():
     gathered = [torch.full((size * n,), -1) for n in lengths]
     with dist._coalescing_manager(async_ops=True) as manager:
         for n, output in zip(lengths, gathered):
-            dist.all_gather_into_tensor(output, torch.arange(n) + rank)
+            all_gather_single(output, torch.arange(n) + rank)
     manager.wait()
     for n, output in zip(lengths, gathered):
         assert torch.equal(output, torch.cat([torch.arange(n) + member for member in range(size)]))
     scattered = [torch.full((n,), -1) for n in lengths]
     with dist._coalescing_manager(async_ops=True) as manager:
         for n, output in zip(lengths, scattered):
-            dist.reduce_scatter_tensor(output, torch.arange(size * n) + rank)
+            reduce_scatter_single(output, torch.arange(size * n) + rank)
     manager.wait()
     for n, output in zip(lengths, scattered):
         assert torch.equal(output, torch.arange(size * n)[rank * n:(rank + 1) * n] * size + size * (size - 1) // 2)

@@ -206,7 +206,7 @@ def wrong_length():
         except dist.DistBackendError:
             pass
     else:
-        with pytest.raises(dist.DistBackendError, match="is 20, but pe 0 sends 36 bytes"):
+        with pytest.raises(dist.DistBackendError, match="is 20, but rank 0 sends 36 bytes"):
             dist.recv(torch.ones(5), 0)
 
 

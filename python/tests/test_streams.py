@@ -14,6 +14,8 @@ import torch.distributed as dist
 import host_streams
 from conftest import tell, wait_for
 from host_streams import settle
+from test_group import check_wrong_calls
+from torch_names import all_gather_single, reduce_scatter_single
 
 SIZES = (1, 7, 1000, 70001)
 LARGE = (7, 1251, 9001)  # of `large`: up to 15 pieces
@@ -52,7 +54,7 @@ def reductions(is_async, counts=SIZES):
                     assert torch.equal(mine, torch.stack(all_values).amax(0))
                 source = torch.cat([all_values[rank] + member for member in range(size)]).to(dtype)
                 output = torch.full((count,), -1, dtype=dtype)
-                run(dist.reduce_scatter_tensor, output, source, async_op=is_async)
+                run(reduce_scatter_single, output, source, async_op=is_async)
                 assert torch.equal(output, (total + size * rank).to(dtype))
                 outputs = torch.full((count,), -1, dtype=dtype)
                 run(dist.reduce_scatter, outputs, list(source.split(count)), async_op=is_async)
@@ -81,14 +83,14 @@ def check_moves(rank, size, count, dtype, is_async):
     all_values = [values_of(member, count, dtype) for member in range(size)]
     joined = torch.cat(all_values)
     output = torch.zeros(size * count, dtype=dtype)
-    run(dist.all_gather_into_tensor, output, all_values[rank], async_op=is_async)
+    run(all_gather_single, output, all_values[rank], async_op=is_async)
     assert torch.equal(output, joined)
     output = torch.zeros(size * count, dtype=dtype)
     own = output[rank * count:(rank + 1) * count].copy_(all_values[rank])
-    run(dist.all_gather_into_tensor, output, own, async_op=is_async)
+    run(all_gather_single, output, own, async_op=is_async)
     assert torch.equal(output, joined)
     wide = torch.zeros(2 * size * count, dtype=dtype)[::2]  # not contiguous
-    run(dist.all_gather_into_tensor, wide, all_values[rank], async_op=is_async)
+    run(all_gather_single, wide, all_values[rank], async_op=is_async)
     assert torch.equal(wide, joined)
     outputs = [torch.zeros(count + member, dtype=dtype) for member in range(size)]
     run(dist.all_gather, outputs, values_of(rank, count + rank, dtype), async_op=is_async)
@@ -127,7 +129,7 @@ def large(is_async):
     with torch.inference_mode():
         output = torch.zeros(500)
     with host_streams.on():
-        run(dist.reduce_scatter_tensor, output, torch.arange(500.0 * size), async_op=is_async)
+        run(reduce_scatter_single, output, torch.arange(500.0 * size), async_op=is_async)
     assert torch.equal(output, size * (torch.arange(500.0) + 500 * rank))
     dist.destroy_process_group()
 
@@ -302,9 +304,9 @@ def prepared():
             wait_for("has called", range(1, size))
         values, output = torch.full((100,), 1.0), torch.zeros(100 * size)
         dist.all_reduce(values)
-        dist.all_gather_into_tensor(output, values)
+        all_gather_single(output, values)
         dist.broadcast(output, 0)
-        dist.reduce_scatter_tensor(values, output)
+        reduce_scatter_single(values, output)
         tell("has called")
         settle()
         assert values.eq(size * size).all()
@@ -324,7 +326,7 @@ def coalesced():
         outputs = [torch.zeros(size * count) for count in SIZES]
         with dist._coalescing_manager(device=tensors[0].device):
             for output, count in zip(outputs, SIZES):
-                dist.all_gather_into_tensor(output, torch.full((count,), float(rank)))
+                all_gather_single(output, torch.full((count,), float(rank)))
         settle()
         assert all(torch.equal(output, torch.arange(float(size)).repeat_interleave(count))
                    for output, count in zip(outputs, SIZES))
@@ -332,8 +334,14 @@ def coalesced():
 
 
 def mixed():
-    """Groups of some ranks; host calls of the same groups between those on streams."""
+    """Groups of some ranks; host calls of the same groups between those on streams; wrong arguments."""
     rank, size = start()
+    with host_streams.on():
+        check_wrong_calls(rank, size, settle)
+        expanded = torch.ones(1).expand(4) if rank == 1 else torch.zeros(4)  # the root only reads its tensor
+        dist.broadcast(expanded, 1)
+        settle()
+        assert expanded.eq(1).all()
     pair = dist.new_group([0, 1])
     for index in range(10):
         values = torch.full((100,), 1.0 + rank)
@@ -442,6 +450,13 @@ def late():
             wait_for("has raised", [0])
 
 
+class Stalled:
+    """The event of a stream that stands still."""
+
+    def query(self):
+        return False
+
+
 def no_room():
     """There is no symmetric memory for buffers: calls go on without, with a warning."""
     from isomer_shmem import fsdp
@@ -479,7 +494,8 @@ def kept_alone():
 
 
 def killed():
-    from isomer_shmem import _stream
+    """Each way to wait tells who has died, also while the stream stands still."""
+    from isomer_shmem import _stream, synchronize
     _stream.for_tests = host_streams.HostStreams
     host_streams.HostStreams.ends_badly = True
     dist.init_process_group("isomer", timeout=timedelta(seconds=60))
@@ -488,15 +504,14 @@ def killed():
         dist.all_reduce(values)
         settle()
         if dist.get_rank() == 1:
-            time.sleep(0.5)
             os.kill(os.getpid(), 9)
         begin = time.monotonic()
         work = dist.all_reduce(values, async_op=True)
-        with pytest.raises(dist.DistBackendError):
-            work.wait(timedelta(seconds=50))
-        with pytest.raises(dist.DistBackendError):
-            dist.all_reduce(values)
-        assert time.monotonic() - begin < 50
+        host_streams.HostStreams.event = lambda streams, stream: Stalled()
+        for call in (synchronize, lambda: work.wait(timedelta(seconds=50)), lambda: dist.all_reduce(values)):
+            with pytest.raises(RuntimeError, match=r"^(isomer: all_reduce of group 0/1: )?rank 1 \(pid .*\) died$"):
+                call()
+        assert time.monotonic() - begin < 5
 
 
 def one_slot():
@@ -506,7 +521,7 @@ def one_slot():
         with host_streams.on():
             values, output = torch.ones(10), torch.zeros(10 * size)
             dist.all_reduce(values)
-            dist.all_gather_into_tensor(output, values)
+            all_gather_single(output, values)
             settle()
             assert output.eq(size).all()
             core = dist.group.WORLD.queue().core

@@ -2,18 +2,21 @@
 """The job behind the groups: start, teams of any ranks, fork, death, exit."""
 import gc
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import weakref
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 import torch.distributed as dist  # noqa: E402
 
-from conftest import why_not  # noqa: E402
+from conftest import _free_port, tell, wait_for, why_not  # noqa: E402
 from isomer_shmem import _world  # noqa: E402
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -105,12 +108,17 @@ def test_forty_groups_made_and_destroyed_again(ranks):
 
 
 def again(folder):
+    gc.disable()  # a destroyed group, and the job, are freed at once
     for attempt in range(4):
         dist.init_process_group("isomer", init_method=f"file://{folder}/{attempt}", rank=int(os.environ["RANK"]),
                                 world_size=int(os.environ["WORLD_SIZE"]))
         group_sum(None, range(dist.get_world_size()))
+        gone = [weakref.ref(dist.group.WORLD), weakref.ref(dist.group.WORLD.lease.world)]
         dist.destroy_process_group()
-        assert _world._world is None
+        end = time.monotonic() + 5  # the watch may be looking at it
+        while any(each() for each in gone) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert _world._world is None and [each() for each in gone] == [None, None]
 
 
 def test_init_and_destroy_in_the_same_process(ranks, tmp_path):
@@ -158,20 +166,39 @@ def test_all_ranks_learn_that_one_has_no_library(ranks):
 
 def forks():
     group_sum(None, range(dist.get_world_size()))
+    check_child()
+    if dist.get_rank() == 0:  # rank 1 comes to these calls when the child has ended
+        under_way, queued = (dist.all_reduce(torch.ones(4), async_op=True) for _ in range(2))
+        while not dist.group.WORLD._sequence._under_way:
+            time.sleep(0.01)
+        check_child((under_way, queued))
+        tell("child has ended")
+    else:
+        wait_for("child has ended", [0])
+        under_way, queued = (dist.all_reduce(torch.ones(4), async_op=True) for _ in range(2))
+    under_way.wait()
+    queued.wait()
+    pass_on(None, [0, 1])
+    group_sum(None, range(dist.get_world_size()))
+
+
+def check_child(works=()):
     child = os.fork()
     if child == 0:
+        signal.alarm(60)
+        for work in works:
+            with pytest.raises(dist.DistBackendError, match="was forked from a rank"):
+                work.wait()
         try:
             dist.all_reduce(torch.ones(1))
         except dist.DistBackendError as error:
-            first = "was forked from a PE" in str(error)
+            first = "was forked from a rank" in str(error)
         try:
             dist.send(torch.ones(1), 1 - dist.get_rank())
         except dist.DistBackendError as error:
-            os._exit(0 if first and "was forked from a PE" in str(error) else 3)
+            os._exit(0 if first and "was forked from a rank" in str(error) else 3)
         os._exit(4)
     assert os.waitpid(child, 0)[1] == 0
-    pass_on(None, [0, 1])
-    group_sum(None, range(dist.get_world_size()))
 
 
 def test_forked_child_is_refused_and_harms_nothing(ranks):
@@ -209,6 +236,50 @@ def test_torchrun_and_exit_without_destroy():
     assert done.returncode == 0 and done.stdout.count("sum 3") == 3, done.stderr
 
 
+def ends_badly(how):
+    """What rank 0 learns at once of the end of rank 1's program: the error's sentence, which it prints once."""
+    if reason := why_not():
+        pytest.skip(reason)
+    body = ("dist.all_reduce(torch.ones(1))\n"
+            f"if rank == 1:\n    {how}\n"
+            "begin, errors = time.monotonic(), []\n"
+            "for call in (dist.all_reduce, lambda tensor: dist.broadcast(tensor, 0)):\n"
+            "    try: call(torch.ones(1))\n"
+            "    except dist.DistBackendError as error: errors.append(str(error))\n"
+            "assert time.monotonic() - begin < 5\n"
+            "print('\\n'.join(errors))\n")
+    processes = []
+    for rank, port in enumerate([_free_port()] * 2):
+        environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+                       "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": "2"}
+        processes.append(subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.format(body=textwrap.indent(body, "    "))], env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    (said, printed), _ = (process.communicate(timeout=100) for process in processes)
+    assert [process.returncode == 0 for process in processes] == [True, False], printed
+    first, second = said.splitlines()
+    assert first.removeprefix("isomer: all_reduce") == second.removeprefix("isomer: broadcast"), said
+    assert printed.count("on rank 1") + printed.count("died") == 1, printed
+    return first
+
+
+def test_a_rank_that_exits_with_a_status_is_told_to_the_others_at_once():
+    assert ends_badly("sys.exit(3)") == ("isomer: all_reduce of group 0/1: the program has ended with status 3 on rank "
+                                         "1")
+
+
+def test_mpirun_without_torchs_variables(tmp_path):
+    if reason := why_not() or (None if shutil.which("mpirun") else "there is no mpirun"):
+        pytest.skip(reason)
+    body = "x = torch.ones(1); dist.all_reduce(x); os.write(1, b'sum %d\\n' % int(x)); dist.destroy_process_group()"
+    environment = {**os.environ, "PYTHONPATH": FOLDER, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, "-c",
+                           PROGRAM.format(body=textwrap.indent(body, "    "))], env=environment, timeout=120,
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("sum 2") == 2, done.stdout + done.stderr
+
+
 def test_an_exception_on_one_rank_ends_all():
     begin = time.monotonic()
     done = run_program("try:\n    if rank == 1: raise KeyError('one rank throws')\n    dist.all_reduce(torch.ones(1))\n"
@@ -218,14 +289,8 @@ def test_an_exception_on_one_rank_ends_all():
 
 
 def test_a_dead_rank_raises_in_wait():
-    done = run_program("dist.all_reduce(torch.ones(1))\n"
-                       "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-                       "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
-                       "x = torch.ones(1)\n"
-                       "try: dist.all_reduce(x)\n"
-                       "except dist.DistBackendError as error: os.write(1, f'raised {error}\\n'.encode())\n")
-    assert done.returncode != 0
-    assert "raised isomer: all_reduce" in done.stdout, done.stdout + done.stderr
+    error = ends_badly("os.kill(os.getpid(), signal.SIGKILL)")
+    assert re.fullmatch(r"isomer: all_reduce of group 0/1: rank 1 \(pid \d+ on \S+\) died", error), error
 
 
 def test_elastic_restart_after_two_deaths():

@@ -2,6 +2,7 @@
 """What a matmul loses beside a transfer, N GPUs: alone, beside copy-engine pushes to all peers, beside NCCL all-gather. usage: torchrun --nproc-per-node N overlap.py"""
 import os, torch, torch.distributed as dist
 import torch.distributed._symmetric_memory as sm
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.cuda.set_device(rank); dev = torch.device("cuda", rank)
 dist.init_process_group("nccl", device_id=dev); g = dist.group.WORLD.group_name
@@ -27,7 +28,7 @@ for n in (4096, 8192):
                 for _ in range(60): p[rank * sz:(rank + 1) * sz].copy_(mine, non_blocking=True)
     def nccl():
         with torch.cuda.stream(streams[0]):
-            for _ in range(25): dist.all_gather_into_tensor(full, part)
+            for _ in range(25): all_gather_single(full, part)
     alone = t(lambda: None); c = t(ce); k = t(nccl)
     if rank == 0: print(f"matmul {n}: alone {alone:.3f} ms, beside copy engines {alone/c:.3f} of its speed, beside NCCL all-gather {alone/k:.3f}", flush=True)
 dist.destroy_process_group()

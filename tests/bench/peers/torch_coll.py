@@ -7,6 +7,8 @@ prints: system,collective,dtype,bytes,us   (bytes = per-rank message: allreduce 
 import csv, os, sys, time
 import torch, torch.distributed as dist
 import torch.distributed._symmetric_memory as sm
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # before torch 2.13
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 if os.environ["RANK"] == "0": open(sys.argv[1], "w").close()
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -76,10 +78,10 @@ for nb in sizes:
     if pool: add("nccl_symm", "allreduce", nb, lambda: dist.all_reduce(wbuf[:n]))
     add("torch_symm_one_shot", "allreduce", nb, lambda: torch.ops.symm_mem.one_shot_all_reduce(sbuf[:n], "sum", gname))
     add("torch_symm_two_shot", "allreduce", nb, lambda: torch.ops.symm_mem.two_shot_all_reduce_(sbuf[:n], "sum", gname))
-    add("nccl", "allgather", nb, lambda: dist.all_gather_into_tensor(out[:per*world], plain[:per]))
-    if pool: add("nccl_symm", "allgather", nb, lambda: dist.all_gather_into_tensor(wbuf2[:per*world], wbuf[:per]))
-    add("nccl", "reducescatter", nb, lambda: dist.reduce_scatter_tensor(out[:per], plain[:per*world]))
-    if pool: add("nccl_symm", "reducescatter", nb, lambda: dist.reduce_scatter_tensor(wbuf2[:per], wbuf[:per*world]))
+    add("nccl", "allgather", nb, lambda: all_gather_single(out[:per*world], plain[:per]))
+    if pool: add("nccl_symm", "allgather", nb, lambda: all_gather_single(wbuf2[:per*world], wbuf[:per]))
+    add("nccl", "reducescatter", nb, lambda: reduce_scatter_single(out[:per], plain[:per*world]))
+    if pool: add("nccl_symm", "reducescatter", nb, lambda: reduce_scatter_single(wbuf2[:per], wbuf[:per*world]))
     add("nccl", "alltoall", nb, lambda: dist.all_to_all_single(out[:per*world], plain[:per*world]))
     add("nccl", "broadcast", nb, lambda: dist.broadcast(plain[:n], 0))
 h = sm.rendezvous(sbuf, gname)
@@ -90,7 +92,7 @@ def agmm(M, K, N):
     A.copy_(torch.randn_like(A)); B = torch.randn(K, N, device=dev, dtype=torch.bfloat16)
     full = torch.empty((M, K), dtype=torch.bfloat16, device=dev); C = torch.empty((M, N), dtype=torch.bfloat16, device=dev)
     def serial():
-        dist.all_gather_into_tensor(full, A); torch.mm(full, B, out=C)
+        all_gather_single(full, A); torch.mm(full, B, out=C)
     def bench(fn, n=10):
         for _ in range(4): fn()
         ts = []
