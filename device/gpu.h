@@ -47,6 +47,8 @@ struct gpu_info {
     unsigned hardware_queues; /* streams that run at once, 0: unknown */
     bool joins_captures;      /* a captured stream may take others along (iso_gpu_stream_after) */
     bool polls_foreign;       /* polls and atomics work in memory of the vendor's own allocator as in this layer's */
+    bool tries_engines;       /* iso_gpu_try_engines is to be asked before copies on streams to peers are relied on */
+    bool kernels_copy_words;  /* copies of a few bytes on streams are kernels of the vendor's, copy engines or not */
     bool orders_writes;       /* kernels that run see what network devices write to this device's memory in the order of
                                * the writes; else a read by that network device goes between them */
 };
@@ -123,6 +125,11 @@ bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream);
 /* Copies between any two of host, pinned and device memory, by a copy engine where there is one. The vendor may stage
  * host memory that is not pinned, and then blocks. */
 int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream);
+/* Tries such copies, large ones, in both directions and in two streams, between `theirs`, memory of another PE, and
+ * `ours`, device memory of this PE: len bytes each that nobody else uses. `theirs` is zero before and after. Runtimes are
+ * known that lose such copies and report success. 0; or -errno: what is lost, and iso_gpu_copy takes another way from
+ * now on. Waits. */
+int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len);
 int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream);
 /* Words of 8 bytes that a stream itself stores and waits for, in the order given, without a kernel. A store is a
  * release of system scope: a thread that acquires the word sees the stream's earlier work. A wait ends when the word is

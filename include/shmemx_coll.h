@@ -223,8 +223,9 @@ typedef struct {
 
     int slot; /* 0 .. 255: which sequence of calls this one belongs to */
     /* 1: by copy engines, without compute units: fcollect, alltoall, broadcast, permute, with a dest whose place is
-     * known (see "Memory"), where pointers reach all members; else an error. In graphs, and where streams cannot wait
-     * for a word of memory, one wave waits. All members make such a call in a graph, or none does. */
+     * known (see "Memory"), where pointers reach all members; else an error. An error also where copies by engines did
+     * not arrive when the device started (some HIP of 2026; isomer-info says why). In graphs, and where streams cannot
+     * wait for a word of memory, one wave waits. All members make such a call in a graph, or none does. */
     int engines;
     /* fcollect with engines: a signal for each piece, so that a receiver can begin with it. Piece c of member m's block
      * is chunk_bytes at c * chunk_bytes, the last one shorter. It has arrived when word m * ceil(bytes / chunk_bytes) +

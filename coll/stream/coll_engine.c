@@ -14,7 +14,9 @@
  * streams that copied it. A word is stored by that stream with release of system scope, which pairs with the wait for
  * it. On NVIDIA and AMD a copy begins when the one before it in its stream is complete, its writes performed at the
  * memory that they went to, a peer's included; NCCL and RCCL copy flags behind payloads, too. The CPU device stores the
- * word with release, behind what its worker has copied or waited for. The receiver polls with acquire.
+ * word with release, behind what its worker has copied or waited for. The receiver polls with acquire. Where the vendor
+ * copies a few bytes by kernels of its own (ROCm before 7.1), engine_end stores the flags: a kernel that waits for a free
+ * processor less. Signals are copies there, too.
  *
  * Enqueued copies cannot be stopped: when the first synchronisation gives up, they run all the same, into dests whose
  * owners may not have come to the call. shmemx_coll.h says so. Called by coll_stream.c (run of the table's rows),
@@ -160,7 +162,9 @@ static void send_unit(struct round *r, int i, size_t u)
     /* The flag, behind all units of that peer. */
     for (unsigned s = 1; s < r->each; s++)
         note(r, iso_gpu_stream_after(r->gpu, stream_of(r, first), stream_of(r, first + s)));
-    if (r->words == NULL)
+    if (r->words == NULL && r->c.device->info->kernels_copy_words)
+        r->c.args.tell = (uint32_t)r->peers, r->c.args.tell_first = r->first;
+    else if (r->words == NULL)
         copy(r, flag_near(r, m), &ISOD_LANES(r->c.args.h.team)->engine, 8, first);
     else if (r->rc == 0)
         r->rc = iso_words_send(r->words, &r->c, m, stream_of(r, first));
@@ -237,6 +241,8 @@ static int run(struct round *r)
     for (unsigned s = 1; s < r->streams + r->own; s++)
         note(r, iso_gpu_stream_after(r->gpu, r->c.stream, stream_of(r, s)));
 
+    if (r->rc != 0)
+        r->c.args.tell = 0; /* of copies that were not made */
     rc = r->words != NULL ? iso_words_end(r->words, &r->c) : launch(r, isod_stream_engine_end_kernel);
     return rc == 0 && r->rc == 0 ? 0 : 1;
 }
@@ -252,6 +258,7 @@ static struct round round_of(const struct stream_call *c, struct select_shape sh
     r.words = iso_words_of(c);
     r.most = ISO_MIN(ISO_MAX(shape.grid, 1u), (unsigned)ISO_ENGINE_STREAMS);
     r.first = c->args.h.my_pe + 1;
+    r.c.args.tell = 0;
     r.full = -1;
     r.dest = c->args.dest;
     r.source = c->args.source;

@@ -417,10 +417,11 @@ static bool memory_is_valid(struct stream_call *c)
 
 /* ---- the call ---- */
 
-/* Members capture alike, or they would choose different algorithms here. */
+/* Members capture alike, or they would choose different algorithms here; engines are in use on all PEs or on none. */
 static bool has_streams(const struct stream_call *c)
 {
-    return c->device->info->joins_captures || !iso_gpu_stream_is_capturing(c->device->gpu, c->stream);
+    return c->device->engines_why[0] == '\0' &&
+           (c->device->info->joins_captures || !iso_gpu_stream_is_capturing(c->device->gpu, c->stream));
 }
 
 static void describe(struct stream_call *c, struct stream_slot *slot)
@@ -490,7 +491,8 @@ static int enqueue(const struct stream_call *c)
     struct select_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL) {
         (void)wrong(c, "copy engines cannot do this: %s",
-                    (c->facts.has & ISOD_NEEDS_DEST) == 0    ? "dest is neither symmetric nor local memory"
+                    c->device->engines_why[0] != '\0'        ? c->device->engines_why
+                    : (c->facts.has & ISOD_NEEDS_DEST) == 0  ? "dest is neither symmetric nor local memory"
                     : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
                     : !c->facts.known && !c->facts.same
                         ? "dest is local memory, of which the other members do not know the place; call "

@@ -34,7 +34,7 @@ PRIM_FN int isod_engine_begin(const struct isod_stream_coll *a)
 }
 
 /* All data that comes to this PE in this call is here: flags are copied by engines of the senders, each behind its
- * payload. */
+ * payload; or stored by this kernel of theirs, behind all their payload. */
 PRIM_FN int isod_engine_end(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
@@ -43,6 +43,10 @@ PRIM_FN int isod_engine_end(const struct isod_stream_coll *a)
     c.epoch = c.lane->engine;
     c.users = 0;                   /* this call itself: engine_begin has left 1 */
     prim_sync(prim_group_block()); /* all have read the lane */
+    for (uint32_t i = c.rank; i < a->tell; i += c.size) {
+        char *memory = isod_coll_memory(&c, (int32_t)(((uint32_t)a->tell_first + i) % (uint32_t)a->h.n_pes));
+        prim_store_release_u64((uint64_t *)(void *)memory + a->h.my_pe, c.epoch); /* pairs with isod_flag_wait */
+    }
     if (a->to < 0)
         isod_flags_wait(&c, -1, ISOD_DATA);
     else if (a->from != a->h.my_pe && c.rank == 0)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FIRST_TO_COPY_WORDS_BY_ENGINES 70100000
 #define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6, the oldest that is known to */
 
 /* ---- kernels ---- */
@@ -145,7 +146,10 @@ static int describe(struct gpu *gpu)
     info->wave_size = attribute(hipDeviceAttributeWarpSize, device);
     info->shared_bytes = (size_t)attribute(hipDeviceAttributeMaxSharedMemoryPerBlock, device);
     info->hardware_queues = queues != NULL && atoi(queues) > 0 ? (unsigned)atoi(queues) : 4;
-    info->joins_captures = hipRuntimeGetVersion(&version) == hipSuccess && version >= FIRST_TO_END_JOINED_CAPTURES;
+    if (hipRuntimeGetVersion(&version) != hipSuccess)
+        version = 0;
+    info->joins_captures = version >= FIRST_TO_END_JOINED_CAPTURES;
+    info->kernels_copy_words = version < FIRST_TO_COPY_WORDS_BY_ENGINES;
     if (status == 0 && info->wave_size != 64)
         status = iso_hip_refuse(gpu, -ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300, MI350) is supported");
     return status;

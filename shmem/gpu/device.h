@@ -66,6 +66,7 @@ struct device {
     void *ranges;  /* coll: what shmemx_rendezvous has told (coll_rendezvous.c); lock */
     void *pairs;   /* coll: sends and receives on streams (pairs.c) */
     void *probe;   /* coll: results of the LL128 probe (stream_probe.c) */
+    char engines_why[224]; /* why copies by copy engines to peers are not used; empty: they are. Empty on all PEs of the job or on none */
     int captures;  /* atomic: streams between shmemx_graph_begin and _end */
     bool running;  /* device_start.c has brought everything up */
 };
@@ -124,6 +125,11 @@ void iso_grow_stop(struct device *device);                                /* unm
 /* Physical memory for the first `bytes` of a part of this PE's device memory: when it returns 0, the PEs of the node
  * have mapped it. No other PE's program takes part. 0, or -errno after a sentence. Any thread. */
 int iso_grow_back(const struct segment *part, size_t bytes, const char *call);
+
+/* ---- device_engines.c ---- */
+
+/* Collective over the world: fills engines_why. 0, or -errno. */
+int iso_engines_start(struct device *device);
 
 /* ---- device_buffer.c: registered buffers of the vendor's allocator ---- */
 

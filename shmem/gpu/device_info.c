@@ -57,6 +57,8 @@ void iso_device_write_info(FILE *out)
             d->n_chunks > 0 ? d->n_chunks : 1, d->n_chunks > 1 ? "s" : "", objects.objects,
             objects.used / MIB, control.objects, control.used >> 10, d->control_bytes >> 10);
     write_paths(out, s);
+    if (d->engines_why[0] != '\0')
+        fprintf(out, "  copy engines: not used on streams: %s\n", d->engines_why);
     if (strcmp(d->info->flavour, "hip") == 0)
         fprintf(out, "  graphs: DEBUG_HIP_GRAPH_MIN_OVERLAP=%s (0: branches may wait for one another)\n",
                 getenv("DEBUG_HIP_GRAPH_MIN_OVERLAP"));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Start and end of the device: the heap, then agent, proxy, handles and collectives on streams; and all of it down again.
+/* Start and end of the device: the heap, then copy engines, agent, proxy, handles and collectives on streams; and all of it down again.
  * Above all other files of this room. Invariant: every step is collective and ends in an agreement, so all PEs succeed or
  * fail together. Called by memory.c, coll/stream/tune, init.c (stop) and users. */
 #include "../../bootstrap/log.h"
@@ -83,7 +83,7 @@ int iso_device_start(const char *call)
     pthread_mutex_init(&d->grow_lock, NULL);
     self->device = d;
     rc = iso_heap_open(d, call);
-    int (*const parts[])(struct device *) = {iso_agent_start, iso_proxy_start, iso_handles_start,
+    int (*const parts[])(struct device *) = {iso_engines_start, iso_agent_start, iso_proxy_start, iso_handles_start,
                                              self->coll->streams.start};
     for (size_t i = 0; rc == 0 && i < sizeof parts / sizeof parts[0]; i++)
         rc = iso_device_agree(call, parts[i](d), "cannot start what serves its kernels");

@@ -264,6 +264,50 @@ static void test_network(void)
     CHECK_EQ(descriptors(), before);
 }
 
+/* ---- copies by engines that are lost, with success reported ---- */
+
+/* Every copy, every other one, only one of the directions: the first look at a peer finds it, and the next copies of a
+ * stream arrive. */
+static void test_lost_copies(void)
+{
+    enum { LEN = 65536 };
+    static char seen[LEN];
+    for (int loses = 0; loses <= 4; loses++) {
+        void *ours = NULL;
+        char *theirs = NULL;
+        struct gpu_key key;
+        machine();
+        struct gpu *gpu = opened();
+        CHECK(gpu->info.tries_engines);
+        CHECK_OR_EXIT(iso_gpu_alloc(gpu, LEN, &ours) == 0);
+        CHECK_OR_EXIT(iso_gpu_shared_create(gpu, LEN, GPU_COMMUNICATION, &theirs, &key) == 0);
+        hip.loses = loses;
+        hip.engine = 0;
+        CHECK_EQ(iso_gpu_try_engines(gpu, theirs, (char *)ours, LEN), loses == 0 ? 0 : -EIO);
+        CHECK(loses == 0 || strstr(iso_gpu_error(gpu), "did not arrive") != NULL);
+        CHECK_EQ(gpu->engine_copies, loses == 0);
+        for (int i = 0; i < LEN; i++)
+            CHECK_OR_EXIT(theirs[i] == 0);
+        for (int i = 0; i < 4; i++) {
+            memset(ours, 1 + i, LEN);
+            memset(seen, 1 + i, LEN);
+            CHECK_EQ(iso_gpu_copy(gpu, theirs, ours, LEN, NULL), 0);
+            CHECK(memcmp(theirs, seen, LEN) == 0);
+        }
+        iso_gpu_shared_destroy(gpu, theirs, LEN);
+        iso_gpu_free(gpu, ours);
+        closed(gpu);
+    }
+
+    /* Without SDMA nothing is tried: HIP makes such copies by itself. */
+    setenv("HSA_ENABLE_SDMA", "0", 1);
+    machine();
+    struct gpu *gpu = opened();
+    CHECK(!gpu->info.tries_engines);
+    unsetenv("HSA_ENABLE_SDMA");
+    closed(gpu);
+}
+
 /* ---- copies: every mixture of kinds, sizes around the stage ---- */
 
 static void check_copy(struct gpu *gpu, char *dest, char *source, size_t len)
@@ -586,6 +630,7 @@ int main(void)
     test_chunks(false);
     test_network();
     test_copies();
+    test_lost_copies();
     test_while_captured();
     test_captures_are_left_alone();
     test_frees_behind_work();
