@@ -21,6 +21,7 @@
 #define POLLS_PER_LOOK 16               /* so many polls take as long as a look at the network */
 #define POLLS_PER_LOOK_SOFTWARE 32      /* where the network is software */
 #define YIELDS_NEAR_PER_LOOK 8          /* likewise, of a wait for a PE of this node */
+#define LOOKS_PER_YIELD 4               /* at the network: an answer that comes during a yield is seen later */
 #define YIELDS_PER_LOOK 32              /* between two looks at the clock */
 #define SLEEP_AFTER_NS 20000000u        /* yield this long first */
 #define SLEEP_AFTER_SOFTWARE_NS 200000u /* as long as some messages take */
@@ -221,7 +222,9 @@ int iso_wait_slow(struct wait *wait, uint64_t seen)
     if (!wait->sleeping && ++wait->yields % YIELDS_PER_LOOK != 0) {
         if (network && (!near || wait->yields % YIELDS_NEAR_PER_LOOK == 0))
             wait->worked |= progress(self);
-        (void)iso_yield(&wait->yielding_ns);
+        /* A look at a network may itself be a system call. Where PEs share cores, each look gives the core away. */
+        if (!network || near || self->spin == 0 || wait->yields % LOOKS_PER_YIELD == 0)
+            (void)iso_yield(&wait->yielding_ns);
         return 0;
     }
     uint64_t now = iso_wait_now_ns();
