@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define FIRST_TO_COPY_WORDS_BY_ENGINES 70100000
+#define FIRST_TO_LOSE_COPIES 70000000
 #define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6, the oldest that is known to */
 
 /* ---- kernels ---- */
@@ -149,6 +150,7 @@ static int describe(struct gpu *gpu)
     if (hipRuntimeGetVersion(&version) != hipSuccess)
         version = 0;
     info->joins_captures = version >= FIRST_TO_END_JOINED_CAPTURES;
+    info->tries_engines = version >= FIRST_TO_LOSE_COPIES;
     info->kernels_copy_words = version < FIRST_TO_COPY_WORDS_BY_ENGINES;
     if (status == 0 && info->wave_size != 64)
         status = iso_hip_refuse(gpu, -ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300, MI350) is supported");

@@ -463,7 +463,7 @@ int iso_hip_open_streams(struct gpu *gpu)
     gpu->stream = (hipStream_t)stream;
     gpu->stage = (char *)stage;
     gpu->engine_copies = !iso_hip_is_off("HSA_ENABLE_SDMA"); /* without it such copies overtake events, HIP 7 */
-    gpu->info.tries_engines = gpu->engine_copies;
+    gpu->info.tries_engines = gpu->info.tries_engines && gpu->engine_copies;
     return status;
 }
 

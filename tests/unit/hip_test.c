@@ -277,8 +277,9 @@ static void test_lost_copies(void)
         char *theirs = NULL;
         struct gpu_key key;
         machine();
+        hip.version = 70200000;
         struct gpu *gpu = opened();
-        CHECK(gpu->info.tries_engines);
+        CHECK(gpu->info.tries_engines && !gpu->info.kernels_copy_words);
         CHECK_OR_EXIT(iso_gpu_alloc(gpu, LEN, &ours) == 0);
         CHECK_OR_EXIT(iso_gpu_shared_create(gpu, LEN, GPU_COMMUNICATION, &theirs, &key) == 0);
         hip.loses = loses;
@@ -302,9 +303,17 @@ static void test_lost_copies(void)
     /* Without SDMA nothing is tried: HIP makes such copies by itself. */
     setenv("HSA_ENABLE_SDMA", "0", 1);
     machine();
+    hip.version = 70200000;
     struct gpu *gpu = opened();
     CHECK(!gpu->info.tries_engines);
     unsetenv("HSA_ENABLE_SDMA");
+    closed(gpu);
+
+    /* An older HIP chooses the engines that the HSA runtime takes, and copies words by kernels. */
+    machine();
+    hip.version = 60400000;
+    gpu = opened();
+    CHECK(!gpu->info.tries_engines && gpu->info.kernels_copy_words);
     closed(gpu);
 }
 
