@@ -144,7 +144,7 @@ void shmem_query_initialized(int *initialized);
 /* The number of this PE, 0 .. shmem_n_pes() - 1, and the number of PEs in the job. */
 int shmem_my_pe(void);
 int shmem_n_pes(void);
-/* Ends all PEs with this status. One PE calls it; its open streams are flushed. */
+/* Ends all PEs with this status. One PE calls it, and its streams are flushed. Its exit handlers need no finalize. */
 SHMEM_NORETURN void shmem_global_exit(int status);
 /* 1 if `pe` can be reached, else 0. A PE that does not exist gives 0. */
 int shmem_pe_accessible(int pe);

@@ -291,7 +291,8 @@ static void finalize(const char *call)
 void pshmem_finalize(void)
 {
     struct state *self = ISO;
-    if (self->exited) /* a handler of the program's, or a destructor, behind the library's own */
+    /* In a handler of the program's, or a destructor: behind the library's own, or of a PE that ends the job alone. */
+    if (self->exited || self->leaving)
         return;
     pthread_mutex_lock(&self->life_lock);
     finalize(__func__);
