@@ -40,8 +40,9 @@
  *
  * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous, or because dest is
  * symmetric and at the same place of the same object on all members. The caller says the latter by `same_place`, by
- * `engines`, or by a call by name (shmemx_T_fcollect_on_stream and the like): symmetric dests of these are at the same
- * place. Only then are large calls of fcollect, alltoall, broadcast and permute given to engines without being asked.
+ * `engines`, or by a call by name (shmemx_T_fcollect_on_stream and the like): dests of these are symmetric and at the
+ * same place on all members, or symmetric on none. Only then are large calls of fcollect, alltoall, broadcast and
+ * permute given to engines without being asked.
  *
  * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
  * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
@@ -240,9 +241,10 @@ typedef struct {
      * a graph: at each launch); then `scale` is not used. */
     double scale;
     const double *scale_from;
-    const shmemx_host_blocks_t *host_blocks; /* alltoallv, instead of `blocks` */
+    const shmemx_host_blocks_t *host_blocks; /* alltoallv, instead of `blocks`, then on all members */
     const shmemx_splits_t *splits;           /* fcollect, reducescatter; NULL: a block is one piece */
-    int same_place; /* 1: dest, if it is symmetric, is at the same place on all members: engines may carry the call */
+    /* 1: dest is symmetric and at the same place on all members, or symmetric on none: engines may carry the call */
+    int same_place;
 } shmemx_coll_t;
 
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
@@ -358,7 +360,8 @@ int shmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks);
 
 /* Tells all members of the team where each member's range of `bytes` at `address` lies: once, for the copy engines of
  * all later calls of this team. Dest (and `signals`) of a call by engines then lies in the range of one rendezvous, at
- * the same offset on all members; the ranges themselves may lie anywhere. address: memory of shmemx_malloc,
+ * the same offset on all members; the ranges themselves may lie anywhere. So does any dest of a kind that engines may
+ * carry, if it lies in such a range on one member. address: memory of shmemx_malloc,
  * shmemx_team_malloc or shmemx_local_malloc, or a registered buffer; bytes: its length, equal on all members.
  *
  * Collective over the team, at any time, in one order with its other collectives on the host. A range that lies in an

@@ -19,12 +19,9 @@ struct team;
 
 /* ---- what a choice may depend on ---- */
 
-/* The facts of a call that are equal on all its members: arguments that the contract makes equal, and results of the
- * agreements that the members made for the team or the slot. The choice of an algorithm and of its shape gets this
- * struct and nothing else of a call: a member that decided by a fact of its own would run another schedule than the
- * others, with wrong data and a hang. Must never come in here: an address, the place of a buffer that peers touch (only
- * that they reach it, by pointers or at all), anything about a buffer that no peer touches (dest of reducescatter;
- * source of fcollect, alltoall, alltoallv and permute), the PE's number, the reach of this PE's pointers. */
+/* The facts of a call that are equal on all its members. The choice of an algorithm and of its shape gets this struct
+ * and nothing else of a call: a member that decided by a fact of its own would run another schedule than the others,
+ * with wrong data and a hang. coll/README.md, "What a choice may depend on", lists what may come in here. */
 struct select_facts {
     int kind;
     unsigned has; /* ISOD_NEEDS_ that this call fulfils; DEST and SOURCE: of buffers that peers touch */
@@ -40,8 +37,8 @@ struct select_facts {
     uint32_t inbox_bytes;
     size_t block;         /* bytes of one block, as kernels get them */
     unsigned near;        /* of DEST and SOURCE in `has` those that pointers reach wherever they reach device heaps */
-    bool known, same;     /* hosts know where dest is on all members: by shmemx_rendezvous; if engines are asked for,
-                             which only a place that is the same everywhere allows, as symmetric memory has */
+    bool known;           /* hosts know where dest is on all members: by shmemx_rendezvous, or because the caller says
+                             that it is at the same place everywhere */
     unsigned most_blocks; /* of a kernel in this slot, and threads of a block */
     unsigned most_threads;
 };

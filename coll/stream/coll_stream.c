@@ -281,11 +281,12 @@ static void fill_ranges(struct stream_call *c, struct range dest, struct range s
     f->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
     if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
         f->has |= ISOD_NEEDS_APART;
-    f->same = dest.reached && !dest.local;
     if (is(c, HAS_ENGINES) && dest.reached)
         c->dest_range = iso_stream_range_find(c->device, c->team, c->args.dest,
                                               c->args.dest_stride != 0 ? f->bytes : c->args.bytes);
-    f->known = c->dest_range != NULL || (f->same && c->coll->same_place != 0);
+    /* That dest is symmetric is this member's own fact, unless the caller says where it is on all of them. */
+    bool told = c->coll->same_place != 0 || f->engines;
+    f->known = c->dest_range != NULL || (told && dest.reached && !dest.local);
 }
 
 /* Of a member that is not the root: kernels do not touch the other side, but add to its address. */
@@ -441,7 +442,7 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
         f->has |= ISOD_NEEDS_WHOLE_LINES;
     if (c->args.nodes != NULL && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_NODES;
-    if (has_streams(c))
+    if (is(c, HAS_ENGINES) && has_streams(c)) /* of other kinds no fact */
         f->has |= ISOD_NEEDS_STREAMS;
 }
 
@@ -494,7 +495,7 @@ static int enqueue(const struct stream_call *c)
                     c->device->engines_why[0] != '\0'        ? c->device->engines_why
                     : (c->facts.has & ISOD_NEEDS_DEST) == 0  ? "dest is neither symmetric nor local memory"
                     : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
-                    : !c->facts.known && !c->facts.same
+                    : !c->facts.known
                         ? "dest is local memory, of which the other members do not know the place; call "
                           "shmemx_rendezvous for it before, on all members of the team"
                     : !has_streams(c)

@@ -36,6 +36,13 @@ static inline bool coll_lacks_ll128(void)
         return CHECK_SKIP("stores of 128 bytes do not arrive whole here"); \
     }
 
+/* Engines are forced: they have to be told, too, where dest is. */
+static inline int coll_forces_engines(void)
+{
+    const char *forced = getenv("SHMEM_COLL");
+    return forced != NULL && strstr(forced, "=engines") != NULL;
+}
+
 /* 0..below - 1, from a state that PEs have alike. */
 static inline uint64_t coll_random(uint64_t *state, uint64_t below)
 {
@@ -418,6 +425,7 @@ static inline shmemx_coll_t coll_request(struct coll_state *s, const struct coll
     q.from = c->from;
     q.slot = c->slot;
     q.engines = c->engines != ENGINES_NO;
+    q.same_place = coll_forces_engines();
     if (c->kind == SHMEMX_ALLTOALLV)
         q.blocks = &s->blocks;
     if (c->engines == ENGINES_SIGNAL) {

@@ -101,6 +101,7 @@ static void chain_calls(struct contract *c, const struct coll_team *team, int ki
         if (kind == SHMEMX_ALLREDUCE)
             from = to = c->place.source[own];
         shmemx_coll_t q = shmemx_coll_of(kind, team->team, to, from, words, SHMEMX_UINT64);
+        q.same_place = coll_forces_engines();
         q.root = k % team->n;
         q.to = (team->me + 1) % team->n;
         q.from = (team->me + team->n - 1) % team->n;

@@ -37,7 +37,7 @@ static const struct select_facts *fake(struct select_facts *f, int kind, size_t 
     f->op = SHMEMX_SUM;
     f->type = SHMEMX_FLOAT;
     f->has = f->near = has;
-    f->known = f->same = true; /* hosts know where dest is, as far as it is reachable */
+    f->known = true; /* hosts know where dest is, as far as it is reachable */
     f->most_blocks = 64;
     f->most_threads = ISOD_STREAM_THREADS;
     return f;
