@@ -26,7 +26,7 @@ enum { PES = 4, MOST = 40000, SLOT = 3, IDLE = 150, PATIENCE_MS = 20000 };
 static struct shared {
     shmemx_uniqueid_t id;
     int victim, at;         /* who gives up, at its which wait (host) or pause (kernels); 0: never */
-    int arrived, meeting;   /* of meet() */
+    int arrived, round;     /* of synchronise() */
     int armed, hit, ended;  /* the call runs; the victim gives up; its call has ended */
     int waits;              /* of the victim, so far */
     int entered, failed, wrong;
@@ -46,14 +46,14 @@ static void set(int *word, int value) { __atomic_store_n(word, value, __ATOMIC_R
 static int add(int *word) { return __atomic_add_fetch(word, 1, __ATOMIC_ACQ_REL); }
 
 /* All processes. Not by the library, whose waits are the subject. */
-static void meet(void)
+static void synchronise(void)
 {
-    int meeting = get(&shared->meeting);
+    int round = get(&shared->round);
     if (add(&shared->arrived) == PES) {
         set(&shared->arrived, 0);
-        set(&shared->meeting, meeting + 1);
+        set(&shared->round, round + 1);
     }
-    for (int i = 0; get(&shared->meeting) == meeting && get(&shared->failed) == 0; i++) {
+    for (int i = 0; get(&shared->round) == round && get(&shared->failed) == 0; i++) {
         usleep(100);
         if (i > PATIENCE_MS * 5) {
             fprintf(stderr, "[pe %d] another process does not come\n", me);
@@ -208,7 +208,7 @@ static bool hurt(const struct call *c, const char *what, call_fn *call, int at)
     }
     memset(&last, 0, sizeof last);
     idle = 0;
-    meet();
+    synchronise();
     if (late >= PES) /* the one that a victim in a ring waits for */
         late = (shared->victim + PES - 1) % PES;
     set(&shared->armed, 1);
@@ -223,10 +223,10 @@ static bool hurt(const struct call *c, const char *what, call_fn *call, int at)
     if (me == shared->victim)
         set(&shared->ended, 1);
     judge(c, what, rc);
-    meet();
+    synchronise();
     bool hit = get(&shared->hit) != 0;
     set(&shared->armed, 0);
-    meet();
+    synchronise();
     return hit;
 }
 
@@ -238,7 +238,7 @@ static void begin_job(bool device)
     if (me == 0 && shmemx_get_uniqueid(&shared->id) != 0)
         set(&shared->failed, 1);
     add(&shared->jobs);
-    meet();
+    synchronise();
     attr.rank = me;
     attr.size = PES;
     attr.id = &shared->id;
@@ -251,14 +251,14 @@ static void begin_job(bool device)
         dest = (int32_t *)(device ? shmemx_malloc(bytes, SHMEMX_DEVICE) : shmem_malloc(bytes));
         source = (int32_t *)(device ? shmemx_malloc(bytes, SHMEMX_DEVICE) : shmem_malloc(bytes));
     }
-    meet();
+    synchronise();
 }
 static void end_job(void)
 {
-    meet();
+    synchronise();
     if (shmemx_leave() != 0)
         set(&shared->failed, 1);
-    meet();
+    synchronise();
 }
 
 static shmemx_coll_t coll_of(const struct call *c)
@@ -354,7 +354,7 @@ static void be_typed(const struct call *c, const char *what)
     round_of++;
     spoil();
     set(&shared->armed, 1);
-    meet();
+    synchronise();
     fill();
     add(&shared->entered);
     int rc = call_typed(c);
@@ -435,10 +435,10 @@ static void hurt_often(const struct call *c, const char *what, call_fn *call)
         if (!hurt(c, what, call, at))
             continue;
         shmemx_device_abort();
-        meet();
+        synchronise();
         if (shmemx_device_reset(SHMEM_TEAM_WORLD, SLOT) != 0)
             set(&shared->failed, 1);
-        meet();
+        synchronise();
     }
 }
 
@@ -521,7 +521,7 @@ static void test_kernel(const char *what)
     begin_job(true);
     if (shmemx_device_handle(SHMEM_TEAM_WORLD, SLOT, &handle) != 0)
         set(&shared->failed, 1);
-    meet();
+    synchronise();
     for (int i = 0; i < 8 * 3 * 2; i++) {
         struct call c = {in_kernels[i / 6], lengths[i / 2 % 3], i % 2 ? "a grid" : "a block"};
         if (chosen(12))
