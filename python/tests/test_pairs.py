@@ -250,7 +250,7 @@ def deserted(first):
 def test_a_receive_from_a_dead_rank_raises(ranks, capfd, first):
     with pytest.raises(AssertionError):
         ranks(2, deserted, first)
-    assert "pe 0" in (said := capfd.readouterr().out) and "died" in said
+    assert "rank 0" in (said := capfd.readouterr().out) and "died" in said
 
 
 def far():
