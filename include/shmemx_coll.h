@@ -63,10 +63,13 @@
  * wrap.
  *
  * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, root, engines, splits, sizes of host_blocks, whether dest and source are reachable as
- * far as that must be alike, and in calls that copy engines carry the place of dest. A mismatch ends the job with a
- * sentence that names both calls. Calls that are 64 or more apart are not compared, and replays of graphs are not
- * either.
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, whether signals is given, chunk_bytes,
+ * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
+ * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
+ * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest. The
+ * first calls of a slot compare the slot. A sentence names the argument that differs and both calls. Then the job ends,
+ * or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN). Calls that are 64 or more apart are not compared,
+ * and replays of graphs are not either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
  * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
@@ -269,10 +272,17 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * memory allocate at most 1 MiB while they run; else a call allocates nothing.
  *
  * Returns 0 when this member's dest is complete and its source may be written, which says nothing of the others; or
- * after a sentence on stderr -EINVAL for a wrong argument, with nothing done, so that the team can go on; or -EIO with
- * dest undefined: a job that is broken (SHMEMX_ERRORS_RETURN), blocks of other sizes than a member sends. SHMEM_DEBUG=1
- * compares kind, size, type, operator, factor and root on all members; a mismatch ends the job, or is an error of this
- * call. With nelems 0 nothing else is done. */
+ * after a sentence on stderr -EINVAL for a wrong argument, with nothing done, or for a call that differs from another
+ * member's, with dest undefined, so that the team can go on; or -EIO with dest undefined: a job that is broken
+ * (SHMEMX_ERRORS_RETURN), blocks of other sizes than a member sends. With nelems 0 nothing else is done.
+ *
+ * Calls that differ: where pointers reach all members, each call compares kind, nelems, type, operator, the factor of
+ * SHMEMX_SCALED_SUM, root, splits, whether host_blocks is given, its send_bytes with receive_bytes, and to with from.
+ * When one of the last two differs, both members of the pair return -EIO, and all other data arrives. Any other
+ * difference is an error of all members: a sentence on each names both calls and the first argument that differs. In
+ * SHMEMX_ERRORS_RETURN all return -EINVAL; else the job ends. A call with nelems 0, a BARRIER or SYNC of more than 8
+ * members, teams with members on other nodes, and calls of shmem.h on the same team are compared with SHMEM_DEBUG=1
+ * only. Without it, a call with nelems 0 that meets another one is found at the next call of its member. */
 int shmemx_coll_on_host(const shmemx_coll_t *coll);
 
 /* ---- send and receive ----

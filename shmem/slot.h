@@ -19,7 +19,8 @@
  *   [0]      counter of the central barrier      (the leader's is used)
  *   [64]     its release word                    (the leader's is used)
  *   [256]    per sender: flag line, packet line of bank 0, packet line of bank 1, a spare line, the words of a far
- *            packet of bank 0 and of bank 1, two lines each
+ *            packet of bank 0 and of bank 1, two lines each. Behind the flag its line has a struct slot_word of bank 0
+ *            and one of bank 1
  *   [scratch] 2 banks of ISO_SCRATCH_BYTES          (the leader's is used)
  *   [stage]   per sender: 2 banks of ISO_STAGE_BYTES
  * scratch and stage begin at a page; pages that no member uses have no memory behind them. */
@@ -28,6 +29,7 @@ enum {
     SLOT_RELEASE = ISO_LINE,
     SLOT_SENDERS = 4 * ISO_LINE,
     SLOT_SENDER_BYTES = 8 * ISO_LINE,
+    SLOT_WORDS = 8,                  /* of a sender */
     SLOT_FAR_INBOXES = 4 * ISO_LINE, /* of a sender */
     SLOT_FAR_INBOX_BYTES = 2 * ISO_LINE,
     SLOT_PAGE = 4096
@@ -40,6 +42,13 @@ enum {
 struct slot_inbox {
     unsigned char payload[ISO_INBOX_BYTES];
     uint64_t seq; /* stored last, release; pairs with the acquire load of its receiver */
+};
+
+/* Which call its sender is in: of the two banks, in turn, as packets are. It is written before the flag of its epoch,
+ * which orders it, and costs no line of its own. */
+struct slot_word {
+    uint64_t amount, more; /* arguments of the call */
+    uint64_t call;         /* which it is; its low half is the low half of the epoch, so an old word is not taken */
 };
 
 /* From a sender that no pointer reaches: words of which each carries the number beside four bytes, since nothing else
@@ -85,6 +94,10 @@ ISO_INLINE size_t iso_slot_stage_offset(const struct state *self)
 }
 
 ISO_INLINE size_t iso_slot_flag_offset(int sender) { return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES; }
+ISO_INLINE size_t iso_slot_word_offset(int sender, uint64_t staged)
+{
+    return iso_slot_flag_offset(sender) + SLOT_WORDS + (size_t)(staged & 1) * sizeof(struct slot_word);
+}
 ISO_INLINE size_t iso_slot_inbox_offset(int sender, uint64_t staged)
 {
     return SLOT_SENDERS + (size_t)sender * SLOT_SENDER_BYTES + (1 + (size_t)(staged & 1)) * ISO_LINE;

@@ -79,6 +79,11 @@ ISO_INLINE void coll_copy(void *PRIM_RESTRICT into, const void *PRIM_RESTRICT fr
 ISO_INLINE void coll_flag_set(struct coll *c, int to) { iso_slot_flag_set(c->slot, c->me, to, c->epoch, c->call); }
 /* Returns once `from` has set its flag of this epoch or of a later one. */
 ISO_INLINE void coll_flag_wait(struct coll *c, int from) { (void)iso_slot_flag_wait(c->slot, from, c->epoch, c->call); }
+/* The epoch that `from` has set last. */
+ISO_INLINE uint64_t coll_flag_of(const struct coll *c, int from)
+{
+    return prim_poll_u64((const uint64_t *)(const void *)(c->slot->memory + iso_slot_flag_offset(from)));
+}
 
 ISO_INLINE void coll_flag_set_all(struct coll *c)
 {
@@ -89,6 +94,24 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
 {
     for (int i = 1; i < c->n; i++)
         coll_flag_wait(c, coll_other(c, i));
+}
+
+/* ---- words of calls: beside a flag of the same epoch; staged epochs only ---- */
+
+/* Then coll_flag_set(c, to). */
+ISO_INLINE void coll_word_put(struct coll *c, int to, const struct slot_word *word)
+{
+    char *near = c->views[to].near;
+    if (ISO_LIKELY(near != NULL))
+        memcpy(near + iso_slot_word_offset(c->me, c->slot->staged), word, sizeof *word);
+    else
+        iso_slot_far_put(c->slot, iso_slot_word_offset(c->me, c->slot->staged), c->views[to].pe, word, sizeof *word,
+                         c->call);
+}
+/* What `from` has put, after coll_flag_wait(c, from); valid as an inbox is. */
+ISO_INLINE const struct slot_word *coll_word_from(const struct coll *c, int from)
+{
+    return (const struct slot_word *)(const void *)(c->slot->memory + iso_slot_word_offset(from, c->slot->staged));
 }
 
 /* ---- inboxes: at most ISO_INBOX_BYTES that arrive with their epoch in one cache line; staged epochs only ---- */

@@ -10,8 +10,7 @@
 #include "../../include/shmemx_coll.h"
 #include "../../shmem/agree.h"
 #include "../../shmem/ops/order.h"
-#include "coll.h"
-#include "coll_lists.h"
+#include "call_word.h"
 #include "pull.h"
 
 #include <errno.h>
@@ -42,7 +41,11 @@ struct host_call {
     size_t elem_bytes, block; /* of an element, and of nelems of them */
     coll_combine_fn *combine; /* reductions; of float for formats of 16 and 8 bits */
     struct running_sum sent, received; /* host_blocks */
-    bool differs;                      /* host_blocks: not what a member sends */
+    bool differs;                      /* host_blocks: not what a member sends, or expects */
+    bool has_word;                     /* call_word.h */
+    bool is_over;                      /* no further piece: the calls differ, or the job is broken */
+    int rc;                            /* the calls differ */
+    struct slot_word word;             /* of the first piece's epoch */
     struct split_place split;
     struct pull *pull;        /* room for it */
     bool pulls;               /* reductions: pieces of others are read from their source; false: are in the stages */
@@ -51,29 +54,9 @@ struct host_call {
 
 /* ---- kinds and types ---- */
 
-/* MANY_: n blocks in dest, in source. TO_ROOT: dest, FROM_ROOT: source is the root's alone. */
-enum { OF_TYPE = 1, REDUCES = 2, MANY_TO = 4, MANY_FROM = 8, ROOTED = 16, TO_ROOT = 32, FROM_ROOT = 64 };
-static const struct kind {
-    const char *name;
-    unsigned is;
-} kinds[] = {{"SHMEMX_ALLREDUCE", OF_TYPE | REDUCES},
-             {"SHMEMX_REDUCESCATTER", OF_TYPE | REDUCES | MANY_FROM},
-             {"SHMEMX_FCOLLECT", OF_TYPE | MANY_TO},
-             {"SHMEMX_ALLTOALL", OF_TYPE | MANY_TO | MANY_FROM},
-             {"SHMEMX_ALLTOALLV", 0},
-             {"SHMEMX_BROADCAST", OF_TYPE | ROOTED},
-             {"SHMEMX_PERMUTE", OF_TYPE},
-             {"SHMEMX_BARRIER", 0},
-             {"SHMEMX_SYNC", 0},
-             {"SHMEMX_GATHER", OF_TYPE | MANY_TO | ROOTED | TO_ROOT},
-             {"SHMEMX_SCATTER", OF_TYPE | MANY_FROM | ROOTED | FROM_ROOT},
-             {"SHMEMX_REDUCE", OF_TYPE | REDUCES | ROOTED | TO_ROOT}};
-_Static_assert(sizeof kinds / sizeof kinds[0] == SHMEMX_REDUCE + 1, "a row for each kind");
-static unsigned is(const struct host_call *h, unsigned what) { return kinds[h->coll->kind].is & what; }
+/* A word of stream_kinds.h. */
+static unsigned is(const struct host_call *h, unsigned what) { return iso_stream_kinds[h->coll->kind].is & what; }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
-
-static const unsigned char type_bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8, 2, 2, 8, 16, 1, 1, 1};
-_Static_assert(sizeof type_bytes == SHMEMX_BOOL + 1, "the size of each type");
 
 /* Combined in float. */
 static bool is_short_float(int type)
@@ -109,7 +92,7 @@ static bool begin(struct host_call *h)
         return wrong(h, "coll is a null pointer");
     if (!in_range(h, "kind", h->coll->kind, SHMEMX_REDUCE))
         return false;
-    h->name = kinds[h->coll->kind].name;
+    h->name = iso_stream_kinds[h->coll->kind].name;
     team = iso_team_or_null(h->coll->team);
     if (team == NULL)
         return wrong(h, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
@@ -187,7 +170,7 @@ static bool is_in_place(const struct host_call *h)
 static bool data_is_valid(struct host_call *h)
 {
     size_t n = (size_t)h->c.n, all;
-    h->elem_bytes = type_bytes[h->coll->type];
+    h->elem_bytes = iso_stream_types[h->coll->type].bytes;
     if (__builtin_mul_overflow(h->coll->nelems, h->elem_bytes, &h->block) ||
         __builtin_mul_overflow(h->block, n, &all) || all > PTRDIFF_MAX)
         return wrong(h, "nelems %zu of %zu bytes for %zu members is more than an address space has", h->coll->nelems,
@@ -262,30 +245,128 @@ static bool arguments_are_valid(struct host_call *h)
            partners_are_valid(h) && data_is_valid(h);
 }
 
-/* SHMEM_DEBUG: what has to be equal is. */
-static int compare(const struct host_call *h)
+/* ---- pieces ---- */
+
+/* Of these a member tells each other one something else, which concerns these two alone. */
+static bool is_of_pairs(const struct host_call *h)
+{
+    return h->coll->host_blocks != NULL || h->coll->kind == SHMEMX_PERMUTE;
+}
+enum { PAIR_SENDS = 1, PAIR_EXPECTS = 2 }; /* a permute, in place of the root */
+
+static struct slot_word word_for(const struct host_call *h, int m)
 {
     const shmemx_coll_t *coll = h->coll;
-    struct team *team = h->c.team;
-    int64_t factor = 0;
-    if (ISO_LIKELY(!ISO->debug))
-        return 0;
-    if (coll->op == SHMEMX_SCALED_SUM)
-        memcpy(&factor, coll->scale_from != NULL ? coll->scale_from : &coll->scale, sizeof factor);
-    int rc = iso_agree_same(team, CALL, "kind", coll->kind);
-    if (rc == 0 && is(h, OF_TYPE))
-        rc = iso_agree_same(team, CALL, "type", coll->type);
-    if (rc == 0 && is(h, REDUCES))
-        rc = iso_agree_same(team, CALL, "op", coll->op);
-    if (rc == 0 && is(h, REDUCES))
-        rc = iso_agree_same(team, CALL, "the factor's bits", factor);
-    if (rc == 0 && coll->kind == SHMEMX_ALLTOALLV)
-        rc = iso_agree_same(team, CALL, "host_blocks (1: given)", coll->host_blocks != NULL);
-    if (rc == 0 && (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER))
-        rc = iso_agree_same(team, CALL, "a sum over splits",
-                            coll->splits != NULL ? (int64_t)iso_list_sum(coll->splits) : 0);
-    return rc != 0 ? rc
-                   : iso_agree_match(team, (struct agree_args){CALL, h->block, is(h, ROOTED) ? coll->root : 0, 0});
+    struct slot_word word = h->word;
+    if (coll->host_blocks != NULL)
+        word.amount = coll->host_blocks->receive_bytes[m];
+    else
+        word.call |= (uint64_t)((coll->to == m ? PAIR_SENDS : 0) | (coll->from == m ? PAIR_EXPECTS : 0)) << WORD_ROOT;
+    return word;
+}
+
+/* Takes out what concerns this pair, and compares it. Members outside the pair do not know of a difference, so the call
+ * goes on. */
+static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
+{
+    const shmemx_coll_t *coll = h->coll;
+    const shmemx_host_blocks_t *hb = coll->host_blocks;
+    int pe = h->c.team->world_of[m];
+    uint64_t amount = theirs->amount;
+    unsigned pair = word_field(theirs, WORD_ROOT, WORD_ROOT_BITS);
+    if (((theirs->call ^ h->word.call) & ~((uint64_t)UINT16_MAX << WORD_ROOT)) != 0)
+        return; /* another call */
+    theirs->call = h->word.call;
+    if (hb != NULL)
+        theirs->amount = 0;
+    if (h->differs)
+        return;
+    h->differs = true;
+    if (hb != NULL && amount != hb->send_bytes[m])
+        (void)wrong(h, "host_blocks->send_bytes[%d] is %zu, but pe %d expects %" PRIu64 " bytes", m, hb->send_bytes[m], pe,
+                    amount);
+    else if (hb == NULL && ((pair & PAIR_SENDS) != 0) != (coll->from == m))
+        (void)wrong(h, "from is %d, but pe %d %s a block to this PE", coll->from, pe,
+                    (pair & PAIR_SENDS) != 0 ? "sends" : "does not send");
+    else if (hb == NULL && ((pair & PAIR_EXPECTS) != 0) != (coll->to == m))
+        (void)wrong(h, "to is %d, but pe %d %s a block of this PE", coll->to, pe,
+                    (pair & PAIR_EXPECTS) != 0 ? "expects" : "does not expect");
+    else
+        h->differs = false;
+}
+
+static void begin_piece(struct host_call *h)
+{
+    coll_begin_staged_epoch(&h->c);
+    if (h->has_word && h->word.call == 0)
+        h->word = word_of(h->coll, h->c.epoch);
+}
+/* The first piece of a call has its word. */
+static bool has_its_word(const struct host_call *h)
+{
+    return h->has_word && (uint32_t)h->word.call == (uint32_t)h->c.epoch;
+}
+
+/* The word directly before the flag: the receiver looks at their line, so each store that is alone costs a hop. */
+static void set_flag(struct host_call *h, int to)
+{
+    if (has_its_word(h)) {
+        struct slot_word word = is_of_pairs(h) ? word_for(h, to) : h->word;
+        coll_word_put(&h->c, to, &word);
+    }
+    coll_flag_set(&h->c, to);
+}
+
+/* `data` NULL: the flag alone. */
+static void send_piece(struct host_call *h, int to, const char *data, size_t bytes)
+{
+    if (data != NULL)
+        coll_stage_put(&h->c, to, 0, data, bytes);
+    set_flag(h, to);
+}
+
+/* Says that member `from` is in another call. Where its word is an old one, it is in a call without a word. Then the
+ * other members cannot know, and the job breaks. */
+static ISO_COLD void refuse_word(struct host_call *h, int from, const struct slot_word *theirs)
+{
+    int pe = h->c.team->world_of[from];
+    char ours[WORD_TEXT_BYTES], other[WORD_TEXT_BYTES];
+    h->is_over = true;
+    (void)word_text(&h->word, ours);
+    if ((uint32_t)theirs->call != (uint32_t)h->word.call)
+        h->rc = iso_refuse_alone(CALL, "collective mismatch of kind: pe %d calls %s, pe %d calls another collective",
+                               ISO->my_pe, ours, pe);
+    else
+        h->rc = iso_refuse(CALL, "collective mismatch of %s: pe %d calls %s, pe %d calls %s",
+                         word_difference(&h->word, theirs), ISO->my_pe, ours, pe, word_text(theirs, other));
+}
+
+/* Compares the words of the first piece. All that have come, also in a broken job: the difference may be why. */
+static void compare_words(struct host_call *h)
+{
+    struct coll *c = &h->c;
+    for (int i = 1; i < c->n; i++) {
+        int from = coll_other(c, i);
+        if (ISO_UNLIKELY(h->is_over) && coll_flag_of(c, from) < c->epoch)
+            continue;
+        struct slot_word theirs = *coll_word_from(c, from);
+        if (is_of_pairs(h))
+            compare_pair(h, from, &theirs);
+        if (ISO_UNLIKELY(!word_is_equal(&h->word, &theirs))) {
+            refuse_word(h, from, &theirs);
+            return;
+        }
+    }
+}
+
+/* Waits for the pieces of all. False: none of them may be used, nor may more be sent. */
+static bool have_come(struct host_call *h)
+{
+    coll_flag_wait_all(&h->c);
+    h->is_over = iso_job_is_broken();
+    if (has_its_word(h))
+        compare_words(h);
+    return !h->is_over;
 }
 
 /* ---- moves ---- */
@@ -308,17 +389,26 @@ static char *incoming(const struct host_call *h, int m)
     return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->block : 0) : NULL;
 }
 
-/* `data` NULL: the flag alone. */
-static void send_piece(struct coll *c, int to, const char *data, size_t bytes)
-{
-    if (data != NULL)
-        coll_stage_put(c, to, 0, data, bytes);
-    coll_flag_set(c, to);
-}
-
 /* ---- long blocks: members read them where they lie (pull.h) ---- */
 
 #define LONG_BYTES ((size_t)2 * ISO_STAGE_BYTES) /* above: worth the exchange of places */
+
+/* One piece, by which members tell each other where they have what. The same on all members. */
+static bool begin_pull(struct host_call *h, const struct pull_arrays *arrays)
+{
+    struct coll *c = &h->c;
+    struct pull *p = h->pull;
+    if (!pull_offer(p, c, arrays))
+        return false;
+    begin_piece(h);
+    for (int i = 1; i < c->n; i++)
+        send_piece(h, coll_other(c, i), (const char *)&p->members[c->me], sizeof p->members[0]);
+    if (!have_come(h))
+        return false;
+    for (int i = 1; i < c->n; i++)
+        memcpy(&p->members[coll_other(c, i)], coll_stage_from(c, coll_other(c, i)), sizeof p->members[0]);
+    return pull_begin(p, arrays);
+}
 
 /* The same on all members. False: nothing was moved. */
 static bool pull_data(struct host_call *h)
@@ -327,7 +417,7 @@ static bool pull_data(struct host_call *h)
     bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
     const struct pull_arrays arrays = {
         {sends ? h->source : NULL, NULL}, {h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
-    if (h->block <= LONG_BYTES || !pull_begin(h->pull, c, &arrays))
+    if (h->block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
@@ -346,17 +436,18 @@ static void move_data(struct host_call *h)
         coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->block);
     if (pull_data(h))
         return;
-    for (size_t at = 0; at < h->block && c->n > 1 && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
+    for (size_t at = 0; at < h->block && c->n > 1 && !h->is_over; at += ISO_STAGE_BYTES) {
         size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
-        coll_begin_staged_epoch(c);
+        begin_piece(h);
         for (int i = 1; i < c->n; i++) {
             const char *from = outgoing(h, coll_other(c, i));
-            send_piece(c, coll_other(c, i), from != NULL ? from + at : NULL, bytes);
+            send_piece(h, coll_other(c, i), from != NULL ? from + at : NULL, bytes);
         }
+        if (!have_come(h))
+            return;
         for (int i = 1; i < c->n; i++) {
             int from = coll_other(c, i);
             char *to = incoming(h, from);
-            coll_flag_wait(c, from);
             if (to != NULL)
                 memcpy(to + at, coll_stage_from(c, from), bytes);
         }
@@ -413,7 +504,7 @@ static void expect(struct host_call *h, struct piece_head *head, int from)
 static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
 {
     struct coll *c = &h->c;
-    coll_begin_staged_epoch(c);
+    begin_piece(h);
     for (int i = 1; i < c->n; i++) {
         int to = coll_other(c, i);
         struct outgoing block = block_to(h, to);
@@ -421,21 +512,20 @@ static void send_blocks(struct host_call *h, uint64_t at, uint64_t most)
         coll_stage_put(c, to, 0, &head, sizeof head);
         if (at < head.bytes)
             coll_stage_put(c, to, sizeof head, h->source + block.source + at, ISO_MIN(head.bytes - at, PIECE_BYTES));
-        coll_flag_set(c, to);
+        set_flag(h, to);
     }
 }
 
-/* The largest of `most` and of what the others have said. In a broken job stages hold anything. heads: of each member,
- * with its block's bytes and place as this member has them; NULL: not wanted. */
+/* The largest of `most` and of what the others have said. heads: of each member, with its block's bytes and place as
+ * this member has them; NULL: not wanted. */
 static uint64_t receive_blocks(struct host_call *h, uint64_t at, uint64_t most, struct piece_head *heads)
 {
     struct coll *c = &h->c;
+    if (!have_come(h))
+        return 0;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         struct piece_head head;
-        coll_flag_wait(c, from);
-        if (ISO_UNLIKELY(iso_job_is_broken()))
-            return 0;
         memcpy(&head, coll_stage_from(c, from), sizeof head);
         if (h->coll->host_blocks != NULL)
             expect(h, &head, from);
@@ -456,7 +546,7 @@ static bool pull_blocks(struct host_call *h, uint64_t most, uint64_t end, const 
 {
     struct coll *c = &h->c;
     const struct pull_arrays arrays = {{h->source, NULL}, {end, 0}, true, 0};
-    if (most <= LONG_BYTES || !pull_begin(h->pull, c, &arrays))
+    if (most <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
@@ -487,7 +577,7 @@ static void move_blocks(struct host_call *h)
         h->coll->blocks->received[me] = own.bytes;
     if (own.bytes > 0)
         coll_copy(h->dest + own.dest, h->source + own.source, own.bytes);
-    for (uint64_t at = 0; h->c.n > 1 && (at == 0 || at < most) && !iso_job_is_broken(); at += PIECE_BYTES) {
+    for (uint64_t at = 0; h->c.n > 1 && !h->is_over && (at == 0 || at < most); at += PIECE_BYTES) {
         struct piece_head heads[PULL_MEMBERS];
         bool is_first = at == 0 && h->c.n <= PULL_MEMBERS;
         send_blocks(h, at, mine);
@@ -568,13 +658,11 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
     }
 }
 
-/* The pieces of all members, this one's at `own`, in the order of members. */
+/* The pieces of all members, which have come, this one's at `own`, in the order of members. */
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
     union chunk sum, room;
     size_t most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
-    for (int i = 1; i < h->c.n && !h->pulls; i++)
-        coll_flag_wait(&h->c, coll_other(&h->c, i));
     for (size_t at = 0; at < bytes; at += most) {
         size_t nelems = ISO_MIN(bytes - at, most) / h->elem_bytes;
         for (int m = 0; m < h->c.n; m++) {
@@ -614,7 +702,7 @@ static void combine_pulled(struct host_call *h, char *to, size_t offset, size_t 
 static bool pull_start(struct host_call *h, size_t source, size_t dest, size_t share)
 {
     const struct pull_arrays arrays = {{h->source, h->dest}, {source, dest}, false, share};
-    h->pulls = share > LONG_BYTES && pull_begin(h->pull, &h->c, &arrays);
+    h->pulls = share > LONG_BYTES && begin_pull(h, &arrays);
     return h->pulls;
 }
 
@@ -627,12 +715,13 @@ static void reduce_scatter(struct host_call *h)
         pull_end(h->pull);
         return;
     }
-    for (size_t at = 0; at < h->block && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
+    for (size_t at = 0; at < h->block && !h->is_over; at += ISO_STAGE_BYTES) {
         size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
-        coll_begin_staged_epoch(c);
+        begin_piece(h);
         for (int i = 1; i < c->n; i++)
-            send_piece(c, coll_other(c, i), outgoing(h, coll_other(c, i)) + at, bytes);
-        combine(h, h->dest + at, outgoing(h, c->me) + at, bytes);
+            send_piece(h, coll_other(c, i), outgoing(h, coll_other(c, i)) + at, bytes);
+        if (have_come(h))
+            combine(h, h->dest + at, outgoing(h, c->me) + at, bytes);
     }
 }
 
@@ -657,23 +746,23 @@ static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
     struct share mine = share_of(h, c->me, bytes);
     bool all = h->coll->kind != SHMEMX_REDUCE;
     char room[ISO_STAGE_BYTES], *result = all || is_root(h) ? h->dest + at + mine.at : room;
-    coll_begin_staged_epoch(c);
+    begin_piece(h);
     for (int i = 1; i < c->n; i++) {
         struct share theirs = share_of(h, coll_other(c, i), bytes);
-        send_piece(c, coll_other(c, i), h->source + at + theirs.at, theirs.bytes);
+        send_piece(h, coll_other(c, i), h->source + at + theirs.at, theirs.bytes);
     }
-    combine(h, result, h->source + at + mine.at, mine.bytes);
-    if (iso_job_is_broken()) /* a wait has not brought what it waited for: others must not take `result` for the sum */
+    if (!have_come(h))
         return;
+    combine(h, result, h->source + at + mine.at, mine.bytes);
 
-    coll_begin_staged_epoch(c);
+    begin_piece(h);
     for (int i = 1; i < c->n; i++)
-        send_piece(c, coll_other(c, i), all || coll_other(c, i) == h->coll->root ? result : NULL, mine.bytes);
+        send_piece(h, coll_other(c, i), all || coll_other(c, i) == h->coll->root ? result : NULL, mine.bytes);
+    if (!have_come(h) || !(all || is_root(h)))
+        return;
     for (int i = 1; i < c->n; i++) {
         struct share theirs = share_of(h, coll_other(c, i), bytes);
-        coll_flag_wait(c, coll_other(c, i));
-        if (all || is_root(h))
-            coll_copy(h->dest + at + theirs.at, coll_stage_from(c, coll_other(c, i)), theirs.bytes);
+        coll_copy(h->dest + at + theirs.at, coll_stage_from(c, coll_other(c, i)), theirs.bytes);
     }
 }
 
@@ -695,7 +784,7 @@ static void reduce_pulled(struct host_call *h)
 static bool reduce_at_root(struct host_call *h)
 {
     const struct pull_arrays arrays = {{h->source, NULL}, {h->block, 0}, false, is_root(h) ? h->block : 0};
-    if (h->block <= LONG_BYTES || !pull_begin(h->pull, &h->c, &arrays))
+    if (h->block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     h->pulls = true;
     if (is_root(h))
@@ -709,15 +798,13 @@ static void reduce_all(struct host_call *h)
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
     if (h->block <= SHORT_BYTES) { /* all of it to each member that gets the result */
         bool all = h->coll->kind != SHMEMX_REDUCE;
-        coll_begin_staged_epoch(&h->c);
+        begin_piece(h);
         for (int i = 1; i < h->c.n; i++) {
             int to = coll_other(&h->c, i);
-            send_piece(&h->c, to, all || to == h->coll->root ? h->source : NULL, h->block);
+            send_piece(h, to, all || to == h->coll->root ? h->source : NULL, h->block);
         }
-        if (all || is_root(h))
+        if (have_come(h) && (all || is_root(h)))
             combine(h, h->dest, h->source, h->block);
-        else
-            coll_flag_wait_all(&h->c);
         return;
     }
     if (h->coll->kind == SHMEMX_REDUCE) {
@@ -727,7 +814,7 @@ static void reduce_all(struct host_call *h)
         reduce_pulled(h);
         return;
     }
-    for (size_t at = 0; at < h->block && !iso_job_is_broken(); at += most)
+    for (size_t at = 0; at < h->block && !h->is_over; at += most)
         reduce_shares(h, at, ISO_MIN(h->block - at, most));
 }
 
@@ -762,13 +849,14 @@ static void collect_splits(struct host_call *h, size_t at, size_t bytes)
     struct coll *c = &h->c;
     char room[ISO_STAGE_BYTES];
     copy_splits(h, &(struct packing){room, (char *)(uintptr_t)h->source, -1, at, bytes}, true);
-    coll_begin_staged_epoch(c);
+    begin_piece(h);
     for (int i = 1; i < c->n; i++)
-        send_piece(c, coll_other(c, i), room, bytes);
+        send_piece(h, coll_other(c, i), room, bytes);
     copy_splits(h, &(struct packing){room, h->dest, c->me, at, bytes}, false);
+    if (!have_come(h))
+        return;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
-        coll_flag_wait(c, from);
         copy_splits(h, &(struct packing){(char *)(uintptr_t)coll_stage_from(c, from), h->dest, from, at, bytes}, false);
     }
 }
@@ -777,13 +865,15 @@ static void reduce_splits(struct host_call *h, size_t at, size_t bytes)
 {
     struct coll *c = &h->c;
     char room[ISO_STAGE_BYTES], *source = (char *)(uintptr_t)h->source;
-    coll_begin_staged_epoch(c);
+    begin_piece(h);
     for (int i = 1; i <= c->n; i++) { /* itself last */
         int to = i < c->n ? coll_other(c, i) : c->me;
         copy_splits(h, &(struct packing){room, source, to, at, bytes}, true);
         if (to != c->me)
-            send_piece(c, to, room, bytes);
+            send_piece(h, to, room, bytes);
     }
+    if (!have_come(h))
+        return;
     combine(h, room, room, bytes);
     copy_splits(h, &(struct packing){room, h->dest, -1, at, bytes}, false);
 }
@@ -795,7 +885,7 @@ static void move_splits(struct host_call *h)
     size_t all = 0;
     for (size_t i = 0; i < s->n; i++)
         all += s->nelems[i] * h->elem_bytes;
-    for (size_t at = 0; at < all && !iso_job_is_broken(); at += ISO_STAGE_BYTES) {
+    for (size_t at = 0; at < all && !h->is_over; at += ISO_STAGE_BYTES) {
         for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
             k->begin += s->nelems[k->i] * h->elem_bytes;
             k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
@@ -809,15 +899,30 @@ static void move_splits(struct host_call *h)
 
 /* ---- the call ---- */
 
+#define SYNC_MEMBERS 8 /* of a synchronisation by one piece; more by the barrier of the table, without a word */
+
+/* A piece without data, for the words and the flags. */
+static void move_nothing(struct host_call *h)
+{
+    begin_piece(h);
+    for (int i = 1; i < h->c.n; i++)
+        set_flag(h, coll_other(&h->c, i));
+    (void)have_come(h);
+}
+
 static int run(struct host_call *h)
 {
     int kind = h->coll->kind;
+    bool syncs = kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC;
     if (kind == SHMEMX_BARRIER)
         iso_quiet_all(CALL);
-    if (kind == SHMEMX_BARRIER || kind == SHMEMX_SYNC)
+    h->has_word = h->c.n > 1 && (ISO->debug || (coll_is_direct(&h->c) && (!syncs || h->c.n <= SYNC_MEMBERS)));
+    if (syncs && !h->has_word)
         return iso_barrier_sync(h->c.team, CALL);
     if (kind == SHMEMX_ALLTOALLV)
         move_blocks(h);
+    else if (syncs || (h->block == 0 && ISO->debug))
+        move_nothing(h);
     else if (h->block == 0)
         return 0;
     else if (h->coll->splits != NULL)
@@ -828,7 +933,7 @@ static int run(struct host_call *h)
         reduce_scatter(h);
     else
         move_data(h);
-    return h->differs ? -EIO : iso_job_rc(CALL);
+    return h->rc != 0 ? h->rc : h->differs ? -EIO : iso_job_rc(CALL);
 }
 
 SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
@@ -839,7 +944,7 @@ int pshmemx_coll_on_host(const shmemx_coll_t *coll)
     int rc = iso_enter(CALL);
     if (rc == 0 && (!begin(&h) || !arguments_are_valid(&h)))
         rc = -EINVAL;
-    if (rc == 0)
-        rc = compare(&h);
+    if (rc == 0) /* SHMEM_DEBUG: is another member in a call of shmem.h? */
+        rc = iso_agree_match(h.c.team, (struct agree_args){CALL, 0, 0, 0});
     return rc == 0 ? run(&h) : rc;
 }

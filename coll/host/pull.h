@@ -45,6 +45,7 @@ struct pull_arrays {
 
 struct pull {
     struct coll *c;
+    uint64_t sign; /* of this member */
     char *room;   /* for pieces that no pointer reaches; NULL: not wanted */
     size_t piece; /* of one member there */
     struct pull_member members[PULL_MEMBERS];
@@ -91,27 +92,32 @@ static bool pull_can_read(const struct pull *p, int from, const struct pull_arra
                       memcmp(seen, &member->sign, sizeof member->sign) == 0);
 }
 
-/* All members have come; true on all: arrays can be read. False after an error too, upon which the job is broken. */
-static bool pull_begin(struct pull *p, struct coll *c, const struct pull_arrays *arrays)
+/* Fills this member's row of p->members, which all others need. False, on all members: this team cannot read. */
+static bool pull_offer(struct pull *p, struct coll *c, const struct pull_arrays *arrays)
 {
-    size_t share = arrays->share;
     struct timespec t;
-    bool some_private = false;
-    p->c = c;
-    p->room = NULL;
     if (c->n == 1 || c->n > PULL_MEMBERS || !coll_is_direct(c))
         return false;
-
     /* A word that no other process has at its place. */
     clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t sign = ((uint64_t)t.tv_sec << 32 ^ (uint64_t)t.tv_nsec << 2 ^ (uint64_t)ISO->my_pe << 48) | 1;
-    struct pull_member mine = {{pull_array(arrays->addr[PULL_SOURCE], arrays->bytes[PULL_SOURCE]),
-                                pull_array(arrays->addr[PULL_DEST], arrays->bytes[PULL_DEST])},
-                               sign,
-                               (uint64_t)(uintptr_t)&sign};
+    p->sign = ((uint64_t)t.tv_sec << 32 ^ (uint64_t)t.tv_nsec << 2 ^ (uint64_t)ISO->my_pe << 48) | 1;
+    p->c = c;
+    p->room = NULL;
+    p->members[c->me] = (struct pull_member){{pull_array(arrays->addr[PULL_SOURCE], arrays->bytes[PULL_SOURCE]),
+                                              pull_array(arrays->addr[PULL_DEST], arrays->bytes[PULL_DEST])},
+                                             p->sign,
+                                             (uint64_t)(uintptr_t)&p->sign};
     iso_far_allow_reads();
-    if (iso_agree_gather(c->team, &mine, sizeof mine, p->members, c->call) != 0)
-        return false;
+    return true;
+}
+
+/* All rows of p->members are there. True on all: arrays can be read. False after an error too, upon which the job is
+ * broken. */
+static bool pull_begin(struct pull *p, const struct pull_arrays *arrays)
+{
+    struct coll *c = p->c;
+    size_t share = arrays->share;
+    bool some_private = false;
     p->piece = PULL_ROOM_BYTES / (size_t)(c->n - 1) / PULL_PAGE * PULL_PAGE;
     for (int m = 0; m < c->n; m++)
         for (int which = 0; which < PULL_ARRAYS; which++)

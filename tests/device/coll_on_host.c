@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* shmemx_coll_on_host against the references of coll_values.h: all kinds, types and operators, sizes at and around what
  * a piece holds, odd ones and none; dest and source at any address, private on one member and symmetric on another; in
- * place; the world, teams made from lists and teams of one; wrong and different arguments. No device is started.
+ * place; the world, teams made from lists and teams of one; wrong arguments, and ones that differ between members. No device is started.
  * SHMEM_TEST_NO_ATTACH=1: on odd PEs the kernel refuses to read other processes' memory, so all use stages.
  * SHMEM_TEST_TIMES=1 prints times beside those of shmem_float_sum_reduce and shmem_fcollectmem. */
 #include "coll_values.h"
@@ -58,6 +58,15 @@ static shmemx_coll_t begin(struct host *h, int kind, size_t nelems, int type)
 {
     h->round++;
     return shmemx_coll_of(kind, h->team, place(h, 0), place(h, 1), nelems, type);
+}
+
+/* All members learn that their calls differ: where pointers reach all, or where it is asked for. */
+static bool compares(const struct host *h)
+{
+    bool all = true;
+    for (int m = 0; m < h->n; m++)
+        all = all && shmem_ptr(h->symmetric[0], h->world[m]) != NULL;
+    return all || device_flag("SHMEM_DEBUG");
 }
 
 /* ---- moves, of bytes ---- */
@@ -197,7 +206,7 @@ static void test_host_blocks(struct host *h, size_t most, bool packed, bool wron
                      (unsigned char *)(uintptr_t)coll.source + from[m]);
         values_bytes(h->world[m], h->round, (size_t)h->me, comes[m], h->expected + to[m]);
     }
-    CHECK_EQ(shmemx_coll_on_host(&coll) != 0, wrong && h->me == 0 && h->n > 1);
+    CHECK_EQ(shmemx_coll_on_host(&coll) != 0, wrong && h->n > 1 && (h->me == 0 || compares(h)));
     check_result(h, "alltoallv of host blocks", &coll, coll.dest, at[1]);
 }
 
@@ -390,33 +399,64 @@ static void test_refused(struct host *h)
 #undef REFUSED
 }
 
-/* Different arguments: with SHMEM_DEBUG=1 an error on all members, who are in step afterwards. */
+/* One argument differs on one member, also so much that members take other schedules or send nothing: an error of all
+ * members, whose sentence names both calls and the argument. Then the members are in step. */
+struct call_args {
+    int kind, root;
+    size_t nelems;
+    int type, op;
+    double scale;
+};
+enum { KIND_A = SHMEMX_ALLREDUCE, F = SHMEMX_FLOAT, SCALED = SHMEMX_SCALED_SUM };
+static const struct mismatch {
+    const char *field;
+    struct call_args most, one;
+    const char *text; /* of the one */
+} mismatches[] = {
+    {"kind", {KIND_A, 0, 4, F, SCALED, 2}, {SHMEMX_REDUCESCATTER, 0, 4, F, SCALED, 2}, "SHMEMX_REDUCESCATTER(4 of"},
+    {"type", {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, {KIND_A, 0, 4, SHMEMX_INT64, SHMEMX_SUM, 1}, "(4 of SHMEMX_INT64, "},
+    {"op", {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, {KIND_A, 0, 4, F, SHMEMX_MAX, 1}, "SHMEMX_MAX"},
+    {"the factor", {KIND_A, 0, 4, F, SCALED, 2}, {KIND_A, 0, 4, F, SCALED, 3}, "SHMEMX_SCALED_SUM by 3"},
+    {"nelems", {KIND_A, 0, 10, F, SHMEMX_SUM, 1}, {KIND_A, 0, 12, F, SHMEMX_SUM, 1}, "(12 of"},
+    {"nelems", {KIND_A, 0, 1, F, SHMEMX_SUM, 1}, {KIND_A, 0, 40000, F, SHMEMX_SUM, 1}, "(40000 of"},
+    {"nelems", {KIND_A, 0, 30000, F, SHMEMX_SUM, 1}, {KIND_A, 0, 1000, F, SHMEMX_SUM, 1}, "(1000 of"},
+    {"nelems", {KIND_A, 0, 40000, F, SHMEMX_SUM, 1}, {KIND_A, 0, 30000, F, SHMEMX_SUM, 1}, "(30000 of"},
+    {"nelems", {SHMEMX_BROADCAST, 0, 4, F, 0, 1}, {SHMEMX_BROADCAST, 0, 30000, F, 0, 1}, "(30000 of"},
+    {"nelems", {SHMEMX_FCOLLECT, 0, 4, F, 0, 1}, {SHMEMX_FCOLLECT, 0, 8, F, 0, 1}, "(8 of"},
+    {"nelems", {SHMEMX_ALLTOALL, 0, 5000, F, 0, 1}, {SHMEMX_ALLTOALL, 0, 8, F, 0, 1}, "(8 of"},
+    {"root", {SHMEMX_BROADCAST, 0, 4, F, 0, 1}, {SHMEMX_BROADCAST, 1, 4, F, 0, 1}, "root 1"},
+    {"root", {SHMEMX_REDUCE, 0, 4, F, SHMEMX_SUM, 1}, {SHMEMX_REDUCE, 1, 4, F, SHMEMX_SUM, 1}, "root 1"},
+    {"root", {SHMEMX_GATHER, 1, 5000, F, 0, 1}, {SHMEMX_GATHER, 0, 5000, F, 0, 1}, "root 0"},
+    {"kind", {SHMEMX_BROADCAST, 0, 4, F, 0, 1}, {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, "SHMEMX_ALLREDUCE("},
+    {"kind", {SHMEMX_ALLTOALL, 0, 4500, F, 0, 1}, {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, "SHMEMX_ALLREDUCE("},
+    {"kind", {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, {SHMEMX_SYNC, 0, 0, F, 0, 1}, "SHMEMX_SYNC"},
+    {"kind", {SHMEMX_BARRIER, 0, 0, F, 0, 1}, {SHMEMX_FCOLLECT, 0, 9, F, 0, 1}, "SHMEMX_FCOLLECT(9 of"}};
+
 static void test_mismatch(struct host *h)
 {
-    static const struct {
-        int kind, type, op;
-        size_t nelems;
-        double scale;
-    } others[] = {{SHMEMX_REDUCESCATTER, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 4, 2},
-                  {SHMEMX_ALLREDUCE, SHMEMX_INT32, SHMEMX_SUM, 4, 2},
-                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_MAX, 4, 2},
-                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 3, 2},
-                  {SHMEMX_ALLREDUCE, SHMEMX_FLOAT, SHMEMX_SCALED_SUM, 4, 3}};
-    char text[512];
     CHECK_EQ(shmemx_set_error_mode(SHMEMX_ERRORS_RETURN), 0);
-    for (size_t i = 0; i < sizeof others / sizeof others[0] && h->n > 1; i++) {
-        shmemx_coll_t coll = begin(h, SHMEMX_ALLREDUCE, 4, SHMEMX_FLOAT);
-        bool other = h->me == (int)i % h->n;
-        coll.kind = other ? others[i].kind : SHMEMX_ALLREDUCE;
-        coll.type = other ? others[i].type : SHMEMX_FLOAT;
-        coll.op = other ? others[i].op : SHMEMX_SCALED_SUM;
-        coll.nelems = other ? others[i].nelems : 4;
-        coll.scale = other ? others[i].scale : 2;
+    for (size_t i = 0; i < sizeof mismatches / sizeof mismatches[0] && h->n > 1; i++) {
+        const struct mismatch *m = &mismatches[i];
+        const struct call_args *a = h->me == (int)i % h->n ? &m->one : &m->most;
+        char text[512], start[96];
+        shmemx_coll_t coll = begin(h, a->kind, a->nelems, a->type);
+        coll.op = a->op;
+        coll.root = a->root;
+        coll.scale = a->scale;
         CHECK(shmemx_coll_on_host(&coll) != 0);
         shmemx_error_text(text, sizeof text);
-        CHECK_NAMED(strstr(text, "shmemx_coll_on_host: collective mismatch") != NULL, text);
-        CHECK(is_poison((unsigned char *)coll.dest, 64));
+        snprintf(start, sizeof start, "shmemx_coll_on_host: collective mismatch of %s: pe %d calls SHMEMX_", m->field,
+                 check_self.pe);
+        CHECK_NAMED(strstr(text, start) != NULL && strstr(text, m->text) != NULL, text);
+        CHECK_NAMED(coll.kind != KIND_A || is_poison((unsigned char *)coll.dest, 64), text);
+        test_fcollect(h, 100, false);
     }
+    /* A permute to the next member, and of member 0 to itself: it and its neighbours differ, the others do not. */
+    shmemx_coll_t permute = begin(h, SHMEMX_PERMUTE, 4, SHMEMX_UINT8);
+    int next = (h->me + 1) % h->n, previous = (h->me + h->n - 1) % h->n;
+    permute.to = h->me == 0 ? 0 : next;
+    permute.from = h->me == 0 ? 0 : previous;
+    CHECK_EQ(shmemx_coll_on_host(&permute) != 0, h->n > 1 && (h->me == 0 || next == 0 || previous == 0));
     CHECK_EQ(shmemx_set_error_mode(SHMEMX_ERRORS_ABORT), 0);
     test_fcollect(h, 100, false);
 }
@@ -473,7 +513,7 @@ static void test_team(struct host *h, shmem_team_t team)
     test_reductions(h);
     test_barriers(h);
     test_refused(h);
-    if (device_flag("SHMEM_DEBUG"))
+    if (compares(h))
         test_mismatch(h);
 }
 
