@@ -2,7 +2,7 @@
 /* SHMEM_DEBUG=1: do the members of a (team, slot) make the same calls of collectives on streams? Each member numbers
  * its calls, leaves a note of each in the slot memory of every other member, behind what kernels use, and compares the
  * notes that have come with those of its own calls. No member waits for a note: of two members, the one that comes
- * later to a call finds the note of the other and ends the job. Each member has STREAM_NOTES places at each other
+ * later to a call finds the note of the other, and ends or breaks the job. Each member has STREAM_NOTES places at each other
  * member, so calls are compared as long as the members are no further apart. A call that is captured leaves its note at
  * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
@@ -41,6 +41,8 @@ enum {
     NOTE_HOST_BLOCKS = 16,
     NOTE_SAME = 32
 };
+static const char *const flag_names[] = {"dest == source", "capture",     "blocks->received",
+                                         "signals",        "host_blocks", "same_place"};
 
 struct stream_notes {
     const struct team *team;
@@ -220,7 +222,8 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
     if (note->merged_of != 0)
         n += (size_t)snprintf(text + n, left - n, ", %u of %u that a batch does at once", note->merged_nth + 1,
                               note->merged_of);
-    snprintf(text + n, left - n, "%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "");
+    snprintf(text + n, left - n, "%s%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "",
+             (note->flags & NOTE_SAME) != 0 ? ", same_place" : "");
     return text;
 }
 
@@ -251,7 +254,7 @@ static const char *difference(const struct stream_notes *s, const struct note *m
         ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
         return "to and from";
     if (mine->flags != theirs->flags)
-        return "dest == source, capture, received, signals or same_place";
+        return flag_names[__builtin_ctz((unsigned)(mine->flags ^ theirs->flags))];
     if (mine->merged_nth != theirs->merged_nth || mine->merged_of != theirs->merged_of)
         return "the batch";
     if (mine->dest != theirs->dest || mine->source != theirs->source)
@@ -279,10 +282,11 @@ static int compare(const struct stream_notes *s, int m, const struct note *their
     char ours[TEXT_BYTES], other[TEXT_BYTES];
     if (what == NULL)
         return 0;
-    return iso_refuse(call,
-                      "collective mismatch of %s in call %llu of slot %d of this team: pe %d calls %s, pe %d calls %s",
-                      what, (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
-                      s->team->world_of[m], text_of(theirs, other));
+    /* The other member has enqueued its call and looks no more: it learns by the end of the job. */
+    return iso_refuse_alone(
+        call, "collective mismatch of %s in call %llu of slot %d: pe %d calls %s, pe %d calls %s", what,
+        (unsigned long long)theirs->number, s->slot, s->team->world_of[s->me], text_of(mine, ours),
+        s->team->world_of[m], text_of(theirs, other));
 }
 
 static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t number)

@@ -43,6 +43,11 @@ _CALL_NAMES = re.compile(r"^(?:shmemx?_\w+(?:, SHMEMX_\w+)?: )+| by shmemx_leave
 _PES = re.compile(r"\bpe(s?)\b(?: (\d+))?", re.IGNORECASE)
 
 
+def compares_calls():
+    """Are calls on streams compared between ranks? It is asked for as other backends are."""
+    return os.environ.get("ISOMER_CHECK") == "1" or os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL"
+
+
 class World:
     """A running job. name is equal on its PEs and on no other job; ranks are those of its PEs in the default group."""
 
@@ -62,6 +67,9 @@ class World:
         self._start(uniqueid)
 
     def _start(self, uniqueid):
+        if compares_calls():
+            os.environ["SHMEM_DEBUG"] = "1"
+            os.environ.setdefault("SHMEM_LOG", "warn")
         ident = _lib.UniqueId.from_buffer_copy(bytes.fromhex(uniqueid))
         attr = _lib.InitAttr(ctypes.sizeof(_lib.InitAttr), self.pe, self.size, ctypes.pointer(ident),
                              _lib.THREAD_MULTIPLE, 0, self.device_number, 0, 0, 0, 0.0, _lib.ERRORS_RETURN)

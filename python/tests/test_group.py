@@ -419,6 +419,37 @@ def test_a_call_that_lasts_longer_than_the_timeout_raises(ranks):
     ranks(2, late, backend=None)
 
 
+def filled(count, dtype=torch.float32):
+    return torch.full((count,), dist.get_rank() + 1, dtype=dtype)
+
+
+def sent(sizes):
+    dist.all_to_all_single(torch.empty(4), filled(4), sizes, sizes)
+
+
+OTHERWISE = {  # which argument differs: the calls of rank 0 and of rank 1
+    "nelems": (lambda: dist.all_reduce(filled(1)), lambda: dist.all_reduce(filled(100000))),
+    "type": (lambda: dist.all_reduce(filled(4)), lambda: dist.all_reduce(filled(4, torch.int64))),
+    "op": (lambda: dist.all_reduce(filled(4)), lambda: dist.all_reduce(filled(4), ReduceOp.MAX)),
+    "root": (lambda: dist.broadcast(filled(4), 0), lambda: dist.broadcast(filled(4), 1)),
+    "kind": (dist.barrier, lambda: dist.broadcast(filled(4), 0))}
+
+
+def disagreements():
+    rank = dist.get_rank()
+    for what, calls in OTHERWISE.items():
+        with pytest.raises(Exception, match=f"mismatch of {what}: rank {rank} calls .*, rank {1 - rank} calls "):
+            calls[rank]()
+        dist.all_reduce(tensor := torch.ones(1))  # the group goes on
+        assert tensor == 2
+    with pytest.raises(dist.DistBackendError, match=f"is .*, but rank {1 - rank} "):
+        sent([2, 2] if rank == 0 else [3, 1])
+
+
+def test_ranks_that_disagree_all_raise_and_name_the_difference(ranks):
+    ranks(2, disagreements)
+
+
 def splits(monkeypatch):
     """torch splits groups where there is an accelerator: here is said to be one, and its group is the CPU's."""
     from isomer_shmem import pg

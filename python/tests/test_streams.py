@@ -450,6 +450,20 @@ def late():
             wait_for("has raised", [0])
 
 
+def disagree():
+    """Both ranks hear of the difference, also the one that has made its call already."""
+    from isomer_shmem import _stream
+    _stream.for_tests = host_streams.HostStreams
+    host_streams.HostStreams.ends_badly = True
+    os.environ["ISOMER_CHECK"] = "1"
+    dist.init_process_group("isomer", timeout=timedelta(seconds=30))
+    with host_streams.on():
+        with pytest.raises(dist.DistBackendError, match="mismatch of nelems"):
+            for _ in range(100):
+                dist.all_reduce(torch.zeros(100 + dist.get_rank()))
+                settle()
+
+
 class Stalled:
     """The event of a stream that stands still."""
 
@@ -546,6 +560,10 @@ def test_two_and_three(ranks, function):
 
 def test_late_peer_is_an_error(ranks):
     ranks(2, late, backend=None)
+
+
+def test_ranks_that_disagree_on_streams_all_raise(ranks):
+    ranks(2, disagree, backend=None)
 
 
 def test_a_buffer_that_one_rank_keeps_is_an_error(ranks):

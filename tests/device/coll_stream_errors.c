@@ -206,6 +206,7 @@ DIFFER(differ_op, SHMEMX_REDUCESCATTER, q.op = SHMEMX_MAX)
 DIFFER(differ_root, SHMEMX_BROADCAST, q.root = 1)
 DIFFER(differ_kind, SHMEMX_FCOLLECT, q.kind = SHMEMX_ALLTOALL)
 DIFFER(differ_engines, SHMEMX_FCOLLECT, q.engines = 1)
+DIFFER(differ_same_place, SHMEMX_FCOLLECT, q.same_place = 1)
 /* Kernels find dest anywhere; copy engines need it at one place. */
 static int differ_dest(void)
 {
@@ -339,6 +340,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_root, WITH_DEVICE, true)       \
     X(differ_kind, WITH_DEVICE, true)       \
     X(differ_engines, WITH_DEVICE, true)    \
+    X(differ_same_place, WITH_DEVICE, true) \
     X(differ_dest, WITH_DEVICE, true)       \
     X(differ_symmetric, WITH_DEVICE, true)  \
     X(differ_partner, WITH_DEVICE, true)    \
