@@ -533,8 +533,10 @@ void shmem_pcontrol(int level, ...);
 /* ---- sanitizers ---- */
 
 /* Under AddressSanitizer leaks of libpmix are not reported: it frees little of what it allocates at start. A function of
- * this name in the program takes the place of this one. */
-#if defined(__has_feature)
+ * this name in the program takes the place of this one. A file that has it and includes this header defines
+ * SHMEM_NO_SUPPRESSIONS before. */
+#if defined(SHMEM_NO_SUPPRESSIONS)
+#elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SHMEM_WITH_LEAK_REPORTS
 #endif

@@ -45,10 +45,11 @@ SHMEMD_KERNEL(own_loop, struct wait_args, a)
             shmemd_pause();
         }
     shmemd_group_sync(shmemd_block());
+    uint64_t barrier = (uint64_t)shmemd_barrier_block(shmemd_lane(a.h, 0)) + 1;
     if (shmemd_thread_index() != 0)
         return;
     a.told[2] = (uint64_t)shmemd_status(a.h);
-    a.told[3] = (uint64_t)shmemd_barrier_block(shmemd_lane(a.h, 0)) + 1;
+    a.told[3] = barrier;
 }
 
 /* Collectives that cannot be done, by all members alike. */

@@ -18,10 +18,6 @@ enum { BLOCK_MOST = 20000, JOB_PES = 3 };
 
 static const unsigned char one_id[ISO_UID_BYTES] = "127.0.0.1:5:000102030405060708090a0b0c0d0e0f";
 
-/* PMIx 4.2 leaks some bytes of its own in PMIx_Init; under ASan only this program's leaks count. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void) { return "leak:libpmix\n"; }
-
 /* ---- the choice ---- */
 
 struct choice {
