@@ -66,10 +66,10 @@
  * kind, nelems, type, operator, scale, root, to with from, engines, same_place, whether signals is given, chunk_bytes,
  * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
  * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
- * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest. The
- * first calls of a slot compare the slot. A sentence names the argument that differs and both calls. Then the job ends,
- * or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN). Calls that are 64 or more apart are not compared,
- * and replays of graphs are not either.
+ * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
+ * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
+ * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
+ * Calls that are 64 or more apart are not compared, and replays of graphs are not either.
  *
  * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
  * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
