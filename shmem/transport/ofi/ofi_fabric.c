@@ -100,6 +100,12 @@ static struct fi_info *with_hmem(struct ofi *o, struct fi_info *list)
     return better;
 }
 
+static bool is_ip(const struct fi_info *info)
+{
+    return info->addr_format == FI_SOCKADDR || info->addr_format == FI_SOCKADDR_IN ||
+           info->addr_format == FI_SOCKADDR_IN6;
+}
+
 /* How well the channel likes the source address: 0 is best; ADDRESSES: not at all. */
 enum { ADDRESSES = HOST_IP4_MAX + HOST_IP6_MAX };
 static int rank_of(const struct fi_info *info, const struct host_addresses *mine)
@@ -120,7 +126,26 @@ static int rank_of(const struct fi_info *info, const struct host_addresses *mine
                 return HOST_IP4_MAX + i;
         return ADDRESSES;
     }
-    return 0; /* not an address of IP */
+    return is_ip(info) ? ADDRESSES - 1 : 0; /* of IP without an address: after those that have one */
+}
+
+/* libfabric finds no address on an interface whose cable does not carry yet, and such an endpoint cannot listen. */
+static int add_address(struct fi_info *info, const struct host_addresses *mine)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+    bool ipv6 = mine->n_ip4 == 0;
+    if (info->src_addr != NULL || !is_ip(info))
+        return 0;
+    memcpy(&in.sin_addr, mine->ip4[0], sizeof in.sin_addr);
+    memcpy(&in6.sin6_addr, mine->ip6[0], sizeof in6.sin6_addr);
+    info->addr_format = ipv6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+    info->src_addrlen = ipv6 ? sizeof in6 : sizeof in;
+    info->src_addr = malloc(info->src_addrlen); /* of the info, which frees it */
+    if (info->src_addr == NULL)
+        return -ENOMEM;
+    memcpy(info->src_addr, ipv6 ? (void *)&in6 : (void *)&in, info->src_addrlen);
+    return 0;
 }
 
 static bool is_quick_tcp(const struct fi_info *info)
@@ -198,7 +223,7 @@ static int search(struct ofi *o)
                   "(SHMEM_NETWORK is \"%s\"); see fi_info, and set SHMEM_NETWORK to one of its addresses",
                   list->fabric_attr->prov_name, ISO->boot.host, ISO->env->network);
     o->lib.freeinfo(list);
-    return best == NULL ? -ENODEV : o->info == NULL ? -ENOMEM : 0;
+    return best == NULL ? -ENODEV : o->info == NULL ? -ENOMEM : add_address(o->info, &mine);
 }
 
 /* ---- what it promises ---- */
