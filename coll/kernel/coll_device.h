@@ -111,9 +111,9 @@ PRIM_FN char *isod_coll_far_memory(const struct isod_coll *c, int32_t member)
 
 /* ---- misuse ---- */
 
-/* By one thread: the record, and the handle has given up, so that the host hears of results that are missing. */
-PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
-                                         uint64_t expected, uint64_t seen)
+/* By one thread. Its call goes on, since peers wait for its share: the handle may not give up before the end. */
+PRIM_COLD_FN void isod_coll_record_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
+                                          uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
     r.call = who.call;
@@ -122,8 +122,15 @@ PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_wait
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = (uint64_t)what;
-    isod_handle_give_up(at);
     isod_record_leave(at, r, ISOD_RECORD_MISUSE);
+}
+
+/* By one thread, of a call that is not done: the handle has given up, so that the host hears of missing results. */
+PRIM_COLD_FN void isod_coll_leave_misuse(struct isod_origin at, struct isod_waited who, enum isod_misuse what,
+                                         uint64_t expected, uint64_t seen)
+{
+    isod_handle_give_up(at);
+    isod_coll_record_misuse(at, who, what, expected, seen);
 }
 
 /* For all threads of the block: one record, and what the call returns. */

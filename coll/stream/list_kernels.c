@@ -79,8 +79,8 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct blocks *b, uint64_t a
     }
 }
 
-/* By one thread. The call goes on for the other blocks: what does not fit is not copied. isod_coll_leave_misuse would
- * take a register more, which this kernel does not have. */
+/* By one thread. The call goes on: what does not fit is not copied. isod_coll_leave_misuse would take a register more,
+ * which this kernel does not have. */
 PRIM_COLD_FN void blocks_differ(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
@@ -90,7 +90,6 @@ PRIM_COLD_FN void blocks_differ(struct isod_origin at, uint32_t call, int32_t pe
     r.expected = expected;
     r.seen = seen;
     r.waited_ns = ISOD_MISUSE_BLOCKS;
-    isod_handle_give_up(at);
     isod_record_leave(at, r, ISOD_RECORD_MISUSE);
 }
 

@@ -385,8 +385,8 @@ PRIM_FN int pairs_run(const struct pair_round *r)
                 continue;
             enum pair_progress one = pair_advance(r, &p);
             if (p.wrong && p.number == 0 && prim_is_first(prim_group_block()))
-                isod_coll_leave_misuse(isod_origin_of(r->h), isod_who(pair_call_of(&p), p.use.peer), ISOD_MISUSE_LENGTH,
-                                       p.expected, p.seen);
+                isod_coll_record_misuse(isod_origin_of(r->h), isod_who(pair_call_of(&p), p.use.peer),
+                                        ISOD_MISUSE_LENGTH, p.expected, p.seen);
             done.low |= one == PAIR_DONE && nth < 64 ? bit : 0;
             done.high |= one == PAIR_DONE && nth >= 64 ? bit : 0;
             wrong = wrong || p.wrong;
