@@ -33,7 +33,6 @@ int iso_agree_segment_number(struct team *team, int *number, const char *call);
  * pieces of a buffer. Nothing at all on one node. 0 or -errno after a sentence (another member's `len` differs). */
 int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call);
 
-
 /* ---- first calls ----
  * The first call that a team's members make with a slot makes what the slot needs, together. No program thinks of it as
  * a collective of the host: its threads make such calls of several slots in any order, and beside collectives of the
