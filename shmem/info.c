@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,15 +42,21 @@ struct huge_pages {
     bool in_force;
 };
 
-/* Runs `write` and gives its output to the caller as snprintf would; 0 without memory. */
+/*
+ * Runs `write` and gives its output to the caller as snprintf would; 0 without memory. One PE of a process at a time: the
+ * doctor loads libraries, which may add to the environment, and both texts read it.
+ */
 static size_t compose(void (*write)(FILE *out), char *text, size_t bytes)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     char *whole = NULL;
     size_t len = 0;
     FILE *out = open_memstream(&whole, &len);
     if (out == NULL)
         return 0;
+    pthread_mutex_lock(&lock);
     write(out);
+    pthread_mutex_unlock(&lock);
     if (fclose(out) != 0)
         len = 0;
     if (text != NULL && bytes > 0) {

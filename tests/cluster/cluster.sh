@@ -3,7 +3,7 @@
 #   program NAME            path of a program of the build
 #   job SECONDS COMMAND...  runs it under a time limit, marked, with its own TMPDIR; sets status, seconds, $work/out, $work/err
 #   expect ...              checks that count failures
-#   nothing_left            no process, socket or file of the jobs so far
+#   nothing_left            no process, socket or file of the jobs so far; the host has its name still
 #   skip REASON / finish    ends the test with 77 / with 0 or 1
 set -u
 export LC_ALL=C
@@ -19,6 +19,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/iso-cluster.XXXXXX")
 mark=$(basename "$work")
 failures=0
 at_exit=: # a command of the test's own
+host=$(hostname)
 mkdir "$work/tmp"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PMIX_MCA_pcompress_base_silence_warning=1
 # This test is started by nobody: variables of a launcher around it would mislead the programs.
@@ -156,4 +157,5 @@ nothing_left() {
     files=$(find "$work/tmp" -mindepth 1 \( -name 'oshrun*' -o -name '*isomer*' \) | head -5)
     files="$files$(find /dev/shm -maxdepth 1 -name '*isomer*' | head -5)"
     [ -z "$files" ] || fail "files are left: $files"
+    [ "$(hostname)" = "$host" ] || { fail "the host's name is $(hostname), and was $host" && hostname "$host"; }
 }

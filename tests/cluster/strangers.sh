@@ -120,7 +120,7 @@ job 20 "$work/ofi_job" 1 sh -c '[ "$SHMEM_RANK" = 0 ] || export SHMEM_NETWORK=lo
 expect_error_status "a host with loopback alone"
 expect_message "pe 1 on host $b has no address but loopback, which pe 0 on host $a cannot reach" "loopback"
 expect_within_ms 8000 "a host with loopback alone"
-sed -i 's/unshare -u//' "$work/ofi_job" # one host name: the address of the other node is taken for one of this host
+sed -i 's/hostname $0; //' "$work/ofi_job" # one host name: the address of the other node is taken for one of this host
 SHMEM_BOOT_TIMEOUT=2 SHMEM_NETWORK=lo job 20 "$work/ofi_job" 1 sh -c 'SHMEM_NODE=$SHMEM_RANK exec "$@"' sh \
     "$(program launched)" ranks 2
 expect_error_status "a port that refuses"
