@@ -190,7 +190,9 @@ typedef struct {
  *
  * receive_bytes[m] is send_bytes of member m for this one. Where it is not, the smaller number of bytes arrives,
  * nothing is written elsewhere, and the call ends. The receiver prints a sentence with both numbers, and
- * shmemx_device_error has them. SHMEM_DEBUG=1 finds this when the calls are enqueued, and ends the job. */
+ * shmemx_device_error has them. On a stream it is then as if the receiver had given up at the end of the call:
+ * shmemx_stream_synchronize returns nonzero there until shmemx_device_reset (shmemx_device_abort). Members whose sizes
+ * fit are not told. SHMEM_DEBUG=1 finds this when the calls are enqueued, and ends the job. */
 typedef struct {
     const size_t *send_bytes, *send_offset;
     const size_t *receive_bytes, *receive_offset;

@@ -119,7 +119,7 @@ struct stream_slot {
     shmemd_t handle;
     char **memory; /* [n_pes] the members' slot memory for this PE's kernels and engines; NULL: not reachable */
     void *nodes;   /* device: the table of hier_nodes.c; NULL: none is needed */
-    void *list;    /* device: STREAM_LIST_WORDS or 4 n words for what the host knows of a call's blocks or splits */
+    void *list;    /* device: STREAM_LIST_WORDS or 4 n + 1 words for what the host knows of a call's blocks or splits */
     struct stream_engines engines;
     struct engine_words *words; /* NULL: a member's streams cannot wait for words, or pointers do not reach all */
     bool watched;               /* its streams have waited without a kernel */

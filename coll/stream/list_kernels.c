@@ -14,6 +14,7 @@ struct blocks {
     const struct isod_stream_coll *a;
     uint64_t most;  /* the largest block of this member, then of all */
     uint32_t piece; /* bytes of one */
+    bool differ;    /* some member sends another number of bytes than this one expects; alike in all blocks */
 };
 PRIM_FN uint64_t blocks_word(const struct blocks *b, int32_t which, int32_t member)
 {
@@ -79,9 +80,9 @@ PRIM_FN void blocks_send(struct isod_coll *c, const struct blocks *b, uint64_t a
     }
 }
 
-/* By one thread. The call goes on: what does not fit is not copied. isod_coll_leave_misuse would take a register more,
- * which this kernel does not have. */
-PRIM_COLD_FN void blocks_differ(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
+/* By one thread of a block whose lengths differ; the call goes on: what does not fit is not copied.
+ * isod_coll_leave_misuse would take a register more, which this kernel does not have. */
+PRIM_COLD_FN void blocks_record(struct isod_origin at, uint32_t call, int32_t pe, uint64_t expected, uint64_t seen)
 {
     struct isod_record r;
     r.call = call;
@@ -91,6 +92,32 @@ PRIM_COLD_FN void blocks_differ(struct isod_origin at, uint32_t call, int32_t pe
     r.seen = seen;
     r.waited_ns = ISOD_MISUSE_BLOCKS;
     isod_record_leave(at, r, ISOD_RECORD_MISUSE);
+}
+
+/* By one thread, behind the call: the last block marks the handle, not before, since the others need the ring. The word
+ * behind the list counts them, which is 0 when the call begins. */
+PRIM_COLD_FN void blocks_mark(struct isod_origin at, uint64_t *count)
+{
+    if (prim_fetch_add_u64(count, 1) == prim_block_count() - 1)
+        isod_handle_give_up(at);
+}
+PRIM_FN int blocks_leave(struct isod_coll *c, const struct blocks *b)
+{
+    int rc = isod_coll_leave(c);
+    if (b->differ && c->rank == 0)
+        blocks_mark(isod_origin_of(c->h), (uint64_t *)(uintptr_t)b->a->list + 4 * (uint64_t)(uint32_t)c->h.n_pes);
+    return rc;
+}
+
+/* By all threads. */
+PRIM_FN void blocks_compare(const struct isod_coll *c, struct blocks *b, int32_t from, uint64_t sent)
+{
+    uint64_t expected = blocks_word(b, RECEIVED, from);
+    if (sent == expected)
+        return;
+    b->differ = true;
+    if (c->rank == 0 && prim_block_index() == 0)
+        blocks_record(isod_origin_of(c->h), c->call, isod_world_pe(c->h, from), expected, sent);
 }
 
 PRIM_FN const uint64_t *blocks_head(const struct isod_coll *c, int32_t from)
@@ -111,9 +138,6 @@ PRIM_FN void blocks_receive(struct isod_coll *c, const struct blocks *b, uint64_
         if (p.bytes > 0)
             prim_copy(prim_group_wave(), b->a->dest + blocks_word(b, RECEIVED_AT, from) + piece.at + p.at,
                       c->here + isod_stage_at(c, from) + HEAD_BYTES + p.at, p.bytes);
-        if (sent != expected && at == 0 && waves.nth == 0 && prim_block_index() == 0 &&
-            prim_is_first(prim_group_wave()))
-            blocks_differ(isod_origin_of(c->h), c->call, isod_world_pe(c->h, from), expected, sent);
     }
 }
 
@@ -125,6 +149,7 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
     uint64_t at = 0, share = 0, most_units = (uint64_t)1 << 32; /* of less than 64 GiB */
     b.a = a;
     b.most = a->bytes;
+    b.differ = false;
     b.piece = a->h.inbox_bytes - HEAD_BYTES;
     uint64_t epochs = most_units / prim_block_count() * 16 / b.piece + 2;
     if (!isod_coll_enter_for(&c, a->h, a->call, epochs))
@@ -139,13 +164,16 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
             break;
         blocks_receive(&c, &b, at);
         for (uint32_t i = 1; at == 0 && i <= isod_coll_others(&c); i++) {
-            uint64_t theirs = prim_load_relaxed_u64(blocks_head(&c, isod_coll_other(&c, i)) + 1);
+            int32_t from = isod_coll_other(&c, i);
+            uint64_t sent = prim_load_relaxed_u64(blocks_head(&c, from));
+            uint64_t theirs = prim_load_relaxed_u64(blocks_head(&c, from) + 1);
             b.most = theirs > b.most ? theirs : b.most;
+            blocks_compare(&c, &b, from, sent);
         }
         share = (uint64_t)isod_ceil_div((uint32_t)isod_units(b.most), (uint32_t)prim_block_count()) * 16;
         at += b.piece;
     } while (at < share);
-    return isod_coll_leave(&c);
+    return blocks_leave(&c, &b);
 }
 
 /* ---- the same by LL128. Line 0 of each epoch is the head: how many bytes its sender has for the receiver, and how
@@ -179,7 +207,7 @@ PRIM_FN void blocks_send_lines(struct isod_coll *c, const struct blocks *b, uint
 }
 
 /* The largest number of epochs of all members. */
-PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, const struct blocks *b, uint64_t at, uint32_t epochs)
+PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct blocks *b, uint64_t at, uint32_t epochs)
 {
     struct isod_ll128 w = isod_ll128_of(c);
     for (uint32_t i = 1; i <= isod_coll_others(c) && !c->failed; i++) {
@@ -204,8 +232,8 @@ PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, const struct blocks *
                     isod_ll128_store(&d, dest, (uint64_t)(line - 1) * ISOD_LL128_DATA + piece * 16, piece, v[0]);
             }
         }
-        if (sent != expected && at == 0 && prim_block_index() == 0 && c->rank == 0)
-            blocks_differ(isod_origin_of(c->h), c->call, isod_world_pe(c->h, from), expected, sent);
+        if (at == 0)
+            blocks_compare(c, b, from, sent);
     }
     return epochs;
 }
@@ -219,6 +247,7 @@ PRIM_FN int alltoallv_ll128(const struct isod_stream_coll *a)
     uint64_t at = 0, most_units = (uint64_t)1 << 32; /* of less than 64 GiB */
     b.a = a;
     b.most = a->bytes;
+    b.differ = false;
     b.piece = units * 16;
     if (!isod_coll_enter_near_for(&c, a->h, a->call, most_units / prim_block_count() / units + 2))
         return 1;
@@ -232,7 +261,7 @@ PRIM_FN int alltoallv_ll128(const struct isod_stream_coll *a)
         epochs = blocks_receive_lines(&c, &b, at, epochs);
         at += b.piece;
     } while (isod_coll_goes_on(&c) && at < (uint64_t)epochs * b.piece);
-    return isod_coll_leave(&c);
+    return blocks_leave(&c, &b);
 }
 
 /* ---- fcollect of splits ---- */

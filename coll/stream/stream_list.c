@@ -35,7 +35,7 @@ int iso_list_run_blocks(const struct stream_call *c, const struct select_algorit
     const shmemx_host_blocks_t *b = c->coll->host_blocks;
     size_t n = (size_t)c->args.h.n_pes, sent = 0, received = 0;
     struct stream_call staged = *c;
-    uint64_t *words = (uint64_t *)malloc(4 * n * sizeof *words);
+    uint64_t *words = (uint64_t *)malloc((4 * n + 1) * sizeof *words);
     if (words == NULL) {
         log_error("shmemx_coll_on_stream, %s: no memory", c->name);
         return 1;
@@ -52,7 +52,8 @@ int iso_list_run_blocks(const struct stream_call *c, const struct select_algorit
         if (m != (size_t)c->args.h.my_pe)
             staged.args.bytes = ISO_MAX(staged.args.bytes, (uint64_t)b->send_bytes[m]);
     }
-    int rc = put_list(c, words, 4 * n);
+    words[4 * n] = 0; /* blocks that have left a call whose lengths differ */
+    int rc = put_list(c, words, 4 * n + 1);
     free(words);
     return rc != 0 ? rc : iso_stream_launch(&staged, a->move, shape, true);
 }

@@ -52,7 +52,7 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
     }
     slot->last[0] = slot->last[1] = ISO_STREAM_NONE;
     slot->memory = memory;
-    if (iso_gpu_alloc(d->gpu, ISO_MAX((size_t)STREAM_LIST_WORDS, 4 * (size_t)handle.n_pes) * 8, &slot->list) != 0) {
+    if (iso_gpu_alloc(d->gpu, ISO_MAX((size_t)STREAM_LIST_WORDS, 4 * (size_t)handle.n_pes + 1) * 8, &slot->list) != 0) {
         log_error("%s: no device memory for a list of blocks", call);
         destroy(d, slot);
         return NULL;
