@@ -25,7 +25,8 @@
  * reducescatter, both of allreduce and broadcast. It may lie at another place on each member and in each call, in
  * memory of another kind too: the members tell each other in the call, and a captured call keeps its own place. A
  * registered buffer counts as reachable when all members have it; where it is memory of the host (CPU device), it is a
- * registered buffer of the host on all members. Other buffers may differ between members.
+ * registered buffer of the host on all members. Memory that peers touch lies in one registered buffer or in none. Other
+ * buffers may differ between members: they may be registered for some of them, in part, or not at all.
  *   both reachable       the members' kernels or engines move data straight from source to dest
  *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
  *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source

@@ -206,24 +206,30 @@ struct range {
     uint64_t place;
 };
 
-/* The host's memory is a kernel's own on the CPU device only. Registered memory of the host may have edges without
+/* The host's memory is a kernel's own on the CPU device only. */
+static bool is_of_device(const struct stream_call *c, const char *arg, const void *addr)
+{
+    const struct segment *s = is_cpu(c) ? NULL : iso_segment_of(addr, 1);
+    return s == NULL || s->on_device ||
+           wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
+}
+
+/* Of memory that peers touch. The pieces of a registered buffer have places behind each other, another one has none of
+ * these: so a range that passes its end would be found by no peer. Registered memory of the host may have edges without
  * pointers, on some PEs and not on others: never near, so that all decide alike. */
 static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len, struct range *range)
 {
-    const struct segment *whole = iso_segment_of(addr, len), *first = whole;
-    *range = (struct range){false, false, false, 0};
-    if (whole == NULL) {
-        first = iso_segment_of(addr, 1);
-        if ((first == NULL) != (iso_segment_of((const char *)addr + len - 1, 1) == NULL))
-            return wrong(c,
-                         "%s %p (%zu bytes) is symmetric in part: it passes an end of the device heap or of a "
-                         "registered buffer",
-                         arg, addr, len);
-    }
+    const struct segment *whole = iso_segment_of(addr, len), *first = whole != NULL ? whole : iso_segment_of(addr, 1);
+    const char *last = (const char *)addr + len - 1;
+    *range = (struct range){false, false, false, first != NULL ? iso_segment_place(addr) : 0};
+    if (whole == NULL &&
+        (first != NULL ? iso_segment_place(last) != range->place + len - 1 : iso_segment_of(last, 1) != NULL))
+        return wrong(c,
+                     "%s %p (%zu bytes) passes an end of the device heap or of a registered buffer; register all of it "
+                     "as one buffer, or none of it",
+                     arg, addr, len);
     if (first == NULL)
         return true;
-    if (!first->on_device && !is_cpu(c))
-        return wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
     for (int m = 0; m < c->team->n_pes && first->kind == SEGMENT_BUFFER; m++)
         if (first->peers[c->team->world_of[m]].base == NULL)
             return wrong(c, "%s %p is in a buffer that is not registered for pe %d; register it for a team of all "
@@ -231,8 +237,7 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
     range->reached = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
     range->local = first->kind == SEGMENT_LOCAL;
-    range->place = iso_segment_place(addr);
-    return true;
+    return first->on_device || is_of_device(c, arg, addr);
 }
 
 static bool pointer_is_valid(const struct stream_call *c, const char *arg, const void *addr, size_t alignment)
@@ -270,44 +275,49 @@ static bool is_in_place(const struct stream_call *c)
     }
 }
 
-/* Only ranges that peers touch count. */
-static void fill_ranges(struct stream_call *c, struct range dest, struct range source)
+/* dest or source, as `buffer` says: facts and places of what peers touch. The rest is this member's own: nothing is
+ * asked of it that might make this member alone refuse the call. */
+static bool side_is_valid(struct stream_call *c, unsigned buffer, const void *addr, size_t len)
 {
-    unsigned peers = (is(c, PEERS_WRITE) ? ISOD_NEEDS_DEST : 0u) | (is(c, PEERS_READ) ? ISOD_NEEDS_SOURCE : 0u);
+    bool writes = buffer == ISOD_NEEDS_DEST, told = c->coll->same_place != 0 || c->facts.engines;
+    const char *arg = writes ? "dest" : "source";
     struct select_facts *f = &c->facts;
-    c->args.dest_place = dest.place;
-    c->args.source_place = source.place;
-    f->has = ((dest.reached ? ISOD_NEEDS_DEST : 0u) | (source.reached ? ISOD_NEEDS_SOURCE : 0u)) & peers;
-    f->near = ((dest.near ? ISOD_NEEDS_DEST : 0u) | (source.near ? ISOD_NEEDS_SOURCE : 0u)) & peers;
-    if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
-        f->has |= ISOD_NEEDS_APART;
-    if (is(c, HAS_ENGINES) && dest.reached)
-        c->dest_range = iso_stream_range_find(c->device, c->team, c->args.dest,
-                                              c->args.dest_stride != 0 ? f->bytes : c->args.bytes);
+    struct range range;
+    if (!is(c, writes ? PEERS_WRITE : PEERS_READ))
+        return is_of_device(c, arg, addr);
+    if (!look_up(c, arg, addr, len, &range))
+        return false;
+    f->has |= range.reached ? buffer : 0;
+    f->near |= range.near ? buffer : 0;
+    if (!writes) {
+        c->args.source_place = range.place;
+        return true;
+    }
+    c->args.dest_place = range.place;
+    if (is(c, HAS_ENGINES) && range.reached)
+        c->dest_range = iso_stream_range_find(c->device, c->team, addr, len);
     /* That dest is symmetric is this member's own fact, unless the caller says where it is on all of them. */
-    bool told = c->coll->same_place != 0 || f->engines;
-    f->known = c->dest_range != NULL || (told && dest.reached && !dest.local);
+    f->known = c->dest_range != NULL || (told && range.reached && !range.local);
+    return true;
 }
 
 /* Of a member that is not the root: kernels do not touch the other side, but add to its address. */
 static bool one_side_is_valid(struct stream_call *c, size_t alignment)
 {
-    struct range none = {false, false, false, 0}, range;
     bool sends = is(c, TO_ROOT) != 0;
     const char *arg = sends ? "source" : "dest", *addr = sends ? c->args.source : c->args.dest;
-    if (!pointer_is_valid(c, arg, addr, alignment) || !look_up(c, arg, addr, c->args.bytes, &range))
+    if (!pointer_is_valid(c, arg, addr, alignment) ||
+        !side_is_valid(c, sends ? ISOD_NEEDS_SOURCE : ISOD_NEEDS_DEST, addr, c->args.bytes))
         return false;
     if (sends)
         c->args.dest = (char *)(uintptr_t)addr;
     else
         c->args.source = addr;
-    fill_ranges(c, none, none);
     return true;
 }
 
 static bool data_is_valid(struct stream_call *c)
 {
-    struct range dest, source;
     size_t alignment = iso_stream_types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
@@ -320,62 +330,56 @@ static bool data_is_valid(struct stream_call *c)
     if (to < from + source_bytes && from < to + dest_bytes && !is_in_place(c))
         return wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)c->args.dest, dest_bytes,
                      (const void *)c->args.source, source_bytes);
-    if (!look_up(c, "dest", c->args.dest, dest_bytes, &dest) ||
-        !look_up(c, "source", c->args.source, source_bytes, &source))
-        return false;
-    fill_ranges(c, dest, source);
-    return true;
+    return side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, dest_bytes) &&
+           side_is_valid(c, ISOD_NEEDS_SOURCE, c->args.source, source_bytes);
 }
 
 /* Memory of one direction: of nothing it may be anywhere. */
-static bool host_side_is_valid(const struct stream_call *c, const char *arg, const void *addr, const size_t *bytes,
-                               const size_t *offset)
+static bool host_side_is_valid(struct stream_call *c, unsigned buffer, const size_t *bytes, const size_t *offset)
 {
-    struct range range;
+    bool receives = buffer == ISOD_NEEDS_DEST;
+    const void *addr = receives ? c->args.dest : c->args.source;
     size_t extent = iso_list_extent(bytes, offset, c->team->n_pes);
-    return extent == 0 || (pointer_is_valid(c, arg, addr, 1) && look_up(c, arg, addr, extent, &range));
+    return extent == 0 || (pointer_is_valid(c, receives ? "dest" : "source", addr, 1) &&
+                           side_is_valid(c, buffer, addr, extent));
 }
 static bool host_blocks_are_valid(struct stream_call *c)
 {
     const shmemx_host_blocks_t *b = c->coll->host_blocks;
-    struct range none = {false, false, false, 0};
     int me = c->team->my_pe;
     if (b->send_bytes[me] != b->receive_bytes[me])
         return wrong(c, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
                      b->send_bytes[me], me, b->receive_bytes[me], me);
-    if (!host_side_is_valid(c, "dest", c->args.dest, b->receive_bytes, b->receive_offset) ||
-        !host_side_is_valid(c, "source", c->args.source, b->send_bytes, b->send_offset))
-        return false;
-    fill_ranges(c, none, none);
-    return true;
+    return host_side_is_valid(c, ISOD_NEEDS_DEST, b->receive_bytes, b->receive_offset) &&
+           host_side_is_valid(c, ISOD_NEEDS_SOURCE, b->send_bytes, b->send_offset);
 }
 
 /* The lengths are known when the call runs: here only the begins of the buffers are looked at. */
 static bool blocks_are_valid(struct stream_call *c)
 {
     const shmemx_blocks_t *b = c->coll->blocks;
-    struct range dest, source, received = {true, true, false, 0};
+    struct range received = {true, true, false, 0};
     if (b == NULL)
         return wrong(c, "blocks is a null pointer");
     if (!pointer_is_valid(c, "dest", c->args.dest, 1) || !pointer_is_valid(c, "source", c->args.source, 1) ||
         !pointer_is_valid(c, "blocks->bytes", b->bytes, 8) ||
         !pointer_is_valid(c, "blocks->source_offset", b->source_offset, 8) ||
-        !pointer_is_valid(c, "blocks->dest_offset", b->dest_offset, 8) || !look_up(c, "dest", c->args.dest, 1, &dest) ||
-        !look_up(c, "source", c->args.source, 1, &source))
+        !pointer_is_valid(c, "blocks->dest_offset", b->dest_offset, 8) ||
+        !side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, 1) || !side_is_valid(c, ISOD_NEEDS_SOURCE, c->args.source, 1))
         return false;
     if (b->received != NULL && (!pointer_is_valid(c, "blocks->received", b->received, 8) ||
                                 !look_up(c, "blocks->received", b->received, (size_t)c->team->n_pes * 8, &received)))
         return false;
-    if (!dest.reached || !received.reached)
+    bool reached = (c->facts.has & ISOD_NEEDS_DEST) != 0;
+    if (!reached || !received.reached)
         return wrong(c, "%s is neither symmetric nor local: not from shmemx_malloc, shmemx_team_malloc or "
                         "shmemx_local_malloc, and not in a registered buffer",
-                     dest.reached ? "blocks->received" : "dest");
+                     reached ? "blocks->received" : "dest");
     c->args.v_bytes = b->bytes;
     c->args.v_source = b->source_offset;
     c->args.v_dest = b->dest_offset;
     c->args.v_received = b->received;
     c->args.v_received_place = received.place;
-    fill_ranges(c, dest, source);
     return true;
 }
 
@@ -436,6 +440,8 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     f->direct = slot->handle.direct != 0;
     f->most_blocks = slot->most_blocks;
     f->most_threads = slot->most_threads;
+    if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
+        f->has |= ISOD_NEEDS_APART;
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
     if (slot->ll128 == STREAM_LL128_WHOLE)

@@ -166,8 +166,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
-    bool by_engines = coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL ||
-                      coll->kind == SHMEMX_BROADCAST || coll->kind == SHMEMX_PERMUTE; /* asked for or not */
+    bool by_engines = (iso_stream_kinds[c->facts.kind].is & HAS_ENGINES) != 0; /* asked for or not */
     if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         note.flags |= NOTE_CAPTURED;
     if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks != NULL && coll->blocks->received != NULL)

@@ -145,6 +145,16 @@ static int half_symmetric(void)
     q.dest = object.buffer + BYTES - 64;
     return call(&q);
 }
+/* They are neighbours here, and need not be on other members. */
+static int two_buffers(void)
+{
+    shmemx_coll_t q = right(SHMEMX_FCOLLECT);
+    if (shmemx_buffer_register(object.buffer, BYTES, NULL) != 0 ||
+        shmemx_buffer_register(object.buffer + BYTES, BYTES, NULL) != 0)
+        return 0;
+    q.dest = object.buffer + BYTES - 64;
+    return call(&q);
+}
 static int before_device(void)
 {
     shmemx_coll_t q = shmemx_coll_of(SHMEMX_SYNC, SHMEM_TEAM_WORLD, NULL, NULL, 0, 0);
@@ -330,6 +340,7 @@ static int differ_late(void) /* one member is far ahead, and finds it when it co
     X(differ_splits, WITH_DEVICE, true)     \
     X(differ_host_blocks, WITH_DEVICE, true)\
     X(half_symmetric, WITH_DEVICE, true)    \
+    X(two_buffers, WITH_DEVICE, true)       \
     X(before_device, BEFORE_DEVICE, true)   \
     X(captured, WITH_DEVICE, true)          \
     X(explained, WITH_DEVICE, false)        \
