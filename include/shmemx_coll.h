@@ -57,6 +57,8 @@
  * Return: 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, also a type that the
  * operator does not take; else -EIO: a slot that cannot be made, copy engines asked for where they cannot do it, a job
  * that is broken.
+ * A member that gets -EINVAL has not taken part: the calls of the others wait until it makes the call again, and report
+ * it after SHMEM_TIMEOUT.
  *
  * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
  * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
@@ -277,6 +279,8 @@ int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
  * after a sentence on stderr -EINVAL for a wrong argument, with nothing done, or for a call that differs from another
  * member's, with dest undefined, so that the team can go on; or -EIO with dest undefined: a job that is broken
  * (SHMEMX_ERRORS_RETURN), blocks of other sizes than a member sends. With nelems 0 nothing else is done.
+ * A member with a wrong argument has not taken part: the others wait until it makes the call again, and report it after
+ * SHMEM_TIMEOUT.
  *
  * Calls that differ: where pointers reach all members, each call compares kind, nelems, type, operator, the factor of
  * SHMEMX_SCALED_SUM, root, splits, whether host_blocks is given, its send_bytes with receive_bytes, and to with from.
