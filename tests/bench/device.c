@@ -153,6 +153,18 @@ SHMEMD_KERNEL(pong_packet, struct bench_args, a)
     }
 }
 
+/* To all other PEs, many at once: to those of other nodes by the ring. */
+SHMEMD_KERNEL(loop_put_signals, struct bench_args, a)
+{
+    for (uint64_t i = 1; i <= a.iters; i++)
+        for (int pe = 1; pe < shmemd_n_pes(a.h); pe++) {
+            uint64_t *source = a.source + i % PATTERNS * a.words;
+            source[0] = a.base + i;
+            shmemd_uint64_put_signal(a.h, a.inbox, source, (size_t)a.words, a.flag, a.base + i, SHMEM_SIGNAL_SET, pe);
+        }
+    shmemd_quiet(a.h);
+}
+
 SHMEMD_KERNEL(chain_fetch_add, struct bench_args, a)
 {
     uint64_t sum = 0;
@@ -327,6 +339,21 @@ static void pingpongs(struct run *r)
     r->a.iters = iters;
 }
 
+static void put_signals(struct run *r)
+{
+    for (size_t bytes = 8; bytes <= 1024; bytes *= 128) {
+        uint64_t seen[2];
+        r->a.words = bytes / 8;
+        double us = timed(r, SHMEMX_KERNEL(loop_put_signals), 1, 1, r->me == 0) / (r->n - 1);
+        shmem_getmem(&seen[0], r->a.inbox, 8, r->me);
+        shmem_getmem(&seen[1], r->a.flag, 8, r->me);
+        uint64_t wrong = r->me != 0 && (seen[0] != r->a.base + r->a.iters || seen[1] != seen[0]);
+        if (wrong)
+            shmem_putmem(r->bad, &wrong, 8, r->me);
+        report(r, "put_signals", bytes, us, "us");
+    }
+}
+
 static void collectives(struct run *r)
 {
     float *host = (float *)malloc(1024);
@@ -446,8 +473,10 @@ int main(int argc, char **argv)
     r.a.source = (uint64_t *)shmemx_calloc(PATTERNS * 65536, 1, SHMEMX_DEVICE);
     if (r.me == 0)
         printf("# %d PEs, %s, %llu iterations\n", r.n, device, (unsigned long long)r.a.iters);
-    if (r.n >= 2)
+    if (r.n >= 2) {
         pingpongs(&r);
+        put_signals(&r);
+    }
     collectives(&r);
     if (r.n >= 2)
         copies(&r, (argc > 2 ? strtoul(argv[2], NULL, 0) : on_cpu ? 4 : 256) << 20);
