@@ -185,14 +185,15 @@ static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
     return word;
 }
 
-/* After all earlier puts of its ring: those by pointer are ordered by the release of the word, the others by quiet. */
+/* After all earlier puts of its ring: those by pointer are ordered by the release of the word, the others by quiet, of
+ * that PE alone. */
 static void send_signal(struct proxy *p, const struct isod_entry *e)
 {
     struct place at = place_of(e, 8, "sig_addr");
     iso_check_aligned(call_of(e), "sig_addr", (const void *)(uintptr_t)e->addr, 8);
     struct amo op = {e->op == SHMEM_SIGNAL_ADD ? AMO_ADD : AMO_SET, 8, e->word[0], 0, false};
     if (at.cpu != NULL && iso_ctx_is_dirty(&p->ctx))
-        iso_far_quiet(&p->ctx); /* else the signal overtakes a transport */
+        iso_far_pe_quiet(&p->ctx, e->pe); /* else the signal overtakes a transport */
     if (at.cpu != NULL)
         (void)direct64((word64 *)(void *)at.cpu, op); /* release: pairs with the acquire of the wait */
     else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One litmus test for each cell of the ordering table of shmem_device.h: block 0 of every PE sends to the next PE, by
  * one thread, a wave or the block in turns; block 1 waits for what says that the data is there and looks at all of it;
- * then it acknowledges, so that every round may overwrite. SHMEM_TEST_ROUNDS rounds for all cells together. */
+ * then it acknowledges, so that every round may overwrite. many_signals: many at once, to all PEs.
+ * SHMEM_TEST_ROUNDS rounds for all cells together. */
 #define PRIM_COLD_CALLS 1 /* of so many kernels, the rare paths may be calls: AMD's compiler takes minutes else */
 #include "device_test.h"
 
@@ -23,13 +24,14 @@
     X(barrier)             \
     X(mixed_quiet_p)       \
     X(mixed_fence_p)       \
-    X(two_blocks)
+    X(two_blocks)          \
+    X(many_signals)
 #define AS_ENUM(name) CELL_##name,
 enum { CELLS(AS_ENUM) CELL_COUNT };
 #define AS_NAME(name) #name,
 static const char *const cell_names[] = {CELLS(AS_NAME)};
 
-enum { WORDS = 96, THREADS = 64, BLOCKS = 3, SENDER = 0, RECEIVER = 1, HELPER = 2 };
+enum { MANY = 24, PES_MOST = 8, WORDS = 96, THREADS = 64, BLOCKS = 3, SENDER = 0, RECEIVER = 1, HELPER = 2 };
 
 /* In device memory, symmetric but for `wrong` and `pes`. */
 struct scratch {
@@ -38,9 +40,10 @@ struct scratch {
     uint64_t data[WORDS];
     uint64_t source[WORDS];
     uint64_t bounce[WORDS];
-    uint64_t packets[2 * WORDS + 2]; /* twice the payload */
-    uint64_t wrong[THREADS];         /* by the receiver's threads */
-    uint64_t first_wrong[4];         /* round, index, expected, seen */
+    uint64_t packets[2 * WORDS + 2];  /* twice the payload */
+    uint64_t many[PES_MOST][MANY][4]; /* of each sender: data, its signal; a plain put; its source there */
+    uint64_t wrong[THREADS];          /* by the receiver's threads */
+    uint64_t first_wrong[4];          /* round, index, expected, seen */
     int pes[2];
 };
 
@@ -279,6 +282,39 @@ SHMEMD_KERNEL(litmus_two_blocks, struct litmus_args, a)
     }
 }
 
+/* Each signal on its own: its data are there when it is seen. Signals set and add in turns, and a plain put follows every
+ * fourth message. The receiver looks at the last messages first. */
+SHMEMD_KERNEL(litmus_many, struct litmus_args, a)
+{
+    struct scratch *b = a.scratch;
+    uint32_t n = (uint32_t)shmemd_n_pes(a.h), me = (uint32_t)shmemd_my_pe(a.h);
+    if (shmemd_thread_index() != 0)
+        return;
+    for (uint64_t round = a.first; round < a.first + a.rounds; round++) {
+        for (uint32_t i = 0; i < MANY * n && shmemd_block_index() == SENDER; i++) {
+            uint64_t *m = b->many[me][i / n];
+            int adds = (int)(i / n % 2), pe = (int)(i % n);
+            m[3] = word_of(round, i / n);
+            shmemd_uint64_put_signal(a.h, &m[0], &m[3], 1, &m[1], adds ? 1 : round,
+                                     adds ? SHMEM_SIGNAL_ADD : SHMEM_SIGNAL_SET, pe);
+            if (i % 4 == 0)
+                shmemd_uint64_put(a.h, &m[2], &m[3], 1, pe);
+        }
+        if (shmemd_block_index() == SENDER) {
+            (void)shmemd_signal_wait_until(a.h, &b->ack, SHMEM_CMP_GE, round * n);
+            continue;
+        }
+        for (uint32_t i = MANY * n; i-- > 0;) {
+            uint64_t *m = b->many[i % n][i / n];
+            (void)shmemd_signal_wait_until(a.h, &m[1], SHMEM_CMP_GE, round);
+            if (prim_peek_u64(&m[0]) != word_of(round, i / n))
+                b->wrong[0]++;
+        }
+        for (uint32_t pe = 0; pe < n; pe++)
+            shmemd_signal_op(a.h, &b->ack, 1, SHMEM_SIGNAL_ADD, (int)pe);
+    }
+}
+
 /* ---- the host's side ---- */
 
 static void litmus_check(struct scratch *scratch, const char *name)
@@ -317,6 +353,8 @@ static void litmus_run(int cell, uint64_t rounds, struct scratch *scratch, uint6
         a.rounds = rounds + 1 - a.first < AT_ONCE ? rounds + 1 - a.first : (uint64_t)AT_ONCE;
         if (cell == CELL_barrier)
             DEVICE_RUN(litmus_barrier, 1, THREADS, a);
+        else if (cell == CELL_many_signals)
+            DEVICE_RUN(litmus_many, 2, THREADS, a);
         else if (cell == CELL_two_blocks)
             DEVICE_RUN(litmus_two_blocks, BLOCKS, THREADS, a);
         else
@@ -333,7 +371,7 @@ static int test_main(void)
     uint64_t rounds = (uint64_t)device_number("SHMEM_TEST_ROUNDS", 15000) / CELL_COUNT + 1;
     struct scratch *scratch = (struct scratch *)shmemx_align(128, sizeof(*scratch), SHMEMX_DEVICE);
     uint64_t *host_data = (uint64_t *)shmem_calloc(WORDS, sizeof(*host_data));
-    CHECK_OR_EXIT(scratch != NULL && host_data != NULL);
+    CHECK_OR_EXIT(scratch != NULL && host_data != NULL && shmem_n_pes() <= PES_MOST);
     CHECK_OR_EXIT(shmemx_device_handle(SHMEM_TEAM_WORLD, 0, &handle) == 0);
     for (int cell = 0; cell < CELL_COUNT; cell++)
         litmus_run(cell, rounds, scratch, host_data, handle);
