@@ -70,7 +70,7 @@ void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, 
     }
     iso_far_put(&ISO->ctx_default, place, dest, source, bytes, c->call);
     if (c->views[pe].near != NULL)
-        iso_far_quiet(&ISO->ctx_default); /* the flag will go by pointer and must not overtake the data */
+        iso_far_pe_quiet(&ISO->ctx_default, place.pe); /* the flag goes by pointer and must not overtake the data */
 }
 
 void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)

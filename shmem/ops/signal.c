@@ -60,7 +60,7 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
         }
         iso_far_put(t->ctx, to, m->dest, m->source, m->len, t->call);
         if (to.cpu == NULL && at.cpu != NULL)
-            iso_far_quiet(t->ctx); /* else the signal overtakes the transport */
+            iso_far_pe_quiet(t->ctx, to.pe); /* else the signal overtakes the transport */
         if (to.cpu != NULL && at.cpu == NULL)
             iso_fence(t->ctx); /* the data by pointer before a signal by transport */
     }
