@@ -7,10 +7,11 @@
 #include "boot.h"
 #include "env.h"
 
+#include "library.h"
 #include "log.h"
-#include "pmix_library.h"
 
 #include <errno.h>
+#include <pmix.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,6 +39,27 @@ struct stamp {
     uint32_t len; /* of what follows */
     char version[VERSION_BYTES];
     uint32_t gather; /* struct client.gathers: an older value is told from the one that is meant */
+};
+
+/* libpmix, loaded when a launcher that speaks PMIx has started this process: another process, and a program that embeds
+ * the library, needs none. The process may use it too (MPI): the same file is the same library, so both are one client.
+ * These functions are in every version from 4 on; what later headers have made functions of as well (the copies and ends
+ * of values) is done here. */
+#define PMIX_FUNCTIONS(X)      \
+    X(init, PMIx_Init)         \
+    X(finalize, PMIx_Finalize) \
+    X(get, PMIx_Get)           \
+    X(put, PMIx_Put)           \
+    X(commit, PMIx_Commit)     \
+    X(fence_nb, PMIx_Fence_nb) \
+    X(abort, PMIx_Abort)       \
+    X(error_string, PMIx_Error_string)
+
+struct pmix_library {
+    void *handle; /* NULL: not loaded */
+#define X(field, name) __typeof__(&name) field;
+    PMIX_FUNCTIONS(X)
+#undef X
 };
 
 /* One client per process, as PMIx itself: the only state of this file that does not hang off struct boot. */
@@ -116,11 +138,19 @@ static int check_place(void)
 
 static int init_client(void)
 {
+    static const struct library_function functions[] = {
+#define X(field, name) {#name, offsetof(struct pmix_library, field)},
+        PMIX_FUNCTIONS(X)
+#undef X
+        {NULL, 0}};
+    static const struct library_needs needs = {
+        "libpmix.so.2", ISO_PMIX_FOLDER, "a launcher started this process by PMIx (PMIX_NAMESPACE is set)",
+        "the package libpmix2, or start the job by a unique id", "PMIx 4 or later", functions};
     if (client.opened_by != 0)
         return 0;
     int loaded = check_place();
-    if (loaded == 0)
-        loaded = iso_pmix_library_open(&client.pmix);
+    if (loaded == 0 && client.pmix.handle == NULL)
+        loaded = iso_library_open(&needs, &client.pmix);
     if (loaded != 0)
         return loaded;
     /* PMIx warns, once per process, when it was built without a compression library. */

@@ -3,6 +3,7 @@
  * state. */
 #include "ofi.h"
 #include "../../../bootstrap/env.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 
@@ -26,6 +27,19 @@ static const char *moves_text(const struct ofi *o)
 
 /* ---- start ---- */
 
+static const struct library_function functions[] = {
+#define X(field, name) {#name, offsetof(struct ofi_library, field)},
+    OFI_FUNCTIONS(X)
+#undef X
+    {NULL, 0}};
+static const struct library_needs needs = {
+    .file = "libfabric.so.1",
+    .purpose = "this job has PEs on several nodes, which needs an active RDMA port on each host, or libfabric",
+    .install = "the package libfabric1",
+    .newer = "libfabric1 1.15 or later",
+    .functions = functions,
+};
+
 static int open_ofi(void)
 {
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
@@ -35,7 +49,7 @@ static int open_ofi(void)
     pthread_mutex_init(&o->guard.lock, NULL);
     o->wake = o->fd = o->first_waiting = -1;
     o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
-    int rc = o->peers != NULL ? iso_ofi_library_open(&o->lib) : -ENOMEM;
+    int rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
     return rc != 0 ? rc : iso_ofi_fabric_open(o);
 }
 

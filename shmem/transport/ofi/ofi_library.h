@@ -26,7 +26,4 @@ struct ofi_library {
 #undef X
 };
 
-/* 0, or -errno after a sentence that says what to install. */
-int iso_ofi_library_open(struct ofi_library *lib);
-
 #endif

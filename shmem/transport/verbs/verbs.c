@@ -2,9 +2,11 @@
 /* RDMA between nodes: its start and end, its text for isomer-info, and its row in transport.c. verbs.h describes the
  * state. */
 #include "verbs.h"
+#include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,6 +40,19 @@ static int make_queues(struct verbs *v)
     return 0;
 }
 
+static const struct library_function functions[] = {
+#define X(field, name) {#name, offsetof(struct verbs_library, field)},
+    VERBS_FUNCTIONS(X)
+#undef X
+    {NULL, 0}};
+static const struct library_needs needs = {
+    .file = "libibverbs.so.1",
+    .purpose = "this job has PEs on several nodes, which needs RDMA",
+    .install = "the packages libibverbs1 and ibverbs-providers",
+    .newer = "libibverbs1 28 or later",
+    .functions = functions,
+};
+
 static int open_verbs(void)
 {
     struct verbs *v = (struct verbs *)calloc(1, sizeof *v);
@@ -49,9 +64,12 @@ static int open_verbs(void)
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
     int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
     if (rc == 0)
-        rc = iso_verbs_library_open(&v->lib);
-    if (rc == 0)
+        rc = iso_library_open(&needs, &v->lib);
+    if (rc == 0) {
+        void *newer = dlsym(v->lib.handle, "ibv_reg_dmabuf_mr");
+        memcpy(&v->lib.reg_dmabuf_mr, &newer, sizeof newer);
         rc = iso_verbs_device_open(v);
+    }
     if (rc == 0)
         rc = make_queues(v);
     return rc;

@@ -30,7 +30,4 @@ struct verbs_library {
 #undef X
 };
 
-/* 0, or -errno after a sentence that says what to install. */
-int iso_verbs_library_open(struct verbs_library *lib);
-
 #endif
