@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The run-time half of portability: the functions that the library calls on the device of this PE. A build contains one
- * of gpu_cpu.c, gpu_hip*.c and gpu_cuda*.c. All functions return 0 or -errno unless they say otherwise. After a failure
+ * of gpu_cpu.c, gpu_hip*.c and gpu_cuda.c. All functions return 0 or -errno unless they say otherwise. After a failure
  * iso_gpu_error(gpu) is a sentence with the vendor's own words. Any thread of the PE may call. iso_gpu_open leaves the
  * PE's device current in its thread. Each other call makes it current, and gives back the device that was current
  * before (CUDA: if the process uses that one). No function synchronises the device unless it says so. Includes nothing
@@ -117,7 +117,6 @@ int iso_gpu_stream_create(struct gpu *gpu, bool high_priority,
                           gpu_stream *stream); /* never waits for the default one */
 void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream); /* the host waits until it is idle, by yielding */
-bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream);
 int iso_gpu_wait_all(struct gpu *gpu); /* until all streams of this process on the device are, the vendor's own too */
 /* Work enqueued in `later` from now on begins when the work that is in `earlier` now is done. */
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier);
@@ -153,14 +152,11 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
 /* ---- copy engines ---- */
 
 #define GPU_ANY_ENGINE (-1) /* one that is idle, in turn */
-/* The number of copy engines that a copy can name, as 0 .. number - 1. 0: the vendor's runtime does not offer a choice.
- * The number never grows, and becomes 0 when the engines turn out not to work. */
-int iso_gpu_engines(struct gpu *gpu);
 /* Copies between device memories that kernels of this device reach. Belongs to no stream: the source has been written,
- * and its stores are visible, before the call. Done when it returns; it waits by yielding. Copies of several threads
- * run side by side when they name different engines. Towards some peers fewer engines are useful than there are;
- * several numbers then share an engine. A copy that lasts longer than SHMEM_TIMEOUT is reported. -ENOTSUP: no byte was
- * copied, but iso_gpu_copy can copy them. */
+ * and its stores are visible, before the call. Done when it returns; it waits by yielding. `engine` may be a number, 0
+ * or more: copies of several threads run side by side when they name different engines. Towards some peers fewer
+ * engines are useful than there are; several numbers then share an engine. A copy that lasts longer than SHMEM_TIMEOUT
+ * is reported. -ENOTSUP: no byte was copied, but iso_gpu_copy can copy them. */
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len);
 
 /* ---- kernels ---- */

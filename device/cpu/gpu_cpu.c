@@ -518,11 +518,6 @@ int iso_gpu_wait_all(struct gpu *gpu)
     return 0;
 }
 
-bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
-{
-    return iso_cpu_stream_is_idle(stream_of(gpu, stream));
-}
-
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
 {
     return streamed(gpu, iso_cpu_graph_after(stream_of(gpu, later), stream_of(gpu, earlier)),
@@ -594,12 +589,6 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 }
 
 /* ---- copy engines ---- */
-
-int iso_gpu_engines(struct gpu *gpu)
-{
-    (void)gpu;
-    return ENGINES;
-}
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
 {

@@ -93,12 +93,6 @@ int iso_gpu_wait_all(struct gpu *gpu)
     return e == cudaErrorCudartUnloading ? 0 : iso_cuda_check(gpu, "cudaDeviceSynchronize", e); /* after its exit */
 }
 
-bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
-{
-    iso_cuda_use(gpu);
-    return query(stream_of(stream)) != cudaErrorNotReady;
-}
-
 int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
 {
     cudaEvent_t event;
@@ -208,12 +202,6 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 }
 
 /* ---- copy engines: the driver's own choice ---- */
-
-int iso_gpu_engines(struct gpu *gpu)
-{
-    (void)gpu;
-    return 0;
-}
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
 {

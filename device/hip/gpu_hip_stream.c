@@ -135,20 +135,6 @@ int iso_gpu_wait_all(struct gpu *gpu)
     return iso_hip_result(gpu, "hipDeviceSynchronize", e);
 }
 
-/* A stream with an error counts as idle: the next wait for it returns the error. So does a captured one, in which
- * nothing runs. */
-bool iso_gpu_stream_is_idle(struct gpu *gpu, gpu_stream stream)
-{
-    iso_hip_use(gpu);
-    if (iso_gpu_stream_is_capturing(gpu, stream))
-        return true;
-    hipStreamCaptureMode mode = iso_hip_relax();
-    hipError_t e = hipStreamQuery((hipStream_t)stream);
-    iso_hip_restore(mode);
-    (void)hipGetLastError();
-    return e != hipErrorNotReady;
-}
-
 /* The last captured nodes of a stream: its next node comes behind them. */
 struct captured {
     const hipGraphNode_t *nodes;

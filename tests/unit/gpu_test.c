@@ -288,7 +288,6 @@ static void test_one_stream(gpu_stream stream, struct gpu *gpu)
     CHECK_EQ(iso_gpu_copy(gpu, bytes, bytes + 50, 0, stream), 0);
     CHECK_EQ(iso_gpu_fill(gpu, bytes, 0, 0, stream), 0);
     CHECK_EQ(iso_gpu_stream_wait(gpu, stream), 0);
-    CHECK(iso_gpu_stream_is_idle(gpu, stream));
     CHECK_EQ(words[0], 200);
     CHECK_EQ(words[1], 201);
     CHECK_BYTES(bytes, filled, sizeof bytes);
@@ -302,11 +301,9 @@ static void test_streams(void)
     test_one_stream(NULL, gpu);
     for (int i = 0; i < 4; i++)
         CHECK_EQ(iso_gpu_stream_create(gpu, i % 2 == 0, &streams[i]), 0);
-    CHECK(iso_gpu_stream_is_idle(gpu, streams[0]));
     CHECK_EQ(iso_gpu_stream_wait(gpu, streams[0]), 0);
     test_one_stream(streams[1], gpu);
     put_gate(gpu, NULL, &word, &gate, 1); /* the default stream is held up, the others are not */
-    CHECK(!iso_gpu_stream_is_idle(gpu, NULL));
     test_one_stream(streams[2], gpu);
     put_step(gpu, NULL, &word, 0);
     CHECK_EQ(iso_gpu_stream_after(gpu, streams[3], NULL), 0);
@@ -316,7 +313,7 @@ static void test_streams(void)
     CHECK_EQ(iso_gpu_stream_after(gpu, NULL, streams[0]), 0);
     CHECK_EQ(iso_gpu_stream_after(gpu, NULL, NULL), 0);
     put_step(gpu, NULL, &word, 3);
-    CHECK(!iso_gpu_stream_is_idle(gpu, streams[3]));
+    CHECK_EQ(word, 0); /* the steps wait behind the gate */
     prim_store_flag_u64(&gate, 1);
     CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
     CHECK_EQ(word, 4);
@@ -326,7 +323,6 @@ static void test_streams(void)
     put_step(gpu, streams[2], &word, 104);
     CHECK_EQ(iso_gpu_wait_all(gpu), 0);
     CHECK_EQ(word, 105);
-    CHECK(iso_gpu_stream_is_idle(gpu, streams[1]) && iso_gpu_stream_is_idle(gpu, streams[2]));
     for (int i = 0; i < 4; i++)
         iso_gpu_stream_destroy(gpu, streams[i]);
     iso_gpu_stream_destroy(gpu, NULL);
@@ -353,10 +349,11 @@ static void test_words(void)
         CHECK_EQ(iso_gpu_stream_words(gpu, ping, 2, ours), 0);
         CHECK_EQ(iso_gpu_copy(gpu, &last, &dest[i], 8, ours), 0);
     }
-    const struct gpu_word never = {&here, 1000, true};
-    CHECK_EQ(iso_gpu_stream_words(gpu, &never, 1, ours), 0);
+    const struct gpu_word late = {&here, 1000, true};
+    CHECK_EQ(iso_gpu_stream_words(gpu, &late, 1, ours), 0);
+    CHECK_EQ(iso_gpu_fill(gpu, dest, 0, sizeof dest, ours), 0);
     CHECK_EQ(iso_gpu_stream_wait(gpu, theirs), 0);
-    CHECK(!iso_gpu_stream_is_idle(gpu, ours));
+    CHECK_EQ(dest[99], 106); /* the fill waits for the word */
     prim_store_flag_u64(&here, 1000);
     CHECK_EQ(iso_gpu_stream_wait(gpu, ours), 0);
     CHECK_EQ(last, 106);
@@ -437,7 +434,7 @@ static void test_graph(void)
     CHECK_EQ(iso_gpu_fill(gpu, &words[0], 0, 8, stream), 0);
     CHECK_EQ(iso_gpu_graph_end(gpu, stream, &graph), 0);
     CHECK(!iso_gpu_stream_is_capturing(gpu, stream) && !iso_gpu_stream_is_capturing(gpu, side));
-    CHECK(iso_gpu_stream_is_idle(gpu, stream) && words[0] == 0 && words[1] == 7); /* nothing ran */
+    CHECK(words[0] == 0 && words[1] == 7); /* nothing ran */
     for (int i = 0; i < 100; i++)
         CHECK_EQ(iso_gpu_graph_launch(gpu, graph, stream), 0);
     CHECK_EQ(iso_gpu_stream_after(gpu, NULL, stream), 0);
@@ -626,7 +623,6 @@ static void test_engines(void)
     char from[4 * 320], to[4 * 320] = {0};
     pthread_t threads[4];
     struct pieces pieces[4];
-    CHECK(iso_gpu_engines(gpu) >= 2);
     for (size_t i = 0; i < sizeof from; i++)
         from[i] = (char)(i * 7 + 1);
     put_gate(gpu, NULL, &word, &gate, 1);
@@ -638,7 +634,6 @@ static void test_engines(void)
     for (int i = 0; i < 4; i++)
         CHECK_BYTES(to + 320 * i, from + 320 * i, 300);
     CHECK_EQ(iso_gpu_copy_by_engine(gpu, 0, to, from, 0), 0);
-    CHECK(!iso_gpu_stream_is_idle(gpu, NULL));
     prim_store_flag_u64(&gate, 1);
     CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
     iso_gpu_close(gpu);
