@@ -32,8 +32,7 @@ if(NOT ISO_CUDA_INCLUDE OR NOT ISO_CUDART)
 endif()
 message(STATUS "CUDA ${ISO_CUDA_VERSION}: ${ISO_NVCC}, kernels for ${ISO_CUDA_ARCH}")
 
-set(ISO_DEVICE_SOURCES device/cuda/gpu_cuda.c device/cuda/gpu_cuda_call.c device/cuda/gpu_cuda_stream.c
-    device/cuda/gpu_cuda_memory.c)
+set(ISO_DEVICE_SOURCES device/cuda/gpu_cuda.c)
 # Nothing links libcuda: a build starts on machines without a driver and says that there is none.
 set(ISO_DEVICE_LIBS ${ISO_CUDART})
 list(TRANSFORM ISO_DEVICE_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE device_sources)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* What NVIDIA's flavour says of errors of the CUDA runtime. Without a device: the runtime is not called but for words. */
-#include "../../device/cuda/gpu_cuda.h"
-#include "../check.h"
+#include "../../device/cuda/gpu_cuda.c"
 
-#include <errno.h>
-#include <string.h>
+#include "../check.h"
 
 /* The whole sentence must fit, the longest name of a call included. */
 static void static_runtime_is_named(struct gpu *gpu)
 {
-    CHECK(iso_cuda_check(gpu, "cudaOccupancyMaxActiveBlocksPerMultiprocessor", cudaErrorInvalidDeviceFunction) == -EIO);
+    CHECK(check(gpu, "cudaOccupancyMaxActiveBlocksPerMultiprocessor", cudaErrorInvalidDeviceFunction) == -EIO);
     CHECK(strncmp(iso_gpu_error(gpu), "cudaOccupancy", 13) == 0);
     CHECK(strstr(iso_gpu_error(gpu), "nvcc -cudart shared") != NULL);
     CHECK(strstr(iso_gpu_error(gpu), "isomer::isomer") != NULL);
@@ -18,9 +16,9 @@ static void static_runtime_is_named(struct gpu *gpu)
 
 static void other_errors_keep_their_words(struct gpu *gpu)
 {
-    CHECK(iso_cuda_check(gpu, "cudaMalloc", cudaErrorMemoryAllocation) == -ENOMEM);
+    CHECK(check(gpu, "cudaMalloc", cudaErrorMemoryAllocation) == -ENOMEM);
     CHECK(strstr(iso_gpu_error(gpu), "out of memory") != NULL && strstr(iso_gpu_error(gpu), "-cudart") == NULL);
-    CHECK(iso_cuda_check(gpu, "cudaMalloc", cudaSuccess) == 0);
+    CHECK(check(gpu, "cudaMalloc", cudaSuccess) == 0);
 }
 
 int main(void)
