@@ -1,20 +1,96 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD GPUs: the device and its kernels; device/gpu.h over libamdhip64. All files of the flavour compile with the
- * headers of HIP 5.2 and run with HIP 5.2 to 7: newer features are numbers, tried at run time, and each has a way
- * without it. Includes gpu_hip.h. Called by shmem/, coll/. */
+/* AMD GPUs: the device, its kernels, streams, graphs and the copies in them; device/gpu.h over libamdhip64. All files
+ * of the flavour compile with the headers of HIP 5.2 and run with HIP 5.2 to 7: newer features are numbers, tried at
+ * run time, and each has a way without it. Waits poll and sleep, because a spinning host thread takes the core from the
+ * threads that make the device go on. HIP 7 gives a capture up when its stream is queried, so captured streams are
+ * never queried. Includes gpu_hip.h. Called by shmem/, coll/, gpu_hip_*.c. */
 #include "gpu_hip.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <link.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define FIRST_TO_COPY_WORDS_BY_ENGINES 70100000
 #define FIRST_TO_LOSE_COPIES 70000000
 #define FIRST_TO_END_JOINED_CAPTURES 50600000 /* of hipRuntimeGetVersion: 5.6, the oldest that is known to */
+
+#define WITHOUT_COMPUTE_UNITS 1024 /* hipMemcpyDeviceToDeviceNoCU of HIP 6: by a copy engine */
+#define STAGE_BYTES ((size_t)256 << 10)
+#define POLLS_BEFORE_SLEEP 200
+
+/* ---- failures ---- */
+
+static int error_of(hipError_t e)
+{
+    switch (e) {
+    case hipErrorOutOfMemory:
+        return -ENOMEM;
+    case hipErrorInvalidValue:
+        return -EINVAL;
+    case hipErrorNotSupported:
+        return -ENOTSUP;
+    case hipErrorNoDevice:
+    case hipErrorInvalidDevice:
+        return -ENODEV;
+    default:
+        return -EIO;
+    }
+}
+
+int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
+{
+    if (e == hipSuccess)
+        return 0;
+    (void)hipGetLastError(); /* HIP would report it again, by a call that it does not concern */
+    pthread_mutex_lock(&gpu->lock);
+    snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
+    pthread_mutex_unlock(&gpu->lock);
+    return error_of(e);
+}
+
+int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence)
+{
+    pthread_mutex_lock(&gpu->lock);
+    snprintf(gpu->error, sizeof(gpu->error), "%s", sentence);
+    pthread_mutex_unlock(&gpu->lock);
+    return status;
+}
+
+/* ---- before and after a call ---- */
+
+int iso_hip_enter(const struct gpu *gpu)
+{
+    int before = -1;
+    if (hipGetDevice(&before) == hipSuccess && before == gpu->info.device)
+        return -1;
+    (void)hipSetDevice(gpu->info.device);
+    return before;
+}
+void iso_hip_give_back(const int *before)
+{
+    if (*before >= 0)
+        (void)hipSetDevice(*before);
+}
+
+bool iso_hip_is_off(const char *name)
+{
+    const char *text = getenv(name);
+    return text != NULL && strcmp(text, "0") == 0;
+}
+
+hipStreamCaptureMode iso_hip_relax(void)
+{
+    hipStreamCaptureMode mode = hipStreamCaptureModeRelaxed;
+    (void)hipThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+void iso_hip_restore(hipStreamCaptureMode mode) { (void)hipThreadExchangeStreamCaptureMode(&mode); }
 
 /* ---- kernels ---- */
 
@@ -52,7 +128,8 @@ int iso_gpu_preload(struct gpu *gpu, gpu_kernel kernel)
     if (status == 0)
         return 0;
     snprintf(sentence, sizeof(sentence),
-             "%.110s; this build has kernels for " ISO_HIP_ARCH ": for another device (rocminfo names it) configure with "
+             "%.110s; this build has kernels for " ISO_HIP_ARCH
+             ": for another device (rocminfo names it) configure with "
              "-DISO_HIP_ARCH",
              gpu->error);
     return iso_hip_refuse(gpu, status, sentence);
@@ -67,6 +144,430 @@ int iso_gpu_max_blocks(struct gpu *gpu, gpu_kernel kernel, unsigned block, size_
         hipOccupancyMaxActiveBlocksPerMultiprocessor(&each, address_of(kernel), (int)block, shared_bytes));
     *blocks = status == 0 ? each * gpu->info.multiprocessors : 0;
     return status;
+}
+
+/* ---- streams ---- */
+
+/* Polls, then sleeps between polls: a spinning host thread takes the core from threads that drive the device. */
+static hipError_t wait_stream(hipStream_t stream)
+{
+    struct timespec nap = {0, 20000};
+    hipStreamCaptureMode mode = iso_hip_relax();
+    hipError_t e = hipStreamQuery(stream);
+    for (unsigned polls = 0; e == hipErrorNotReady; polls++) {
+        if (polls < POLLS_BEFORE_SLEEP)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+        e = hipStreamQuery(stream);
+    }
+    iso_hip_restore(mode);
+    return e;
+}
+
+struct made_stream {
+    struct made_stream *next;
+    hipStream_t stream;
+};
+
+static void forget_stream(struct gpu *gpu, hipStream_t stream)
+{
+    struct made_stream **at = &gpu->streams, *gone;
+    pthread_mutex_lock(&gpu->lock);
+    while (*at != NULL && (*at)->stream != stream)
+        at = &(*at)->next;
+    gone = *at;
+    if (gone != NULL)
+        *at = gone->next;
+    pthread_mutex_unlock(&gpu->lock);
+    free(gone);
+}
+
+/* HIP 7 gives a capture up when its stream is queried. Therefore a captured stream is not, and *captures says that
+ * there is one. */
+static bool made_are_idle(struct gpu *gpu, bool *captures)
+{
+    bool idle = true;
+    *captures = false;
+    pthread_mutex_lock(&gpu->lock);
+    for (struct made_stream *made = gpu->streams; made != NULL && idle; made = made->next) {
+        bool captured = iso_gpu_stream_is_capturing(gpu, made->stream);
+        *captures = *captures || captured;
+        idle = captured || hipStreamQuery(made->stream) != hipErrorNotReady;
+    }
+    pthread_mutex_unlock(&gpu->lock);
+    return idle && (*captures || hipStreamQuery(NULL) != hipErrorNotReady);
+}
+
+bool iso_hip_settle(struct gpu *gpu)
+{
+    const struct timespec nap = {0, 20000};
+    bool captures;
+    hipStreamCaptureMode mode = iso_hip_relax();
+    while (!made_are_idle(gpu, &captures))
+        nanosleep(&nap, NULL);
+    (void)hipGetLastError();
+    iso_hip_restore(mode);
+    return captures;
+}
+
+int iso_gpu_stream_create(struct gpu *gpu, bool high_priority, gpu_stream *stream)
+{
+    int least = 0, greatest = 0;
+    hipStream_t made = NULL;
+    iso_hip_use(gpu);
+    if (high_priority && hipDeviceGetStreamPriorityRange(&least, &greatest) != hipSuccess)
+        greatest = 0;
+    int status = iso_hip_result(gpu, "hipStreamCreateWithPriority",
+                                hipStreamCreateWithPriority(&made, hipStreamNonBlocking, high_priority ? greatest : 0));
+    struct made_stream *record = status == 0 ? (struct made_stream *)malloc(sizeof *record) : NULL;
+    if (record != NULL) {
+        record->stream = made;
+        pthread_mutex_lock(&gpu->lock);
+        record->next = gpu->streams;
+        gpu->streams = record;
+        pthread_mutex_unlock(&gpu->lock);
+    } else if (status == 0) {
+        (void)hipStreamDestroy(made);
+        made = NULL;
+        status = iso_hip_refuse(gpu, -ENOMEM, "no host memory left for the record of a stream");
+    }
+    *stream = made;
+    return status;
+}
+
+/* HIP 5 would wait for the stream while it holds its lock, as iso_hip_settle says. */
+void iso_gpu_stream_destroy(struct gpu *gpu, gpu_stream stream)
+{
+    if (stream == NULL)
+        return;
+    iso_hip_use(gpu);
+    forget_stream(gpu, (hipStream_t)stream);
+    (void)iso_gpu_stream_wait(gpu, stream);
+    (void)iso_hip_result(gpu, "hipStreamDestroy", hipStreamDestroy((hipStream_t)stream));
+}
+
+int iso_gpu_stream_wait(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (iso_gpu_stream_is_capturing(gpu, stream)) /* HIP 7 would give the capture up */
+        return iso_hip_refuse(gpu, -EBUSY, "the stream is being captured: its work runs when the graph is launched");
+    return iso_hip_result(gpu, "hipStreamQuery", wait_stream((hipStream_t)stream));
+}
+
+/* The second wait is for streams that the program has made by HIP. HIP 7 gives a capture up when the device is
+ * synchronised. */
+int iso_gpu_wait_all(struct gpu *gpu)
+{
+    iso_hip_use(gpu);
+    hipStreamCaptureMode mode = iso_hip_relax();
+    hipError_t e = iso_hip_settle(gpu) ? hipSuccess : hipDeviceSynchronize();
+    iso_hip_restore(mode);
+    return iso_hip_result(gpu, "hipDeviceSynchronize", e);
+}
+
+/* The last captured nodes of a stream: its next node comes behind them. */
+struct captured {
+    const hipGraphNode_t *nodes;
+    size_t n;
+};
+
+static hipError_t last_captured(hipStream_t stream, struct captured *last)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    last->nodes = NULL;
+    last->n = 0;
+    return hipStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last->nodes, &last->n);
+}
+
+static bool has_node(const struct captured *last, hipGraphNode_t node)
+{
+    for (size_t i = 0; i < last->n; i++)
+        if (last->nodes[i] == node)
+            return true;
+    return false;
+}
+
+static int after_by_event(struct gpu *gpu, hipStream_t later, hipStream_t earlier)
+{
+    hipEvent_t event;
+    int status = iso_hip_result(gpu, "hipEventCreateWithFlags", hipEventCreateWithFlags(&event, hipEventDisableTiming));
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipEventRecord", hipEventRecord(event, earlier));
+    if (status == 0)
+        status = iso_hip_result(gpu, "hipStreamWaitEvent", hipStreamWaitEvent(later, event, 0));
+    (void)hipEventDestroy(event); /* takes effect when no stream waits for it any more */
+    return status;
+}
+
+int iso_gpu_stream_after(struct gpu *gpu, gpu_stream later, gpu_stream earlier)
+{
+    iso_hip_use(gpu);
+    if (later == earlier)
+        return 0;
+    if (!iso_gpu_stream_is_capturing(gpu, earlier))
+        return after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+    if (!gpu->info.joins_captures)
+        return iso_hip_refuse(gpu, -ENOTSUP,
+                              "the stream is being captured, and HIP before 5.6 never ends the capture of a second "
+                              "stream that joins: use one stream, no copy engines, or a newer HIP");
+    if (!iso_gpu_stream_is_capturing(gpu, later))
+        return after_by_event(gpu, (hipStream_t)later, (hipStream_t)earlier);
+
+    /* Both streams are part of a capture. An event would not do: HIP, at least to 6.2, takes every stream but the first
+     * for a child of the stream whose event it waits for, and follows a stream and its child for ever when the capture
+     * ends. HIP before 6.2 refuses a node that is named twice. */
+    struct captured before, after;
+    int status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured((hipStream_t)earlier, &before));
+    for (size_t i = 0; i < before.n && status == 0; i++) {
+        hipGraphNode_t node = before.nodes[i];
+        status = iso_hip_result(gpu, "hipStreamGetCaptureInfo_v2", last_captured((hipStream_t)later, &after));
+        if (status == 0 && !has_node(&after, node))
+            status = iso_hip_result(
+                gpu, "hipStreamUpdateCaptureDependencies",
+                hipStreamUpdateCaptureDependencies((hipStream_t)later, &node, 1, hipStreamAddCaptureDependencies));
+    }
+    return status;
+}
+
+bool iso_gpu_stream_is_capturing(struct gpu *gpu, gpu_stream stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    iso_hip_use(gpu);
+    if (stream == NULL || hipStreamIsCapturing((hipStream_t)stream, &status) != hipSuccess)
+        return false;
+    return status != hipStreamCaptureStatusNone;
+}
+
+/* HIP's streams wait only for words of special memory, which peers cannot map. */
+bool iso_gpu_has_words(struct gpu *gpu, gpu_stream stream)
+{
+    (void)gpu, (void)stream;
+    return false;
+}
+
+int iso_gpu_stream_words(struct gpu *gpu, const struct gpu_word *words, int n, gpu_stream stream)
+{
+    (void)words, (void)n, (void)stream;
+    return iso_hip_refuse(gpu, -ENOTSUP, "streams of HIP do not wait for words of memory that peers reach");
+}
+
+/* ---- graphs ---- */
+
+/* Relaxed: the proxy's and the agent's streams go on while a program captures one of its own. */
+int iso_gpu_graph_begin(struct gpu *gpu, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipStreamBeginCapture",
+                          hipStreamBeginCapture((hipStream_t)stream, hipStreamCaptureModeRelaxed));
+}
+
+/* True when a node without successors stands in another stream than this one. False where HIP does not tell. */
+static bool has_loose_end(hipGraph_t graph, const struct captured *last)
+{
+    bool loose = false;
+    size_t n = 0;
+    if (hipGraphGetNodes(graph, NULL, &n) != hipSuccess || n == 0)
+        return false;
+    hipGraphNode_t *nodes = (hipGraphNode_t *)calloc(n, sizeof *nodes);
+    if (nodes == NULL || hipGraphGetNodes(graph, nodes, &n) != hipSuccess)
+        n = 0;
+    for (size_t i = 0; i < n && !loose; i++) {
+        size_t behind = 0;
+        loose = hipGraphNodeGetDependentNodes(nodes[i], NULL, &behind) == hipSuccess && behind == 0 &&
+                !has_node(last, nodes[i]);
+    }
+    free(nodes);
+    return loose;
+}
+
+/* Checked before HIP does: HIP would free the graph and leave the stream in its capture for ever. */
+static bool is_unjoined(hipStream_t stream)
+{
+    hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    hipGraph_t graph = NULL;
+    struct captured last = {NULL, 0};
+    if (hipStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &last.nodes, &last.n) != hipSuccess ||
+        status != hipStreamCaptureStatusActive || graph == NULL) {
+        (void)hipGetLastError();
+        return false;
+    }
+    bool loose = has_loose_end(graph, &last);
+    (void)hipGetLastError();
+    return loose;
+}
+
+int iso_gpu_graph_end(struct gpu *gpu, gpu_stream stream, gpu_graph *graph)
+{
+    hipGraph_t captured = NULL;
+    hipGraphExec_t made = NULL;
+    iso_hip_use(gpu);
+    *graph = NULL;
+    if (gpu->info.joins_captures && is_unjoined((hipStream_t)stream)) /* older ones take no stream along */
+        return iso_hip_refuse(gpu, -EINVAL,
+                              "a stream that the capture took along has not joined; the capture goes on: let the "
+                              "captured stream wait for that one (shmemx_stream_wait_stream), then end it again");
+    int status = iso_hip_result(gpu, "hipStreamEndCapture", hipStreamEndCapture((hipStream_t)stream, &captured));
+    if (status != 0 && iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EIO,
+                              "hipStreamEndCapture failed, and HIP leaves the stream in its capture: it can neither be "
+                              "used nor destroyed any more");
+    if (status != 0)
+        return status;
+    status = iso_hip_result(gpu, "hipGraphInstantiate", hipGraphInstantiate(&made, captured, NULL, NULL, 0));
+    (void)hipGraphDestroy(captured);
+    *graph = made;
+    return status;
+}
+
+int iso_gpu_graph_launch(struct gpu *gpu, gpu_graph graph, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return iso_hip_result(gpu, "hipGraphLaunch", hipGraphLaunch((hipGraphExec_t)graph, (hipStream_t)stream));
+}
+
+void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
+{
+    iso_hip_use(gpu);
+    if (graph != NULL)
+        (void)iso_hip_result(gpu, "hipGraphExecDestroy", hipGraphExecDestroy((hipGraphExec_t)graph));
+}
+
+/* ---- copies ---- */
+
+/* What a copy that is tried brings, and what was seen. */
+struct tried {
+    char *wanted, *seen;
+    size_t len;
+};
+
+/* With pageable host memory at one side: piece by piece through the stage, waiting. The vendor would pin and unpin
+ * pages for large copies, which synchronises the device. */
+static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+{
+    int status = 0;
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    pthread_mutex_lock(&gpu->stage_lock);
+    for (size_t done = 0; done < len && status == 0; done += STAGE_BYTES) {
+        size_t piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
+        char *to = (char *)dest + done;
+        const char *from = (const char *)source + done;
+        hipError_t e;
+        if (to_device) {
+            memcpy(gpu->stage, from, piece);
+            e = hipMemcpyAsync(to, gpu->stage, piece, hipMemcpyHostToDevice, stream);
+        } else {
+            e = hipMemcpyAsync(gpu->stage, from, piece, hipMemcpyDeviceToHost, stream);
+        }
+        if (e == hipSuccess)
+            e = wait_stream(stream);
+        if (e == hipSuccess && !to_device)
+            memcpy(to, gpu->stage, piece);
+        status = iso_hip_result(gpu, "hipMemcpyAsync", e);
+    }
+    pthread_mutex_unlock(&gpu->stage_lock);
+    return status;
+}
+
+int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    if (len == 0)
+        return 0;
+    enum gpu_pointer to = iso_gpu_pointer_kind(gpu, dest), from = iso_gpu_pointer_kind(gpu, source);
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_DEVICE && gpu->engine_copies) {
+        /* By a copy engine: a copy by compute units could wait for a kernel that waits for it. */
+        hipError_t e = hipMemcpyAsync(dest, source, len, (hipMemcpyKind)WITHOUT_COMPUTE_UNITS, (hipStream_t)stream);
+        if (e != hipErrorInvalidMemcpyDirection && e != hipErrorInvalidValue && e != hipErrorNotSupported)
+            return iso_hip_result(gpu, "hipMemcpyAsync", e);
+        (void)hipGetLastError();
+        pthread_mutex_lock(&gpu->lock);
+        gpu->engine_copies = false;
+        pthread_mutex_unlock(&gpu->lock);
+    }
+    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_HOST)
+        return copy_staged(gpu, dest, source, len, true, (hipStream_t)stream);
+    if (to == GPU_POINTER_HOST && from == GPU_POINTER_DEVICE)
+        return copy_staged(gpu, dest, source, len, false, (hipStream_t)stream);
+    if (to != GPU_POINTER_HOST && from != GPU_POINTER_HOST)
+        return iso_hip_result(gpu, "hipMemcpyAsync",
+                              hipMemcpyAsync(dest, source, len, hipMemcpyDefault, (hipStream_t)stream));
+    if (iso_gpu_stream_is_capturing(gpu, stream))
+        return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    int status = iso_gpu_stream_wait(gpu, stream);
+    if (status == 0)
+        memcpy(dest, source, len);
+    return status;
+}
+
+/* *same: `dest` holds, after a copy from `source`, what `wanted` is. All of len bytes; `seen` is room for them. */
+static int try_copy(struct gpu *gpu, char *dest, const char *source, const struct tried *t, gpu_stream stream,
+                    bool *same)
+{
+    int status = iso_gpu_copy(gpu, dest, source, t->len, stream);
+    if (status == 0)
+        status = iso_gpu_stream_wait(gpu, stream);
+    memset(t->seen, 0, t->len);
+    if (status == 0)
+        status = iso_gpu_copy(gpu, t->seen, dest, t->len, stream); /* waits: memory of the host */
+    *same = memcmp(t->seen, t->wanted, t->len) == 0;
+    return status;
+}
+
+/* HIP of 2026 chooses the engine of such a copy, and may choose one that the HSA runtime refuses for this peer. For
+ * some months that was a copy by compute units; then, until September, none, with success reported. The second stream
+ * gets another engine. */
+int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
+{
+    struct tried t = {(char *)malloc(len), (char *)malloc(len), len};
+    gpu_stream other = NULL;
+    bool same = true;
+    iso_hip_use(gpu);
+    int status = t.wanted != NULL && t.seen != NULL ? 0 : iso_hip_refuse(gpu, -ENOMEM, "no host memory left");
+    if (status == 0)
+        status = iso_gpu_stream_create(gpu, false, &other);
+    for (unsigned i = 0; i < 4 && status == 0 && same; i++) {
+        gpu_stream stream = i % 2 == 0 ? (gpu_stream)gpu->stream : other;
+        bool get = i >= 2;
+        for (size_t k = 0; k < len; k++)
+            t.wanted[k] = (char)(1 + (k * 7 + k / 251 + i * 13) % 255);
+        status = iso_gpu_copy(gpu, get ? theirs : ours, t.wanted, len, stream); /* waits */
+        if (status == 0)
+            status = try_copy(gpu, get ? ours : theirs, get ? theirs : ours, &t, stream, &same);
+    }
+    if (status == 0)
+        status = iso_hip_clear(gpu, theirs, len);
+    if (status == 0 && !same)
+        status =
+            iso_hip_refuse(gpu, -EIO,
+                           "HIP has reported success for a copy by a copy engine that did not arrive; take a HIP of "
+                           "October 2026 or later");
+    if (status != 0) {
+        pthread_mutex_lock(&gpu->lock);
+        gpu->engine_copies = false;
+        pthread_mutex_unlock(&gpu->lock);
+    }
+    iso_gpu_stream_destroy(gpu, other);
+    free(t.wanted);
+    free(t.seen);
+    return status;
+}
+
+int iso_gpu_fill(struct gpu *gpu, void *dest, int byte, size_t len, gpu_stream stream)
+{
+    iso_hip_use(gpu);
+    return len == 0 ? 0 : iso_hip_result(gpu, "hipMemsetAsync", hipMemsetAsync(dest, byte, len, (hipStream_t)stream));
+}
+
+int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len)
+{
+    int status = iso_gpu_fill(gpu, ptr, 0, len, gpu->stream);
+    return status != 0 ? status : iso_gpu_stream_wait(gpu, gpu->stream);
 }
 
 /* ---- the device ---- */
@@ -153,21 +654,31 @@ static int describe(struct gpu *gpu)
     info->tries_engines = version >= FIRST_TO_LOSE_COPIES;
     info->kernels_copy_words = version < FIRST_TO_COPY_WORDS_BY_ENGINES;
     if (status == 0 && info->wave_size != 64)
-        status = iso_hip_refuse(gpu, -ENODEV, "its waves are not of 64 threads: only gfx9 (MI200, MI300, MI350) is supported");
+        status = iso_hip_refuse(gpu, -ENODEV,
+                                "its waves are not of 64 threads: only gfx9 (MI200, MI300, MI350) is supported");
     return status;
 }
 
+/* After a failure iso_gpu_close releases what is there. */
 static int start(struct gpu *gpu)
 {
+    gpu_stream stream = NULL;
+    void *stage = NULL, *unused = NULL;
     iso_hip_use(gpu);
     int status = describe(gpu);
     /* Refused where the device is in use already: then it waits as the program has chosen. */
     if (status == 0 && hipSetDeviceFlags(hipDeviceScheduleBlockingSync) != hipSuccess)
         (void)hipGetLastError();
     if (status == 0)
-        status = iso_hip_open_streams(gpu);
+        status = iso_gpu_stream_create(gpu, true, &stream);
+    if (status == 0)
+        status = iso_gpu_host_alloc(gpu, STAGE_BYTES, &stage, &unused);
+    gpu->stream = (hipStream_t)stream;
+    gpu->stage = (char *)stage;
     if (status != 0)
         return status;
+    gpu->engine_copies = !iso_hip_is_off("HSA_ENABLE_SDMA"); /* without it such copies overtake events, HIP 7 */
+    gpu->info.tries_engines = gpu->info.tries_engines && gpu->engine_copies;
     iso_hip_open_engines(gpu);
     iso_hip_probe_memory(gpu);
     gpu->error[0] = '\0'; /* of the probes */
@@ -204,7 +715,10 @@ void iso_gpu_close(struct gpu *gpu)
     if (gpu == NULL)
         return;
     iso_hip_close_engines(gpu);
-    iso_hip_close_streams(gpu);
+    iso_gpu_stream_destroy(gpu, gpu->stream);
+    while (gpu->streams != NULL)
+        forget_stream(gpu, gpu->streams->stream); /* the program has not destroyed it */
+    iso_gpu_host_free(gpu, gpu->stage);
     pthread_mutex_destroy(&gpu->stage_lock);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);
@@ -272,7 +786,8 @@ void iso_gpu_survey(char *text, size_t bytes)
     if (devices == 0)
         snprintf(text, bytes, "hip: no AMD device on this machine (the amdgpu driver lists none)");
     else
-        snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x, kernels of this build for " ISO_HIP_ARCH "%s", devices,
-                 devices == 1 ? "" : "s", version / 10000, version / 100 % 100, version % 100,
-                 access("/dev/kfd", R_OK | W_OK) == 0 ? "" : ", but this user may not open /dev/kfd: join the group render");
+        snprintf(text, bytes, "hip: %u AMD device%s of gfx%u%u%x, kernels of this build for " ISO_HIP_ARCH "%s",
+                 devices, devices == 1 ? "" : "s", version / 10000, version / 100 % 100, version % 100,
+                 access("/dev/kfd", R_OK | W_OK) == 0 ? ""
+                                                      : ", but this user may not open /dev/kfd: join the group render");
 }

@@ -118,8 +118,7 @@ message(STATUS "HIP ${ISO_HIP_VERSION}: ${hip_compiler}, kernels for ${ISO_HIP_A
 
 # ---- what the build uses ----
 
-set(ISO_DEVICE_SOURCES device/hip/gpu_hip.c device/hip/gpu_hip_call.c device/hip/gpu_hip_host.c
-    device/hip/gpu_hip_stream.c device/hip/gpu_hip_memory.c device/hip/gpu_hip_engine.c)
+set(ISO_DEVICE_SOURCES device/hip/gpu_hip.c device/hip/gpu_hip_memory.c device/hip/gpu_hip_engine.c)
 set(ISO_DEVICE_LIBS ${ISO_AMDHIP64} ${ISO_HSA_RUNTIME64})
 list(JOIN ISO_HIP_ARCH ", " hip_arch_text)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/device/hip/gpu_hip.c PROPERTIES COMPILE_DEFINITIONS

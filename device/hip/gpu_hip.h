@@ -14,7 +14,7 @@
 #define ISO_HIP_GRANULARITY ((size_t)2 << 20)
 
 struct chunk;       /* gpu_hip_memory.c */
-struct made_stream; /* gpu_hip_stream.c */
+struct made_stream; /* gpu_hip.c */
 struct engines;     /* gpu_hip_engine.c */
 
 struct gpu {
@@ -37,7 +37,7 @@ struct gpu {
     char error[320];
 };
 
-/* ---- gpu_hip_call.c ---- */
+/* ---- gpu_hip.c ---- */
 
 /* Makes the PE's device current until the scope ends. Then the device that was current before is current again. Uses
  * may be nested. What goes wrong, the next call says. */
@@ -55,15 +55,6 @@ bool iso_hip_is_off(const char *name);                                 /* a vari
 hipStreamCaptureMode iso_hip_relax(void);
 void iso_hip_restore(hipStreamCaptureMode mode);
 
-/* ---- gpu_hip_host.c ---- */
-
-bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's device, as HIP sees it */
-
-/* ---- gpu_hip_stream.c ---- */
-
-/* gpu->stream and gpu->stage. After a failure close releases what is there. */
-int iso_hip_open_streams(struct gpu *gpu);
-void iso_hip_close_streams(struct gpu *gpu);
 int iso_hip_clear(struct gpu *gpu, void *ptr, size_t len); /* zeroed when it returns */
 /* Waits, by polling, until the streams that this layer has made are idle. hipFree, hipHostFree, hipStreamDestroy and
  * hipDeviceSynchronize of HIP 5 wait for them, too, but hold a lock meanwhile that each copy needs. The streams' work
@@ -75,6 +66,7 @@ bool iso_hip_settle(struct gpu *gpu);
 
 /* Finds out on small pieces which memory peers may poll, and how it can be shared: fills gpu->info. */
 void iso_hip_probe_memory(struct gpu *gpu);
+bool iso_hip_is_own_memory(struct gpu *gpu, const void *ptr); /* of the PE's device, as HIP sees it */
 
 /* ---- gpu_hip_engine.c ---- */
 

@@ -12,11 +12,8 @@ static void *hsa_dlsym(void *library, const char *name);
 
 #define ISO_HIP_ARCH "gfx90a, gfx942"
 #include "../../device/hip/gpu_hip.c"
-#include "../../device/hip/gpu_hip_call.c"
 #include "../../device/hip/gpu_hip_engine.c"
-#include "../../device/hip/gpu_hip_host.c"
 #include "../../device/hip/gpu_hip_memory.c"
-#include "../../device/hip/gpu_hip_stream.c"
 
 #include "hip_double.h"
 #include "hsa_double.h"
