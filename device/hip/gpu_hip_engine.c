@@ -19,7 +19,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_ENGINES = 32, MOST_WAYS = 64, POLLS_BEFORE_NAP = 200 };
+enum { MOST_ENGINES = 32, MOST_ROUTES = 64, POLLS_BEFORE_NAP = 200 };
 
 /* Calls that every ROCm has. Calls that came with ROCm 5.6 and later have types of our own, because older headers lack
  * them. */
@@ -50,7 +50,7 @@ struct hsa {
 };
 
 /* Our engines towards one agent: bits as in hsa_amd_sdma_engine_id_t. */
-struct way {
+struct route {
     hsa_agent_t to;
     uint32_t preferred; /* 0: all are alike */
     uint32_t seen;      /* that were free when it was asked: others are not accepted */
@@ -74,19 +74,19 @@ struct engine {
 struct engines {
     struct hsa hsa;
     hsa_agent_t ours, host;
-    uint64_t timeout_ns; /* SHMEM_TIMEOUT, 0: never */
-    bool gives_up;       /* SHMEM_TIMEOUT_ABORT */
+    uint64_t timeout_ns;  /* SHMEM_TIMEOUT, 0: never */
+    bool gives_up;        /* SHMEM_TIMEOUT_ABORT */
     pthread_mutex_t lock; /* hsa.preferred_engines and what follows, but `each` */
-    bool names;           /* copy_on_engine and free_engines work */
-    bool leaves;          /* hsa_amd_memory_async_copy works */
-    unsigned last;        /* bit of the engine that was chosen last */
-    struct way ways[MOST_WAYS];
-    unsigned n_ways; /* the first is the host's, and the one inside of the device */
+    bool we_choose;       /* copy_on_engine and free_engines work */
+    bool runtime_chooses; /* hsa_amd_memory_async_copy works */
+    unsigned last_bit;    /* of the engine that was chosen last */
+    struct route routes[MOST_ROUTES];
+    unsigned n_routes; /* the first is the host's, and that of copies inside the device */
     struct peer_range *peers;
     struct engine each[MOST_ENGINES + 1]; /* the last is for copies of which the runtime chooses the engine */
 };
 
-struct copy {
+struct hsa_copy {
     void *dest;
     const void *source;
     size_t len;
@@ -130,12 +130,12 @@ static const char *words_of(const struct engines *e, hsa_status_t status)
  * when it is asked for the owner of an imported chunk. */
 static hsa_agent_t owner_of(const struct engines *e, const void *ptr)
 {
-    const hsa_agent_t nobody = {0};
+    const hsa_agent_t unknown = {0};
     hsa_amd_pointer_info_t info;
     memset(&info, 0, sizeof(info));
     info.size = sizeof(info);
     hsa_status_t status = e->hsa.hsa_amd_pointer_info(ptr, &info, NULL, NULL, NULL);
-    return status == HSA_STATUS_SUCCESS && info.type != HSA_EXT_POINTER_TYPE_UNKNOWN ? info.agentOwner : nobody;
+    return status == HSA_STATUS_SUCCESS && info.type != HSA_EXT_POINTER_TYPE_UNKNOWN ? info.agentOwner : unknown;
 }
 
 static bool is_a(const struct engines *e, hsa_agent_t agent, hsa_device_type_t kind)
@@ -145,7 +145,7 @@ static bool is_a(const struct engines *e, hsa_agent_t agent, hsa_device_type_t k
            is == kind;
 }
 
-struct search {
+struct agent_search {
     const struct hsa *hsa;
     unsigned domain, location; /* as the runtime packs bus, device and function */
     hsa_agent_t found;
@@ -153,7 +153,7 @@ struct search {
 
 static hsa_status_t compare(hsa_agent_t agent, void *argument)
 {
-    struct search *search = (struct search *)argument;
+    struct agent_search *search = (struct agent_search *)argument;
     uint32_t domain = 0, location = 0;
     hsa_status_t status = search->hsa->hsa_agent_get_info(agent, (hsa_agent_info_t)HSA_AMD_AGENT_INFO_BDFID, &location);
     if (status == HSA_STATUS_SUCCESS)
@@ -178,7 +178,7 @@ void iso_hip_note_peer(struct gpu *gpu, char *at, size_t len, const char *id)
         peer->owner = owner_of(e, at);
     } else {
         /* By the PCI address; handle 0: this process does not see that device. */
-        struct search search = {&e->hsa, 0, 0, {0}};
+        struct agent_search search = {&e->hsa, 0, 0, {0}};
         unsigned bus, device, function;
         if (sscanf(id, "%x:%x:%x.%x", &search.domain, &bus, &device, &function) == 4) {
             search.location = bus << 8 | device << 3 | function;
@@ -228,43 +228,43 @@ static bool find_owner(struct gpu *gpu, const void *ptr, hsa_agent_t *owner)
 
 /* ---- the choice of an engine; under the lock ---- */
 
-static void name_no_more(struct engines *e, const char *call, hsa_status_t status)
+static void stop_choosing(struct engines *e, const char *call, hsa_status_t status)
 {
-    if (e->names)
+    if (e->we_choose)
         log_info("%s: %s; from now on the HSA runtime chooses the engines of copies", call, words_of(e, status));
-    e->names = false;
+    e->we_choose = false;
 }
 
-static struct way *way_to(struct engines *e, hsa_agent_t agent)
+static struct route *route_to(struct engines *e, hsa_agent_t agent)
 {
-    struct way *way = e->ways;
-    while (way < e->ways + e->n_ways && way->to.handle != agent.handle)
-        way++;
-    if (way == e->ways + MOST_WAYS)
-        return e->ways;
-    if (way < e->ways + e->n_ways)
-        return way;
-    e->n_ways++;
-    way->to = agent;
+    struct route *route = e->routes;
+    while (route < e->routes + e->n_routes && route->to.handle != agent.handle)
+        route++;
+    if (route == e->routes + MOST_ROUTES)
+        return e->routes;
+    if (route < e->routes + e->n_routes)
+        return route;
+    e->n_routes++;
+    route->to = agent;
     if (e->hsa.preferred_engines != NULL &&
-        e->hsa.preferred_engines(agent, e->ours, &way->preferred) != HSA_STATUS_SUCCESS) {
+        e->hsa.preferred_engines(agent, e->ours, &route->preferred) != HSA_STATUS_SUCCESS) {
         e->hsa.preferred_engines = NULL;
-        way->preferred = 0;
+        route->preferred = 0;
     }
-    return way;
+    return route;
 }
 
-static uint32_t free_engines(struct engines *e, struct way *way)
+static uint32_t free_engines(struct engines *e, struct route *route)
 {
     uint32_t mask = 0;
-    hsa_status_t status = e->hsa.free_engines(way->to, e->ours, &mask);
+    hsa_status_t status = e->hsa.free_engines(route->to, e->ours, &mask);
     if (status == HSA_STATUS_ERROR_OUT_OF_RESOURCES)
         return 0; /* all of them are busy */
     if (status != HSA_STATUS_SUCCESS) {
-        name_no_more(e, "hsa_amd_memory_copy_engine_status", status);
+        stop_choosing(e, "hsa_amd_memory_copy_engine_status", status);
         return 0;
     }
-    way->seen |= mask;
+    route->seen |= mask;
     return mask;
 }
 
@@ -280,9 +280,9 @@ static uint32_t nth(uint32_t mask, unsigned n)
 
 static uint32_t next_of(struct engines *e, uint32_t mask)
 {
-    uint32_t later = mask & ~((2u << e->last) - 1);
+    uint32_t later = mask & ~((2u << e->last_bit) - 1);
     uint32_t engine = lowest(later != 0 ? later : mask);
-    e->last = (unsigned)__builtin_ctz(engine);
+    e->last_bit = (unsigned)__builtin_ctz(engine);
     return engine;
 }
 
@@ -290,12 +290,12 @@ static uint32_t next_of(struct engines *e, uint32_t mask)
 static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t from, int number)
 {
     hsa_agent_t peer = to.handle != e->ours.handle ? to : from;
-    struct way *way = peer.handle != e->ours.handle ? way_to(e, peer) : e->ways;
-    if (to.handle == e->ours.handle && way->preferred == 0)
-        way = e->ways;
-    uint32_t idle = free_engines(e, way);
-    uint32_t usable = way->preferred != 0 ? way->preferred : way->seen;
-    if (!e->names || usable == 0)
+    struct route *route = peer.handle != e->ours.handle ? route_to(e, peer) : e->routes;
+    if (to.handle == e->ours.handle && route->preferred == 0)
+        route = e->routes;
+    uint32_t idle = free_engines(e, route);
+    uint32_t usable = route->preferred != 0 ? route->preferred : route->seen;
+    if (!e->we_choose || usable == 0)
         return 0;
     if (number >= 0)
         return nth(usable, (unsigned)number);
@@ -303,23 +303,23 @@ static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t fro
 }
 
 /* Chooses owner and engine of a copy. False: only HIP can make it. */
-static bool plan(struct gpu *gpu, struct copy *copy, int number)
+static bool plan(struct gpu *gpu, struct hsa_copy *copy, int number)
 {
     struct engines *e = gpu->engines;
     hsa_agent_t from;
     if (!find_owner(gpu, copy->dest, &copy->to) || !find_owner(gpu, copy->source, &from))
         return false;
     if (from.handle != e->ours.handle)
-        copy->to = e->ours; /* given out for one inside of our device, or the peer's engines would make it */
+        copy->to = e->ours; /* named as a copy inside our device: the peer's engines would make it otherwise */
     pthread_mutex_lock(&e->lock);
-    copy->engine = e->names ? choose_engine(e, copy->to, from, number) : 0;
+    copy->engine = e->we_choose ? choose_engine(e, copy->to, from, number) : 0;
     pthread_mutex_unlock(&e->lock);
     return true;
 }
 
 /* ---- copies ---- */
 
-static int refuse(struct gpu *gpu, int status, const struct copy *copy, const char *why)
+static int refuse(struct gpu *gpu, int status, const struct hsa_copy *copy, const char *why)
 {
     char text[200];
     snprintf(text, sizeof(text), "a copy of %zu bytes from %p to %p by a copy engine: %s", copy->len, copy->source,
@@ -327,7 +327,7 @@ static int refuse(struct gpu *gpu, int status, const struct copy *copy, const ch
     return iso_hip_refuse(gpu, status, text);
 }
 
-static bool begin_copy(struct engines *e, struct engine *engine, struct copy *copy)
+static bool begin_copy(struct engines *e, struct engine *engine, struct hsa_copy *copy)
 {
     if (engine->lost)
         return false;
@@ -342,15 +342,15 @@ static bool begin_copy(struct engines *e, struct engine *engine, struct copy *co
         if (status == HSA_STATUS_SUCCESS)
             return true;
         pthread_mutex_lock(&e->lock);
-        name_no_more(e, "hsa_amd_memory_async_copy_on_engine", status);
+        stop_choosing(e, "hsa_amd_memory_async_copy_on_engine", status);
         pthread_mutex_unlock(&e->lock);
         copy->engine = 0;
     }
 
     pthread_mutex_lock(&e->lock);
-    bool leaves = e->leaves;
+    bool runtime_chooses = e->runtime_chooses;
     pthread_mutex_unlock(&e->lock);
-    if (!leaves || copy->to.handle == e->ours.handle) /* inside of one device the runtime takes compute units */
+    if (!runtime_chooses || copy->to.handle == e->ours.handle) /* inside a device the runtime takes compute units */
         return false;
     hsa_status_t status = e->hsa.hsa_amd_memory_async_copy(copy->dest, copy->to, copy->source, e->ours, copy->len, 0,
                                                            NULL, engine->signal);
@@ -361,7 +361,7 @@ static bool begin_copy(struct engines *e, struct engine *engine, struct copy *co
     log_info("hsa_amd_memory_async_copy: %s; from now on HIP makes such copies", words_of(e, status));
     engine->lost = true;
     pthread_mutex_lock(&e->lock);
-    e->leaves = false;
+    e->runtime_chooses = false;
     pthread_mutex_unlock(&e->lock);
     return false;
 }
@@ -375,7 +375,7 @@ static uint64_t now_ns(void)
 
 /* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
  * behind the data, which pairs with the acquiring load, or makes it negative. */
-static int64_t wait_for(const struct engines *e, const struct engine *engine, const struct copy *copy)
+static int64_t wait_for(const struct engines *e, const struct engine *engine, const struct hsa_copy *copy)
 {
     const struct timespec nap = {0, 20000};
     uint64_t since = now_ns(), timeout = e->timeout_ns;
@@ -404,7 +404,7 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
 }
 
 /* The caller holds the engine's lock. */
-static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct copy *copy)
+static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct hsa_copy *copy)
 {
     if (!begin_copy(gpu->engines, engine, copy))
         return refuse(gpu, -ENOTSUP, copy, "the HSA runtime refuses it");
@@ -419,7 +419,7 @@ static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct copy *
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
 {
-    struct copy copy = {dest, source, len, {0}, 0};
+    struct hsa_copy copy = {dest, source, len, {0}, 0};
     if (len == 0)
         return 0;
     if (gpu->engines == NULL || !plan(gpu, &copy, engine))
@@ -469,13 +469,13 @@ void iso_hip_open_engines(struct gpu *gpu)
         e->timeout_ns = (uint64_t)(env.timeout * 1e9);
         e->gives_up = env.timeout_abort;
     }
-    e->leaves = true;
-    e->names = e->hsa.copy_on_engine != NULL && e->hsa.free_engines != NULL;
-    e->last = MOST_ENGINES - 1;
-    e->n_ways = 1;
-    e->ways[0].to = e->host;
-    if (e->names)
-        (void)free_engines(e, &e->ways[0]); /* those are seen */
+    e->runtime_chooses = true;
+    e->we_choose = e->hsa.copy_on_engine != NULL && e->hsa.free_engines != NULL;
+    e->last_bit = MOST_ENGINES - 1;
+    e->n_routes = 1;
+    e->routes[0].to = e->host;
+    if (e->we_choose)
+        (void)free_engines(e, &e->routes[0]); /* those are seen */
 }
 
 void iso_hip_close_engines(struct gpu *gpu)
