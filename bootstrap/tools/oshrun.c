@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,6 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef OSHRUN_VERSION
@@ -38,18 +36,6 @@ enum { SETTLE_MS = 30, ANSWER_MS = 200, LEFT_MS = 800 };
 /* How long the reader of tagged output may take after an interrupt; and how often signals are looked for meanwhile. */
 enum { DRAIN_MS = 1000, DRAIN_LOOK_MS = 50 };
 enum { GRACE_MS = 400, INTERRUPT_GRACE_MS = 1500 }; /* between SIGTERM (or the user's signal) and SIGKILL */
-
-void oshrun_say(const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-    va_start(args, format);
-    int used = vsnprintf(line, sizeof line - 1, format, args);
-    va_end(args);
-    if (used > (int)sizeof line - 2)
-        used = (int)sizeof line - 2;
-    dprintf(STDERR_FILENO, "oshrun: %.*s\n", used, line);
-}
 
 /* ---- options ---- */
 
@@ -237,13 +223,6 @@ struct course {
     bool *looked;        /* at the end of this PE */
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void blame(struct course *course, const struct cause *cause)
 {
     if (course->phase > SETTLING || cause->kind <= course->cause.kind)
@@ -252,9 +231,9 @@ static void blame(struct course *course, const struct cause *cause)
     course->cause = *cause;
     course->phase = SETTLING;
     if (first)
-        course->deadline_ms = now_ms() + (cause->kind <= CAUSE_LEFT     ? LEFT_MS
-                                          : cause->kind <= CAUSE_FAILED ? ANSWER_MS
-                                                                        : SETTLE_MS);
+        course->deadline_ms = oshrun_now_ms() + (cause->kind <= CAUSE_LEFT     ? LEFT_MS
+                                                 : cause->kind <= CAUSE_FAILED ? ANSWER_MS
+                                                                               : SETTLE_MS);
 }
 
 /* What ended is the agent of a host. The oshrun there has said why, unless it was not reached. 128 and above: a signal
@@ -383,7 +362,7 @@ static void end_others(struct job *job, struct course *course, int signal_number
     pes_signal(job, signal_number);
     pes_signal(job, SIGCONT); /* a stopped PE would not notice */
     course->phase = ENDING;
-    course->deadline_ms = now_ms() + grace_ms;
+    course->deadline_ms = oshrun_now_ms() + grace_ms;
 }
 
 static void kill_others(struct job *job, struct course *course)
@@ -395,7 +374,7 @@ static void kill_others(struct job *job, struct course *course)
 
 static void pass_deadline(struct job *job, struct course *course)
 {
-    if (!course->deadline_ms || now_ms() < course->deadline_ms)
+    if (!course->deadline_ms || oshrun_now_ms() < course->deadline_ms)
         return;
     if (course->phase == SETTLING && course->cause.kind == CAUSE_ABSENT && find_joined(job) < 0) {
         course->cause = (struct cause){.kind = CAUSE_NONE}; /* no PE waits for it any more */
@@ -424,7 +403,7 @@ static void read_events(struct job *job, struct course *course, int signal_fd)
 {
     struct pollfd polls[3] = {{.fd = signal_fd, .events = POLLIN}, {.fd = job->wake_fd, .events = POLLIN},
                               {.fd = job->control_fd, .events = POLLIN}};
-    int64_t wait_ms = course->deadline_ms ? course->deadline_ms - now_ms() : -1;
+    int64_t wait_ms = course->deadline_ms ? course->deadline_ms - oshrun_now_ms() : -1;
     if (course->deadline_ms && wait_ms < 0)
         wait_ms = 0;
     if (poll(polls, 3, (int)wait_ms) <= 0)
@@ -491,14 +470,14 @@ static void say_lost(const struct job *job, const char *why)
  * status for output that was lost, else `status`. */
 static int drain(struct job *job, struct course *course, int signal_fd, int status)
 {
-    int64_t until = course->interrupt ? now_ms() + DRAIN_MS : 0;
+    int64_t until = course->interrupt ? oshrun_now_ms() + DRAIN_MS : 0;
     relay_end(job);
     while (!relay_is_done(job, DRAIN_LOOK_MS)) {
-        course->deadline_ms = now_ms(); /* look for signals, do not wait */
+        course->deadline_ms = oshrun_now_ms(); /* look for signals, do not wait */
         read_events(job, course, signal_fd);
         if (!until && course->interrupt)
-            until = now_ms() + DRAIN_MS;
-        if (until && now_ms() >= until) {
+            until = oshrun_now_ms() + DRAIN_MS;
+        if (until && oshrun_now_ms() >= until) {
             say_lost(job, "its reader did not take it");
             return status ? status : STATUS_FAILED;
         }
@@ -529,7 +508,7 @@ static int block_signals(struct job *job)
     sigprocmask(SIG_BLOCK, &ignored_pipe, NULL);
     int fd = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0)
-        oshrun_say("cannot make a signalfd: %s", strerror(errno));
+        oshrun_fail("cannot make a signalfd");
     return fd;
 }
 
@@ -546,10 +525,8 @@ static int prepare(struct job *job)
     /* A process that knows the namespace can join the job, so the namespace is a secret. The name of the folder is
      * none: any user may read it. */
     uint32_t random[5];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-        oshrun_say("no random numbers for the name of the job: %s", strerror(errno));
-        return STATUS_FAILED;
-    }
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return oshrun_fail("no random numbers for the name of the job");
     snprintf(job->name, sizeof job->name, "oshrun-%d-%08x%08x%08x%08x", (int)getpid(), (unsigned)random[0],
              (unsigned)random[1], (unsigned)random[2], (unsigned)random[3]);
     const char *base = getenv("TMPDIR");
@@ -606,7 +583,7 @@ int main(int argc, char **argv)
         gethostname(job.host, sizeof job.host - 1);
     }
     if (!status && job.options.part != PART_HEAD)
-        status = pes_find_program(&job, job.options.argv[0], job.options.wdir);
+        status = job_find_program(&job, job.options.argv[0], job.options.wdir);
     if (status)
         return status;
     snprintf(npes, sizeof npes, "%d", job.options.job_npes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* oshrun, the launcher: what its files share.
- * oshrun.c (options, the life of a job), oshrun_pes.c (processes), oshrun_pmix.c (the PMIx server that the PEs connect
- * to), oshrun_hosts.c (several hosts), oshrun_relay.c (tagged output, terminal input), oshrun_watch.c (cleans up when
- * oshrun itself is killed).
+ * oshrun.c (options, the life of a job), oshrun_job.c (what the others call), oshrun_pes.c (processes), oshrun_pmix.c
+ * (the PMIx server that the PEs connect to), oshrun_hosts.c (several hosts), oshrun_relay.c (tagged output, terminal
+ * input), oshrun_watch.c (cleans up when oshrun itself is killed).
  * Threads: the main one; PMIx's, which calls into oshrun_pmix.c; those of the relay. Only `struct pe`'s atomics and
  * `struct abort_request` are written outside the main thread. */
 #ifndef OSHRUN_H
@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -88,8 +89,16 @@ struct job {
 
 /* One line to stderr, "oshrun: " in front. */
 void oshrun_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int oshrun_fail(const char *what); /* says why by errno; STATUS_FAILED */
+int64_t oshrun_now_ms(void);
+/* This process's variables but those that begin with `except` (NULL: all), with room for one more; NULL: no memory. */
+char **environment_copy(const char *except);
+void environment_free(char **environment); /* NULL-tolerant */
 
 /* All below: 0, or a status for exit() after one sentence. */
+/* Finds `name` in PATH, as seen from the folder wdir (NULL: here), for job->program. */
+int job_find_program(struct job *job, const char *name, const char *wdir);
+
 /* There is no pmix_close: PMIx_server_finalize of 4.2 waits for ever for a lock of its own when a PE was killed while
  * it connected. The end of the process closes everything. */
 int pmix_open(struct job *job);
@@ -99,12 +108,9 @@ void pmix_catch_up(struct job *job);
 bool pmix_is_behind(struct job *job);
 /* The environment of a PE, or NULL after one sentence. */
 char **pmix_environment(struct job *job, int pe);
-void pmix_environment_free(char **environment);
 
 /* Before oshrun opens anything. */
 void pes_note_files(struct job *job);
-/* Finds `name` in PATH, as seen from the folder wdir (NULL: here), for job->program. */
-int pes_find_program(struct job *job, const char *name, const char *wdir);
 int pes_start(struct job *job);
 /* Notes which PEs have ended since; returns how many still run. */
 int pes_collect(struct job *job);

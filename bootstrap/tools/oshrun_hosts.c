@@ -37,13 +37,13 @@ struct host {
 
 /* ---- text that grows ---- */
 
-struct text {
+struct growing_text {
     char *at;
     size_t used;
 };
 
-static bool add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool add(struct text *text, const char *format, ...)
+static bool add(struct growing_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool add(struct growing_text *text, const char *format, ...)
 {
     va_list args;
     char *piece = NULL;
@@ -62,7 +62,7 @@ static bool add(struct text *text, const char *format, ...)
 }
 
 /* For the shell of the other host: quotes around it, and each quote within becomes '\''. */
-static bool add_quoted(struct text *text, const char *word)
+static bool add_quoted(struct growing_text *text, const char *word)
 {
     bool fits = add(text, " '");
     for (; fits && *word; word++)
@@ -150,17 +150,15 @@ static int find_address(const struct options *options, char text[INET6_ADDRSTRLE
 }
 
 /* What the PEs get by way of their oshrun: the id, this process's SHMEM_ variables, and those of -x. */
-static int make_control(struct job *job, struct text *text)
+static int make_control(struct job *job, struct growing_text *text)
 {
     char address[INET6_ADDRSTRLEN + 2];
     unsigned char random[18];
     int status = find_address(&job->options, address);
     if (status)
         return status;
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-        oshrun_say("no random numbers for the secret of the job: %s", strerror(errno));
-        return STATUS_FAILED;
-    }
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return oshrun_fail("no random numbers for the secret of the job");
     bool fits = true;
     for (char **at = environ; *at && fits; at++) {
         size_t len = strcspn(*at, "=");
@@ -191,14 +189,12 @@ static int make_argv(struct job *job, struct host *host)
 {
     const struct options *o = &job->options;
     char self[PATH_MAX], folder[PATH_MAX];
-    struct text line = {NULL, 0};
+    struct growing_text line = {NULL, 0};
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
     char *words = strdup(o->agent ? o->agent : ssh);
     host->argv = (char **)calloc(AGENT_WORDS + 3, sizeof *host->argv);
-    if (len <= 0) {
-        oshrun_say("cannot read /proc/self/exe: %s", strerror(errno));
-        return STATUS_FAILED;
-    }
+    if (len <= 0)
+        return oshrun_fail("cannot read /proc/self/exe");
     bool fits = words && host->argv;
     self[len] = 0;
     const char *at = o->wdir ? realpath(o->wdir, folder) : getcwd(folder, sizeof folder);
@@ -225,21 +221,19 @@ static int make_argv(struct job *job, struct host *host)
     }
     host->argv[n++] = host->name;
     host->argv[n] = line.at;
-    return pes_find_program(job, host->argv[0], NULL);
+    return job_find_program(job, host->argv[0], NULL);
 }
 
 int hosts_open(struct job *job)
 {
-    struct text control = {NULL, 0};
+    struct growing_text control = {NULL, 0};
     int status = make_control(job, &control);
     for (int i = 0; i < job->options.npes && !status; i++) {
         struct host *host = &job->options.hosts[i];
         int fd[2];
         status = make_argv(job, host);
-        if (!status && pipe2(fd, O_CLOEXEC)) {
-            oshrun_say("cannot make a pipe: %s", strerror(errno));
-            status = STATUS_FAILED;
-        }
+        if (!status && pipe2(fd, O_CLOEXEC))
+            status = oshrun_fail("cannot make a pipe");
         if (status)
             break;
         host->control = fd[1];
@@ -305,17 +299,10 @@ int hosts_read_control(struct job *job)
 /* PEs find each other by the unique id; agents have the caller's environment. */
 char **hosts_environment(const struct job *job, int pe)
 {
-    size_t count = 0, n = 0;
-    while (environ[count])
-        count++;
-    char **copy = (char **)calloc(count + 2, sizeof *copy);
-    bool fits = copy != NULL;
-    for (size_t i = 0; fits && i < count; i++)
-        if (strncmp(environ[i], "SHMEM_RANK=", 11) != 0)
-            fits = (copy[n++] = strdup(environ[i])) != NULL;
-    if (fits && job->options.part != PART_HEAD)
-        fits = asprintf(&copy[n], "SHMEM_RANK=%d", job->options.first_pe + pe) >= 0;
-    if (fits)
+    char **copy = environment_copy("SHMEM_RANK="), **end = copy;
+    while (end && *end)
+        end++;
+    if (copy && (job->options.part == PART_HEAD || asprintf(end, "SHMEM_RANK=%d", job->options.first_pe + pe) >= 0))
         return copy;
     oshrun_say("no memory for the environment of PE %d", job->options.first_pe + pe);
     return NULL; /* the job ends */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The processes: finding the program, starting, signalling, collecting.
+/* The processes: starting, signalling, collecting.
  * Each PE leads a process group of its own, dies with its oshrun (PR_SET_PDEATHSIG), and stays a zombie until the job ends:
  * so a signal to its group always reaches its own processes, never another one with a reused id. */
 #define _GNU_SOURCE
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,59 +51,6 @@ static void hide_range(int first, int last)
         return;
     for (int fd = first; fd <= last && fd < FILES_MOST; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
-/* ---- the program ---- */
-
-/* 0 or -errno. Relative paths count from the PEs' working directory. */
-static int probe(int dir_fd, const char *path)
-{
-    struct stat info;
-    if (fstatat(dir_fd, path, &info, 0))
-        return -errno;
-    if (S_ISDIR(info.st_mode))
-        return -EISDIR;
-    return faccessat(dir_fd, path, X_OK, AT_EACCESS) ? -errno : 0;
-}
-
-static int search_path(int dir_fd, const char *name, char found[PATH_MAX])
-{
-    const char *path = getenv("PATH");
-    int error = -ENOENT;
-    for (const char *at = path ? path : "/usr/local/bin:/usr/bin:/bin"; at;) {
-        size_t len = strcspn(at, ":");
-        int used = snprintf(found, PATH_MAX, "%.*s%s%s", (int)len, at, len ? "/" : "./", name);
-        int now = used < PATH_MAX ? probe(dir_fd, found) : -ENAMETOOLONG;
-        if (!now)
-            return 0;
-        if (now == -EACCES)
-            error = now; /* a program that cannot be executed explains more than none */
-        at = at[len] ? at + len + 1 : NULL;
-    }
-    return error;
-}
-
-int pes_find_program(struct job *job, const char *name, const char *wdir)
-{
-    int dir_fd = wdir ? open(wdir, O_PATH | O_DIRECTORY | O_CLOEXEC) : AT_FDCWD;
-    if (wdir && dir_fd < 0) {
-        oshrun_say("cannot use --wdir %s: %s", wdir, strerror(errno));
-        return STATUS_USAGE;
-    }
-    bool naked = !strchr(name, '/');
-    int error = -ENOENT;
-    if (name[0] && naked) {
-        error = search_path(dir_fd, name, job->program);
-    } else if (name[0]) {
-        int len = snprintf(job->program, sizeof job->program, "%s", name);
-        error = len < (int)sizeof job->program ? probe(dir_fd, name) : -ENAMETOOLONG;
-    }
-    if (dir_fd >= 0)
-        close(dir_fd);
-    if (!error)
-        return 0;
-    oshrun_say("cannot run '%s': %s", name, naked && error == -ENOENT ? "not found in PATH" : strerror(-error));
-    return error == -ENOENT || error == -ENOTDIR ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
 /* ---- start ---- */
@@ -182,7 +128,7 @@ int pes_start(struct job *job)
             close(launch.streams.err);
         if (job->options.part == PART_HEAD) /* its own end; only when all writers are gone does the agent's stdin end */
             close(job->pes[pe].control);
-        pmix_environment_free(launch.environment);
+        environment_free(launch.environment);
         if (pid > 0 && !launch.failed) {
             job->pes[pe].pid = pid;
             continue;

@@ -17,8 +17,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-extern char **environ;
-
 /* ---- up-calls ---- */
 
 static void wake(struct job *job)
@@ -307,25 +305,12 @@ int pmix_open(struct job *job)
 
 char **pmix_environment(struct job *job, int pe)
 {
-    size_t count = 0;
-    while (environ[count])
-        count++;
-    char **copy = (char **)calloc(count + 1, sizeof *copy);
-    bool fits = copy != NULL;
-    for (size_t i = 0; fits && i < count; i++)
-        fits = (copy[i] = strdup(environ[i])) != NULL;
+    char **copy = environment_copy(NULL);
     pmix_proc_t proc;
     PMIX_LOAD_PROCID(&proc, job->name, (pmix_rank_t)pe);
-    pmix_status_t status = fits ? PMIx_server_setup_fork(&proc, &copy) : PMIX_ERR_NOMEM;
+    pmix_status_t status = copy ? PMIx_server_setup_fork(&proc, &copy) : PMIX_ERR_NOMEM;
     if (!check(status, "PMIx_server_setup_fork"))
         return copy;
-    pmix_environment_free(copy);
+    environment_free(copy);
     return NULL;
-}
-
-void pmix_environment_free(char **environment)
-{
-    for (char **entry = environment; entry && *entry; entry++)
-        free(*entry);
-    free(environment);
 }

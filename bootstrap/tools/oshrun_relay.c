@@ -43,12 +43,6 @@ struct relay {
     atomic_int error; /* -errno of a write */
 };
 
-static int fail(const char *what)
-{
-    oshrun_say("%s: %s", what, strerror(errno));
-    return STATUS_FAILED;
-}
-
 /* ---- tagged output ---- */
 
 static bool write_all(int fd, const char *text, size_t len)
@@ -111,31 +105,24 @@ static void copy_stream(struct relay *relay, struct stream *stream)
 }
 
 /* The copier's own. */
-struct copy {
+struct copier {
     struct pollfd *polls; /* the streams, then end_fd */
     bool ending;
     int64_t stray_until; /* milliseconds */
 };
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static void await_output(struct relay *relay, struct copy *copy)
+static void await_output(struct relay *relay, struct copier *copy)
 {
     for (int i = 0; i < relay->nstreams; i++)
         copy->polls[i] = (struct pollfd){.fd = relay->streams[i]->from, .events = POLLIN};
     struct pollfd *end = &copy->polls[relay->nstreams];
     *end = (struct pollfd){.fd = copy->ending ? -1 : relay->end_fd, .events = POLLIN};
-    int64_t wait_ms = copy->ending ? copy->stray_until - now_ms() : -1;
+    int64_t wait_ms = copy->ending ? copy->stray_until - oshrun_now_ms() : -1;
     poll(copy->polls, (nfds_t)relay->nstreams + 1, copy->ending && wait_ms < 0 ? 0 : (int)wait_ms);
     if (!end->revents)
         return;
     copy->ending = true;
-    copy->stray_until = now_ms() + STRAY_MS;
+    copy->stray_until = oshrun_now_ms() + STRAY_MS;
     for (int i = 0; i < relay->nstreams; i++) {
         struct stream *stream = relay->streams[i];
         if (stream->from < 0 || ioctl(stream->from, FIONREAD, &stream->left_over))
@@ -146,7 +133,7 @@ static void await_output(struct relay *relay, struct copy *copy)
 static void *copy_output(void *data)
 {
     struct relay *relay = (struct relay *)data;
-    struct copy copy = {.ending = false};
+    struct copier copy = {.ending = false};
     copy.polls = (struct pollfd *)calloc((size_t)relay->nstreams + 1, sizeof *copy.polls);
     for (int open = relay->nstreams; copy.polls && open > 0;) {
         await_output(relay, &copy);
@@ -156,7 +143,8 @@ static void *copy_output(void *data)
                 copy_stream(relay, relay->streams[i]);
             open += relay->streams[i]->from >= 0;
         }
-        bool strays = copy.ending && now_ms() >= copy.stray_until; /* a process that still holds a pipe is not a PE */
+        /* A process that still holds a pipe is not a PE. */
+        bool strays = copy.ending && oshrun_now_ms() >= copy.stray_until;
         for (int i = 0; strays && i < relay->nstreams; i++) {
             struct stream *stream = relay->streams[i];
             if (stream->from < 0 || stream->left_over > 0)
@@ -197,25 +185,25 @@ int relay_open(struct job *job)
 {
     struct relay *relay = (struct relay *)calloc(1, sizeof *relay);
     if (!relay)
-        return fail("no memory for the streams");
+        return oshrun_fail("no memory for the streams");
     relay->input_fd = relay->pe0_input_fd = -1;
     job->relay = relay;
     relay->end_fd = eventfd(0, EFD_CLOEXEC);
     if (relay->end_fd < 0)
-        return fail("cannot make an eventfd");
+        return oshrun_fail("cannot make an eventfd");
     relay->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (relay->null_fd < 0)
-        return fail("cannot open /dev/null");
+        return oshrun_fail("cannot open /dev/null");
     bool tags = job->options.tag_output && job->options.part != PART_HEAD;
     if (tags)
         relay->streams = (struct stream **)calloc((size_t)job->options.npes * 2, sizeof *relay->streams);
     if (tags && !relay->streams)
-        return fail("no memory for the streams");
+        return oshrun_fail("no memory for the streams");
     int fd[2];
     if (!isatty(0) || job->options.part != PART_ALONE)
         return 0;
     if (pipe2(fd, O_CLOEXEC))
-        return fail("cannot make a pipe");
+        return oshrun_fail("cannot make a pipe");
     relay->pe0_input_fd = fd[0];
     relay->input_fd = fd[1];
     return 0;
@@ -227,7 +215,7 @@ static int open_stream(struct relay *relay, int pe, int to)
     int fd[2];
     struct stream *stream = (struct stream *)malloc(sizeof *stream);
     if (!stream || pipe2(fd, O_CLOEXEC)) {
-        fail("cannot make a pipe");
+        oshrun_fail("cannot make a pipe");
         free(stream);
         return -1;
     }
@@ -265,13 +253,13 @@ int relay_start(struct job *job)
     if (relay->nstreams) {
         errno = pthread_create(&relay->copier, NULL, copy_output, relay);
         if (errno)
-            return fail("cannot start a thread");
+            return oshrun_fail("cannot start a thread");
         relay->copying = true;
     }
     if (relay->input_fd >= 0) {
         errno = pthread_create(&reader, NULL, copy_input, relay);
         if (errno)
-            return fail("cannot start a thread");
+            return oshrun_fail("cannot start a thread");
         pthread_detach(reader); /* it may sit in read() until the process ends */
     }
     return 0;

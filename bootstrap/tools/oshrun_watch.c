@@ -12,7 +12,6 @@
 #include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,21 +72,16 @@ static _Noreturn void watch(int fd, const struct job *job)
 int watch_start(struct job *job)
 {
     int fd[2];
-    if (pipe2(fd, O_CLOEXEC)) {
-        oshrun_say("cannot make a pipe: %s", strerror(errno));
-        return STATUS_FAILED;
-    }
+    if (pipe2(fd, O_CLOEXEC))
+        return oshrun_fail("cannot make a pipe");
     pid_t pid = fork();
     if (pid == 0) {
         close(fd[1]);
         watch(fd[0], job);
     }
+    if (pid < 0)
+        return oshrun_fail("cannot start a process");
     close(fd[0]);
-    if (pid < 0) {
-        oshrun_say("cannot start a process: %s", strerror(errno));
-        close(fd[1]);
-        return STATUS_FAILED;
-    }
     job->watch = (struct watch){.fd = fd[1], .pid = pid};
     return 0;
 }
