@@ -151,13 +151,11 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph);
 
 /* ---- copy engines ---- */
 
-#define GPU_ANY_ENGINE (-1) /* one that is idle, in turn */
-/* Copies between device memories that kernels of this device reach. Belongs to no stream: the source has been written,
- * and its stores are visible, before the call. Done when it returns; it waits by yielding. `engine` may be a number, 0
- * or more: copies of several threads run side by side when they name different engines. Towards some peers fewer
- * engines are useful than there are; several numbers then share an engine. A copy that lasts longer than SHMEM_TIMEOUT
- * is reported. -ENOTSUP: no byte was copied, but iso_gpu_copy can copy them. */
-int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len);
+/* Copies between device memories that kernels of this device reach, by an engine that is idle, in turn. Belongs to no
+ * stream: the source has been written, and its stores are visible, before the call. Done when it returns; it waits by
+ * yielding. Copies of several threads run side by side where the link has several engines. A copy that lasts longer
+ * than SHMEM_TIMEOUT is reported. -ENOTSUP: no byte was copied, but iso_gpu_copy can copy them. */
+int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len);
 
 /* ---- kernels ---- */
 

@@ -590,10 +590,9 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copy engines ---- */
 
-int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
-    unsigned number = engine >= 0 ? (unsigned)engine : __atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED);
-    struct engine *e = &gpu->engines[number % ENGINES];
+    struct engine *e = &gpu->engines[__atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED) % ENGINES];
     pthread_mutex_lock(&e->lock);
     int rc = iso_cpu_stream_copy(e->stream, dest, source, len);
     if (rc == 0)

@@ -413,9 +413,9 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copy engines: the driver's own choice ---- */
 
-int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
-    (void)engine, (void)dest, (void)source, (void)len;
+    (void)dest, (void)source, (void)len;
     return failed(gpu, -ENOTSUP, "a copy by a chosen engine", "CUDA chooses engines itself");
 }
 

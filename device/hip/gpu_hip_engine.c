@@ -268,26 +268,9 @@ static uint32_t free_engines(struct engines *e, struct route *route)
     return mask;
 }
 
-static uint32_t lowest(uint32_t mask) { return mask & (~mask + 1); }
-
-/* The n-th engine of a mask that is not empty, modulo their number. */
-static uint32_t nth(uint32_t mask, unsigned n)
-{
-    for (n %= (unsigned)__builtin_popcount(mask); n > 0; n--)
-        mask &= mask - 1;
-    return lowest(mask);
-}
-
-static uint32_t next_of(struct engines *e, uint32_t mask)
-{
-    uint32_t later = mask & ~((2u << e->last_bit) - 1);
-    uint32_t engine = lowest(later != 0 ? later : mask);
-    e->last_bit = (unsigned)__builtin_ctz(engine);
-    return engine;
-}
-
-/* Data from a peer goes by the engine of the link to it, or by any of ours. */
-static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t from, int number)
+/* Data from a peer goes by the engine of the link to it, or by any of ours. The next one of those that are idle, or of
+ * all where none is. */
+static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t from)
 {
     hsa_agent_t peer = to.handle != e->ours.handle ? to : from;
     struct route *route = peer.handle != e->ours.handle ? route_to(e, peer) : e->routes;
@@ -297,13 +280,15 @@ static uint32_t choose_engine(struct engines *e, hsa_agent_t to, hsa_agent_t fro
     uint32_t usable = route->preferred != 0 ? route->preferred : route->seen;
     if (!e->we_choose || usable == 0)
         return 0;
-    if (number >= 0)
-        return nth(usable, (unsigned)number);
-    return next_of(e, (usable & idle) != 0 ? usable & idle : usable);
+    if ((usable & idle) != 0)
+        usable &= idle;
+    uint32_t later = usable & ~((2u << e->last_bit) - 1);
+    e->last_bit = (unsigned)__builtin_ctz(later != 0 ? later : usable);
+    return 1u << e->last_bit;
 }
 
 /* Chooses owner and engine of a copy. False: only HIP can make it. */
-static bool plan(struct gpu *gpu, struct hsa_copy *copy, int number)
+static bool plan(struct gpu *gpu, struct hsa_copy *copy)
 {
     struct engines *e = gpu->engines;
     hsa_agent_t from;
@@ -312,7 +297,7 @@ static bool plan(struct gpu *gpu, struct hsa_copy *copy, int number)
     if (from.handle != e->ours.handle)
         copy->to = e->ours; /* named as a copy inside our device: the peer's engines would make it otherwise */
     pthread_mutex_lock(&e->lock);
-    copy->engine = e->we_choose ? choose_engine(e, copy->to, from, number) : 0;
+    copy->engine = e->we_choose ? choose_engine(e, copy->to, from) : 0;
     pthread_mutex_unlock(&e->lock);
     return true;
 }
@@ -417,12 +402,12 @@ static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct hsa_co
     return refuse(gpu, -EIO, copy, "the HSA runtime reports that it failed");
 }
 
-int iso_gpu_copy_by_engine(struct gpu *gpu, int engine, void *dest, const void *source, size_t len)
+int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
     struct hsa_copy copy = {dest, source, len, {0}, 0};
     if (len == 0)
         return 0;
-    if (gpu->engines == NULL || !plan(gpu, &copy, engine))
+    if (gpu->engines == NULL || !plan(gpu, &copy))
         return refuse(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
     struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
     pthread_mutex_lock(&chosen->lock);

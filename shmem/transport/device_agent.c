@@ -116,7 +116,7 @@ void iso_agent_copy(void *dest, const void *source, size_t len)
     }
     if (to == DEVICE_SIDE && from == DEVICE_SIDE) {
         /* By an engine of this device's own, in turn, where one can choose: several threads' copies go side by side. */
-        int rc = iso_gpu_copy_by_engine(a->device->gpu, GPU_ANY_ENGINE, dest, source, len);
+        int rc = iso_gpu_copy_by_engine(a->device->gpu, dest, source, len);
         if (rc != 0 && rc != -ENOTSUP)
             fail(a, "a copy by a copy engine");
         if (rc == 0)

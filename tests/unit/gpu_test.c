@@ -605,17 +605,16 @@ static void test_threads(void)
 struct pieces {
     struct gpu *gpu;
     char *to, *from;
-    int engine;
 };
 static void *copier_main(void *argument)
 {
     struct pieces *p = (struct pieces *)argument;
     for (size_t i = 0; i < 300; i++)
-        CHECK_EQ(iso_gpu_copy_by_engine(p->gpu, p->engine, p->to + i, p->from + i, 1 + i % 9), 0);
+        CHECK_EQ(iso_gpu_copy_by_engine(p->gpu, p->to + i, p->from + i, 1 + i % 9), 0);
     return (void *)(intptr_t)check_self.failures;
 }
 
-/* Each by one number, and all of them in turn, while a stream waits. */
+/* Of several threads, while a stream waits. */
 static void test_engines(void)
 {
     struct gpu *gpu = open_gpu();
@@ -627,13 +626,13 @@ static void test_engines(void)
         from[i] = (char)(i * 7 + 1);
     put_gate(gpu, NULL, &word, &gate, 1);
     for (int i = 0; i < 4; i++) {
-        pieces[i] = (struct pieces){gpu, to + 320 * i, from + 320 * i, i < 3 ? i : GPU_ANY_ENGINE};
+        pieces[i] = (struct pieces){gpu, to + 320 * i, from + 320 * i};
         CHECK_EQ(pthread_create(&threads[i], NULL, copier_main, &pieces[i]), 0);
     }
     join_all(threads);
     for (int i = 0; i < 4; i++)
         CHECK_BYTES(to + 320 * i, from + 320 * i, 300);
-    CHECK_EQ(iso_gpu_copy_by_engine(gpu, 0, to, from, 0), 0);
+    CHECK_EQ(iso_gpu_copy_by_engine(gpu, to, from, 0), 0);
     prim_store_flag_u64(&gate, 1);
     CHECK_EQ(iso_gpu_stream_wait(gpu, NULL), 0);
     iso_gpu_close(gpu);

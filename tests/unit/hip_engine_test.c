@@ -49,13 +49,13 @@ static void begin(void)
     begin_with();
 }
 
-static int copy(int engine, char *dest, char *source)
+static int copy(char *dest, char *source)
 {
     static unsigned char seed = 7;
     seed = (unsigned char)(seed * 5 + 3);
     memset(source, seed, LEN);
     memset(dest, 0, LEN);
-    int rc = iso_gpu_copy_by_engine(it.gpu, engine, dest + 3, source + 3, LEN - 7);
+    int rc = iso_gpu_copy_by_engine(it.gpu, dest + 3, source + 3, LEN - 7);
     if (rc == 0)
         CHECK_BYTES(dest + 3, source + 3, LEN - 7);
     CHECK(dest[2] == 0 && dest[LEN - 4] == 0 && (rc == 0 || dest[LEN / 2] == 0));
@@ -73,10 +73,10 @@ static void open_again(int peer)
 }
 
 /* Engine by which a copy went. */
-static unsigned by(int engine, char *dest, char *source)
+static unsigned by(char *dest, char *source)
 {
     hsa.last = 0;
-    CHECK_EQ(copy(engine, dest, source), 0);
+    CHECK_EQ(copy(dest, source), 0);
     return hsa.last;
 }
 
@@ -85,13 +85,11 @@ static unsigned by(int engine, char *dest, char *source)
 static void test_directions(void)
 {
     begin();
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 2); /* the first of those for links */
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 2); /* the first of those for links */
     CHECK_EQ(hsa.last_to, PEER_AGENT);
-    CHECK_EQ(by(13, it.theirs, it.ours), 1 << 15);
-    CHECK_EQ(by(14, it.theirs, it.ours), 1 << 2); /* round and round */
-    CHECK_EQ(by(0, it.ours, it.theirs), 1 << 0);  /* ours as well: the peer's do not know our memory */
+    CHECK_EQ(by(it.ours, it.theirs), 1 << 3); /* ours as well: the peer's do not know our memory */
     CHECK_EQ(hsa.last_to, OUR_AGENT);
-    CHECK_EQ(by(5, it.second, it.ours), 1 << 5);
+    CHECK_EQ(by(it.second, it.ours), 1 << 4);
     CHECK_EQ(hsa.last_to, OUR_AGENT);
     CHECK_EQ(hsa.left, 0);
     end();
@@ -99,8 +97,8 @@ static void test_directions(void)
     hsa.engines = 0x1f; /* gfx90a */
     hsa.first_is_hosts = true;
     begin_with();
-    CHECK_EQ(by(0, it.ours, it.second), 1 << 1);
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 2);
+    CHECK_EQ(by(it.ours, it.second), 1 << 1);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 2);
     end();
 }
 
@@ -108,10 +106,10 @@ static void test_turns(void)
 {
     begin();
     for (int i = 0; i < 28; i++)
-        CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << (2 + i % 14));
+        CHECK_EQ(by(it.theirs, it.ours), 1 << (2 + i % 14));
     CHECK_EQ(hsa.used, 0xfffc);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.second, it.ours), 1 << 0);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.second, it.ours), 1 << 1);
+    CHECK_EQ(by(it.ours, it.theirs), 1 << 0);
+    CHECK_EQ(by(it.second, it.ours), 1 << 1);
     end();
 }
 
@@ -119,28 +117,27 @@ static void test_busy(void)
 {
     begin();
     hsa.busy = 0xffff & ~(1u << 9 | 1u << 11);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 9); /* only these have been seen */
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 11);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 9);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 9); /* only these have been seen */
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 11);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 9);
     hsa.busy = 0xffff; /* all: one behind another */
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 11);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.ours, it.theirs), 1 << 12);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 11);
+    CHECK_EQ(by(it.ours, it.theirs), 1 << 12);
     hsa.busy = 0;
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 13);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 13);
     hsa.busy = 0xffff & ~(1u << 4 | 1u << 5);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 4);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 5);
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 4);
-    CHECK_EQ(by(13, it.theirs, it.ours), 1 << 15); /* who names one waits for it */
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 4);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 5);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 4);
     end();
     machine();
     hsa.busy = 0xffff; /* from the start: none is known, the runtime knows better */
     begin_with();
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 0);
+    CHECK_EQ(by(it.theirs, it.ours), 0);
     CHECK_EQ(hsa.left, 1);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.ours, it.theirs), -ENOTSUP);
+    CHECK_EQ(copy(it.ours, it.theirs), -ENOTSUP);
     hsa.busy = 0;
-    CHECK_EQ(by(GPU_ANY_ENGINE, it.ours, it.theirs), 1 << 0);
+    CHECK_EQ(by(it.ours, it.theirs), 1 << 0);
     end();
 }
 
@@ -150,16 +147,16 @@ static void test_preferred(void)
     hsa.preferred = 1 << 7;
     hsa.busy = 1 << 7;
     for (int i = 0; i < 3; i++) {
-        CHECK_EQ(by(GPU_ANY_ENGINE, it.theirs, it.ours), 1 << 7);
-        CHECK_EQ(by(i, it.ours, it.theirs), 1 << 7); /* by the same link */
+        CHECK_EQ(by(it.theirs, it.ours), 1 << 7);
+        CHECK_EQ(by(it.ours, it.theirs), 1 << 7); /* by the same link */
     }
     CHECK_EQ(hsa.asked, 1);
-    CHECK_EQ(by(3, it.second, it.ours), 1 << 3);
+    CHECK_EQ(by(it.second, it.ours), 1 << 8);
     end();
     begin();
     hsa.preferred = 1 << 7 | 1 << 8;
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 7);
-    CHECK_EQ(by(1, it.theirs, it.ours), 1 << 8);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 7);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 8);
     end();
 }
 
@@ -178,12 +175,12 @@ static void test_chunk(const char *owner, uint64_t agent)
     memset(key.bytes, 'x', sizeof(key.bytes));
     memcpy(key.bytes, owner, strlen(owner) + 1);
     CHECK_OR_EXIT(iso_gpu_chunk_import(it.gpu, theirs, len, &key) == 0);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, theirs + len - LEN, it.ours), 0);
+    CHECK_EQ(copy(theirs + len - LEN, it.ours), 0);
     CHECK_EQ(hsa.last_to, agent);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.ours, theirs), 0);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.theirs, theirs), 0); /* from one peer to another */
+    CHECK_EQ(copy(it.ours, theirs), 0);
+    CHECK_EQ(copy(it.theirs, theirs), 0); /* from one peer to another */
     CHECK_EQ(hsa.last_to, agent == PEER_AGENT ? OUR_AGENT : PEER_AGENT);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.ours, ours), 0);
+    CHECK_EQ(copy(it.ours, ours), 0);
     iso_gpu_chunk_release(it.gpu, theirs, len);
     CHECK(it.gpu->engines->peers != NULL && it.gpu->engines->peers->at == it.theirs);
     iso_gpu_chunk_release(it.gpu, ours, len);
@@ -199,16 +196,16 @@ static void test_others(void)
     void *pinned = NULL, *device = NULL;
     begin();
     CHECK_EQ(iso_gpu_host_alloc(it.gpu, LEN, &pinned, &device), 0);
-    CHECK_EQ(copy(0, it.ours, host), -ENOTSUP);
+    CHECK_EQ(copy(it.ours, host), -ENOTSUP);
     CHECK_NAMED(strstr(iso_gpu_error(it.gpu), "a copy of 9993 bytes") != NULL, iso_gpu_error(it.gpu));
-    CHECK_EQ(copy(0, host, it.theirs), -ENOTSUP);
-    CHECK_EQ(copy(0, host, host2), -ENOTSUP);
-    CHECK_EQ(copy(0, it.ours, (char *)pinned), -ENOTSUP);
+    CHECK_EQ(copy(host, it.theirs), -ENOTSUP);
+    CHECK_EQ(copy(host, host2), -ENOTSUP);
+    CHECK_EQ(copy(it.ours, (char *)pinned), -ENOTSUP);
     hip_find(it.second)->device = 3; /* of another device of the program's */
-    CHECK_EQ(copy(0, it.second, it.ours), -ENOTSUP);
+    CHECK_EQ(copy(it.second, it.ours), -ENOTSUP);
     hip_find(it.second)->device = 1;
-    CHECK_EQ(copy(0, it.second, it.ours), 0);
-    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, 0, it.ours, host, 0), 0);
+    CHECK_EQ(copy(it.second, it.ours), 0);
+    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, it.ours, host, 0), 0);
     CHECK_EQ(hsa.begun, 1);
     iso_gpu_host_free(it.gpu, pinned);
     end();
@@ -216,10 +213,10 @@ static void test_others(void)
 
 /* ---- side by side ---- */
 
-static void *copy_by_fourth(void *unused)
+static void *copy_beside(void *unused)
 {
     (void)unused;
-    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, 4, it.theirs, it.ours, 100), 0);
+    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, it.theirs, it.ours, 100), 0);
     return (void *)(intptr_t)check_self.failures;
 }
 
@@ -231,21 +228,21 @@ static void test_side_by_side(void)
     begin();
     memset(it.ours, 6, 200);
     hsa.together = 2;
-    CHECK_EQ(pthread_create(&thread, NULL, copy_by_fourth, NULL), 0);
-    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, 5, it.theirs + 100, it.ours + 100, 100), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, copy_beside, NULL), 0);
+    CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, it.theirs + 100, it.ours + 100, 100), 0);
     CHECK_EQ(pthread_join(thread, &failures), 0);
     CHECK_EQ((intptr_t)failures, 0);
     CHECK_BYTES(it.theirs, it.ours, 200);
-    CHECK_EQ(hsa.used, 1 << 6 | 1 << 7);
+    CHECK_EQ(hsa.used, 1 << 2 | 1 << 3);
     end();
 }
 
-/* Those that name the same engine come one after the other. */
+/* Those that get the same engine come one after the other. */
 static void *copy_many(void *number)
 {
     size_t at = 100 * (size_t)(intptr_t)number;
     for (int i = 0; i < 200; i++)
-        CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, i % 3, it.theirs + at, it.ours + at, 100), 0);
+        CHECK_EQ(iso_gpu_copy_by_engine(it.gpu, it.theirs + at, it.ours + at, 100), 0);
     return (void *)(intptr_t)check_self.failures;
 }
 
@@ -254,6 +251,7 @@ static void test_crowd(void)
     pthread_t threads[4];
     void *failures = NULL;
     begin();
+    hsa.preferred = 7 << 2; /* fewer engines than threads */
     memset(it.ours, 9, 400);
     for (intptr_t i = 0; i < 4; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, copy_many, (void *)i), 0);
@@ -272,7 +270,7 @@ static void test_crowd(void)
 static void check_none(const char *why)
 {
     begin_with();
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.theirs, it.ours), -ENOTSUP);
+    CHECK_EQ(copy(it.theirs, it.ours), -ENOTSUP);
     CHECK_NAMED(hsa.begun == 0 && strstr(iso_gpu_error(it.gpu), "by a copy engine") != NULL, why);
     end();
 }
@@ -280,11 +278,11 @@ static void check_none(const char *why)
 /* Copies to a peer go by engines of the runtime's choice; all others would go by compute units. */
 static void check_unnamed(int copies)
 {
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.theirs, it.ours), 0);
+    CHECK_EQ(copy(it.theirs, it.ours), 0);
     CHECK_EQ(hsa.last_to, PEER_AGENT);
-    CHECK_EQ(copy(3, it.theirs, it.ours), 0);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.ours, it.theirs), -ENOTSUP);
-    CHECK_EQ(copy(GPU_ANY_ENGINE, it.ours, it.second), -ENOTSUP);
+    CHECK_EQ(copy(it.theirs, it.ours), 0);
+    CHECK_EQ(copy(it.ours, it.theirs), -ENOTSUP);
+    CHECK_EQ(copy(it.ours, it.second), -ENOTSUP);
     CHECK_EQ(hsa.left, copies + 2);
 }
 
@@ -314,7 +312,7 @@ static void test_missing(void)
     hsa.missing = "hsa_amd_memory_get_preferred_copy_engine";
     hsa.preferred = 1 << 7;
     begin_with();
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 2);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 2);
     end();
 }
 
@@ -341,7 +339,7 @@ static void test_switched_off(void)
         check_stream_copy(i == 1);
         setenv(names[i], "1", 1);
         begin();
-        CHECK_EQ(by(0, it.theirs, it.ours), 1 << 2);
+        CHECK_EQ(by(it.theirs, it.ours), 1 << 2);
         end();
         unsetenv(names[i]);
     }
@@ -362,17 +360,17 @@ static void test_failing_calls(void)
 {
     begin();
     hsa.failing = "hsa_signal_create"; /* may work another time */
-    CHECK_EQ(copy(0, it.theirs, it.ours), -ENOTSUP);
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 2);
+    CHECK_EQ(copy(it.theirs, it.ours), -ENOTSUP);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 3);
     hsa.failing = "hsa_amd_memory_copy_engine_status";
     check_unnamed(0);
     end();
     begin();
     hsa.preferred = 1 << 7;
     hsa.failing = "hsa_amd_memory_get_preferred_copy_engine"; /* then all engines are alike */
-    CHECK_EQ(by(1, it.theirs, it.ours), 1 << 3);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 2);
     open_again(3);
-    CHECK_EQ(by(1, it.theirs, it.ours), 1 << 3);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 3);
     CHECK_EQ(hsa.last_to, PEER_AGENT + 1);
     CHECK_EQ(hsa.asked, 1);
     open_again(2);
@@ -380,8 +378,8 @@ static void test_failing_calls(void)
     check_unnamed(0);
     CHECK_EQ(hsa.named, 2);
     hsa.failing = "hsa_amd_memory_async_copy";
-    CHECK_EQ(copy(0, it.theirs, it.ours), -ENOTSUP);
-    CHECK_EQ(copy(0, it.theirs, it.ours), -ENOTSUP);
+    CHECK_EQ(copy(it.theirs, it.ours), -ENOTSUP);
+    CHECK_EQ(copy(it.theirs, it.ours), -ENOTSUP);
     CHECK_EQ(hsa.left, 2);
     hip.live--; /* the signal of the copy of which part may have begun is left alone */
     end();
@@ -392,16 +390,16 @@ static void test_refused(void)
 {
     begin();
     hsa.failing = "hsa_amd_memory_async_copy_on_engine";
-    CHECK_EQ(copy(0, it.ours, it.theirs), -ENOTSUP);
+    CHECK_EQ(copy(it.ours, it.theirs), -ENOTSUP);
     check_unnamed(0);
     end();
     begin();
     hsa.failing = "hsa_amd_pointer_info";
     open_again(2);
-    CHECK_EQ(by(0, it.theirs, it.ours), 1 << 0);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 0);
     CHECK_EQ(hsa.last_to, OUR_AGENT);
     open_again(HSA_HOST - HSA_GPU); /* not a device's */
-    CHECK_EQ(by(1, it.theirs, it.ours), 1 << 1);
+    CHECK_EQ(by(it.theirs, it.ours), 1 << 1);
     CHECK_EQ(hsa.last_to, OUR_AGENT);
     end();
 }
@@ -410,12 +408,13 @@ static void test_refused(void)
 static void test_broken(void)
 {
     begin();
+    hsa.preferred = 1 << 7;
     hsa.breaks = true;
-    CHECK_EQ(copy(0, it.theirs, it.ours), -EIO);
+    CHECK_EQ(copy(it.theirs, it.ours), -EIO);
     CHECK_NAMED(strstr(iso_gpu_error(it.gpu), "failed") != NULL, iso_gpu_error(it.gpu));
     hsa.breaks = false;
-    CHECK_EQ(copy(0, it.theirs, it.ours), -ENOTSUP);
-    CHECK_EQ(by(1, it.theirs, it.ours), 1 << 3);
+    CHECK_EQ(copy(it.theirs, it.ours), -ENOTSUP);
+    CHECK_EQ(by(it.second, it.ours), 1 << 8);
     hip.live--;
     end();
 }
@@ -429,7 +428,7 @@ static int heard(char *text, size_t bytes)
     CHECK_OR_EXIT(file != NULL);
     int before = dup(2);
     dup2(fileno(file), 2);
-    int rc = iso_gpu_copy_by_engine(it.gpu, 2, it.theirs, it.ours, LEN);
+    int rc = iso_gpu_copy_by_engine(it.gpu, it.theirs, it.ours, LEN);
     dup2(before, 2);
     close(before);
     rewind(file);
@@ -445,8 +444,8 @@ static void test_late(void)
     begin();
     hsa.done_at_ns = hsa_now_ns() + 1500000000; /* on a busy machine the wait begins late */
     CHECK_EQ(heard(text, sizeof(text)), 0);
-    const char *said = strstr(text, "copy engine 4 is not done after ");
-    CHECK_NAMED(said != NULL && strstr(said + 1, "copy engine 4") == NULL, text); /* once */
+    const char *said = strstr(text, "copy engine 2 is not done after ");
+    CHECK_NAMED(said != NULL && strstr(said + 1, "copy engine 2") == NULL, text); /* once */
     CHECK_NAMED(strstr(text, "a copy of 10000 bytes from ") != NULL && strstr(text, "SHMEM_TIMEOUT") != NULL, text);
     end();
     setenv("SHMEM_TIMEOUT_ABORT", "1", 1);

@@ -584,7 +584,7 @@ static int use(struct gpu *gpu)
     if (iso_gpu_alloc(gpu, 64, &memory) == 0) {
         failed += iso_gpu_copy(gpu, memory, words, 64, stream) != 0;
         failed += iso_gpu_copy(gpu, words, memory, 64, stream) != 0;
-        failed += iso_gpu_copy_by_engine(gpu, GPU_ANY_ENGINE, (char *)memory + 32, memory, 32) != 0;
+        failed += iso_gpu_copy_by_engine(gpu, (char *)memory + 32, memory, 32) != 0;
     } else {
         failed++;
     }
