@@ -157,18 +157,18 @@ int iso_agree_gather(struct team *team, const void *mine, size_t bytes, void *al
 }
 
 /* Where one PE has it. */
-struct range {
+struct agree_range {
     uint64_t base, len;
 };
 
 int iso_agree_addresses(struct team *team, char *base, size_t len, const char *call)
 {
     struct state *self = ISO;
-    struct range mine = {(uint64_t)(uintptr_t)base, len}, *all;
+    struct agree_range mine = {(uint64_t)(uintptr_t)base, len}, *all;
     int rc = 0;
     if (self->n_nodes == 1)
         return 0;
-    all = (struct range *)calloc((unsigned)team->n_pes, sizeof *all);
+    all = (struct agree_range *)calloc((unsigned)team->n_pes, sizeof *all);
     if (all == NULL)
         return iso_refuse_alone(call, "no memory for the addresses of %d PEs", team->n_pes);
     rc = iso_agree_gather(team, &mine, sizeof mine, all, call);

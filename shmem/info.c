@@ -386,7 +386,6 @@ static void check_launcher(struct doctor *d)
          pmix ? "a PMIx launcher or a unique id is there" : "no launcher: a program started like this has one PE");
 }
 
-/* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
 /* A wrong SHMEM_NETWORK is another finding. */
 static void check_listening(struct doctor *d)
 {
@@ -410,6 +409,7 @@ static void check_listening(struct doctor *d)
         find(d, FINE, "for other nodes a PE listens on all interfaces, and is called at %s; SHMEM_NETWORK names one", all);
 }
 
+/* The steps of every PE's start: a memfd, sealed, mapped shared, of which pages can be given back. */
 static void check_memfd(struct doctor *d)
 {
     const size_t bytes = (size_t)d->heap + 2 * iso_pe_part_bytes((size_t)d->heap, (size_t)d->env.local_size);

@@ -39,7 +39,7 @@ struct heap {
                 const char *call); /* physical memory under the first bytes of the segment; NULL: is there */
 };
 
-struct request {
+struct alloc_request {
     const struct heap *heap;
     const char *call;
     size_t align;
@@ -137,7 +137,7 @@ static void raise_limit(const struct heap *h, size_t end)
 /* One PE prints for all: every PE has failed alike. */
 static enum log_level level_of_one(void) { return ISO->my_pe == 0 ? LOG_ERROR : LOG_INFO; }
 
-static ISO_COLD void report_full(const struct request *r)
+static ISO_COLD void report_full(const struct alloc_request *r)
 {
     struct alloc_stats s = iso_alloc_stats(r->heap->alloc);
     char cap[96];
@@ -163,7 +163,7 @@ static size_t common_alignment(const struct heap *h)
 }
 
 /* NULL: no room, said so. */
-static char *allocate(const struct request *r)
+static char *allocate(const struct alloc_request *r)
 {
     const struct heap *h = r->heap;
     size_t offset;
@@ -185,7 +185,7 @@ static char *allocate(const struct request *r)
     return objects_of(h) + offset;
 }
 
-static void *allocate_and_exchange(const struct request *r)
+static void *allocate_and_exchange(const struct alloc_request *r)
 {
     if (match(r->call, "size", r->size) != 0)
         return NULL;
@@ -247,7 +247,7 @@ static int object_at(const struct heap *h, const char *call, const void *ptr, st
 
 static void *get(const struct heap *h, const char *call, size_t size)
 {
-    struct request r = {h, call, ISO_LINE, size};
+    struct alloc_request r = {h, call, ISO_LINE, size};
     return size == 0 ? NULL : allocate_and_exchange(&r);
 }
 
@@ -267,7 +267,7 @@ static void *get_aligned(const struct heap *h, const char *call, size_t alignmen
         (void)barrier(call);
         return NULL;
     }
-    struct request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
+    struct alloc_request r = {h, call, ISO_MAX(alignment, (size_t)ISO_LINE), size};
     return allocate_and_exchange(&r);
 }
 
@@ -282,7 +282,7 @@ static void *get_zeroed(const struct heap *h, const char *call, size_t count, si
     if (match(call, "count * size", bytes) != 0)
         return NULL;
     char *used_end = objects_of(h) + iso_alloc_top(h->alloc);
-    struct request r = {h, call, ISO_LINE, bytes};
+    struct alloc_request r = {h, call, ISO_LINE, bytes};
     char *object = allocate(&r);
     if (object != NULL && object < used_end)
         h->fill(object, 0, ISO_MIN(bytes, (size_t)(used_end - object)));
@@ -319,7 +319,7 @@ static void *call_align(const char *call, size_t alignment, size_t size)
 
 static void *move(const struct heap *h, const char *call, struct alloc_object old, size_t size)
 {
-    struct request r = {h, call, ISO_LINE, size};
+    struct alloc_request r = {h, call, ISO_LINE, size};
     char *object = allocate(&r);
     if (object == NULL)
         return NULL;

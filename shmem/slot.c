@@ -52,7 +52,7 @@ enum { REQUEST_NONE, REQUEST_NEW, REQUEST_FAILED };
 
 /* In the memory of the PE that leads the new team, for each sender TICKETS of them.
  * Invariant: the sender writes key and other before state; the leader sets NONE before it answers. */
-struct request {
+struct slot_request {
     _Alignas(ISO_LINE) struct slot_key key;
     uint64_t other; /* FAILED: 1 + the PE that gives another list, 0: none, the sender has no memory */
     uint64_t state; /* pairs: signal of the sender, acquire of the leader */
@@ -75,7 +75,7 @@ static size_t directory_offset(void) { return page_up(offsetof(struct control, s
 static size_t request_offset(int sender, int ticket)
 {
     size_t requests = directory_offset() + page_up(sizeof(struct directory));
-    return requests + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct request);
+    return requests + ((size_t)sender * TICKETS + (size_t)ticket) * sizeof(struct slot_request);
 }
 static size_t slots_offset(void) { return page_up(request_offset(ISO->n_pes, 0)); }
 
@@ -314,9 +314,9 @@ static int follow(const struct members *m, struct slot_key key, struct slot *slo
 
 /* ---- teams from lists: requests ---- */
 
-static struct request *my_request(int sender, int ticket)
+static struct slot_request *my_request(int sender, int ticket)
 {
-    return (struct request *)(void *)((char *)ISO->control + request_offset(sender, ticket));
+    return (struct slot_request *)(void *)((char *)ISO->control + request_offset(sender, ticket));
 }
 
 static int take_ticket(const char *call)
@@ -334,9 +334,9 @@ static int take_ticket(const char *call)
 }
 
 /* The fields from `begin` on, then the state. */
-static void send_request(int pe, int ticket, const struct request *request, size_t begin, const char *call)
+static void send_request(int pe, int ticket, const struct slot_request *request, size_t begin, const char *call)
 {
-    size_t end = offsetof(struct request, state), at = request_offset(ISO->my_pe, ticket);
+    size_t end = offsetof(struct slot_request, state), at = request_offset(ISO->my_pe, ticket);
     struct place to = control_place(at + begin, pe), state = control_place(at + end, pe);
     const char *fields = (const char *)request + begin;
     if (to.cpu != NULL) {
@@ -350,7 +350,7 @@ static void send_request(int pe, int ticket, const struct request *request, size
 
 enum answer { ANSWER_NONE, ANSWER_SAME, ANSWER_FAILED, ANSWER_OTHER };
 struct finding {
-    struct request *request;
+    struct slot_request *request;
     struct slot_key key;
     uint64_t other;
 };
@@ -361,7 +361,7 @@ static enum answer look(const struct slot_key *key, int pe, struct finding *foun
     enum answer answer = ANSWER_NONE;
     pthread_mutex_lock(&ISO->slots_lock); /* no thread sets NONE, after which the sender may write another key */
     for (int i = 0; i < TICKETS && answer != ANSWER_SAME && answer != ANSWER_FAILED; i++) {
-        struct request *r = my_request(pe, i);
+        struct slot_request *r = my_request(pe, i);
         uint64_t state = prim_load_acquire_u64(&r->state);
         if (state == REQUEST_NONE || r->key.split != key->split)
             continue;
@@ -467,7 +467,7 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
 {
     struct wait wait = ISO_WAIT(m->call, m->sorted[0], my_directory()->grants, GRANT_NEW);
     int index, ticket = take_ticket(m->call), other, rc = 0;
-    struct request mine;
+    struct slot_request mine;
     struct finding found;
     if (ticket < 0)
         return ticket;
@@ -483,7 +483,7 @@ static int follow_list(const struct members *m, struct slot_key key, struct slot
             refuse_team(found.key, -EINVAL, m->call);
             mine.other = (uint64_t)other + 1;
             mine.state = REQUEST_FAILED;
-            send_request(m->sorted[0], ticket, &mine, offsetof(struct request, other), m->call);
+            send_request(m->sorted[0], ticket, &mine, offsetof(struct slot_request, other), m->call);
         }
         rc = iso_wait_pause(&wait, GRANT_NONE);
     }

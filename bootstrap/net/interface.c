@@ -117,7 +117,9 @@ static int common_bits(const uint8_t *a, const uint8_t *b, int bytes)
     return 8 * bytes;
 }
 
-/* The larger the better. */
+/* How likely their address i is to be reached, by the bits that it has in common with one of ours. A bit of IPv4 counts
+ * as four of IPv6, so that all bits of one count as much as all of the other, and one more: IPv4 comes first. -1: it is
+ * an address of ours, and they are on another host. */
 static int rate(const struct host_addresses *theirs, int i, const struct host_addresses *mine, bool same_host)
 {
     int best = 0, bytes = i < theirs->n_ip4 ? 4 : 16;

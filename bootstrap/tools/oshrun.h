@@ -118,7 +118,7 @@ void pes_signal(struct job *job, int signal_number);
 /* Kills what the PEs left behind and reaps them: no signal can be sent after that. */
 void pes_finish(struct job *job);
 
-/* --hosts LIST, and --node FIRST:SIZE of an oshrun that another one has started. */
+/* --hosts LIST, and --node FIRST:SIZE of an oshrun that another one has started: they set options->part, too. */
 int hosts_parse(struct options *options, const char *list);
 int hosts_parse_node(struct options *options, const char *text);
 /* PART_HEAD: what each host's agent is called with, and tells its oshrun. */
@@ -132,11 +132,11 @@ int hosts_read_control(struct job *job);
 char **hosts_environment(const struct job *job, int pe);
 
 /* Descriptors that become the PE's standard streams; -1: inherit. */
-struct streams {
+struct pe_streams {
     int in, out, err;
 };
 int relay_open(struct job *job);
-int relay_streams(struct job *job, int pe, struct streams *streams);
+int relay_streams(struct job *job, int pe, struct pe_streams *streams);
 /* All PEs are started: begin to copy. */
 int relay_start(struct job *job);
 /* All PEs have ended: what they left in the pipes is copied, as long as there is a reader. */

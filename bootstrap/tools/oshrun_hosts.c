@@ -74,10 +74,12 @@ static bool add_quoted(struct growing_text *text, const char *word)
 
 int hosts_parse(struct options *options, const char *list)
 {
-    char *copy = strdup(list), *rest = copy;
+    char *rest = strdup(list); /* names point into it */
     options->part = PART_HEAD;
     options->npes = options->job_npes = 0;
-    for (char *entry; copy && (entry = strsep(&rest, ","));) {
+    if (!rest)
+        return oshrun_fail("no memory for the list of hosts");
+    for (char *entry; (entry = strsep(&rest, ","));) {
         char *colon = strrchr(entry, ':'), *end = NULL;
         long npes = colon ? strtol(colon + 1, &end, 10) : 1;
         if (colon)
@@ -90,19 +92,14 @@ int hosts_parse(struct options *options, const char *list)
         }
         struct host *more =
             (struct host *)realloc(options->hosts, ((size_t)options->npes + 1) * sizeof *options->hosts);
-        if (!more) {
-            rest = entry;
-            break;
-        }
+        if (!more)
+            return oshrun_fail("no memory for the list of hosts");
         options->hosts = more;
         more[options->npes++] =
             (struct host){.name = entry, .npes = (int)npes, .first = options->job_npes, .control = -1};
         options->job_npes += (int)npes;
     }
-    if (copy && !rest)
-        return 0; /* names point into the copy */
-    oshrun_say("no memory for the list of hosts");
-    return STATUS_FAILED;
+    return 0;
 }
 
 /* "FIRST:SIZE": the number of this host's first PE, and the PEs of the job. */

@@ -58,7 +58,7 @@ static void hide_range(int first, int last)
 struct launch {
     const struct job *job;
     char **argv, **environment;
-    struct streams streams;
+    struct pe_streams streams;
     pid_t parent;
     const char *volatile failed; /* written by the child in our memory (vfork): the call that failed, and */
     volatile int error;          /* its errno */

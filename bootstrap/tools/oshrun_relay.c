@@ -228,11 +228,11 @@ static int open_stream(struct relay *relay, int pe, int to)
     return fd[1];
 }
 
-int relay_streams(struct job *job, int pe, struct streams *streams)
+int relay_streams(struct job *job, int pe, struct pe_streams *streams)
 {
     struct relay *relay = job->relay;
     bool reads = pe == 0 && job->options.part == PART_ALONE;
-    *streams = (struct streams){.in = reads ? relay->pe0_input_fd : relay->null_fd, .out = -1, .err = -1};
+    *streams = (struct pe_streams){.in = reads ? relay->pe0_input_fd : relay->null_fd, .out = -1, .err = -1};
     if (job->options.part == PART_HEAD)
         streams->in = job->pes[pe].control;
     if (!relay->streams)

@@ -90,7 +90,7 @@ struct held_list {
 };
 
 /* Where the threads of a wave or a block synchronise. */
-struct rendezvous {
+struct fiber_rendezvous {
     struct held_list held; /* settled: any thread of it may release that */
     uint32_t alive, arrived;
     uint32_t generation;
@@ -117,15 +117,15 @@ struct shared {
 struct fiber {
     struct shmemd_cpu_thread place;
     uint32_t rank; /* in the block, also within a call */
-    struct block *block;
-    struct rendezvous *wave;
+    struct fiber_block *block;
+    struct fiber_rendezvous *wave;
     struct stack *stack; /* NULL: not begun, or returned */
     struct held_list held;
 };
 
-struct block {
-    struct rendezvous all;
-    struct rendezvous *waves;
+struct fiber_block {
+    struct fiber_rendezvous all;
+    struct fiber_rendezvous *waves;
     struct fiber *threads;
     uint64_t *ready, *alive; /* sets of threads */
     uint32_t n_ready;
@@ -137,9 +137,9 @@ struct fibers {
     struct fiber *current;
     struct stack *running; /* stack of current */
     struct fiber_grid grid;
-    bool one_for_all;    /* calls of a block are done by one thread */
-    struct block **live; /* blocks with threads that have not returned */
-    uint32_t n_live, at; /* live[at]: whose turn it is */
+    bool one_for_all;          /* calls of a block are done by one thread */
+    struct fiber_block **live; /* blocks with threads that have not returned */
+    uint32_t n_live, at;       /* live[at]: whose turn it is */
     uint32_t n_ready;
     uint32_t polls; /* in a row, with nothing else between them */
     uint32_t rests; /* likewise: rounds that were nothing but polls */
@@ -156,9 +156,9 @@ struct fibers {
     bool closing;
     char begin, end; /* ThreadSanitizer: the launch, and the end of all threads */
     /* Tables of the grid; they only grow. */
-    struct block *blocks;
+    struct fiber_block *blocks;
     struct fiber *threads;
-    struct rendezvous *waves;
+    struct fiber_rendezvous *waves;
     uint64_t *bits;
     size_t most_blocks, most_live, most_threads, most_waves, most_bits;
 };
@@ -235,7 +235,7 @@ FIBER_UNSEEN static uint64_t next_random(struct fibers *f)
 }
 
 /* The first ready thread from `from` on; -1: none. */
-FIBER_UNSEEN static int ready_from(const struct block *b, uint32_t from, uint32_t n_words)
+FIBER_UNSEEN static int ready_from(const struct fiber_block *b, uint32_t from, uint32_t n_words)
 {
     for (uint32_t w = from / 64; w < n_words; w++) {
         uint64_t bits = b->ready[w];
@@ -381,7 +381,7 @@ FIBER_UNSEEN static void stop_running(struct fibers *f, struct fiber *self)
 }
 
 /* Waiting threads of these words of the block may run. */
-FIBER_UNSEEN static void make_ready(struct fibers *f, struct block *b, uint32_t word, uint64_t mask)
+FIBER_UNSEEN static void make_ready(struct fibers *f, struct fiber_block *b, uint32_t word, uint64_t mask)
 {
     uint64_t more = b->alive[word] & mask & ~b->ready[word];
     uint32_t n = (uint32_t)__builtin_popcountll(more);
@@ -390,19 +390,19 @@ FIBER_UNSEEN static void make_ready(struct fibers *f, struct block *b, uint32_t 
     f->n_ready += n;
 }
 
-FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct block *b)
+FIBER_UNSEEN static void make_all_ready(struct fibers *f, struct fiber_block *b)
 {
     for (uint32_t w = 0; w < words_of(f->grid.threads); w++)
         make_ready(f, b, w, ~(uint64_t)0);
 }
 
-FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, struct rendezvous *m)
+FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, struct fiber_rendezvous *m)
 {
     m->said[m->generation & 1] = m->any;
     m->any = 0;
     m->arrived = 0;
     m->generation++;
-    struct block *b = by->block;
+    struct fiber_block *b = by->block;
     if (m == &b->all) {
         make_all_ready(f, b);
         return;
@@ -412,7 +412,7 @@ FIBER_UNSEEN static void open_rendezvous(struct fibers *f, struct fiber *by, str
     make_ready(f, b, first / 64, lanes << (first % 64));
 }
 
-FIBER_UNSEEN static _Noreturn void stuck(const struct fibers *f, const struct block *b)
+FIBER_UNSEEN static _Noreturn void stuck(const struct fibers *f, const struct fiber_block *b)
 {
     uint32_t in_waves = 0, threads = f->grid.threads;
     for (uint32_t w = 0; w < (threads + f->grid.wave - 1) / f->grid.wave; w++)
@@ -443,7 +443,7 @@ uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value)
     struct fiber *self = f->current;
     if (self->block->call.by == self)
         return value; /* all others wait for it */
-    struct rendezvous *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
+    struct fiber_rendezvous *m = kind == PRIM_BLOCK ? &self->block->all : self->wave;
     uint32_t parity = m->generation & 1;
     progress(f);
     FIBER_RELEASE(&m->order[parity]);
@@ -461,7 +461,7 @@ uint64_t shmemd_cpu_sync(enum prim_group_kind kind, uint64_t value)
 
 /* ---- one for all ---- */
 
-FIBER_UNSEEN static void call_take(struct block *b, struct fiber *t)
+FIBER_UNSEEN static void call_take(struct fiber_block *b, struct fiber *t)
 {
     b->call.by = t;
     b->call.arrived = 0;
@@ -478,7 +478,7 @@ bool shmemd_cpu_call_begin(void)
     if (f == NULL || !f->one_for_all)
         return true;
     struct fiber *self = f->current;
-    struct block *b = self->block;
+    struct fiber_block *b = self->block;
     if (b->call.by == self) {
         b->call.depth++;
         return true;
@@ -703,7 +703,7 @@ void *shmemd_cpu_shared(const void *key, size_t bytes)
         log_error("shared memory of a block was requested outside of a kernel");
         abort();
     }
-    struct block *b = here->current->block;
+    struct fiber_block *b = here->current->block;
     struct shared *s = b->shared;
     while (s != NULL && s->key != key)
         s = s->next;
@@ -730,7 +730,7 @@ void *shmemd_cpu_shared(const void *key, size_t bytes)
 /* Threads that have returned are not waited for. */
 FIBER_UNSEEN static void end_thread(struct fibers *f, struct fiber *self)
 {
-    struct block *b = self->block;
+    struct fiber_block *b = self->block;
     progress(f);
     held_release(self);
     FIBER_RELEASE(&f->end);
@@ -812,13 +812,13 @@ FIBER_UNSEEN static int table_fit(void **table, size_t *most, size_t n, size_t b
     return 0;
 }
 
-FIBER_UNSEEN static struct rendezvous rendezvous_of(uint32_t alive)
+FIBER_UNSEEN static struct fiber_rendezvous rendezvous_of(uint32_t alive)
 {
-    struct rendezvous m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
+    struct fiber_rendezvous m = {{NULL, NULL}, alive, 0, 0, false, {false, false}, {0, 0}};
     return m;
 }
 
-FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_t rank)
+FIBER_UNSEEN static void begin_thread(struct fibers *f, struct fiber_block *b, uint32_t rank)
 {
     const struct fiber_grid *g = &f->grid;
     struct fiber *t = &b->threads[rank];
@@ -841,7 +841,7 @@ FIBER_UNSEEN static void begin_thread(struct fibers *f, struct block *b, uint32_
 FIBER_UNSEEN static void begin_block(struct fibers *f, uint32_t index)
 {
     const struct fiber_grid *g = &f->grid;
-    struct block *b = &f->blocks[index];
+    struct fiber_block *b = &f->blocks[index];
     uint32_t n_words = words_of(g->threads);
     b->all = rendezvous_of(g->threads);
     b->threads = &f->threads[(size_t)index * g->threads];
@@ -869,7 +869,7 @@ FIBER_UNSEEN int iso_fibers_run(struct fibers *f, const struct fiber_grid *grid)
     size_t blocks = grid->blocks, waves = (grid->threads + grid->wave - 1) / grid->wave;
     int rc = table_fit((void **)&f->blocks, &f->most_blocks, blocks, sizeof *f->blocks);
     if (rc == 0)
-        rc = table_fit((void **)&f->live, &f->most_live, blocks, sizeof(struct block *));
+        rc = table_fit((void **)&f->live, &f->most_live, blocks, sizeof(struct fiber_block *));
     if (rc == 0)
         rc = table_fit((void **)&f->threads, &f->most_threads, blocks * grid->threads, sizeof *f->threads);
     if (rc == 0)

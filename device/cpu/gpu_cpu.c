@@ -38,7 +38,7 @@ struct area {
 };
 
 /* A thread of its own, from the first copy on. */
-struct engine {
+struct cpu_engine {
     pthread_mutex_t lock; /* one copy at a time, so that waiting for the stream is waiting for it */
     struct cpu_stream *stream;
 };
@@ -49,7 +49,7 @@ struct gpu {
     uint64_t busy; /* atomic: tasks that are not done */
     struct cpu_stream *default_stream;
     struct cpu_pool *pool; /* of graphs */
-    struct engine engines[ENGINES];
+    struct cpu_engine engines[ENGINES];
     unsigned turn;        /* atomic: which engine is next */
     pthread_mutex_t lock; /* areas, error */
     struct area *areas;
@@ -592,7 +592,7 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
-    struct engine *e = &gpu->engines[__atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED) % ENGINES];
+    struct cpu_engine *e = &gpu->engines[__atomic_fetch_add(&gpu->turn, 1, __ATOMIC_RELAXED) % ENGINES];
     pthread_mutex_lock(&e->lock);
     int rc = iso_cpu_stream_copy(e->stream, dest, source, len);
     if (rc == 0)
