@@ -6,9 +6,9 @@
 #ifndef ISO_CALL_WORD_H
 #define ISO_CALL_WORD_H
 
-#include "../stream/stream_kinds.h"
+#include "../call/kinds.h"
 #include "coll.h"
-#include "coll_lists.h"
+#include "../call/lists.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,8 +24,8 @@ enum {
     WORD_OP = WORD_TYPE + WORD_TYPE_BITS,
     WORD_LISTS = WORD_OP + WORD_OP_BITS /* 1: the call has host_blocks or splits */
 };
-_Static_assert(SHMEMX_REDUCE < 1 << WORD_KIND_BITS && SHMEMX_BOOL < 1 << WORD_TYPE_BITS &&
-                   SHMEMX_SCALED_SUM < 1 << WORD_OP_BITS && WORD_LISTS < 64,
+_Static_assert(CALL_USER_KINDS <= 1 << WORD_KIND_BITS && CALL_TYPES_END <= 1 << WORD_TYPE_BITS &&
+                   CALL_OPS_END <= 1 << WORD_OP_BITS && WORD_LISTS < 64,
                "a call fits its word");
 
 static unsigned word_field(const struct slot_word *w, int at, int bits)
@@ -36,7 +36,7 @@ static unsigned word_field(const struct slot_word *w, int at, int bits)
 /* Arguments that the kind does not use are 0. What concerns a pair of members is 0, too. */
 static struct slot_word word_of(const shmemx_coll_t *coll, uint64_t epoch)
 {
-    unsigned is = iso_stream_kinds[coll->kind].is;
+    unsigned is = iso_call_kinds[coll->kind].is;
     struct slot_word w = {0, 0, (uint32_t)epoch | (uint64_t)coll->kind << WORD_KIND};
     if ((is & OF_TYPE) != 0) {
         w.amount = coll->nelems;
@@ -82,21 +82,21 @@ static const char *word_difference(const struct slot_word *a, const struct slot_
 /* "SHMEMX_REDUCE(16 of SHMEMX_FLOAT, SHMEMX_SUM, root 0)" */
 static const char *word_text(const struct slot_word *w, char text[WORD_TEXT_BYTES])
 {
-    const struct stream_kind *kind = &iso_stream_kinds[word_field(w, WORD_KIND, WORD_KIND_BITS)];
+    const struct call_kind *kind = &iso_call_kinds[word_field(w, WORD_KIND, WORD_KIND_BITS)];
     const char *lists = word_field(w, WORD_LISTS, 1) != 0 ? ", splits" : "";
     char op[64] = "", root[32] = "";
     double factor;
     unsigned number = word_field(w, WORD_OP, WORD_OP_BITS);
     memcpy(&factor, &w->more, sizeof factor);
     if ((kind->is & REDUCES) != 0)
-        snprintf(op, sizeof op, ", %s", iso_stream_ops[number].name);
+        snprintf(op, sizeof op, ", %s", iso_call_ops[number].name);
     if ((kind->is & REDUCES) != 0 && number == SHMEMX_SCALED_SUM && lists[0] == '\0')
-        snprintf(op, sizeof op, ", %s by %g", iso_stream_ops[number].name, factor);
+        snprintf(op, sizeof op, ", %s by %g", iso_call_ops[number].name, factor);
     if ((kind->is & ROOTED) != 0)
         snprintf(root, sizeof root, ", root %u", word_field(w, WORD_ROOT, WORD_ROOT_BITS));
     if ((kind->is & OF_TYPE) != 0)
         snprintf(text, WORD_TEXT_BYTES, "%s(%" PRIu64 " of %s%s%s%s)", kind->name, w->amount,
-                 iso_stream_types[word_field(w, WORD_TYPE, WORD_TYPE_BITS)].name, op, root, lists);
+                 iso_call_types[word_field(w, WORD_TYPE, WORD_TYPE_BITS)].name, op, root, lists);
     else
         snprintf(text, WORD_TEXT_BYTES, "%s%s", kind->name, lists[0] != '\0' ? "(host_blocks)" : "");
     return text;

@@ -54,16 +54,16 @@ struct host_call {
 
 /* ---- kinds and types ---- */
 
-/* A word of stream_kinds.h. */
-static unsigned is(const struct host_call *h, unsigned what) { return iso_stream_kinds[h->coll->kind].is & what; }
+/* A word of kinds.h. */
+static unsigned is(const struct host_call *h, unsigned what) { return iso_call_kinds[h->coll->kind].is & what; }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
 /* Combined in float. */
 static bool is_short_float(int type)
 {
-    return type == SHMEMX_HALF || type == SHMEMX_BFLOAT16 || type == SHMEMX_FLOAT8_E4M3 || type == SHMEMX_FLOAT8_E5M2;
+    return iso_call_types[type].is == REAL && iso_call_types[type].bytes < sizeof(float);
 }
-static bool is_scaled(const shmemx_coll_t *coll) { return coll->op == SHMEMX_AVG || coll->op == SHMEMX_SCALED_SUM; }
+static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE; }
 
 /* ---- checks ---- */
 
@@ -90,9 +90,9 @@ static bool begin(struct host_call *h)
     struct team *team;
     if (h->coll == NULL)
         return wrong(h, "coll is a null pointer");
-    if (!in_range(h, "kind", h->coll->kind, SHMEMX_REDUCE))
+    if (!in_range(h, "kind", h->coll->kind, CALL_USER_KINDS - 1))
         return false;
-    h->name = iso_stream_kinds[h->coll->kind].name;
+    h->name = iso_call_kinds[h->coll->kind].name;
     team = iso_team_or_null(h->coll->team);
     if (team == NULL)
         return wrong(h, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
@@ -108,9 +108,9 @@ static bool begin(struct host_call *h)
 static bool op_is_valid(struct host_call *h)
 {
     const shmemx_coll_t *coll = h->coll;
-    if (!in_range(h, "op", coll->op, SHMEMX_SCALED_SUM))
+    if (!in_range(h, "op", coll->op, CALL_OPS_END - 1))
         return false;
-    bool is_real = coll->type == SHMEMX_FLOAT || coll->type == SHMEMX_DOUBLE || is_short_float(coll->type);
+    bool is_real = iso_call_types[coll->type].is == REAL;
     h->combine = is_scaled(coll) && !is_real ? NULL : iso_reduce_combine(coll->type, coll->op);
     return h->combine != NULL ||
            wrong(h,
@@ -170,7 +170,7 @@ static bool is_in_place(const struct host_call *h)
 static bool data_is_valid(struct host_call *h)
 {
     size_t n = (size_t)h->c.n, all;
-    h->elem_bytes = iso_stream_types[h->coll->type].bytes;
+    h->elem_bytes = iso_call_types[h->coll->type].bytes;
     if (__builtin_mul_overflow(h->coll->nelems, h->elem_bytes, &h->block) ||
         __builtin_mul_overflow(h->block, n, &all) || all > PTRDIFF_MAX)
         return wrong(h, "nelems %zu of %zu bytes for %zu members is more than an address space has", h->coll->nelems,
@@ -241,7 +241,7 @@ static bool arguments_are_valid(struct host_call *h)
         return h->coll->host_blocks != NULL ? host_blocks_are_valid(h) : blocks_are_valid(h);
     if (!is(h, OF_TYPE))
         return true;
-    return in_range(h, "type", h->coll->type, SHMEMX_BOOL) && (!is(h, REDUCES) || op_is_valid(h)) &&
+    return in_range(h, "type", h->coll->type, CALL_TYPES_END - 1) && (!is(h, REDUCES) || op_is_valid(h)) &&
            partners_are_valid(h) && data_is_valid(h);
 }
 

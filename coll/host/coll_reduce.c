@@ -3,7 +3,7 @@
  * and the deprecated shmem_TYPE_OP_to_all on active sets. All are stamped from shmem_types.h, one line each; what a
  * type looks like in memory chooses its kernels (reduce_op.h), the schedules are in reduce.h and scan.h. Invariant: all
  * members come here with equal numbers of elements of equal types. */
-#include "../../include/shmemx_coll.h"
+#include "../call/kinds.h"
 #include "coll.h"
 #include "reduce_op.h"
 
@@ -35,15 +35,11 @@ SHMEM_SUM_TYPES(CHECK_KERNELS, )
 
 coll_combine_fn *iso_reduce_combine(int type, int op)
 {
-    static const struct reduce_kernels *const of_type[] = {&reduce_u8,  &reduce_i8,  &reduce_u16, &reduce_i16, &reduce_u32,
-                                                           &reduce_i32, &reduce_u64, &reduce_i64, &reduce_f32, &reduce_f64,
-                                                           &reduce_f32, &reduce_f32, &reduce_c32, &reduce_c64,
-                                                           &reduce_f32, &reduce_f32, &reduce_u8};
-    static const enum reduce_op of_op[] = {OP_sum_reduce, OP_prod_reduce, OP_min_reduce, OP_max_reduce, OP_and_reduce,
-                                           OP_or_reduce,  OP_xor_reduce,  OP_sum_reduce, OP_sum_reduce};
-    _Static_assert(sizeof of_type / sizeof of_type[0] == SHMEMX_BOOL + 1, "kernels for each type");
-    _Static_assert(sizeof of_op / sizeof of_op[0] == SHMEMX_SCALED_SUM + 1, "a kernel for each operator");
-    return of_type[type]->apply[type == SHMEMX_BOOL && op == SHMEMX_SUM ? OP_or_reduce : of_op[op]];
+#define KERNELS(type, elem, host, ...) [type] = &reduce_##host,
+#define OPERATOR(op, name, ...) [op] = OP_##name,
+    static const struct reduce_kernels *const of_type[] = {CALL_TYPES(KERNELS)};
+    static const enum reduce_op of_op[] = {CALL_OPS(OPERATOR)};
+    return of_type[type]->apply[CALL_IS_OR(type, op) ? OP_or_reduce : of_op[op]];
 }
 
 static struct coll_work work_of(const struct reduction *r, enum reduce_op op)

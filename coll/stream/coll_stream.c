@@ -6,7 +6,6 @@
 #include "coll_stream.h"
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
-#include "stream_kinds.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -33,7 +32,7 @@ static bool in_range(const struct stream_call *c, const char *arg, int value, in
     return (value >= 0 && value <= most) || wrong(c, "%s %d is outside 0..%d", arg, value, most);
 }
 
-static unsigned is(const struct stream_call *c, unsigned what) { return iso_stream_kinds[c->facts.kind].is & what; }
+static unsigned is(const struct stream_call *c, unsigned what) { return iso_call_kinds[c->facts.kind].is & what; }
 
 /* ---- checks: numbers ---- */
 
@@ -45,7 +44,7 @@ static bool choose_kind(struct stream_call *c)
     const shmemx_coll_t *coll = c->coll;
     c->facts.kind = coll->kind;
     if (coll->host_blocks != NULL) {
-        c->facts.kind = STREAM_ALLTOALLV_HOST;
+        c->facts.kind = CALL_ALLTOALLV_HOST;
         if (coll->kind != SHMEMX_ALLTOALLV || coll->blocks != NULL)
             return wrong(c, coll->kind != SHMEMX_ALLTOALLV
                                 ? "host_blocks is given; only SHMEMX_ALLTOALLV has blocks"
@@ -53,7 +52,7 @@ static bool choose_kind(struct stream_call *c)
     }
     if (coll->splits == NULL)
         return true;
-    c->facts.kind = coll->kind == SHMEMX_FCOLLECT ? STREAM_FCOLLECT_SPLITS : STREAM_REDUCESCATTER_SPLITS;
+    c->facts.kind = coll->kind == SHMEMX_FCOLLECT ? CALL_FCOLLECT_SPLITS : CALL_REDUCESCATTER_SPLITS;
     return coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER ||
            wrong(c, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
 }
@@ -69,9 +68,9 @@ static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_strea
         return false;
     if (coll == NULL)
         return wrong(c, "coll is a null pointer");
-    if (!in_range(c, "kind", coll->kind, STREAM_USER_KINDS - 1))
+    if (!in_range(c, "kind", coll->kind, CALL_USER_KINDS - 1))
         return false;
-    c->name = iso_stream_kinds[coll->kind].name;
+    c->name = iso_call_kinds[coll->kind].name;
     if (!choose_kind(c))
         return false;
     c->facts.engines = coll->engines != 0;
@@ -86,19 +85,17 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->facts.op = SHMEMX_SUM;
     if (!is(c, OF_TYPE))
         return true;
-    if (!in_range(c, "type", coll->type, SHMEMX_BOOL))
+    if (!in_range(c, "type", coll->type, CALL_TYPES_END - 1))
         return false;
     if (!is(c, REDUCES))
         return true;
-    if (!in_range(c, "op", coll->op, SHMEMX_SCALED_SUM))
+    if (!in_range(c, "op", coll->op, CALL_OPS_END - 1))
         return false;
     c->facts.type = coll->type;
     c->facts.op = coll->op;
-    c->args.op = iso_stream_ops[coll->op].for_kernels;
-    c->args.dtype = coll->type != SHMEMX_BOOL ? coll->type : (int)ISOD_ELEM_u8;
-    if (coll->type == SHMEMX_BOOL && coll->op == SHMEMX_SUM)
-        c->args.op = ISOD_OP_or_reduce;
-    c->args.scaling = iso_stream_ops[coll->op].scaling;
+    c->args.op = CALL_IS_OR(coll->type, coll->op) ? (int)ISOD_OP_or_reduce : iso_call_ops[coll->op].for_kernels;
+    c->args.dtype = iso_call_types[coll->type].for_kernels;
+    c->args.scaling = iso_call_ops[coll->op].scaling;
     c->args.scale = coll->scale;
     c->args.scale_from = coll->scale_from;
 
@@ -110,13 +107,13 @@ static bool type_and_op_are_valid(struct stream_call *c)
         c->args.scale_from = NULL;
     }
     c->facts.scaled = c->args.scaling == ISOD_SCALING_TIMES;
-    bool has = iso_stream_types[coll->type].is <= iso_stream_ops[coll->op].most;
-    if (iso_stream_ops[coll->op].scaling != ISOD_SCALING_NONE)
-        has = iso_stream_types[coll->type].is == REAL;
+    bool has = iso_call_types[coll->type].is <= iso_call_ops[coll->op].most;
+    if (iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE)
+        has = iso_call_types[coll->type].is == REAL;
     return has || wrong(c,
                         "op %s is not for type %s: integers and bool have sum to xor, real numbers sum, prod, min, "
                         "max, avg and scaled sum, complex ones sum and prod",
-                        iso_stream_ops[coll->op].name, iso_stream_types[coll->type].name);
+                        iso_call_ops[coll->op].name, iso_call_types[coll->type].name);
 }
 
 static bool partners_are_valid(struct stream_call *c)
@@ -142,14 +139,14 @@ static bool partners_are_valid(struct stream_call *c)
 static bool size_is_valid(struct stream_call *c)
 {
     size_t one = 0, all = 0, n = (size_t)c->team->n_pes;
-    size_t elem_bytes = is(c, OF_TYPE) ? iso_stream_types[c->coll->type].bytes : 1;
+    size_t elem_bytes = is(c, OF_TYPE) ? iso_call_types[c->coll->type].bytes : 1;
     if (is(c, OF_TYPE) && (__builtin_mul_overflow(c->coll->nelems, elem_bytes, &one) ||
                            __builtin_mul_overflow(one, n, &all) || all > PTRDIFF_MAX))
         return wrong(c, "nelems %zu of %u bytes for %zu members is more than an address space has", c->coll->nelems,
-                     iso_stream_types[c->coll->type].bytes, n);
+                     iso_call_types[c->coll->type].bytes, n);
     if (one >= MOST_BLOCK_BYTES)
         return wrong(c, "nelems %zu of %u bytes is a block of %zu bytes; it has to be less than 64 GiB",
-                     c->coll->nelems, iso_stream_types[c->coll->type].bytes, one);
+                     c->coll->nelems, iso_call_types[c->coll->type].bytes, one);
     c->facts.bytes = is(c, OF_BLOCKS) ? all : one;
     c->facts.block = c->args.bytes = one;
     c->args.dest_stride = is(c, MANY_TO) ? one : 0;
@@ -161,7 +158,7 @@ static bool lists_are_valid(const struct stream_call *c)
 {
     char sentence[256];
     const char *what = NULL;
-    if (c->facts.kind == STREAM_ALLTOALLV_HOST)
+    if (c->facts.kind == CALL_ALLTOALLV_HOST)
         what = iso_list_check_blocks(c->coll->host_blocks, c->team->n_pes, sentence);
     if (c->coll->splits != NULL)
         what = iso_list_check_splits(c->coll->splits, c->coll->nelems, sentence);
@@ -318,7 +315,7 @@ static bool one_side_is_valid(struct stream_call *c, size_t alignment)
 
 static bool data_is_valid(struct stream_call *c)
 {
-    size_t alignment = iso_stream_types[c->coll->type].alignment;
+    size_t alignment = iso_call_types[c->coll->type].alignment;
     size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
     size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
     if (is(c, TO_ROOT | FROM_ROOT) && c->args.from != c->team->my_pe)
@@ -412,10 +409,10 @@ static bool memory_is_valid(struct stream_call *c)
     if (c->args.scaling == ISOD_SCALING_TIMES && c->args.scale_from != NULL &&
         !pointer_is_valid(c, "scale_from", coll->scale_from, 8))
         return false;
-    c->args.call = iso_stream_kinds[coll->kind].call;
+    c->args.call = iso_call_kinds[coll->kind].for_kernels;
     if (is(c, NO_DATA))
         return true;
-    if (c->facts.kind == STREAM_ALLTOALLV_HOST)
+    if (c->facts.kind == CALL_ALLTOALLV_HOST)
         return host_blocks_are_valid(c);
     return coll->kind == SHMEMX_ALLTOALLV ? blocks_are_valid(c) : data_is_valid(c) && signals_are_valid(c);
 }

@@ -4,23 +4,14 @@
  * a collective, stream_slot.c and stream_state.c keep, pairs.c sends and receives, stream_choice.c chooses,
  * stream_algorithm.c has the algorithms of kernels, coll_engine.c those of copy engines, stream_launch.c launches.
  * Everything hangs off ISO->device->streams.
- * Includes: on_stream.h, coll_lists.h, select/select.h, shmem/gpu/device.h. Used by coll/. */
+ * Includes: call/, select/select.h, shmem/gpu/device.h. Used by coll/. */
 #ifndef ISO_COLL_STREAM_H
 #define ISO_COLL_STREAM_H
 
 #include "../../shmem/gpu/device.h"
-#include "../host/coll_lists.h"
+#include "../call/kinds.h"
+#include "../call/lists.h"
 #include "../select/select.h"
-#include "on_stream.h"
-
-/* Kinds as the table knows them: those of users, and some of these with other arguments. */
-enum {
-    STREAM_ALLTOALLV_HOST = SHMEMX_REDUCE + 1,
-    STREAM_FCOLLECT_SPLITS,
-    STREAM_REDUCESCATTER_SPLITS,
-    STREAM_KINDS,
-    STREAM_USER_KINDS = SHMEMX_REDUCE + 1
-};
 
 /* ---- one call, checked ---- */
 

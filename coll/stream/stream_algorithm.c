@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-enum { TYPES = SHMEMX_BOOL + 1 };
-
 /* ---- kernels ---- */
 
 #define DECLARE(name) extern void isod_stream_##name##_kernel(void);
@@ -41,30 +39,11 @@ const int iso_stream_n_kernels = sizeof(iso_stream_kernels) / sizeof(iso_stream_
 
 /* By type: reduce_ll_sums and so on. */
 #define BY_TYPE(representation, type, name) [type] = isod_stream_##name##_sum_##representation##_kernel,
-#define TABLE_SUM(name) static const gpu_kernel name##_sums[TYPES] = {ISOD_STREAM_SUMS_FOR(BY_TYPE, name)};
+#define TABLE_SUM(name) static const gpu_kernel name##_sums[CALL_TYPES_END] = {ISOD_STREAM_SUMS_FOR(BY_TYPE, name)};
 #define TABLE_ANY(name)
 #define TABLE_ALL(name) TABLE_SUM(name)
 #define TABLE(name, needs, operators) TABLE_##operators(name)
 ISOD_STREAM_REDUCES(TABLE)
-
-/* Kernels get the number of the type as `dtype`; that of bool is another's. */
-#define SAME_NUMBER(elem, type) _Static_assert((int)ISOD_ELEM_##elem == (int)type, "kernels number types as users do");
-SAME_NUMBER(u8, SHMEMX_UINT8)
-SAME_NUMBER(i8, SHMEMX_INT8)
-SAME_NUMBER(u16, SHMEMX_UINT16)
-SAME_NUMBER(i16, SHMEMX_INT16)
-SAME_NUMBER(u32, SHMEMX_UINT32)
-SAME_NUMBER(i32, SHMEMX_INT32)
-SAME_NUMBER(u64, SHMEMX_UINT64)
-SAME_NUMBER(i64, SHMEMX_INT64)
-SAME_NUMBER(f32, SHMEMX_FLOAT)
-SAME_NUMBER(f64, SHMEMX_DOUBLE)
-SAME_NUMBER(f16, SHMEMX_HALF)
-SAME_NUMBER(bf16, SHMEMX_BFLOAT16)
-SAME_NUMBER(c32, SHMEMX_COMPLEXF)
-SAME_NUMBER(c64, SHMEMX_COMPLEXD)
-SAME_NUMBER(e4m3, SHMEMX_FLOAT8_E4M3)
-SAME_NUMBER(e5m2, SHMEMX_FLOAT8_E5M2)
 
 #define MOVE_NEEDS(name, needs) NEEDS_##name = (needs),
 #define REDUCE_NEEDS(name, needs, operators) NEEDS_##name = (needs),
@@ -287,26 +266,21 @@ static const struct select_algorithm algorithms[] = {
      .why = "by the root alone; any memory, any path"},
     {SHMEMX_REDUCE,        "staged",        ANY(reduce_rooted, 64),
      .why = "a part each to reduce, results to the root; any memory, any path"},
-    {STREAM_ALLTOALLV_HOST, "ll128",
+    {CALL_ALLTOALLV_HOST, "ll128",
      .needs = NEEDS_alltoallv_ll128, .fits = fits_head, .run = iso_list_run_blocks,
      .move = isod_stream_alltoallv_ll128_kernel, .why = "120 bytes and their flag in one store"},
-    {STREAM_ALLTOALLV_HOST, "staged",
+    {CALL_ALLTOALLV_HOST, "staged",
      .needs = NEEDS_alltoallv_staged, .run = iso_list_run_blocks, .move = isod_stream_alltoallv_staged_kernel,
      .why = "any memory, any path"},
-    {STREAM_FCOLLECT_SPLITS, "staged",
+    {CALL_FCOLLECT_SPLITS, "staged",
      .needs = NEEDS_splits_staged, .bytes = 64, .run = iso_list_run_splits, .move = isod_stream_splits_staged_kernel,
      .why = "packed on the way; any memory, any path"},
-    {STREAM_REDUCESCATTER_SPLITS, "staged",
+    {CALL_REDUCESCATTER_SPLITS, "staged",
      .needs = NEEDS_reduce_splits, .bytes = 64, .run = iso_list_run_splits, .any = isod_stream_reduce_splits_any_kernel,
      .why = "packed on the way; any memory, any path"},
 };
 /* clang-format on */
 
-static const char *const kinds[STREAM_KINDS] = {
-    "allreduce", "reducescatter", "fcollect", "alltoall", "alltoallv", "broadcast", "permute",
-    "barrier",   "sync",          "gather",   "scatter",  "reduce",
-    [STREAM_ALLTOALLV_HOST] = "alltoallv_host",
-    [STREAM_FCOLLECT_SPLITS] = "fcollect_splits",
-    [STREAM_REDUCESCATTER_SPLITS] = "reducescatter_splits"};
 const struct select_plane iso_select_stream = {
-    "stream", "on a stream", kinds, STREAM_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0], ISOD_STREAM_THREADS};
+    "stream", "on a stream", iso_call_kinds_of_tables, CALL_ALL_KINDS, algorithms, sizeof algorithms / sizeof algorithms[0],
+    ISOD_STREAM_THREADS};

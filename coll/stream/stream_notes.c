@@ -7,7 +7,7 @@
  * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/ops/order.h"
-#include "stream_kinds.h"
+#include "coll_stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +166,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
-    bool by_engines = (iso_stream_kinds[c->facts.kind].is & HAS_ENGINES) != 0; /* asked for or not */
+    bool by_engines = (iso_call_kinds[c->facts.kind].is & HAS_ENGINES) != 0; /* asked for or not */
     if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         note.flags |= NOTE_CAPTURED;
     if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks != NULL && coll->blocks->received != NULL)
@@ -186,7 +186,7 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
 static const char *text_of(const struct note *note, char text[TEXT_BYTES])
 {
-    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_stream_kinds[note->kind].name);
+    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_call_kinds[note->kind].name);
     if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
         return text;
     if ((note->flags & NOTE_HOST_BLOCKS) != 0)
@@ -196,9 +196,9 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
         n += (size_t)snprintf(text + n, left - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
     else
         n += (size_t)snprintf(text + n, left - n, "(%llu of %s", (unsigned long long)note->nelems,
-                              iso_stream_types[note->type].name);
+                              iso_call_types[note->type].name);
     if (is_reduction(note->kind))
-        n += (size_t)snprintf(text + n, left - n, ", %s", iso_stream_ops[note->op].name);
+        n += (size_t)snprintf(text + n, left - n, ", %s", iso_call_ops[note->op].name);
     if (note->splits != 0)
         n += (size_t)snprintf(text + n, left - n, ", splits");
     if (has_root(note->kind))

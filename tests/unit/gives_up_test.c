@@ -448,7 +448,7 @@ static void test_stream(const char *what)
     const struct select_plane *plane = &iso_select_stream;
     for (int i = 0; i < plane->n_algorithms; i++) {
         const struct select_algorithm *a = &plane->algorithms[i];
-        struct call c = {a->kind == STREAM_ALLTOALLV_HOST ? SHMEMX_ALLTOALLV : a->kind, 0, a->name};
+        struct call c = {a->kind == CALL_ALLTOALLV_HOST ? SHMEMX_ALLTOALLV : a->kind, 0, a->name};
         char text[80];
         if (c.kind > SHMEMX_REDUCE || a->kind == SHMEMX_ALLTOALLV || (a->engines && strchr(what, ',') != NULL))
             continue; /* blocks in memory of the device; engines, which need pointers to all */

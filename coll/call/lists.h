@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks and splits that the host knows, in arrays of the caller. Includes: shmemx_coll.h. Used by coll/. */
-#ifndef ISO_COLL_LISTS_H
-#define ISO_COLL_LISTS_H
+#ifndef ISO_LISTS_H
+#define ISO_LISTS_H
 
 #include "../../include/shmemx_coll.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Blocks and splits in arrays of the host: are they right, how long are they? Called by coll_on_host.c, coll_stream.c
- * and stream_notes.c. */
-#include "coll_lists.h"
-#include "coll.h"
+ * and notes.c. */
+#include "lists.h"
+#include "../host/coll.h"
 
 #include <stdint.h>
 #include <stdio.h>
