@@ -10,12 +10,12 @@
 #include "../../include/shmemx_coll.h"
 #include "../../shmem/agree.h"
 #include "../../shmem/ops/order.h"
+#include "../call/check.h"
 #include "call_word.h"
 #include "pull.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 
 #define CALL "shmemx_coll_on_host"
@@ -34,11 +34,10 @@ struct split_place {
 /* One call, on the stack of the caller. */
 struct host_call {
     const shmemx_coll_t *coll;
-    const char *name; /* of the kind, "" before it is known */
+    struct coll_call call;
     struct coll c;
     char *dest;
     const char *source;
-    size_t elem_bytes, block; /* of an element, and of nelems of them */
     coll_combine_fn *combine; /* reductions; of float for formats of 16 and 8 bits */
     struct running_sum sent, received; /* host_blocks */
     bool differs;                      /* host_blocks: not what a member sends, or expects */
@@ -54,8 +53,7 @@ struct host_call {
 
 /* ---- kinds and types ---- */
 
-/* A word of kinds.h. */
-static unsigned is(const struct host_call *h, unsigned what) { return iso_call_kinds[h->coll->kind].is & what; }
+static unsigned is(const struct host_call *h, unsigned what) { return call_is(&h->call, what); }
 static bool is_root(const struct host_call *h) { return h->c.me == h->coll->root; }
 
 /* Combined in float. */
@@ -67,182 +65,35 @@ static bool is_scaled(const shmemx_coll_t *coll) { return iso_call_ops[coll->op]
 
 /* ---- checks ---- */
 
-/* "shmemx_coll_on_host, SHMEMX_BROADCAST: root 9 is outside 0..3". Always false. */
-static bool wrong(const struct host_call *h, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
-static bool wrong(const struct host_call *h, const char *format, ...)
+/* The host cannot load from device memory, except on the CPU device. */
+static bool pointer_is_valid(const struct coll_call *c, const char *arg, const void *addr, size_t alignment)
 {
-    char text[384];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    log_error(CALL "%s%s: %s", h->name[0] != '\0' ? ", " : "", h->name, text);
-    return false;
-}
-
-static bool in_range(const struct host_call *h, const char *arg, int value, int most)
-{
-    return (value >= 0 && value <= most) || wrong(h, "%s %d is outside 0..%d", arg, value, most);
+    const struct segment *s = iso_segment_of(addr, 1);
+    (void)alignment; /* any */
+    return s == NULL || !s->on_device || strcmp(ISO_GPU, "cpu") == 0 ||
+           iso_check_wrong(c, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
 }
 
 static bool begin(struct host_call *h)
 {
-    struct team *team;
-    if (h->coll == NULL)
-        return wrong(h, "coll is a null pointer");
-    if (!in_range(h, "kind", h->coll->kind, CALL_USER_KINDS - 1))
+    const shmemx_coll_t *coll = h->coll;
+    if (!iso_check_kind(&h->call, CALL, coll))
         return false;
-    h->name = iso_call_kinds[h->coll->kind].name;
-    team = iso_team_or_null(h->coll->team);
-    if (team == NULL)
-        return wrong(h, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+    if (coll->engines != 0)
+        return iso_check_wrong(&h->call, "engines is %d; copy engines are for device memory, so it is 0 here",
+                               coll->engines);
+    if (coll->signals != NULL || coll->signal_value != NULL || coll->chunk_bytes != 0)
+        return iso_check_wrong(
+            &h->call, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
+    if (!iso_check_numbers(&h->call) || !iso_check_memory(&h->call, pointer_is_valid))
+        return false;
+    struct team *team = h->call.team;
     h->c = (struct coll){&team->slot, team->slot.views, 0, team->my_pe, team->n_pes, CALL, team};
-    h->dest = (char *)h->coll->dest;
-    h->source = (const char *)h->coll->source;
-    if (h->coll->engines != 0)
-        return wrong(h, "engines is %d; copy engines are for device memory, so it is 0 here", h->coll->engines);
-    return (h->coll->signals == NULL && h->coll->signal_value == NULL && h->coll->chunk_bytes == 0) ||
-           wrong(h, "signals, signal_value or chunk_bytes is given; they are for copy engines, so they are 0 here");
-}
-
-static bool op_is_valid(struct host_call *h)
-{
-    const shmemx_coll_t *coll = h->coll;
-    if (!in_range(h, "op", coll->op, CALL_OPS_END - 1))
-        return false;
-    bool is_real = iso_call_types[coll->type].is == REAL;
-    h->combine = is_scaled(coll) && !is_real ? NULL : iso_reduce_combine(coll->type, coll->op);
-    return h->combine != NULL ||
-           wrong(h,
-                 "op %d is not for type %d: integers and bool have sum to xor, real numbers sum, prod, min, max, avg "
-                 "and scaled sum, complex ones sum and prod",
-                 coll->op, coll->type);
-}
-
-static bool partners_are_valid(const struct host_call *h)
-{
-    const shmemx_coll_t *coll = h->coll;
-    if (is(h, ROOTED))
-        return in_range(h, "root", coll->root, h->c.n - 1);
-    if (coll->kind != SHMEMX_PERMUTE)
-        return true;
-    if (!in_range(h, "to", coll->to, h->c.n - 1) || !in_range(h, "from", coll->from, h->c.n - 1))
-        return false;
-    return (coll->to == h->c.me) == (coll->from == h->c.me) ||
-           wrong(h, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
-                 coll->to, coll->from, h->c.me);
-}
-
-/* The host cannot load from device memory, except on the CPU device. */
-static bool pointer_is_valid(const struct host_call *h, const char *arg, const void *addr)
-{
-    if (addr == NULL)
-        return wrong(h, "%s is a null pointer", arg);
-    const struct segment *s = iso_segment_of(addr, 1);
-    return s == NULL || !s->on_device || strcmp(ISO_GPU, "cpu") == 0 ||
-           wrong(h, "%s %p is device memory; shmemx_coll_on_stream takes it", arg, addr);
-}
-
-/* The overlaps that are allowed. */
-static bool is_in_place(const struct host_call *h)
-{
-    size_t own = (size_t)h->c.me * h->block;
-    if (h->coll->splits != NULL)
-        return false;
-    switch (h->coll->kind) {
-    case SHMEMX_REDUCESCATTER:
-    case SHMEMX_SCATTER:
-        return h->dest == h->source + own;
-    case SHMEMX_FCOLLECT:
-    case SHMEMX_GATHER:
-        return h->source == h->dest + own;
-    case SHMEMX_ALLREDUCE:
-    case SHMEMX_BROADCAST:
-    case SHMEMX_REDUCE:
-        return h->dest == h->source;
-    case SHMEMX_PERMUTE:
-        return h->dest == h->source && h->coll->to == h->c.me;
-    default:
-        return false;
-    }
-}
-
-static bool data_is_valid(struct host_call *h)
-{
-    size_t n = (size_t)h->c.n, all;
-    h->elem_bytes = iso_call_types[h->coll->type].bytes;
-    if (__builtin_mul_overflow(h->coll->nelems, h->elem_bytes, &h->block) ||
-        __builtin_mul_overflow(h->block, n, &all) || all > PTRDIFF_MAX)
-        return wrong(h, "nelems %zu of %zu bytes for %zu members is more than an address space has", h->coll->nelems,
-                     h->elem_bytes, n);
-    if (h->block == 0)
-        return true;
-    if (is(h, TO_ROOT | FROM_ROOT) && !is_root(h))
-        return is(h, TO_ROOT) ? pointer_is_valid(h, "source", h->source) : pointer_is_valid(h, "dest", h->dest);
-    if (!pointer_is_valid(h, "dest", h->dest) || !pointer_is_valid(h, "source", h->source))
-        return false;
-    size_t to_bytes = is(h, MANY_TO) ? all : h->block, from_bytes = is(h, MANY_FROM) ? all : h->block;
-    uintptr_t to = (uintptr_t)h->dest, from = (uintptr_t)h->source;
-    return to >= from + from_bytes || from >= to + to_bytes || is_in_place(h) ||
-           wrong(h, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)h->dest, to_bytes,
-                 (const void *)h->source, from_bytes);
-}
-
-static bool blocks_are_valid(const struct host_call *h)
-{
-    const shmemx_blocks_t *b = h->coll->blocks;
-    if (b == NULL)
-        return wrong(h, "blocks is a null pointer");
-    if (!pointer_is_valid(h, "dest", h->dest) || !pointer_is_valid(h, "source", h->source) ||
-        !pointer_is_valid(h, "blocks->bytes", b->bytes) ||
-        !pointer_is_valid(h, "blocks->source_offset", b->source_offset) ||
-        !pointer_is_valid(h, "blocks->dest_offset", b->dest_offset))
-        return false;
-    return b->received == NULL || pointer_is_valid(h, "blocks->received", b->received);
-}
-
-static bool host_blocks_are_valid(const struct host_call *h)
-{
-    const shmemx_host_blocks_t *b = h->coll->host_blocks;
-    char sentence[256];
-    const char *what = iso_list_check_blocks(b, h->c.n, sentence);
-    int me = h->c.me;
-    if (what != NULL)
-        return wrong(h, "%s", what);
-    if (b->send_bytes[me] != b->receive_bytes[me])
-        return wrong(h, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
-                     b->send_bytes[me], me, b->receive_bytes[me], me);
-    return (iso_list_extent(b->receive_bytes, b->receive_offset, h->c.n) == 0 ||
-            pointer_is_valid(h, "dest", h->dest)) &&
-           (iso_list_extent(b->send_bytes, b->send_offset, h->c.n) == 0 || pointer_is_valid(h, "source", h->source));
-}
-
-static bool lists_are_valid(const struct host_call *h)
-{
-    const shmemx_coll_t *coll = h->coll;
-    char sentence[256];
-    if (coll->host_blocks != NULL && coll->kind != SHMEMX_ALLTOALLV)
-        return wrong(h, "host_blocks is given; only SHMEMX_ALLTOALLV has blocks");
-    if (coll->host_blocks != NULL && coll->blocks != NULL)
-        return wrong(h, "blocks and host_blocks are given; one of them has to be a null pointer");
-    if (coll->splits == NULL)
-        return true;
-    if (coll->kind != SHMEMX_FCOLLECT && coll->kind != SHMEMX_REDUCESCATTER)
-        return wrong(h, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
-    const char *what = iso_list_check_splits(coll->splits, coll->nelems, sentence);
-    return what == NULL || wrong(h, "%s", what);
-}
-
-static bool arguments_are_valid(struct host_call *h)
-{
-    if (!lists_are_valid(h))
-        return false;
-    if (h->coll->kind == SHMEMX_ALLTOALLV)
-        return h->coll->host_blocks != NULL ? host_blocks_are_valid(h) : blocks_are_valid(h);
-    if (!is(h, OF_TYPE))
-        return true;
-    return in_range(h, "type", h->coll->type, CALL_TYPES_END - 1) && (!is(h, REDUCES) || op_is_valid(h)) &&
-           partners_are_valid(h) && data_is_valid(h);
+    h->dest = (char *)coll->dest;
+    h->source = (const char *)coll->source;
+    if (is(h, REDUCES))
+        h->combine = iso_reduce_combine(coll->type, coll->op);
+    return true;
 }
 
 /* ---- pieces ---- */
@@ -283,14 +134,14 @@ static void compare_pair(struct host_call *h, int m, struct slot_word *theirs)
         return;
     h->differs = true;
     if (hb != NULL && amount != hb->send_bytes[m])
-        (void)wrong(h, "host_blocks->send_bytes[%d] is %zu, but pe %d expects %" PRIu64 " bytes", m, hb->send_bytes[m], pe,
-                    amount);
+        (void)iso_check_wrong(&h->call, "host_blocks->send_bytes[%d] is %zu, but pe %d expects %" PRIu64 " bytes", m,
+                              hb->send_bytes[m], pe, amount);
     else if (hb == NULL && ((pair & PAIR_SENDS) != 0) != (coll->from == m))
-        (void)wrong(h, "from is %d, but pe %d %s a block to this PE", coll->from, pe,
-                    (pair & PAIR_SENDS) != 0 ? "sends" : "does not send");
+        (void)iso_check_wrong(&h->call, "from is %d, but pe %d %s a block to this PE", coll->from, pe,
+                              (pair & PAIR_SENDS) != 0 ? "sends" : "does not send");
     else if (hb == NULL && ((pair & PAIR_EXPECTS) != 0) != (coll->to == m))
-        (void)wrong(h, "to is %d, but pe %d %s a block of this PE", coll->to, pe,
-                    (pair & PAIR_EXPECTS) != 0 ? "expects" : "does not expect");
+        (void)iso_check_wrong(&h->call, "to is %d, but pe %d %s a block of this PE", coll->to, pe,
+                              (pair & PAIR_EXPECTS) != 0 ? "expects" : "does not expect");
     else
         h->differs = false;
 }
@@ -378,7 +229,7 @@ static const char *outgoing(const struct host_call *h, int m)
     bool sends = is(h, TO_ROOT)  ? m == coll->root
                  : is(h, ROOTED) ? is_root(h)
                                  : coll->kind != SHMEMX_PERMUTE || m == coll->to;
-    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->block : 0) : NULL;
+    return sends ? h->source + (is(h, MANY_FROM) ? (size_t)m * h->call.block : 0) : NULL;
 }
 static char *incoming(const struct host_call *h, int m)
 {
@@ -386,7 +237,7 @@ static char *incoming(const struct host_call *h, int m)
     bool comes = is(h, TO_ROOT)  ? is_root(h)
                  : is(h, ROOTED) ? m == coll->root
                                  : coll->kind != SHMEMX_PERMUTE || m == coll->from;
-    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->block : 0) : NULL;
+    return comes ? h->dest + (is(h, MANY_TO) ? (size_t)m * h->call.block : 0) : NULL;
 }
 
 /* ---- long blocks: members read them where they lie (pull.h) ---- */
@@ -416,14 +267,15 @@ static bool pull_data(struct host_call *h)
     struct coll *c = &h->c;
     bool sends = !is(h, ROOTED) || is(h, TO_ROOT) || is_root(h);
     const struct pull_arrays arrays = {
-        {sends ? h->source : NULL, NULL}, {h->block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
-    if (h->block <= LONG_BYTES || !begin_pull(h, &arrays))
+        {sends ? h->source : NULL, NULL}, {h->call.block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
+    if (h->call.block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         char *to = incoming(h, from);
         if (to != NULL)
-            pull_read(h->pull, from, PULL_SOURCE, is(h, MANY_FROM) ? (size_t)c->me * h->block : 0, to, h->block);
+            pull_read(h->pull, from, PULL_SOURCE, is(h, MANY_FROM) ? (size_t)c->me * h->call.block : 0, to,
+                      h->call.block);
     }
     pull_end(h->pull);
     return true;
@@ -433,11 +285,11 @@ static void move_data(struct host_call *h)
 {
     struct coll *c = &h->c;
     if (outgoing(h, c->me) != NULL && incoming(h, c->me) != NULL)
-        coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->block);
+        coll_copy_own(incoming(h, c->me), outgoing(h, c->me), h->call.block);
     if (pull_data(h))
         return;
-    for (size_t at = 0; at < h->block && c->n > 1 && !h->is_over; at += ISO_STAGE_BYTES) {
-        size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
+    for (size_t at = 0; at < h->call.block && c->n > 1 && !h->is_over; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->call.block - at, (size_t)ISO_STAGE_BYTES);
         begin_piece(h);
         for (int i = 1; i < c->n; i++) {
             const char *from = outgoing(h, coll_other(c, i));
@@ -493,8 +345,8 @@ static void expect(struct host_call *h, struct piece_head *head, int from)
     const shmemx_host_blocks_t *hb = h->coll->host_blocks;
     uint64_t bytes = hb->receive_bytes[from];
     if (bytes != head->bytes && !h->differs) {
-        (void)wrong(h, "host_blocks->receive_bytes[%d] is %zu, but pe %d sends %llu bytes", from,
-                    hb->receive_bytes[from], h->c.team->world_of[from], (unsigned long long)head->bytes);
+        (void)iso_check_wrong(&h->call, "host_blocks->receive_bytes[%d] is %zu, but pe %d sends %llu bytes", from,
+                              hb->receive_bytes[from], h->c.team->world_of[from], (unsigned long long)head->bytes);
         h->differs = true;
     }
     head->place = offset_of(&h->received, hb->receive_bytes, hb->receive_offset, from);
@@ -610,7 +462,7 @@ static const void *widen(const struct host_call *h, const char *from, size_t nel
     if (!is_short_float(h->coll->type)) {
         if (((uintptr_t)from & (sizeof(long double) - 1)) == 0)
             return from;
-        return memcpy(room->bytes, from, nelems * h->elem_bytes);
+        return memcpy(room->bytes, from, nelems * h->call.elem_bytes);
     }
 #define WIDEN(type, name, T)                                    \
     case type:                                                  \
@@ -643,7 +495,7 @@ static void scale(const struct host_call *h, union chunk *sum, size_t nelems)
 static void narrow(const struct host_call *h, char *to, const union chunk *sum, size_t nelems)
 {
     if (!is_short_float(h->coll->type)) {
-        memcpy(to, sum->bytes, nelems * h->elem_bytes);
+        memcpy(to, sum->bytes, nelems * h->call.elem_bytes);
         return;
     }
 #define NARROW(type, name, T)                                 \
@@ -662,9 +514,9 @@ static void narrow(const struct host_call *h, char *to, const union chunk *sum, 
 static void combine(struct host_call *h, char *to, const char *own, size_t bytes)
 {
     union chunk sum, room;
-    size_t most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : h->elem_bytes) * h->elem_bytes;
+    size_t one = h->call.elem_bytes, most = CHUNK_BYTES / (is_short_float(h->coll->type) ? sizeof(float) : one) * one;
     for (size_t at = 0; at < bytes; at += most) {
-        size_t nelems = ISO_MIN(bytes - at, most) / h->elem_bytes;
+        size_t nelems = ISO_MIN(bytes - at, most) / one;
         for (int m = 0; m < h->c.n; m++) {
             const char *from = own;
             if (m != h->c.me)
@@ -675,7 +527,7 @@ static void combine(struct host_call *h, char *to, const char *own, size_t bytes
             if (m > 0)
                 h->combine(&sum, &sum, operand, nelems);
             else if (operand != (const void *)&sum)
-                memcpy(&sum, operand, nelems * h->elem_bytes);
+                memcpy(&sum, operand, nelems * h->call.elem_bytes);
         }
         if (is_scaled(h->coll))
             scale(h, &sum, nelems);
@@ -710,13 +562,13 @@ static bool pull_start(struct host_call *h, size_t source, size_t dest, size_t s
 static void reduce_scatter(struct host_call *h)
 {
     struct coll *c = &h->c;
-    if (pull_start(h, h->block * (size_t)c->n, 0, h->block)) {
-        combine_pulled(h, h->dest, (size_t)c->me * h->block, h->block);
+    if (pull_start(h, h->call.block * (size_t)c->n, 0, h->call.block)) {
+        combine_pulled(h, h->dest, (size_t)c->me * h->call.block, h->call.block);
         pull_end(h->pull);
         return;
     }
-    for (size_t at = 0; at < h->block && !h->is_over; at += ISO_STAGE_BYTES) {
-        size_t bytes = ISO_MIN(h->block - at, (size_t)ISO_STAGE_BYTES);
+    for (size_t at = 0; at < h->call.block && !h->is_over; at += ISO_STAGE_BYTES) {
+        size_t bytes = ISO_MIN(h->call.block - at, (size_t)ISO_STAGE_BYTES);
         begin_piece(h);
         for (int i = 1; i < c->n; i++)
             send_piece(h, coll_other(c, i), outgoing(h, coll_other(c, i)) + at, bytes);
@@ -733,7 +585,7 @@ struct share {
 };
 static struct share share_of(const struct host_call *h, int m, size_t bytes)
 {
-    size_t n = (size_t)h->c.n, unit = ISO_MAX(h->elem_bytes, (size_t)ISO_LINE);
+    size_t n = (size_t)h->c.n, unit = ISO_MAX(h->call.elem_bytes, (size_t)ISO_LINE);
     size_t most = (bytes / n + (bytes % n != 0) + unit - 1) / unit * unit;
     size_t at = ISO_MIN((size_t)m * most, bytes);
     return (struct share){at, ISO_MIN(bytes - at, most)};
@@ -769,12 +621,12 @@ static void reduce_shares(struct host_call *h, size_t at, size_t bytes)
 /* The same at once, and each member reads for itself. */
 static void reduce_pulled(struct host_call *h)
 {
-    struct share mine = share_of(h, h->c.me, h->block);
+    struct share mine = share_of(h, h->c.me, h->call.block);
     combine_pulled(h, h->dest + mine.at, mine.at, mine.bytes);
     pull_meet(h->pull);
     for (int i = 1; i < h->c.n; i++) {
         int from = coll_other(&h->c, i);
-        struct share theirs = share_of(h, from, h->block);
+        struct share theirs = share_of(h, from, h->call.block);
         pull_read(h->pull, from, PULL_DEST, theirs.at, h->dest + theirs.at, theirs.bytes);
     }
     pull_end(h->pull);
@@ -783,12 +635,12 @@ static void reduce_pulled(struct host_call *h)
 /* The root reads and combines all. */
 static bool reduce_at_root(struct host_call *h)
 {
-    const struct pull_arrays arrays = {{h->source, NULL}, {h->block, 0}, false, is_root(h) ? h->block : 0};
-    if (h->block <= LONG_BYTES || !begin_pull(h, &arrays))
+    const struct pull_arrays arrays = {{h->source, NULL}, {h->call.block, 0}, false, is_root(h) ? h->call.block : 0};
+    if (h->call.block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
     h->pulls = true;
     if (is_root(h))
-        combine_pulled(h, h->dest, 0, h->block);
+        combine_pulled(h, h->dest, 0, h->call.block);
     pull_end(h->pull);
     return true;
 }
@@ -796,26 +648,26 @@ static bool reduce_at_root(struct host_call *h)
 static void reduce_all(struct host_call *h)
 {
     size_t most = (size_t)h->c.n * ISO_STAGE_BYTES;
-    if (h->block <= SHORT_BYTES) { /* all of it to each member that gets the result */
+    if (h->call.block <= SHORT_BYTES) { /* all of it to each member that gets the result */
         bool all = h->coll->kind != SHMEMX_REDUCE;
         begin_piece(h);
         for (int i = 1; i < h->c.n; i++) {
             int to = coll_other(&h->c, i);
-            send_piece(h, to, all || to == h->coll->root ? h->source : NULL, h->block);
+            send_piece(h, to, all || to == h->coll->root ? h->source : NULL, h->call.block);
         }
         if (have_come(h) && (all || is_root(h)))
-            combine(h, h->dest, h->source, h->block);
+            combine(h, h->dest, h->source, h->call.block);
         return;
     }
     if (h->coll->kind == SHMEMX_REDUCE) {
         if (reduce_at_root(h))
             return;
-    } else if (pull_start(h, h->block, h->block, share_of(h, 0, h->block).bytes)) {
+    } else if (pull_start(h, h->call.block, h->call.block, share_of(h, 0, h->call.block).bytes)) {
         reduce_pulled(h);
         return;
     }
-    for (size_t at = 0; at < h->block && !h->is_over; at += most)
-        reduce_shares(h, at, ISO_MIN(h->block - at, most));
+    for (size_t at = 0; at < h->call.block && !h->is_over; at += most)
+        reduce_shares(h, at, ISO_MIN(h->call.block - at, most));
 }
 
 /* ---- splits: packed on the way. A piece is a range of a packed block ---- */
@@ -830,7 +682,7 @@ struct packing {
 static void copy_splits(struct host_call *h, const struct packing *p, bool pack)
 {
     const shmemx_splits_t *s = h->coll->splits;
-    size_t one = h->elem_bytes, at = p->at, end = p->at + p->bytes;
+    size_t one = h->call.elem_bytes, at = p->at, end = p->at + p->bytes;
     for (struct split_place k = h->split; at < end; k.i++) {
         size_t bytes = s->nelems[k.i] * one, stop = ISO_MIN(k.begin + bytes, end);
         k.at = s->offset != NULL ? s->offset[k.i] : k.at;
@@ -884,10 +736,10 @@ static void move_splits(struct host_call *h)
     struct split_place *k = &h->split;
     size_t all = 0;
     for (size_t i = 0; i < s->n; i++)
-        all += s->nelems[i] * h->elem_bytes;
+        all += s->nelems[i] * h->call.elem_bytes;
     for (size_t at = 0; at < all && !h->is_over; at += ISO_STAGE_BYTES) {
-        for (; k->i < s->n && k->begin + s->nelems[k->i] * h->elem_bytes <= at; k->i++) {
-            k->begin += s->nelems[k->i] * h->elem_bytes;
+        for (; k->i < s->n && k->begin + s->nelems[k->i] * h->call.elem_bytes <= at; k->i++) {
+            k->begin += s->nelems[k->i] * h->call.elem_bytes;
             k->at = (s->offset != NULL ? s->offset[k->i] : k->at) + s->nelems[k->i];
         }
         if (is(h, REDUCES))
@@ -921,9 +773,9 @@ static int run(struct host_call *h)
         return iso_barrier_sync(h->c.team, CALL);
     if (kind == SHMEMX_ALLTOALLV)
         move_blocks(h);
-    else if (syncs || (h->block == 0 && ISO->debug))
+    else if (syncs || (h->call.block == 0 && ISO->debug))
         move_nothing(h);
-    else if (h->block == 0)
+    else if (h->call.block == 0)
         return 0;
     else if (h->coll->splits != NULL)
         move_splits(h);
@@ -940,9 +792,9 @@ SHMEM_API(shmemx_coll_on_host, pshmemx_coll_on_host);
 int pshmemx_coll_on_host(const shmemx_coll_t *coll)
 {
     struct pull pull;
-    struct host_call h = {.coll = coll, .name = "", .pull = &pull};
+    struct host_call h = {.coll = coll, .pull = &pull};
     int rc = iso_enter(CALL);
-    if (rc == 0 && (!begin(&h) || !arguments_are_valid(&h)))
+    if (rc == 0 && !begin(&h))
         rc = -EINVAL;
     if (rc == 0) /* SHMEM_DEBUG: is another member in a call of shmem.h? */
         rc = iso_agree_match(h.c.team, (struct agree_args){CALL, 0, 0, 0});

@@ -75,7 +75,7 @@ static bool has_streams(struct round *r)
         rc = iso_gpu_stream_create(r->gpu, false, &r->engines->streams[r->engines->n]);
         if (rc == 0)
             continue;
-        log_error("shmemx_coll_on_stream, %s: no stream for copy engines: %s", r->c.name, iso_gpu_error(r->gpu));
+        log_error("shmemx_coll_on_stream, %s: no stream for copy engines: %s", r->c.call.name, iso_gpu_error(r->gpu));
         return false;
     }
     return true;
@@ -85,7 +85,7 @@ static bool has_streams(struct round *r)
 static void note(struct round *r, int rc)
 {
     if (rc != 0 && r->rc == 0)
-        log_error("shmemx_coll_on_stream, %s: %s", r->c.name, iso_gpu_error(r->gpu));
+        log_error("shmemx_coll_on_stream, %s: %s", r->c.call.name, iso_gpu_error(r->gpu));
     r->rc = r->rc != 0 ? r->rc : rc;
 }
 
@@ -104,7 +104,7 @@ static char *near(const struct round *r, const struct stream_range *range, const
 {
     if (range != NULL)
         return range->near[m] != NULL ? range->near[m] + ((const char *)addr - range->address) : NULL;
-    char *base = m == r->c.args.h.my_pe ? segment->base : iso_handle_near(segment, r->c.team->world_of[m]);
+    char *base = m == r->c.args.h.my_pe ? segment->base : iso_handle_near(segment, r->c.call.team->world_of[m]);
     return base != NULL ? base + ((const char *)addr - segment->base) : NULL;
 }
 
@@ -125,7 +125,7 @@ static void plan(struct round *r)
     r->each = peers > 0 ? ISO_MAX(r->most / peers, 1u) : 1;
     size_t pieces = ISO_MIN(r->bytes / SPLIT_BYTES, (size_t)r->each);
     if (r->signals != NULL)
-        r->unit = r->c.coll->chunk_bytes;
+        r->unit = r->c.call.coll->chunk_bytes;
     else if (pieces < 2)
         r->unit = ISO_MAX(r->bytes, (size_t)1);
     else
@@ -140,7 +140,8 @@ static void plan(struct round *r)
 static void send_signal(struct round *r, int m, size_t u, unsigned stream)
 {
     if (r->signals != NULL)
-        copy(r, near(r, r->c.signal_range, r->signal_segment, r->signals + u, m), r->c.coll->signal_value, 8, stream);
+        copy(r, near(r, r->c.signal_range, r->signal_segment, r->signals + u, m), r->c.call.coll->signal_value, 8,
+             stream);
 }
 
 static void send_unit(struct round *r, int i, size_t u)
@@ -190,7 +191,7 @@ static void send_all(struct round *r)
 
 static bool says(const struct round *r, const char *sentence)
 {
-    log_error("shmemx_coll_on_stream, %s: %s", r->c.name, sentence);
+    log_error("shmemx_coll_on_stream, %s: %s", r->c.call.name, sentence);
     return false;
 }
 
@@ -198,7 +199,7 @@ static bool says(const struct round *r, const char *sentence)
  * it. */
 static bool can_run(struct round *r)
 {
-    const shmemx_coll_t *coll = r->c.coll;
+    const shmemx_coll_t *coll = r->c.call.coll;
     struct isod_host *for_kernels, *host = iso_proxy_host(r->c.device, &for_kernels);
     size_t blocks = r->c.args.dest_stride != 0 ? (size_t)r->c.args.h.n_pes : 1;
     r->segment = iso_segment_of(r->c.args.dest, blocks * r->c.args.bytes);
@@ -280,8 +281,8 @@ int iso_engine_exchange(const struct stream_call *c, const struct select_algorit
     r.own_dest = r.dest;
     r.own_source = r.source + me * r.source_stride;
     r.own_bytes = r.bytes;
-    if (c->coll->signals != NULL)
-        r.signals = c->coll->signals + me * ((r.bytes - 1) / c->coll->chunk_bytes + 1);
+    if (c->call.coll->signals != NULL)
+        r.signals = c->call.coll->signals + me * ((r.bytes - 1) / c->call.coll->chunk_bytes + 1);
     return can_run(&r) ? run(&r) : 1;
 }
 

@@ -153,7 +153,7 @@ static int launch(struct stream_call *const *calls, struct isod_batch *b)
 /* By what all members have alike: a stream is this PE's own. */
 static bool is_small(const struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
+    const shmemx_coll_t *coll = c->call.coll;
     return (coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_ALLTOALL) && coll->engines == 0 &&
            coll->splits == NULL && c->args.bytes > 0 && c->args.bytes <= c->facts.inbox_bytes;
 }

@@ -8,89 +8,25 @@
 #include "../../bootstrap/log.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- sentences ---- */
+#define API "shmemx_coll_on_stream"
 
-/* "shmemx_coll_on_stream, SHMEMX_BROADCAST: root 9 is outside 0..3". Always false. */
-static bool wrong(const struct stream_call *c, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
-static bool wrong(const struct stream_call *c, const char *format, ...)
-{
-    char text[384];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    log_error("shmemx_coll_on_stream%s%s: %s", c->name[0] != '\0' ? ", " : "", c->name, text);
-    return false;
-}
-
-static bool in_range(const struct stream_call *c, const char *arg, int value, int most)
-{
-    return (value >= 0 && value <= most) || wrong(c, "%s %d is outside 0..%d", arg, value, most);
-}
-
-static unsigned is(const struct stream_call *c, unsigned what) { return iso_call_kinds[c->facts.kind].is & what; }
+static unsigned is(const struct stream_call *c, unsigned what) { return call_is(&c->call, what); }
 
 /* ---- checks: numbers ---- */
 
 #define MOST_BLOCK_BYTES ((uint64_t)1 << 36) /* kernels count units of 16 bytes in 32 bits */
 
-/* With host_blocks or splits a kind is another one to the table. False after a sentence. */
-static bool choose_kind(struct stream_call *c)
+/* Kernels get numbers, and find the factor of a sum. */
+static void fill_reduction(struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
-    c->facts.kind = coll->kind;
-    if (coll->host_blocks != NULL) {
-        c->facts.kind = CALL_ALLTOALLV_HOST;
-        if (coll->kind != SHMEMX_ALLTOALLV || coll->blocks != NULL)
-            return wrong(c, coll->kind != SHMEMX_ALLTOALLV
-                                ? "host_blocks is given; only SHMEMX_ALLTOALLV has blocks"
-                                : "blocks and host_blocks are given; one of them has to be a null pointer");
-    }
-    if (coll->splits == NULL)
-        return true;
-    c->facts.kind = coll->kind == SHMEMX_FCOLLECT ? CALL_FCOLLECT_SPLITS : CALL_REDUCESCATTER_SPLITS;
-    return coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER ||
-           wrong(c, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
-}
-
-static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
-{
-    memset(c, 0, sizeof *c);
-    c->name = "";
-    c->coll = coll;
-    c->stream = stream;
-    c->device = iso_device_running("shmemx_coll_on_stream");
-    if (c->device == NULL)
-        return false;
-    if (coll == NULL)
-        return wrong(c, "coll is a null pointer");
-    if (!in_range(c, "kind", coll->kind, CALL_USER_KINDS - 1))
-        return false;
-    c->name = iso_call_kinds[coll->kind].name;
-    if (!choose_kind(c))
-        return false;
-    c->facts.engines = coll->engines != 0;
-    c->team = iso_team_or_null(coll->team);
-    return c->team != NULL || wrong(c, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
-}
-
-static bool type_and_op_are_valid(struct stream_call *c)
-{
-    const shmemx_coll_t *coll = c->coll;
+    const shmemx_coll_t *coll = c->call.coll;
     c->facts.type = SHMEMX_UINT8;
     c->facts.op = SHMEMX_SUM;
-    if (!is(c, OF_TYPE))
-        return true;
-    if (!in_range(c, "type", coll->type, CALL_TYPES_END - 1))
-        return false;
     if (!is(c, REDUCES))
-        return true;
-    if (!in_range(c, "op", coll->op, CALL_OPS_END - 1))
-        return false;
+        return;
     c->facts.type = coll->type;
     c->facts.op = coll->op;
     c->args.op = CALL_IS_OR(coll->type, coll->op) ? (int)ISOD_OP_or_reduce : iso_call_ops[coll->op].for_kernels;
@@ -100,100 +36,70 @@ static bool type_and_op_are_valid(struct stream_call *c)
     c->args.scale_from = coll->scale_from;
 
     /* The same bits as by division, which takes many more instructions. */
-    bool by_shift = c->args.scaling == ISOD_SCALING_BY_MEMBERS && (c->team->n_pes & (c->team->n_pes - 1)) == 0;
-    if (by_shift) {
+    int n = c->call.team->n_pes;
+    if (c->args.scaling == ISOD_SCALING_BY_MEMBERS && (n & (n - 1)) == 0) {
         c->args.scaling = ISOD_SCALING_TIMES;
-        c->args.scale = 1.0 / c->team->n_pes;
+        c->args.scale = 1.0 / n;
         c->args.scale_from = NULL;
     }
     c->facts.scaled = c->args.scaling == ISOD_SCALING_TIMES;
-    bool has = iso_call_types[coll->type].is <= iso_call_ops[coll->op].most;
-    if (iso_call_ops[coll->op].scaling != ISOD_SCALING_NONE)
-        has = iso_call_types[coll->type].is == REAL;
-    return has || wrong(c,
-                        "op %s is not for type %s: integers and bool have sum to xor, real numbers sum, prod, min, "
-                        "max, avg and scaled sum, complex ones sum and prod",
-                        iso_call_ops[coll->op].name, iso_call_types[coll->type].name);
 }
 
-static bool partners_are_valid(struct stream_call *c)
+static void fill_sizes(struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
-    int n = c->team->n_pes, me = c->team->my_pe;
-    if (is(c, ROOTED)) {
-        c->args.from = coll->root;
-        return in_range(c, "root", coll->root, n - 1);
-    }
-    if (coll->kind != SHMEMX_PERMUTE)
-        return true;
-    c->args.to = coll->to;
-    c->args.from = coll->from;
-    if (!in_range(c, "to", coll->to, n - 1) || !in_range(c, "from", coll->from, n - 1))
-        return false;
-    return (coll->to == me) == (coll->from == me) ||
-           wrong(c, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
-                 coll->to, coll->from, me);
-}
-
-/* Bytes of one block, and of all: SIZE_MAX stays free, for "any" in tables. */
-static bool size_is_valid(struct stream_call *c)
-{
-    size_t one = 0, all = 0, n = (size_t)c->team->n_pes;
-    size_t elem_bytes = is(c, OF_TYPE) ? iso_call_types[c->coll->type].bytes : 1;
-    if (is(c, OF_TYPE) && (__builtin_mul_overflow(c->coll->nelems, elem_bytes, &one) ||
-                           __builtin_mul_overflow(one, n, &all) || all > PTRDIFF_MAX))
-        return wrong(c, "nelems %zu of %u bytes for %zu members is more than an address space has", c->coll->nelems,
-                     iso_call_types[c->coll->type].bytes, n);
-    if (one >= MOST_BLOCK_BYTES)
-        return wrong(c, "nelems %zu of %u bytes is a block of %zu bytes; it has to be less than 64 GiB",
-                     c->coll->nelems, iso_call_types[c->coll->type].bytes, one);
-    c->facts.bytes = is(c, OF_BLOCKS) ? all : one;
-    c->facts.block = c->args.bytes = one;
-    c->args.dest_stride = is(c, MANY_TO) ? one : 0;
-    c->args.source_stride = is(c, MANY_FROM) ? one : 0;
-    return true;
-}
-
-static bool lists_are_valid(const struct stream_call *c)
-{
-    char sentence[256];
-    const char *what = NULL;
-    if (c->facts.kind == CALL_ALLTOALLV_HOST)
-        what = iso_list_check_blocks(c->coll->host_blocks, c->team->n_pes, sentence);
-    if (c->coll->splits != NULL)
-        what = iso_list_check_splits(c->coll->splits, c->coll->nelems, sentence);
-    return what == NULL || wrong(c, "%s", what);
+    const shmemx_coll_t *coll = c->call.coll;
+    c->facts.kind = c->call.kind;
+    c->facts.engines = coll->engines != 0;
+    c->facts.bytes = is(c, OF_BLOCKS) ? c->call.all : c->call.block;
+    c->facts.block = c->args.bytes = c->call.block;
+    c->args.dest_stride = is(c, MANY_TO) ? c->call.block : 0;
+    c->args.source_stride = is(c, MANY_FROM) ? c->call.block : 0;
+    c->args.to = coll->kind == SHMEMX_PERMUTE ? coll->to : 0;
+    c->args.from = is(c, ROOTED) ? coll->root : coll->kind == SHMEMX_PERMUTE ? coll->from : 0;
+    c->args.call = iso_call_kinds[c->call.kind].for_kernels;
 }
 
 static bool engines_are_valid(const struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
-    if (!in_range(c, "engines", coll->engines, 1))
+    const shmemx_coll_t *coll = c->call.coll;
+    if (!iso_check_range(&c->call, "engines", coll->engines, 1))
         return false;
     if (coll->engines != 0 && !is(c, HAS_ENGINES))
-        return wrong(c, "engines is 1; only fcollect without splits, alltoall, broadcast and permute may use copy "
-                        "engines");
+        return iso_check_wrong(&c->call, "engines is 1; only fcollect without splits, alltoall, broadcast and permute "
+                                         "may use copy engines");
     if (coll->signals == NULL)
         return (coll->signal_value == NULL && coll->chunk_bytes == 0) ||
-               wrong(c, "signal_value or chunk_bytes is given, but signals is a null pointer");
+               iso_check_wrong(&c->call, "signal_value or chunk_bytes is given, but signals is a null pointer");
     if (coll->kind != SHMEMX_FCOLLECT || coll->engines == 0)
-        return wrong(c, "signals is given; only SHMEMX_FCOLLECT with engines has signals");
+        return iso_check_wrong(&c->call, "signals is given; only SHMEMX_FCOLLECT with engines has signals");
     if (coll->chunk_bytes == 0)
-        return wrong(c, "chunk_bytes is 0; with signals it is the bytes of a piece, at least 1");
-    return coll->signal_value != NULL || wrong(c, "signal_value is a null pointer, but signals is given");
+        return iso_check_wrong(&c->call, "chunk_bytes is 0; with signals it is the bytes of a piece, at least 1");
+    return coll->signal_value != NULL ||
+           iso_check_wrong(&c->call, "signal_value is a null pointer, but signals is given");
 }
 
-static bool numbers_are_valid(struct stream_call *c)
+static bool begin(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
-    return in_range(c, "slot", c->coll->slot, ISO_SLOTS_OF_USERS - 1) && type_and_op_are_valid(c) &&
-           partners_are_valid(c) && size_is_valid(c) && lists_are_valid(c) && engines_are_valid(c);
+    memset(c, 0, sizeof *c);
+    c->stream = stream;
+    c->device = iso_device_running(API);
+    if (c->device == NULL || !iso_check_kind(&c->call, API, coll) ||
+        !iso_check_range(&c->call, "slot", coll->slot, ISO_SLOTS_OF_USERS - 1) || !iso_check_numbers(&c->call))
+        return false;
+    if (c->call.block >= MOST_BLOCK_BYTES)
+        return iso_check_wrong(&c->call,
+                               "nelems %zu of %zu bytes is a block of %zu bytes; it has to be less than 64 GiB",
+                               coll->nelems, c->call.elem_bytes, c->call.block);
+    fill_reduction(c);
+    fill_sizes(c);
+    return engines_are_valid(c);
 }
 
-static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->facts.bytes == 0; }
+static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c->call.block == 0; }
 
 /* ---- checks: memory ---- */
 
-static bool is_cpu(const struct stream_call *c) { return strcmp(c->device->info->flavour, "cpu") == 0; }
+static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
 
 /* A range, as the kernels of the members reach it. */
 struct range {
@@ -206,9 +112,9 @@ struct range {
 /* The host's memory is a kernel's own on the CPU device only. */
 static bool is_of_device(const struct stream_call *c, const char *arg, const void *addr)
 {
-    const struct segment *s = is_cpu(c) ? NULL : iso_segment_of(addr, 1);
+    const struct segment *s = is_cpu(c->device) ? NULL : iso_segment_of(addr, 1);
     return s == NULL || s->on_device ||
-           wrong(c, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
+           iso_check_wrong(&c->call, "%s %p is memory of the host, which kernels of this device do not use", arg, addr);
 }
 
 /* Of memory that peers touch. The pieces of a registered buffer have places behind each other, another one has none of
@@ -221,62 +127,41 @@ static bool look_up(const struct stream_call *c, const char *arg, const void *ad
     *range = (struct range){false, false, false, first != NULL ? iso_segment_place(addr) : 0};
     if (whole == NULL &&
         (first != NULL ? iso_segment_place(last) != range->place + len - 1 : iso_segment_of(last, 1) != NULL))
-        return wrong(c,
-                     "%s %p (%zu bytes) passes an end of the device heap or of a registered buffer; register all of it "
-                     "as one buffer, or none of it",
-                     arg, addr, len);
+        return iso_check_wrong(&c->call,
+                               "%s %p (%zu bytes) passes an end of the device heap or of a registered buffer; register "
+                               "all of it as one buffer, or none of it",
+                               arg, addr, len);
     if (first == NULL)
         return true;
-    for (int m = 0; m < c->team->n_pes && first->kind == SEGMENT_BUFFER; m++)
-        if (first->peers[c->team->world_of[m]].base == NULL)
-            return wrong(c, "%s %p is in a buffer that is not registered for pe %d; register it for a team of all "
-                            "members", arg, addr, c->team->world_of[m]);
+    for (int m = 0; m < c->call.team->n_pes && first->kind == SEGMENT_BUFFER; m++)
+        if (first->peers[c->call.team->world_of[m]].base == NULL)
+            return iso_check_wrong(&c->call,
+                                   "%s %p is in a buffer that is not registered for pe %d; register it for a team of "
+                                   "all members",
+                                   arg, addr, c->call.team->world_of[m]);
     range->reached = true;
     range->near = whole != NULL && (whole->on_device || whole->kind != SEGMENT_BUFFER);
     range->local = first->kind == SEGMENT_LOCAL;
     return first->on_device || is_of_device(c, arg, addr);
 }
 
-static bool pointer_is_valid(const struct stream_call *c, const char *arg, const void *addr, size_t alignment)
+/* Asking the driver is slow. */
+static bool pointer_is_valid(const struct coll_call *c, const char *arg, const void *addr, size_t alignment)
 {
-    if (addr == NULL)
-        return wrong(c, "%s is a null pointer", arg);
+    struct device *d = ISO->device;
     if (((uintptr_t)addr & (alignment - 1)) != 0)
-        return wrong(c, "%s %p is not aligned to %zu bytes", arg, addr, alignment);
-    if (!ISO_UNLIKELY(ISO->debug) || is_cpu(c) || iso_segment_of(addr, 1) != NULL) /* asking the driver is slow */
+        return iso_check_wrong(c, "%s %p is not aligned to %zu bytes", arg, addr, alignment);
+    if (!ISO_UNLIKELY(ISO->debug) || is_cpu(d) || iso_segment_of(addr, 1) != NULL)
         return true;
-    return iso_gpu_pointer_kind(c->device->gpu, addr) != GPU_POINTER_HOST ||
-           wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
-}
-
-/* The overlaps that are allowed. */
-static bool is_in_place(const struct stream_call *c)
-{
-    const char *dest = (const char *)c->args.dest, *source = c->args.source;
-    size_t own = (size_t)c->team->my_pe * c->args.bytes;
-    switch (c->facts.kind) {
-    case SHMEMX_REDUCESCATTER:
-    case SHMEMX_SCATTER:
-        return dest == source + own;
-    case SHMEMX_FCOLLECT:
-    case SHMEMX_GATHER:
-        return source == dest + own;
-    case SHMEMX_ALLREDUCE:
-    case SHMEMX_BROADCAST:
-    case SHMEMX_REDUCE:
-        return dest == source;
-    case SHMEMX_PERMUTE:
-        return dest == source && c->args.to == c->team->my_pe;
-    default:
-        return false;
-    }
+    return iso_gpu_pointer_kind(d->gpu, addr) != GPU_POINTER_HOST ||
+           iso_check_wrong(c, "%s %p is memory of the host that is not pinned; device memory is needed", arg, addr);
 }
 
 /* dest or source, as `buffer` says: facts and places of what peers touch. The rest is this member's own: nothing is
  * asked of it that might make this member alone refuse the call. */
 static bool side_is_valid(struct stream_call *c, unsigned buffer, const void *addr, size_t len)
 {
-    bool writes = buffer == ISOD_NEEDS_DEST, told = c->coll->same_place != 0 || c->facts.engines;
+    bool writes = buffer == ISOD_NEEDS_DEST, told = c->call.coll->same_place != 0 || c->facts.engines;
     const char *arg = writes ? "dest" : "source";
     struct select_facts *f = &c->facts;
     struct range range;
@@ -292,86 +177,26 @@ static bool side_is_valid(struct stream_call *c, unsigned buffer, const void *ad
     }
     c->args.dest_place = range.place;
     if (is(c, HAS_ENGINES) && range.reached)
-        c->dest_range = iso_stream_range_find(c->device, c->team, addr, len);
+        c->dest_range = iso_stream_range_find(c->device, c->call.team, addr, len);
     /* That dest is symmetric is this member's own fact, unless the caller says where it is on all of them. */
     f->known = c->dest_range != NULL || (told && range.reached && !range.local);
     return true;
 }
 
-/* Of a member that is not the root: kernels do not touch the other side, but add to its address. */
-static bool one_side_is_valid(struct stream_call *c, size_t alignment)
+/* What of `blocks` kernels get. */
+static bool fill_blocks(struct stream_call *c)
 {
-    bool sends = is(c, TO_ROOT) != 0;
-    const char *arg = sends ? "source" : "dest", *addr = sends ? c->args.source : c->args.dest;
-    if (!pointer_is_valid(c, arg, addr, alignment) ||
-        !side_is_valid(c, sends ? ISOD_NEEDS_SOURCE : ISOD_NEEDS_DEST, addr, c->args.bytes))
-        return false;
-    if (sends)
-        c->args.dest = (char *)(uintptr_t)addr;
-    else
-        c->args.source = addr;
-    return true;
-}
-
-static bool data_is_valid(struct stream_call *c)
-{
-    size_t alignment = iso_call_types[c->coll->type].alignment;
-    size_t dest_bytes = c->args.dest_stride != 0 ? c->facts.bytes : c->args.bytes;
-    size_t source_bytes = c->args.source_stride != 0 ? c->facts.bytes : c->args.bytes;
-    if (is(c, TO_ROOT | FROM_ROOT) && c->args.from != c->team->my_pe)
-        return one_side_is_valid(c, alignment);
-    uintptr_t to = (uintptr_t)c->args.dest, from = (uintptr_t)c->args.source;
-    if (!pointer_is_valid(c, "dest", c->args.dest, alignment) ||
-        !pointer_is_valid(c, "source", c->args.source, alignment))
-        return false;
-    if (to < from + source_bytes && from < to + dest_bytes && !is_in_place(c))
-        return wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", (void *)c->args.dest, dest_bytes,
-                     (const void *)c->args.source, source_bytes);
-    return side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, dest_bytes) &&
-           side_is_valid(c, ISOD_NEEDS_SOURCE, c->args.source, source_bytes);
-}
-
-/* Memory of one direction: of nothing it may be anywhere. */
-static bool host_side_is_valid(struct stream_call *c, unsigned buffer, const size_t *bytes, const size_t *offset)
-{
-    bool receives = buffer == ISOD_NEEDS_DEST;
-    const void *addr = receives ? c->args.dest : c->args.source;
-    size_t extent = iso_list_extent(bytes, offset, c->team->n_pes);
-    return extent == 0 || (pointer_is_valid(c, receives ? "dest" : "source", addr, 1) &&
-                           side_is_valid(c, buffer, addr, extent));
-}
-static bool host_blocks_are_valid(struct stream_call *c)
-{
-    const shmemx_host_blocks_t *b = c->coll->host_blocks;
-    int me = c->team->my_pe;
-    if (b->send_bytes[me] != b->receive_bytes[me])
-        return wrong(c, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
-                     b->send_bytes[me], me, b->receive_bytes[me], me);
-    return host_side_is_valid(c, ISOD_NEEDS_DEST, b->receive_bytes, b->receive_offset) &&
-           host_side_is_valid(c, ISOD_NEEDS_SOURCE, b->send_bytes, b->send_offset);
-}
-
-/* The lengths are known when the call runs: here only the begins of the buffers are looked at. */
-static bool blocks_are_valid(struct stream_call *c)
-{
-    const shmemx_blocks_t *b = c->coll->blocks;
+    const shmemx_blocks_t *b = c->call.coll->blocks;
     struct range received = {true, true, false, 0};
-    if (b == NULL)
-        return wrong(c, "blocks is a null pointer");
-    if (!pointer_is_valid(c, "dest", c->args.dest, 1) || !pointer_is_valid(c, "source", c->args.source, 1) ||
-        !pointer_is_valid(c, "blocks->bytes", b->bytes, 8) ||
-        !pointer_is_valid(c, "blocks->source_offset", b->source_offset, 8) ||
-        !pointer_is_valid(c, "blocks->dest_offset", b->dest_offset, 8) ||
-        !side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, 1) || !side_is_valid(c, ISOD_NEEDS_SOURCE, c->args.source, 1))
-        return false;
-    if (b->received != NULL && (!pointer_is_valid(c, "blocks->received", b->received, 8) ||
-                                !look_up(c, "blocks->received", b->received, (size_t)c->team->n_pes * 8, &received)))
+    if (b->received != NULL &&
+        !look_up(c, "blocks->received", b->received, (size_t)c->call.team->n_pes * 8, &received))
         return false;
     bool reached = (c->facts.has & ISOD_NEEDS_DEST) != 0;
     if (!reached || !received.reached)
-        return wrong(c, "%s is neither symmetric nor local: not from shmemx_malloc, shmemx_team_malloc or "
-                        "shmemx_local_malloc, and not in a registered buffer",
-                     reached ? "blocks->received" : "dest");
+        return iso_check_wrong(&c->call,
+                               "%s is neither symmetric nor local: not from shmemx_malloc, shmemx_team_malloc or "
+                               "shmemx_local_malloc, and not in a registered buffer",
+                               reached ? "blocks->received" : "dest");
     c->args.v_bytes = b->bytes;
     c->args.v_source = b->source_offset;
     c->args.v_dest = b->dest_offset;
@@ -383,38 +208,42 @@ static bool blocks_are_valid(struct stream_call *c)
 /* Signals are written by engines, behind each piece. */
 static bool signals_are_valid(struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
+    const shmemx_coll_t *coll = c->call.coll;
     struct range range;
     if (coll->signals == NULL)
         return true;
-    size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->team->n_pes;
+    size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->call.team->n_pes;
     if (pieces > PTRDIFF_MAX / 8 / n)
-        return wrong(c, "chunk_bytes %zu makes more signals than an address space has", coll->chunk_bytes);
-    if (!pointer_is_valid(c, "signals", coll->signals, 8) ||
-        !pointer_is_valid(c, "signal_value", coll->signal_value, 8) ||
+        return iso_check_wrong(&c->call, "chunk_bytes %zu makes more signals than an address space has",
+                               coll->chunk_bytes);
+    if (!pointer_is_valid(&c->call, "signals", coll->signals, 8) ||
+        !pointer_is_valid(&c->call, "signal_value", coll->signal_value, 8) ||
         !look_up(c, "signals", coll->signals, pieces * n * 8, &range))
         return false;
-    c->signal_range = iso_stream_range_find(c->device, c->team, coll->signals, pieces * n * 8);
+    c->signal_range = iso_stream_range_find(c->device, c->call.team, coll->signals, pieces * n * 8);
     if (range.near && range.local && c->signal_range == NULL)
-        return wrong(c, "signals %p is local memory, of which the other members do not know the place; call "
-                        "shmemx_rendezvous for it before", (void *)coll->signals);
-    return range.near || wrong(c, "signals %p is not symmetric device memory", (void *)coll->signals);
+        return iso_check_wrong(&c->call,
+                               "signals %p is local memory, of which the other members do not know the place; call "
+                               "shmemx_rendezvous for it before",
+                               (void *)coll->signals);
+    return range.near || iso_check_wrong(&c->call, "signals %p is not symmetric device memory", (void *)coll->signals);
 }
 
 static bool memory_is_valid(struct stream_call *c)
 {
-    const shmemx_coll_t *coll = c->coll;
-    c->args.dest = (char *)coll->dest;
-    c->args.source = (const char *)coll->source;
-    if (c->args.scaling == ISOD_SCALING_TIMES && c->args.scale_from != NULL &&
-        !pointer_is_valid(c, "scale_from", coll->scale_from, 8))
+    const struct coll_call *call = &c->call;
+    c->args.dest = (char *)call->coll->dest;
+    c->args.source = (const char *)call->coll->source;
+    if (!iso_check_memory(call, pointer_is_valid) ||
+        (call->dest_bytes > 0 && !side_is_valid(c, ISOD_NEEDS_DEST, c->args.dest, call->dest_bytes)) ||
+        (call->source_bytes > 0 && !side_is_valid(c, ISOD_NEEDS_SOURCE, c->args.source, call->source_bytes)))
         return false;
-    c->args.call = iso_call_kinds[coll->kind].for_kernels;
-    if (is(c, NO_DATA))
-        return true;
-    if (c->facts.kind == CALL_ALLTOALLV_HOST)
-        return host_blocks_are_valid(c);
-    return coll->kind == SHMEMX_ALLTOALLV ? blocks_are_valid(c) : data_is_valid(c) && signals_are_valid(c);
+    /* Kernels do not touch the other side of a member that is not the root, but add to its address. */
+    if (is(c, TO_ROOT) && call->dest_bytes == 0)
+        c->args.dest = (char *)(uintptr_t)c->args.source;
+    if (is(c, FROM_ROOT) && call->source_bytes == 0)
+        c->args.source = c->args.dest;
+    return call->kind == SHMEMX_ALLTOALLV ? fill_blocks(c) : signals_are_valid(c);
 }
 
 /* ---- the call ---- */
@@ -437,7 +266,7 @@ static void describe(struct stream_call *c, struct stream_slot *slot)
     f->direct = slot->handle.direct != 0;
     f->most_blocks = slot->most_blocks;
     f->most_threads = slot->most_threads;
-    if (c->coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
+    if (c->call.coll->kind != SHMEMX_ALLREDUCE || c->args.dest != c->args.source)
         f->has |= ISOD_NEEDS_APART;
     if (f->direct && f->n_pes <= ISOD_STREAM_MEMBERS)
         f->has |= ISOD_NEEDS_DIRECT;
@@ -463,7 +292,7 @@ static int complete(struct stream_call *c)
 
 static int begin_checked(struct stream_call *c, const shmemx_coll_t *coll, shmemx_stream_t stream)
 {
-    if (begin(c, coll, stream) && numbers_are_valid(c))
+    if (begin(c, coll, stream))
         return 0;
     return iso_job_is_broken() ? -EIO : -EINVAL;
 }
@@ -494,7 +323,7 @@ static int enqueue(const struct stream_call *c)
     struct select_table *table = c->slot->table;
     struct select_choice choice = iso_stream_choose(table, &c->facts);
     if (choice.algorithm == NULL) {
-        (void)wrong(c, "copy engines cannot do this: %s",
+        (void)iso_check_wrong(&c->call, "copy engines cannot do this: %s",
                     c->device->engines_why[0] != '\0'        ? c->device->engines_why
                     : (c->facts.has & ISOD_NEEDS_DEST) == 0  ? "dest is neither symmetric nor local memory"
                     : (c->facts.near & ISOD_NEEDS_DEST) == 0 ? "dest is registered memory of the host"
@@ -528,7 +357,7 @@ size_t pshmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes)
         bytes = 0;
     if (bytes > 0)
         text[0] = '\0';
-    if (!begin(&c, coll, NULL) || !numbers_are_valid(&c))
+    if (!begin(&c, coll, NULL))
         return 0;
     if (is_nothing(&c))
         return (size_t)snprintf(text, bytes, "%s of 0 bytes: nothing is enqueued",

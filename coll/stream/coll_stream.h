@@ -9,7 +9,7 @@
 #define ISO_COLL_STREAM_H
 
 #include "../../shmem/gpu/device.h"
-#include "../call/kinds.h"
+#include "../call/check.h"
 #include "../call/lists.h"
 #include "../select/select.h"
 
@@ -24,10 +24,8 @@ struct stream_merged {
     uint32_t nth, of;
 };
 struct stream_call {
-    const shmemx_coll_t *coll;
-    const char *name; /* "SHMEMX_ALLREDUCE" */
+    struct coll_call call;
     struct device *device;
-    struct team *team;
     struct stream_slot *slot;
     shmemx_stream_t stream;
     struct isod_stream_coll args; /* h, addresses, places and strides in bytes; as kernels get them */

@@ -57,7 +57,7 @@ static int enqueue(const struct engine_words *w, const struct stream_call *c, in
 {
     int rc = iso_gpu_stream_words(w->device->gpu, w->scratch, n, stream);
     if (rc != 0)
-        log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(w->device->gpu));
+        log_error("shmemx_coll_on_stream, %s: %s", c->call.name, iso_gpu_error(w->device->gpu));
     return rc == 0 ? 0 : 1;
 }
 

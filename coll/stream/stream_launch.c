@@ -13,6 +13,6 @@ int iso_stream_launch(const struct stream_call *c, gpu_kernel kernel, struct sel
     args.span = (share + n - 1) / n * 16;
     int rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
     if (rc != 0)
-        log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(c->device->gpu));
+        log_error("shmemx_coll_on_stream, %s: %s", c->call.name, iso_gpu_error(c->device->gpu));
     return rc == 0 ? 0 : 1;
 }

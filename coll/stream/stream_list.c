@@ -26,18 +26,18 @@ static int put_list(const struct stream_call *c, const uint64_t *words, size_t n
         rc = iso_gpu_launch(c->device->gpu, &l, c->stream);
     }
     if (rc != 0)
-        log_error("shmemx_coll_on_stream, %s: %s", c->name, iso_gpu_error(c->device->gpu));
+        log_error("shmemx_coll_on_stream, %s: %s", c->call.name, iso_gpu_error(c->device->gpu));
     return rc == 0 ? 0 : 1;
 }
 
 int iso_list_run_blocks(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    const shmemx_host_blocks_t *b = c->coll->host_blocks;
+    const shmemx_host_blocks_t *b = c->call.coll->host_blocks;
     size_t n = (size_t)c->args.h.n_pes, sent = 0, received = 0;
     struct stream_call staged = *c;
     uint64_t *words = (uint64_t *)malloc((4 * n + 1) * sizeof *words);
     if (words == NULL) {
-        log_error("shmemx_coll_on_stream, %s: no memory", c->name);
+        log_error("shmemx_coll_on_stream, %s: no memory", c->call.name);
         return 1;
     }
     staged.args.bytes = 0;
@@ -62,8 +62,8 @@ enum { SPLITS_OF_LIST = (STREAM_LIST_WORDS - 1) / 2 };
 
 int iso_list_run_splits(const struct stream_call *c, const struct select_algorithm *a, struct select_shape shape)
 {
-    const shmemx_splits_t *s = c->coll->splits;
-    size_t next = 0, end = 0, elem_bytes = c->args.bytes / c->coll->nelems;
+    const shmemx_splits_t *s = c->call.coll->splits;
+    size_t next = 0, end = 0, elem_bytes = c->args.bytes / c->call.coll->nelems;
     int rc = 0;
     while (next < s->n && rc == 0) {
         uint64_t words[STREAM_LIST_WORDS], places[SPLITS_OF_LIST];

@@ -137,7 +137,7 @@ static bool has_root(int kind)
 static struct note note_of(const struct stream_call *c, uint64_t number)
 {
     struct note note;
-    const shmemx_coll_t *coll = c->coll;
+    const shmemx_coll_t *coll = c->call.coll;
     memset(&note, 0, sizeof note);
     note.number = number;
     note.kind = coll->kind;
@@ -337,7 +337,7 @@ static int look(struct stream_notes *s, int m)
 int iso_notes_call(struct stream_notes *s, const struct stream_call *c)
 {
     struct note note = note_of(c, ++s->calls);
-    const shmemx_host_blocks_t *b = c->coll->host_blocks;
+    const shmemx_host_blocks_t *b = c->call.coll->host_blocks;
     uint64_t *blocks = &s->blocks[(size_t)(note.number % STREAM_NOTES) * (size_t)s->n * 2];
     s->mine[note.number % STREAM_NOTES] = note;
     for (int m = 0; m < s->n; m++) {

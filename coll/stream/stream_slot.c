@@ -198,8 +198,8 @@ struct stream_slot *iso_stream_slot_find(const struct stream_call *c)
     if (s == NULL)
         return NULL;
     pthread_mutex_lock(&d->lock);
-    struct stream_slot *slot = *list_of(s, c->team, c->coll->slot);
-    while (slot != NULL && (slot->team != c->team || slot->number != c->coll->slot))
+    struct stream_slot *slot = *list_of(s, c->call.team, c->call.coll->slot);
+    while (slot != NULL && (slot->team != c->call.team || slot->number != c->call.coll->slot))
         slot = slot->next;
     pthread_mutex_unlock(&d->lock);
     return slot;
@@ -211,10 +211,10 @@ struct stream_slot *iso_stream_slot_need(const struct stream_call *c)
     if (slot != NULL)
         return slot;
     if (c->device->captures == 0 && !iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
-        return make(c->device, c->team, c->coll->slot, 0);
+        return make(c->device, c->call.team, c->call.coll->slot, 0);
     log_error("%s, %s: the first call of a (team, slot) makes what it needs, which a capture does not allow; make one "
               "call of slot %d of this team before",
-              call, c->name, c->coll->slot);
+              call, c->call.name, c->call.coll->slot);
     return NULL;
 }
 
@@ -222,7 +222,7 @@ int iso_stream_slot_order(const struct stream_call *c)
 {
     int rc = iso_stream_order(c->device, c->slot->last, c->stream);
     if (rc != 0)
-        log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->name,
+        log_error("%s, %s: the stream cannot wait for that of the last call of slot %d: %s", call, c->call.name,
                   c->slot->number, iso_gpu_error(c->device->gpu));
     return rc;
 }
@@ -231,11 +231,12 @@ SHMEM_API(shmemx_slot_prepare, pshmemx_slot_prepare);
 int pshmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks)
 {
     shmemx_coll_t coll = {.slot = slot};
-    struct stream_call c = {.coll = &coll, .device = iso_device_running(__func__), .team = iso_team_or_null(team)};
+    struct stream_call c = {.call = {.coll = &coll, .team = iso_team_or_null(team)},
+                            .device = iso_device_running(__func__)};
     if (c.device == NULL)
         return 1;
-    if (c.team == NULL || slot < 0 || slot >= ISO_SLOTS_OF_USERS || max_blocks < 0) {
-        if (c.team == NULL)
+    if (c.call.team == NULL || slot < 0 || slot >= ISO_SLOTS_OF_USERS || max_blocks < 0) {
+        if (c.call.team == NULL)
             log_error("shmemx_slot_prepare: team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
         else if (max_blocks < 0)
             log_error("shmemx_slot_prepare: max_blocks is %d; it must be 0 or more", max_blocks);
@@ -247,7 +248,7 @@ int pshmemx_slot_prepare(shmem_team_t team, int slot, int max_blocks)
         log_error("shmemx_slot_prepare: a stream is being captured; prepare slots before");
         return 1;
     }
-    return iso_stream_slot_find(&c) != NULL || make(c.device, c.team, slot, max_blocks) != NULL ? 0 : 1;
+    return iso_stream_slot_find(&c) != NULL || make(c.device, c.call.team, slot, max_blocks) != NULL ? 0 : 1;
 }
 
 /* ---- all slots ---- */

@@ -135,9 +135,9 @@ static int fill_source(struct tuning *t)
 
 static uint16_t expected(const struct stream_call *c, size_t i)
 {
-    size_t each = c->coll->nelems, own = (size_t)c->args.h.my_pe * each;
+    size_t each = c->call.coll->nelems, own = (size_t)c->args.h.my_pe * each;
     unsigned sum = 0;
-    switch (c->coll->kind) {
+    switch (c->call.coll->kind) {
     case SHMEMX_FCOLLECT:
         return bf16_of(value_of((int)(i / each), i % each));
     case SHMEMX_ALLTOALL:
@@ -147,14 +147,14 @@ static uint16_t expected(const struct stream_call *c, size_t i)
         return bf16_of(value_of(c->args.from, i));
     default:
         for (int m = 0; m < c->args.h.n_pes; m++)
-            sum += value_of(m, c->coll->kind == SHMEMX_REDUCESCATTER ? own + i : i);
+            sum += value_of(m, c->call.coll->kind == SHMEMX_REDUCESCATTER ? own + i : i);
         return bf16_of(sum);
     }
 }
 
 static size_t elems_of_dest(const struct stream_call *c)
 {
-    return c->coll->nelems * (c->args.dest_stride != 0 ? (size_t)c->args.h.n_pes : 1);
+    return c->call.coll->nelems * (c->args.dest_stride != 0 ? (size_t)c->args.h.n_pes : 1);
 }
 
 /* All of a small dest, parts of a large one. */
@@ -169,7 +169,7 @@ static bool is_right(const struct tuning *t, const struct stream_call *c, const 
             if (seen[i] != expected(c, at + i)) {
                 log_error("%s: %s of %zu bytes on %d PEs by %s, %u x %u, went wrong: element %zu of dest is %#06x, "
                           "expected %#06x; nothing is written",
-                          call, iso_select_stream.kinds[c->coll->kind], c->facts.bytes, (int)c->args.h.n_pes,
+                          call, iso_select_stream.kinds[c->call.coll->kind], c->facts.bytes, (int)c->args.h.n_pes,
                           r->way.algorithm->name, r->shape.grid, r->shape.threads, at + i, seen[i],
                           expected(c, at + i));
                 return false;
@@ -197,13 +197,13 @@ static int check(const struct trials *s, const struct trial *r)
     need(iso_gpu_fill(s->t->device->gpu, s->t->dest, 0xff, elems_of_dest(&s->c) * 2, s->t->stream), "filling dest");
     enqueue(s, r, 1);
     synchronize(s);
-    return all_of(s->c.team, is_right(s->t, &s->c, r)) ? 0 : -EIO;
+    return all_of(s->c.call.team, is_right(s->t, &s->c, r)) ? 0 : -EIO;
 }
 
 /* Of the slowest member, from when all have come. graph NULL: one plain call. */
 static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_graph_t graph)
 {
-    iso_barrier_sync(s->c.team, call);
+    iso_barrier_sync(s->c.call.team, call);
     uint64_t begin = iso_wait_now_ns();
     if (graph != NULL)
         need(pshmemx_graph_launch(graph, s->t->stream), "the launch of a graph");
@@ -211,7 +211,7 @@ static uint64_t sample(const struct trials *s, const struct trial *r, shmemx_gra
         enqueue(s, r, 1);
     synchronize(s);
     uint64_t ns = iso_wait_now_ns() - begin;
-    return ~iso_agree_min(s->c.team, ~ns, call); /* the most */
+    return ~iso_agree_min(s->c.call.team, ~ns, call); /* the most */
 }
 
 static shmemx_graph_t capture(const struct trials *s, const struct trial *r, unsigned calls)

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* The checks of check.h. Called by coll_on_host.c and coll_stream.c. */
+#include "check.h"
+#include "../../bootstrap/log.h"
+#include "../../shmem/agree.h"
+#include "lists.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool iso_check_wrong(const struct coll_call *c, const char *format, ...)
+{
+    char text[384];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_error("%s%s%s: %s", c->api, c->name[0] != '\0' ? ", " : "", c->name, text);
+    return false;
+}
+
+bool iso_check_range(const struct coll_call *c, const char *arg, int value, int most)
+{
+    return (value >= 0 && value <= most) || iso_check_wrong(c, "%s %d is outside 0..%d", arg, value, most);
+}
+
+/* ---- the kind ---- */
+
+static bool lists_fit(struct coll_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    if (coll->host_blocks != NULL) {
+        c->kind = CALL_ALLTOALLV_HOST;
+        if (coll->kind != SHMEMX_ALLTOALLV)
+            return iso_check_wrong(c, "host_blocks is given; only SHMEMX_ALLTOALLV has blocks");
+        if (coll->blocks != NULL)
+            return iso_check_wrong(c, "blocks and host_blocks are given; one of them has to be a null pointer");
+    }
+    if (coll->splits == NULL)
+        return true;
+    c->kind = coll->kind == SHMEMX_FCOLLECT ? CALL_FCOLLECT_SPLITS : CALL_REDUCESCATTER_SPLITS;
+    return coll->kind == SHMEMX_FCOLLECT || coll->kind == SHMEMX_REDUCESCATTER ||
+           iso_check_wrong(c, "splits is given; only SHMEMX_FCOLLECT and SHMEMX_REDUCESCATTER take splits");
+}
+
+bool iso_check_kind(struct coll_call *c, const char *api, const shmemx_coll_t *coll)
+{
+    c->api = api;
+    c->name = "";
+    c->coll = coll;
+    if (coll == NULL)
+        return iso_check_wrong(c, "coll is a null pointer");
+    if (!iso_check_range(c, "kind", coll->kind, CALL_USER_KINDS - 1))
+        return false;
+    c->kind = coll->kind;
+    c->name = iso_call_kinds[coll->kind].name;
+    if (!lists_fit(c))
+        return false;
+    c->is = iso_call_kinds[c->kind].is;
+    c->team = iso_team_or_null(coll->team);
+    return c->team != NULL || iso_check_wrong(c, "team is not a team of this PE (destroyed, or SHMEM_TEAM_INVALID?)");
+}
+
+/* ---- numbers ---- */
+
+static bool type_and_op_are_valid(const struct coll_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    if (!call_is(c, OF_TYPE))
+        return true;
+    if (!iso_check_range(c, "type", coll->type, CALL_TYPES_END - 1))
+        return false;
+    if (!call_is(c, REDUCES))
+        return true;
+    if (!iso_check_range(c, "op", coll->op, CALL_OPS_END - 1))
+        return false;
+    const struct call_op *op = &iso_call_ops[coll->op];
+    enum call_number number = iso_call_types[coll->type].is;
+    return (op->scaling != ISOD_SCALING_NONE ? number == REAL : number <= op->most) ||
+           iso_check_wrong(c,
+                           "op %s is not for type %s: integers and bool have sum to xor, real numbers sum, prod, min, "
+                           "max, avg and scaled sum, complex ones sum and prod",
+                           op->name, iso_call_types[coll->type].name);
+}
+
+static bool partners_are_valid(const struct coll_call *c)
+{
+    const shmemx_coll_t *coll = c->coll;
+    int n = c->team->n_pes, me = c->team->my_pe;
+    if (call_is(c, ROOTED))
+        return iso_check_range(c, "root", coll->root, n - 1);
+    if (coll->kind != SHMEMX_PERMUTE)
+        return true;
+    if (!iso_check_range(c, "to", coll->to, n - 1) || !iso_check_range(c, "from", coll->from, n - 1))
+        return false;
+    return (coll->to == me) == (coll->from == me) ||
+           iso_check_wrong(c, "to is %d and from is %d on member %d; a member that sends to itself receives from itself",
+                           coll->to, coll->from, me);
+}
+
+/* A member that is not the root has one buffer. */
+static bool size_is_valid(struct coll_call *c)
+{
+    size_t n = (size_t)c->team->n_pes;
+    if (!call_is(c, OF_TYPE))
+        return true;
+    c->elem_bytes = iso_call_types[c->coll->type].bytes;
+    if (__builtin_mul_overflow(c->coll->nelems, c->elem_bytes, &c->block) ||
+        __builtin_mul_overflow(c->block, n, &c->all) || c->all > PTRDIFF_MAX)
+        return iso_check_wrong(c, "nelems %zu of %zu bytes for %zu members is more than an address space has",
+                               c->coll->nelems, c->elem_bytes, n);
+    bool is_root = c->team->my_pe == c->coll->root;
+    c->dest_bytes = call_is(c, TO_ROOT) && !is_root ? 0 : call_is(c, MANY_TO) ? c->all : c->block;
+    c->source_bytes = call_is(c, FROM_ROOT) && !is_root ? 0 : call_is(c, MANY_FROM) ? c->all : c->block;
+    return true;
+}
+
+static bool lists_are_valid(struct coll_call *c)
+{
+    const shmemx_host_blocks_t *b = c->coll->host_blocks;
+    int n = c->team->n_pes, me = c->team->my_pe;
+    char sentence[256];
+    const char *what = NULL;
+    if (b != NULL)
+        what = iso_list_check_blocks(b, n, sentence);
+    if (c->coll->splits != NULL)
+        what = iso_list_check_splits(c->coll->splits, c->coll->nelems, sentence);
+    if (what != NULL)
+        return iso_check_wrong(c, "%s", what);
+    if (c->coll->kind == SHMEMX_ALLTOALLV && b == NULL)
+        c->dest_bytes = c->source_bytes = 1; /* the lengths are known when the call runs */
+    if (b == NULL)
+        return true;
+    c->dest_bytes = iso_list_extent(b->receive_bytes, b->receive_offset, n);
+    c->source_bytes = iso_list_extent(b->send_bytes, b->send_offset, n);
+    return b->send_bytes[me] == b->receive_bytes[me] ||
+           iso_check_wrong(c, "host_blocks->send_bytes[%d] is %zu and receive_bytes[%d] is %zu on member %d itself", me,
+                           b->send_bytes[me], me, b->receive_bytes[me], me);
+}
+
+bool iso_check_numbers(struct coll_call *c)
+{
+    return type_and_op_are_valid(c) && partners_are_valid(c) && size_is_valid(c) && lists_are_valid(c);
+}
+
+/* ---- memory ---- */
+
+bool iso_check_pointer(const struct coll_call *c, const char *arg, const void *addr, size_t alignment,
+                       check_pointer_fn *place)
+{
+    return addr != NULL ? place(c, arg, addr, alignment) : iso_check_wrong(c, "%s is a null pointer", arg);
+}
+
+/* The overlaps that are allowed. */
+static bool is_in_place(const struct coll_call *c)
+{
+    const char *dest = (const char *)c->coll->dest, *source = (const char *)c->coll->source;
+    size_t own = (size_t)c->team->my_pe * c->block;
+    switch (c->kind) {
+    case SHMEMX_REDUCESCATTER:
+    case SHMEMX_SCATTER:
+        return dest == source + own;
+    case SHMEMX_FCOLLECT:
+    case SHMEMX_GATHER:
+        return source == dest + own;
+    case SHMEMX_ALLREDUCE:
+    case SHMEMX_BROADCAST:
+    case SHMEMX_REDUCE:
+        return dest == source;
+    case SHMEMX_PERMUTE:
+        return dest == source && c->coll->to == c->team->my_pe;
+    default:
+        return false;
+    }
+}
+
+static bool blocks_are_valid(const struct coll_call *c, check_pointer_fn *place)
+{
+    const shmemx_blocks_t *b = c->coll->blocks;
+    if (b == NULL)
+        return iso_check_wrong(c, "blocks is a null pointer");
+    return iso_check_pointer(c, "blocks->bytes", b->bytes, 8, place) &&
+           iso_check_pointer(c, "blocks->source_offset", b->source_offset, 8, place) &&
+           iso_check_pointer(c, "blocks->dest_offset", b->dest_offset, 8, place) &&
+           (b->received == NULL || place(c, "blocks->received", b->received, 8));
+}
+
+bool iso_check_memory(const struct coll_call *c, check_pointer_fn *place)
+{
+    const shmemx_coll_t *coll = c->coll;
+    size_t alignment = call_is(c, OF_TYPE) ? iso_call_types[coll->type].alignment : 1;
+    uintptr_t to = (uintptr_t)coll->dest, from = (uintptr_t)coll->source;
+    if (c->kind == SHMEMX_ALLTOALLV && !blocks_are_valid(c, place))
+        return false;
+    if ((c->dest_bytes > 0 && !iso_check_pointer(c, "dest", coll->dest, alignment, place)) ||
+        (c->source_bytes > 0 && !iso_check_pointer(c, "source", coll->source, alignment, place)))
+        return false;
+    if (call_is(c, REDUCES) && coll->op == SHMEMX_SCALED_SUM && coll->scale_from != NULL &&
+        !place(c, "scale_from", coll->scale_from, 8))
+        return false;
+    bool both = call_is(c, OF_TYPE) && c->dest_bytes > 0 && c->source_bytes > 0;
+    return !both || to >= from + c->source_bytes || from >= to + c->dest_bytes || is_in_place(c) ||
+           iso_check_wrong(c, "dest %p (%zu bytes) and source %p (%zu bytes) overlap", coll->dest, c->dest_bytes,
+                           coll->source, c->source_bytes);
+}
