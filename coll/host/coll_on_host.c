@@ -11,7 +11,7 @@
 #include "../../shmem/agree.h"
 #include "../../shmem/ops/order.h"
 #include "../call/check.h"
-#include "call_word.h"
+#include "../call/word.h"
 #include "pull.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ struct host_call {
     coll_combine_fn *combine; /* reductions; of float for formats of 16 and 8 bits */
     struct running_sum sent, received; /* host_blocks */
     bool differs;                      /* host_blocks: not what a member sends, or expects */
-    bool has_word;                     /* call_word.h */
+    bool has_word;                     /* word.h */
     bool is_over;                      /* no further piece: the calls differ, or the job is broken */
     int rc;                            /* the calls differ */
     struct slot_word word;             /* of the first piece's epoch */
@@ -150,7 +150,7 @@ static void begin_piece(struct host_call *h)
 {
     coll_begin_staged_epoch(&h->c);
     if (h->has_word && h->word.call == 0)
-        h->word = word_of(h->coll, h->c.epoch);
+        h->word = word_of(h->coll, h->c.epoch, h->coll->scale_from != NULL ? h->coll->scale_from : &h->coll->scale);
 }
 /* The first piece of a call has its word. */
 static bool has_its_word(const struct host_call *h)
@@ -183,13 +183,15 @@ static ISO_COLD void refuse_word(struct host_call *h, int from, const struct slo
     int pe = h->c.team->world_of[from];
     char ours[WORD_TEXT_BYTES], other[WORD_TEXT_BYTES];
     h->is_over = true;
-    (void)word_text(&h->word, ours);
+    iso_word_text(&h->word, ours);
+    iso_word_text(theirs, other);
     if ((uint32_t)theirs->call != (uint32_t)h->word.call)
         h->rc = iso_refuse_alone(CALL, "collective mismatch of kind: pe %d calls %s, pe %d calls another collective",
-                               ISO->my_pe, ours, pe);
+                               ISO->my_pe, iso_word_end(ours), pe);
     else
         h->rc = iso_refuse(CALL, "collective mismatch of %s: pe %d calls %s, pe %d calls %s",
-                         word_difference(&h->word, theirs), ISO->my_pe, ours, pe, word_text(theirs, other));
+                         iso_word_difference(&h->word, theirs), ISO->my_pe, iso_word_end(ours), pe,
+                         iso_word_end(other));
 }
 
 /* Compares the words of the first piece. All that have come, also in a broken job: the difference may be why. */

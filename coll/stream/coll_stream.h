@@ -45,7 +45,7 @@ int iso_stream_admit(struct stream_call *c, const shmemx_coll_t *coll, shmemx_st
 int iso_stream_run(const struct stream_call *c);  /* enqueues it: 0, or nonzero after a sentence */
 int iso_stream_note(const struct stream_call *c); /* SHMEM_DEBUG: compares it alone, likewise */
 
-/* ---- stream_notes.c: SHMEM_DEBUG=1 compares the calls of a slot between its members ---- */
+/* ---- call/notes.c: SHMEM_DEBUG=1 compares the calls of a slot between its members ---- */
 
 struct stream_notes; /* of one slot */
 struct stream_notes *iso_notes_open(const struct team *team, int slot, shmemd_t handle); /* NULL: no memory */

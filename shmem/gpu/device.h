@@ -187,7 +187,7 @@ ISO_INLINE int iso_handle_slot_of_users(int slot) /* for messages */
 {
     return slot < ISO_SLOT_STREAM_FIRST ? slot : slot - ISO_SLOT_STREAM_FIRST;
 }
-/* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/stream/stream_notes.c). */
+/* SHMEM_DEBUG=1: behind slot memory, for each member some notes on its calls (coll/call/notes.c). */
 enum { ISO_HANDLE_NOTES = 64, ISO_HANDLE_NOTE_BYTES = 128 };
 int iso_handle_open(struct team *team, int slot, shmemd_t *handle, const char *call);
 /* Within a first call, whose number is the slot. `lanes`: at most so many, 0: as many as usual; for a new handle. */

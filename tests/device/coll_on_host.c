@@ -416,7 +416,7 @@ static const struct mismatch {
     {"kind", {KIND_A, 0, 4, F, SCALED, 2}, {SHMEMX_REDUCESCATTER, 0, 4, F, SCALED, 2}, "SHMEMX_REDUCESCATTER(4 of"},
     {"type", {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, {KIND_A, 0, 4, SHMEMX_INT64, SHMEMX_SUM, 1}, "(4 of SHMEMX_INT64, "},
     {"op", {KIND_A, 0, 4, F, SHMEMX_SUM, 1}, {KIND_A, 0, 4, F, SHMEMX_MAX, 1}, "SHMEMX_MAX"},
-    {"the factor", {KIND_A, 0, 4, F, SCALED, 2}, {KIND_A, 0, 4, F, SCALED, 3}, "SHMEMX_SCALED_SUM by 3"},
+    {"scale", {KIND_A, 0, 4, F, SCALED, 2}, {KIND_A, 0, 4, F, SCALED, 3}, "SHMEMX_SCALED_SUM by 3"},
     {"nelems", {KIND_A, 0, 10, F, SHMEMX_SUM, 1}, {KIND_A, 0, 12, F, SHMEMX_SUM, 1}, "(12 of"},
     {"nelems", {KIND_A, 0, 1, F, SHMEMX_SUM, 1}, {KIND_A, 0, 40000, F, SHMEMX_SUM, 1}, "(40000 of"},
     {"nelems", {KIND_A, 0, 30000, F, SHMEMX_SUM, 1}, {KIND_A, 0, 1000, F, SHMEMX_SUM, 1}, "(1000 of"},

@@ -7,7 +7,8 @@
  * its capture; replays leave none. Invariant: a note is whole when its number is there and its sum is right.
  * Called by coll_stream.c and stream_slot.c. */
 #include "../../shmem/ops/order.h"
-#include "coll_stream.h"
+#include "../stream/coll_stream.h"
+#include "word.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,34 +16,24 @@
 
 static const char call[] = "shmemx_coll_on_stream";
 
-enum { STREAM_NOTES = ISO_HANDLE_NOTES, TEXT_BYTES = 352 }; /* a text is at most 290 long */
+enum { STREAM_NOTES = ISO_HANDLE_NOTES };
 
 struct note {
     uint64_t number; /* of the call, from 1 on; stored last */
     uint64_t sum;    /* of all below */
-    uint64_t nelems, chunk_bytes;
+    struct slot_word call; /* the factor is 0 where the host does not know it */
+    uint64_t chunk_bytes;
     int32_t dest, source; /* enum reach, when peers touch them */
-    int32_t kind, type, op, root;
     int32_t to, from, engines;
     int32_t flags;         /* NOTE_ */
-    double scale;          /* SHMEMX_SCALED_SUM, where the host knows the factor; else 0 */
     uint64_t place;        /* of dest, in calls that copy engines carry; else 0 */
     uint64_t range;        /* in which that is: the number of a rendezvous; 0: of symmetric memory */
-    uint64_t splits;       /* a sum of them; 0: none */
     uint64_t sends, expects; /* alltoallv with host_blocks: bytes to the receiver of this note, and from it */
     uint32_t merged_nth, merged_of; /* struct stream_merged */
 };
-_Static_assert(sizeof(struct note) == ISO_HANDLE_NOTE_BYTES, "it fits its place");
-enum {
-    NOTE_IN_PLACE = 1,
-    NOTE_CAPTURED = 2,
-    NOTE_RECEIVED = 4,
-    NOTE_SIGNALS = 8,
-    NOTE_HOST_BLOCKS = 16,
-    NOTE_SAME = 32
-};
-static const char *const flag_names[] = {"dest == source", "capture",     "blocks->received",
-                                         "signals",        "host_blocks", "same_place"};
+_Static_assert(sizeof(struct note) <= ISO_HANDLE_NOTE_BYTES, "it fits its place");
+enum { NOTE_IN_PLACE = 1, NOTE_CAPTURED = 2, NOTE_RECEIVED = 4, NOTE_SIGNALS = 8, NOTE_SAME = 16 };
+static const char *const flag_names[] = {"dest == source", "capture", "blocks->received", "signals", "same_place"};
 
 struct stream_notes {
     const struct team *team;
@@ -120,18 +111,9 @@ static uint64_t sum_of(const struct note *note)
 {
     const uint64_t *words = (const uint64_t *)(const void *)note;
     uint64_t sum = note->number;
-    for (size_t i = offsetof(struct note, nelems) / 8; i < sizeof *note / 8; i++)
+    for (size_t i = offsetof(struct note, call) / 8; i < sizeof *note / 8; i++)
         sum = (sum ^ words[i]) * 0x9e3779b97f4a7c15u + 1;
     return sum;
-}
-
-static bool is_reduction(int kind)
-{
-    return kind == SHMEMX_ALLREDUCE || kind == SHMEMX_REDUCESCATTER || kind == SHMEMX_REDUCE;
-}
-static bool has_root(int kind)
-{
-    return kind == SHMEMX_BROADCAST || kind == SHMEMX_GATHER || kind == SHMEMX_SCATTER || kind == SHMEMX_REDUCE;
 }
 
 static struct note note_of(const struct stream_call *c, uint64_t number)
@@ -140,22 +122,9 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     const shmemx_coll_t *coll = c->call.coll;
     memset(&note, 0, sizeof note);
     note.number = number;
-    note.kind = coll->kind;
+    note.call = word_of(coll, 0, coll->scale_from == NULL ? &coll->scale : NULL);
     note.engines = coll->engines;
     note.chunk_bytes = coll->chunk_bytes;
-    bool has_data = coll->kind != SHMEMX_BARRIER && coll->kind != SHMEMX_SYNC;
-    if (has_data && coll->kind != SHMEMX_ALLTOALLV) {
-        note.nelems = coll->nelems;
-        note.type = coll->type;
-    }
-    if (is_reduction(coll->kind))
-        note.op = coll->op;
-    if (coll->splits != NULL)
-        note.splits = iso_list_sum(coll->splits);
-    if (note.op == SHMEMX_SCALED_SUM && coll->scale_from == NULL)
-        note.scale = coll->scale;
-    if (has_root(coll->kind))
-        note.root = coll->root;
     if (coll->kind == SHMEMX_PERMUTE) {
         note.to = coll->to;
         note.from = coll->from;
@@ -166,13 +135,11 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
     if ((coll->kind == SHMEMX_ALLREDUCE || coll->kind == SHMEMX_BROADCAST) && coll->nelems != 0 &&
         coll->dest == coll->source)
         note.flags |= NOTE_IN_PLACE;
-    bool by_engines = (iso_call_kinds[c->facts.kind].is & HAS_ENGINES) != 0; /* asked for or not */
+    bool by_engines = call_is(&c->call, HAS_ENGINES) != 0; /* asked for or not */
     if (by_engines && iso_gpu_stream_is_capturing(c->device->gpu, c->stream))
         note.flags |= NOTE_CAPTURED;
     if (coll->kind == SHMEMX_ALLTOALLV && coll->blocks != NULL && coll->blocks->received != NULL)
         note.flags |= NOTE_RECEIVED;
-    if (coll->host_blocks != NULL)
-        note.flags |= NOTE_HOST_BLOCKS;
     if (coll->same_place != 0)
         note.flags |= NOTE_SAME;
     if (coll->signals != NULL)
@@ -184,46 +151,40 @@ static struct note note_of(const struct stream_call *c, uint64_t number)
 }
 
 /* "SHMEMX_BROADCAST(16 of SHMEMX_INT32, root 0, dest ...)" */
-static const char *text_of(const struct note *note, char text[TEXT_BYTES])
+static const char *text_of(const struct note *note, char text[WORD_TEXT_BYTES])
 {
-    size_t left = TEXT_BYTES, n = (size_t)snprintf(text, left, "%s", iso_call_kinds[note->kind].name);
-    if (note->kind == SHMEMX_BARRIER || note->kind == SHMEMX_SYNC)
-        return text;
-    if ((note->flags & NOTE_HOST_BLOCKS) != 0)
-        n += (size_t)snprintf(text + n, left - n, "(sends it %llu, expects %llu bytes", (unsigned long long)note->sends,
-                              (unsigned long long)note->expects);
-    else if (note->kind == SHMEMX_ALLTOALLV)
-        n += (size_t)snprintf(text + n, left - n, "(%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
-    else
-        n += (size_t)snprintf(text + n, left - n, "(%llu of %s", (unsigned long long)note->nelems,
-                              iso_call_types[note->type].name);
-    if (is_reduction(note->kind))
-        n += (size_t)snprintf(text + n, left - n, ", %s", iso_call_ops[note->op].name);
-    if (note->splits != 0)
-        n += (size_t)snprintf(text + n, left - n, ", splits");
-    if (has_root(note->kind))
-        n += (size_t)snprintf(text + n, left - n, ", root %d", (int)note->root);
-    if (note->kind == SHMEMX_PERMUTE)
-        n += (size_t)snprintf(text + n, left - n, ", to %d, from %d", (int)note->to, (int)note->from);
-    n += (size_t)snprintf(text + n, left - n, "%s%s", note->engines != 0 ? ", engines" : "",
-                          (note->flags & NOTE_CAPTURED) != 0 ? ", captured" : "");
+    int kind = (int)word_field(&note->call, WORD_KIND, WORD_KIND_BITS);
+    bool lists = word_field(&note->call, WORD_LISTS, 1) != 0;
+    unsigned is = lists ? 0 : iso_call_kinds[kind].is;
+    char place[80] = "";
+    iso_word_text(&note->call, text);
+    if (kind == SHMEMX_ALLTOALLV && lists)
+        iso_word_add(text, "sends it %llu, expects %llu bytes", (unsigned long long)note->sends,
+                     (unsigned long long)note->expects);
+    else if (kind == SHMEMX_ALLTOALLV)
+        iso_word_add(text, "%s received", (note->flags & NOTE_RECEIVED) != 0 ? "with" : "no");
+    if (kind == SHMEMX_PERMUTE)
+        iso_word_add(text, "to %d, from %d", (int)note->to, (int)note->from);
+    if (note->engines != 0)
+        iso_word_add(text, "engines");
+    if ((note->flags & NOTE_CAPTURED) != 0)
+        iso_word_add(text, "captured");
     if ((note->flags & NOTE_SIGNALS) != 0)
-        n += (size_t)snprintf(text + n, left - n, ", chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
-    bool alike = note->kind <= SHMEMX_PERMUTE && note->splits == 0 && (note->flags & NOTE_HOST_BLOCKS) == 0;
-    if (alike && note->kind != SHMEMX_REDUCESCATTER)
-        n += (size_t)snprintf(text + n, left - n, ", dest %s", reach_names[note->dest]);
+        iso_word_add(text, "chunk_bytes %llu", (unsigned long long)note->chunk_bytes);
     if (note->place != 0 || note->range != 0)
-        n += (size_t)snprintf(text + n, left - n, " at %#llx of %s %llu", (unsigned long long)note->place,
-                              note->range != 0 ? "the range of rendezvous" : "segment",
-                              (unsigned long long)note->range);
-    if (alike && (is_reduction(note->kind) || note->kind == SHMEMX_BROADCAST))
-        n += (size_t)snprintf(text + n, left - n, ", source %s", reach_names[note->source]);
+        snprintf(place, sizeof place, " at %#llx of %s %llu", (unsigned long long)note->place,
+                 note->range != 0 ? "the range of rendezvous" : "segment", (unsigned long long)note->range);
+    if ((is & PEERS_WRITE) != 0)
+        iso_word_add(text, "dest %s%s", reach_names[note->dest], place);
+    if ((is & PEERS_READ) != 0)
+        iso_word_add(text, "source %s", reach_names[note->source]);
     if (note->merged_of != 0)
-        n += (size_t)snprintf(text + n, left - n, ", %u of %u that a batch does at once", note->merged_nth + 1,
-                              note->merged_of);
-    snprintf(text + n, left - n, "%s%s)", (note->flags & NOTE_IN_PLACE) != 0 ? ", in place" : "",
-             (note->flags & NOTE_SAME) != 0 ? ", same_place" : "");
-    return text;
+        iso_word_add(text, "%u of %u that a batch does at once", note->merged_nth + 1, note->merged_of);
+    if ((note->flags & NOTE_IN_PLACE) != 0)
+        iso_word_add(text, "in place");
+    if ((note->flags & NOTE_SAME) != 0)
+        iso_word_add(text, "same_place");
+    return iso_word_end(text);
 }
 
 /* ---- comparing ---- */
@@ -231,26 +192,15 @@ static const char *text_of(const struct note *note, char text[TEXT_BYTES])
 /* The first difference; NULL: the calls fit. */
 static const char *difference(const struct stream_notes *s, const struct note *mine, int m, const struct note *theirs)
 {
-    if (mine->kind != theirs->kind)
-        return "kind";
-    if (mine->nelems != theirs->nelems)
-        return "nelems";
-    if (mine->type != theirs->type)
-        return "type";
-    if (mine->op != theirs->op)
-        return "op";
-    if (memcmp(&mine->scale, &theirs->scale, sizeof mine->scale) != 0)
-        return "scale";
-    if (mine->root != theirs->root)
-        return "root";
+    const char *what = iso_word_difference(&mine->call, &theirs->call);
+    if (what != NULL)
+        return what;
     if (mine->engines != theirs->engines || mine->chunk_bytes != theirs->chunk_bytes)
         return mine->engines != theirs->engines ? "engines" : "chunk_bytes";
-    if (mine->splits != theirs->splits)
-        return "splits";
     if (mine->sends != theirs->expects || mine->expects != theirs->sends)
         return "the sizes of host_blocks";
-    if (mine->kind == SHMEMX_PERMUTE &&
-        ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
+    bool permutes = word_field(&mine->call, WORD_KIND, WORD_KIND_BITS) == SHMEMX_PERMUTE;
+    if (permutes && ((mine->to == m) != (theirs->from == s->me) || (mine->from == m) != (theirs->to == s->me)))
         return "to and from";
     if (mine->flags != theirs->flags)
         return flag_names[__builtin_ctz((unsigned)(mine->flags ^ theirs->flags))];
@@ -278,7 +228,7 @@ static int compare(const struct stream_notes *s, int m, const struct note *their
 {
     struct note own = note_for(s, m, theirs->number), *mine = &own;
     const char *what = mine->number == theirs->number ? difference(s, mine, m, theirs) : NULL;
-    char ours[TEXT_BYTES], other[TEXT_BYTES];
+    char ours[WORD_TEXT_BYTES], other[WORD_TEXT_BYTES];
     if (what == NULL)
         return 0;
     /* The other member has enqueued its call and looks no more: it learns by the end of the job. */
