@@ -4,10 +4,10 @@
 #ifndef LOCK_DOUBLE_H
 #define LOCK_DOUBLE_H
 
-#include "../../shmem/transport/network.h"
+#include "../../shmem/transport/network/network.h"
 
 /* The guard of the network that fails at the next lock; NULL: none. One thread of the test sets it and locks. */
-static struct network_guard *fails_at_lock;
+static struct network *fails_at_lock;
 
 int __real_pthread_mutex_lock(pthread_mutex_t *lock);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);

@@ -247,14 +247,14 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
     o->av = &net.av;
     o->lib.error_text = net_error_text;
     o->lib.freeinfo = net_freeinfo;
-    o->fd = o->wake = o->first_waiting = -1;
+    o->fd = o->first_waiting = -1;
     o->local_keys = local_keys;
     o->bind_endpoint = bind_endpoint;
     o->bulk = o->staged = true;
     o->data_max = OFI_DATA_BYTES;
     o->bulk_max = (size_t)1 << 30;
     o->depth = OFI_POSTED_MAX;
-    pthread_mutex_init(&o->guard.lock, NULL);
+    iso_network_open(&o->net, &iso_ofi_port);
     o->peers = (struct ofi_peer *)calloc((size_t)n_pes, sizeof *o->peers);
     CHECK_OR_EXIT(o->peers != NULL);
     for (int pe = 1; pe < n_pes; pe++) {
@@ -282,7 +282,7 @@ static void close_net(struct ofi *o)
     CHECK_EQ(net.closed_mrs, net.registered);
     CHECK_EQ(net.closed_eps, 1);
     for (int pe = 0; pe < ISO->n_pes; pe++) {
-        for (int group = 0; group < OFI_GROUPS; group++) {
+        for (int group = 0; group < NETWORK_GROUPS; group++) {
             struct ofi_held *held = o->peers[pe].in != NULL ? o->peers[pe].in[group].held : NULL;
             for (struct ofi_held *next; held != NULL; held = next) {
                 next = held->next;
@@ -292,7 +292,7 @@ static void close_net(struct ofi *o)
         }
         free(o->peers[pe].in);
     }
-    pthread_mutex_destroy(&o->guard.lock);
+    iso_network_close(&o->net);
     free(o->peers);
     free(o);
     close_heap();

@@ -391,13 +391,13 @@ static void test_rest_without_room(void)
     put(place_at(1, 8), &word, sizeof word, true);
     for (int round = 0; round < 2; round++) {
         unsigned before = __atomic_load_n(&naps.n, __ATOMIC_RELAXED);
-        o->guard.lost = round == 1;
+        o->net.lost = round == 1;
         CHECK(iso_ofi_rest(900000000) && __atomic_load_n(&naps.last_ns, __ATOMIC_RELAXED) <= 1000000);
         CHECK(iso_ofi_rest(7) && __atomic_load_n(&naps.last_ns, __ATOMIC_RELAXED) == 7);
         CHECK(__atomic_load_n(&naps.n, __ATOMIC_RELAXED) - before == 2 && net.trywaits == 0);
         o->first_waiting = round == 0 ? -1 : 1;
     }
-    o->guard.lost = false;
+    o->net.lost = false;
     unsigned before = __atomic_load_n(&naps.n, __ATOMIC_RELAXED);
     poll_net(o);
     CHECK(net.n_sent == 1 && o->first_waiting < 0 && iso_ofi_rest(7) && net.trywaits == 1);
@@ -460,8 +460,8 @@ static void test_failed_start(void)
     struct said said;
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
     CHECK_OR_EXIT(o != NULL);
-    o->fd = o->wake = o->first_waiting = -1;
-    pthread_mutex_init(&o->guard.lock, NULL);
+    o->fd = o->first_waiting = -1;
+    iso_network_open(&o->net, &iso_ofi_port);
     ISO->ofi = o;
     iso_log_set_level(LOG_DEBUG);
     listen(&said);
@@ -478,12 +478,12 @@ static void test_wakes_thread(void)
 {
     struct ofi *o = open_net(2, false);
     uint64_t word = 7, wakes = 0;
-    o->wake = eventfd(0, EFD_NONBLOCK);
+    o->net.wake = eventfd(0, EFD_NONBLOCK);
     o->asleep = true;
     for (int i = 0; i < 2; i++)
         put(place_at(1, 8), &word, sizeof word, true);
-    CHECK(!o->asleep && read(o->wake, &wakes, sizeof wakes) == sizeof wakes && wakes == 1);
-    close(o->wake);
+    CHECK(!o->asleep && read(o->net.wake, &wakes, sizeof wakes) == sizeof wakes && wakes == 1);
+    close(o->net.wake);
     close_net(o);
 }
 
@@ -503,7 +503,7 @@ static bool sleeps(const struct ofi *o) { return o->asleep; }
 static bool has_looked(const struct ofi *o) { return !o->asleep && net.reads >= 4; }
 static bool heeds_wake(const struct ofi *o)
 {
-    struct pollfd fd = {o->wake, POLLIN, 0};
+    struct pollfd fd = {o->net.wake, POLLIN, 0};
     return poll(&fd, 1, 0) == 0;
 }
 
@@ -514,7 +514,7 @@ static void test_thread_wakes(void)
     uint64_t word = 7;
     o->fd = eventfd(0, EFD_NONBLOCK); /* nothing comes */
     net.held = true;
-    CHECK_EQ(iso_ofi_thread_start(o), 0);
+    CHECK_EQ(iso_network_thread_start(&o->net), 0);
     CHECK(soon(o, sleeps));
     iso_ofi_lock(o);
     net.reads = 0;
@@ -522,7 +522,7 @@ static void test_thread_wakes(void)
     put(place_at(1, 8), &word, sizeof word, true);
     CHECK(soon(o, has_looked));
     CHECK(soon(o, heeds_wake));
-    iso_ofi_thread_stop(o);
+    iso_network_thread_stop(&o->net);
     close(o->fd);
     close_net(o);
 }
@@ -541,14 +541,14 @@ static void test_thread_and_calls(void)
 {
     struct ofi *o = open_net(2, false);
     net.on_read = bring_one;
-    CHECK_EQ(iso_ofi_thread_start(o), 0);
+    CHECK_EQ(iso_network_thread_start(&o->net), 0);
     for (uint64_t messages = 0, before; messages < 1000; messages = before) {
         iso_ofi_lock(o);
         before = o->peers[1].in != NULL ? o->peers[1].in[0].expected : 0;
         iso_ofi_unlock(o);
         check_pause();
     }
-    iso_ofi_thread_stop(o);
+    iso_network_thread_stop(&o->net);
     net.on_read = NULL;
     close_net(o);
 }
@@ -696,7 +696,7 @@ static void end_fault(struct ofi *o, struct said *said, const char *word)
     static char large[2 * OFI_BULK_MIN];
     uint64_t mine = 7;
     unsigned sent = net.n_sent, moved = net.n_writes + net.n_reads;
-    bool lost = o->guard.lost && iso_job_is_broken() && strstr(ISO->broken.cause.why, word) != NULL;
+    bool lost = o->net.lost && iso_job_is_broken() && strstr(ISO->broken.cause.why, word) != NULL;
     net_complete(NULL, 0, EIO);
     poll_net(o);
     for (int i = 0; i < 2 * OFI_CREDITS; i++)
@@ -842,7 +842,7 @@ static void test_no_memory(void)
     begin_fault(&said);
     net.register_error = ENOMEM;
     net.held = true; /* operations are not free again */
-    for (int i = 0; i < OFI_CREDITS && !o->guard.lost; i++)
+    for (int i = 0; i < OFI_CREDITS && !o->net.lost; i++)
         put(place_at(1, 8), &word, sizeof word, true);
     net.register_error = 0;
     end_fault(o, &said, "pe 0 (host ) has no memory for the messages of libfabric");
@@ -851,7 +851,7 @@ static void test_no_memory(void)
     begin_fault(&said);
     net.register_error = ENOMEM;
     net.held = true;
-    for (uint64_t i = 0; i < OFI_CREDITS && !o->guard.lost; i++) {
+    for (uint64_t i = 0; i < OFI_CREDITS && !o->net.lost; i++) {
         bring(amo_of(i, AMO_ADD, 1), NULL);
         poll_net(o);
     }
@@ -873,7 +873,7 @@ static void test_death(void)
     iso_ofi_quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
-    CHECK(o->guard.lost && net.closed_eps == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
+    CHECK(o->net.lost && net.closed_eps == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
     iso_job_mend();
     ISO->errors = SHMEMX_ERRORS_ABORT;
     close_net(o);
@@ -907,7 +907,7 @@ static void test_two_threads(void)
     while (!__atomic_load_n(&begins, __ATOMIC_ACQUIRE))
         check_pause();
     iso_ofi_lock(o); /* which the thread gives up when it has failed */
-    iso_ofi_lose(o, "this follows from it");
+    iso_network_lose(&o->net, -1, "this follows from it");
     iso_ofi_unlock(o);
     get(place_at(1, 8), &word, sizeof word);
     CHECK(iso_job_is_broken() && word == 7);
@@ -925,14 +925,14 @@ static void test_requests_at_the_end(void)
         info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
         memcpy(request, &info, sizeof info);
         memset(answer, 0, sizeof answer);
-        o->guard.lost = round / 2 == 0;
-        o->guard.failed = round / 2 == 1;
+        o->net.lost = round / 2 == 0;
+        o->net.failed = round / 2 == 1;
         ISO->ofi = round / 2 == 2 ? NULL : o;
         iso_ofi_answer(1, request, answer);
         memcpy(&info, answer, sizeof info);
         CHECK(info.error != 0);
     }
-    o->guard.lost = o->guard.failed = false;
+    o->net.lost = o->net.failed = false;
     ISO->ofi = o;
     close_net(o);
 }
@@ -944,12 +944,12 @@ static void test_failure_at_lock(void)
     char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
     struct ofi_hello hello = {.type = OFI_HELLO};
     memcpy(request, &hello, sizeof hello);
-    fails_at_lock = &o->guard;
+    fails_at_lock = &o->net;
     iso_ofi_answer(1, request, answer);
     fails_at_lock = NULL;
     memcpy(&hello, answer, sizeof hello);
-    CHECK(o->guard.failed && hello.error != 0 && hello.token == 0);
-    o->guard.failed = false;
+    CHECK(o->net.failed && hello.error != 0 && hello.token == 0);
+    o->net.failed = false;
     close_net(o);
 }
 

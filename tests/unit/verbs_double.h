@@ -139,7 +139,7 @@ static struct verbs *open_double(int n_pes)
     v->received = &nic.received;
     v->port.max_message = v->port.max_read = 1u << 30;
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
-    pthread_mutex_init(&v->guard.lock, NULL);
+    iso_network_open(&v->net, &iso_verbs_port);
     CHECK_EQ(iso_verbs_memory_start(v), 0);
     CHECK_EQ(iso_verbs_receive_start(v), 0);
     ISO->verbs = v;

@@ -136,9 +136,9 @@ static void check_moves(struct side *host, struct side *device)
 
 static struct verbs_counts counts(void)
 {
-    pthread_mutex_lock(&ISO->verbs->guard.lock);
+    pthread_mutex_lock(&ISO->verbs->net.lock);
     struct verbs_counts c = ISO->verbs->counts;
-    pthread_mutex_unlock(&ISO->verbs->guard.lock);
+    pthread_mutex_unlock(&ISO->verbs->net.lock);
     return c;
 }
 

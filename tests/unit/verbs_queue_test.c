@@ -291,7 +291,7 @@ static void test_large_globals(void)
 static void check_lost(struct verbs *v, const char *what)
 {
     uint64_t word = 7;
-    CHECK_NAMED(v->guard.lost && iso_job_is_broken(), what);
+    CHECK_NAMED(v->net.lost && iso_job_is_broken(), what);
     CHECK_EQ_NAMED(nic.errors, v->n_queues, what); /* the device leaves memory alone */
     unsigned made = nic.made;
     put(place_at(1, 8), &word, sizeof word, false);
@@ -344,7 +344,7 @@ static void test_death(void)
     iso_verbs_quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
-    CHECK(v->guard.lost && nic.errors == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
+    CHECK(v->net.lost && nic.errors == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
     iso_job_mend();
     close_double(v);
 }
@@ -381,16 +381,16 @@ static void test_requests_at_the_end(void)
         info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
         memcpy(request, &info, sizeof info);
         memset(answer, 0, sizeof answer);
-        v->guard.lost = round == 1;
-        v->guard.failed = round == 2;
+        v->net.lost = round == 1;
+        v->net.failed = round == 2;
         ISO->verbs = round == 3 ? NULL : v;
-        fails_at_lock = round == 4 ? &v->guard : NULL;
+        fails_at_lock = round == 4 ? &v->net : NULL;
         iso_verbs_answer(1, request, answer);
         memcpy(&info, answer, sizeof info);
         CHECK_EQ(info.error != 0, round > 0);
     }
     fails_at_lock = NULL;
-    v->guard.failed = false;
+    v->net.failed = false;
     close_double(v);
 }
 
@@ -399,7 +399,7 @@ static void test_requests_at_the_end(void)
 static bool runs(struct verbs *v)
 {
     iso_verbs_lock(v);
-    bool looked = v->looked_ns != 0;
+    bool looked = v->net.looked_ns != 0;
     iso_verbs_unlock(v);
     return looked;
 }
@@ -410,7 +410,7 @@ static void test_signals(void)
     const struct timespec limit = {5, 0};
     struct verbs *v = open_double(2);
     sigset_t set;
-    CHECK_EQ(iso_verbs_thread_start(v), 0);
+    CHECK_EQ(iso_network_thread_start(&v->net), 0);
     while (!runs(v))
         check_pause();
     sigemptyset(&set);
@@ -419,7 +419,7 @@ static void test_signals(void)
     kill(getpid(), SIGUSR1);
     CHECK_EQ(sigtimedwait(&set, NULL, &limit), SIGUSR1);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    iso_verbs_thread_stop(v);
+    iso_network_thread_stop(&v->net);
     close_double(v);
 }
 

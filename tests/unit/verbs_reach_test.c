@@ -81,6 +81,7 @@ static struct verbs *opened(const char *wish)
     memset(&machine, 0, sizeof machine);
     machine.open_fd = -1;
     ISO->env->device_rdma = wish;
+    v->net.port = &iso_verbs_port;
     v->lib.reg_mr = reg_mr;
     v->lib.reg_dmabuf_mr = reg_dmabuf_mr;
     CHECK_EQ(iso_verbs_reach_start(v), 0);

@@ -30,19 +30,19 @@ static int limit_locked_memory(long kib)
 static void spoil_keys(int pe)
 {
     struct verbs *v = ISO->verbs;
-    pthread_mutex_lock(&v->guard.lock);
+    pthread_mutex_lock(&v->net.lock);
     for (int i = 0; i < v->peers[pe].keys.n; i++)
         ((struct verbs_key *)v->peers[pe].keys.rows)[i].rkey ^= 0x5a;
-    pthread_mutex_unlock(&v->guard.lock);
+    pthread_mutex_unlock(&v->net.lock);
 }
 
 static void forget_connection(int pe, bool other_layer)
 {
     struct verbs *v = ISO->verbs;
-    pthread_mutex_lock(&v->guard.lock);
+    pthread_mutex_lock(&v->net.lock);
     v->peers[pe].out[0] = NULL;
     v->port.ethernet &= !other_layer;
-    pthread_mutex_unlock(&v->guard.lock);
+    pthread_mutex_unlock(&v->net.lock);
 }
 
 int main(int argc, char **argv)

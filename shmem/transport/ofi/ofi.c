@@ -25,77 +25,6 @@ static const char *moves_text(const struct ofi *o)
     return !o->bulk ? "messages" : o->staged ? "RMA, puts through a stage" : "RMA";
 }
 
-/* ---- start ---- */
-
-static const struct library_function functions[] = {
-#define X(field, name) {#name, offsetof(struct ofi_library, field)},
-    OFI_FUNCTIONS(X)
-#undef X
-    {NULL, 0}};
-static const struct library_needs needs = {
-    .file = "libfabric.so.1",
-    .purpose = "this job has PEs on several nodes, which needs an active RDMA port on each host, or libfabric",
-    .install = "the package libfabric1",
-    .newer = "libfabric1 1.15 or later",
-    .functions = functions,
-};
-
-static int open_ofi(void)
-{
-    struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
-    if (o == NULL)
-        return -ENOMEM;
-    ISO->ofi = o;
-    pthread_mutex_init(&o->guard.lock, NULL);
-    o->wake = o->fd = o->first_waiting = -1;
-    o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
-    int rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
-    return rc != 0 ? rc : iso_ofi_fabric_open(o);
-}
-
-static int start(void)
-{
-    struct ofi *o = ISO->ofi;
-    char at[96];
-    iso_ofi_lock(o);
-    int rc = iso_ofi_post_start(o);
-    iso_ofi_unlock(o);
-    if (rc != 0)
-        return rc;
-    ISO->soft_network = o->info->nic == NULL; /* its packets take time of these cores */
-    iso_channel_set_handler(iso_ofi_answer);
-    log_debug("ofi: %s at %s, large moves by %s", o->info->fabric_attr->prov_name,
-              iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, at, sizeof at),
-              moves_text(o));
-    return iso_ofi_thread_start(o);
-}
-
-/* ---- end ---- */
-
-static void destroy(struct ofi *o)
-{
-    iso_ofi_endpoint_close(o);
-    iso_ofi_unregister(o);
-    iso_ofi_memory_stop(o);
-    iso_ofi_post_stop(o);
-    iso_ofi_fabric_close(o);
-    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
-        for (int group = 0; group < OFI_GROUPS; group++) {
-            struct ofi_incoming *in = o->peers[pe].in != NULL ? &o->peers[pe].in[group] : NULL;
-            while (in != NULL && in->held != NULL) {
-                struct ofi_held *held = in->held;
-                in->held = held->next;
-                free(held);
-            }
-            free(o->peers[pe].out[group]);
-        }
-        free(o->peers[pe].in);
-    }
-    pthread_mutex_destroy(&o->guard.lock);
-    free(o->peers);
-    free(o);
-}
-
 static size_t text(char *at, size_t bytes)
 {
     const struct ofi *o = ISO->ofi;
@@ -119,29 +48,102 @@ static size_t text(char *at, size_t bytes)
                                 o->device_rma && o->hmem ? ", FI_HMEM" : "");
 }
 
+static void complete(void)
+{
+    struct ofi *o = ISO->ofi;
+    for (int group = 0; group < NETWORK_GROUPS; group++)
+        for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group)
+            iso_ofi_settle(o, q, q->asks.made, q->moves.made, "shmem_finalize");
+}
+
+const struct network_port iso_ofi_port = {
+    .name = "ofi",
+    .drop = iso_ofi_drop_all,
+    .drops_late = true,
+    .complete = complete,
+    .look = iso_ofi_look,
+    .sleep = iso_ofi_sleep,
+    .text = text,
+};
+
+/* ---- start ---- */
+
+static const struct library_function functions[] = {
+#define X(field, name) {#name, offsetof(struct ofi_library, field)},
+    OFI_FUNCTIONS(X)
+#undef X
+    {NULL, 0}};
+static const struct library_needs needs = {
+    .file = "libfabric.so.1",
+    .purpose = "this job has PEs on several nodes, which needs an active RDMA port on each host, or libfabric",
+    .install = "the package libfabric1",
+    .newer = "libfabric1 1.15 or later",
+    .functions = functions,
+};
+
+static int open_ofi(void)
+{
+    struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
+    if (o == NULL)
+        return -ENOMEM;
+    ISO->ofi = o;
+    iso_network_open(&o->net, &iso_ofi_port);
+    o->fd = o->first_waiting = -1;
+    o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
+    int rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
+    return rc != 0 ? rc : iso_ofi_fabric_open(o);
+}
+
+static int start(void)
+{
+    struct ofi *o = ISO->ofi;
+    char at[96];
+    iso_ofi_lock(o);
+    int rc = iso_ofi_post_start(o);
+    iso_ofi_unlock(o);
+    if (rc != 0)
+        return rc;
+    ISO->soft_network = o->info->nic == NULL; /* its packets take time of these cores */
+    iso_channel_set_handler(iso_ofi_answer);
+    log_debug("ofi: %s at %s, large moves by %s", o->info->fabric_attr->prov_name,
+              iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, at, sizeof at),
+              moves_text(o));
+    return iso_network_thread_start(&o->net);
+}
+
+/* ---- end ---- */
+
+static void destroy(struct ofi *o)
+{
+    iso_ofi_endpoint_close(o);
+    iso_ofi_unregister(o);
+    iso_ofi_memory_stop(o);
+    iso_ofi_post_stop(o);
+    iso_ofi_fabric_close(o);
+    for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
+        for (int group = 0; group < NETWORK_GROUPS; group++) {
+            struct ofi_incoming *in = o->peers[pe].in != NULL ? &o->peers[pe].in[group] : NULL;
+            while (in != NULL && in->held != NULL) {
+                struct ofi_held *held = in->held;
+                in->held = held->next;
+                free(held);
+            }
+            free(o->peers[pe].out[group]);
+        }
+        free(o->peers[pe].in);
+    }
+    iso_network_close(&o->net);
+    free(o->peers);
+    free(o);
+}
+
 static void stop(void)
 {
     struct ofi *o = ISO->ofi;
-    char line[1280];
     if (o == NULL)
         return;
-    if (ISO->life == LIFE_ENDING) {
-        /* Waits for all operations of this PE and, by the barrier, for those of all PEs; the thread answers meanwhile.
-         * Afterwards no connection is needed, and an error of one whose other end is gone is ignored. */
-        iso_ofi_lock(o);
-        for (int group = 0; group < OFI_GROUPS; group++)
-            for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group)
-                iso_ofi_settle(o, q, q->asks.made, q->moves.made, "shmem_finalize");
-        iso_ofi_unlock(o);
-        iso_boot_barrier(&ISO->boot);
-        __atomic_store_n(&o->ended, true, __ATOMIC_RELAXED);
-    }
-    iso_ofi_thread_stop(o);
-    if (iso_log_shows(LOG_DEBUG) && text(line, sizeof line) > 0)
-        log_debug("ofi: %s", line);
-    iso_channel_set_handler(NULL);
+    iso_network_stop(&o->net);
     ISO->ofi = NULL;
-    ISO->soft_network = false;
     destroy(o);
 }
 

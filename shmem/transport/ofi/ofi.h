@@ -9,19 +9,17 @@
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
  * and are applied in their order; what must follow an RMA waits for its completion. Signals, and words of slots, are
  * not answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
- * Invariant: ofi.guard guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN. Locks
- * are taken in the order channel, ofi: no function of channel.h is called with ofi.guard held. Included by ofi*.c only.
- */
+ * Invariant: network.lock guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN.
+ * Included by ofi*.c only. */
 #ifndef ISO_OFI_H
 #define ISO_OFI_H
 
-#include "../network.h"
-#include "../range.h"
+#include "../network/network.h"
+#include "../network/range.h"
 #include "../transport.h"
 #include "ofi_library.h"
 
 enum {
-    OFI_GROUPS = 4,         /* queues to one peer: contexts take turns */
     OFI_JOIN_MIN = 4,       /* with so many messages of a queue under way, the next ones travel together */
     OFI_CREDITS = 64,       /* unanswered messages of one queue, and its RMAs under way: the bits of a window */
     OFI_DATA_BYTES = 8192,  /* at most, of one message */
@@ -192,12 +190,12 @@ struct ofi_peer {
     unsigned free_parts;  /* of it; bits */
     char *stage;          /* here, for the peer's */
     struct fid_mr *stage_mr;
-    struct ofi_queue *out[OFI_GROUPS];
-    struct ofi_incoming *in; /* [OFI_GROUPS]; NULL: none has come */
+    struct ofi_queue *out[NETWORK_GROUPS];
+    struct ofi_incoming *in; /* [NETWORK_GROUPS]; NULL: none has come */
 };
 
 struct ofi {
-    struct network_guard guard;
+    struct network net;
     struct ofi_library lib;
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -221,7 +219,7 @@ struct ofi {
     unsigned depth;   /* operations that may be posted at once */
 
     struct ofi_peer *peers; /* [n_pes] */
-    struct ofi_queue *groups[OFI_GROUPS];
+    struct ofi_queue *groups[NETWORK_GROUPS];
     int first_waiting; /* PE with operations that wait to be posted, -1: none */
     struct ofi_incoming *unacked;
     struct ofi_queue *packed; /* queues with a pack */
@@ -236,20 +234,10 @@ struct ofi {
 
     struct range_table regions; /* of struct ofi_region */
 
-    pthread_t thread;
-    bool has_thread;
-    bool stopping; /* atomic */
-    bool ended;    /* atomic: all PEs have nothing under way any more, errors are of no interest */
     struct ofi_queue nowhere; /* while lost: to peers without a queue */
-    bool pending_events; /* something came since a wait last looked */
-    unsigned sleepers;
-    unsigned polls;      /* by waits, since the thread looked */
-    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work, and nothing had come */
-    uint64_t received;      /* messages of the provider that have come */
-    uint64_t looked_events; /* completions and `received` then */
-    uint64_t looked_ns, watched_ns;
-    int wake; /* eventfd, -1: none */
-    bool asleep; /* the thread, until the completion queue's descriptor or `wake` says so */
+    uint64_t received;        /* messages of the provider that have come */
+    uint64_t looked_events;   /* completions and `received` at the thread's last look */
+    bool asleep;              /* the thread, until the completion queue's descriptor or `wake` says so */
     struct ofi_counts counts;
 };
 
@@ -271,6 +259,8 @@ struct ofi_key_info {
     uint64_t addr;
     struct ofi_key key;
 };
+
+extern const struct network_port iso_ofi_port;
 
 /* ---- ofi_fabric.c ---- */
 
@@ -306,7 +296,6 @@ void iso_ofi_memory_stop(struct ofi *o); /* the endpoint is closed: peers may wr
 /* ---- ofi_connect.c ---- */
 
 struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe); /* gives up the lock meanwhile */
-int iso_ofi_group(const struct ctx *ctx);
 void iso_ofi_answer(int pe, const void *request, void *answer); /* the channel's handler */
 
 /* ---- ofi_post.c ---- */
@@ -324,13 +313,10 @@ void iso_ofi_submit_packs(struct ofi *o);
 void iso_ofi_post_waiting(struct ofi *o);  /* as far as the provider has room now */
 void iso_ofi_post_receives(struct ofi *o); /* likewise, buffers that were read */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
-/* The network, a peer or the memory of this PE fails: ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns
- * with `lost` set. Gives up the lock meanwhile, and first lets a report of a peer's death arrive. */
-ISO_COLD void iso_ofi_lose(struct ofi *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why); /* by this operation */
+ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why); /* loses the network by it */
 void iso_ofi_drop_all(void); /* the job is broken: the endpoint closes, and nothing is under way any more */
-ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->guard); }
-ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->guard); }
+ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->net); }
+ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->net); }
 /* Bytes behind the message that belong to it. */
 ISO_INLINE size_t iso_ofi_data_of(const struct ofi_message *m)
 {
@@ -386,8 +372,8 @@ void iso_ofi_pe_quiet(struct ctx *ctx, int pe);
 
 /* ---- ofi_thread.c ---- */
 
-int iso_ofi_thread_start(struct ofi *o);
-void iso_ofi_thread_stop(struct ofi *o);
+uint64_t iso_ofi_look(void); /* these two are of struct network_port */
+void iso_ofi_sleep(uint64_t look_ns);
 bool iso_ofi_progress(void);
 bool iso_ofi_rest(uint64_t ns);
 

@@ -11,13 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-int iso_ofi_group(const struct ctx *ctx)
-{
-    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
-        return 0;
-    return (int)(((uintptr_t)ctx->handle + OFI_GROUPS - 1) % OFI_GROUPS);
-}
-
 /* 0 or -errno. */
 static int fill_hello(struct ofi *o, int pe, struct ofi_hello *mine)
 {
@@ -63,14 +56,14 @@ void iso_ofi_answer(int pe, const void *request, void *answer)
     memcpy(&hello, request, sizeof hello);
     memcpy(&info, request, sizeof info);
     mine.error = info.error = -EPROTO; /* while this PE ends, or all is lost */
-    if (o != NULL && iso_network_lock_unless_failed(&o->guard)) {
-        if (hello.type == OFI_HELLO && !o->guard.lost) {
+    if (o != NULL && iso_network_lock_unless_failed(&o->net)) {
+        if (hello.type == OFI_HELLO && !o->net.lost) {
             mine.error = fill_hello(o, pe, &mine);
             if (mine.error == 0)
                 mine.error = take_hello(o, pe, &hello);
-        } else if (hello.type == OFI_KEY && !o->guard.lost) {
+        } else if (hello.type == OFI_KEY && !o->net.lost) {
             iso_ofi_answer_key(o, &info);
-        } else if (hello.type == OFI_STAGE && !o->guard.lost) {
+        } else if (hello.type == OFI_STAGE && !o->net.lost) {
             iso_ofi_answer_stage(o, pe, &info);
         }
         iso_ofi_unlock(o);
@@ -88,40 +81,40 @@ static void exchange_addresses(struct ofi *o, int pe)
     int rc = fill_hello(o, pe, &mine);
     if (rc == 0) {
         theirs = mine;
-        rc = iso_network_ask(&o->guard, pe, &theirs, sizeof theirs);
+        rc = iso_network_ask(&o->net, pe, &theirs, sizeof theirs);
     }
     if (rc == 0)
         rc = theirs.error != 0 ? theirs.error : take_hello(o, pe, &theirs);
     if (rc == 0)
         return;
     if (rc == -EPROTO && strcmp(theirs.provider, mine.provider) == 0)
-        iso_ofi_lose(o, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one of format %u "
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one of format %u "
                      "(IPv4 is %d, IPv6 is %d); set SHMEM_NETWORK to addresses of one kind on all hosts", ISO->my_pe,
                      ISO->boot.host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN, FI_SOCKADDR_IN6);
     else if (rc == -EPROTO)
-        iso_ofi_lose(o, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
+        iso_network_lose(&o->net, -1, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
                      "each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all hosts have",
                      ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
                      theirs.provider[0] != '\0' ? theirs.provider : "another network");
-    iso_ofi_lose(o, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
+    iso_network_lose(&o->net, -1, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
                  pe, host, o->lib.error_text(-rc));
 }
 
 struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
 {
     struct ofi_peer *peer = &o->peers[pe];
-    int group = iso_ofi_group(ctx);
+    int group = iso_network_group(ctx);
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
-    if (!peer->known && !o->guard.lost)
+    if (!peer->known && !o->net.lost)
         exchange_addresses(o, pe);
-    if (o->guard.lost)
+    if (o->net.lost)
         return &o->nowhere;
     if (peer->out[group] != NULL) /* another thread was faster */
         return peer->out[group];
     struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
     if (q == NULL) {
-        iso_ofi_lose(o, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host, pe);
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host, pe);
         return &o->nowhere;
     }
     q->pe = pe;

@@ -60,7 +60,7 @@ struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struc
     if (error == 0)
         error = iso_ofi_register(o, addr, *len, OFI_LOCAL, once);
     if (error != 0)
-        iso_ofi_lose(o, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
+        iso_network_lose(&o->net, -1, "registering %zu bytes at %p of pe %d (host %s) with libfabric's provider %s failed: %s; the "
                      "limit of locked memory is %llu KiB", *len, addr, ISO->my_pe, ISO->boot.host,
                      o->info->fabric_attr->prov_name, o->lib.error_text(-error),
                      (unsigned long long)iso_range_locked_limit() >> 10);
@@ -78,24 +78,24 @@ struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr)
     if (ISO_LIKELY(known != NULL))
         return *known;
     struct ofi_key_info info = {.type = OFI_KEY, .addr = addr};
-    if (o->guard.lost)
+    if (o->net.lost)
         return none;
-    if (iso_network_ask(&o->guard, pe, &info, sizeof info) != 0)
-        iso_ofi_lose(o, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+    if (iso_network_ask(&o->net, pe, &info, sizeof info) != 0)
+        iso_network_lose(&o->net, -1, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                      ISO->boot.host, pe, host);
-    if (o->guard.lost)
+    if (o->net.lost)
         return none;
     if (info.error == -EFAULT || (info.error == 0 && addr - info.key.start >= info.key.end - info.key.start))
-        iso_ofi_lose(o, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
                      host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
     else if (info.error != 0)
-        iso_ofi_lose(o, "pe %d (host %s) cannot register memory at address %#llx with libfabric's provider %s for pe "
+        iso_network_lose(&o->net, -1, "pe %d (host %s) cannot register memory at address %#llx with libfabric's provider %s for pe "
                      "%d (host %s): %s", pe, host, (unsigned long long)addr, o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, o->lib.error_text(-info.error));
     else if (iso_range_add(&peer->keys, sizeof info.key, &info.key) == NULL)
-        iso_ofi_lose(o, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->boot.host, pe);
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->boot.host, pe);
     o->counts.keys++;
-    return o->guard.lost ? none : info.key;
+    return o->net.lost ? none : info.key;
 }
 
 void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info)
@@ -158,14 +158,14 @@ struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe)
 {
     struct ofi_peer *peer = &o->peers[pe];
     struct ofi_key_info info = {.type = OFI_STAGE};
-    if (ISO_LIKELY(peer->there.end != 0 || o->guard.lost))
+    if (ISO_LIKELY(peer->there.end != 0 || o->net.lost))
         return peer->there;
-    int rc = iso_network_ask(&o->guard, pe, &info, sizeof info);
+    int rc = iso_network_ask(&o->net, pe, &info, sizeof info);
     if (rc != 0 || info.error != 0)
-        iso_ofi_lose(o, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no stage of %d bytes for puts of pe %d (host %s): %s", pe,
                      ISO->peers[pe].host, OFI_STAGE_BYTES, ISO->my_pe, ISO->boot.host,
                      o->lib.error_text(rc != 0 ? -rc : -info.error));
-    if (peer->there.end == 0 && !o->guard.lost) { /* else another thread was faster */
+    if (peer->there.end == 0 && !o->net.lost) { /* else another thread was faster */
         peer->there = info.key;
         peer->free_parts = (1u << OFI_PARTS) - 1;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages are sent: operations for the target's CPU, in the order of the queue. Called with ofi.guard held. */
+/* Messages are sent: operations for the target's CPU, in the order of the queue. Called with network.lock held. */
 #include "ofi.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
 static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into, bool more)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
-    if (ISO_UNLIKELY(o->guard.lost))
+    if (ISO_UNLIKELY(o->net.lost))
         return;
     if (m->type == OFI_AMO && into != NULL)
         m->type = OFI_FETCH;
@@ -67,7 +67,7 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
     bool joined = join(o, q, m, data, into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
-    if (joined || o->guard.lost)
+    if (joined || o->net.lost)
         return;
     struct ofi_op *op = iso_ofi_prepare(o, q, m, into, -1);
     if (m->type == OFI_PUT) {

@@ -65,10 +65,10 @@ static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
     if (m->put)
         iso_ofi_settle(m->o, m->q, m->q->fenced, 0, "fence");
     iso_ofi_make_room(m->o, m->q, OFI_NEEDS_MOVE);
-    if (m->o->guard.lost)
+    if (m->o->net.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(m->o, m->local, &n, &once);
-    if (m->o->guard.lost)
+    if (m->o->net.lost)
         return n;
     struct ofi_op *op = add_rma(m, key, m->remote, n, mr);
     op->once = once;
@@ -87,10 +87,10 @@ static size_t add_staged(struct move *m, size_t n)
     struct fid_mr *once = NULL;
     n = ISO_MIN(n, (size_t)OFI_PART_BYTES);
     iso_ofi_make_room(o, m->q, OFI_NEEDS_ASK | OFI_NEEDS_MOVE | OFI_NEEDS_PART);
-    if (o->guard.lost)
+    if (o->net.lost)
         return n;
     struct fid_mr *mr = iso_ofi_local(o, m->local, &n, &once);
-    if (o->guard.lost)
+    if (o->net.lost)
         return n;
     if (n < m->len && n > 8)
         n -= (m->remote + n) & 7;
@@ -293,7 +293,7 @@ void iso_ofi_fence(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
-    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
+    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
         wait_for_direct(o, q, "fence");
         q->fenced = q->wanted;
     }
@@ -311,12 +311,12 @@ void iso_ofi_quiet(struct ctx *ctx)
     if (o == NULL)
         return;
     iso_ofi_lock(o);
-    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
+    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
         flush_there(o, q, "quiet");
         iso_ofi_flush(o, q, wanted_by(ctx, q));
     }
     iso_ofi_submit_packs(o);
-    for (struct ofi_queue *q = o->groups[iso_ofi_group(ctx)]; q != NULL; q = q->next_in_group) {
+    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
         iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
         flush_here(q);
     }
@@ -327,7 +327,7 @@ void iso_ofi_pe_quiet(struct ctx *ctx, int pe)
 {
     struct ofi *o = ISO->ofi;
     iso_ofi_lock(o);
-    struct ofi_queue *q = o->peers[pe].out[iso_ofi_group(ctx)];
+    struct ofi_queue *q = o->peers[pe].out[iso_network_group(ctx)];
     if (q != NULL) {
         flush_there(o, q, "quiet");
         iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");

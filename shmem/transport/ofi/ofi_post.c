@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Operations of the provider: posted, or kept while it has no room (FI_EAGAIN, or its queue's size), in the order of
  * each peer. Errors end or break the job with a sentence, and nothing is posted any more. Called by the other files of
- * this folder with ofi.guard held. */
+ * this folder with network.lock held. */
 #include "../../../bootstrap/log.h"
 #include "../../node/wait.h"
 #include "ofi.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +29,9 @@ const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes)
 void iso_ofi_drop_all(void)
 {
     struct ofi *o = ISO->ofi;
-    o->guard.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
+    o->net.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
     iso_ofi_endpoint_close(o);
-    for (int group = 0; group < OFI_GROUPS; group++)
+    for (int group = 0; group < NETWORK_GROUPS; group++)
         for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
             q->asks.done = q->asks.made;
             q->moves.done = q->moves.made;
@@ -45,24 +44,12 @@ void iso_ofi_drop_all(void)
     o->posted = 0;
 }
 
-/* The endpoint closes after the sentence is out, since peers report its end at once, as an error of the network. */
-void iso_ofi_lose(struct ofi *o, const char *format, ...)
-{
-    char text[NETWORK_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    iso_network_lose(&o->guard, &(struct network_loss){-1, NULL, iso_ofi_drop_all}, text);
-}
-
 ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why)
 {
     static const char *const names[] = {[OFI_SEND] = "message", [OFI_WRITE] = "put", [OFI_READ] = "get"};
-    char ends[OFI_ENDS_BYTES], text[NETWORK_TEXT_BYTES];
-    snprintf(text, sizeof text, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
-             iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
-    iso_network_lose(&o->guard, &(struct network_loss){op->pe, NULL, iso_ofi_drop_all}, text);
+    char ends[OFI_ENDS_BYTES];
+    iso_network_lose(&o->net, op->pe, "a %s of %zu bytes from %s failed: %s", names[op->kind], op->len,
+                     iso_ofi_ends(o, op->pe, ends, sizeof ends), why);
 }
 
 /* ---- operations ---- */
@@ -100,11 +87,11 @@ bool iso_ofi_has_spare(struct ofi *o)
 {
     if (ISO_LIKELY(o->free_ops != NULL && o->free_ops->next != NULL))
         return true;
-    int rc = o->guard.lost ? 0 : add_slab(o);
+    int rc = o->net.lost ? 0 : add_slab(o);
     if (rc != 0)
-        iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
                      o->lib.error_text(-rc));
-    return !o->guard.lost;
+    return !o->net.lost;
 }
 
 struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind)
@@ -141,7 +128,7 @@ static bool post(struct ofi *o, struct ofi_op *op)
     struct iovec bytes = {op->local, op->len};
     void *desc = op->mr != NULL ? fi_mr_desc(op->mr) : NULL;
     ssize_t rc;
-    if (ISO_UNLIKELY(o->guard.lost)) /* without effect, and soon without an endpoint */
+    if (ISO_UNLIKELY(o->net.lost)) /* without effect, and soon without an endpoint */
         return true;
     if (op->kind != OFI_RECEIVE && o->posted >= o->depth)
         return false;
@@ -171,7 +158,7 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc == -FI_EAGAIN)
         return false;
     if (rc != 0 && op->kind == OFI_RECEIVE)
-        iso_ofi_lose(o, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
+        iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
                      ISO->boot.host, o->lib.error_text((int)-rc));
     else if (rc != 0)
         iso_ofi_lose_by(o, op, o->lib.error_text((int)-rc));
@@ -184,11 +171,11 @@ void iso_ofi_submit(struct ofi *o, struct ofi_op *op)
 {
     struct ofi_peer *peer = &o->peers[op->pe];
     const uint64_t one = 1;
-    if (ISO_UNLIKELY(o->guard.lost))
+    if (ISO_UNLIKELY(o->net.lost))
         return;
     if (ISO_UNLIKELY(o->asleep)) { /* it looks at intervals from now on: a lost packet may be repeated by calls alone */
         o->asleep = false;
-        (void)!write(o->wake, &one, sizeof one);
+        (void)!write(o->net.wake, &one, sizeof one);
     }
     if (ISO_UNLIKELY(peer->first_ns == 0))
         peer->first_ns = iso_wait_now_ns();
@@ -235,7 +222,7 @@ void iso_ofi_post_waiting(struct ofi *o)
             struct ofi_op *op = peer->first_op, *next = op->next; /* it may be complete, and used again, once posted */
             if (!post(o, op))
                 break;
-            if (o->guard.lost)
+            if (o->net.lost)
                 return;
             peer->first_op = next;
         }
@@ -251,7 +238,7 @@ void iso_ofi_post_receives(struct ofi *o)
 {
     while (o->unposted != NULL) {
         struct ofi_op *op = o->unposted;
-        if (!post(o, op) || o->guard.lost)
+        if (!post(o, op) || o->net.lost)
             return;
         o->unposted = op->next;
     }
@@ -272,7 +259,7 @@ int iso_ofi_post_start(struct ofi *o)
     }
     if (rc == 0) {
         iso_ofi_post_receives(o);
-        return o->guard.lost ? -EIO : 0;
+        return o->net.lost ? -EIO : 0;
     }
     log_error("shmem_init: %zu receive buffers for libfabric's provider %s cannot be had: %s", n,
               o->info->fabric_attr->prov_name, o->lib.error_text(-rc));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages that have come. They are applied in the order of their serial numbers, which is that of the queue, whatever
  * the order of arrival, each exactly once. Those that want a value back are answered alone; one answer for all others
- * of a round says up to which number they are applied. Reading never waits. Called with ofi.guard held, by waits and by
+ * of a round says up to which number they are applied. Reading never waits. Called with network.lock held, by waits and by
  * the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
 #include "../../ops/word.h"
-#include "../apply.h"
+#include "../network/apply.h"
 #include "ofi.h"
 
 #include <stdlib.h>
@@ -103,13 +103,13 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
 {
     struct ofi_peer *peer = &o->peers[m->pe];
     if (peer->in == NULL) {
-        peer->in = (struct ofi_incoming *)calloc(OFI_GROUPS, sizeof *peer->in);
+        peer->in = (struct ofi_incoming *)calloc(NETWORK_GROUPS, sizeof *peer->in);
         if (peer->in == NULL) {
-            iso_ofi_lose(o, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe, ISO->boot.host,
+            iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe, ISO->boot.host,
                          m->pe);
             return NULL;
         }
-        for (int group = 0; group < OFI_GROUPS; group++) {
+        for (int group = 0; group < NETWORK_GROUPS; group++) {
             peer->in[group].pe = m->pe;
             peer->in[group].group = group;
         }
@@ -121,7 +121,7 @@ static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size
 {
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
     if (held == NULL) {
-        iso_ofi_lose(o, "pe %d (host %s) has no memory for a message of pe %d that came before its turn", ISO->my_pe,
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a message of pe %d that came before its turn", ISO->my_pe,
                      ISO->boot.host, in->pe);
         return;
     }
@@ -135,7 +135,7 @@ static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size
 static void apply_held(struct ofi *o, struct ofi_incoming *in)
 {
     struct ofi_message m;
-    for (struct ofi_held **at = &in->held; !o->guard.lost && *at != NULL;) {
+    for (struct ofi_held **at = &in->held; !o->net.lost && *at != NULL;) {
         struct ofi_held *held = *at;
         memcpy(&m, held->bytes, sizeof m);
         if (m.serial != in->expected) {
@@ -156,7 +156,7 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
     if (in == NULL)
         return;
     if (m->serial - in->expected >= OFI_CREDITS) {
-        iso_ofi_lose(o, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
+        iso_network_lose(&o->net, -1, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
                      "lost one or delivered one twice", (unsigned long long)m->serial, m->pe, ISO->peers[m->pe].host,
                      ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
         return;
@@ -175,7 +175,7 @@ void iso_ofi_take_early(struct ofi *o)
 {
     o->early = false;
     for (int pe = 0; pe < ISO->n_pes; pe++)
-        for (int group = 0; group < OFI_GROUPS && o->peers[pe].known && o->peers[pe].in != NULL; group++)
+        for (int group = 0; group < NETWORK_GROUPS && o->peers[pe].known && o->peers[pe].in != NULL; group++)
             apply_held(o, &o->peers[pe].in[group]);
 }
 
@@ -186,12 +186,12 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
     struct ofi_queue *q = o->peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
     if (q == NULL || m->serial >= q->asks.made) {
-        iso_ofi_lose(o, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
+        iso_network_lose(&o->net, -1, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
                      iso_ofi_ends(o, m->pe, ends, sizeof ends));
         return;
     }
     if (m->op != OFI_DONE) {
-        iso_ofi_lose(o, "an operation at address %#llx from %s was refused: there is no segment at that address",
+        iso_network_lose(&o->net, -1, "an operation at address %#llx from %s was refused: there is no segment at that address",
                      (unsigned long long)m->addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
         return;
     }
@@ -224,7 +224,7 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
 
 static bool is_from_peer(const struct ofi *o, const struct ofi_message *m)
 {
-    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= OFI_GROUPS || m->type < OFI_AMO || m->type > OFI_ANSWER)
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= NETWORK_GROUPS || m->type < OFI_AMO || m->type > OFI_ANSWER)
         return false;
     const struct ofi_peer *peer = &o->peers[m->pe];
     return peer->token_in != 0 && m->token == peer->token_in && m->len <= o->data_max;
@@ -251,5 +251,5 @@ void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len)
             take_request(o, &m, bytes, n);
         bytes += n;
         len -= n;
-    } while (len > 0 && !o->guard.lost);
+    } while (len > 0 && !o->net.lost);
 }

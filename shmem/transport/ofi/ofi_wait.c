@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Completions and messages are looked for, and waits look until what they wait for is there. Called by the other files
- * of this folder with ofi.guard held. */
+ * of this folder with network.lock held. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/log.h"
 #include "../../node/wait.h"
@@ -10,7 +10,6 @@
 #include <string.h>
 
 enum { READ_MAX = 16 };
-#define WATCH_NS 100000000u
 
 /* ---- completions ---- */
 
@@ -49,7 +48,7 @@ static void take_error(struct ofi *o)
     struct fi_cq_err_entry error;
     char why[300], detail[160] = "";
     memset(&error, 0, sizeof error);
-    if (fi_cq_readerr(o->cq, &error, 0) <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+    if (fi_cq_readerr(o->cq, &error, 0) <= 0 || iso_network_ended(&o->net))
         return;
     const char *more = fi_cq_strerror(o->cq, error.prov_errno, error.err_data, detail, sizeof detail);
     struct ofi_op *op = (struct ofi_op *)error.op_context;
@@ -63,7 +62,7 @@ static void take_error(struct ofi *o)
             o->unposted = op;
         }
     } else if (received) {
-        iso_ofi_lose(o, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
+        iso_network_lose(&o->net, -1, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
                      ISO->my_pe, ISO->boot.host, why);
     } else {
         iso_ofi_lose_by(o, op, why);
@@ -75,19 +74,19 @@ bool iso_ofi_poll(struct ofi *o)
     struct fi_cq_msg_entry entries[READ_MAX];
     bool any = false;
     ssize_t n;
-    if (ISO_UNLIKELY(o->guard.lost))
+    if (ISO_UNLIKELY(o->net.lost))
         return false;
     do {
         n = fi_cq_read(o->cq, entries, READ_MAX);
-        for (ssize_t i = 0; i < n && !o->guard.lost; i++)
+        for (ssize_t i = 0; i < n && !o->net.lost; i++)
             complete(o, &entries[i]);
         any |= n > 0;
         if (n == -FI_EAVAIL)
             take_error(o);
-        else if (n < 0 && n != -FI_EAGAIN && !__atomic_load_n(&o->ended, __ATOMIC_RELAXED))
-            iso_ofi_lose(o, "reading the completions of %s of pe %d (host %s) failed: %s",
+        else if (n < 0 && n != -FI_EAGAIN && !iso_network_ended(&o->net))
+            iso_network_lose(&o->net, -1, "reading the completions of %s of pe %d (host %s) failed: %s",
                          o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
-        if (ISO_UNLIKELY(o->guard.lost))
+        if (ISO_UNLIKELY(o->net.lost))
             return true;
     } while (n == READ_MAX);
     if (ISO_UNLIKELY(o->early))
@@ -101,7 +100,7 @@ bool iso_ofi_poll(struct ofi *o)
         iso_ofi_post_waiting(o);
     if (o->unposted != NULL)
         iso_ofi_post_receives(o);
-    o->pending_events |= any;
+    o->net.pending_events |= any;
     return any;
 }
 
@@ -109,12 +108,8 @@ bool iso_ofi_poll(struct ofi *o)
 
 static void pause_and_poll(struct ofi *o, struct wait *wait, uint64_t seen)
 {
-    iso_ofi_unlock(o);
-    int rc = iso_wait_pause(wait, seen);
-    iso_ofi_lock(o);
-    if (rc != 0)
-        iso_ofi_drop_all();
-    o->polls++;
+    (void)iso_network_pause(&o->net, wait, seen);
+    o->net.polls++;
     wait->worked |= iso_ofi_poll(o);
 }
 
@@ -127,16 +122,16 @@ static bool can_begin(const struct ofi *o, const struct ofi_queue *q, unsigned n
 
 void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs)
 {
-    if (ISO_LIKELY(!o->guard.lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
+    if (ISO_LIKELY(!o->net.lost && iso_ofi_has_spare(o) && can_begin(o, q, needs)))
         return;
     uint64_t in_window = q->asks.made < OFI_CREDITS ? q->asks.made : OFI_CREDITS;
     struct wait wait = ISO_WAIT("room for an operation", q->pe, NULL, q->asks.made - in_window + 1);
     iso_ofi_poll(o);
-    while (!o->guard.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
+    while (!o->net.lost && !(can_begin(o, q, needs) && iso_ofi_has_spare(o)))
         pause_and_poll(o, &wait, q->asks.done);
     iso_wait_end(&wait);
-    if (ISO_UNLIKELY(o->guard.lost))
-        iso_network_await_break(&o->guard);
+    if (ISO_UNLIKELY(o->net.lost))
+        iso_network_await_break(&o->net);
 }
 
 static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
@@ -146,15 +141,15 @@ static bool is_done(const struct ofi_queue *q, uint64_t asked, uint64_t moved)
 
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what)
 {
-    if (!o->guard.lost && is_done(q, asked, moved))
+    if (!o->net.lost && is_done(q, asked, moved))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, asked > q->asks.done ? asked : moved);
     iso_ofi_poll(o);
-    while (!o->guard.lost && !is_done(q, asked, moved))
+    while (!o->net.lost && !is_done(q, asked, moved))
         pause_and_poll(o, &wait, asked > q->asks.done ? q->asks.done : q->moves.done);
     iso_wait_end(&wait);
-    if (ISO_UNLIKELY(o->guard.lost))
-        iso_network_await_break(&o->guard);
+    if (ISO_UNLIKELY(o->net.lost))
+        iso_network_await_break(&o->net);
 }
 
 /* A provider may try for ever to connect to a port that a firewall closes. */
@@ -163,15 +158,14 @@ void iso_ofi_watch(struct ofi *o)
     double limit_s = ISO->env->boot_timeout;
     uint64_t now = iso_wait_now_ns();
     char ends[OFI_ENDS_BYTES];
-    if (o->guard.lost || now - o->watched_ns < WATCH_NS || limit_s <= 0 || __atomic_load_n(&o->ended, __ATOMIC_RELAXED))
+    if (limit_s <= 0 || !iso_network_watches(&o->net))
         return;
-    o->watched_ns = now;
-    for (int group = 0; group < OFI_GROUPS; group++)
+    for (int group = 0; group < NETWORK_GROUPS; group++)
         for (const struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
             const struct ofi_peer *peer = &o->peers[q->pe];
             if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
                 continue;
-            iso_ofi_lose(o, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
+            iso_network_lose(&o->net, -1, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
                          "port there, or that address is not reached from here; SHMEM_NETWORK names another",
                          iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
             return;

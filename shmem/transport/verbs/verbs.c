@@ -20,6 +20,39 @@ static bool reaches(const struct peer *peer, const char **why)
     return !peer->local;
 }
 
+static size_t text(char *at, size_t bytes)
+{
+    const struct verbs *v = ISO->verbs;
+    size_t n;
+    if (v == NULL)
+        return 0;
+    n = (size_t)snprintf(at, bytes, "%s port %d gid %d: ", v->port.device, v->port.number, v->port.gid_index);
+#define X(name)                                                                                     \
+    n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #name, \
+                          (unsigned long long)v->counts.name);
+    VERBS_COUNTS(X)
+#undef X
+    return n + iso_verbs_reach_text(v, n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0);
+}
+
+static void complete(void)
+{
+    struct verbs *v = ISO->verbs;
+    for (uint32_t i = 0; i < v->n_queues; i++) {
+        iso_verbs_post(v, v->queues[i]);
+        iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
+    }
+}
+
+const struct network_port iso_verbs_port = {
+    .name = "verbs",
+    .drop = iso_verbs_drop_all,
+    .complete = complete,
+    .look = iso_verbs_look,
+    .sleep = iso_verbs_sleep,
+    .text = text,
+};
+
 /* ---- start ---- */
 
 static int make_queues(struct verbs *v)
@@ -59,8 +92,7 @@ static int open_verbs(void)
     if (v == NULL)
         return -ENOMEM;
     ISO->verbs = v;
-    pthread_mutex_init(&v->guard.lock, NULL);
-    v->wake = -1;
+    iso_network_open(&v->net, &iso_verbs_port);
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
     int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
     if (rc == 0)
@@ -90,7 +122,7 @@ static int start(void)
     iso_channel_set_handler(iso_verbs_answer);
     log_debug("verbs: %s port %d, GID %d%s", v->port.device, v->port.number, v->port.gid_index,
               v->port.software ? ", made of software" : "");
-    return iso_verbs_thread_start(v);
+    return iso_network_thread_start(&v->net);
 }
 
 /* ---- end ---- */
@@ -115,52 +147,18 @@ static void destroy(struct verbs *v)
         v->lib.dealloc_pd(v->pd);
     if (v->device != NULL)
         v->lib.close_device(v->device);
-    pthread_mutex_destroy(&v->guard.lock);
+    iso_network_close(&v->net);
     free(v->peers);
     free(v);
-}
-
-static size_t text(char *at, size_t bytes)
-{
-    const struct verbs *v = ISO->verbs;
-    size_t n;
-    if (v == NULL)
-        return 0;
-    n = (size_t)snprintf(at, bytes, "%s port %d gid %d: ", v->port.device, v->port.number, v->port.gid_index);
-#define X(name)                                                                                     \
-    n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #name, \
-                          (unsigned long long)v->counts.name);
-    VERBS_COUNTS(X)
-#undef X
-    return n + iso_verbs_reach_text(v, n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0);
 }
 
 static void stop(void)
 {
     struct verbs *v = ISO->verbs;
-    char line[1280];
     if (v == NULL)
         return;
-    if (ISO->life == LIFE_ENDING) {
-        /* Waits for all operations of this PE and, by the barrier, for those of all PEs. Afterwards no queue pair is
-         * needed, and an error of one whose other end is gone is ignored. */
-        iso_verbs_lock(v);
-        for (uint32_t i = 0; i < v->n_queues; i++) {
-            iso_verbs_post(v, v->queues[i]);
-            iso_verbs_wait(v, v->queues[i], v->queues[i]->made, v->queues[i]->asked, "shmem_finalize");
-        }
-        iso_verbs_unlock(v);
-        iso_boot_barrier(&ISO->boot);
-        __atomic_store_n(&v->ended, true, __ATOMIC_RELAXED);
-    }
-    iso_verbs_thread_stop(v);
-    if (iso_log_shows(LOG_DEBUG)) {
-        text(line, sizeof line);
-        log_debug("verbs: %s", line);
-    }
-    iso_channel_set_handler(NULL);
+    iso_network_stop(&v->net);
     ISO->verbs = NULL;
-    ISO->soft_network = false;
     destroy(v);
 }
 

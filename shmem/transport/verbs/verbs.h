@@ -3,21 +3,19 @@
  * nodes. A reliable-connected queue pair belongs to the PE that asked for it: (initiator, target, context group). Its
  * partner at the target carries only answers. Puts, gets and signal stores are one-sided. Atomics and signal additions
  * are messages, applied by the target's CPU in the order of their queue pair. Order on a queue pair: as posted, so a
- * store after data is seen after it, and a message is read after it. Invariant: verbs.guard guards everything here.
- * Locks are taken in the order channel, verbs: no function of channel.h is called with verbs.guard held. Included by
- * verbs*.c only. */
+ * store after data is seen after it, and a message is read after it. Invariant: network.lock guards everything here.
+ * Included by verbs*.c only. */
 #ifndef ISO_VERBS_H
 #define ISO_VERBS_H
 
-#include "../network.h"
-#include "../range.h"
+#include "../network/network.h"
+#include "../network/range.h"
 #include "../transport.h"
 #include "verbs_library.h"
 
 struct gpu; /* device/gpu.h */
 
 enum {
-    VERBS_GROUPS = 4,        /* queue pairs to one peer: contexts take turns, see iso_verbs_group */
     VERBS_DEPTH = 128,       /* work requests of one queue pair, power of 2 */
     VERBS_BATCH = 32,        /* requests that one post may carry */
     VERBS_CREDITS = 64,      /* unanswered messages of one queue pair, power of 2 */
@@ -164,7 +162,7 @@ struct verbs_peer {
     struct range_table keys; /* of struct verbs_key: what is known of the peer's memory */
     bool connecting; /* a thread is in iso_verbs_queue_to */
     bool staging;    /* a thread uses the stage at the peer */
-    struct verbs_queue *out[VERBS_GROUPS], *in[VERBS_GROUPS];
+    struct verbs_queue *out[NETWORK_GROUPS], *in[NETWORK_GROUPS];
     struct ibv_mr *stage_mr; /* for the peer's access to device memory of this PE */
     char *stage;
 };
@@ -196,7 +194,7 @@ struct verbs_port {
 };
 
 struct verbs {
-    struct network_guard guard;
+    struct network net;
     struct verbs_library lib;
     struct verbs_port port;
     struct ibv_context *device;
@@ -207,7 +205,7 @@ struct verbs {
     struct verbs_peer *peers; /* [n_pes] */
     struct verbs_queue **queues;
     uint32_t n_queues, max_queues;
-    struct verbs_queue *groups[VERBS_GROUPS]; /* outgoing, ready */
+    struct verbs_queue *groups[NETWORK_GROUPS]; /* outgoing, ready */
     struct verbs_queue *batched;              /* with requests that are not posted yet */
     struct verbs_queue *late;                 /* with answers that wait for room */
     unsigned in_flight;                       /* completions to come, also of requests that are not posted yet */
@@ -223,23 +221,13 @@ struct verbs {
     struct range_table regions; /* of struct verbs_region */
     struct verbs_reach reach;
 
-    /* the progress thread */
-    pthread_t thread;
-    bool has_thread;
-    bool stopping;       /* atomic */
-    bool ended;          /* atomic: all PEs have nothing under way any more, errors are of no interest */
     struct verbs_queue nowhere; /* while lost: to peers without a connection */
-    bool armed;          /* an event will come for the next message */
-    bool armed_sent;     /* and for the next completion */
-    unsigned sleepers;   /* waits that events are to wake: the thread leaves them alone then */
-    bool pending_events;           /* something came since a wait last looked */
-    unsigned polls;      /* by waits, since the thread looked */
-    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work */
-    uint64_t looked_ns;  /* when the last was */
-    uint64_t watched_ns; /* when it last looked for queues that are stuck */
-    int wake;            /* eventfd, -1: none */
+    bool armed;                 /* an event will come for the next message */
+    bool armed_sent;            /* and for the next completion */
     struct verbs_counts counts;
 };
+
+extern const struct network_port iso_verbs_port;
 
 /* ---- verbs_device.c ---- */
 
@@ -308,7 +296,6 @@ struct verbs_key_info {
 };
 /* The queue pair for the context's operations on pe, connected; gives up the lock meanwhile. */
 struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe);
-int iso_verbs_group(const struct ctx *ctx);
 double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
 void iso_verbs_answer(int pe, const void *request, void *answer); /* the channel's handler */
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row);
@@ -330,17 +317,14 @@ int16_t iso_verbs_take_slot(struct verbs *v);
 bool iso_verbs_reap(struct verbs *v); /* takes the completions that have come; true: there were some */
 /* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
 const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
-/* Ends the job, or with SHMEMX_ERRORS_RETURN breaks it, and returns with `lost` set. Gives up the lock meanwhile, and
- * first lets a report of a peer's death arrive. */
-ISO_COLD void iso_verbs_fail(struct verbs *v, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same, for a request of the queue: what, between which ends, and why. */
+/* Loses the network by a request of the queue: what, between which ends, and why. */
 ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *request,
                                      const char *why);
 /* The job is broken and errors return: all that the queue, or all queues, have under way is over, without effect. */
 void iso_verbs_drop(struct verbs *v, struct verbs_queue *q);
 void iso_verbs_drop_all(void);
-ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->guard); }
-ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->guard); }
+ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->net); }
+ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->net); }
 
 /* ---- verbs_receive.c ---- */
 
@@ -353,8 +337,6 @@ void iso_verbs_answer_late(struct verbs *v); /* sends kept answers as far as the
 /* ---- verbs_wait.c ---- */
 
 bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
-/* Between two looks of a wait; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
-bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen);
 /* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
 void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots);
 /* Until the first `made` requests, and `asked` messages, of the queue are done; gives up the lock meanwhile. */
@@ -386,8 +368,8 @@ void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remot
 
 /* ---- verbs_thread.c ---- */
 
-int iso_verbs_thread_start(struct verbs *v);
-void iso_verbs_thread_stop(struct verbs *v);
+uint64_t iso_verbs_look(void); /* these two are of struct network_port */
+void iso_verbs_sleep(uint64_t look_ns);
 bool iso_verbs_progress(void);
 bool iso_verbs_rest(uint64_t ns);
 

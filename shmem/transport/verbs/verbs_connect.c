@@ -21,13 +21,6 @@
 enum { RETRIES = 6, RETRIES_SOFTWARE = 7, RNR_RETRIES_FOR_EVER = 7, RNR_TIMER = 12, HOPS = 64 };
 #define DEFAULT_TIMEOUT_S 0.25
 
-int iso_verbs_group(const struct ctx *ctx)
-{
-    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
-        return 0;
-    return (int)(((uintptr_t)ctx->handle + VERBS_GROUPS - 1) % VERBS_GROUPS);
-}
-
 /* ---- one end ---- */
 
 /* NULL: errno says why. */
@@ -185,7 +178,7 @@ static uint32_t make_psn(void)
 static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hello, struct verbs_hello *mine)
 {
     uint32_t psn = make_psn();
-    if (hello->group >= VERBS_GROUPS)
+    if (hello->group >= NETWORK_GROUPS)
         return -EINVAL;
     if (hello->ethernet != v->port.ethernet) {
         describe_port(v, mine);
@@ -212,10 +205,10 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
     memcpy(&hello, request, sizeof hello);
     memcpy(&row, request, sizeof row);
     mine.error = row.error = -EPROTO; /* while this PE ends, or all is lost */
-    if (v != NULL && iso_network_lock_unless_failed(&v->guard)) {
-        if (hello.type == VERBS_CONNECT && !v->guard.lost)
+    if (v != NULL && iso_network_lock_unless_failed(&v->net)) {
+        if (hello.type == VERBS_CONNECT && !v->net.lost)
             mine.error = answer_connect(v, pe, &hello, &mine);
-        else if (hello.type == VERBS_KEY && !v->guard.lost)
+        else if (hello.type == VERBS_KEY && !v->net.lost)
             iso_verbs_answer_key(v, pe, &row);
         iso_verbs_unlock(v);
     }
@@ -230,8 +223,8 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
 ISO_COLD static struct verbs_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
     errno = -error;
-    __extension__ iso_verbs_fail(
-        v, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
+    __extension__ iso_network_lose(
+        &v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
         ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
     return NULL;
 }
@@ -249,9 +242,9 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
         return fail_connect(v, pe, "here", rc);
     describe(v, q, psn, &mine);
     struct verbs_hello other = mine;
-    rc = iso_network_ask(&v->guard, pe, &other, sizeof other);
+    rc = iso_network_ask(&v->net, pe, &other, sizeof other);
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
-        iso_verbs_fail(v,
+        iso_network_lose(&v->net, -1,
                        "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is "
                        "%s: they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
                        ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
@@ -268,21 +261,21 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
 struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
 {
     struct verbs_peer *peer = &v->peers[pe];
-    int group = iso_verbs_group(ctx);
+    int group = iso_network_group(ctx);
     if (ISO_LIKELY(peer->out[group] != NULL))
         return peer->out[group];
     struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting && !v->guard.lost) /* another thread makes the connection */
-        iso_verbs_pause(v, &wait, 0);
+    while (peer->connecting && !v->net.lost) /* another thread makes the connection */
+        iso_network_pause(&v->net, &wait, 0);
     iso_wait_end(&wait);
     if (peer->out[group] != NULL)
         return peer->out[group];
-    if (v->guard.lost)
+    if (v->net.lost)
         return &v->nowhere;
     peer->connecting = true;
     struct verbs_queue *q = connect_to(v, pe, group);
     peer->connecting = false;
-    if (q == NULL || v->guard.lost)
+    if (q == NULL || v->net.lost)
         return &v->nowhere;
     peer->out[group] = q;
     q->next_in_group = v->groups[group];

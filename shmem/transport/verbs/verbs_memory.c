@@ -133,28 +133,28 @@ struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr)
     if (ISO_LIKELY(known != NULL))
         return *known;
     struct verbs_key_info row = {.type = VERBS_KEY, .addr = addr};
-    if (v->guard.lost)
+    if (v->net.lost)
         return none;
     const char *host = ISO->peers[pe].host;
-    int rc = iso_network_ask(&v->guard, pe, &row, sizeof row);
+    int rc = iso_network_ask(&v->net, pe, &row, sizeof row);
     v->counts.keys++;
     errno = -row.error;
     if (rc != 0)
-        iso_verbs_fail(v, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
+        iso_network_lose(&v->net, -1, "pe %d (host %s) was not told the key of a segment of pe %d (host %s)", ISO->my_pe,
                        ISO->boot.host, pe, host);
     else if (row.error == -EFAULT || (row.error == 0 && addr - row.key.start >= row.key.end - row.key.start))
-        iso_verbs_fail(v, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
+        iso_network_lose(&v->net, -1, "pe %d (host %s) has no segment at address %#llx, which pe %d (host %s) wants to reach", pe,
                        host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host);
     else if (row.error != 0)
-        __extension__ iso_verbs_fail(
-            v,
+        __extension__ iso_network_lose(
+            &v->net, -1,
             "pe %d (host %s) cannot register memory at address %#llx with its RDMA device for pe %d (host %s): %m; the "
             "limit of locked memory there is %llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service "
             "that starts the job)",
             pe, host, (unsigned long long)addr, ISO->my_pe, ISO->boot.host, (unsigned long long)row.limit >> 10);
     else if (iso_range_add(&peer->keys, sizeof row.key, &row.key) == NULL)
-        iso_verbs_fail(v, "no memory for the keys of pe %d", pe);
-    return v->guard.lost ? none : row.key;
+        iso_network_lose(&v->net, -1, "no memory for the keys of pe %d", pe);
+    return v->net.lost ? none : row.key;
 }
 
 void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row)

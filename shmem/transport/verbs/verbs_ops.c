@@ -98,7 +98,7 @@ static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
         return add_registered(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
     }
     if (m->on_device) {
-        iso_verbs_fail(m->v, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
+        iso_network_lose(&m->v->net, -1, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
                        ISO->boot.host);
         return n;
     }
@@ -319,7 +319,7 @@ void iso_verbs_fence(struct ctx *ctx)
     if (v == NULL)
         return;
     iso_verbs_lock(v);
-    for (struct verbs_queue *q = v->groups[iso_verbs_group(ctx)]; q != NULL; q = q->next_in_group) {
+    for (struct verbs_queue *q = v->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
         iso_verbs_flush(v, q);
         q->fenced = q->made;
         iso_verbs_wait(v, q, 0, q->asked, "fence");
@@ -341,7 +341,7 @@ void iso_verbs_quiet(struct ctx *ctx)
     if (v == NULL)
         return;
     iso_verbs_lock(v);
-    struct verbs_queue *first = v->groups[iso_verbs_group(ctx)];
+    struct verbs_queue *first = v->groups[iso_network_group(ctx)];
     for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group) {
         iso_verbs_flush(v, q);
         iso_verbs_post(v, q);
@@ -355,7 +355,7 @@ void iso_verbs_pe_quiet(struct ctx *ctx, int pe)
 {
     struct verbs *v = ISO->verbs;
     iso_verbs_lock(v);
-    struct verbs_queue *q = v->peers[pe].out[iso_verbs_group(ctx)];
+    struct verbs_queue *q = v->peers[pe].out[iso_network_group(ctx)];
     if (q != NULL)
         complete(v, q);
     iso_verbs_unlock(v);

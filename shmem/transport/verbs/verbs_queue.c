@@ -2,11 +2,10 @@
 /* Work requests: collected, posted together, completed in order. Only the last request of a post asks for a completion;
  * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
  * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more. Nothing here waits, but
- * for an error's end. Called by the other verbs files, with verbs.guard held. */
+ * for an error's end. Called by the other verbs files, with network.lock held. */
 #include "verbs.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +47,7 @@ void iso_verbs_drop_all(void)
     struct ibv_qp_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.qp_state = IBV_QPS_ERR;
-    v->guard.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
+    v->net.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
@@ -56,16 +55,6 @@ void iso_verbs_drop_all(void)
         q->on_batched = false;
     }
     v->batched = v->late = NULL;
-}
-
-void iso_verbs_fail(struct verbs *v, const char *format, ...)
-{
-    char text[NETWORK_TEXT_BYTES];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    iso_network_lose(&v->guard, &(struct network_loss){-1, iso_verbs_drop_all, NULL}, text);
 }
 
 static const char *cause_of(enum ibv_wc_status status)
@@ -95,11 +84,10 @@ void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const 
 {
     static const char *const names[] = {
         [IBV_WR_RDMA_WRITE] = "put", [IBV_WR_SEND] = "message", [IBV_WR_RDMA_READ] = "get"};
-    char ends[VERBS_ENDS_BYTES], text[NETWORK_TEXT_BYTES];
-    snprintf(text, sizeof text, "a %s%s of %u bytes at address %#llx from %s failed: %s",
-             q->incoming ? "answer by " : "", names[r->opcode], r->len, (unsigned long long)r->remote,
-             iso_verbs_ends(v, q, ends, sizeof ends), why);
-    iso_network_lose(&v->guard, &(struct network_loss){q->pe, iso_verbs_drop_all, NULL}, text);
+    char ends[VERBS_ENDS_BYTES];
+    iso_network_lose(&v->net, q->pe, "a %s%s of %u bytes at address %#llx from %s failed: %s",
+                     q->incoming ? "answer by " : "", names[r->opcode], r->len, (unsigned long long)r->remote,
+                     iso_verbs_ends(v, q, ends, sizeof ends), why);
 }
 
 /* ---- slots of the ring of copies ---- */
@@ -163,7 +151,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     char ends[VERBS_ENDS_BYTES];
     if (q->n_batch == 0)
         return;
-    if (ISO_UNLIKELY(v->guard.lost)) {
+    if (ISO_UNLIKELY(v->net.lost)) {
         iso_verbs_drop(v, q);
         return;
     }
@@ -174,7 +162,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     v->counts.posts++;
     if (ISO_UNLIKELY(rc != 0)) {
         errno = rc;
-        __extension__ iso_verbs_fail(v, "posting %llu requests from %s failed: %m",
+        __extension__ iso_network_lose(&v->net, -1, "posting %llu requests from %s failed: %m",
                                      (unsigned long long)(q->made - q->done), iso_verbs_ends(v, q, ends, sizeof ends));
     }
 }
@@ -204,7 +192,7 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
     char why[192];
     v->in_flight--;
     v->counts.completions++;
-    if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !__atomic_load_n(&v->ended, __ATOMIC_RELAXED)) {
+    if (ISO_UNLIKELY(wc->status != IBV_WC_SUCCESS) && !iso_network_ended(&v->net)) {
         snprintf(why, sizeof why, "%s (status %d): %s", v->lib.wc_status_str(wc->status), (int)wc->status,
                  cause_of(wc->status));
         iso_verbs_fail_request(v, q, request_at(q, made - 1), why);
@@ -226,15 +214,15 @@ static void complete(struct verbs *v, const struct ibv_wc *wc)
 static int reap_some(struct verbs *v)
 {
     struct ibv_wc wc[POLL_MAX];
-    if (v->in_flight == 0 || v->guard.lost)
+    if (v->in_flight == 0 || v->net.lost)
         return 0;
     int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
     if (ISO_UNLIKELY(n < 0))
-        iso_verbs_fail(v, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
+        iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n && !v->guard.lost; i++)
+    for (int i = 0; i < n && !v->net.lost; i++)
         complete(v, &wc[i]);
-    return v->guard.lost ? 0 : n;
+    return v->net.lost ? 0 : n;
 }
 
 bool iso_verbs_reap(struct verbs *v)

@@ -103,7 +103,7 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     reach->why[0] = '\0';
     struct ibv_mr *mr = register_by_best(v, gpu, &range, &method);
     if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
-        iso_verbs_fail(v,
+        iso_network_lose(&v->net, -1,
                        "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of device memory "
                        "at %#llx by that method: %s",
                        wishes[reach->wish], v->port.device, ISO->my_pe, ISO->boot.host,

@@ -3,10 +3,10 @@
  * all peers. Operations are applied in the order of arrival, which is the order of each queue pair, and each is answered
  * once. A word belongs to the processor of its memory: host words get CPU atomics here, as from local PEs; device words
  * go to the agent. Nothing here waits for room, since a peer may have to read first to make room: an answer that has
- * none is kept. Called by verbs_wait.c with verbs.guard held. */
+ * none is kept. Called by verbs_wait.c with network.lock held. */
 #include "../../../bootstrap/log.h"
 #include "../../ops/word.h"
-#include "../apply.h"
+#include "../network/apply.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void post_receives(struct verbs *v, const uint64_t *numbers, int n)
     int rc = n > 0 ? ibv_post_srq_recv(v->srq, wrs, &bad) : 0;
     if (rc != 0) {
         errno = rc;
-        __extension__ iso_verbs_fail(v, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
+        __extension__ iso_network_lose(&v->net, -1, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
                                      v->port.device, v->port.number, ISO->boot.host);
     }
 }
@@ -52,10 +52,10 @@ int iso_verbs_receive_start(struct verbs *v)
                   v->port.device, ISO->boot.host, VERBS_RECEIVES);
         return -EIO;
     }
-    pthread_mutex_lock(&v->guard.lock);
+    pthread_mutex_lock(&v->net.lock);
     for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
         post_receives(v, &i, 1);
-    pthread_mutex_unlock(&v->guard.lock);
+    pthread_mutex_unlock(&v->net.lock);
     return 0;
 }
 
@@ -85,7 +85,7 @@ static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_me
         return;
     }
     if (q->late_made - q->late_done == VERBS_CREDITS) {
-        iso_verbs_fail(v, "more than %d messages from %s have no answer", VERBS_CREDITS,
+        iso_network_lose(&v->net, -1, "more than %d messages from %s have no answer", VERBS_CREDITS,
                        iso_verbs_ends(v, q, ends, sizeof ends));
         return;
     }
@@ -136,13 +136,13 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
     while (first < m->serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
         first++;
     if (first != m->serial || m->serial >= q->asked) {
-        iso_verbs_fail(v, "answer %llu to a message from %s came after answer %llu of %llu",
+        iso_network_lose(&v->net, -1, "answer %llu to a message from %s came after answer %llu of %llu",
                        (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
                        (unsigned long long)q->answered, (unsigned long long)q->asked);
         return;
     }
     if (m->addr == REFUSED) {
-        iso_verbs_fail(v, "an atomic operation or copy from %s was refused: there is no segment at that address",
+        iso_network_lose(&v->net, -1, "an atomic operation or copy from %s was refused: there is no segment at that address",
                        iso_verbs_ends(v, q, ends, sizeof ends));
         return;
     }
@@ -155,7 +155,7 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
 /* The message must have come by a queue pair of the sender that it names. */
 static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
 {
-    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= VERBS_GROUPS)
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= NETWORK_GROUPS)
         return false;
     const struct verbs_peer *peer = &v->peers[m->pe];
     const struct verbs_queue *q = m->type == VERBS_ANSWER ? peer->out[m->group] : peer->in[m->group];
@@ -168,9 +168,9 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
     struct verbs_message m;
     struct verbs_queue *q = NULL;
     if (wc->status != IBV_WC_SUCCESS) {
-        if (__atomic_load_n(&v->ended, __ATOMIC_RELAXED))
+        if (iso_network_ended(&v->net))
             return NULL;
-        iso_verbs_fail(v, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
+        iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
                        v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
         return NULL;
     }
@@ -178,7 +178,7 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
         if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc)) {
-            iso_verbs_fail(v, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown form",
+            iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown form",
                            wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
             return NULL;
         }
@@ -214,11 +214,11 @@ static int read_some(struct verbs *v)
     struct ibv_wc wc[READ_MAX];
     uint64_t numbers[READ_MAX];
     struct verbs_queue *last = NULL;
-    int n = v->guard.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
+    int n = v->net.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
-        iso_verbs_fail(v, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
+        iso_network_lose(&v->net, -1, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
                        v->port.device, v->port.number, ISO->boot.host, n);
-    for (int i = 0; i < n && !v->guard.lost; i++) {
+    for (int i = 0; i < n && !v->net.lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;
         if (q == NULL || q == last)
@@ -227,7 +227,7 @@ static int read_some(struct verbs *v)
             post_answers(v, last);
         last = q;
     }
-    if (v->guard.lost)
+    if (v->net.lost)
         return 0;
     if (last != NULL)
         post_answers(v, last);

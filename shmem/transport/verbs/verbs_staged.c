@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Device memory of a peer that its network device cannot reach. The bytes go through host memory at the target, the
  * stage, which belongs to the pair of initiator and target; the target's agent copies from and to it. One piece moves
- * at a time and is answered, so the operations are complete on return. Called by verbs_ops.c with verbs.guard held,
+ * at a time and is answered, so the operations are complete on return. Called by verbs_ops.c with network.lock held,
  * which is given up while waiting. */
 #include "../../node/wait.h"
 #include "verbs.h"
@@ -12,8 +12,8 @@
 static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *rkey)
 {
     struct wait wait = ISO_WAIT("the stage of device memory", pe, NULL, 1);
-    while (v->peers[pe].staging && !v->guard.lost)
-        iso_verbs_pause(v, &wait, 0);
+    while (v->peers[pe].staging && !v->net.lost)
+        iso_network_pause(&v->net, &wait, 0);
     iso_wait_end(&wait);
     v->peers[pe].staging = true;
     struct verbs_key key = iso_verbs_key_of(v, pe, remote);

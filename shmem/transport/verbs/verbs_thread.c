@@ -11,30 +11,20 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
-#include <unistd.h>
 
-/* Polls by waits within LOOK_NS that show that waits do the thread's work. A sleep, which lasts no longer than that,
- * counts as much. Waits poll less on a core that the network or another PE needs too. */
-enum { BUSY_POLLS = 16, LOOK_NS = 1000000 };
-enum { WATCH_NS = 100000000, WATCH_TIMEOUTS = 40 };
-#define LOOKS_LONGER 3u /* doublings of LOOK_NS where each look costs the network's own time */
+enum { WATCH_TIMEOUTS = 40 };
+#define LOOKS_LONGER 3u /* doublings of NETWORK_LOOK_NS where each look costs the network's own time */
 enum { FD_CHANNEL, FD_DEVICE, FD_WAKE, FD_EVENTS, FDS };
 
 bool iso_verbs_progress(void)
 {
     struct verbs *v = ISO->verbs;
-    if (v == NULL || iso_network_failed(&v->guard) || pthread_mutex_trylock(&v->guard.lock) != 0)
+    if (v == NULL || !iso_network_begin_look(&v->net))
         return false;
-    v->polls++;
     iso_verbs_post_all(v);
     iso_verbs_poll(v);
-    bool any = v->pending_events; /* also set by a wait that was about to sleep, and by the thread */
-    v->pending_events = false;
-    pthread_mutex_unlock(&v->guard.lock);
-    return any;
+    return iso_network_end_look(&v->net);
 }
 
 /* ---- events: called with the lock, which guards `armed` ---- */
@@ -64,17 +54,14 @@ static void watch(struct verbs *v)
 {
     char why[160];
     double limit_s = WATCH_TIMEOUTS * iso_verbs_timeout_s();
-    uint64_t now = iso_wait_now_ns();
-    if (!v->port.software || v->guard.lost || __atomic_load_n(&v->ended, __ATOMIC_RELAXED) ||
-        now - v->watched_ns < WATCH_NS)
+    if (!v->port.software || !iso_network_watches(&v->net))
         return;
-    v->watched_ns = now;
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         bool under_way = q->done + q->n_batch < q->made;
         q->stuck = under_way && q->done == q->watched ? q->stuck + 1 : 0;
         q->watched = q->done;
-        if (q->stuck * (WATCH_NS / 1e9) < limit_s)
+        if (q->stuck * (NETWORK_WATCH_NS / 1e9) < limit_s)
             continue;
         snprintf(why, sizeof why,
                  "not acknowledged for %.1f s (%d times SHMEM_NIC_TIMEOUT): the link or the node is down", limit_s,
@@ -90,12 +77,12 @@ bool iso_verbs_rest(uint64_t ns)
 {
     struct verbs *v = ISO->verbs;
     const struct timespec t = {0, (long)ns};
-    if (v == NULL || iso_network_failed(&v->guard))
+    if (v == NULL || iso_network_failed(&v->net))
         return false;
     struct pollfd fd = {v->events->fd, POLLIN, 0};
     iso_verbs_lock(v);
-    v->sleepers++;
-    v->polls += BUSY_POLLS + 1;
+    v->net.sleepers++;
+    v->net.polls += NETWORK_BUSY_POLLS + 1; /* a sleep lasts no longer than NETWORK_LOOK_NS */
     v->counts.sleeps++;
     watch(v); /* the thread may sleep too, and a stuck queue wakes no thread */
     iso_verbs_post_all(v);
@@ -113,30 +100,28 @@ bool iso_verbs_rest(uint64_t ns)
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
     }
-    v->sleepers--;
+    v->net.sleepers--;
     iso_verbs_unlock(v);
     return true;
 }
 
 /* ---- the thread ---- */
 
-/* Nanoseconds until the next look, since threads of this PE do the work, or answers wait. 0: events are requested. */
-static uint64_t prepare(struct verbs *v)
+/* Threads of this PE do the work, or answers wait, or else events are requested. Waits poll less on a core that the
+ * network or another PE needs too. */
+uint64_t iso_verbs_look(void)
 {
+    struct verbs *v = ISO->verbs;
     uint64_t now = iso_wait_now_ns(), next_ns = 0;
     iso_verbs_lock(v);
-    unsigned many = v->port.software ? 1 : BUSY_POLLS;
-    bool busy = v->sleepers > 0 || v->polls > many * (now - v->looked_ns) / LOOK_NS;
-    v->polls = 0;
-    v->looked_ns = now;
-    if (busy) {
+    if (iso_network_is_busy(&v->net, now, v->port.software ? 1 : NETWORK_BUSY_POLLS)) {
         watch(v);
-        next_ns = (uint64_t)LOOK_NS << ISO_MIN(v->busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
+        next_ns = (uint64_t)NETWORK_LOOK_NS << ISO_MIN(v->net.busy_looks++, v->port.software ? LOOKS_LONGER : 0u);
     } else {
-        v->busy_looks = 0;
+        v->net.busy_looks = 0;
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
-        next_ns = v->late != NULL ? LOOK_NS : 0; /* completions make room for answers, and no event was asked for */
+        next_ns = v->late != NULL ? NETWORK_LOOK_NS : 0; /* completions make room for answers, and no event was asked for */
     }
     iso_verbs_unlock(v);
     return next_ns;
@@ -152,7 +137,7 @@ static void take_device_event(struct verbs *v)
     v->lib.ack_async_event(&event);
     if (type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR) {
         iso_verbs_lock(v);
-        iso_verbs_fail(v, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
+        iso_network_lose(&v->net, -1, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
                        ISO->boot.host, text);
         iso_verbs_unlock(v);
     }
@@ -162,13 +147,14 @@ static void take_device_event(struct verbs *v)
         log_debug("verbs: %s of host %s: %s", v->port.device, ISO->boot.host, text);
 }
 
-static void sleep_until_work(struct verbs *v, uint64_t look_ns)
+void iso_verbs_sleep(uint64_t look_ns)
 {
+    struct verbs *v = ISO->verbs;
     const struct timespec look = {0, (long)look_ns};
     bool busy = look_ns != 0;
     struct pollfd fds[FDS] = {[FD_CHANNEL] = {iso_channel_fd(), POLLIN, 0},
                               [FD_DEVICE] = {v->device->async_fd, POLLIN, 0},
-                              [FD_WAKE] = {v->wake, POLLIN, 0},
+                              [FD_WAKE] = {v->net.wake, POLLIN, 0},
                               [FD_EVENTS] = {v->events->fd, POLLIN, 0}};
     int n = ppoll(fds, busy ? FD_EVENTS : FDS, busy ? &look : NULL, NULL);
     if (n <= 0)
@@ -183,37 +169,4 @@ static void sleep_until_work(struct verbs *v, uint64_t look_ns)
         iso_channel_progress();
     if ((fds[FD_DEVICE].revents & POLLIN) != 0)
         take_device_event(v);
-}
-
-static void *run(void *argument)
-{
-    iso_thread_adopt((struct state *)argument);
-    struct verbs *v = ISO->verbs;
-    while (!__atomic_load_n(&v->stopping, __ATOMIC_ACQUIRE)) /* pairs with iso_verbs_thread_stop */
-        sleep_until_work(v, prepare(v));
-    return NULL;
-}
-
-int iso_verbs_thread_start(struct verbs *v)
-{
-    v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = v->wake < 0 ? -errno : iso_thread_start(&v->thread, run, ISO);
-    v->has_thread = rc == 0;
-    if (rc == 0)
-        return 0;
-    errno = -rc;
-    log_error("shmem_init: the thread that serves other nodes cannot be started: %m");
-    return rc;
-}
-
-void iso_verbs_thread_stop(struct verbs *v)
-{
-    const uint64_t one = 1;
-    __atomic_store_n(&v->stopping, true, __ATOMIC_RELEASE); /* pairs with run() */
-    if (v->has_thread && write(v->wake, &one, sizeof one) == (ssize_t)sizeof one)
-        pthread_join(v->thread, NULL);
-    v->has_thread = false;
-    if (v->wake >= 0)
-        close(v->wake);
-    v->wake = -1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Looks at what has come, and waits. Each look takes completions, sends kept answers and reads messages, so a PE that
  * waits serves its peers. The files below this one, verbs_queue.c and verbs_receive.c, never wait for room or an
- * answer: else two PEs could wait for each other. Called by the other verbs files, with verbs.guard held. */
+ * answer: else two PEs could wait for each other. Called by the other verbs files, with network.lock held. */
 #include "../../node/wait.h"
 #include "verbs.h"
 
@@ -11,25 +11,15 @@ bool iso_verbs_poll(struct verbs *v)
     if (ISO_UNLIKELY(v->late != NULL))
         iso_verbs_answer_late(v);
     any |= iso_verbs_read(v);
-    v->pending_events |= any;
+    v->net.pending_events |= any;
     return any;
-}
-
-bool iso_verbs_pause(struct verbs *v, struct wait *wait, uint64_t seen)
-{
-    iso_verbs_unlock(v);
-    int rc = iso_wait_pause(wait, seen);
-    iso_verbs_lock(v);
-    if (rc != 0)
-        iso_verbs_drop_all();
-    return !v->guard.lost;
 }
 
 static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
 {
-    if (!iso_verbs_pause(v, wait, seen))
+    if (!iso_network_pause(&v->net, wait, seen))
         return;
-    v->polls++;
+    v->net.polls++;
     wait->worked |= iso_verbs_poll(v);
 }
 
@@ -48,12 +38,12 @@ void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned reques
     iso_verbs_poll(v);
     while (!can_add(v, q, requests, slots)) {
         pause_and_poll(v, &wait, q->done);
-        if (v->guard.lost)
+        if (v->net.lost)
             iso_verbs_post_all(v);
     }
     iso_wait_end(&wait);
-    if (ISO_UNLIKELY(v->guard.lost))
-        iso_network_await_break(&v->guard);
+    if (ISO_UNLIKELY(v->net.lost))
+        iso_network_await_break(&v->net);
 }
 
 static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
@@ -63,17 +53,17 @@ static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
 
 void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
 {
-    if (is_done(q, made, asked) && ISO_LIKELY(!v->guard.lost))
+    if (is_done(q, made, asked) && ISO_LIKELY(!v->net.lost))
         return;
     struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
     iso_verbs_post(v, q);
     iso_verbs_poll(v);
     while (!is_done(q, made, asked)) {
         pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
-        if (v->guard.lost)
+        if (v->net.lost)
             iso_verbs_drop(v, q);
     }
     iso_wait_end(&wait);
-    if (ISO_UNLIKELY(v->guard.lost))
-        iso_network_await_break(&v->guard);
+    if (ISO_UNLIKELY(v->net.lost))
+        iso_network_await_break(&v->net);
 }

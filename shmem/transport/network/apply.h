@@ -5,7 +5,7 @@
 #ifndef ISO_APPLY_H
 #define ISO_APPLY_H
 
-#include "device_agent.h"
+#include "../device_agent.h"
 
 /* False: there is no such word in a segment of this PE, and nothing is done. */
 bool iso_apply_amo(uint64_t addr, struct amo op, uint64_t *before);

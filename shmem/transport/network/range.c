@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The ranges by which segments are registered with a network: see range.h. */
 #include "range.h"
-#include "../gpu/device.h"
-#include "../memory.h"
+#include "../../gpu/device.h"
+#include "../../memory.h"
 
 #include <stdlib.h>
 #include <sys/resource.h>

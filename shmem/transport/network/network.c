@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* What the networks have in common, but for memory: see network.h. */
+#include "network.h"
+#include "../../../bootstrap/log.h"
+#include "../../node/channel.h"
+#include "../../node/wait.h"
+#include "../../pe_state.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 768, CAUSE_ROUNDS = 30, CAUSE_NS = 10000000, BREAK_NS = 1000000 };
+
+/* ---- the lock ---- */
+
+bool iso_network_lock_unless_failed(struct network *n)
+{
+    pthread_mutex_lock(&n->lock);
+    if (ISO_LIKELY(!iso_network_failed(n)))
+        return true;
+    pthread_mutex_unlock(&n->lock);
+    return false;
+}
+
+void iso_network_lock(struct network *n)
+{
+    if (ISO_LIKELY(iso_network_lock_unless_failed(n)))
+        return;
+    for (;;)
+        pause(); /* another thread is ending the process */
+}
+
+/* ---- failure ---- */
+
+void iso_network_lose(struct network *n, int pe, const char *format, ...)
+{
+    const struct timespec t = {0, CAUSE_NS};
+    bool returns = ISO->errors == SHMEMX_ERRORS_RETURN;
+    char text[TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n->lost) /* what follows from the loss */
+        return;
+    if (returns)
+        n->lost = true;
+    else
+        __atomic_store_n(&n->failed, true, __ATOMIC_RELEASE); /* pairs with iso_network_failed */
+    if (returns && !n->port->drops_late)
+        n->port->drop();
+    iso_network_unlock(n);
+    /* The death of a peer, or the end of the job by another PE, explains more than the network's error does. */
+    for (int i = 0; i < CAUSE_ROUNDS && !iso_job_is_broken(); i++) {
+        iso_channel_progress();
+        nanosleep(&t, NULL);
+    }
+    /* The peers lose the connection by the drop, and may tell so before it has come to its end. */
+    bool first = returns ? iso_job_claim(pe, text) : !iso_job_is_broken();
+    if (first)
+        log_error("%s", text);
+    if (!returns)
+        iso_job_break(pe, text);
+    if (first)
+        iso_job_tell();
+    if (n->port->drops_late) {
+        iso_network_lock(n);
+        n->port->drop();
+        iso_network_unlock(n);
+    }
+    if (first)
+        iso_job_claimed();
+    iso_network_lock(n);
+}
+
+void iso_network_await_break(struct network *n)
+{
+    const struct timespec t = {0, BREAK_NS};
+    while (n->lost && !iso_job_is_broken()) {
+        iso_network_unlock(n);
+        nanosleep(&t, NULL);
+        iso_network_lock(n);
+    }
+}
+
+/* ---- peers ---- */
+
+int iso_network_group(const struct ctx *ctx)
+{
+    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
+        return 0;
+    return (int)(((uintptr_t)ctx->handle + NETWORK_GROUPS - 1) % NETWORK_GROUPS);
+}
+
+int iso_network_ask(struct network *n, int pe, void *info, size_t bytes)
+{
+    unsigned char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES] = {0};
+    memcpy(request, info, bytes);
+    iso_network_unlock(n);
+    int rc = iso_channel_ask(pe, request, answer);
+    iso_network_lock(n);
+    memcpy(info, answer, bytes);
+    return rc;
+}
+
+/* ---- waits ---- */
+
+bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen)
+{
+    iso_network_unlock(n);
+    int rc = iso_wait_pause(wait, seen);
+    iso_network_lock(n);
+    if (rc != 0)
+        n->port->drop();
+    return !n->lost;
+}
+
+bool iso_network_watches(struct network *n)
+{
+    uint64_t now = iso_wait_now_ns();
+    if (n->lost || iso_network_ended(n) || now - n->watched_ns < NETWORK_WATCH_NS)
+        return false;
+    n->watched_ns = now;
+    return true;
+}
+
+/* ---- the progress thread: it serves peers while this PE computes ---- */
+
+bool iso_network_is_busy(struct network *n, uint64_t now_ns, unsigned many)
+{
+    bool busy = n->sleepers > 0 || n->polls > many * (now_ns - n->looked_ns) / NETWORK_LOOK_NS;
+    n->polls = 0;
+    n->looked_ns = now_ns;
+    return busy;
+}
+
+/* The thread is gone before its network is. */
+static void *run(void *argument)
+{
+    struct network *n = (struct network *)argument;
+    iso_thread_adopt(n->state);
+    while (!__atomic_load_n(&n->stopping, __ATOMIC_ACQUIRE)) /* pairs with iso_network_thread_stop */
+        n->port->sleep(n->port->look());
+    return NULL;
+}
+
+int iso_network_thread_start(struct network *n)
+{
+    n->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int rc = n->wake < 0 ? -errno : iso_thread_start(&n->thread, run, n);
+    n->has_thread = rc == 0;
+    if (rc == 0)
+        return 0;
+    errno = -rc;
+    log_error("shmem_init: the thread that serves other nodes cannot be started: %m");
+    return rc;
+}
+
+void iso_network_thread_stop(struct network *n)
+{
+    const uint64_t one = 1;
+    __atomic_store_n(&n->stopping, true, __ATOMIC_RELEASE); /* pairs with run() */
+    if (n->has_thread && write(n->wake, &one, sizeof one) == (ssize_t)sizeof one)
+        pthread_join(n->thread, NULL);
+    n->has_thread = false;
+    if (n->wake >= 0)
+        close(n->wake);
+    n->wake = -1;
+}
+
+/* ---- life ---- */
+
+void iso_network_open(struct network *n, const struct network_port *port)
+{
+    n->port = port;
+    n->state = ISO;
+    n->wake = -1;
+    pthread_mutex_init(&n->lock, NULL);
+}
+
+/* The barrier covers the operations of all PEs, and the thread serves them meanwhile. Behind it no connection is needed,
+ * and an error of one whose other end is gone is ignored. */
+void iso_network_stop(struct network *n)
+{
+    char line[1280];
+    if (ISO->life == LIFE_ENDING) {
+        iso_network_lock(n);
+        n->port->complete();
+        iso_network_unlock(n);
+        iso_boot_barrier(&ISO->boot);
+        __atomic_store_n(&n->ended, true, __ATOMIC_RELAXED);
+    }
+    iso_network_thread_stop(n);
+    if (iso_log_shows(LOG_DEBUG) && n->port->text(line, sizeof line) > 0)
+        log_debug("%s: %s", n->port->name, line);
+    iso_channel_set_handler(NULL);
+    ISO->soft_network = false;
+}
+
+void iso_network_close(struct network *n) { pthread_mutex_destroy(&n->lock); }

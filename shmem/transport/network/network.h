@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* What the networks (verbs, ofi) have in common: the lock, the end by a failure, questions to the same network of
+ * another PE, and the progress thread. A network is a port: a struct that begins with struct network, and a const row of
+ * what differs. Invariants: `lock` guards everything in both. The channel's lock is taken before it, so no function of
+ * channel.h is called with it held. Included by the networks' files. */
+#ifndef ISO_NETWORK_H
+#define ISO_NETWORK_H
+
+#include "../../base.h"
+
+#include <pthread.h>
+
+struct wait;
+
+enum {
+    NETWORK_GROUPS = 4,      /* queues to one peer: contexts take turns, see iso_network_group */
+    NETWORK_BUSY_POLLS = 16, /* polls by waits within NETWORK_LOOK_NS that show that waits do the thread's work */
+    NETWORK_LOOK_NS = 1000000,
+    NETWORK_WATCH_NS = 100000000 /* between two looks for what is stuck */
+};
+
+/* What a network does by itself. Each is called with the lock held, if nothing else is said. */
+struct network_port {
+    const char *name;
+    /* The job is broken: ends all operations of the network, and sets `lost`. */
+    void (*drop)(void);
+    bool drops_late; /* behind the sentence of a failure: peers would see the end before it */
+    /* Waits for all operations of this PE; gives up the lock meanwhile. */
+    void (*complete)(void);
+    /* The thread, without the lock: looks, and says after how many nanoseconds to look again; 0: when woken. */
+    uint64_t (*look)(void);
+    void (*sleep)(uint64_t look_ns); /* likewise; until something comes, `wake` is written to, or that time is over */
+    size_t (*text)(char *text, size_t bytes); /* without the lock; as in struct transport_ops */
+};
+
+struct network {
+    const struct network_port *port;
+    struct state *state; /* of the PE, for the thread */
+    pthread_mutex_t lock;
+    bool failed; /* atomic: the job is ending by an error, nothing is posted any more */
+    bool lost;   /* the job is broken and this PE goes on: operations have no effect, and waits end */
+    bool ended;  /* atomic: all PEs have nothing under way any more, errors are of no interest */
+
+    /* the progress thread */
+    pthread_t thread;
+    bool has_thread;
+    bool stopping;       /* atomic */
+    int wake;            /* eventfd, -1: none */
+    unsigned sleepers;   /* waits that sleep until something comes: the thread leaves that to them */
+    bool pending_events; /* something came since a wait last looked */
+    unsigned polls;      /* by waits, since the thread looked */
+    unsigned busy_looks; /* consecutive looks of the thread at which waits did its work; ofi: and nothing had come */
+    uint64_t looked_ns;  /* when the last was */
+    uint64_t watched_ns; /* when it last looked for what is stuck */
+};
+
+/* ---- life ---- */
+
+void iso_network_open(struct network *n, const struct network_port *port);
+/* Before the port destroys itself. In shmem_finalize it first waits for the operations of all PEs. No thread runs
+ * behind it, and no request of a peer comes. */
+void iso_network_stop(struct network *n);
+void iso_network_close(struct network *n); /* the last one */
+
+/* ---- the lock ---- */
+
+/* As pthread_mutex_lock; after a failure the call never returns, since another thread is ending the process. */
+void iso_network_lock(struct network *n);
+/* For handlers of the channel, which must come back. False after a failure, without the lock. */
+bool iso_network_lock_unless_failed(struct network *n);
+ISO_INLINE void iso_network_unlock(struct network *n) { pthread_mutex_unlock(&n->lock); }
+/* Has the process begun to end by a failure of the network? Pairs with the release in network.c. */
+ISO_INLINE bool iso_network_failed(const struct network *n) { return __atomic_load_n(&n->failed, __ATOMIC_ACQUIRE); }
+/* Does this PE end, so that errors of the other end are no news? */
+ISO_INLINE bool iso_network_ended(const struct network *n) { return __atomic_load_n(&n->ended, __ATOMIC_RELAXED); }
+
+/* ---- failure ---- */
+
+/* The network or a peer fails (pe: which one is not reached; -1: none, or not known). Ends the job; or, with
+ * SHMEMX_ERRORS_RETURN, sets `lost`, drops all operations, breaks the job and returns. Gives up the lock meanwhile, and
+ * first lets a report of a peer's death arrive, which explains more. No effect while `lost`. */
+ISO_COLD void iso_network_lose(struct network *n, int pe, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* While `lost`: waits until the thread that lost the network has broken the job, and gives up the lock meanwhile. An
+ * operation without effect must not return before, as if it had had one. */
+ISO_COLD void iso_network_await_break(struct network *n);
+
+/* ---- peers ---- */
+
+/* The queues of a context: 0 for those that most programs use. */
+int iso_network_group(const struct ctx *ctx);
+/* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
+ * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
+int iso_network_ask(struct network *n, int pe, void *info, size_t bytes);
+
+/* ---- waits ---- */
+
+/* The begin and the end of a look by a wait of the program. False: not now, and without the lock. */
+ISO_INLINE bool iso_network_begin_look(struct network *n)
+{
+    if (iso_network_failed(n) || pthread_mutex_trylock(&n->lock) != 0)
+        return false;
+    n->polls++;
+    return true;
+}
+/* True: something came; also to a wait that was about to sleep, or to the thread. */
+ISO_INLINE bool iso_network_end_look(struct network *n)
+{
+    bool any = n->pending_events;
+    n->pending_events = false;
+    pthread_mutex_unlock(&n->lock);
+    return any;
+}
+/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
+bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
+
+/* ---- the thread ---- */
+
+int iso_network_thread_start(struct network *n); /* 0, or -errno after a sentence */
+void iso_network_thread_stop(struct network *n);
+/* Do waits of the program do the thread's work? Counts from one call to the next; `many`: polls in NETWORK_LOOK_NS. */
+bool iso_network_is_busy(struct network *n, uint64_t now_ns, unsigned many);
+/* Is it time to look for what is stuck? Not where errors are of no interest. */
+bool iso_network_watches(struct network *n);
+
+#endif
