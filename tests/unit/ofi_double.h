@@ -254,7 +254,7 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
     o->data_max = OFI_DATA_BYTES;
     o->bulk_max = (size_t)1 << 30;
     o->depth = OFI_POSTED_MAX;
-    iso_network_open(&o->net, &iso_ofi_port);
+    CHECK_EQ(iso_network_open(&o->net, &iso_ofi_port), 0);
     o->peers = (struct ofi_peer *)calloc((size_t)n_pes, sizeof *o->peers);
     CHECK_OR_EXIT(o->peers != NULL);
     for (int pe = 1; pe < n_pes; pe++) {
@@ -262,7 +262,7 @@ static struct ofi *open_net_with(int n_pes, bool local_keys, bool bind_endpoint)
         o->peers[pe].token_in = TOKEN_IN;
         o->peers[pe].token_out = TOKEN_OUT;
         o->peers[pe].next_waiting = -1;
-        o->peers[pe].there = (struct ofi_key){.start = REMOTE_BASE, .end = REMOTE_BASE + OFI_STAGE_BYTES, .key = 1};
+        o->peers[pe].there = (struct network_key){.start = REMOTE_BASE, .end = REMOTE_BASE + OFI_STAGE_BYTES, .key = 1};
         o->peers[pe].free_parts = (1u << OFI_PARTS) - 1;
     }
     CHECK_EQ(iso_ofi_post_start(o), 0);

@@ -237,10 +237,10 @@ static void test_device_memory(void)
 {
     static char data[OFI_BULK_MIN];
     struct ofi *o = open_net(2, false);
-    const struct ofi_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1, .flushes = 1};
+    const struct network_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1, .flushes = 1};
     struct far_local small = {ISO->segments[SEGMENT_INDEX_HEAP].base, 8, true, true};
     o->staged = false;
-    CHECK_OR_EXIT(iso_range_add(&o->peers[1].keys, sizeof key, &key) != NULL);
+    CHECK_OR_EXIT(iso_range_add(&o->net.keys[1], sizeof key, &key) != NULL);
     put(place_at(1, 0), data, sizeof data, true);
     CHECK(net.n_writes == 1 && net.n_sent == 0);
     const struct ofi_queue *q = o->peers[1].out[0];
@@ -265,21 +265,21 @@ static void test_device_refused(void)
 {
     struct ofi *o = open_net(2, false);
     struct segment *s = &ISO->segments[SEGMENT_INDEX_HEAP];
-    const struct ofi_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1};
-    struct ofi_key_info info = {.type = OFI_KEY, .addr = (uint64_t)(uintptr_t)s->base};
-    CHECK_OR_EXIT(iso_range_add(&o->peers[1].keys, sizeof key, &key) != NULL);
+    const struct network_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1};
+    struct network_key_info info = {.type = NETWORK_KEY, .addr = (uint64_t)(uintptr_t)s->base};
+    CHECK_OR_EXIT(iso_range_add(&o->net.keys[1], sizeof key, &key) != NULL);
     s->on_device = true;
     s->kind = SEGMENT_LOCAL; /* one range, without a device */
-    CHECK(!iso_ofi_moves_device(place_at(1, 0), s->base, 8) && net.registered == 0);
-    o->device_rma = true;
-    CHECK(iso_ofi_moves_device(place_at(1, 0), s->base, HEAP_BYTES) && o->regions.n > 0);
-    iso_ofi_forget(s);
+    CHECK(!iso_network_moves_device(&o->net, place_at(1, 0), s->base, 8) && net.registered == 0);
+    o->net.device_direct = true;
+    CHECK(iso_network_moves_device(&o->net, place_at(1, 0), s->base, HEAP_BYTES) && o->net.regions.n > 0);
+    iso_network_forget(&o->net, s);
     net.register_error = ENOMEM;
-    CHECK(!iso_ofi_moves_device(place_at(1, 0), s->base, 8) && !o->device_rma);
+    CHECK(!iso_network_moves_device(&o->net, place_at(1, 0), s->base, 8) && !o->net.device_direct);
     CHECK(strstr(o->device_why, strerror(ENOMEM)) != NULL);
     net.register_error = 0;
-    iso_ofi_answer_key(o, &info);
-    CHECK(info.error == 0 && info.key.by_message == 1 && info.key.start <= info.addr && info.addr < info.key.end);
+    CHECK_EQ(iso_ofi_make_key(1, s, s->base, &info.key), 0);
+    CHECK(info.key.by_cpu == 1 && info.key.start <= info.addr && info.addr < info.key.end);
     s->on_device = false;
     close_net(o);
 }
@@ -438,11 +438,11 @@ static void test_stop(void)
     for (int bind = 0; bind < 2; bind++) {
         static char data[OFI_BULK_MIN];
         struct ofi *o = open_net_with(2, true, bind != 0);
-        struct ofi_key_info info = {.type = OFI_STAGE};
+        struct network_key key;
         put(place_at(1, 0), data, sizeof data, true);
-        iso_ofi_answer_stage(o, 1, &info);
+        CHECK_EQ(iso_ofi_answer_stage(o, 1, &key), 0);
         net.stage = o->peers[1].stage;
-        CHECK(info.error == 0 && net.stage != NULL);
+        CHECK(net.stage != NULL);
         iso_log_set_level(LOG_DEBUG);
         listen(&said);
         iso_transport_ofi.stop();
@@ -461,7 +461,7 @@ static void test_failed_start(void)
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
     CHECK_OR_EXIT(o != NULL);
     o->fd = o->first_waiting = -1;
-    iso_network_open(&o->net, &iso_ofi_port);
+    CHECK_EQ(iso_network_open(&o->net, &iso_ofi_port), 0);
     ISO->ofi = o;
     iso_log_set_level(LOG_DEBUG);
     listen(&said);
@@ -623,7 +623,7 @@ static void test_early_messages(void)
     poll_net(o);
     CHECK(net.n_sent == 0 && o->counts.strangers == 0);
     memcpy(request, &hello, sizeof hello);
-    iso_ofi_answer(1, request, back);
+    iso_network_answer(&o->net, 1, request, back);
     memcpy(&answer, back, sizeof answer);
     CHECK(answer.error == 0 && answer.token == TOKEN_IN && o->peers[1].known);
     poll_net(o);
@@ -921,19 +921,17 @@ static void test_requests_at_the_end(void)
     struct ofi *o = open_net(2, false);
     char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
     for (int round = 0; round < 6; round++) {
-        struct ofi_key_info info = {.type = round % 2 == 0 ? OFI_KEY : OFI_STAGE};
+        struct network_key_info info = {.type = round % 2 == 0 ? (uint32_t)NETWORK_KEY : (uint32_t)OFI_STAGE};
         info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
         memcpy(request, &info, sizeof info);
         memset(answer, 0, sizeof answer);
         o->net.lost = round / 2 == 0;
         o->net.failed = round / 2 == 1;
-        ISO->ofi = round / 2 == 2 ? NULL : o;
-        iso_ofi_answer(1, request, answer);
+        iso_network_answer(round / 2 == 2 ? NULL : &o->net, 1, request, answer);
         memcpy(&info, answer, sizeof info);
         CHECK(info.error != 0);
     }
     o->net.lost = o->net.failed = false;
-    ISO->ofi = o;
     close_net(o);
 }
 
@@ -945,7 +943,7 @@ static void test_failure_at_lock(void)
     struct ofi_hello hello = {.type = OFI_HELLO};
     memcpy(request, &hello, sizeof hello);
     fails_at_lock = &o->net;
-    iso_ofi_answer(1, request, answer);
+    iso_network_answer(&o->net, 1, request, answer);
     fails_at_lock = NULL;
     memcpy(&hello, answer, sizeof hello);
     CHECK(o->net.failed && hello.error != 0 && hello.token == 0);
@@ -960,10 +958,10 @@ static void test_requests_twice(void)
     char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
     uint64_t starts[4];
     for (int round = 0; round < 4; round++) {
-        struct ofi_key_info info = {.type = round % 2 == 0 ? OFI_KEY : OFI_STAGE};
+        struct network_key_info info = {.type = round % 2 == 0 ? (uint32_t)NETWORK_KEY : (uint32_t)OFI_STAGE};
         info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
         memcpy(request, &info, sizeof info);
-        iso_ofi_answer(1, request, answer);
+        iso_network_answer(&o->net, 1, request, answer);
         memcpy(&info, answer, sizeof info);
         CHECK(info.error == 0 && info.key.start < info.key.end);
         starts[round] = info.key.start;

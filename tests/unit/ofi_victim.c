@@ -20,8 +20,8 @@ enum { BYTES = 2 * OFI_BULK_MIN };
 static void spoil_keys(struct ofi *o)
 {
     iso_ofi_lock(o);
-    for (int i = 0; i < o->peers[1].keys.n; i++)
-        ((struct ofi_key *)o->peers[1].keys.rows)[i].key ^= 0x5a5a;
+    for (int i = 0; i < o->net.keys[1].n; i++)
+        ((struct network_key *)o->net.keys[1].rows)[i].key ^= 0x5a5a;
     o->peers[1].there.key ^= 0x5a5a; /* of the stage */
     iso_ofi_unlock(o);
 }

@@ -109,10 +109,10 @@ static int nic_dereg_mr(struct ibv_mr *mr)
 
 /* ---- the PE over it ---- */
 
-static inline void give_key(struct verbs_peer *peer, uint64_t from, uint64_t to)
+static inline void give_key(struct verbs *v, int pe, uint64_t from, uint64_t to)
 {
-    const struct verbs_key key = {.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .rkey = 1};
-    CHECK_OR_EXIT(iso_range_add(&peer->keys, sizeof key, &key) != NULL);
+    const struct network_key key = {.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .key = 1};
+    CHECK_OR_EXIT(iso_range_add(&v->net.keys[pe], sizeof key, &key) != NULL);
 }
 
 static struct verbs *open_double(int n_pes)
@@ -139,7 +139,8 @@ static struct verbs *open_double(int n_pes)
     v->received = &nic.received;
     v->port.max_message = v->port.max_read = 1u << 30;
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
-    iso_network_open(&v->net, &iso_verbs_port);
+    CHECK_EQ(iso_network_open(&v->net, &iso_verbs_port), 0);
+    v->net.device_direct = v->net.pins = true;
     CHECK_EQ(iso_verbs_memory_start(v), 0);
     CHECK_EQ(iso_verbs_receive_start(v), 0);
     ISO->verbs = v;
@@ -155,6 +156,7 @@ static void close_double(struct verbs *v)
     }
     free(v->queues);
     iso_verbs_memory_stop(v);
+    iso_network_close(&v->net);
     CHECK_EQ(nic.unregistered, nic.registered);
     close(nic.events.fd);
     free(v->peers);

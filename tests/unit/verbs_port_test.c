@@ -185,7 +185,7 @@ static struct verbs_hello connect_from(bool ethernet, bool global, uint64_t subn
     struct verbs_hello hello = {.type = VERBS_CONNECT, .ethernet = ethernet, .global = global}, back;
     memcpy(hello.gid, &subnet, sizeof subnet);
     memcpy(request, &hello, sizeof hello);
-    iso_verbs_answer(1, request, answer);
+    iso_network_answer(&ISO->verbs->net, 1, request, answer);
     memcpy(&back, answer, sizeof back);
     return back;
 }

@@ -218,7 +218,7 @@ static void test_many_peers(void)
     struct verbs *v = open_double(PEERS + 1);
     for (int pe = 1; pe <= PEERS; pe++) {
         (void)add_queue(v, pe, false, 128);
-        give_key(&v->peers[pe], 0, HEAP_BYTES);
+        give_key(v, pe, 0, HEAP_BYTES);
         put(place_at(pe, 8), &word, sizeof word, true);
     }
     iso_verbs_quiet(&ISO->ctx_default);
@@ -248,8 +248,8 @@ static void test_memory_of_one_operation(void)
     CHECK_OR_EXIT(local != NULL);
     memset(local, 7, MIB + 64);
     (void)add_queue(v, 1, false, 128);
-    give_key(&v->peers[1], 0, MIB);
-    give_key(&v->peers[1], MIB, 4 * MIB);
+    give_key(v, 1, 0, MIB);
+    give_key(v, 1, MIB, 4 * MIB);
     put(at, local, MIB + 64, false);
     check_unregistered("put, a tail within the request");
     put(at, local, MIB + 64, true);
@@ -276,11 +276,11 @@ static void test_large_globals(void)
     *data = (struct segment){.base = (char *)(uintptr_t)(REMOTE_BASE / 2), .limit = len, .len = len};
     data->kind = SEGMENT_DATA;
     size_t before = nic.registered_bytes;
-    const struct verbs_region *r = iso_verbs_region_of(v, data->base + 100, &error);
+    const struct network_region *r = iso_network_region_of(&v->net, data->base + 100, &error);
     CHECK_OR_EXIT(r != NULL);
     CHECK(r->start == REMOTE_BASE / 2 && r->end == r->start + 4 * MIB);
     CHECK_EQ(nic.registered_bytes - before, 4 * MIB);
-    r = iso_verbs_region_of(v, data->base + len - 1, &error);
+    r = iso_network_region_of(&v->net, data->base + len - 1, &error);
     CHECK_OR_EXIT(r != NULL);
     CHECK(r->end == REMOTE_BASE / 2 + len && r->start == REMOTE_BASE / 2 + 64 * MIB);
     close_double(v);
@@ -313,7 +313,7 @@ static void test_lost(void)
     ISO->errors = SHMEMX_ERRORS_RETURN;
     for (int pe = 1; pe < 3; pe++) {
         (void)add_queue(v, pe, false, pe == 1 ? 128 : 0);
-        give_key(&v->peers[pe], 0, HEAP_BYTES);
+        give_key(v, pe, 0, HEAP_BYTES);
         for (int i = 0; i < 20; i++)
             put(place_at(pe, 8), &word, sizeof word, true);
         iso_verbs_amo_nbi(&ISO->ctx_default, place_at(pe, 64), (struct amo){AMO_ADD, 8, 1, 0, true}, &word);
@@ -336,7 +336,7 @@ static void test_death(void)
     pthread_t thread;
     struct verbs *v = open_double(2);
     (void)add_queue(v, 1, false, 128);
-    give_key(&v->peers[1], 0, HEAP_BYTES);
+    give_key(v, 1, 0, HEAP_BYTES);
     put(place_at(1, 8), &word, sizeof word, true);
     nic.bad = 1;
     listen(&said);
@@ -355,7 +355,7 @@ static void test_refused(void)
     struct said said;
     struct verbs *v = open_double(2);
     struct verbs_queue *q = add_queue(v, 1, false, 128);
-    give_key(&v->peers[1], 0, HEAP_BYTES);
+    give_key(v, 1, 0, HEAP_BYTES);
     const struct verbs_message refused = {.type = VERBS_ANSWER, .pe = 1, .serial = 0, .addr = 1};
     iso_verbs_amo_nbi(&ISO->ctx_default, place_at(1, 64), (struct amo){AMO_ADD, 8, 1, 0, false}, NULL);
     bring(v, q, &refused);
@@ -377,15 +377,14 @@ static void test_requests_at_the_end(void)
     struct verbs *v = open_double(2);
     char request[CHANNEL_BODY_BYTES] = {0}, answer[CHANNEL_BODY_BYTES];
     for (int round = 0; round < 5; round++) {
-        struct verbs_key_info info = {.type = VERBS_KEY};
+        struct network_key_info info = {.type = NETWORK_KEY};
         info.addr = (uint64_t)(uintptr_t)ISO->segments[SEGMENT_INDEX_HEAP].base;
         memcpy(request, &info, sizeof info);
         memset(answer, 0, sizeof answer);
         v->net.lost = round == 1;
         v->net.failed = round == 2;
-        ISO->verbs = round == 3 ? NULL : v;
         fails_at_lock = round == 4 ? &v->net : NULL;
-        iso_verbs_answer(1, request, answer);
+        iso_network_answer(round == 3 ? NULL : &v->net, 1, request, answer);
         memcpy(&info, answer, sizeof info);
         CHECK_EQ(info.error != 0, round > 0);
     }

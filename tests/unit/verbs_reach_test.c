@@ -22,8 +22,8 @@ static struct {
     struct ibv_mr mr;
 } machine;
 
-static const struct verbs_range range = {0x7f0000012345, 70000, IBV_ACCESS_REMOTE_WRITE};
-enum { OFFSET = 4711 };
+enum { BYTES = 70000, OFFSET = 4711 };
+static const struct range range = {0x7f0000012345, 0x7f0000012345 + BYTES};
 
 /* ---- the doubles ---- */
 
@@ -33,7 +33,7 @@ const struct gpu_info *__wrap_iso_gpu_describe(const struct gpu *gpu);
 
 int __wrap_iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
 {
-    CHECK(gpu == NULL && (uint64_t)(uintptr_t)at == range.start && len == range.len);
+    CHECK(gpu == NULL && (uint64_t)(uintptr_t)at == range.start && len == BYTES);
     machine.exported++;
     if (!machine.exports)
         return -ENOTSUP;
@@ -57,7 +57,7 @@ const struct gpu_info *__wrap_iso_gpu_describe(const struct gpu *gpu)
 
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova, int fd, int access)
 {
-    CHECK(pd == NULL && offset == OFFSET && len == range.len && iova == range.start && access == range.access);
+    CHECK(pd == NULL && offset == OFFSET && len == BYTES && iova == range.start && access == VERBS_EXPOSED);
     CHECK(fd == machine.open_fd && fcntl(fd, F_GETFD) >= 0);
     machine.by_dmabuf++;
     errno = EOPNOTSUPP;
@@ -66,7 +66,7 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t l
 
 static struct ibv_mr *reg_mr(struct ibv_pd *pd, void *at, size_t len, int access)
 {
-    CHECK(pd == NULL && (uint64_t)(uintptr_t)at == range.start && len == range.len && access == range.access);
+    CHECK(pd == NULL && (uint64_t)(uintptr_t)at == range.start && len == BYTES && access == VERBS_EXPOSED);
     machine.by_address++;
     errno = EFAULT;
     return machine.takes_address ? &machine.mr : NULL;

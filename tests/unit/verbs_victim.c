@@ -31,8 +31,8 @@ static void spoil_keys(int pe)
 {
     struct verbs *v = ISO->verbs;
     pthread_mutex_lock(&v->net.lock);
-    for (int i = 0; i < v->peers[pe].keys.n; i++)
-        ((struct verbs_key *)v->peers[pe].keys.rows)[i].rkey ^= 0x5a;
+    for (int i = 0; i < v->net.keys[pe].n; i++)
+        ((struct network_key *)v->net.keys[pe].rows)[i].key ^= 0x5a;
     pthread_mutex_unlock(&v->net.lock);
 }
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -175,16 +176,18 @@ void iso_network_thread_stop(struct network *n)
 
 /* ---- life ---- */
 
-void iso_network_open(struct network *n, const struct network_port *port)
+int iso_network_open(struct network *n, const struct network_port *port)
 {
     n->port = port;
     n->state = ISO;
     n->wake = -1;
     pthread_mutex_init(&n->lock, NULL);
+    n->keys = (struct range_table *)calloc((size_t)ISO->n_pes, sizeof *n->keys);
+    return n->keys != NULL ? 0 : -ENOMEM;
 }
 
-/* The barrier covers the operations of all PEs, and the thread serves them meanwhile. Behind it no connection is needed,
- * and an error of one whose other end is gone is ignored. */
+/* The barrier covers the operations of all PEs, and the thread serves them meanwhile. Behind it no connection is needed.
+ * An error of a connection whose other end is gone is ignored. */
 void iso_network_stop(struct network *n)
 {
     char line[1280];
@@ -202,4 +205,11 @@ void iso_network_stop(struct network *n)
     ISO->soft_network = false;
 }
 
-void iso_network_close(struct network *n) { pthread_mutex_destroy(&n->lock); }
+void iso_network_close(struct network *n)
+{
+    for (int pe = 0; n->keys != NULL && pe < ISO->n_pes; pe++)
+        free(n->keys[pe].rows);
+    free(n->keys);
+    free(n->regions.rows);
+    pthread_mutex_destroy(&n->lock);
+}

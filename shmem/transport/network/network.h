@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* What the networks (verbs, ofi) have in common: the lock, the end by a failure, questions to the same network of
- * another PE, and the progress thread. A network is a port: a struct that begins with struct network, and a const row of
- * what differs. Invariants: `lock` guards everything in both. The channel's lock is taken before it, so no function of
- * channel.h is called with it held. Included by the networks' files. */
+ * another PE, the progress thread, and registered memory with the keys of peers. A network is a port: a struct that
+ * begins with struct network, and a const row of what differs. Invariants: `lock` guards everything in both structs. The
+ * channel's lock is taken before it, so no function of channel.h is called with it held. Included by the networks'
+ * files. */
 #ifndef ISO_NETWORK_H
 #define ISO_NETWORK_H
 
 #include "../../base.h"
+#include "range.h"
 
 #include <pthread.h>
 
@@ -18,6 +20,34 @@ enum {
     NETWORK_LOOK_NS = 1000000,
     NETWORK_WATCH_NS = 100000000 /* between two looks for what is stuck */
 };
+
+/* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
+struct network_region {
+    uint64_t start, end;
+    void *mr; /* the library's registration; NULL: device memory that the CPU of this PE moves */
+};
+
+/* A range of a peer's memory, by the peer's addresses, as the peer described it. A row of a range_table. */
+struct network_key {
+    uint64_t start, end;
+    uint64_t at;      /* ofi: subtracted from an address to give what the provider wants; verbs: see `by_cpu` */
+    uint64_t key;
+    uint32_t by_cpu;  /* device memory that the network does not reach: by messages (ofi), or by the stage of the peer,
+                         which begins at `at` and has this key (verbs) */
+    uint32_t flushes; /* device memory that does not keep the order of writes: a flush goes between them and a signal */
+};
+
+/* A request through the channel, and its answer. Each begins with a type and an error; types below NETWORK_KEY are the
+ * port's. */
+enum { NETWORK_KEY = 200 };
+struct network_key_info {
+    uint32_t type;
+    int32_t error;        /* answer: -errno; -EFAULT: no segment; 0 */
+    uint64_t addr, limit; /* limit: of locked memory, in bytes */
+    struct network_key key;
+};
+
+struct network;
 
 /* What a network does by itself. Each is called with the lock held, if nothing else is said. */
 struct network_port {
@@ -31,6 +61,16 @@ struct network_port {
     uint64_t (*look)(void);
     void (*sleep)(uint64_t look_ns); /* likewise; until something comes, `wake` is written to, or that time is over */
     size_t (*text)(char *text, size_t bytes); /* without the lock; as in struct transport_ops */
+    const char *(*error_text)(int error); /* any thread */
+
+    /* Registers a range of the segment for this PE and its peers. 0, with *mr NULL where the CPU of this PE moves that
+     * device memory; or -errno. */
+    int (*expose)(const struct segment *segment, struct range range, void **mr);
+    void (*conceal)(struct network *n, void *mr);
+    /* The key of the range around addr, for that peer; registers it if need be. 0 or -errno. */
+    int (*make_key)(int pe, const struct segment *segment, const void *addr, struct network_key *key);
+    /* Answers a request of another type; both have CHANNEL_BODY_BYTES. 0 or -errno, for the answer's error. */
+    int (*answer)(int pe, const void *request, void *answer);
 };
 
 struct network {
@@ -40,6 +80,12 @@ struct network {
     bool failed; /* atomic: the job is ending by an error, nothing is posted any more */
     bool lost;   /* the job is broken and this PE goes on: operations have no effect, and waits end */
     bool ended;  /* atomic: all PEs have nothing under way any more, errors are of no interest */
+
+    struct range_table regions; /* of struct network_region */
+    struct range_table *keys;   /* [n_pes] of struct network_key: what is known of the peers' memory */
+    bool device_direct;         /* the network may move device memory of this PE */
+    bool pins;                  /* registered pages must stay where they are */
+    uint64_t asked_keys;        /* count, for the text */
 
     /* the progress thread */
     pthread_t thread;
@@ -56,11 +102,12 @@ struct network {
 
 /* ---- life ---- */
 
-void iso_network_open(struct network *n, const struct network_port *port);
+int iso_network_open(struct network *n, const struct network_port *port); /* 0 or -ENOMEM; close follows either */
 /* Before the port destroys itself. In shmem_finalize it first waits for the operations of all PEs. No thread runs
  * behind it, and no request of a peer comes. */
 void iso_network_stop(struct network *n);
-void iso_network_close(struct network *n); /* the last one */
+void iso_network_unregister(struct network *n); /* all regions */
+void iso_network_close(struct network *n);      /* the last one */
 
 /* ---- the lock ---- */
 
@@ -92,6 +139,46 @@ int iso_network_group(const struct ctx *ctx);
 /* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
  * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
 int iso_network_ask(struct network *n, int pe, void *info, size_t bytes);
+/* The channel's handler, by way of the port's; n: NULL while there is no network. */
+void iso_network_answer(struct network *n, int pe, const void *request, void *answer);
+
+/* ---- memory ---- */
+
+/* Memory of the network itself, zeroed. Shared mappings, so that a fork leaves the pages alone. NULL: there is none. */
+char *iso_network_map(size_t bytes);
+/* The region of segment s around addr, registered now if need be. NULL: *error says why. */
+struct network_region *iso_network_region_at(struct network *n, const struct segment *s, const void *addr, int *error);
+/* The registered range of this PE's segments that holds addr. NULL: outside of them, or device memory that the CPU
+ * moves, or an error (*error is -errno then). */
+ISO_INLINE struct network_region *iso_network_region_of(struct network *n, const void *addr, int *error)
+{
+    struct network_region *r =
+        (struct network_region *)iso_range_find(&n->regions, sizeof *r, (uint64_t)(uintptr_t)addr);
+    const struct segment *s = ISO_LIKELY(r != NULL) ? NULL : iso_segment_of(addr, 1);
+    *error = 0;
+    if (s != NULL)
+        r = iso_network_region_at(n, s, addr, error);
+    return r != NULL && r->mr != NULL ? r : NULL;
+}
+/* The key of the peer's range that holds addr; asks the peer when it is not known. A peer without one loses the network,
+ * and the range has no end then. Gives up the lock meanwhile. */
+struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr);
+ISO_INLINE struct network_key iso_network_key_of(struct network *n, int pe, uint64_t addr)
+{
+    const struct network_key *known = (const struct network_key *)iso_range_find(&n->keys[pe], sizeof *known, addr);
+    return ISO_LIKELY(known != NULL) ? *known : iso_network_ask_key(n, pe, addr);
+}
+
+/* These are of struct transport_ops; n: NULL while there is no network, where that may be. */
+void iso_network_exchange_device(struct network *n, const struct segment *segment);
+bool iso_network_moves_device(struct network *n, struct place at, const void *local, size_t len);
+void iso_network_forget(struct network *n, const struct segment *segment);
+bool iso_network_lock_unpinned(struct network *n, const struct segment *segment, size_t offset, size_t len);
+ISO_INLINE void iso_network_unlock_unpinned(struct network *n)
+{
+    if (n != NULL)
+        iso_network_unlock(n);
+}
 
 /* ---- waits ---- */
 
@@ -111,7 +198,7 @@ ISO_INLINE bool iso_network_end_look(struct network *n)
     pthread_mutex_unlock(&n->lock);
     return any;
 }
-/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken, and `lost` is set. */
+/* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is set. */
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
 
 /* ---- the thread ---- */

@@ -127,7 +127,8 @@ bool iso_range_overlaps(const struct range_table *t, size_t row_bytes, struct ra
     return false;
 }
 
-void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, void (*close)(void *row))
+void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, void (*close)(void *row, void *owner),
+                      void *owner)
 {
     int n = 0;
     for (int i = 0; i < t->n; i++) {
@@ -135,7 +136,7 @@ void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, v
         if (!overlap(range_at(t, row_bytes, i), r))
             memmove((char *)t->rows + row_bytes * (size_t)n++, row, row_bytes);
         else if (close != NULL)
-            close(row);
+            close(row, owner);
     }
     t->n = n;
     t->last = 0;

@@ -46,8 +46,9 @@ void *iso_range_add(struct range_table *t, size_t row_bytes, const void *row);
 struct range iso_range_gap(const struct range_table *t, size_t row_bytes, struct range r, uint64_t at);
 /* Is there a row whose range overlaps with r? */
 bool iso_range_overlaps(const struct range_table *t, size_t row_bytes, struct range r);
-/* Removes the rows whose ranges overlap with r; `close` (NULL: nothing) is called with each before. */
-void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, void (*close)(void *row));
+/* Removes the rows whose ranges overlap with r; `close` (NULL: nothing) is called with each, and the owner, before. */
+void iso_range_forget(struct range_table *t, size_t row_bytes, struct range r, void (*close)(void *row, void *owner),
+                      void *owner);
 /* The addresses [offset, offset + len) of a segment by its base on some PE. */
 ISO_INLINE struct range iso_range_of(const void *base, size_t offset, size_t len)
 {

@@ -32,21 +32,24 @@ static size_t text(char *at, size_t bytes)
     size_t n;
     if (o == NULL || o->info == NULL)
         return 0;
-    n = (size_t)snprintf(at, bytes, "libfabric %s at %s, large moves by %s%s%s%s%s%s: ",
+    n = (size_t)snprintf(at, bytes, "libfabric %s at %s, large moves by %s%s%s%s%s%s: keys %llu, ",
                          o->info->fabric_attr->prov_name,
                          iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, name, sizeof name),
                          moves_text(o), o->local_keys ? ", FI_MR_LOCAL" : "",
                          o->virt_addr ? ", FI_MR_VIRT_ADDR" : "", o->prov_key ? ", FI_MR_PROV_KEY" : "",
-                         o->pins ? ", FI_MR_ALLOCATED" : "", o->bind_endpoint ? ", FI_MR_ENDPOINT" : "");
+                         o->net.pins ? ", FI_MR_ALLOCATED" : "", o->bind_endpoint ? ", FI_MR_ENDPOINT" : "",
+                         (unsigned long long)o->net.asked_keys);
 #define X(field)                                                                                     \
     n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #field, \
                           (unsigned long long)o->counts.field);
     OFI_COUNTS(X)
 #undef X
     return n + (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "device memory by %s%s%s",
-                                o->device_rma ? "RMA" : "messages: ", o->device_why,
-                                o->device_rma && o->hmem ? ", FI_HMEM" : "");
+                                o->net.device_direct ? "RMA" : "messages: ", o->device_why,
+                                o->net.device_direct && o->hmem ? ", FI_HMEM" : "");
 }
+
+static const char *error_text(int error) { return ISO->ofi->lib.error_text(error); }
 
 static void complete(void)
 {
@@ -64,6 +67,11 @@ const struct network_port iso_ofi_port = {
     .look = iso_ofi_look,
     .sleep = iso_ofi_sleep,
     .text = text,
+    .error_text = error_text,
+    .expose = iso_ofi_expose,
+    .conceal = iso_ofi_conceal,
+    .make_key = iso_ofi_make_key,
+    .answer = iso_ofi_answer,
 };
 
 /* ---- start ---- */
@@ -87,12 +95,17 @@ static int open_ofi(void)
     if (o == NULL)
         return -ENOMEM;
     ISO->ofi = o;
-    iso_network_open(&o->net, &iso_ofi_port);
     o->fd = o->first_waiting = -1;
     o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
-    int rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
+    int rc = iso_network_open(&o->net, &iso_ofi_port);
+    if (rc == 0)
+        rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
     return rc != 0 ? rc : iso_ofi_fabric_open(o);
 }
+
+static struct network *network(void) { return ISO->ofi != NULL ? &ISO->ofi->net : NULL; }
+
+static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }
 
 static int start(void)
 {
@@ -104,7 +117,7 @@ static int start(void)
     if (rc != 0)
         return rc;
     ISO->soft_network = o->info->nic == NULL; /* its packets take time of these cores */
-    iso_channel_set_handler(iso_ofi_answer);
+    iso_channel_set_handler(answer);
     log_debug("ofi: %s at %s, large moves by %s", o->info->fabric_attr->prov_name,
               iso_ofi_name_text(o->name, o->name_len, o->info->addr_format, at, sizeof at),
               moves_text(o));
@@ -147,16 +160,30 @@ static void stop(void)
     destroy(o);
 }
 
+/* ---- the row: what the networks have in common ---- */
+
+static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }
+static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)
+{
+    return iso_network_lock_unpinned(network(), segment, offset, len);
+}
+static void unlock(void) { iso_network_unlock_unpinned(network()); }
+static void exchange_device(const struct segment *segment) { iso_network_exchange_device(network(), segment); }
+static bool moves_device(struct place at, const void *local, size_t len)
+{
+    return iso_network_moves_device(network(), at, local, len);
+}
+
 const struct transport_ops iso_transport_ofi = {
     .name = "ofi",
     .open = open_ofi,
     .start = start,
     .stop = stop,
-    .forget = iso_ofi_forget,
-    .lock_unpinned = iso_ofi_lock_unpinned,
-    .unlock = iso_ofi_unlock_unpinned,
-    .exchange_device = iso_ofi_exchange_device,
-    .moves_device = iso_ofi_moves_device,
+    .forget = forget,
+    .lock_unpinned = lock_unpinned,
+    .unlock = unlock,
+    .exchange_device = exchange_device,
+    .moves_device = moves_device,
     .text = text,
     .reaches = reaches,
     .put = iso_ofi_put,

@@ -47,27 +47,11 @@ enum {
     X(held)           \
     X(sleeps)         \
     X(registrations)  \
-    X(keys)           \
     X(strangers)
 struct ofi_counts {
 #define X(name) uint64_t name;
     OFI_COUNTS(X)
 #undef X
-};
-
-/* A range of a peer's memory, by the peer's addresses, as the peer described it. A row of a range_table. */
-struct ofi_key {
-    uint64_t start, end;
-    uint64_t origin; /* subtracted from an address to give what the provider wants */
-    uint64_t key;
-    uint32_t by_message; /* not reached by RMA: device memory */
-    uint32_t flushes;    /* kernels see what is written there after a flush by that PE */
-};
-
-/* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
-struct ofi_region {
-    uint64_t start, end;
-    struct fid_mr *mr;
 };
 
 /* OFI_AMO, OFI_PUT, OFI_COPY, OFI_FLUSH: no value is wanted, and one answer may serve several. A flush is there to be
@@ -184,9 +168,8 @@ struct ofi_peer {
     uint64_t token_in, token_out; /* that its messages must carry, and ours */
     uint64_t first_ns;            /* when the first operation was made; 0: not yet */
     struct ofi_op *first_op, *last_op;
-    struct range_table keys; /* of struct ofi_key: what is known of the peer's memory */
     int next_waiting; /* PE, -1: none */
-    struct ofi_key there; /* the stage at the peer for puts of this PE; end 0: not known yet */
+    struct network_key there; /* the stage at the peer for puts of this PE; end 0: not known yet */
     unsigned free_parts;  /* of it; bits */
     char *stage;          /* here, for the peer's */
     struct fid_mr *stage_mr;
@@ -210,10 +193,9 @@ struct ofi {
     bool bulk;        /* RMA with delivery completion is there */
     bool staged;      /* large puts go by the stage */
     bool local_keys;  /* FI_MR_LOCAL: local memory must be registered */
-    bool virt_addr, prov_key, bind_endpoint, pins;
+    bool virt_addr, prov_key, bind_endpoint;
     bool hmem;        /* FI_HMEM: memory of a GPU is registered as such */
-    bool device_rma;  /* device memory is reached by RMA */
-    char device_why[160]; /* why not */
+    char device_why[160]; /* why device memory goes by messages (net.device_direct is false) */
     size_t data_max;  /* bytes of data in one message */
     size_t bulk_max;  /* of one RMA */
     unsigned depth;   /* operations that may be posted at once */
@@ -232,8 +214,6 @@ struct ofi {
     struct ofi_op *free_ops;
     struct ofi_op *unposted; /* receives */
 
-    struct range_table regions; /* of struct ofi_region */
-
     struct ofi_queue nowhere; /* while lost: to peers without a queue */
     uint64_t received;        /* messages of the provider that have come */
     uint64_t looked_events;   /* completions and `received` at the thread's last look */
@@ -243,7 +223,7 @@ struct ofi {
 
 /* Through the channel; both ends of a pair tell each other theirs at once. The token is made by the receiver of later
  * messages: a stranger who connects to the endpoint does not know it. */
-enum ofi_request_type { OFI_HELLO = 101, OFI_KEY, OFI_STAGE };
+enum ofi_request_type { OFI_HELLO = 101, OFI_STAGE };
 struct ofi_hello {
     uint32_t type;
     int32_t error; /* answer: -errno, 0 */
@@ -253,13 +233,6 @@ struct ofi_hello {
     unsigned char name[OFI_NAME_BYTES];
     char provider[OFI_PROVIDER_BYTES];
 };
-struct ofi_key_info {
-    uint32_t type;
-    int32_t error; /* answer: -errno; -EFAULT: no segment; 0 */
-    uint64_t addr;
-    struct ofi_key key;
-};
-
 extern const struct network_port iso_ofi_port;
 
 /* ---- ofi_fabric.c ---- */
@@ -268,7 +241,6 @@ int iso_ofi_fabric_open(struct ofi *o); /* chooses provider and address, opens t
 void iso_ofi_fabric_close(struct ofi *o); /* the endpoint first; memory is unregistered by then */
 void iso_ofi_endpoint_close(struct ofi *o); /* behind the registrations that are bound to it */
 void iso_ofi_unregister(struct ofi *o);     /* all */
-void iso_ofi_close_region(void *row);       /* of o->regions */
 /* "192.0.2.1:4711", or the bytes, of an endpoint's name; for sentences. */
 const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t format, char *text, size_t bytes);
 
@@ -278,25 +250,22 @@ int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memor
 
 /* ---- ofi_memory.c ---- */
 
-struct ofi_key iso_ofi_key_of(struct ofi *o, int pe, uint64_t addr); /* as iso_verbs_key_of */
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
  * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
-void iso_ofi_answer_key(struct ofi *o, struct ofi_key_info *info);
-void iso_ofi_exchange_device(const struct segment *segment); /* these two are rows of struct transport_ops */
-bool iso_ofi_moves_device(struct place at, const void *local, size_t len);
+/* These are of struct network_port. */
+int iso_ofi_expose(const struct segment *segment, struct range range, void **mr);
+void iso_ofi_conceal(struct network *n, void *mr);
+int iso_ofi_make_key(int pe, const struct segment *segment, const void *addr, struct network_key *key);
 /* The stage at the peer, by its key; asks for it if need be, and gives up the lock meanwhile. */
-struct ofi_key iso_ofi_stage_of(struct ofi *o, int pe);
-void iso_ofi_answer_stage(struct ofi *o, int pe, struct ofi_key_info *info);
-void iso_ofi_forget(const struct segment *segment);
-bool iso_ofi_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
-void iso_ofi_unlock_unpinned(void);
+struct network_key iso_ofi_stage_of(struct ofi *o, int pe);
+int iso_ofi_answer_stage(struct ofi *o, int pe, struct network_key *key); /* 0 or -errno */
 void iso_ofi_memory_stop(struct ofi *o); /* the endpoint is closed: peers may write to a stage until then */
 
 /* ---- ofi_connect.c ---- */
 
 struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe); /* gives up the lock meanwhile */
-void iso_ofi_answer(int pe, const void *request, void *answer); /* the channel's handler */
+int iso_ofi_answer(int pe, const void *request, void *answer); /* of struct network_port */
 
 /* ---- ofi_post.c ---- */
 

@@ -46,32 +46,23 @@ static int take_hello(struct ofi *o, int pe, const struct ofi_hello *theirs)
     return 0;
 }
 
-void iso_ofi_answer(int pe, const void *request, void *answer)
+int iso_ofi_answer(int pe, const void *request, void *answer)
 {
     struct ofi *o = ISO->ofi;
     struct ofi_hello hello, mine = {0};
-    struct ofi_key_info info;
-    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof info <= CHANNEL_BODY_BYTES,
-                   "one message of the channel");
+    struct network_key_info info = {0};
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES, "one message of the channel");
     memcpy(&hello, request, sizeof hello);
-    memcpy(&info, request, sizeof info);
-    mine.error = info.error = -EPROTO; /* while this PE ends, or all is lost */
-    if (o != NULL && iso_network_lock_unless_failed(&o->net)) {
-        if (hello.type == OFI_HELLO && !o->net.lost) {
-            mine.error = fill_hello(o, pe, &mine);
-            if (mine.error == 0)
-                mine.error = take_hello(o, pe, &hello);
-        } else if (hello.type == OFI_KEY && !o->net.lost) {
-            iso_ofi_answer_key(o, &info);
-        } else if (hello.type == OFI_STAGE && !o->net.lost) {
-            iso_ofi_answer_stage(o, pe, &info);
-        }
-        iso_ofi_unlock(o);
-    }
-    if (hello.type == OFI_KEY || hello.type == OFI_STAGE)
+    if (hello.type == OFI_STAGE) {
+        int rc = iso_ofi_answer_stage(o, pe, &info.key);
         memcpy(answer, &info, sizeof info);
-    else
-        memcpy(answer, &mine, sizeof mine);
+        return rc;
+    }
+    int rc = hello.type == OFI_HELLO ? fill_hello(o, pe, &mine) : -EPROTO;
+    if (rc == 0)
+        rc = take_hello(o, pe, &hello);
+    memcpy(answer, &mine, sizeof mine);
+    return rc;
 }
 
 static void exchange_addresses(struct ofi *o, int pe)
@@ -88,16 +79,17 @@ static void exchange_addresses(struct ofi *o, int pe)
     if (rc == 0)
         return;
     if (rc == -EPROTO && strcmp(theirs.provider, mine.provider) == 0)
-        iso_network_lose(&o->net, -1, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one of format %u "
-                     "(IPv4 is %d, IPv6 is %d); set SHMEM_NETWORK to addresses of one kind on all hosts", ISO->my_pe,
-                     ISO->boot.host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN, FI_SOCKADDR_IN6);
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has an address of libfabric's format %u and pe %d (host %s) one "
+                         "of format %u (IPv4 is %d, IPv6 is %d); set SHMEM_NETWORK to addresses of one kind on all "
+                         "hosts", ISO->my_pe, ISO->boot.host, mine.format, pe, host, theirs.format, FI_SOCKADDR_IN,
+                         FI_SOCKADDR_IN6);
     else if (rc == -EPROTO)
-        iso_network_lose(&o->net, -1, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they cannot talk to "
-                     "each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all hosts have",
-                     ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
-                     theirs.provider[0] != '\0' ? theirs.provider : "another network");
-    iso_network_lose(&o->net, -1, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe, ISO->boot.host,
-                 pe, host, o->lib.error_text(-rc));
+        iso_network_lose(&o->net, -1, "pe %d (host %s) uses libfabric's provider %s and pe %d (host %s) uses %s: they "
+                         "cannot talk to each other; set SHMEM_TRANSPORT equal on all PEs, with a provider that all "
+                         "hosts have", ISO->my_pe, ISO->boot.host, o->info->fabric_attr->prov_name, pe, host,
+                         theirs.provider[0] != '\0' ? theirs.provider : "another network");
+    iso_network_lose(&o->net, -1, "pe %d (host %s) cannot exchange addresses with pe %d (host %s): %s", ISO->my_pe,
+                     ISO->boot.host, pe, host, o->lib.error_text(-rc));
 }
 
 struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
@@ -114,7 +106,8 @@ struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
         return peer->out[group];
     struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
     if (q == NULL) {
-        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host, pe);
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host,
+                         pe);
         return &o->nowhere;
     }
     q->pe = pe;

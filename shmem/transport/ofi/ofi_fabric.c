@@ -237,7 +237,7 @@ static int read_limits(struct ofi *o)
     o->virt_addr = (mode & FI_MR_VIRT_ADDR) != 0;
     o->prov_key = (mode & FI_MR_PROV_KEY) != 0;
     o->bind_endpoint = (mode & FI_MR_ENDPOINT) != 0;
-    o->pins = (mode & FI_MR_ALLOCATED) != 0;
+    o->net.pins = (mode & FI_MR_ALLOCATED) != 0;
     o->depth = (unsigned)ISO_MIN(ISO_MAX(i->tx_attr->size, (size_t)1), (size_t)OFI_POSTED_MAX);
     o->bulk_max = ISO_MIN(most, (size_t)1 << 30);
     if (most < 2 * sizeof(struct ofi_message)) {
@@ -254,7 +254,7 @@ static int read_limits(struct ofi *o)
                       : strcmp(ISO_GPU, "cpu") != 0 && !o->hmem          ? "the provider has no FI_HMEM"
                                                                          : "";
     snprintf(o->device_why, sizeof o->device_why, "%s", why);
-    o->device_rma = why[0] == '\0';
+    o->net.device_direct = why[0] == '\0';
     return 0;
 }
 
@@ -333,11 +333,9 @@ int iso_ofi_fabric_open(struct ofi *o)
     return rc != 0 ? rc : open_endpoint(o);
 }
 
-void iso_ofi_close_region(void *row) { fi_close(&((struct ofi_region *)row)->mr->fid); }
-
 void iso_ofi_unregister(struct ofi *o)
 {
-    iso_range_forget(&o->regions, sizeof(struct ofi_region), (struct range){0, UINT64_MAX}, iso_ofi_close_region);
+    iso_network_unregister(&o->net);
     for (int pe = 0; o->peers != NULL && pe < ISO->n_pes; pe++) {
         if (o->peers[pe].stage_mr != NULL)
             fi_close(&o->peers[pe].stage_mr->fid);

@@ -3,7 +3,8 @@
  * parts where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at
  * once and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that
  * must follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it.
- * Device memory as local side goes by RMA, whatever its size, or transport.c bounces it: see iso_ofi_moves_device. */
+ * Device memory as local side goes by RMA, whatever its size, or transport.c bounces it: see
+ * iso_network_moves_device. */
 #include "../../gpu/device.h"
 #include "../../ops/word.h"
 #include "ofi.h"
@@ -41,7 +42,7 @@ static void move_by_messages(struct move *m, size_t len)
 }
 
 /* An RMA for the first n bytes of the move; room is there. */
-static struct ofi_op *add_rma(struct move *m, const struct ofi_key *key, uint64_t at, size_t n, struct fid_mr *mr)
+static struct ofi_op *add_rma(struct move *m, const struct network_key *key, uint64_t at, size_t n, struct fid_mr *mr)
 {
     struct ofi *o = m->o;
     struct ofi_op *op = iso_ofi_take(o, m->q->pe, m->put ? OFI_WRITE : OFI_READ);
@@ -50,7 +51,7 @@ static struct ofi_op *add_rma(struct move *m, const struct ofi_key *key, uint64_
     op->local = m->local;
     op->len = n;
     op->mr = mr;
-    op->remote = at - key->origin;
+    op->remote = at - key->at;
     op->key = key->key;
     op->q = m->q;
     op->number = m->q->moves.made++;
@@ -59,7 +60,7 @@ static struct ofi_op *add_rma(struct move *m, const struct ofi_key *key, uint64_
 }
 
 /* How many of up to n bytes it took. */
-static size_t add_direct(struct move *m, const struct ofi_key *key, size_t n)
+static size_t add_direct(struct move *m, const struct network_key *key, size_t n)
 {
     struct fid_mr *once = NULL;
     if (m->put)
@@ -83,7 +84,7 @@ static size_t add_staged(struct move *m, size_t n)
 {
     struct ofi *o = m->o;
     struct ofi_peer *peer = &o->peers[m->q->pe];
-    const struct ofi_key key = iso_ofi_stage_of(o, m->q->pe);
+    const struct network_key key = iso_ofi_stage_of(o, m->q->pe);
     struct fid_mr *once = NULL;
     n = ISO_MIN(n, (size_t)OFI_PART_BYTES);
     iso_ofi_make_room(o, m->q, OFI_NEEDS_ASK | OFI_NEEDS_MOVE | OFI_NEEDS_PART);
@@ -113,13 +114,13 @@ static void move_all(struct move *m)
             return;
         }
         bool staged = m->put && m->o->staged;
-        struct ofi_key key = {0};
+        struct network_key key = {0};
         size_t n = ISO_MIN(m->len, m->o->bulk_max);
         if (!staged) {
-            key = iso_ofi_key_of(m->o, m->q->pe, m->remote);
+            key = iso_network_key_of(&m->o->net, m->q->pe, m->remote);
             n = (size_t)ISO_MIN((uint64_t)n, key.end - m->remote);
         }
-        if (key.by_message != 0) {
+        if (key.by_cpu != 0) {
             move_by_messages(m, n);
             continue;
         }

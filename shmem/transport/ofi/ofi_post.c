@@ -89,8 +89,8 @@ bool iso_ofi_has_spare(struct ofi *o)
         return true;
     int rc = o->net.lost ? 0 : add_slab(o);
     if (rc != 0)
-        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe, ISO->boot.host,
-                     o->lib.error_text(-rc));
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of libfabric: %s", ISO->my_pe,
+                         ISO->boot.host, o->lib.error_text(-rc));
     return !o->net.lost;
 }
 
@@ -158,8 +158,8 @@ static bool post(struct ofi *o, struct ofi_op *op)
     if (rc == -FI_EAGAIN)
         return false;
     if (rc != 0 && op->kind == OFI_RECEIVE)
-        iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s", o->info->fabric_attr->prov_name,
-                     ISO->boot.host, o->lib.error_text((int)-rc));
+        iso_network_lose(&o->net, -1, "giving a receive buffer to %s of host %s failed: %s",
+                         o->info->fabric_attr->prov_name, ISO->boot.host, o->lib.error_text((int)-rc));
     else if (rc != 0)
         iso_ofi_lose_by(o, op, o->lib.error_text((int)-rc));
     else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages that have come. They are applied in the order of their serial numbers, which is that of the queue, whatever
  * the order of arrival, each exactly once. Those that want a value back are answered alone; one answer for all others
- * of a round says up to which number they are applied. Reading never waits. Called with network.lock held, by waits and by
- * the progress thread. */
+ * of a round says up to which number they are applied. Reading never waits. Called with network.lock held, by
+ * waits and by the progress thread. */
 #include "../../../bootstrap/log.h"
 #include "../../gpu/device.h"
 #include "../../ops/word.h"
@@ -105,8 +105,8 @@ static struct ofi_incoming *incoming_of(struct ofi *o, const struct ofi_message 
     if (peer->in == NULL) {
         peer->in = (struct ofi_incoming *)calloc(NETWORK_GROUPS, sizeof *peer->in);
         if (peer->in == NULL) {
-            iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe, ISO->boot.host,
-                         m->pe);
+            iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for the messages of pe %d", ISO->my_pe,
+                             ISO->boot.host, m->pe);
             return NULL;
         }
         for (int group = 0; group < NETWORK_GROUPS; group++) {
@@ -121,8 +121,8 @@ static void hold(struct ofi *o, struct ofi_incoming *in, const char *bytes, size
 {
     struct ofi_held *held = (struct ofi_held *)malloc(sizeof *held + len);
     if (held == NULL) {
-        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a message of pe %d that came before its turn", ISO->my_pe,
-                     ISO->boot.host, in->pe);
+        iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a message of pe %d that came before its turn",
+                         ISO->my_pe, ISO->boot.host, in->pe);
         return;
     }
     held->len = len;
@@ -156,9 +156,9 @@ static void take_request(struct ofi *o, const struct ofi_message *m, const char 
     if (in == NULL)
         return;
     if (m->serial - in->expected >= OFI_CREDITS) {
-        iso_network_lose(&o->net, -1, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: the network has "
-                     "lost one or delivered one twice", (unsigned long long)m->serial, m->pe, ISO->peers[m->pe].host,
-                     ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
+        iso_network_lose(&o->net, -1, "message %llu of pe %d (host %s) has come where pe %d (host %s) expects %llu: "
+                         "the network has lost one or delivered one twice", (unsigned long long)m->serial, m->pe,
+                         ISO->peers[m->pe].host, ISO->my_pe, ISO->boot.host, (unsigned long long)in->expected);
         return;
     }
     if (m->serial != in->expected || !o->peers[m->pe].known) {
@@ -186,13 +186,13 @@ static void take_answer(struct ofi *o, const struct ofi_message *m, const char *
     struct ofi_queue *q = o->peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
     if (q == NULL || m->serial >= q->asks.made) {
-        iso_network_lose(&o->net, -1, "an answer to message %llu has come, which was not sent from %s", (unsigned long long)m->serial,
-                     iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        iso_network_lose(&o->net, -1, "an answer to message %llu has come, which was not sent from %s",
+                         (unsigned long long)m->serial, iso_ofi_ends(o, m->pe, ends, sizeof ends));
         return;
     }
     if (m->op != OFI_DONE) {
-        iso_network_lose(&o->net, -1, "an operation at address %#llx from %s was refused: there is no segment at that address",
-                     (unsigned long long)m->addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
+        iso_network_lose(&o->net, -1, "an operation at address %#llx from %s was refused: there is no segment at that "
+                         "address", (unsigned long long)m->addr, iso_ofi_ends(o, m->pe, ends, sizeof ends));
         return;
     }
     if (m->serial < q->asks.done) /* one for several that was overtaken by the next */

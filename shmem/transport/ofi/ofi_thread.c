@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The progress thread serves peers while this PE computes: most providers make progress only when they are called. It
- * sleeps on the descriptor of the completion queue; where there is none, for NETWORK_LOOK_NS. Waits of this PE poll the queue
- * themselves. The thread leaves it alone as long as they do, and looks more rarely whether they still do when nothing
- * comes. */
+ * sleeps on the descriptor of the completion queue; where there is none, for NETWORK_LOOK_NS. Waits of this PE poll the
+ * queue themselves. The thread leaves it alone as long as they do, and looks more rarely whether they still do when
+ * nothing comes. */
 #include "../../../bootstrap/log.h"
 #include "../../node/channel.h"
 #include "../../node/wait.h"

@@ -62,8 +62,8 @@ static void take_error(struct ofi *o)
             o->unposted = op;
         }
     } else if (received) {
-        iso_network_lose(&o->net, -1, "receiving a message by %s of pe %d (host %s) failed: %s", o->info->fabric_attr->prov_name,
-                     ISO->my_pe, ISO->boot.host, why);
+        iso_network_lose(&o->net, -1, "receiving a message by %s of pe %d (host %s) failed: %s",
+                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, why);
     } else {
         iso_ofi_lose_by(o, op, why);
     }
@@ -85,7 +85,7 @@ bool iso_ofi_poll(struct ofi *o)
             take_error(o);
         else if (n < 0 && n != -FI_EAGAIN && !iso_network_ended(&o->net))
             iso_network_lose(&o->net, -1, "reading the completions of %s of pe %d (host %s) failed: %s",
-                         o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
+                             o->info->fabric_attr->prov_name, ISO->my_pe, ISO->boot.host, o->lib.error_text((int)-n));
         if (ISO_UNLIKELY(o->net.lost))
             return true;
     } while (n == READ_MAX);
@@ -165,9 +165,9 @@ void iso_ofi_watch(struct ofi *o)
             const struct ofi_peer *peer = &o->peers[q->pe];
             if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
                 continue;
-            iso_network_lose(&o->net, -1, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall may close the "
-                         "port there, or that address is not reached from here; SHMEM_NETWORK names another",
-                         iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
+            iso_network_lose(&o->net, -1, "nothing has come back from %s for %.0f s (SHMEM_BOOT_TIMEOUT): a firewall "
+                             "may close the port there, or that address is not reached from here; SHMEM_NETWORK names "
+                             "another", iso_ofi_ends(o, q->pe, ends, sizeof ends), limit_s);
             return;
         }
 }

@@ -26,7 +26,8 @@ static size_t text(char *at, size_t bytes)
     size_t n;
     if (v == NULL)
         return 0;
-    n = (size_t)snprintf(at, bytes, "%s port %d gid %d: ", v->port.device, v->port.number, v->port.gid_index);
+    n = (size_t)snprintf(at, bytes, "%s port %d gid %d: keys %llu, ", v->port.device, v->port.number, v->port.gid_index,
+                         (unsigned long long)v->net.asked_keys);
 #define X(name)                                                                                     \
     n += (size_t)snprintf(n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0, "%s %llu, ", #name, \
                           (unsigned long long)v->counts.name);
@@ -34,6 +35,8 @@ static size_t text(char *at, size_t bytes)
 #undef X
     return n + iso_verbs_reach_text(v, n < bytes ? at + n : NULL, n < bytes ? bytes - n : 0);
 }
+
+static const char *error_text(int error) { return strerror(error); }
 
 static void complete(void)
 {
@@ -51,6 +54,11 @@ const struct network_port iso_verbs_port = {
     .look = iso_verbs_look,
     .sleep = iso_verbs_sleep,
     .text = text,
+    .error_text = error_text,
+    .expose = iso_verbs_expose,
+    .conceal = iso_verbs_conceal,
+    .make_key = iso_verbs_make_key,
+    .answer = iso_verbs_answer,
 };
 
 /* ---- start ---- */
@@ -92,9 +100,11 @@ static int open_verbs(void)
     if (v == NULL)
         return -ENOMEM;
     ISO->verbs = v;
-    iso_network_open(&v->net, &iso_verbs_port);
+    v->net.device_direct = v->net.pins = true;
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
-    int rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
+    int rc = iso_network_open(&v->net, &iso_verbs_port);
+    if (rc == 0)
+        rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
     if (rc == 0)
         rc = iso_library_open(&needs, &v->lib);
     if (rc == 0) {
@@ -106,6 +116,10 @@ static int open_verbs(void)
         rc = make_queues(v);
     return rc;
 }
+
+static struct network *network(void) { return ISO->verbs != NULL ? &ISO->verbs->net : NULL; }
+
+static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }
 
 static int start(void)
 {
@@ -119,7 +133,7 @@ static int start(void)
         ISO->oversubscribed = ISO->soft_network = true;
         prctl(PR_SET_TIMERSLACK, 1000ul); /* sleeps of this thread: 1 us late instead of 50 */
     }
-    iso_channel_set_handler(iso_verbs_answer);
+    iso_channel_set_handler(answer);
     log_debug("verbs: %s port %d, GID %d%s", v->port.device, v->port.number, v->port.gid_index,
               v->port.software ? ", made of software" : "");
     return iso_network_thread_start(&v->net);
@@ -162,16 +176,30 @@ static void stop(void)
     destroy(v);
 }
 
+/* ---- the row: what the networks have in common ---- */
+
+static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }
+static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)
+{
+    return iso_network_lock_unpinned(network(), segment, offset, len);
+}
+static void unlock(void) { iso_network_unlock_unpinned(network()); }
+static void exchange_device(const struct segment *segment) { iso_network_exchange_device(network(), segment); }
+static bool moves_device(struct place at, const void *local, size_t len)
+{
+    return iso_network_moves_device(network(), at, local, len);
+}
+
 const struct transport_ops iso_transport_verbs = {
     .name = "verbs",
     .open = open_verbs,
     .start = start,
     .stop = stop,
-    .forget = iso_verbs_forget,
-    .lock_unpinned = iso_verbs_lock_unpinned,
-    .unlock = iso_verbs_unlock_unpinned,
-    .exchange_device = iso_verbs_exchange_device,
-    .moves_device = iso_verbs_moves_device,
+    .forget = forget,
+    .lock_unpinned = lock_unpinned,
+    .unlock = unlock,
+    .exchange_device = exchange_device,
+    .moves_device = moves_device,
     .text = text,
     .reaches = reaches,
     .put = iso_verbs_put,

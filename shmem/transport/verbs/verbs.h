@@ -16,6 +16,7 @@
 struct gpu; /* device/gpu.h */
 
 enum {
+    VERBS_EXPOSED = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
     VERBS_DEPTH = 128,       /* work requests of one queue pair, power of 2 */
     VERBS_BATCH = 32,        /* requests that one post may carry */
     VERBS_CREDITS = 64,      /* unanswered messages of one queue pair, power of 2 */
@@ -46,27 +47,11 @@ enum {
     X(events)           \
     X(sleeps)           \
     X(registrations)    \
-    X(queue_pairs)      \
-    X(keys)
+    X(queue_pairs)
 struct verbs_counts {
 #define X(name) uint64_t name;
     VERBS_COUNTS(X)
 #undef X
-};
-
-/* A range of a peer's memory, by the peer's addresses, as the peer described it. A row of a range_table. */
-struct verbs_key {
-    uint64_t start, end;
-    uint64_t stage; /* device memory that is staged: address of the peer's stage, which rkey is of; else 0 */
-    uint32_t rkey;
-    uint32_t
-        flushes; /* device memory that does not order writes: a read goes between them and a signal */
-};
-
-/* A registered range of a segment of this PE. A row of a range_table, of which no two overlap. */
-struct verbs_region {
-    uint64_t start, end;
-    struct ibv_mr *mr; /* NULL: device memory that is staged */
 };
 
 /* How the RDMA device reaches device memory, best first: as a dma-buf; by the address, which takes a kernel module that
@@ -159,7 +144,6 @@ struct verbs_queue {
 };
 
 struct verbs_peer {
-    struct range_table keys; /* of struct verbs_key: what is known of the peer's memory */
     bool connecting; /* a thread is in iso_verbs_queue_to */
     bool staging;    /* a thread uses the stage at the peer */
     struct verbs_queue *out[NETWORK_GROUPS], *in[NETWORK_GROUPS];
@@ -218,7 +202,6 @@ struct verbs {
     int16_t free_slots[VERBS_SLOTS];
     int n_free_slots;
 
-    struct range_table regions; /* of struct verbs_region */
     struct verbs_reach reach;
 
     struct verbs_queue nowhere; /* while lost: to peers without a connection */
@@ -237,12 +220,6 @@ int iso_verbs_device_open(struct verbs *v); /* chooses and opens the port; 0 or 
 
 int iso_verbs_memory_start(struct verbs *v); /* receive buffers, ring of copies */
 void iso_verbs_memory_stop(struct verbs *v);
-/* The registered range of this PE's segments that holds addr, made now if needed. NULL: outside segments, or staged
- * device memory, or an error (*error is -errno then). */
-struct verbs_region *iso_verbs_region_of(struct verbs *v, const void *addr, int *error);
-/* The key of the peer's range that holds addr; asks the peer when it is not known. Ends the job if the peer has none.
- * Gives up the lock meanwhile. */
-struct verbs_key iso_verbs_key_of(struct verbs *v, int pe, uint64_t addr);
 /* Registers memory outside segments for one operation. NULL: not possible. */
 struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written);
 ISO_INLINE void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
@@ -250,24 +227,16 @@ ISO_INLINE void iso_verbs_unregister(struct verbs *v, struct ibv_mr *mr)
     v->counts.system_calls++;
     v->lib.dereg_mr(mr);
 }
-/* Can the RDMA devices move [local, local + len), device memory of this PE, to or from `at` without the host? */
-bool iso_verbs_moves_device(struct place at, const void *local, size_t len);
-/* The first segment of device memory is there: chooses the method. */
-void iso_verbs_exchange_device(const struct segment *segment);
-void iso_verbs_forget(const struct segment *segment);
-/* True: with the lock, see transport.h. */
-bool iso_verbs_lock_unpinned(const struct segment *segment, size_t offset, size_t len);
-void iso_verbs_unlock_unpinned(void);
+/* These are of struct network_port. */
+int iso_verbs_expose(const struct segment *segment, struct range range, void **mr);
+void iso_verbs_conceal(struct network *n, void *mr);
+int iso_verbs_make_key(int pe, const struct segment *segment, const void *addr, struct network_key *key);
 
 /* ---- verbs_reach.c: device memory ---- */
 
 int iso_verbs_reach_start(struct verbs *v); /* reads SHMEM_DEVICE_RDMA; 0, or -errno after a sentence */
-struct verbs_range {
-    uint64_t start, len;
-    int access; /* as in ibv_reg_mr */
-};
 /* Registers by the best method. NULL: this range is staged. Ends the job if SHMEM_DEVICE_RDMA forbids that. */
-struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_range range);
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct range range);
 size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes); /* like snprintf */
 /* Adds a request that reads back from device memory, if the queue has written to it. The next request waits for it.
  * Gives up the lock meanwhile. */
@@ -277,8 +246,8 @@ void iso_verbs_flush_own(struct verbs_queue *q);
 
 /* ---- verbs_connect.c ---- */
 
-/* Requests through the channel, at most CHANNEL_BODY_BYTES each. */
-enum verbs_request_type { VERBS_CONNECT = 1, VERBS_KEY };
+/* A request through the channel, and its answer. */
+enum verbs_request_type { VERBS_CONNECT = 1 };
 struct verbs_hello {
     uint32_t type;
     int32_t error; /* answer: -errno, 0 */
@@ -288,17 +257,10 @@ struct verbs_hello {
     uint8_t gid[16];
     char device[32];
 };
-struct verbs_key_info {
-    uint32_t type;
-    int32_t error;        /* answer: -errno; -EFAULT: no segment; 0 */
-    uint64_t addr, limit; /* limit: of locked memory, in bytes */
-    struct verbs_key key;
-};
 /* The queue pair for the context's operations on pe, connected; gives up the lock meanwhile. */
 struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe);
 double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
-void iso_verbs_answer(int pe, const void *request, void *answer); /* the channel's handler */
-void iso_verbs_answer_key(struct verbs *v, int pe, struct verbs_key_info *row);
+int iso_verbs_answer(int pe, const void *request, void *answer);  /* of struct network_port */
 
 /* ---- verbs_queue.c ---- */
 

@@ -195,27 +195,14 @@ static int answer_connect(struct verbs *v, int pe, const struct verbs_hello *hel
     return rc != 0 ? rc : connect_queue(v, q, psn, hello);
 }
 
-void iso_verbs_answer(int pe, const void *request, void *answer)
+int iso_verbs_answer(int pe, const void *request, void *answer)
 {
-    struct verbs *v = ISO->verbs;
     struct verbs_hello hello, mine = {0};
-    struct verbs_key_info row;
-    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES && sizeof row <= CHANNEL_BODY_BYTES,
-                   "one message of the channel");
+    _Static_assert(sizeof hello <= CHANNEL_BODY_BYTES, "one message of the channel");
     memcpy(&hello, request, sizeof hello);
-    memcpy(&row, request, sizeof row);
-    mine.error = row.error = -EPROTO; /* while this PE ends, or all is lost */
-    if (v != NULL && iso_network_lock_unless_failed(&v->net)) {
-        if (hello.type == VERBS_CONNECT && !v->net.lost)
-            mine.error = answer_connect(v, pe, &hello, &mine);
-        else if (hello.type == VERBS_KEY && !v->net.lost)
-            iso_verbs_answer_key(v, pe, &row);
-        iso_verbs_unlock(v);
-    }
-    if (hello.type == VERBS_KEY)
-        memcpy(answer, &row, sizeof row);
-    else
-        memcpy(answer, &mine, sizeof mine);
+    int rc = hello.type == VERBS_CONNECT ? answer_connect(ISO->verbs, pe, &hello, &mine) : -EPROTO;
+    memcpy(answer, &mine, sizeof mine);
+    return rc;
 }
 
 /* ---- the initiator's side ---- */
@@ -223,9 +210,9 @@ void iso_verbs_answer(int pe, const void *request, void *answer)
 ISO_COLD static struct verbs_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
     errno = -error;
-    __extension__ iso_network_lose(
-        &v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue pair failed %s: %m", ISO->my_pe,
-        ISO->boot.host, v->port.device, v->port.number, pe, ISO->peers[pe].host, where);
+    __extension__ iso_network_lose(&v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
+                                   "pair failed %s: %m", ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, pe,
+                                   ISO->peers[pe].host, where);
     return NULL;
 }
 
@@ -244,11 +231,11 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
     struct verbs_hello other = mine;
     rc = iso_network_ask(&v->net, pe, &other, sizeof other);
     if (rc == 0 && other.error == -EPROTO && other.port != 0)
-        iso_network_lose(&v->net, -1,
-                       "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s port %d, which is "
-                       "%s: they cannot talk to each other; set SHMEM_NIC so that all PEs use ports of one kind",
-                       ISO->my_pe, ISO->boot.host, v->port.device, v->port.number, layer_of(v->port.ethernet), pe,
-                       ISO->peers[pe].host, other.device, other.port, layer_of(other.ethernet != 0));
+        iso_network_lose(&v->net, -1, "pe %d (host %s) uses %s port %d, which is %s, and pe %d (host %s) uses %.32s "
+                         "port %d, which is %s: they cannot talk to each other; set SHMEM_NIC so that all PEs use "
+                         "ports of one kind", ISO->my_pe, ISO->boot.host, v->port.device, v->port.number,
+                         layer_of(v->port.ethernet), pe, ISO->peers[pe].host, other.device, other.port,
+                         layer_of(other.ethernet != 0));
     if (rc != 0 || other.error != 0)
         return fail_connect(v, pe, "there", rc != 0 ? rc : other.error);
     rc = connect_queue(v, q, psn, &other);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages to peers: operations for the target's CPU, which verbs_receive.c there applies and answers. Each takes a
- * credit of its queue pair until its answer has come. Called by verbs_ops.c and verbs_staged.c with network.lock held. */
+ * credit of its queue pair until its answer has come.
+ * Called by verbs_ops.c and verbs_staged.c with network.lock held. */
 #include "verbs.h"
 
 #include <string.h>

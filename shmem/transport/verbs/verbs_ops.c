@@ -3,7 +3,7 @@
  * in place), and at the longest message of the device. Local bytes go, in this order: within the request; copied into a
  * slot (a blocking put, which returns at once then); in place, where they lie in a segment; in place by a registration
  * for this operation only; copied into slots. Device memory goes in place only: transport.c has asked
- * iso_verbs_moves_device. */
+ * iso_network_moves_device. */
 #include "verbs.h"
 
 #include <string.h>
@@ -92,14 +92,15 @@ static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
 {
     int error;
     bool get = m->opcode == IBV_WR_RDMA_READ;
-    const struct verbs_region *r = iso_verbs_region_of(m->v, m->local, &error);
+    const struct network_region *r = iso_network_region_of(&m->v->net, m->local, &error);
     if (r != NULL) {
         m->q->fills_device |= m->on_device && get;
-        return add_registered(m, rkey, r->mr->lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
+        uint32_t lkey = ((const struct ibv_mr *)r->mr)->lkey;
+        return add_registered(m, rkey, lkey, ISO_MIN(n, r->end - (uint64_t)(uintptr_t)m->local));
     }
     if (m->on_device) {
-        iso_network_lose(&m->v->net, -1, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local, ISO->my_pe,
-                       ISO->boot.host);
+        iso_network_lose(&m->v->net, -1, "device memory at %p of pe %d (host %s) is not registered", (void *)m->local,
+                         ISO->my_pe, ISO->boot.host);
         return n;
     }
     if (m->mr == NULL && !m->once_failed && m->len >= VERBS_REGISTER_MIN)
@@ -136,12 +137,12 @@ static size_t add_any(struct move *m, uint32_t rkey, size_t n)
 }
 
 /* Notes where the next flush will read. */
-static void note_write(struct verbs_queue *q, uint64_t remote, const struct verbs_key *key)
+static void note_write(struct verbs_queue *q, uint64_t remote, const struct network_key *key)
 {
     if (ISO_LIKELY(key->flushes == 0))
         return;
     q->unflushed = remote;
-    q->unflushed_key = key->rkey;
+    q->unflushed_key = (uint32_t)key->key;
 }
 
 /* Adds the requests for all bytes; posts early when they are many or large. */
@@ -149,16 +150,16 @@ static void add_all(struct move *m)
 {
     size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
     while (m->len > 0) {
-        struct verbs_key key = iso_verbs_key_of(m->v, m->q->pe, m->remote);
+        struct network_key key = iso_network_key_of(&m->v->net, m->q->pe, m->remote);
         size_t n = ISO_MIN(ISO_MIN(m->len, key.end - m->remote), longest);
-        if (key.stage != 0) {
+        if (key.by_cpu != 0) {
             if (m->opcode == IBV_WR_RDMA_WRITE)
                 iso_verbs_staged_put(m->v, m->q, m->remote, m->local, n);
             else
                 iso_verbs_staged_get(m->v, m->q, m->remote, m->local, n);
         } else {
             iso_verbs_make_room(m->v, m->q, 1, 0);
-            n = add_any(m, key.rkey, n);
+            n = add_any(m, (uint32_t)key.key, n);
             if (m->opcode == IBV_WR_RDMA_WRITE)
                 note_write(m->q, m->remote, &key);
         }
@@ -272,8 +273,8 @@ static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_
         iso_verbs_send(v, m->q, &message, NULL);
         return;
     }
-    struct verbs_key key = iso_verbs_key_of(v, m->q->pe, remote);
-    if (key.stage != 0) {
+    struct network_key key = iso_network_key_of(&v->net, m->q->pe, remote);
+    if (key.by_cpu != 0) {
         iso_verbs_staged_put(v, m->q, remote, (const char *)&value, sizeof value);
         return;
     }
@@ -282,7 +283,7 @@ static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_
     iso_verbs_make_room(v, m->q, 1, iso_verbs_small_needs_slot(m->q));
     struct ibv_send_wr *wr = iso_verbs_add(v, m->q, &request);
     iso_verbs_attach_small(v, m->q, wr, &value, sizeof value);
-    set_remote(wr, remote, key.rkey);
+    set_remote(wr, remote, (uint32_t)key.key);
     note_write(m->q, remote, &key);
     iso_verbs_post(v, m->q);
 }

@@ -163,7 +163,8 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     if (ISO_UNLIKELY(rc != 0)) {
         errno = rc;
         __extension__ iso_network_lose(&v->net, -1, "posting %llu requests from %s failed: %m",
-                                     (unsigned long long)(q->made - q->done), iso_verbs_ends(v, q, ends, sizeof ends));
+                                       (unsigned long long)(q->made - q->done),
+                                       iso_verbs_ends(v, q, ends, sizeof ends));
     }
 }
 
@@ -218,8 +219,8 @@ static int reap_some(struct verbs *v)
         return 0;
     int n = ibv_poll_cq(v->sent, POLL_MAX, wc);
     if (ISO_UNLIKELY(n < 0))
-        iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an error",
-                       v->port.device, v->port.number, ISO->boot.host, n);
+        iso_network_lose(&v->net, -1, "reading the completions of %s port %d on host %s failed (%d): the device has an "
+                         "error", v->port.device, v->port.number, ISO->boot.host, n);
     for (int i = 0; i < n && !v->net.lost; i++)
         complete(v, &wc[i]);
     return v->net.lost ? 0 : n;

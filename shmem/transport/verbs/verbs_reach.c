@@ -49,7 +49,7 @@ static void note(struct verbs_reach *reach, enum verbs_method method, const char
 }
 
 /* The registration keeps the memory, so the descriptor is closed at once. */
-static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct verbs_range *range)
+static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct range *range)
 {
     uint64_t offset = 0;
     int fd = -1;
@@ -57,12 +57,12 @@ static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const st
         note(&v->reach, VERBS_DMABUF, "", "libibverbs has no ibv_reg_dmabuf_mr: it is older than 34");
         return NULL;
     }
-    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)range->start, range->len, &fd, &offset) != 0) {
+    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)range->start, range->end - range->start, &fd, &offset) != 0) {
         note(&v->reach, VERBS_DMABUF, "", iso_gpu_error(gpu));
         return NULL;
     }
     errno = 0;
-    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, range->len, range->start, fd, range->access);
+    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, range->end - range->start, range->start, fd, VERBS_EXPOSED);
     if (mr == NULL)
         note(&v->reach, VERBS_DMABUF, "ibv_reg_dmabuf_mr", strerror(errno));
     close(fd);
@@ -70,7 +70,7 @@ static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const st
 }
 
 /* Tries the chosen or requested method, else all from the best one down. *method is the last one tried. */
-static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const struct verbs_range *range,
+static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const struct range *range,
                                        enum verbs_method *method)
 {
     const struct verbs_reach *reach = &v->reach;
@@ -84,7 +84,7 @@ static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const s
     }
     if (*method == VERBS_PEER) {
         errno = 0;
-        mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)range->start, range->len, range->access);
+        mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)range->start, range->end - range->start, VERBS_EXPOSED);
         if (mr == NULL)
             note(&v->reach, VERBS_PEER, "ibv_reg_mr", strerror(errno));
         if (mr == NULL && only == VERBS_ANY_METHOD)
@@ -93,7 +93,7 @@ static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const s
     return mr;
 }
 
-struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct verbs_range range)
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct range range)
 {
     struct verbs_reach *reach = &v->reach;
     enum verbs_method method;
@@ -103,11 +103,10 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     reach->why[0] = '\0';
     struct ibv_mr *mr = register_by_best(v, gpu, &range, &method);
     if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
-        iso_network_lose(&v->net, -1,
-                       "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of device memory "
-                       "at %#llx by that method: %s",
-                       wishes[reach->wish], v->port.device, ISO->my_pe, ISO->boot.host,
-                       (unsigned long long)range.len >> 10, (unsigned long long)range.start, reach->why);
+        iso_network_lose(&v->net, -1, "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of "
+                         "device memory at %#llx by that method: %s", wishes[reach->wish], v->port.device, ISO->my_pe,
+                         ISO->boot.host, (unsigned long long)(range.end - range.start) >> 10,
+                         (unsigned long long)range.start, reach->why);
     if (first) {
         reach->method = method;
         reach->flushes |= !iso_gpu_describe(gpu)->orders_writes;
@@ -116,7 +115,8 @@ struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struc
     }
     if (mr == NULL && method != VERBS_STAGED)
         log_info("verbs: %llu KiB of device memory at %#llx are staged by the host, all else %s: %s",
-                 (unsigned long long)range.len >> 10, (unsigned long long)range.start, texts[method], reach->why);
+                 (unsigned long long)(range.end - range.start) >> 10, (unsigned long long)range.start,
+                 texts[method], reach->why);
     memcpy(reach->why, before, sizeof before);
     return mr;
 }

@@ -36,7 +36,7 @@ static void post_receives(struct verbs *v, const uint64_t *numbers, int n)
     if (rc != 0) {
         errno = rc;
         __extension__ iso_network_lose(&v->net, -1, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
-                                     v->port.device, v->port.number, ISO->boot.host);
+                                       v->port.device, v->port.number, ISO->boot.host);
     }
 }
 
@@ -86,7 +86,7 @@ static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_me
     }
     if (q->late_made - q->late_done == VERBS_CREDITS) {
         iso_network_lose(&v->net, -1, "more than %d messages from %s have no answer", VERBS_CREDITS,
-                       iso_verbs_ends(v, q, ends, sizeof ends));
+                         iso_verbs_ends(v, q, ends, sizeof ends));
         return;
     }
     if (q->late_made == q->late_done) {
@@ -137,13 +137,13 @@ static void take_answer(struct verbs *v, const struct verbs_message *m)
         first++;
     if (first != m->serial || m->serial >= q->asked) {
         iso_network_lose(&v->net, -1, "answer %llu to a message from %s came after answer %llu of %llu",
-                       (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
-                       (unsigned long long)q->answered, (unsigned long long)q->asked);
+                         (unsigned long long)m->serial, iso_verbs_ends(v, q, ends, sizeof ends),
+                         (unsigned long long)q->answered, (unsigned long long)q->asked);
         return;
     }
     if (m->addr == REFUSED) {
-        iso_network_lose(&v->net, -1, "an atomic operation or copy from %s was refused: there is no segment at that address",
-                       iso_verbs_ends(v, q, ends, sizeof ends));
+        iso_network_lose(&v->net, -1, "an atomic operation or copy from %s was refused: there is no segment at that "
+                         "address", iso_verbs_ends(v, q, ends, sizeof ends));
         return;
     }
     if (ask->fetch != NULL)
@@ -170,16 +170,17 @@ static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
     if (wc->status != IBV_WC_SUCCESS) {
         if (iso_network_ended(&v->net))
             return NULL;
-        iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)", v->port.device,
-                       v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status), (int)wc->status);
+        iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)",
+                         v->port.device, v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status),
+                         (int)wc->status);
         return NULL;
     }
     const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
     for (; at < end; at += sizeof m) {
         memcpy(&m, at, sizeof m);
         if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc)) {
-            iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown form",
-                           wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+            iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown "
+                             "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
             return NULL;
         }
         if (m.type == VERBS_ANSWER)
@@ -216,8 +217,8 @@ static int read_some(struct verbs *v)
     struct verbs_queue *last = NULL;
     int n = v->net.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
     if (n < 0)
-        iso_network_lose(&v->net, -1, "reading the messages of %s port %d on host %s failed (%d): the device has an error",
-                       v->port.device, v->port.number, ISO->boot.host, n);
+        iso_network_lose(&v->net, -1, "reading the messages of %s port %d on host %s failed (%d): the device has an "
+                         "error", v->port.device, v->port.number, ISO->boot.host, n);
     for (int i = 0; i < n && !v->net.lost; i++) {
         struct verbs_queue *q = read_one(v, &wc[i]);
         numbers[i] = wc[i].wr_id;

@@ -16,9 +16,9 @@ static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *r
         iso_network_pause(&v->net, &wait, 0);
     iso_wait_end(&wait);
     v->peers[pe].staging = true;
-    struct verbs_key key = iso_verbs_key_of(v, pe, remote);
-    *rkey = key.rkey;
-    return key.stage;
+    struct network_key key = iso_network_key_of(&v->net, pe, remote);
+    *rkey = (uint32_t)key.key;
+    return key.at;
 }
 
 static void give_stage(struct verbs *v, int pe) { v->peers[pe].staging = false; }

@@ -121,7 +121,8 @@ uint64_t iso_verbs_look(void)
         v->net.busy_looks = 0;
         ask_for_event(v->received, &v->armed);
         iso_verbs_poll(v);
-        next_ns = v->late != NULL ? NETWORK_LOOK_NS : 0; /* completions make room for answers, and no event was asked for */
+        /* completions make room for answers, and no event was asked for */
+        next_ns = v->late != NULL ? NETWORK_LOOK_NS : 0;
     }
     iso_verbs_unlock(v);
     return next_ns;
@@ -138,7 +139,7 @@ static void take_device_event(struct verbs *v)
     if (type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR) {
         iso_verbs_lock(v);
         iso_network_lose(&v->net, -1, "the RDMA device %s of pe %d (host %s) reports: %s", v->port.device, ISO->my_pe,
-                       ISO->boot.host, text);
+                         ISO->boot.host, text);
         iso_verbs_unlock(v);
     }
     if (type == IBV_EVENT_PORT_ERR)
