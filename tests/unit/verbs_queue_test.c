@@ -8,7 +8,6 @@ int main(void) { return CHECK_SKIP("no header infiniband/verbs.h on this machine
 #else
 
 #include "../../shmem/node/channel.h"
-#include "lock_double.h"
 #include "said.h"
 #include "verbs_double.h"
 
@@ -368,6 +367,20 @@ static void test_refused(void)
     iso_job_mend();
     ISO->errors = SHMEMX_ERRORS_ABORT;
     close_double(v);
+}
+
+/* The network that fails while a thread waits for its lock; NULL: none. One thread of the test sets it and locks. The
+ * linker's --wrap leads the library's calls of pthread_mutex_lock here. */
+static struct network *fails_at_lock;
+
+int __real_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
+{
+    int rc = __real_pthread_mutex_lock(lock);
+    if (fails_at_lock != NULL && lock == &fails_at_lock->lock)
+        fails_at_lock->failed = true;
+    return rc;
 }
 
 /* A PE that ends, or has lost the network, says so to one that asks for a key, and waits for nothing: not even where
