@@ -53,7 +53,7 @@ static struct ofi_message amo_of(uint64_t serial, enum amo_op op, uint64_t opera
 /* One answer at a time, for all messages so far, once no more may be sent. */
 static void answer_when_full(void)
 {
-    const struct ofi_queue *q = ISO->ofi->peers[1].out[0];
+    const struct ofi_queue *q = (struct ofi_queue *)(void *)ISO->ofi->net.peers[1].out[0];
     uint64_t under_way = q != NULL ? q->asks.made - q->asks.done : 0;
     CHECK(under_way <= OFI_CREDITS);
     if (under_way == OFI_CREDITS)
@@ -67,7 +67,7 @@ static void test_credits(void)
     net.on_read = answer_when_full;
     for (int i = 0; i < 10 * OFI_CREDITS; i++)
         put(place_at(1, 8), &word, sizeof word, true);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     CHECK_EQ(net.n_sent, 10 * OFI_CREDITS);
     CHECK(net.n_posts < 10 * OFI_CREDITS / 4);
     CHECK_EQ(o->own, 0);
@@ -86,13 +86,13 @@ static void test_shared_answers(void)
     put(place_at(1, 8), &word, sizeof word, true);
     bring(answer_to(2, true), NULL);
     poll_net(o);
-    const struct ofi_queue *q = o->peers[1].out[0];
+    const struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[1].out[0];
     CHECK(q->asks.done == 1 && before == 1);
     bring(own, NULL);
     bring(answer_to(0, true), NULL); /* was overtaken */
     poll_net(o);
     CHECK(q->asks.done == 3 && before == 99);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     close_net(o);
 }
 
@@ -139,7 +139,7 @@ static void test_packs(void)
 /* The target has applied everything that it is asked about, and answers what wants an answer now. */
 static void answer_what_asks(void)
 {
-    const struct ofi_queue *q = ISO->ofi->peers[1].out[0];
+    const struct ofi_queue *q = (struct ofi_queue *)(void *)ISO->ofi->net.peers[1].out[0];
     if (q != NULL && q->prompt > q->asks.done)
         bring(answer_to(q->prompt - 1, true), NULL);
 }
@@ -153,20 +153,20 @@ static void test_haste(void)
     iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_SET); /* nobody has heard of the peer yet */
     CHECK(net.n_sent == 1 && net.sent[0].haste == OFI_NOW);
     net.on_read = answer_what_asks;
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     CHECK(net.n_sent == 1 && o->peers[1].heard);
 
-    const struct ofi_queue *q = o->peers[1].out[0];
+    const struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[1].out[0];
     iso_ofi_signal(&ISO->ctx_words, place_at(1, 8), 2, SHMEM_SIGNAL_SET);
     iso_ofi_put_words(&ISO->ctx_words, place_at(1, 64), &word, sizeof word);
     CHECK(net.n_sent == 3 && net.sent[1].haste == OFI_NEVER_WANTED && net.sent[2].haste == OFI_NEVER_WANTED);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     CHECK(net.n_sent == 3 && q->asks.made - q->asks.done == 2 && q->due == 0);
     iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 3, SHMEM_SIGNAL_SET);
     CHECK(net.n_sent == 4 && net.sent[3].haste == OFI_LATER);
     poll_net(o);
     CHECK_EQ(q->asks.made - q->asks.done, 3);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     CHECK(net.n_sent == 5 && net.sent[4].type == OFI_FLUSH && q->asks.made == q->asks.done);
     for (unsigned i = 0; i < OFI_CREDITS; i++) {
         iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 4, SHMEM_SIGNAL_SET);
@@ -176,7 +176,7 @@ static void test_haste(void)
     iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 5, SHMEM_SIGNAL_SET);
     CHECK_EQ(net.sent[5 + OFI_CREDITS].haste, OFI_LATER);
     iso_ofi_signal(&ISO->ctx_words, place_at(1, 8), 6, SHMEM_SIGNAL_SET);
-    iso_ofi_quiet(&ISO->ctx_words); /* of all */
+    iso_transport_ofi.quiet(&ISO->ctx_words); /* of all */
     CHECK(q->asks.made == q->asks.done && q->due == 0);
     close_net(o);
 }
@@ -239,10 +239,10 @@ static void test_device_memory(void)
     const struct network_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1, .flushes = 1};
     struct far_local small = {ISO->segments[SEGMENT_INDEX_HEAP].base, 8, true, true};
     o->staged = false;
-    CHECK_OR_EXIT(iso_range_add(&o->net.keys[1], sizeof key, &key) != NULL);
+    CHECK_OR_EXIT(iso_range_add(&o->net.peers[1].keys, sizeof key, &key) != NULL);
     put(place_at(1, 0), data, sizeof data, true);
     CHECK(net.n_writes == 1 && net.n_sent == 0);
-    const struct ofi_queue *q = o->peers[1].out[0];
+    const struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[1].out[0];
     for (uint64_t i = 0; i < 2; i++)
         iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), i, SHMEM_SIGNAL_SET);
     CHECK(net.n_sent == 3 && net.sent[0].type == OFI_FLUSH && net.sent[0].op == 1);
@@ -250,11 +250,11 @@ static void test_device_memory(void)
     net.on_read = answer_what_asks;
     iso_ofi_put(&ISO->ctx_default, place_at(1, 0), &small);
     CHECK(net.n_writes == 2 && net.n_sent == 3);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     CHECK(net.n_sent == 5 && net.sent[3].op == 1 && net.sent[4].type == OFI_FLUSH && net.sent[4].op == 0);
     CHECK(q->asks.made == q->asks.done && !q->unflushed);
     iso_ofi_put(&ISO->ctx_default, place_at(1, 0), &small);
-    iso_ofi_fence(&ISO->ctx_default);
+    iso_transport_ofi.fence(&ISO->ctx_default);
     CHECK(net.n_writes == 3 && net.n_sent == 6 && net.sent[5].op == 1);
     close_net(o);
 }
@@ -266,7 +266,7 @@ static void test_device_refused(void)
     struct segment *s = &ISO->segments[SEGMENT_INDEX_HEAP];
     const struct network_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1};
     struct network_key_info info = {.type = NETWORK_KEY, .addr = (uint64_t)(uintptr_t)s->base};
-    CHECK_OR_EXIT(iso_range_add(&o->net.keys[1], sizeof key, &key) != NULL);
+    CHECK_OR_EXIT(iso_range_add(&o->net.peers[1].keys, sizeof key, &key) != NULL);
     s->on_device = true;
     s->kind = SEGMENT_LOCAL; /* one range, without a device */
     CHECK(!iso_network_moves_device(&o->net, place_at(1, 0), s->base, 8) && net.registered == 0);
@@ -450,6 +450,7 @@ static void test_failed_start(void)
     struct ofi *o = (struct ofi *)calloc(1, sizeof *o);
     CHECK_OR_EXIT(o != NULL);
     o->fd = o->first_waiting = -1;
+    o->net.nowhere = &o->nowhere.link;
     CHECK_EQ(iso_network_open(&o->net, &iso_ofi_port), 0);
     ISO->ofi = o;
     iso_log_set_level(LOG_DEBUG);
@@ -695,8 +696,8 @@ static void end_fault(struct ofi *o, struct said *said, const char *word)
     get(place_at(1, 8), large, sizeof large);
     iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), 1, SHMEM_SIGNAL_ADD);
     uint64_t before = iso_ofi_amo(&ISO->ctx_default, place_at(1, 64), add_one);
-    iso_ofi_fence(&ISO->ctx_default);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.fence(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     int times = lines_with(heard(said), word), lines = lines_with(said->text, "[isomer");
     if (!CHECK_NAMED(lost && times == 1 && lines == 1, word))
         fprintf(stderr, "said: %s", said->text);
@@ -774,7 +775,7 @@ static void test_wrong_answers(void)
     refused.op = OFI_REFUSED;
     refused.addr = 0x10000000040;
     bring(refused, NULL);
-    iso_ofi_quiet(&ISO->ctx_default); /* ends */
+    iso_transport_ofi.quiet(&ISO->ctx_default); /* ends */
     end_fault(o, &said, "an operation at address 0x10000000040 from pe 0");
 
     o = open_net(2, false); /* the refusal is overtaken by an answer to it and the next one */
@@ -809,7 +810,7 @@ static void test_provider_errors(void)
     begin_fault(&said);
     net.complete_error = ECONNRESET;
     put(place_at(1, 8), &word, sizeof word, true);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     end_fault(o, &said, "failed: Connection reset by peer (the double)");
 }
 
@@ -859,7 +860,7 @@ static void test_death(void)
     CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
     net.complete_error = ECONNRESET;
     put(place_at(1, 8), &word, sizeof word, true);
-    iso_ofi_quiet(&ISO->ctx_default);
+    iso_transport_ofi.quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
     CHECK(o->net.lost && net.closed_eps == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);

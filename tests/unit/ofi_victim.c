@@ -20,8 +20,8 @@ enum { BYTES = 2 * OFI_BULK_MIN };
 static void spoil_keys(struct ofi *o)
 {
     iso_ofi_lock(o);
-    for (int i = 0; i < o->net.keys[1].n; i++)
-        ((struct network_key *)o->net.keys[1].rows)[i].key ^= 0x5a5a;
+    for (int i = 0; i < o->net.peers[1].keys.n; i++)
+        ((struct network_key *)o->net.peers[1].keys.rows)[i].key ^= 0x5a5a;
     o->peers[1].there.key ^= 0x5a5a; /* of the stage */
     iso_ofi_unlock(o);
 }
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
             send_after_wait(o, at);
         shmem_putmem(large, mine, BYTES, 1);
         if (returns) { /* shmem_quiet ends the process in a broken job */
-            iso_ofi_quiet(&ISO->ctx_default);
+            iso_transport_ofi.quiet(&ISO->ctx_default);
             return leave_broken(reason);
         }
         shmem_uint64_atomic_add(word, 1, 1);

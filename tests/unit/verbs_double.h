@@ -112,7 +112,7 @@ static int nic_dereg_mr(struct ibv_mr *mr)
 static inline void give_key(struct verbs *v, int pe, uint64_t from, uint64_t to)
 {
     const struct network_key key = {.start = REMOTE_BASE + from, .end = REMOTE_BASE + to, .key = 1};
-    CHECK_OR_EXIT(iso_range_add(&v->net.keys[pe], sizeof key, &key) != NULL);
+    CHECK_OR_EXIT(iso_range_add(&v->net.peers[pe].keys, sizeof key, &key) != NULL);
 }
 
 static struct verbs *open_double(int n_pes)
@@ -139,6 +139,7 @@ static struct verbs *open_double(int n_pes)
     v->received = &nic.received;
     v->port.max_message = v->port.max_read = 1u << 30;
     v->peers = (struct verbs_peer *)calloc((size_t)n_pes, sizeof *v->peers);
+    v->net.nowhere = &v->nowhere.link;
     CHECK_EQ(iso_network_open(&v->net, &iso_verbs_port), 0);
     v->net.device_direct = v->net.pins = true;
     CHECK_EQ(iso_verbs_memory_start(v), 0);
@@ -180,10 +181,12 @@ static inline struct verbs_queue *add_queue(struct verbs *v, int pe, bool incomi
     q->inline_bytes = inline_bytes;
     q->index = v->n_queues;
     v->queues[v->n_queues++] = q;
-    *(incoming ? &v->peers[pe].in[0] : &v->peers[pe].out[0]) = q;
-    if (!incoming) {
-        q->next_in_group = v->groups[0];
-        v->groups[0] = q;
+    if (incoming) {
+        v->peers[pe].in[0] = q;
+    } else {
+        v->net.peers[pe].out[0] = &q->link;
+        q->link.next_in_group = v->net.groups[0];
+        v->net.groups[0] = &q->link;
     }
     return q;
 }

@@ -220,7 +220,7 @@ static void test_many_peers(void)
         give_key(v, pe, 0, HEAP_BYTES);
         put(place_at(pe, 8), &word, sizeof word, true);
     }
-    iso_verbs_quiet(&ISO->ctx_default);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
     CHECK(nic.most > 0 && nic.most <= VERBS_COMPLETIONS);
     CHECK_EQ(nic.taken, PEERS);
     CHECK_EQ(v->in_flight, 0);
@@ -252,14 +252,14 @@ static void test_memory_of_one_operation(void)
     put(at, local, MIB + 64, false);
     check_unregistered("put, a tail within the request");
     put(at, local, MIB + 64, true);
-    iso_verbs_quiet(ctx);
+    iso_transport_verbs.quiet(ctx);
     check_unregistered("put_nbi, the same");
     iso_verbs_get(ctx, at, &(struct far_local){local, MIB + 64, false, false});
     check_unregistered("get, a tail in place");
     at.offset = MIB;
     put(at, local, MIB, true);
     CHECK_EQ(nic.unregistered, 0); /* it is under way */
-    iso_verbs_quiet(ctx);
+    iso_transport_verbs.quiet(ctx);
     check_unregistered("put_nbi in one piece");
     free(local);
     close_double(v);
@@ -296,7 +296,7 @@ static void check_lost(struct verbs *v, const char *what)
     put(place_at(1, 8), &word, sizeof word, false);
     iso_verbs_get(&ISO->ctx_default, place_at(1, 8), &(struct far_local){&word, sizeof word, false, false});
     CHECK_EQ_NAMED(iso_verbs_amo(&ISO->ctx_default, place_at(1, 64), (struct amo){AMO_ADD, 8, 1, 0, true}), 0, what);
-    iso_verbs_quiet(&ISO->ctx_default);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
     CHECK_EQ_NAMED(nic.made, made, what); /* nothing is posted any more */
     CHECK_EQ_NAMED(word, 7, what);
     CHECK_EQ_NAMED(v->in_flight, 0, what);
@@ -319,7 +319,7 @@ static void test_lost(void)
     }
     nic.bad = 100;
     listen(&said);
-    iso_verbs_quiet(&ISO->ctx_default);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
     check_lost(v, "a request fails");
     CHECK_EQ(lines_with(heard(&said), "failed: no answer"), 1);
     CHECK_EQ(lines_with(said.text, "[isomer"), 1);
@@ -340,7 +340,7 @@ static void test_death(void)
     nic.bad = 1;
     listen(&said);
     CHECK_OR_EXIT(pthread_create(&thread, NULL, find_death, NULL) == 0);
-    iso_verbs_quiet(&ISO->ctx_default);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
     pthread_join(thread, NULL);
     CHECK_EQ(strlen(heard(&said)), 0);
     CHECK(v->net.lost && nic.errors == 1 && strcmp(ISO->broken.cause.why, "pe 1 died") == 0);
@@ -360,7 +360,7 @@ static void test_refused(void)
     bring(v, q, &refused);
     bring(v, q, &refused); /* is not read */
     listen(&said);
-    iso_verbs_quiet(&ISO->ctx_default);
+    iso_transport_verbs.quiet(&ISO->ctx_default);
     check_lost(v, "refused");
     CHECK_EQ(lines_with(heard(&said), "was refused: there is no segment"), 1);
     CHECK_EQ(lines_with(said.text, "[isomer"), 1);

@@ -31,8 +31,8 @@ static void spoil_keys(int pe)
 {
     struct verbs *v = ISO->verbs;
     pthread_mutex_lock(&v->net.lock);
-    for (int i = 0; i < v->net.keys[pe].n; i++)
-        ((struct network_key *)v->net.keys[pe].rows)[i].key ^= 0x5a;
+    for (int i = 0; i < v->net.peers[pe].keys.n; i++)
+        ((struct network_key *)v->net.peers[pe].keys.rows)[i].key ^= 0x5a;
     pthread_mutex_unlock(&v->net.lock);
 }
 
@@ -40,7 +40,7 @@ static void forget_connection(int pe, bool other_layer)
 {
     struct verbs *v = ISO->verbs;
     pthread_mutex_lock(&v->net.lock);
-    v->peers[pe].out[0] = NULL;
+    v->net.peers[pe].out[0] = NULL;
     v->port.ethernet &= !other_layer;
     pthread_mutex_unlock(&v->net.lock);
 }

@@ -91,11 +91,26 @@ void iso_network_await_break(struct network *n)
 
 /* ---- peers ---- */
 
-int iso_network_group(const struct ctx *ctx)
+struct network_queue *iso_network_connect(struct network *n, int pe, int group)
 {
-    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
-        return 0;
-    return (int)(((uintptr_t)ctx->handle + NETWORK_GROUPS - 1) % NETWORK_GROUPS);
+    struct network_peer *peer = &n->peers[pe];
+    struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
+    while (peer->connecting && !n->lost) /* another thread makes the connection */
+        iso_network_pause(n, &wait, 0);
+    iso_wait_end(&wait);
+    if (peer->out[group] != NULL)
+        return peer->out[group];
+    if (n->lost)
+        return n->nowhere;
+    peer->connecting = true;
+    struct network_queue *q = n->port->connect(pe, group);
+    peer->connecting = false;
+    if (q == NULL || n->lost)
+        return n->nowhere;
+    peer->out[group] = q;
+    q->next_in_group = n->groups[group];
+    n->groups[group] = q;
+    return q;
 }
 
 int iso_network_ask(struct network *n, int pe, void *info, size_t bytes)
@@ -128,6 +143,42 @@ bool iso_network_watches(struct network *n)
         return false;
     n->watched_ns = now;
     return true;
+}
+
+/* ---- order and completion ---- */
+
+void iso_network_fence(struct network *n, const struct ctx *ctx)
+{
+    if (n == NULL)
+        return;
+    iso_network_lock(n);
+    for (struct network_queue *q = n->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group)
+        n->port->fence(q);
+    iso_network_unlock(n);
+}
+
+void iso_network_quiet(struct network *n, const struct ctx *ctx)
+{
+    if (n == NULL)
+        return;
+    iso_network_lock(n);
+    struct network_queue *first = n->groups[iso_network_group(ctx)];
+    for (struct network_queue *q = first; q != NULL; q = q->next_in_group)
+        n->port->begin_quiet(ctx, q);
+    for (struct network_queue *q = first; q != NULL; q = q->next_in_group)
+        n->port->end_quiet(ctx, q);
+    iso_network_unlock(n);
+}
+
+void iso_network_pe_quiet(struct network *n, const struct ctx *ctx, int pe)
+{
+    iso_network_lock(n);
+    struct network_queue *q = n->peers[pe].out[iso_network_group(ctx)];
+    if (q != NULL) {
+        n->port->begin_quiet(ctx, q);
+        n->port->end_quiet(ctx, q);
+    }
+    iso_network_unlock(n);
 }
 
 /* ---- the progress thread: it serves peers while this PE computes ---- */
@@ -182,8 +233,8 @@ int iso_network_open(struct network *n, const struct network_port *port)
     n->state = ISO;
     n->wake = -1;
     pthread_mutex_init(&n->lock, NULL);
-    n->keys = (struct range_table *)calloc((size_t)ISO->n_pes, sizeof *n->keys);
-    return n->keys != NULL ? 0 : -ENOMEM;
+    n->peers = (struct network_peer *)calloc((size_t)ISO->n_pes, sizeof *n->peers);
+    return n->peers != NULL ? 0 : -ENOMEM;
 }
 
 /* The barrier covers the operations of all PEs, and the thread serves them meanwhile. Behind it no connection is needed.
@@ -207,9 +258,9 @@ void iso_network_stop(struct network *n)
 
 void iso_network_close(struct network *n)
 {
-    for (int pe = 0; n->keys != NULL && pe < ISO->n_pes; pe++)
-        free(n->keys[pe].rows);
-    free(n->keys);
+    for (int pe = 0; n->peers != NULL && pe < ISO->n_pes; pe++)
+        free(n->peers[pe].keys.rows);
+    free(n->peers);
     free(n->regions.rows);
     pthread_mutex_destroy(&n->lock);
 }

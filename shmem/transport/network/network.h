@@ -49,13 +49,31 @@ struct network_key_info {
 
 struct network;
 
+/* A queue to a peer. The first member of the port's. */
+struct network_queue {
+    struct network_queue *next_in_group;
+};
+
+struct network_peer {
+    struct range_table keys; /* of struct network_key: what is known of the peer's memory */
+    struct network_queue *out[NETWORK_GROUPS];
+    bool connecting; /* a thread is in port->connect */
+};
+
 /* What a network does by itself. Each is called with the lock held, if nothing else is said. */
 struct network_port {
     const char *name;
     /* The job is broken: ends all operations of the network, and sets `lost`. */
     void (*drop)(void);
     bool drops_late; /* behind the sentence of a failure: peers would see the end before it */
-    /* Waits for all operations of this PE; gives up the lock meanwhile. */
+    /* A queue to the PE. NULL: the network is lost. Gives up the lock meanwhile, as all below may that wait. */
+    struct network_queue *(*connect)(int pe, int group);
+    /* What the queue has sent is before what it sends from now on. */
+    void (*fence)(struct network_queue *q);
+    /* Sends all that a quiet waits for; waits for it. */
+    void (*begin_quiet)(const struct ctx *ctx, struct network_queue *q);
+    void (*end_quiet)(const struct ctx *ctx, struct network_queue *q);
+    /* Waits for all operations of this PE. */
     void (*complete)(void);
     /* The thread, without the lock: looks, and says after how many nanoseconds to look again; 0: when woken. */
     uint64_t (*look)(void);
@@ -82,7 +100,9 @@ struct network {
     bool ended;  /* atomic: all PEs have nothing under way any more, errors are of no interest */
 
     struct range_table regions; /* of struct network_region */
-    struct range_table *keys;   /* [n_pes] of struct network_key: what is known of the peers' memory */
+    struct network_peer *peers; /* [n_pes] */
+    struct network_queue *groups[NETWORK_GROUPS]; /* all of `out` */
+    struct network_queue *nowhere; /* while lost: to peers without a queue */
     bool device_direct;         /* the network may move device memory of this PE */
     bool pins;                  /* registered pages must stay where they are */
     uint64_t asked_keys;        /* count, for the text */
@@ -135,7 +155,20 @@ ISO_COLD void iso_network_await_break(struct network *n);
 /* ---- peers ---- */
 
 /* The queues of a context: 0 for those that most programs use. */
-int iso_network_group(const struct ctx *ctx);
+ISO_INLINE int iso_network_group(const struct ctx *ctx)
+{
+    if (ISO_LIKELY(ctx == &ISO->ctx_default || ctx == &ISO->ctx_words))
+        return 0;
+    return (int)(((uintptr_t)ctx->handle + NETWORK_GROUPS - 1) % NETWORK_GROUPS);
+}
+/* The queue for the context's operations on pe, connected; gives up the lock meanwhile. While lost: perhaps `nowhere`. */
+struct network_queue *iso_network_connect(struct network *n, int pe, int group);
+ISO_INLINE struct network_queue *iso_network_queue_to(struct network *n, const struct ctx *ctx, int pe)
+{
+    int group = iso_network_group(ctx);
+    struct network_queue *q = n->peers[pe].out[group];
+    return ISO_LIKELY(q != NULL) ? q : iso_network_connect(n, pe, group);
+}
 /* Asks the PE through the channel. `info`, a struct that begins with its type, is replaced by the answer. Gives up the
  * lock meanwhile. 0, or -errno: there was no answer, and all of `info` is 0. */
 int iso_network_ask(struct network *n, int pe, void *info, size_t bytes);
@@ -165,7 +198,7 @@ ISO_INLINE struct network_region *iso_network_region_of(struct network *n, const
 struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr);
 ISO_INLINE struct network_key iso_network_key_of(struct network *n, int pe, uint64_t addr)
 {
-    const struct network_key *known = (const struct network_key *)iso_range_find(&n->keys[pe], sizeof *known, addr);
+    const struct network_key *known = (const struct network_key *)iso_range_find(&n->peers[pe].keys, sizeof *known, addr);
     return ISO_LIKELY(known != NULL) ? *known : iso_network_ask_key(n, pe, addr);
 }
 
@@ -200,6 +233,13 @@ ISO_INLINE bool iso_network_end_look(struct network *n)
 }
 /* Between two looks of a wait of the network; gives up the lock meanwhile. False: the job is broken and `lost` is set. */
 bool iso_network_pause(struct network *n, struct wait *wait, uint64_t seen);
+
+/* ---- order and completion ---- */
+
+/* These are of struct transport_ops; n: NULL while there is no network. */
+void iso_network_fence(struct network *n, const struct ctx *ctx);
+void iso_network_quiet(struct network *n, const struct ctx *ctx);
+void iso_network_pe_quiet(struct network *n, const struct ctx *ctx, int pe); /* there is one */
 
 /* ---- the thread ---- */
 

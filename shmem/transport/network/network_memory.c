@@ -75,7 +75,7 @@ struct network_key iso_network_ask_key(struct network *n, int pe, uint64_t addr)
                          "unlimited, or LimitMEMLOCK of the service that starts the job)", pe, host,
                          (unsigned long long)addr, n->port->name, ISO->my_pe, ISO->boot.host,
                          n->port->error_text(-info.error), (unsigned long long)info.limit >> 10);
-    else if (iso_range_add(&n->keys[pe], sizeof info.key, &info.key) == NULL)
+    else if (iso_range_add(&n->peers[pe].keys, sizeof info.key, &info.key) == NULL)
         iso_network_lose(n, -1, "pe %d (host %s) has no memory for the keys of pe %d", ISO->my_pe, ISO->boot.host, pe);
     n->asked_keys++;
     return n->lost ? none : info.key;
@@ -154,7 +154,7 @@ void iso_network_forget(struct network *n, const struct segment *segment)
     iso_range_forget(&n->regions, sizeof(struct network_region), iso_range_of(segment->base, 0, segment->len),
                      close_region, n);
     for (int pe = 0; pe < ISO->n_pes && segment->peers != NULL; pe++)
-        iso_range_forget(&n->keys[pe], sizeof(struct network_key),
+        iso_range_forget(&n->peers[pe].keys, sizeof(struct network_key),
                          iso_range_of(segment->peers[pe].base, 0, segment->len), NULL, NULL);
     iso_network_unlock(n);
 }

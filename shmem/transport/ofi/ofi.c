@@ -55,7 +55,7 @@ static void complete(void)
 {
     struct ofi *o = ISO->ofi;
     for (int group = 0; group < NETWORK_GROUPS; group++)
-        for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group)
+        for (struct ofi_queue *q = iso_ofi_first(o, group); q != NULL; q = iso_ofi_next(q))
             iso_ofi_settle(o, q, q->asks.made, q->moves.made, "shmem_finalize");
 }
 
@@ -63,6 +63,10 @@ const struct network_port iso_ofi_port = {
     .name = "ofi",
     .drop = iso_ofi_drop_all,
     .drops_late = true,
+    .connect = iso_ofi_connect,
+    .fence = iso_ofi_fence,
+    .begin_quiet = iso_ofi_begin_quiet,
+    .end_quiet = iso_ofi_end_quiet,
     .complete = complete,
     .look = iso_ofi_look,
     .sleep = iso_ofi_sleep,
@@ -97,6 +101,7 @@ static int open_ofi(void)
     ISO->ofi = o;
     o->fd = o->first_waiting = -1;
     o->peers = (struct ofi_peer *)calloc((size_t)ISO->n_pes, sizeof *o->peers);
+    o->net.nowhere = &o->nowhere.link;
     int rc = iso_network_open(&o->net, &iso_ofi_port);
     if (rc == 0)
         rc = o->peers != NULL ? iso_library_open(&needs, &o->lib) : -ENOMEM;
@@ -141,7 +146,7 @@ static void destroy(struct ofi *o)
                 in->held = held->next;
                 free(held);
             }
-            free(o->peers[pe].out[group]);
+            free(o->net.peers[pe].out[group]);
         }
         free(o->peers[pe].in);
     }
@@ -173,6 +178,9 @@ static bool moves_device(struct place at, const void *local, size_t len)
 {
     return iso_network_moves_device(network(), at, local, len);
 }
+static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }
+static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }
+static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
 
 const struct transport_ops iso_transport_ofi = {
     .name = "ofi",
@@ -193,9 +201,9 @@ const struct transport_ops iso_transport_ofi = {
     .signal = iso_ofi_signal,
     .put_signal = iso_ofi_put_signal,
     .put_words = iso_ofi_put_words,
-    .fence = iso_ofi_fence,
-    .quiet = iso_ofi_quiet,
-    .pe_quiet = iso_ofi_pe_quiet,
+    .fence = fence,
+    .quiet = quiet,
+    .pe_quiet = pe_quiet,
     .progress = iso_ofi_progress,
     .rest = iso_ofi_rest,
 };

@@ -126,6 +126,7 @@ struct ofi_ask {
 };
 
 struct ofi_queue {
+    struct network_queue link;
     int pe, group;
     struct ofi_window asks;  /* messages, until they are answered */
     struct ofi_window moves; /* RMAs */
@@ -140,7 +141,6 @@ struct ofi_queue {
     bool fills_device;       /* RMAs into device memory of this PE */
     struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
     struct ofi_queue *next_packed;
-    struct ofi_queue *next_in_group;
     struct ofi_ask asked[OFI_CREDITS];
 };
 
@@ -173,7 +173,6 @@ struct ofi_peer {
     unsigned free_parts;  /* of it; bits */
     char *stage;          /* here, for the peer's */
     struct fid_mr *stage_mr;
-    struct ofi_queue *out[NETWORK_GROUPS];
     struct ofi_incoming *in; /* [NETWORK_GROUPS]; NULL: none has come */
 };
 
@@ -201,7 +200,6 @@ struct ofi {
     unsigned depth;   /* operations that may be posted at once */
 
     struct ofi_peer *peers; /* [n_pes] */
-    struct ofi_queue *groups[NETWORK_GROUPS];
     int first_waiting; /* PE with operations that wait to be posted, -1: none */
     struct ofi_incoming *unacked;
     struct ofi_queue *packed; /* queues with a pack */
@@ -264,7 +262,20 @@ void iso_ofi_memory_stop(struct ofi *o); /* the endpoint is closed: peers may wr
 
 /* ---- ofi_connect.c ---- */
 
-struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe); /* gives up the lock meanwhile */
+struct network_queue *iso_ofi_connect(int pe, int group); /* of struct network_port */
+ISO_INLINE struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
+{
+    return (struct ofi_queue *)(void *)iso_network_queue_to(&o->net, ctx, pe);
+}
+/* The queues of the group, one after the other; NULL: the last one was before. */
+ISO_INLINE struct ofi_queue *iso_ofi_first(const struct ofi *o, int group)
+{
+    return (struct ofi_queue *)(void *)o->net.groups[group];
+}
+ISO_INLINE struct ofi_queue *iso_ofi_next(const struct ofi_queue *q)
+{
+    return (struct ofi_queue *)(void *)q->link.next_in_group;
+}
 int iso_ofi_answer(int pe, const void *request, void *answer); /* of struct network_port */
 
 /* ---- ofi_post.c ---- */
@@ -335,9 +346,10 @@ void iso_ofi_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetc
 void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
 void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source);
 void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
-void iso_ofi_fence(struct ctx *ctx);
-void iso_ofi_quiet(struct ctx *ctx);
-void iso_ofi_pe_quiet(struct ctx *ctx, int pe);
+/* These are of struct network_port. */
+void iso_ofi_fence(struct network_queue *queue);
+void iso_ofi_begin_quiet(const struct ctx *ctx, struct network_queue *queue);
+void iso_ofi_end_quiet(const struct ctx *ctx, struct network_queue *queue);
 
 /* ---- ofi_thread.c ---- */
 

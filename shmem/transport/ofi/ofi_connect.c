@@ -92,28 +92,18 @@ static void exchange_addresses(struct ofi *o, int pe)
                      ISO->boot.host, pe, host, o->lib.error_text(-rc));
 }
 
-struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
+struct network_queue *iso_ofi_connect(int pe, int group)
 {
-    struct ofi_peer *peer = &o->peers[pe];
-    int group = iso_network_group(ctx);
-    if (ISO_LIKELY(peer->out[group] != NULL))
-        return peer->out[group];
-    if (!peer->known && !o->net.lost)
+    struct ofi *o = ISO->ofi;
+    if (!o->peers[pe].known)
         exchange_addresses(o, pe);
-    if (o->net.lost)
-        return &o->nowhere;
-    if (peer->out[group] != NULL) /* another thread was faster */
-        return peer->out[group];
-    struct ofi_queue *q = (struct ofi_queue *)calloc(1, sizeof *q);
-    if (q == NULL) {
+    struct ofi_queue *q = o->net.lost ? NULL : (struct ofi_queue *)calloc(1, sizeof *q);
+    if (q == NULL) { /* no effect while lost */
         iso_network_lose(&o->net, -1, "pe %d (host %s) has no memory for a queue to pe %d", ISO->my_pe, ISO->boot.host,
                          pe);
-        return &o->nowhere;
+        return NULL;
     }
     q->pe = pe;
     q->group = group;
-    q->next_in_group = o->groups[group];
-    o->groups[group] = q;
-    peer->out[group] = q;
-    return q;
+    return &q->link;
 }

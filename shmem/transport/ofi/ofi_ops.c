@@ -288,17 +288,11 @@ void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, cons
 
 /* ---- order and completion ---- */
 
-void iso_ofi_fence(struct ctx *ctx)
+void iso_ofi_fence(struct network_queue *queue)
 {
-    struct ofi *o = ISO->ofi;
-    if (o == NULL)
-        return;
-    iso_ofi_lock(o);
-    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
-        wait_for_direct(o, q, "fence");
-        q->fenced = q->wanted;
-    }
-    iso_ofi_unlock(o);
+    struct ofi_queue *q = (struct ofi_queue *)(void *)queue;
+    wait_for_direct(ISO->ofi, q, "fence");
+    q->fenced = q->wanted;
 }
 
 static uint64_t wanted_by(const struct ctx *ctx, const struct ofi_queue *q)
@@ -306,33 +300,17 @@ static uint64_t wanted_by(const struct ctx *ctx, const struct ofi_queue *q)
     return ctx == &ISO->ctx_words ? q->asks.made : q->wanted;
 }
 
-void iso_ofi_quiet(struct ctx *ctx)
+void iso_ofi_begin_quiet(const struct ctx *ctx, struct network_queue *queue)
 {
-    struct ofi *o = ISO->ofi;
-    if (o == NULL)
-        return;
-    iso_ofi_lock(o);
-    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
-        flush_there(o, q, "quiet");
-        iso_ofi_flush(o, q, wanted_by(ctx, q));
-    }
-    iso_ofi_submit_packs(o);
-    for (struct ofi_queue *q = o->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
-        iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
-        flush_here(q);
-    }
-    iso_ofi_unlock(o);
+    struct ofi_queue *q = (struct ofi_queue *)(void *)queue;
+    flush_there(ISO->ofi, q, "quiet");
+    iso_ofi_flush(ISO->ofi, q, wanted_by(ctx, q));
 }
 
-void iso_ofi_pe_quiet(struct ctx *ctx, int pe)
+void iso_ofi_end_quiet(const struct ctx *ctx, struct network_queue *queue)
 {
-    struct ofi *o = ISO->ofi;
-    iso_ofi_lock(o);
-    struct ofi_queue *q = o->peers[pe].out[iso_network_group(ctx)];
-    if (q != NULL) {
-        flush_there(o, q, "quiet");
-        iso_ofi_settle(o, q, wanted_by(ctx, q), q->moves.made, "quiet");
-        flush_here(q);
-    }
-    iso_ofi_unlock(o);
+    struct ofi_queue *q = (struct ofi_queue *)(void *)queue;
+    iso_ofi_submit_packs(ISO->ofi);
+    iso_ofi_settle(ISO->ofi, q, wanted_by(ctx, q), q->moves.made, "quiet");
+    flush_here(q);
 }

@@ -32,7 +32,7 @@ void iso_ofi_drop_all(void)
     o->net.lost = true; /* not yet where a wait has ended because the job was broken elsewhere */
     iso_ofi_endpoint_close(o);
     for (int group = 0; group < NETWORK_GROUPS; group++)
-        for (struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
+        for (struct ofi_queue *q = iso_ofi_first(o, group); q != NULL; q = iso_ofi_next(q)) {
             q->asks.done = q->asks.made;
             q->moves.done = q->moves.made;
             q->asks.ended = q->moves.ended = 0;

@@ -183,7 +183,7 @@ void iso_ofi_take_early(struct ofi *o)
 
 static void take_answer(struct ofi *o, const struct ofi_message *m, const char *data)
 {
-    struct ofi_queue *q = o->peers[m->pe].out[m->group];
+    struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[m->pe].out[m->group];
     char ends[OFI_ENDS_BYTES];
     if (q == NULL || m->serial >= q->asks.made) {
         iso_network_lose(&o->net, -1, "an answer to message %llu has come, which was not sent from %s",

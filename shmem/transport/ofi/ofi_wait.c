@@ -161,7 +161,7 @@ void iso_ofi_watch(struct ofi *o)
     if (limit_s <= 0 || !iso_network_watches(&o->net))
         return;
     for (int group = 0; group < NETWORK_GROUPS; group++)
-        for (const struct ofi_queue *q = o->groups[group]; q != NULL; q = q->next_in_group) {
+        for (const struct ofi_queue *q = iso_ofi_first(o, group); q != NULL; q = iso_ofi_next(q)) {
             const struct ofi_peer *peer = &o->peers[q->pe];
             if (peer->heard || peer->first_ns == 0 || (double)(now - peer->first_ns) / 1e9 < limit_s)
                 continue;

@@ -50,6 +50,10 @@ static void complete(void)
 const struct network_port iso_verbs_port = {
     .name = "verbs",
     .drop = iso_verbs_drop_all,
+    .connect = iso_verbs_connect,
+    .fence = iso_verbs_fence,
+    .begin_quiet = iso_verbs_begin_quiet,
+    .end_quiet = iso_verbs_end_quiet,
     .complete = complete,
     .look = iso_verbs_look,
     .sleep = iso_verbs_sleep,
@@ -102,6 +106,7 @@ static int open_verbs(void)
     ISO->verbs = v;
     v->net.device_direct = v->net.pins = true;
     v->peers = (struct verbs_peer *)calloc((size_t)ISO->n_pes, sizeof *v->peers);
+    v->net.nowhere = &v->nowhere.link;
     int rc = iso_network_open(&v->net, &iso_verbs_port);
     if (rc == 0)
         rc = v->peers != NULL ? iso_verbs_reach_start(v) : -ENOMEM;
@@ -189,6 +194,9 @@ static bool moves_device(struct place at, const void *local, size_t len)
 {
     return iso_network_moves_device(network(), at, local, len);
 }
+static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }
+static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }
+static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
 
 const struct transport_ops iso_transport_verbs = {
     .name = "verbs",
@@ -209,9 +217,9 @@ const struct transport_ops iso_transport_verbs = {
     .signal = iso_verbs_signal,
     .put_signal = iso_verbs_put_signal,
     .put_words = iso_verbs_put_words,
-    .fence = iso_verbs_fence,
-    .quiet = iso_verbs_quiet,
-    .pe_quiet = iso_verbs_pe_quiet,
+    .fence = fence,
+    .quiet = quiet,
+    .pe_quiet = pe_quiet,
     .progress = iso_verbs_progress,
     .rest = iso_verbs_rest,
 };

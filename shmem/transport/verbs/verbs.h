@@ -108,6 +108,7 @@ struct verbs_ask {
  * asked; late_done + VERBS_CREDITS >= late_made, since the peer keeps to its credits. Completions come in order, and
  * only the last request of a post has one. */
 struct verbs_queue {
+    struct network_queue link;
     struct ibv_qp *qp;
     int pe, group;
     bool incoming; /* made for the peer's requests: posts answers only */
@@ -130,7 +131,6 @@ struct verbs_queue {
     unsigned stuck;   /* consecutive looks without progress, with requests under way */
     unsigned n_batch;
     struct verbs_queue *next_batched;
-    struct verbs_queue *next_in_group;
     struct ibv_send_wr batch[VERBS_BATCH];
     struct ibv_sge sges[VERBS_BATCH];
     struct verbs_message small[VERBS_BATCH]; /* inline data of the library, until posted */
@@ -144,9 +144,8 @@ struct verbs_queue {
 };
 
 struct verbs_peer {
-    bool connecting; /* a thread is in iso_verbs_queue_to */
     bool staging;    /* a thread uses the stage at the peer */
-    struct verbs_queue *out[NETWORK_GROUPS], *in[NETWORK_GROUPS];
+    struct verbs_queue *in[NETWORK_GROUPS];
     struct ibv_mr *stage_mr; /* for the peer's access to device memory of this PE */
     char *stage;
 };
@@ -189,7 +188,6 @@ struct verbs {
     struct verbs_peer *peers; /* [n_pes] */
     struct verbs_queue **queues;
     uint32_t n_queues, max_queues;
-    struct verbs_queue *groups[NETWORK_GROUPS]; /* outgoing, ready */
     struct verbs_queue *batched;              /* with requests that are not posted yet */
     struct verbs_queue *late;                 /* with answers that wait for room */
     unsigned in_flight;                       /* completions to come, also of requests that are not posted yet */
@@ -211,6 +209,12 @@ struct verbs {
 };
 
 extern const struct network_port iso_verbs_port;
+
+/* NULL: not connected. */
+ISO_INLINE struct verbs_queue *iso_verbs_out(const struct verbs *v, int pe, int group)
+{
+    return (struct verbs_queue *)(void *)v->net.peers[pe].out[group];
+}
 
 /* ---- verbs_device.c ---- */
 
@@ -257,8 +261,11 @@ struct verbs_hello {
     uint8_t gid[16];
     char device[32];
 };
-/* The queue pair for the context's operations on pe, connected; gives up the lock meanwhile. */
-struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe);
+struct network_queue *iso_verbs_connect(int pe, int group); /* of struct network_port */
+ISO_INLINE struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
+{
+    return (struct verbs_queue *)(void *)iso_network_queue_to(&v->net, ctx, pe);
+}
 double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
 int iso_verbs_answer(int pe, const void *request, void *answer);  /* of struct network_port */
 
@@ -321,9 +328,10 @@ void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fe
 void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op);
 void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source);
 void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len);
-void iso_verbs_fence(struct ctx *ctx);
-void iso_verbs_quiet(struct ctx *ctx);
-void iso_verbs_pe_quiet(struct ctx *ctx, int pe);
+/* These are of struct network_port. */
+void iso_verbs_fence(struct network_queue *queue);
+void iso_verbs_begin_quiet(const struct ctx *ctx, struct network_queue *queue);
+void iso_verbs_end_quiet(const struct ctx *ctx, struct network_queue *queue);
 /* Bytes of device memory of the peer, through its stage: complete on return. `source` and `dest` are host memory. */
 void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len);
 void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len);

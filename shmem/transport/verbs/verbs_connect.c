@@ -207,7 +207,7 @@ int iso_verbs_answer(int pe, const void *request, void *answer)
 
 /* ---- the initiator's side ---- */
 
-ISO_COLD static struct verbs_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
+ISO_COLD static struct network_queue *fail_connect(struct verbs *v, int pe, const char *where, int error)
 {
     errno = -error;
     __extension__ iso_network_lose(&v->net, -1, "connecting pe %d (host %s, %s port %d) to pe %d (host %s) by a queue "
@@ -218,9 +218,9 @@ ISO_COLD static struct verbs_queue *fail_connect(struct verbs *v, int pe, const 
 
 static const char *layer_of(bool ethernet) { return ethernet ? "Ethernet" : "InfiniBand"; }
 
-/* NULL: the job is broken. */
-static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
+struct network_queue *iso_verbs_connect(int pe, int group)
 {
+    struct verbs *v = ISO->verbs;
     struct verbs_hello mine = {.type = VERBS_CONNECT};
     uint32_t psn = make_psn();
     struct verbs_queue *q = make_queue(v, pe, group, false);
@@ -242,30 +242,5 @@ static struct verbs_queue *connect_to(struct verbs *v, int pe, int group)
     if (rc != 0)
         return fail_connect(v, pe, "here", rc);
     log_debug("verbs: connected to pe %d (host %s, %s), group %d", pe, ISO->peers[pe].host, q->peer_port, group);
-    return q;
-}
-
-struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
-{
-    struct verbs_peer *peer = &v->peers[pe];
-    int group = iso_network_group(ctx);
-    if (ISO_LIKELY(peer->out[group] != NULL))
-        return peer->out[group];
-    struct wait wait = ISO_WAIT("connecting", pe, NULL, 1);
-    while (peer->connecting && !v->net.lost) /* another thread makes the connection */
-        iso_network_pause(&v->net, &wait, 0);
-    iso_wait_end(&wait);
-    if (peer->out[group] != NULL)
-        return peer->out[group];
-    if (v->net.lost)
-        return &v->nowhere;
-    peer->connecting = true;
-    struct verbs_queue *q = connect_to(v, pe, group);
-    peer->connecting = false;
-    if (q == NULL || v->net.lost)
-        return &v->nowhere;
-    peer->out[group] = q;
-    q->next_in_group = v->groups[group];
-    v->groups[group] = q;
-    return q;
+    return &q->link;
 }

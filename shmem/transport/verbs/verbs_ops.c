@@ -314,50 +314,26 @@ void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, co
 
 /* Stores of one queue pair arrive in order, except stores to GPUs. Messages, which the target's CPU applies, may be
  * overtaken. */
-void iso_verbs_fence(struct ctx *ctx)
+void iso_verbs_fence(struct network_queue *queue)
 {
-    struct verbs *v = ISO->verbs;
-    if (v == NULL)
-        return;
-    iso_verbs_lock(v);
-    for (struct verbs_queue *q = v->groups[iso_network_group(ctx)]; q != NULL; q = q->next_in_group) {
-        iso_verbs_flush(v, q);
-        q->fenced = q->made;
-        iso_verbs_wait(v, q, 0, q->asked, "fence");
-    }
-    iso_verbs_unlock(v);
+    struct verbs_queue *q = (struct verbs_queue *)(void *)queue;
+    iso_verbs_flush(ISO->verbs, q);
+    q->fenced = q->made;
+    iso_verbs_wait(ISO->verbs, q, 0, q->asked, "fence");
 }
 
-static void complete(struct verbs *v, struct verbs_queue *q)
+void iso_verbs_begin_quiet(const struct ctx *ctx, struct network_queue *queue)
 {
-    iso_verbs_flush(v, q);
-    iso_verbs_post(v, q);
-    iso_verbs_wait(v, q, q->made, q->asked, "quiet");
+    struct verbs_queue *q = (struct verbs_queue *)(void *)queue;
+    (void)ctx;
+    iso_verbs_flush(ISO->verbs, q);
+    iso_verbs_post(ISO->verbs, q);
+}
+
+void iso_verbs_end_quiet(const struct ctx *ctx, struct network_queue *queue)
+{
+    struct verbs_queue *q = (struct verbs_queue *)(void *)queue;
+    iso_verbs_begin_quiet(ctx, queue); /* another thread may have added more */
+    iso_verbs_wait(ISO->verbs, q, q->made, q->asked, "quiet");
     iso_verbs_flush_own(q);
-}
-
-void iso_verbs_quiet(struct ctx *ctx)
-{
-    struct verbs *v = ISO->verbs;
-    if (v == NULL)
-        return;
-    iso_verbs_lock(v);
-    struct verbs_queue *first = v->groups[iso_network_group(ctx)];
-    for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group) {
-        iso_verbs_flush(v, q);
-        iso_verbs_post(v, q);
-    }
-    for (struct verbs_queue *q = first; q != NULL; q = q->next_in_group)
-        complete(v, q);
-    iso_verbs_unlock(v);
-}
-
-void iso_verbs_pe_quiet(struct ctx *ctx, int pe)
-{
-    struct verbs *v = ISO->verbs;
-    iso_verbs_lock(v);
-    struct verbs_queue *q = v->peers[pe].out[iso_network_group(ctx)];
-    if (q != NULL)
-        complete(v, q);
-    iso_verbs_unlock(v);
 }

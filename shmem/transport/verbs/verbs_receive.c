@@ -129,7 +129,7 @@ static bool apply_copy(struct verbs *v, const struct verbs_message *m)
 
 static void take_answer(struct verbs *v, const struct verbs_message *m)
 {
-    struct verbs_queue *q = v->peers[m->pe].out[m->group];
+    struct verbs_queue *q = iso_verbs_out(v, m->pe, m->group);
     const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
     char ends[VERBS_ENDS_BYTES];
     uint64_t first = q->answered; /* the first whose value is wanted must not be passed over */
@@ -158,7 +158,7 @@ static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, c
     if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= NETWORK_GROUPS)
         return false;
     const struct verbs_peer *peer = &v->peers[m->pe];
-    const struct verbs_queue *q = m->type == VERBS_ANSWER ? peer->out[m->group] : peer->in[m->group];
+    const struct verbs_queue *q = m->type == VERBS_ANSWER ? iso_verbs_out(v, m->pe, m->group) : peer->in[m->group];
     return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
 }
 
