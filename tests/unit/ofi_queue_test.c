@@ -245,6 +245,7 @@ static void test_device_memory(void)
     const struct ofi_queue *q = (struct ofi_queue *)(void *)o->net.peers[1].out[0];
     for (uint64_t i = 0; i < 2; i++)
         iso_ofi_signal(&ISO->ctx_default, place_at(1, 8), i, SHMEM_SIGNAL_SET);
+    poll_net(o);
     CHECK(net.n_sent == 3 && net.sent[0].type == OFI_FLUSH && net.sent[0].op == 1);
     CHECK(net.sent[1].type == OFI_AMO && net.sent[2].type == OFI_AMO);
     net.on_read = answer_what_asks;
@@ -256,6 +257,30 @@ static void test_device_memory(void)
     iso_ofi_put(&ISO->ctx_default, place_at(1, 0), &small);
     iso_transport_ofi.fence(&ISO->ctx_default);
     CHECK(net.n_writes == 3 && net.n_sent == 6 && net.sent[5].op == 1);
+    close_net(o);
+}
+
+/* Many data with signals go out without a wait: each signal follows its data by itself, in the queue's order. */
+static void test_signals_follow(void)
+{
+    static char data[OFI_BULK_MIN];
+    struct ofi *o = open_net(2, false);
+    const struct network_key key = {.start = REMOTE_BASE, .end = REMOTE_BASE + HEAP_BYTES, .key = 1};
+    const struct far_local source = {data, sizeof data, false, true};
+    struct far_message m = {.to = place_at(1, 64), .at = place_at(1, 8), .len = sizeof data, .nbi = true};
+    o->staged = false;
+    CHECK_OR_EXIT(iso_range_add(&o->net.peers[1].keys, sizeof key, &key) != NULL);
+    for (m.signal = 0; m.signal < 8; m.signal++)
+        iso_ofi_put_signal(&ISO->ctx_default, &m, &source);
+    iso_ofi_amo_nbi(&ISO->ctx_default, place_at(1, 16), add_one, NULL); /* behind them, since they came first */
+    CHECK(net.n_writes == 8 && net.n_sent == 0);
+    poll_net(o);
+    CHECK_EQ(net.n_sent, 9);
+    for (unsigned i = 0; i < net.n_sent; i++)
+        CHECK(net.sent[i].serial == i && net.sent[i].operand == (i < 8 ? i : 1));
+    net.on_read = answer_what_asks;
+    iso_transport_ofi.quiet(&ISO->ctx_default);
+    CHECK_EQ(o->own, 0);
     close_net(o);
 }
 
@@ -934,6 +959,7 @@ int main(void)
     test_late_answers();
     test_put_signal();
     test_device_memory();
+    test_signals_follow();
     test_device_refused();
     test_packs_at_target();
     test_refusals();

@@ -7,8 +7,8 @@
  * Device memory goes by RMA where a device drives the network and the provider takes such memory (FI_HMEM), else by
  * messages.
  * Nothing relies on the provider's order: messages of a queue (initiator, target, context group) have serial numbers
- * and are applied in their order; what must follow an RMA waits for its completion. Signals, and words of slots, are
- * not answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
+ * and are applied in their order; a message that must follow an RMA is sent at its completion. Signals, and words of
+ * slots, are not answered one by one: nobody waits for that, unless a quiet does, which sends a flush.
  * Invariant: network.lock guards everything here, the endpoint included, so a provider may be of FI_THREAD_DOMAIN.
  * Included by ofi*.c only. */
 #ifndef ISO_OFI_H
@@ -92,7 +92,7 @@ struct ofi_op {
     struct fid_mr *once;    /* the same, where it is for this operation only */
     uint64_t remote, key;   /* RMA */
     struct ofi_queue *q;    /* RMA */
-    uint64_t number;        /* in q->moves */
+    uint64_t number;        /* RMA: in q->moves; a message of q->first_held: the moves before it */
     struct ofi_op *then;    /* the message that follows its completion; NULL: none */
 };
 
@@ -139,6 +139,8 @@ struct ofi_queue {
     uint64_t fenced;         /* `wanted` at the last fence: an RMA waits for them */
     bool unflushed;          /* RMAs to device memory that must be flushed there */
     bool fills_device;       /* RMAs into device memory of this PE */
+    uint64_t follow;        /* messages follow the first so many RMAs, see first_held */
+    struct ofi_op *first_held, *last_held; /* messages that wait for RMAs */
     struct ofi_op *pack; /* messages that will travel together, from the next poll on; NULL: none */
     struct ofi_queue *next_packed;
     struct ofi_ask asked[OFI_CREDITS];
@@ -290,6 +292,7 @@ void iso_ofi_give(struct ofi *o, struct ofi_op *op);                    /* it is
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 void iso_ofi_submit_pack(struct ofi *o, struct ofi_queue *q); /* the queue has one */
 void iso_ofi_submit_packs(struct ofi *o);
+void iso_ofi_submit_held(struct ofi *o, struct ofi_queue *q); /* messages whose RMAs are complete */
 void iso_ofi_post_waiting(struct ofi *o);  /* as far as the provider has room now */
 void iso_ofi_post_receives(struct ofi *o); /* likewise, buffers that were read */
 const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);

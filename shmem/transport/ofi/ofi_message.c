@@ -55,6 +55,17 @@ static bool join(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
     return true;
 }
 
+/* Until the RMAs that it must follow are complete. Later messages of the queue are held behind it. */
+static void hold(struct ofi_queue *q, struct ofi_op *op)
+{
+    op->number = q->follow;
+    if (q->first_held != NULL)
+        q->last_held->next = op;
+    else
+        q->first_held = op;
+    q->last_held = op;
+}
+
 static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into, bool more)
 {
     iso_ofi_make_room(o, q, OFI_NEEDS_ASK);
@@ -64,7 +75,7 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
         m->type = OFI_FETCH;
     bool burst = q->burst_look == o->looks && q->burst >= OFI_JOIN_MIN;
     bool later = more || (is_plain(m) && (burst || q->due >= OFI_JOIN_MIN));
-    bool joined = join(o, q, m, data, into);
+    bool held = q->moves.done < q->follow, joined = !held && join(o, q, m, data, into);
     if (q->pack != NULL && !(joined && later)) /* a target keeps what is behind the pack until that comes */
         iso_ofi_submit_pack(o, q);
     if (joined || o->net.lost)
@@ -73,6 +84,10 @@ static void send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, cons
     if (m->type == OFI_PUT) {
         memcpy(op->buffer + sizeof *m, data, m->len);
         op->len += m->len;
+    }
+    if (ISO_UNLIKELY(held)) {
+        hold(q, op);
+        return;
     }
     if (!later) {
         iso_ofi_submit(o, op);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The operations. Small moves are messages, which take a copy of the bytes; from OFI_BULK_MIN on, moves go by RMA, in
  * parts where the peer's key or a registration of this PE ends. A put by the stage is an RMA and a message, numbered at
- * once and sent at the completion of the RMA: what comes later in the queue is applied behind it. Else a message that
- * must follow RMAs waits for their completion, and an RMA after a fence for the answers of the messages before it.
+ * once and sent at the completion of the RMA: what comes later in the queue is applied behind it. So is a message that
+ * must follow RMAs that go straight to their place. An RMA after a fence waits for the answers of the messages before
+ * it.
  * Device memory as local side goes by RMA, whatever its size, or transport.c bounces it: see
  * iso_network_moves_device. */
 #include "../../gpu/device.h"
@@ -132,12 +133,12 @@ static void move_all(struct move *m)
 }
 
 /* Kernels of the peer see what RMAs have written to its device memory before what follows. */
-static void flush_there(struct ofi *o, struct ofi_queue *q, const char *what)
+static void flush_there(struct ofi *o, struct ofi_queue *q)
 {
     struct ofi_message flush = {.type = OFI_FLUSH, .op = 1, .haste = OFI_LATER};
     if (ISO_LIKELY(!q->unflushed))
         return;
-    iso_ofi_wait(o, q, 0, q->moves.made, what);
+    q->follow = q->moves.made;
     q->unflushed = false;
     iso_ofi_send(o, q, &flush, NULL, NULL);
 }
@@ -151,13 +152,13 @@ static void flush_here(struct ofi_queue *q)
     iso_gpu_flush_writes(ISO->device->gpu);
 }
 
-/* What is put now must not be seen before RMAs that go straight to their place. */
-static void wait_for_direct(struct ofi *o, struct ofi_queue *q, const char *what)
+/* The next messages must not be seen before RMAs that go straight to their place. Nobody waits for that. */
+static void follow_direct(struct ofi *o, struct ofi_queue *q)
 {
     if (o->staged)
         return;
-    iso_ofi_wait(o, q, 0, q->moves.made, what);
-    flush_there(o, q, what);
+    flush_there(o, q);
+    q->follow = q->moves.made;
 }
 
 /* Of a signal, or a word of a slot. The first message to a peer is answered: iso_ofi_watch waits for that. */
@@ -209,7 +210,7 @@ void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
     struct move m = move_of(ctx, to, &source, true);
-    wait_for_direct(m.o, m.q, "put");
+    follow_direct(m.o, m.q);
     move_by_messages(&m, len);
     iso_ofi_unlock(m.o);
 }
@@ -261,7 +262,7 @@ void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
     struct ofi_message message = signal_message(at, value, sig_op);
     iso_ofi_lock(o);
     struct ofi_queue *q = iso_ofi_queue_to(o, ctx, at.pe);
-    wait_for_direct(o, q, "signal");
+    follow_direct(o, q);
     message.haste = (uint16_t)haste_of(o, ctx, q);
     iso_ofi_send(o, q, &message, NULL, NULL);
     iso_ofi_unlock(o);
@@ -274,7 +275,7 @@ void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, cons
     bool both = m.len + sizeof signal <= m.o->data_max && !m.on_device;
     if (!both)
         move_all(&m);
-    wait_for_direct(m.o, m.q, "put_signal");
+    follow_direct(m.o, m.q);
     if (!both && !source->nbi)
         iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put_signal");
     signal.haste = (uint16_t)haste_of(m.o, ctx, m.q);
@@ -291,7 +292,9 @@ void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, cons
 void iso_ofi_fence(struct network_queue *queue)
 {
     struct ofi_queue *q = (struct ofi_queue *)(void *)queue;
-    wait_for_direct(ISO->ofi, q, "fence");
+    follow_direct(ISO->ofi, q);
+    if (!ISO->ofi->staged)
+        iso_ofi_wait(ISO->ofi, q, 0, q->moves.made, "fence"); /* an RMA has no order with those before it */
     q->fenced = q->wanted;
 }
 
@@ -303,7 +306,7 @@ static uint64_t wanted_by(const struct ctx *ctx, const struct ofi_queue *q)
 void iso_ofi_begin_quiet(const struct ctx *ctx, struct network_queue *queue)
 {
     struct ofi_queue *q = (struct ofi_queue *)(void *)queue;
-    flush_there(ISO->ofi, q, "quiet");
+    flush_there(ISO->ofi, q);
     iso_ofi_flush(ISO->ofi, q, wanted_by(ctx, q));
 }
 

@@ -36,6 +36,7 @@ void iso_ofi_drop_all(void)
             q->asks.done = q->asks.made;
             q->moves.done = q->moves.made;
             q->asks.ended = q->moves.ended = 0;
+            q->first_held = NULL;
         }
     o->first_waiting = -1;
     o->unposted = NULL;
@@ -211,6 +212,15 @@ void iso_ofi_submit_packs(struct ofi *o)
 {
     while (o->packed != NULL)
         iso_ofi_submit_pack(o, o->packed);
+}
+
+void iso_ofi_submit_held(struct ofi *o, struct ofi_queue *q)
+{
+    while (q->first_held != NULL && q->moves.done >= q->first_held->number) {
+        struct ofi_op *op = q->first_held;
+        q->first_held = op->next;
+        iso_ofi_submit(o, op);
+    }
 }
 
 void iso_ofi_post_waiting(struct ofi *o)

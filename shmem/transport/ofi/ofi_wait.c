@@ -28,6 +28,8 @@ static void complete(struct ofi *o, const struct fi_cq_msg_entry *entry)
     if (op->q != NULL) {
         o->peers[op->pe].heard = true;
         iso_ofi_window_end(&op->q->moves, op->number);
+        if (ISO_UNLIKELY(op->q->first_held != NULL))
+            iso_ofi_submit_held(o, op->q);
     }
     if (op->then != NULL)
         iso_ofi_submit(o, op->then);
