@@ -250,4 +250,29 @@ bool iso_network_is_busy(struct network *n, uint64_t now_ns, unsigned many);
 /* Is it time to look for what is stuck? Not where errors are of no interest. */
 bool iso_network_watches(struct network *n);
 
+/* ---- the row of a network ---- */
+
+/* The functions of struct transport_ops that are the same for all networks, and the channel's handler. `field` of struct
+ * state is the port, or NULL. Used once in the file of the row. */
+#define NETWORK_FORWARDERS(field)                                                                                      \
+    static struct network *network(void) { return ISO->field != NULL ? &ISO->field->net : NULL; }                      \
+    static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }      \
+    static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }                      \
+    static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)                                \
+    {                                                                                                                  \
+        return iso_network_lock_unpinned(network(), segment, offset, len);                                             \
+    }                                                                                                                  \
+    static void unlock(void) { iso_network_unlock_unpinned(network()); }                                               \
+    static void exchange_device(const struct segment *segment) { iso_network_exchange_device(network(), segment); }    \
+    static bool moves_device(struct place at, const void *local, size_t len)                                           \
+    {                                                                                                                  \
+        return iso_network_moves_device(network(), at, local, len);                                                    \
+    }                                                                                                                  \
+    static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }                                          \
+    static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }                                          \
+    static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
+#define NETWORK_ROW                                                                                                    \
+    .forget = forget, .lock_unpinned = lock_unpinned, .unlock = unlock, .exchange_device = exchange_device,            \
+    .moves_device = moves_device, .fence = fence, .quiet = quiet, .pe_quiet = pe_quiet
+
 #endif

@@ -108,9 +108,7 @@ static int open_ofi(void)
     return rc != 0 ? rc : iso_ofi_fabric_open(o);
 }
 
-static struct network *network(void) { return ISO->ofi != NULL ? &ISO->ofi->net : NULL; }
-
-static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }
+NETWORK_FORWARDERS(ofi)
 
 static int start(void)
 {
@@ -165,33 +163,12 @@ static void stop(void)
     destroy(o);
 }
 
-/* ---- the row: what the networks have in common ---- */
-
-static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }
-static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)
-{
-    return iso_network_lock_unpinned(network(), segment, offset, len);
-}
-static void unlock(void) { iso_network_unlock_unpinned(network()); }
-static void exchange_device(const struct segment *segment) { iso_network_exchange_device(network(), segment); }
-static bool moves_device(struct place at, const void *local, size_t len)
-{
-    return iso_network_moves_device(network(), at, local, len);
-}
-static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }
-static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }
-static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
-
 const struct transport_ops iso_transport_ofi = {
     .name = "ofi",
     .open = open_ofi,
     .start = start,
     .stop = stop,
-    .forget = forget,
-    .lock_unpinned = lock_unpinned,
-    .unlock = unlock,
-    .exchange_device = exchange_device,
-    .moves_device = moves_device,
+    NETWORK_ROW,
     .text = text,
     .reaches = reaches,
     .put = iso_ofi_put,
@@ -201,9 +178,6 @@ const struct transport_ops iso_transport_ofi = {
     .signal = iso_ofi_signal,
     .put_signal = iso_ofi_put_signal,
     .put_words = iso_ofi_put_words,
-    .fence = fence,
-    .quiet = quiet,
-    .pe_quiet = pe_quiet,
     .progress = iso_ofi_progress,
     .rest = iso_ofi_rest,
 };

@@ -122,9 +122,7 @@ static int open_verbs(void)
     return rc;
 }
 
-static struct network *network(void) { return ISO->verbs != NULL ? &ISO->verbs->net : NULL; }
-
-static void answer(int pe, const void *request, void *to) { iso_network_answer(network(), pe, request, to); }
+NETWORK_FORWARDERS(verbs)
 
 static int start(void)
 {
@@ -181,33 +179,12 @@ static void stop(void)
     destroy(v);
 }
 
-/* ---- the row: what the networks have in common ---- */
-
-static void forget(const struct segment *segment) { iso_network_forget(network(), segment); }
-static bool lock_unpinned(const struct segment *segment, size_t offset, size_t len)
-{
-    return iso_network_lock_unpinned(network(), segment, offset, len);
-}
-static void unlock(void) { iso_network_unlock_unpinned(network()); }
-static void exchange_device(const struct segment *segment) { iso_network_exchange_device(network(), segment); }
-static bool moves_device(struct place at, const void *local, size_t len)
-{
-    return iso_network_moves_device(network(), at, local, len);
-}
-static void fence(struct ctx *ctx) { iso_network_fence(network(), ctx); }
-static void quiet(struct ctx *ctx) { iso_network_quiet(network(), ctx); }
-static void pe_quiet(struct ctx *ctx, int pe) { iso_network_pe_quiet(network(), ctx, pe); }
-
 const struct transport_ops iso_transport_verbs = {
     .name = "verbs",
     .open = open_verbs,
     .start = start,
     .stop = stop,
-    .forget = forget,
-    .lock_unpinned = lock_unpinned,
-    .unlock = unlock,
-    .exchange_device = exchange_device,
-    .moves_device = moves_device,
+    NETWORK_ROW,
     .text = text,
     .reaches = reaches,
     .put = iso_verbs_put,
@@ -217,9 +194,6 @@ const struct transport_ops iso_transport_verbs = {
     .signal = iso_verbs_signal,
     .put_signal = iso_verbs_put_signal,
     .put_words = iso_verbs_put_words,
-    .fence = fence,
-    .quiet = quiet,
-    .pe_quiet = pe_quiet,
     .progress = iso_verbs_progress,
     .rest = iso_verbs_rest,
 };
