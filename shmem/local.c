@@ -183,9 +183,14 @@ static struct team *team_of(shmem_team_t handle, const char *call)
     return team;
 }
 
-static void *team_malloc(const char *call, struct team *team, size_t size, int kind)
+SHMEM_API(shmemx_team_malloc, pshmemx_team_malloc);
+void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
 {
+    static const char call[] = "shmemx_team_malloc";
     size_t offset;
+    struct team *team = team_of(team_handle, call);
+    if (team == NULL || size == 0)
+        return NULL;
     if (!is_equal(team, (uint64_t)size ^ (uint64_t)(unsigned)kind << 60, call)) {
         log_error("%s: size %zu and kind %d differ between members; they must be equal", call, size, kind);
         return NULL;
@@ -202,13 +207,6 @@ static void *team_malloc(const char *call, struct team *team, size_t size, int k
         return part->base + offset;
     iso_alloc_free(part->alloc, offset);
     return NULL;
-}
-
-SHMEM_API(shmemx_team_malloc, pshmemx_team_malloc);
-void *pshmemx_team_malloc(shmem_team_t team_handle, size_t size, int kind)
-{
-    struct team *team = team_of(team_handle, "shmemx_team_malloc");
-    return team != NULL && size != 0 ? team_malloc("shmemx_team_malloc", team, size, kind) : NULL;
 }
 
 SHMEM_API(shmemx_team_free, pshmemx_team_free);

@@ -317,18 +317,6 @@ static void *call_align(const char *call, size_t alignment, size_t size)
     return get_aligned(&h, call, alignment, size);
 }
 
-static void *move(const struct heap *h, const char *call, struct alloc_object old, size_t size)
-{
-    struct alloc_request r = {h, call, ISO_LINE, size};
-    char *object = allocate(&r);
-    if (object == NULL)
-        return NULL;
-    memcpy(object, objects_of(h) + old.offset, ISO_MIN(old.size, size));
-    iso_alloc_free(h->alloc, old.offset);
-    retire(h, old.offset, old.size);
-    return object;
-}
-
 static void *call_realloc(const char *call, void *ptr, size_t size)
 {
     if (ptr == NULL)
@@ -347,10 +335,16 @@ static void *call_realloc(const char *call, void *ptr, size_t size)
     (void)match(call, "offset of ptr", old.offset);
     (void)match(call, "size", size);
     (void)barrier(call);
-    void *object = objects_of(&h) + old.offset;
+    char *object = objects_of(&h) + old.offset;
     int rc = iso_alloc_resize(h.alloc, old.offset, size);
     if (rc == -ENOSPC) { /* not where it is; NULL: nowhere, and the old object is as it was */
-        object = move(&h, call, old, size);
+        struct alloc_request r = {&h, call, ISO_LINE, size};
+        object = allocate(&r);
+        if (object != NULL) {
+            memcpy(object, objects_of(&h) + old.offset, ISO_MIN(old.size, size));
+            iso_alloc_free(h.alloc, old.offset);
+            retire(&h, old.offset, old.size);
+        }
     } else if (rc != 0) {
         iso_fatal(call, "no memory is left for the bookkeeping of the heap's objects");
     } else {

@@ -26,8 +26,14 @@
 
 /* ---- failures ---- */
 
-static int error_of(hipError_t e)
+int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
 {
+    if (e == hipSuccess)
+        return 0;
+    (void)hipGetLastError(); /* HIP would report it again, by a call that it does not concern */
+    pthread_mutex_lock(&gpu->lock);
+    snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
+    pthread_mutex_unlock(&gpu->lock);
     switch (e) {
     case hipErrorOutOfMemory:
         return -ENOMEM;
@@ -41,17 +47,6 @@ static int error_of(hipError_t e)
     default:
         return -EIO;
     }
-}
-
-int iso_hip_result(struct gpu *gpu, const char *call, hipError_t e)
-{
-    if (e == hipSuccess)
-        return 0;
-    (void)hipGetLastError(); /* HIP would report it again, by a call that it does not concern */
-    pthread_mutex_lock(&gpu->lock);
-    snprintf(gpu->error, sizeof(gpu->error), "%s: %s (%s)", call, hipGetErrorName(e), hipGetErrorString(e));
-    pthread_mutex_unlock(&gpu->lock);
-    return error_of(e);
 }
 
 int iso_hip_refuse(struct gpu *gpu, int status, const char *sentence)

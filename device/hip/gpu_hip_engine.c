@@ -388,20 +388,6 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
     return value;
 }
 
-/* The caller holds the engine's lock. */
-static int run_copy_locked(struct gpu *gpu, struct engine *engine, struct hsa_copy *copy)
-{
-    if (!begin_copy(gpu->engines, engine, copy))
-        return refuse(gpu, -ENOTSUP, copy, "the HSA runtime refuses it");
-    int64_t value = wait_for(gpu->engines, engine, copy);
-    if (value == 0)
-        return 0;
-    engine->lost = true;
-    if (value > 0)
-        return refuse(gpu, -ETIMEDOUT, copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
-    return refuse(gpu, -EIO, copy, "the HSA runtime reports that it failed");
-}
-
 int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size_t len)
 {
     struct hsa_copy copy = {dest, source, len, {0}, 0};
@@ -411,9 +397,16 @@ int iso_gpu_copy_by_engine(struct gpu *gpu, void *dest, const void *source, size
         return refuse(gpu, -ENOTSUP, &copy, "no engine can be chosen for it");
     struct engine *chosen = &gpu->engines->each[copy.engine != 0 ? __builtin_ctz(copy.engine) : MOST_ENGINES];
     pthread_mutex_lock(&chosen->lock);
-    int status = run_copy_locked(gpu, chosen, &copy);
+    bool begun = begin_copy(gpu->engines, chosen, &copy);
+    int64_t value = begun ? wait_for(gpu->engines, chosen, &copy) : 0;
+    if (value != 0)
+        chosen->lost = true;
     pthread_mutex_unlock(&chosen->lock);
-    return status;
+    if (!begun)
+        return refuse(gpu, -ENOTSUP, &copy, "the HSA runtime refuses it");
+    if (value > 0)
+        return refuse(gpu, -ETIMEDOUT, &copy, "not done after SHMEM_TIMEOUT, and SHMEM_TIMEOUT_ABORT is set");
+    return value == 0 ? 0 : refuse(gpu, -EIO, &copy, "the HSA runtime reports that it failed");
 }
 
 /* ---- start and stop ---- */
