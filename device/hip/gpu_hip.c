@@ -434,12 +434,6 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* ---- copies ---- */
 
-/* What a copy that is tried brings, and what was seen. */
-struct tried {
-    char *wanted, *seen;
-    size_t len;
-};
-
 /* With pageable host memory at one side: piece by piece through the stage, waiting. The vendor would pin and unpin
  * pages for large copies, which synchronises the device. */
 static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
@@ -500,40 +494,32 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
     return status;
 }
 
-/* *same: `dest` holds, after a copy from `source`, what `wanted` is. All of len bytes; `seen` is room for them. */
-static int try_copy(struct gpu *gpu, char *dest, const char *source, const struct tried *t, gpu_stream stream,
-                    bool *same)
-{
-    int status = iso_gpu_copy(gpu, dest, source, t->len, stream);
-    if (status == 0)
-        status = iso_gpu_stream_wait(gpu, stream);
-    memset(t->seen, 0, t->len);
-    if (status == 0)
-        status = iso_gpu_copy(gpu, t->seen, dest, t->len, stream); /* waits: memory of the host */
-    *same = memcmp(t->seen, t->wanted, t->len) == 0;
-    return status;
-}
-
 /* HIP of 2026 chooses the engine of such a copy, and may choose one that the HSA runtime refuses for this peer. For
  * some months that was a copy by compute units; then, until September, none, with success reported. The second stream
  * gets another engine. */
 int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
 {
-    struct tried t = {(char *)malloc(len), (char *)malloc(len), len};
+    char *wanted = (char *)malloc(len), *seen = (char *)malloc(len);
     gpu_stream other = NULL;
     bool same = true;
     iso_hip_use(gpu);
-    int status = t.wanted != NULL && t.seen != NULL ? 0 : iso_hip_refuse(gpu, -ENOMEM, "no host memory left");
+    int status = wanted != NULL && seen != NULL ? 0 : iso_hip_refuse(gpu, -ENOMEM, "no host memory left");
     if (status == 0)
         status = iso_gpu_stream_create(gpu, false, &other);
     for (unsigned i = 0; i < 4 && status == 0 && same; i++) {
         gpu_stream stream = i % 2 == 0 ? (gpu_stream)gpu->stream : other;
-        bool get = i >= 2;
+        char *dest = i < 2 ? theirs : ours, *source = i < 2 ? ours : theirs;
         for (size_t k = 0; k < len; k++)
-            t.wanted[k] = (char)(1 + (k * 7 + k / 251 + i * 13) % 255);
-        status = iso_gpu_copy(gpu, get ? theirs : ours, t.wanted, len, stream); /* waits */
+            wanted[k] = (char)(1 + (k * 7 + k / 251 + i * 13) % 255);
+        memset(seen, 0, len);
+        status = iso_gpu_copy(gpu, source, wanted, len, stream); /* waits: memory of the host */
         if (status == 0)
-            status = try_copy(gpu, get ? ours : theirs, get ? theirs : ours, &t, stream, &same);
+            status = iso_gpu_copy(gpu, dest, source, len, stream);
+        if (status == 0)
+            status = iso_gpu_stream_wait(gpu, stream);
+        if (status == 0)
+            status = iso_gpu_copy(gpu, seen, dest, len, stream);
+        same = memcmp(seen, wanted, len) == 0;
     }
     if (status == 0)
         status = iso_hip_clear(gpu, theirs, len);
@@ -548,8 +534,8 @@ int iso_gpu_try_engines(struct gpu *gpu, char *theirs, char *ours, size_t len)
         pthread_mutex_unlock(&gpu->lock);
     }
     iso_gpu_stream_destroy(gpu, other);
-    free(t.wanted);
-    free(t.seen);
+    free(wanted);
+    free(seen);
     return status;
 }
 
