@@ -15,10 +15,6 @@ static const struct boot_ops *const table[] = {&iso_boot_uid_attributes, &iso_bo
                                                &iso_boot_single};
 enum { TABLE_ROWS = sizeof table / sizeof table[0] };
 
-/* Where launchers say how many processes they started. Not SLURM_NTASKS: a batch script, in which nothing was launched,
- * has it too. */
-static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-
 static const struct boot_ops *choose(const struct boot_attr *attr, const struct env *env)
 {
     const char *why = "";
@@ -39,23 +35,31 @@ static const struct boot_ops *choose(const struct boot_attr *attr, const struct 
     return NULL;
 }
 
+/* Not SLURM_NTASKS: a batch script, in which nothing was launched, has it too. */
+const char *iso_boot_launched(long *processes)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        *processes = text ? strtol(text, NULL, 10) : 0;
+        if (*processes > 1)
+            return names[i];
+    }
+    return NULL;
+}
+
 /* Started N times by a launcher that offers no PMIx, every process would believe that it is PE 0 of 1. */
 static int check_alone(const struct env *env)
 {
-    if (*env->boot)
-        return 0; /* the user asked for N jobs of one PE */
-    for (size_t i = 0; i < sizeof size_variables / sizeof size_variables[0]; i++) {
-        const char *text = getenv(size_variables[i]);
-        long size = text ? strtol(text, NULL, 10) : 0;
-        if (size <= 1)
-            continue;
-        log_error("the launcher started %ld processes (%s) but offers no PMIx (PMIX_NAMESPACE is not set); use a "
-                  "launcher with PMIx (oshrun, mpirun of Open MPI, srun --mpi=pmix), or SHMEM_UID, SHMEM_RANK and "
-                  "SHMEM_SIZE, or SHMEM_BOOT=single for %ld jobs of one PE",
-                  size, size_variables[i], size);
-        return -EPROTO;
-    }
-    return 0;
+    long n = 0;
+    const char *variable = *env->boot ? NULL : iso_boot_launched(&n); /* set: the user asked for N jobs of one PE */
+    if (!variable)
+        return 0;
+    log_error("the launcher started %ld processes (%s) but offers no PMIx (PMIX_NAMESPACE is not set); use a "
+              "launcher with PMIx (oshrun, mpirun of Open MPI, srun --mpi=pmix), or SHMEM_UID, SHMEM_RANK and "
+              "SHMEM_SIZE, or SHMEM_BOOT=single for %ld jobs of one PE",
+              n, variable, n);
+    return -EPROTO;
 }
 
 /* torchrun and similar launchers set rank and size, but nothing that connects the processes. Any program may have

@@ -65,9 +65,11 @@ struct boot {
 extern const struct boot_ops iso_boot_uid_attributes, iso_boot_pmix, iso_boot_uid_environment, iso_boot_single;
 
 /* `boot` is zeroed before the first call and kept until the process exits. Chooses attributes, PMIx, environment,
- * single, in this order, and opens. A launcher that says size > 1 (OMPI_COMM_WORLD_SIZE, PMI_SIZE,
- * SLURM_STEP_NUM_TASKS) while no bootstrap reaches it is an error with a sentence. */
+ * single, in this order, and opens. A launcher that says size > 1 while no bootstrap reaches it is an error with a
+ * sentence. */
 int iso_boot_open(struct boot *boot, const struct boot_attr *attr, const struct env *env);
+/* The variable by which a launcher says that it has started several processes. NULL: none does. */
+const char *iso_boot_launched(long *processes);
 /* Collectives for the start of the job. A PE that is lost, or missing for SHMEM_BOOT_TIMEOUT over the unique id, is an
  * error that names it, and the boot is broken from then on. Not for use where PEs may arrive minutes apart. */
 int iso_boot_allgather(struct boot *boot, const void *mine, size_t len, void *all);

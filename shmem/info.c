@@ -363,27 +363,23 @@ static long long read_number(const char *path, long long otherwise)
 
 static uint64_t machine_bytes(void) { return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE); }
 
-static const char *const launcher_sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
-
 static void check_launcher(struct doctor *d)
 {
     if (ISO->life == LIFE_RUNNING) {
         find(d, FINE, "this job was started by %s, %d PEs", ISO->boot.launcher, ISO->n_pes);
         return;
     }
-    bool pmix = getenv("PMIX_NAMESPACE") != NULL || getenv("SHMEM_UID") != NULL;
-    for (int i = 0; launcher_sizes[i] != NULL; i++) {
-        const char *text = getenv(launcher_sizes[i]);
-        if (text == NULL || atoi(text) <= 1 || pmix)
-            continue;
+    long n = 0;
+    const char *variable = iso_boot_launched(&n);
+    if (getenv("PMIX_NAMESPACE") != NULL || getenv("SHMEM_UID") != NULL)
+        find(d, FINE, "a PMIx launcher or a unique id is there");
+    else if (variable != NULL)
         find(d, PROBLEM,
-             "%s is %s, but the launcher offers no PMIx (PMIX_NAMESPACE is not set): use srun --mpi=pmix, "
+             "%s is %ld, but the launcher offers no PMIx (PMIX_NAMESPACE is not set): use srun --mpi=pmix, "
              "mpirun of Open MPI 4 or 5, oshrun, or SHMEM_UID with SHMEM_RANK and SHMEM_SIZE",
-             launcher_sizes[i], text);
-        return;
-    }
-    find(d, FINE,
-         pmix ? "a PMIx launcher or a unique id is there" : "no launcher: a program started like this has one PE");
+             variable, n);
+    else
+        find(d, FINE, "no launcher: a program started like this has one PE");
 }
 
 /* A wrong SHMEM_NETWORK is another finding. */
