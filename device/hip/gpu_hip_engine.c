@@ -8,6 +8,7 @@
 
 #include "../../bootstrap/env.h"
 #include "../../bootstrap/log.h"
+#include "../api/prim.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -351,19 +352,12 @@ static bool begin_copy(struct engines *e, struct engine *engine, struct hsa_copy
     return false;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Polls and, after a while, sleeps in between, like iso_gpu_stream_wait. The engine's runtime takes one off the signal
  * behind the data, which pairs with the acquiring load, or makes it negative. */
 static int64_t wait_for(const struct engines *e, const struct engine *engine, const struct hsa_copy *copy)
 {
     const struct timespec nap = {0, 20000};
-    uint64_t since = now_ns(), timeout = e->timeout_ns;
+    uint64_t since = prim_clock_ns(), timeout = e->timeout_ns;
     int64_t value;
     for (unsigned polls = 0; (value = e->hsa.hsa_signal_load_scacquire(engine->signal)) > 0; polls++) {
         if (polls < POLLS_BEFORE_NAP) {
@@ -371,7 +365,7 @@ static int64_t wait_for(const struct engines *e, const struct engine *engine, co
             continue;
         }
         nanosleep(&nap, NULL);
-        uint64_t waited = now_ns() - since;
+        uint64_t waited = prim_clock_ns() - since;
         if (timeout == 0 || waited < timeout)
             continue;
         char name[40] = "of the HSA runtime's choice";
