@@ -108,8 +108,8 @@ if chosen srun; then
 fi
 spec 1 putget signals reductions
 spec 2 contexts hier
-! full || spec 1 setup barriers reinit teams threads symmetric_heap contexts strided point_to_point soak
-! full || spec 2 point_to_point barriers soak
+! full || spec 1 setup barriers reinit teams threads symmetric_heap contexts strided point_to_point programs
+! full || spec 2 point_to_point barriers programs
 device 1 litmus matrix_rma
 ! full || device 1 handles matrix_wait heap matrix_moves matrix_reduce
 SHMEM_VIRTUAL_NODES=0,0,1,1 device 2 coll_hier
