@@ -113,12 +113,10 @@ enum isod_scaling { ISOD_SCALING_NONE, ISOD_SCALING_TIMES, ISOD_SCALING_BY_MEMBE
     X(reduce_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_APART, SUM)                          \
     /* All are here; reads a part of all and stores its result to all; all have done it. allreduce. */     \
     X(reduce_twoshot_read, ISOD_NEEDS_DIRECT | ISOD_NEEDS_SOURCE | ISOD_NEEDS_DEST, SUM)                   \
-    /* Piece by piece, the next under way while one is reduced: parts into the stages of their owner, its  \
-     * results into all dests. allreduce. */                                                               \
-    X(reduce_twoshot_push, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST, SUM)                                       \
-    /* The same with the dests themselves as stages, for dests that are no sources. allreduce. */          \
+    /* Piece by piece, the next under way while one is reduced: parts into the dests of their owner, its   \
+     * results into all dests, which are no sources. allreduce. */                                         \
     X(reduce_twoshot_dest, ISOD_NEEDS_DIRECT | ISOD_NEEDS_DEST | ISOD_NEEDS_APART, SUM)                    \
-    /* As twoshot_push without the second half: reducescatter. */                                          \
+    /* Piece by piece, into the stages of the owner. reducescatter. */                                     \
     X(reduce_push, ISOD_NEEDS_DIRECT, SUM)                                                                 \
     /* A part of each node for each member of another, by the ring: reducescatter. Its results to all:     \
      * allreduce, which needs a reachable dest too. */                                                     \

@@ -282,7 +282,6 @@ PRIM_FN void isod_push_reduce(const struct isod_coll *c, const struct isod_strea
     uint64_t at = (uint64_t)number * p->piece, left = isod_push_left(p, c->h.my_pe, at);
     const char *own = p->source + (uint64_t)c->h.my_pe * p->stride + at;
     const char *stages = c->h.heap + p->memory[c->h.my_pe] + isod_push_stage(c, p, number, 0);
-    uint64_t to = (p->dests != 0 ? (uint64_t)c->h.my_pe * p->each : 0) + at;
     for (uint64_t u = c->rank; u < isod_units(left < p->piece ? left : p->piece); u += c->size) {
         struct prim_vec16 mine = isod_unit_load(own + u * 16, left - u * 16);
         struct isod_acc a;
@@ -295,15 +294,11 @@ PRIM_FN void isod_push_reduce(const struct isod_coll *c, const struct isod_strea
                     v[k] = prim_load16(stages + (uint64_t)(uint32_t)(first + k) * p->piece + u * 16);
             isod_acc_batch(elem, &a, v, first, c->h.n_pes, ISOD_OP_sum_reduce);
         }
-        struct prim_vec16 result = isod_sum_vec(what, elem, &a);
-        for (uint32_t i = 0; i <= (p->dests != 0 ? isod_coll_others(c) : 0); i++) {
-            char *dest = i == 0 ? p->dest : p->dest + p->dests[isod_coll_other(c, i)];
-            isod_unit_store(dest + to + u * 16, result, left - u * 16);
-        }
+        isod_unit_store(p->dest + at + u * 16, isod_sum_vec(what, elem, &a), left - u * 16);
     }
 }
 
-PRIM_FN int isod_stream_push(const struct isod_stream_coll *a, enum isod_span_to to, enum isod_elem elem)
+PRIM_FN int isod_stream_push(const struct isod_stream_coll *a, enum isod_elem elem)
 {
     struct isod_coll c;
     struct isod_move w;
@@ -311,7 +306,7 @@ PRIM_FN int isod_stream_push(const struct isod_stream_coll *a, enum isod_span_to
         return 0;
     if (!isod_coll_enter_near_for(&c, a->h, a->call, isod_units(w.bytes) + 3)) /* a piece is a unit or more */
         return 1;
-    struct isod_push p = isod_push_of(&c, &w, a->span, to);
+    struct isod_push p = isod_push_of(&c, &w, a->span, ISOD_SPAN_OWN);
     bool on = isod_push_arrive(&c, a, &p);
     for (uint32_t turn = 1; on && turn < p.pieces + 3; turn++) {
         isod_coll_begin_epoch(&c);
@@ -402,7 +397,6 @@ PRIM_FN int isod_stream_twoshot_dest(const struct isod_stream_coll *a, enum isod
     ISOD_STREAM_KERNEL(reduce_twoshot_ll128_sum_##NAME, isod_stream_twoshot(&a, ISOD_BY_LL128, ISOD_ELEM_##NAME)) \
     ISOD_STREAM_KERNEL(reduce_read_sum_##NAME, isod_stream_read(&a, ISOD_ELEM_##NAME))                            \
     ISOD_STREAM_KERNEL(reduce_twoshot_read_sum_##NAME, isod_stream_twoshot_read(&a, ISOD_ELEM_##NAME))            \
-    ISOD_STREAM_KERNEL(reduce_twoshot_push_sum_##NAME, isod_stream_push(&a, ISOD_SPAN_ALL, ISOD_ELEM_##NAME))     \
     ISOD_STREAM_KERNEL(reduce_twoshot_dest_sum_##NAME, isod_stream_twoshot_dest(&a, ISOD_ELEM_##NAME))            \
-    ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push(&a, ISOD_SPAN_OWN, ISOD_ELEM_##NAME))
+    ISOD_STREAM_KERNEL(reduce_push_sum_##NAME, isod_stream_push(&a, ISOD_ELEM_##NAME))
 ISOD_STREAM_SUM_KERNELS_FOR(SUM_KERNELS, )

@@ -15,19 +15,24 @@ static const struct select_plane *plane_of(const char *name)
     return strcmp(name, "host") == 0 ? &iso_select_host : &iso_select_stream;
 }
 
+static void read_text(const struct select_text *text, struct select_rows *rows)
+{
+    const char *header = NULL;
+    char sentence[512] = "";
+    int line = 0;
+    *rows = (struct select_rows){.n = 0, .text = (char *)malloc(text->bytes)};
+    memcpy(rows->text, text->text, text->bytes);
+    bool right = iso_select_parse(plane_of(text->name), NULL, &header, rows, &line, sentence);
+    CHECK_NAMED(right, sentence);
+}
+
 static void test_files(void)
 {
+    struct select_rows rows;
     CHECK(iso_select_n_texts >= 5);
     for (int i = 0; i < iso_select_n_texts; i++) {
         const struct select_text *text = &iso_select_texts[i];
-        struct select_rows rows = {.n = 0};
-        const char *header = NULL;
-        char sentence[512] = "";
-        int line = 0;
-        rows.text = (char *)malloc(text->bytes);
-        memcpy(rows.text, text->text, text->bytes);
-        bool right = iso_select_parse(plane_of(text->name), NULL, &header, &rows, &line, sentence);
-        CHECK_NAMED(right, sentence);
+        read_text(text, &rows);
         CHECK_NAMED(rows.n > 20, text->name);
         for (int r = 1; r < rows.n; r++) /* rows of a kind stand together */
             CHECK_NAMED(rows.row[r - 1].algorithm->kind <= rows.row[r].algorithm->kind, text->name);
@@ -51,7 +56,7 @@ static struct select_table *table_of(const struct select_plane *plane, const cha
     return t;
 }
 
-/* A row that cannot be chosen by any call would be a mistake; an algorithm of streams may be for one device only. */
+/* An algorithm of streams may be for one device only. */
 static void test_every_algorithm_has_a_row(void)
 {
     static const char *const machines[] = {"cpu", "NVIDIA H200", "AMD Instinct MI300X"};
@@ -69,6 +74,33 @@ static void test_every_algorithm_has_a_row(void)
             iso_select_close(t);
         }
         CHECK_NAMED(found, iso_select_stream.algorithms[i].name);
+    }
+}
+
+/* Whether every call that row `b` could do is done by row `a`, if that comes before it. */
+static bool hides(const struct select_row *a, const struct select_row *b)
+{
+    const struct select_algorithm *first = a->algorithm, *second = b->algorithm;
+    bool types = first->sums == NULL || first->any != NULL || (second->any == NULL && first->scales >= second->scales);
+    return (a->needs & ~b->needs) == 0 && a->max_bytes >= b->max_bytes && a->max_pes >= b->max_pes && types &&
+           (first->fits == NULL || first->fits == second->fits) && first->kind == second->kind &&
+           first->engines == second->engines; /* engines are for calls that ask for them */
+}
+
+static void test_every_row_can_be_chosen(void)
+{
+    struct select_rows rows;
+    for (int i = 0; i < iso_select_n_texts; i++) {
+        const struct select_text *text = &iso_select_texts[i];
+        read_text(text, &rows);
+        for (int b = 0; b < rows.n; b++)
+            for (int a = 0; a < b; a++) {
+                char name[160];
+                snprintf(name, sizeof name, "%s.table: row %d (%s) comes behind row %d (%s), which does all of its calls",
+                         text->name, b + 1, rows.row[b].algorithm->name, a + 1, rows.row[a].algorithm->name);
+                CHECK_NAMED(!hides(&rows.row[a], &rows.row[b]), name);
+            }
+        free(rows.text);
     }
 }
 
@@ -214,6 +246,7 @@ int main(void)
     check_self.seed = 1;
     test_files();
     test_every_algorithm_has_a_row();
+    test_every_row_can_be_chosen();
     test_host_choices();
     test_every_call_of_the_host_has_a_row();
     test_forced();

@@ -212,7 +212,7 @@ static void test_forced(void)
     check_forced("stream.allreduce=pipelined:3x96", c, "pipelined", 3, 96);
     check_forced("stream.allreduce=pipelined:3", c, "pipelined", 3, 256);
     check_forced(",,stream.allreduce=twoshot_read:64x512,", c, "twoshot_read", 64, 512);
-    check_forced("stream.allreduce=twoshot_push:1000x512", c, "twoshot_push", 64, 512); /* as many as may wait */
+    check_forced("stream.allreduce=twoshot_copy:1000x512", c, "twoshot_copy", 64, 512); /* as many as may wait */
     check_forced("stream.allreduce=ll", c, "ll", 1, 256);           /* as many as are worth it */
     check_forced("stream.fcollect=push:7x7,stream.allreduce=ll:2x8", c, "ll", 2, 8);
     f.most_threads = 64;
@@ -232,19 +232,19 @@ static void test_forced_in_order_and_impossible(void)
     CHECK(strcmp(choice.algorithm->name, "pipelined") == 0 && choice.not_forced);
     (void)fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING);
     f.op = SHMEMX_MAX;
-    choice = choice_of("stream.allreduce=twoshot_push", &f);
+    choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     f.op = SHMEMX_AVG; /* of three members */
     f.type = SHMEMX_FLOAT;
-    choice = choice_of("stream.allreduce=twoshot_push", &f);
+    choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     f.scaled = true; /* of four */
-    choice = choice_of("stream.allreduce=twoshot_push", &f);
-    CHECK(strcmp(choice.algorithm->name, "twoshot_push") == 0 && !choice.not_forced);
+    choice = choice_of("stream.allreduce=twoshot_copy", &f);
+    CHECK(strcmp(choice.algorithm->name, "twoshot_copy") == 0 && !choice.not_forced);
     f.scaled = false;
     f.op = SHMEMX_SUM;
     f.type = SHMEMX_UINT8;
-    choice = choice_of("stream.allreduce=twoshot_push", &f);
+    choice = choice_of("stream.allreduce=twoshot_copy", &f);
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced);
     choice = choice_of("stream.allreduce=read", fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING & ~(unsigned)ISOD_NEEDS_APART));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0 && choice.not_forced); /* in place */
@@ -254,7 +254,7 @@ static void test_forced_in_order_and_impossible(void)
     CHECK(strcmp(choice.algorithm->name, "ll") != 0 && choice.not_forced);
     choice = choice_of("stream.fcollect=ll:1x32", fake(&f, SHMEMX_FCOLLECT, 64 * 1024, 4, EVERYTHING));
     CHECK(strcmp(choice.algorithm->name, "ll") == 0);
-    choice = choice_of("stream.allreduce=twoshot_push", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
+    choice = choice_of("stream.allreduce=twoshot_copy", fake(&f, SHMEMX_REDUCESCATTER, 64, 4, EVERYTHING));
     CHECK(!choice.not_forced); /* of another kind */
 }
 
@@ -266,7 +266,7 @@ static void test_wrong_variables(void)
         {"stream.allgather=push", "\"allgather\"", "allreduce, reducescatter, fcollect"},
         {"stream.=push", "\"\" is not a collective", "sync"},
         {"stream.allreduce", "\"\" is not an algorithm of allreduce", "twoshot_ll, ll128, twoshot_ll128, read"},
-        {"stream.allreduce=ring", "\"ring\"", "twoshot_push, twoshot_dest, hier, pipelined"},
+        {"stream.allreduce=ring", "\"ring\"", "twoshot_copy, twoshot_dest, hier, pipelined"},
         {"stream.allreduce=ll,stream.barrier=x", "\"stream.barrier=x\"", "there are flags"},
         {"stream.allreduce=ll:", "\"\" is not a number of blocks", "1..1024"},
         {"stream.allreduce=ll:0", "\"0\" is not a number of blocks", "1..1024"},
@@ -494,16 +494,16 @@ static void test_cache(void)
     uint64_t without = iso_select_sum(table);
     iso_select_close(table);
 
-    const struct select_algorithm *push = iso_select_find(&iso_select_stream, SHMEMX_ALLREDUCE, "twoshot_push");
+    const struct select_algorithm *push = iso_select_find(&iso_select_stream, SHMEMX_ALLREDUCE, "twoshot_copy");
     struct select_rows rows = {1, {{push, push->needs, 4, 64, {2, 32}, NULL}}, NULL};
     CHECK_EQ(iso_select_write(path, &info, &rows), 0);
     table = open_table("NVIDIA H200", "", "");
     CHECK(table != NULL && iso_select_sum(table) != without);
-    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "twoshot_push") == 0);
+    CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 64, 4, EVERYTHING)), "twoshot_copy") == 0);
     CHECK(strcmp(algorithm_of(table, fake(&f, SHMEMX_ALLREDUCE, 65, 4, EVERYTHING)), "ll") == 0);
     iso_select_close(table);
 
-    write_file(path, "8 x NVIDIA H200\nallreduce twoshot_push 64 4 2 32\nnonsense\n");
+    write_file(path, "8 x NVIDIA H200\nallreduce twoshot_copy 64 4 2 32\nnonsense\n");
     listen(&said);
     table = open_table("NVIDIA H200", "", "");
     check_sentence(heard(&said), ":3: ", "not used");
