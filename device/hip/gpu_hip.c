@@ -436,27 +436,22 @@ void iso_gpu_graph_destroy(struct gpu *gpu, gpu_graph graph)
 
 /* With pageable host memory at one side: piece by piece through the stage, waiting. The vendor would pin and unpin
  * pages for large copies, which synchronises the device. */
-static int copy_staged(struct gpu *gpu, void *dest, const void *source, size_t len, bool to_device, hipStream_t stream)
+static int copy_staged(struct gpu *gpu, char *dest, const char *source, size_t len, hipMemcpyKind kind,
+                       hipStream_t stream)
 {
+    bool up = kind == hipMemcpyHostToDevice;
     int status = 0;
-    if (iso_gpu_stream_is_capturing(gpu, stream))
-        return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
     pthread_mutex_lock(&gpu->stage_lock);
-    for (size_t done = 0; done < len && status == 0; done += STAGE_BYTES) {
-        size_t piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
-        char *to = (char *)dest + done;
-        const char *from = (const char *)source + done;
-        hipError_t e;
-        if (to_device) {
-            memcpy(gpu->stage, from, piece);
-            e = hipMemcpyAsync(to, gpu->stage, piece, hipMemcpyHostToDevice, stream);
-        } else {
-            e = hipMemcpyAsync(gpu->stage, from, piece, hipMemcpyDeviceToHost, stream);
-        }
+    for (size_t done = 0, piece; done < len && status == 0; done += piece) {
+        piece = len - done < STAGE_BYTES ? len - done : STAGE_BYTES;
+        if (up)
+            memcpy(gpu->stage, source + done, piece);
+        hipError_t e =
+            hipMemcpyAsync(up ? dest + done : gpu->stage, up ? gpu->stage : source + done, piece, kind, stream);
         if (e == hipSuccess)
             e = wait_stream(stream);
-        if (e == hipSuccess && !to_device)
-            memcpy(to, gpu->stage, piece);
+        if (e == hipSuccess && !up)
+            memcpy(dest + done, gpu->stage, piece);
         status = iso_hip_result(gpu, "hipMemcpyAsync", e);
     }
     pthread_mutex_unlock(&gpu->stage_lock);
@@ -479,15 +474,15 @@ int iso_gpu_copy(struct gpu *gpu, void *dest, const void *source, size_t len, gp
         gpu->engine_copies = false;
         pthread_mutex_unlock(&gpu->lock);
     }
-    if (to == GPU_POINTER_DEVICE && from == GPU_POINTER_HOST)
-        return copy_staged(gpu, dest, source, len, true, (hipStream_t)stream);
-    if (to == GPU_POINTER_HOST && from == GPU_POINTER_DEVICE)
-        return copy_staged(gpu, dest, source, len, false, (hipStream_t)stream);
     if (to != GPU_POINTER_HOST && from != GPU_POINTER_HOST)
         return iso_hip_result(gpu, "hipMemcpyAsync",
                               hipMemcpyAsync(dest, source, len, hipMemcpyDefault, (hipStream_t)stream));
     if (iso_gpu_stream_is_capturing(gpu, stream))
         return iso_hip_refuse(gpu, -EINVAL, "a copy in a captured stream needs host memory that is pinned");
+    if (to == GPU_POINTER_DEVICE || from == GPU_POINTER_DEVICE)
+        return copy_staged(gpu, (char *)dest, (const char *)source, len,
+                           to == GPU_POINTER_DEVICE ? hipMemcpyHostToDevice : hipMemcpyDeviceToHost,
+                           (hipStream_t)stream);
     int status = iso_gpu_stream_wait(gpu, stream);
     if (status == 0)
         memcpy(dest, source, len);
