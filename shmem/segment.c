@@ -367,17 +367,6 @@ struct segment *iso_segment_search(const void *addr, size_t len)
     return NULL;
 }
 
-bool iso_segment_is_device(const void *addr)
-{
-    const struct state *self = ISO;
-    for (int i = SEGMENT_INDEX_DEVICE; i < self->n_segments; i++) {
-        const struct segment *s = &self->segments[i];
-        if (s->on_device && (size_t)((const char *)addr - s->base) < s->limit)
-            return true;
-    }
-    return false;
-}
-
 /* The pieces of a registered buffer are neighbours in the address space: a range may span them. */
 static bool spans_buffer(const char *addr, size_t len)
 {
@@ -420,7 +409,7 @@ static ISO_COLD void check_object(const char *call, const char *arg, const char 
 struct place iso_place_slow(const void *addr, size_t len, int pe, const char *call, const char *arg)
 {
     iso_check_life(call);
-    struct place place = {NULL, iso_segment_of(addr, len), 0, pe};
+    struct place place = {NULL, iso_segment_of(addr, len), (char *)(uintptr_t)addr, pe};
     if (place.segment == NULL) {
         if (addr == NULL || !spans_buffer((const char *)addr, len))
             iso_fatal_address(call, arg, addr, len);
@@ -428,9 +417,8 @@ struct place iso_place_slow(const void *addr, size_t len, int pe, const char *ca
     }
     if (ISO->debug)
         check_object(call, arg, (const char *)addr, len);
-    place.offset = (size_t)((const char *)addr - place.segment->base);
     char *cpu = iso_segment_reach(place.segment, pe);
-    place.cpu = cpu != NULL ? cpu + place.offset : NULL;
+    place.cpu = cpu != NULL ? cpu + iso_place_offset(place) : NULL;
     return place;
 }
 

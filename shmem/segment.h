@@ -53,9 +53,6 @@ enum {
 
 struct segment *iso_segment_search(const void *addr, size_t len); /* segments after the first two; NULL: none */
 
-/* Is addr a symmetric address of device memory: of the device heap, or of a registered buffer? */
-bool iso_segment_is_device(const void *addr);
-
 /* The segment that holds [addr, addr + len) of this PE, or NULL. Heap or data segment is chosen without a branch, so
  * that global variables cost what heap objects cost. */
 ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
@@ -74,9 +71,21 @@ ISO_INLINE struct segment *iso_segment_of(const void *addr, size_t len)
 struct place {
     char *cpu;
     struct segment *segment; /* NULL: the range spans pieces of one registered buffer */
-    size_t offset;
+    char *addr;              /* the symmetric address: of this PE's own copy */
     int pe;
 };
+
+/* From the beginning of its segment, which is not NULL; the same on all PEs. */
+ISO_INLINE size_t iso_place_offset(struct place place) { return (size_t)(place.addr - place.segment->base); }
+
+/* `bytes` behind it. The caller has checked that they are in the range. */
+ISO_INLINE struct place iso_place_behind(struct place place, size_t bytes)
+{
+    place.addr += bytes;
+    if (place.cpu != NULL)
+        place.cpu += bytes;
+    return place;
+}
 
 /* Where this CPU loads and stores the copy of world PE `pe`; maps it if this is the first use. NULL: not by pointer. */
 ISO_COLD char *iso_segment_reach(const struct segment *segment, int pe);
@@ -91,10 +100,10 @@ ISO_INLINE struct place iso_place(const void *addr, size_t len, int pe, const ch
     struct segment *s = ISO_UNLIKELY(self->life != LIFE_RUNNING) ? NULL : iso_segment_of(addr, len);
     if (ISO_UNLIKELY(s == NULL) || ISO_UNLIKELY(self->debug))
         return iso_place_slow(addr, len, pe, call, arg);
-    struct place place = {NULL, s, (size_t)((const char *)addr - s->base), pe};
+    struct place place = {NULL, s, (char *)(uintptr_t)addr, pe};
     char *cpu = __atomic_load_n(&s->peers[pe].cpu_ptr, __ATOMIC_RELAXED);
     if (ISO_LIKELY(cpu != NULL) || (cpu = iso_segment_reach(s, pe)) != NULL)
-        place.cpu = cpu + place.offset;
+        place.cpu = cpu + iso_place_offset(place);
     return place;
 }
 

@@ -110,10 +110,7 @@ static size_t grant_offset(int index, size_t field)
 static struct place control_place(size_t offset, int pe)
 {
     struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
-    struct place place = {ISO->peers[pe].control, heap, offset, pe};
-    if (place.cpu != NULL)
-        place.cpu += offset;
-    return place;
+    return iso_place_behind((struct place){ISO->peers[pe].control, heap, heap->base, pe}, offset);
 }
 
 /* The old value. */
@@ -209,8 +206,7 @@ static void publish(int index, int pe, struct slot_key key, uint64_t first, cons
         prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu, GRANT_NEW); /* pairs with find_grant */
         return;
     }
-    const char *here = (const char *)ISO->control + grant_offset(index, 0);
-    iso_far_put(&ISO->ctx_default, to, here, &grant, front, call);
+    iso_far_put(&ISO->ctx_default, to, &grant, front, call);
     iso_far_signal(&ISO->ctx_default, state, GRANT_NEW, SHMEM_SIGNAL_SET, call);
     if (key.parent == ISO_SLOT_OF_LIST)
         iso_quiet(&ISO->ctx_default); /* a lower PE has its grant before a higher one has: see find_other */
@@ -344,7 +340,7 @@ static void send_request(int pe, int ticket, const struct slot_request *request,
         prim_signal_u64(prim_group_thread(), (uint64_t *)(void *)state.cpu, request->state); /* pairs with look */
         return;
     }
-    iso_far_put(&ISO->ctx_default, to, (const char *)ISO->control + at + begin, fields, end - begin, call);
+    iso_far_put(&ISO->ctx_default, to, fields, end - begin, call);
     iso_far_signal(&ISO->ctx_default, state, request->state, SHMEM_SIGNAL_SET, call);
 }
 
@@ -686,11 +682,6 @@ struct place iso_slot_place(const struct slot *slot, size_t offset, int pe)
 void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call)
 {
     iso_far_signal(&ISO->ctx_words, iso_slot_place(slot, offset, pe), value, SHMEM_SIGNAL_SET, call);
-}
-
-void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len, const char *call)
-{
-    iso_far_put(&ISO->ctx_words, iso_slot_place(slot, offset, pe), slot->memory + offset, source, len, call);
 }
 
 int iso_slot_wait(const struct slot *slot, const uint64_t *word, uint64_t expected, int pe, const char *call)

@@ -113,8 +113,6 @@ struct place iso_slot_place(const struct slot *slot, size_t offset, int pe);
 
 /* The far halves of the functions below, and their waits. `call` names the public call in reports. */
 ISO_COLD void iso_slot_far_signal(const struct slot *slot, size_t offset, int pe, uint64_t value, const char *call);
-ISO_COLD void iso_slot_far_put(const struct slot *slot, size_t offset, int pe, const void *source, size_t len,
-                               const char *call);
 /* Before the close, by a member whose last call on the slot has ended: the first member waits until all others have
  * closed it, the others go on. */
 void iso_slot_await_others(const struct slot *slot, int my_pe, const char *call);

@@ -247,12 +247,9 @@ static size_t offset_of(const struct stream_notes *s, int at, int from, uint64_t
 static void leave(const struct stream_notes *s, int m, const struct note *note)
 {
     struct segment *heap = &ISO->segments[SEGMENT_INDEX_DEVICE];
-    struct place to = {NULL, heap, offset_of(s, m, s->me, note->number), s->team->world_of[m]};
-    struct place rest = to;
+    struct place to = {NULL, heap, heap->base + offset_of(s, m, s->me, note->number), s->team->world_of[m]};
     size_t skip = sizeof note->number;
-    rest.offset += skip;
-    iso_far_put(&ISO->ctx_default, rest, heap->base + rest.offset, (const char *)note + skip, sizeof *note - skip,
-                call);
+    iso_far_put(&ISO->ctx_default, iso_place_behind(to, skip), (const char *)note + skip, sizeof *note - skip, call);
     iso_quiet(&ISO->ctx_default);
     iso_far_store(&ISO->ctx_default, to, note->number, 8, call);
 }

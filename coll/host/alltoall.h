@@ -42,7 +42,7 @@ static void alltoall_push_to(struct coll *c, const struct coll_work *w, bool far
     for (int i = 1; i < c->n; i++) {
         int to = coll_other(c, i);
         if (coll_is_far(c, to) == far)
-            coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, alltoall_out(w, to), w->bytes, to);
+            coll_put_flag(c, coll_range(&w->dest, (size_t)c->me * w->bytes, w->bytes, to), alltoall_out(w, to));
     }
 }
 
@@ -68,7 +68,7 @@ static void alltoall_pull(struct coll *c, const struct coll_work *w)
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         coll_flag_wait(c, from);
-        coll_read(c, alltoall_in(w, from), &w->source, (size_t)c->me * w->bytes, w->bytes, from);
+        coll_read(c, alltoall_in(w, from), coll_range(&w->source, (size_t)c->me * w->bytes, w->bytes, from));
     }
     coll_begin_epoch(c);
     coll_flag_set_all(c);
@@ -126,7 +126,7 @@ static void alltoalls_put(struct coll *c, const struct coll_work *w, int to)
         return;
     }
     for (size_t e = 0; e < w->nelems; e++)
-        coll_put(c, &w->dest, offset + e * to_step, from + e * from_step, w->elem_bytes, to);
+        coll_put(c, coll_range(&w->dest, offset + e * to_step, w->elem_bytes, to), from + e * from_step);
 }
 
 /* Elements `first` to `first + count - 1` of a block, between its places and dense memory. */

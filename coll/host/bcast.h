@@ -22,7 +22,7 @@ static void bcast_push(struct coll *c, const struct coll_work *w)
         return;
     }
     for (int i = 1; i < c->n; i++)
-        coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes, coll_other(c, i));
+        coll_put_flag(c, coll_range(&w->dest, 0, w->bytes, coll_other(c, i)), w->source.base);
     bcast_own(w);
     coll_put_done(c);
 }
@@ -40,7 +40,7 @@ static void bcast_pull(struct coll *c, const struct coll_work *w)
         coll_flag_wait_all(c);
     } else {
         coll_flag_wait(c, w->root);
-        coll_read(c, w->dest.base, &w->source, 0, w->bytes, w->root);
+        coll_read(c, w->dest.base, coll_range(&w->source, 0, w->bytes, w->root));
         coll_flag_set(c, w->root);
     }
 }
@@ -59,7 +59,7 @@ static void bcast_tree(struct coll *c, const struct coll_work *w)
     for (int bit = top / 2; bit > 0; bit /= 2) {
         if (rank + bit >= c->n)
             continue;
-        coll_put_flag(c, &w->dest, 0, from, w->bytes, (rank + bit + w->root) % c->n);
+        coll_put_flag(c, coll_range(&w->dest, 0, w->bytes, (rank + bit + w->root) % c->n), from);
     }
     if (rank == 0)
         bcast_own(w);

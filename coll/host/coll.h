@@ -96,6 +96,9 @@ ISO_INLINE void coll_flag_wait_all(struct coll *c)
         coll_flag_wait(c, coll_other(c, i));
 }
 
+/* Into `offset` of the slot of member `to`, which no pointer reaches: in order with its flags. */
+ISO_COLD void iso_coll_far_put_slot(struct coll *c, int to, size_t offset, const void *source, size_t bytes);
+
 /* ---- words of calls: beside a flag of the same epoch; staged epochs only ---- */
 
 /* Then coll_flag_set(c, to). */
@@ -105,8 +108,7 @@ ISO_INLINE void coll_word_put(struct coll *c, int to, const struct slot_word *wo
     if (ISO_LIKELY(near != NULL))
         memcpy(near + iso_slot_word_offset(c->me, c->slot->staged), word, sizeof *word);
     else
-        iso_slot_far_put(c->slot, iso_slot_word_offset(c->me, c->slot->staged), c->views[to].pe, word, sizeof *word,
-                         c->call);
+        iso_coll_far_put_slot(c, to, iso_slot_word_offset(c->me, c->slot->staged), word, sizeof *word);
 }
 /* What `from` has put, after coll_flag_wait(c, from); valid as an inbox is. */
 ISO_INLINE const struct slot_word *coll_word_from(const struct coll *c, int from)
@@ -169,7 +171,7 @@ ISO_INLINE void coll_stage_put(struct coll *c, int to, size_t offset, const void
     if (ISO_LIKELY(near != NULL))
         coll_copy(near + coll_stage_offset(c, c->me) + offset, data, bytes);
     else if (bytes > 0)
-        iso_slot_far_put(c->slot, coll_stage_offset(c, c->me) + offset, c->views[to].pe, data, bytes, c->call);
+        iso_coll_far_put_slot(c, to, coll_stage_offset(c, c->me) + offset, data, bytes);
 }
 /* The bytes that `from` has staged here, after coll_flag_wait(c, from); 64-byte aligned, valid as an inbox is. */
 ISO_INLINE const char *coll_stage_from(struct coll *c, int from)
@@ -192,9 +194,20 @@ ISO_INLINE void coll_scratch_pass(struct coll *c) { iso_slot_central_pass(c->slo
 
 /* ---- the user's memory: direct puts and reads ---- */
 
-void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
-                      int pe);
-void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe);
+/* A part of member `pe`'s object, `offset` bytes behind its start. */
+struct coll_range {
+    const struct coll_mem *mem;
+    size_t offset, bytes;
+    int pe;
+};
+ISO_INLINE struct coll_range coll_range(const struct coll_mem *mem, size_t offset, size_t bytes, int pe)
+{
+    struct coll_range range = {mem, offset, bytes, pe};
+    return range;
+}
+
+void iso_coll_far_put(struct coll *c, struct coll_range to, const void *source);
+void iso_coll_far_read(struct coll *c, void *into, struct coll_range from);
 
 /* The object of member `pe` (itself included) for loads and stores, or NULL: then only coll_put and coll_read reach. */
 ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe)
@@ -210,32 +223,29 @@ ISO_INLINE char *coll_pointer(struct coll *c, const struct coll_mem *mem, int pe
     return ISO_LIKELY(cpu != NULL) ? cpu + mem->offset : NULL;
 }
 
-/* Writes into `to` of member `pe`, `offset` bytes behind its start; then coll_flag_set(c, pe). Allowed in every
- * collective whose dest must be ready on all PEs before any PE calls (broadcast, collect, alltoall, reductions). */
-ISO_INLINE void coll_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
-                         int pe)
+/* Then coll_flag_set(c, to.pe). Allowed in every collective whose dest must be ready on all PEs before any PE calls
+ * (broadcast, collect, alltoall, reductions). */
+ISO_INLINE void coll_put(struct coll *c, struct coll_range to, const void *source)
 {
-    char *near = coll_pointer(c, to, pe);
+    char *near = coll_pointer(c, to.mem, to.pe);
     if (ISO_LIKELY(near != NULL))
-        coll_copy(near + offset, source, bytes);
-    else if (bytes > 0)
-        iso_coll_far_put(c, to, offset, source, bytes, pe);
+        coll_copy(near + to.offset, source, to.bytes);
+    else if (to.bytes > 0)
+        iso_coll_far_put(c, to, source);
 }
 
-void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
-                           int pe);
+void iso_coll_far_put_flag(struct coll *c, struct coll_range to, const void *source);
 void iso_coll_far_done(void);
 
 /* coll_put and coll_flag_set, together on the way to another node. The source is busy until coll_put_done. */
-ISO_INLINE void coll_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source,
-                              size_t bytes, int pe)
+ISO_INLINE void coll_put_flag(struct coll *c, struct coll_range to, const void *source)
 {
-    char *near = coll_pointer(c, to, pe);
+    char *near = coll_pointer(c, to.mem, to.pe);
     if (ISO_LIKELY(near != NULL)) {
-        coll_copy(near + offset, source, bytes);
-        coll_flag_set(c, pe);
+        coll_copy(near + to.offset, source, to.bytes);
+        coll_flag_set(c, to.pe);
     } else {
-        iso_coll_far_put_flag(c, to, offset, source, bytes, pe);
+        iso_coll_far_put_flag(c, to, source);
     }
 }
 ISO_INLINE void coll_put_done(struct coll *c)
@@ -249,13 +259,13 @@ ISO_INLINE bool coll_is_far(const struct coll *c, int pe) { return c->views[pe].
 
 /* Reads from member `pe`, after its flag said that it has entered the call. The owner must not return before the
  * reader's flag said that it is done. */
-ISO_INLINE void coll_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
+ISO_INLINE void coll_read(struct coll *c, void *into, struct coll_range from)
 {
-    const char *near = coll_pointer(c, from, pe);
+    const char *near = coll_pointer(c, from.mem, from.pe);
     if (ISO_LIKELY(near != NULL))
-        coll_copy(into, near + offset, bytes);
-    else if (bytes > 0)
-        iso_coll_far_read(c, into, from, offset, bytes, pe);
+        coll_copy(into, near + from.offset, from.bytes);
+    else if (from.bytes > 0)
+        iso_coll_far_read(c, into, from);
 }
 
 /* This member's own block; nothing where source and dest are the same. */

@@ -52,53 +52,53 @@ struct coll_mem iso_coll_mem(const void *addr, size_t bytes, const char *arg, co
 
 /* ---- far halves of the hooks ---- */
 
-static struct place mem_place(struct coll *c, const struct coll_mem *mem, size_t offset, int pe)
+static struct place place_of(struct coll *c, struct coll_range r, const char *arg)
 {
-    struct place place = {NULL, mem->segment, mem->offset + offset, c->views[pe].pe};
-    return place;
+    int pe = c->views[r.pe].pe;
+    if (ISO_LIKELY(r.mem->segment != NULL))
+        return (struct place){NULL, r.mem->segment, r.mem->base + r.offset, pe};
+    return iso_place(r.mem->base + r.offset, r.bytes, pe, c->call, arg);
 }
 
-void iso_coll_far_put(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
-                      int pe)
+void iso_coll_far_put_slot(struct coll *c, int to, size_t offset, const void *source, size_t bytes)
 {
-    char *dest = to->base + offset;
-    struct place place =
-        to->segment != NULL ? mem_place(c, to, offset, pe) : iso_place(dest, bytes, c->views[pe].pe, c->call, "dest");
+    iso_far_put(&ISO->ctx_words, iso_slot_place(c->slot, offset, c->views[to].pe), source, bytes, c->call);
+}
+
+void iso_coll_far_put(struct coll *c, struct coll_range to, const void *source)
+{
+    struct place place = place_of(c, to, "dest");
     if (place.cpu != NULL) {
-        memcpy(place.cpu, source, bytes);
+        memcpy(place.cpu, source, to.bytes);
         return;
     }
-    iso_far_put(&ISO->ctx_default, place, dest, source, bytes, c->call);
-    if (c->views[pe].near != NULL)
+    iso_far_put(&ISO->ctx_default, place, source, to.bytes, c->call);
+    if (c->views[to.pe].near != NULL)
         iso_far_pe_quiet(&ISO->ctx_default, place.pe); /* the flag goes by pointer and must not overtake the data */
 }
 
-void iso_coll_far_read(struct coll *c, void *into, const struct coll_mem *from, size_t offset, size_t bytes, int pe)
+void iso_coll_far_read(struct coll *c, void *into, struct coll_range from)
 {
-    const char *source = from->base + offset;
-    struct place place = from->segment != NULL ? mem_place(c, from, offset, pe)
-                                               : iso_place(source, bytes, c->views[pe].pe, c->call, "source");
+    struct place place = place_of(c, from, "source");
     if (place.cpu != NULL)
-        memcpy(into, place.cpu, bytes);
+        memcpy(into, place.cpu, from.bytes);
     else
-        iso_far_get(&ISO->ctx_default, into, place, source, bytes, c->call);
+        iso_far_get(&ISO->ctx_default, place, into, from.bytes, c->call);
 }
 
 /* Flags of a near member would go by pointer and overtake a transport. */
-void iso_coll_far_put_flag(struct coll *c, const struct coll_mem *to, size_t offset, const void *source, size_t bytes,
-                           int pe)
+void iso_coll_far_put_flag(struct coll *c, struct coll_range to, const void *source)
 {
-    if (bytes == 0 || to->segment == NULL || c->views[pe].near != NULL) {
-        if (bytes > 0)
-            iso_coll_far_put(c, to, offset, source, bytes, pe);
-        coll_flag_set(c, pe);
+    if (to.bytes == 0 || to.mem->segment == NULL || c->views[to.pe].near != NULL) {
+        if (to.bytes > 0)
+            iso_coll_far_put(c, to, source);
+        coll_flag_set(c, to.pe);
         return;
     }
-    struct far_message message = {mem_place(c, to, offset, pe),
-                                  iso_slot_place(c->slot, iso_slot_flag_offset(c->me), c->views[pe].pe),
-                                  to->base + offset,
+    struct far_message message = {place_of(c, to, "dest"),
+                                  iso_slot_place(c->slot, iso_slot_flag_offset(c->me), c->views[to.pe].pe),
                                   source,
-                                  bytes,
+                                  to.bytes,
                                   c->epoch,
                                   SHMEM_SIGNAL_SET,
                                   true,

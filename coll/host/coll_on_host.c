@@ -272,12 +272,12 @@ static bool pull_data(struct host_call *h)
         {sends ? h->source : NULL, NULL}, {h->call.block * (is(h, MANY_FROM) ? (size_t)c->n : 1), 0}, false, 0};
     if (h->call.block <= LONG_BYTES || !begin_pull(h, &arrays))
         return false;
+    size_t at = is(h, MANY_FROM) ? (size_t)c->me * h->call.block : 0;
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         char *to = incoming(h, from);
         if (to != NULL)
-            pull_read(h->pull, from, PULL_SOURCE, is(h, MANY_FROM) ? (size_t)c->me * h->call.block : 0, to,
-                      h->call.block);
+            pull_read(h->pull, (struct pull_range){from, PULL_SOURCE, at, h->call.block}, to);
     }
     pull_end(h->pull);
     return true;
@@ -406,8 +406,9 @@ static bool pull_blocks(struct host_call *h, uint64_t most, uint64_t end, const 
         int from = coll_other(c, i);
         const struct piece_head *head = &heads[from];
         if (head->bytes > PIECE_BYTES)
-            pull_read(h->pull, from, PULL_SOURCE, head->source + PIECE_BYTES, h->dest + head->place + PIECE_BYTES,
-                      head->bytes - PIECE_BYTES);
+            pull_read(h->pull,
+                      (struct pull_range){from, PULL_SOURCE, head->source + PIECE_BYTES, head->bytes - PIECE_BYTES},
+                      h->dest + head->place + PIECE_BYTES);
     }
     pull_end(h->pull);
     return true;
@@ -546,7 +547,8 @@ static void combine_pulled(struct host_call *h, char *to, size_t offset, size_t 
         for (int i = 1; i < h->c.n; i++) {
             int from = coll_other(&h->c, i);
             if (pull_pointer(h->pull, from, PULL_SOURCE, h->pulled_at) == NULL)
-                pull_read(h->pull, from, PULL_SOURCE, h->pulled_at, pull_room(h->pull, from), piece);
+                pull_read(h->pull, (struct pull_range){from, PULL_SOURCE, h->pulled_at, piece},
+                          pull_room(h->pull, from));
         }
         combine(h, to + at, h->source + h->pulled_at, piece);
     }
@@ -629,7 +631,7 @@ static void reduce_pulled(struct host_call *h)
     for (int i = 1; i < h->c.n; i++) {
         int from = coll_other(&h->c, i);
         struct share theirs = share_of(h, from, h->call.block);
-        pull_read(h->pull, from, PULL_DEST, theirs.at, h->dest + theirs.at, theirs.bytes);
+        pull_read(h->pull, (struct pull_range){from, PULL_DEST, theirs.at, theirs.bytes}, h->dest + theirs.at);
     }
     pull_end(h->pull);
 }

@@ -36,7 +36,7 @@ static void fcollect_push(struct coll *c, const struct coll_work *w)
 {
     coll_begin_epoch(c);
     for (int i = 1; i < c->n; i++)
-        coll_put_flag(c, &w->dest, (size_t)c->me * w->bytes, w->source.base, w->bytes, coll_other(c, i));
+        coll_put_flag(c, coll_range(&w->dest, (size_t)c->me * w->bytes, w->bytes, coll_other(c, i)), w->source.base);
     coll_copy_own(collect_place(w, c->me), w->source.base, w->bytes);
     coll_flag_wait_all(c);
     coll_put_done(c);
@@ -52,7 +52,7 @@ static void fcollect_pull(struct coll *c, const struct coll_work *w)
     for (int i = 1; i < c->n; i++) {
         int from = coll_other(c, i);
         coll_flag_wait(c, from);
-        coll_read(c, collect_place(w, from), &w->source, 0, w->bytes, from);
+        coll_read(c, collect_place(w, from), coll_range(&w->source, 0, w->bytes, from));
     }
     coll_begin_epoch(c);
     coll_flag_set_all(c);
@@ -125,7 +125,7 @@ static void collect_push(struct coll *c, const struct coll_work *w)
     struct collect_sum sum = collect_add_up(c, &mine);
     struct coll_mem dest = iso_coll_mem(w->dest.base, (size_t)sum.all, "dest", c->call);
     for (int i = 1; i < c->n && w->bytes > COLLECT_INLINE_BYTES; i++)
-        coll_put_flag(c, &dest, (size_t)sum.before, w->source.base, w->bytes, coll_other(c, i));
+        coll_put_flag(c, coll_range(&dest, (size_t)sum.before, w->bytes, coll_other(c, i)), w->source.base);
     coll_copy_own(w->dest.base + sum.before, w->source.base, w->bytes);
     collect_place_short(c, &mine, w->dest.base);
     for (int m = 0; m < c->n; m++)
@@ -149,7 +149,7 @@ static void collect_pull(struct coll *c, const struct coll_work *w)
     for (int m = 0; m < c->n; m++) {
         size_t bytes = (size_t)collect_head_of(c, &mine, m)->bytes;
         if (m != c->me && bytes > COLLECT_INLINE_BYTES) {
-            coll_read(c, w->dest.base + offset, &source, 0, bytes, m);
+            coll_read(c, w->dest.base + offset, coll_range(&source, 0, bytes, m));
             coll_flag_set(c, m);
         }
         offset += bytes;

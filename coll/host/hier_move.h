@@ -27,7 +27,7 @@ static void hier_forward(struct coll *c, const struct coll_work *w, const char *
 {
     const struct slot_nodes *nodes = c->slot->nodes;
     for (int i = 1; i < nodes->n_near; i++) {
-        coll_put(c, &w->dest, 0, from, w->bytes, hier_peer(nodes, i));
+        coll_put(c, coll_range(&w->dest, 0, w->bytes, hier_peer(nodes, i)), from);
         coll_flag_set(c, hier_peer(nodes, i));
     }
 }
@@ -39,8 +39,8 @@ static void hier_bcast(struct coll *c, const struct coll_work *w)
     coll_begin_epoch(c);
     if (c->me == w->root) {
         for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &w->dest, 0, w->source.base, w->bytes,
-                          iso_slot_node_leader(nodes, (root_node + k) % nodes->n));
+            coll_put_flag(c, coll_range(&w->dest, 0, w->bytes, iso_slot_node_leader(nodes, (root_node + k) % nodes->n)),
+                          w->source.base);
         hier_forward(c, w, w->source.base);
         bcast_own(w);
         coll_put_done(c);
@@ -68,8 +68,10 @@ static void hier_pipe_send(struct coll *c, const struct coll_work *w, const stru
     if (p->next < 0)
         return;
     c->epoch = p->base + 1 + i;
-    coll_put_flag(c, &w->dest, i * HIER_CHUNK_BYTES, from + i * HIER_CHUNK_BYTES, hier_chunk_bytes(w->bytes, i),
-                  hier_rail(c->slot->nodes, i, p->next));
+    coll_put_flag(c,
+                  coll_range(&w->dest, i * HIER_CHUNK_BYTES, hier_chunk_bytes(w->bytes, i),
+                             hier_rail(c->slot->nodes, i, p->next)),
+                  from + i * HIER_CHUNK_BYTES);
 }
 
 static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
@@ -92,7 +94,7 @@ static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
         bcast_own(w);
     } else if (hops == 0) {
         hier_flag_wait(c, c->me, w->root, p.base + 1);
-        coll_read(c, w->dest.base, &w->source, 0, w->bytes, w->root);
+        coll_read(c, w->dest.base, coll_range(&w->source, 0, w->bytes, w->root));
     } else {
         for (size_t i = 0; i < p.chunks; i++) {
             int rail = hier_rail(nodes, i, nodes->mine), from = p.before < 0 ? w->root : hier_rail(nodes, i, p.before);
@@ -101,7 +103,7 @@ static void hier_bcast_pipe(struct coll *c, const struct coll_work *w)
             if (rail == c->me)
                 hier_pipe_send(c, w, &p, w->dest.base, i);
             else
-                coll_read(c, w->dest.base + at, &w->dest, at, hier_chunk_bytes(w->bytes, i), rail);
+                coll_read(c, w->dest.base + at, coll_range(&w->dest, at, hier_chunk_bytes(w->bytes, i), rail));
         }
     }
     coll_put_done(c);
@@ -139,7 +141,7 @@ static void hier_gather_far(struct coll *c, const struct hier_gather *g, int nod
         return;
     hier_flag_wait(c, rail, from, g->base + 1 + i);
     if (rail != c->me)
-        coll_read(c, g->dest.base + at, &g->dest, at, hier_chunk_bytes(bytes, i), rail);
+        coll_read(c, g->dest.base + at, coll_range(&g->dest, at, hier_chunk_bytes(bytes, i), rail));
 }
 
 static void hier_gather(struct coll *c, struct hier_gather *g)
@@ -152,15 +154,18 @@ static void hier_gather(struct coll *c, struct hier_gather *g)
         size_t at = i * HIER_CHUNK_BYTES;
         c->epoch = g->base + 1 + i;
         for (int k = 1; k < nodes->n; k++)
-            coll_put_flag(c, &g->dest, own_at + at, g->source.base + at, hier_chunk_bytes(bytes, i),
-                          hier_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n));
+            coll_put_flag(c,
+                          coll_range(&g->dest, own_at + at, hier_chunk_bytes(bytes, i),
+                                     hier_rail(nodes, (size_t)nodes->me_near, (nodes->mine + k) % nodes->n)),
+                          g->source.base + at);
     }
 
     hier_sync(c, c->slot->seq - 1); /* sources of this node are ready */
     coll_copy_own(g->dest.base + own_at, g->source.base, bytes);
     for (int i = 1; i < nodes->n_near; i++) {
         int from = hier_peer(nodes, i);
-        coll_read(c, g->dest.base + hier_gather_at(g, from), &g->source, 0, hier_gather_bytes(g, from), from);
+        coll_read(c, g->dest.base + hier_gather_at(g, from),
+                  coll_range(&g->source, 0, hier_gather_bytes(g, from), from));
     }
 
     for (size_t i = 0; i < g->chunks; i++)

@@ -127,7 +127,8 @@ static void chain_send(struct coll *c, const struct chain *h, const struct coll_
     struct reduce_part part = chain_part(h, w, i);
     size_t offset = part.first * w->elem_bytes;
     c->epoch = h->base + 2 + i;
-    coll_put_flag(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes, chain_rail(c, h, i, node));
+    coll_put_flag(c, coll_range(&w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, node)),
+                  w->dest.base + offset);
 }
 
 /* One block of a chunk: `left`, then the operands of this node. Into dest of this member, or, on the last node, of all.
@@ -147,7 +148,7 @@ static void chain_block(struct coll *c, const struct chain *h, const struct coll
     }
     coll_copy_own(w->dest.base + offset, left, bytes);
     for (int i = 1; h->last && i < nodes->n_near; i++)
-        coll_put(c, &w->dest, offset, left, bytes, hier_peer(nodes, i));
+        coll_put(c, coll_range(&w->dest, offset, bytes, hier_peer(nodes, i)), left);
 }
 
 static void chain_forth(struct coll *c, const struct chain *h, const struct coll_work *w, size_t i)
@@ -157,7 +158,7 @@ static void chain_forth(struct coll *c, const struct chain *h, const struct coll
     const char *left = h->first ? NULL : w->dest.base + offset; /* the result of the nodes before */
     if (!h->first && h->in_place) {
         char *fetched = c->slot->memory + iso_slot_stage_offset(ISO) + (size_t)c->me * CHAIN_FETCH_BYTES;
-        coll_read(c, fetched, &w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, h->before));
+        coll_read(c, fetched, coll_range(&w->dest, offset, part.count * w->elem_bytes, chain_rail(c, h, i, h->before)));
         left = fetched;
     }
 
@@ -187,8 +188,8 @@ static void chain_back(struct coll *c, const struct chain *h, const struct coll_
     if (!h->first)
         chain_send(c, h, w, i, h->before);
     for (int k = 1; k < c->slot->nodes->n_near; k++)
-        coll_put(c, &w->dest, offset, w->dest.base + offset, part.count * w->elem_bytes,
-                 hier_peer(c->slot->nodes, k));
+        coll_put(c, coll_range(&w->dest, offset, part.count * w->elem_bytes, hier_peer(c->slot->nodes, k)),
+                 w->dest.base + offset);
 }
 
 /* Has chunk i come from the rail in `node`? The first node's operands are here from the start. */
@@ -252,7 +253,7 @@ static void chain_scan_block(struct coll *c, const struct chain *h, const struct
             memcpy(after, operand, bytes);
         else
             w->combine(after, before, operand, block.count);
-        coll_put(c, &w->dest, offset, w->exclusive ? before : after, bytes, m);
+        coll_put(c, coll_range(&w->dest, offset, bytes, m), w->exclusive ? before : after);
         char *swap = before;
         before = after;
         after = swap;
@@ -261,7 +262,7 @@ static void chain_scan_block(struct coll *c, const struct chain *h, const struct
         return;
     c->epoch = h->base + 1;
     coll_flag_wait(c, chain_rail(c, h, i, h->after));
-    coll_put(c, &w->dest, offset, before, bytes, chain_rail(c, h, i, h->after));
+    coll_put(c, coll_range(&w->dest, offset, bytes, chain_rail(c, h, i, h->after)), before);
     c->epoch = h->base + 2 + i;
     coll_flag_set(c, chain_rail(c, h, i, h->after));
 }

@@ -135,19 +135,25 @@ static bool pull_begin(struct pull *p, const struct pull_arrays *arrays)
     return false;
 }
 
-/* `bytes` of another member's array, at `offset`. Other pages of it than those that pull_begin tried may be missing. */
-static void pull_read(const struct pull *p, int from, int which, size_t offset, void *into, size_t bytes)
+/* A part of another member's array. */
+struct pull_range {
+    int from, which;
+    size_t offset, bytes;
+};
+
+/* Other pages of the array than those that pull_begin tried may be missing. */
+static void pull_read(const struct pull *p, struct pull_range r, void *into)
 {
-    const char *near = pull_pointer(p, from, which, offset);
-    struct iovec there = {(void *)(uintptr_t)(p->members[from].array[which].addr + offset), bytes};
-    int pe = p->c->views[from].pe, rc = 0;
+    const char *near = pull_pointer(p, r.from, r.which, r.offset);
+    struct iovec there = {(void *)(uintptr_t)(p->members[r.from].array[r.which].addr + r.offset), r.bytes};
+    int pe = p->c->views[r.from].pe, rc = 0;
     if (near != NULL)
-        coll_copy(into, near, bytes);
+        coll_copy(into, near, r.bytes);
     else
         rc = iso_far_read_private(pe, &there, 1, into);
     if (rc != 0 && !iso_job_is_broken())
-        (void)iso_refuse_alone(p->c->call, "%zu bytes at %p of pe %d cannot be read (%s); is all of its %s there?", bytes,
-                               there.iov_base, pe, strerror(-rc), which == PULL_SOURCE ? "source" : "dest");
+        (void)iso_refuse_alone(p->c->call, "%zu bytes at %p of pe %d cannot be read (%s); is all of its %s there?",
+                               r.bytes, there.iov_base, pe, strerror(-rc), r.which == PULL_SOURCE ? "source" : "dest");
 }
 
 static char *pull_room(const struct pull *p, int from) { return p->room + (size_t)from * p->piece; }

@@ -59,7 +59,7 @@ static const char *reduce_operand(struct coll *c, const struct coll_work *w, str
     const char *near = coll_pointer(c, &w->source, m);
     if (near != NULL)
         return near + block.first * w->elem_bytes;
-    coll_read(c, spare, &w->source, block.first * w->elem_bytes, block.count * w->elem_bytes, m);
+    coll_read(c, spare, coll_range(&w->source, block.first * w->elem_bytes, block.count * w->elem_bytes, m));
     return spare;
 }
 
@@ -77,7 +77,7 @@ static void reduce_block(struct coll *c, const struct coll_work *w, struct reduc
         left = into;
     }
     for (int m = near != NULL ? 1 : 0; m < c->n; m++)
-        coll_put(c, &w->dest, offset, into, bytes, m);
+        coll_put(c, coll_range(&w->dest, offset, bytes, m), into);
 }
 
 typedef void reduce_block_fn(struct coll *c, const struct coll_work *w, struct reduce_part block);

@@ -47,7 +47,7 @@ static void scan_block(struct coll *c, const struct coll_work *w, struct reduce_
             memcpy(after, operand, bytes);
         else
             w->combine(after, before, operand, block.count);
-        coll_put(c, &w->dest, offset, w->exclusive ? before : after, bytes, m);
+        coll_put(c, coll_range(&w->dest, offset, bytes, m), w->exclusive ? before : after);
         char *swap = before;
         before = after;
         after = swap;

@@ -109,8 +109,7 @@ static struct place place_of(const struct isod_entry *e, uint64_t bytes, const c
 
 static bool is_word(const struct place *to, uint64_t bytes)
 {
-    const char *at = to->cpu != NULL ? to->cpu : (const char *)to->offset;
-    return bytes <= 8 && (bytes & (bytes - 1)) == 0 && ((uintptr_t)at & (bytes - 1)) == 0;
+    return bytes <= 8 && (bytes & (bytes - 1)) == 0 && ((uintptr_t)to->addr & (bytes - 1)) == 0;
 }
 
 static uint64_t atomic_at(struct proxy *p, struct place at, struct amo op, const char *call)
@@ -138,27 +137,26 @@ static void put(struct proxy *p, const struct isod_entry *e, const void *source,
     bool word = to.segment != NULL && e->kind != ISOD_RING_DIRECT && is_word(&to, line ? 8 : bytes);
     word = word && (to.cpu != NULL || (bytes >= 4 && to.segment->on_device));
     if (word && line) {
-        struct place second = {to.cpu != NULL ? to.cpu + 8 : NULL, to.segment, to.offset + 8, to.pe};
         put_word(p, to, source, 8, call_of(e));
-        put_word(p, second, (const char *)source + 8, 8, call_of(e));
+        put_word(p, iso_place_behind(to, 8), (const char *)source + 8, 8, call_of(e));
     } else if (word) {
         put_word(p, to, source, bytes, call_of(e));
-    } else if (to.cpu != NULL && !(e->kind == ISOD_RING_DIRECT && iso_segment_is_device(source))) {
+    } else if (to.cpu != NULL && e->kind != ISOD_RING_DIRECT) {
         memcpy(to.cpu, source, bytes);
     } else {
         /* Entries, stages and sources stay as they are until `done` has passed: then quiet has. */
-        iso_far_put_nbi(&p->ctx, to, (void *)(uintptr_t)e->addr, source, bytes, call_of(e));
+        iso_far_put_nbi(&p->ctx, to, source, bytes, call_of(e));
     }
 }
 
 static void get(struct proxy *p, const struct isod_entry *e, void *dest, uint64_t bytes)
 {
     struct place from = place_of(e, bytes, "source");
-    if (from.cpu != NULL && !(e->kind == ISOD_RING_GET_DIRECT && iso_segment_is_device(dest)))
+    if (from.cpu != NULL && e->kind != ISOD_RING_GET_DIRECT)
         memcpy(dest, from.cpu, bytes);
     else
         /* Blocking: a later signal may say that the source was read, and would overtake a get that is under way. */
-        iso_far_get(&p->ctx, dest, from, (const void *)(uintptr_t)e->addr, bytes, call_of(e));
+        iso_far_get(&p->ctx, from, dest, bytes, call_of(e));
 }
 
 static uint64_t amo(struct proxy *p, const struct isod_entry *e)
@@ -181,7 +179,7 @@ static uint64_t get_word(struct proxy *p, const struct isod_entry *e)
         return atomic_at(p, from, fetch, call_of(e));
     if (from.cpu != NULL)
         return iso_word_load(from.cpu, e->bytes);
-    iso_far_get(&p->ctx, &word, from, (const void *)(uintptr_t)e->addr, e->bytes, call_of(e));
+    iso_far_get(&p->ctx, from, &word, e->bytes, call_of(e));
     return word;
 }
 

@@ -101,8 +101,7 @@ static uint64_t value_key(const struct set *s, size_t i)
 
 static ISO_COLD uint64_t load_device_key(const struct set *s, size_t i)
 {
-    struct place at = s->place;
-    at.offset += i * s->kind.bytes;
+    struct place at = iso_place_behind(s->place, i * s->kind.bytes);
     return key_of(iso_far_load(&ISO->ctx_default, at, s->kind.bytes, s->call), s->kind);
 }
 

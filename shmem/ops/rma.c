@@ -18,9 +18,8 @@ static void move_nothing(const struct target *t)
 }
 
 /* Moves the bytes where the fast half does not; blocking or not. */
-typedef void far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
-                     const char *call);
-typedef void far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+typedef void far_put(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call);
+typedef void far_get(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call);
 
 static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *source, size_t len, far_put *far)
 {
@@ -30,7 +29,7 @@ static ISO_NOINLINE void put_slow(struct target t, void *dest, const void *sourc
     }
     struct place to = iso_target_place(&t, dest, len, "dest");
     iso_target_check_local(source, "source", t.call);
-    far(t.ctx, to, dest, source, len, t.call);
+    far(t.ctx, to, source, len, t.call);
 }
 
 static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *source, size_t len, far_get *far)
@@ -41,7 +40,7 @@ static ISO_NOINLINE void get_slow(struct target t, void *dest, const void *sourc
     }
     struct place from = iso_target_place(&t, source, len, "source");
     iso_target_check_local(dest, "dest", t.call);
-    far(t.ctx, dest, from, source, len, t.call);
+    far(t.ctx, from, dest, len, t.call);
 }
 
 /* By pointer a put is complete when the copy ends: waiting costs nothing. */
@@ -70,10 +69,10 @@ static ISO_NOINLINE void p_slow(struct target t, void *dest, const void *value, 
     struct place to = iso_target_place(&t, dest, bytes, "dest");
     if (bytes <= 8)
         iso_check_aligned(t.call, "dest", dest, bytes);
-    if (iso_place_is_device(&to) && bytes <= 8)
+    if (to.cpu == NULL && bytes <= 8)
         iso_far_store(t.ctx, to, iso_word_of(value, bytes), (unsigned)bytes, t.call);
     else if (to.cpu == NULL)
-        iso_far_put(t.ctx, to, dest, value, bytes, t.call);
+        iso_far_put(t.ctx, to, value, bytes, t.call);
     else if (bytes <= 8)
         iso_word_store(to.cpu, iso_word_of(value, bytes), bytes); /* as in p */
     else
@@ -85,10 +84,10 @@ static ISO_NOINLINE void g_slow(struct target t, void *value, const void *source
     struct place from = iso_target_place(&t, source, bytes, "source");
     if (bytes <= 8)
         iso_check_aligned(t.call, "source", source, bytes);
-    if (iso_place_is_device(&from) && bytes <= 8)
+    if (from.cpu == NULL && bytes <= 8)
         iso_word_to(value, iso_far_load(t.ctx, from, (unsigned)bytes, t.call), bytes);
     else if (from.cpu == NULL)
-        iso_far_get(t.ctx, value, from, source, bytes, t.call);
+        iso_far_get(t.ctx, from, value, bytes, t.call);
     else if (bytes <= 8)
         iso_word_to(value, iso_word_load(from.cpu, bytes), bytes); /* as in g */
     else
@@ -219,8 +218,8 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        put_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_put_nbi);
-    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call)); /* the source is the caller's again */
+        iso_far_put_nbi(t->ctx, iso_place_behind(to, i * b.dst), b.source + i * b.sst, b.len, t->call);
+    iso_far_pe_quiet(t->ctx, to.pe); /* the source is the caller's again */
 }
 
 static void strided_get(const struct target *t, const struct strided *s, size_t bytes)
@@ -238,8 +237,8 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
         return;
     }
     for (size_t i = 0; i < b.n; i++)
-        get_slow(*t, b.dest + i * b.dst, b.source + i * b.sst, b.len, iso_far_get_nbi);
-    iso_far_pe_quiet(t->ctx, iso_world_pe(t->ctx, t->pe, t->call));
+        iso_far_get_nbi(t->ctx, iso_place_behind(from, i * b.sst), b.dest + i * b.dst, b.len, t->call);
+    iso_far_pe_quiet(t->ctx, from.pe);
 }
 
 /* ---- stamps ---- */

@@ -54,11 +54,11 @@ static ISO_NOINLINE void put_signal_slow(const struct target *t, const struct me
         struct place to = iso_target_place(t, m->dest, m->len, "dest");
         iso_target_check_local(m->source, "source", t->call);
         if (to.cpu == NULL && at.cpu == NULL) {
-            iso_far_put_signal(t->ctx, &(struct far_message){to, at, m->dest, m->source, m->len, m->signal, m->sig_op,
-                                                             m->nbi, t->call});
+            iso_far_put_signal(t->ctx,
+                               &(struct far_message){to, at, m->source, m->len, m->signal, m->sig_op, m->nbi, t->call});
             return;
         }
-        iso_far_put(t->ctx, to, m->dest, m->source, m->len, t->call);
+        iso_far_put(t->ctx, to, m->source, m->len, t->call);
         if (to.cpu == NULL && at.cpu != NULL)
             iso_far_pe_quiet(t->ctx, to.pe); /* else the signal overtakes the transport */
         if (to.cpu != NULL && at.cpu == NULL)

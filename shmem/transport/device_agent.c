@@ -38,16 +38,14 @@ static ISO_COLD void fail(const struct agent *a, const char *what)
 
 /* ---- copies ---- */
 
-enum side { HOST_SIDE, DEVICE_SIDE };
-
 /* Symmetric memory is known; the driver is asked only about other memory. Pinned memory needs no stage either. */
-static enum side side_of(const struct agent *a, const void *addr)
+static enum agent_side side_of(const struct agent *a, const void *addr)
 {
     const struct state *self = ISO;
     for (int i = 0; i < self->n_segments; i++) {
         const struct segment *s = &self->segments[i];
         if ((size_t)((const char *)addr - s->base) < s->limit)
-            return s->on_device ? DEVICE_SIDE : HOST_SIDE;
+            return s->on_device ? AGENT_DEVICE : AGENT_HOST;
     }
 
     /* Device memory of another PE has an address of its own where it is mapped here. */
@@ -56,10 +54,10 @@ static enum side side_of(const struct agent *a, const void *addr)
         for (int l = 0; s->on_device && l < self->n_local; l++) {
             const char *base = s->peers[self->local_pes[l]].gpu_ptr;
             if (base != NULL && (size_t)((const char *)addr - base) < s->limit)
-                return DEVICE_SIDE;
+                return AGENT_DEVICE;
         }
     }
-    return iso_gpu_pointer_kind(a->device->gpu, addr) == GPU_POINTER_HOST ? HOST_SIDE : DEVICE_SIDE;
+    return iso_gpu_pointer_kind(a->device->gpu, addr) == GPU_POINTER_HOST ? AGENT_HOST : AGENT_DEVICE;
 }
 
 static void enqueue(struct agent *a, struct stage *s, void *dest, const void *source, size_t len)
@@ -106,15 +104,21 @@ static void copy_down(struct agent *a, char *dest, const char *source, size_t le
 
 void iso_agent_copy(void *dest, const void *source, size_t len)
 {
+    iso_agent_move(dest, AGENT_UNKNOWN, source, AGENT_UNKNOWN, len);
+}
+
+void iso_agent_move(void *dest, enum agent_side to, const void *source, enum agent_side from, size_t len)
+{
     struct agent *a = ISO->device->agent;
-    enum side to = side_of(a, dest), from = side_of(a, source);
     if (len == 0 || dest == source)
         return;
-    if (to == HOST_SIDE && from == HOST_SIDE) {
+    to = to != AGENT_UNKNOWN ? to : side_of(a, dest);
+    from = from != AGENT_UNKNOWN ? from : side_of(a, source);
+    if (to == AGENT_HOST && from == AGENT_HOST) {
         memcpy(dest, source, len);
         return;
     }
-    if (to == DEVICE_SIDE && from == DEVICE_SIDE) {
+    if (to == AGENT_DEVICE && from == AGENT_DEVICE) {
         /* By an engine of this device's own, in turn, where one can choose: several threads' copies go side by side. */
         int rc = iso_gpu_copy_by_engine(a->device->gpu, dest, source, len);
         if (rc != 0 && rc != -ENOTSUP)
@@ -123,9 +127,9 @@ void iso_agent_copy(void *dest, const void *source, size_t len)
             return;
     }
     pthread_mutex_lock(&a->lock);
-    if (from == HOST_SIDE) {
+    if (from == AGENT_HOST) {
         copy_up(a, (char *)dest, (const char *)source, len);
-    } else if (to == HOST_SIDE) {
+    } else if (to == AGENT_HOST) {
         copy_down(a, (char *)dest, (const char *)source, len);
     } else {
         enqueue(a, &a->stages[0], dest, source, len);

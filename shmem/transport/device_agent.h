@@ -11,6 +11,10 @@ int iso_agent_start(struct device *device);
 void iso_agent_stop(struct device *device);
 /* Any of dest and source may be device memory of any local PE. Done when it returns. Any thread. */
 void iso_agent_copy(void *dest, const void *source, size_t len);
+/* What is at an address; UNKNOWN: the agent looks. */
+enum agent_side { AGENT_HOST, AGENT_DEVICE, AGENT_UNKNOWN };
+/* As iso_agent_copy, for callers that know a side. */
+void iso_agent_move(void *dest, enum agent_side to, const void *source, enum agent_side from, size_t len);
 void iso_agent_fill(void *dest, int byte, size_t len); /* of device memory; as iso_agent_copy */
 /* An atomic on a device word that this PE's GPU reaches, by a kernel of one thread. The old value. */
 uint64_t iso_agent_amo(void *word, struct amo op);

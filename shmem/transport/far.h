@@ -17,30 +17,31 @@ struct amo {
     bool fetches; /* the old value is wanted */
 };
 
-/* Blocking: the source may be reused on return; delivery by fence and quiet of `ctx`. len > 0.
- * `place` as iso_place gave it (place.segment == NULL: split at the pieces of the buffer). */
-void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call);
-void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+/* Blocking: the source may be reused on return; delivery by fence and quiet of `ctx`. len > 0. The place is as
+ * iso_place gave it (segment == NULL: split at the pieces of the buffer); the local side is any memory, of the device
+ * too. */
+void iso_far_put(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call);
+void iso_far_get(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call);
 /* The old value, when op.fetches. */
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call);
 /* An 8-byte write (or add) at `at` after all earlier far puts of ctx to the same PE. */
 void iso_far_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op, const char *call);
-/* Whole words of 1, 2, 4 or 8 bytes, aligned: p and g, waits and tests use them on device memory. */
+/* Whole words of 1, 2, 4 or 8 bytes, aligned, without a CPU pointer: for p and g, and waits and tests on device memory.
+ */
 uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const char *call);
 void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned bytes, const char *call);
 /* Is this local argument symmetric device memory? Then iso_far_put and _get move it, for every kind of other side. */
 bool iso_far_is_local_slow(const void *addr);
 ISO_INLINE bool iso_far_is_local(const void *addr) { return ISO_UNLIKELY(ISO->careful) && iso_far_is_local_slow(addr); }
 /* The source, or dest, is busy until quiet (or until a later blocking put, or get, of ctx with the same PE). */
-void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
-                     const char *call);
-void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call);
+void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call);
+void iso_far_get_nbi(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call);
 /* fetch: host memory of op.bytes, written by quiet at the latest. */
 void iso_far_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fetch, const char *call);
 /* Data, then its signal; neither place has a CPU pointer. */
 struct far_message {
     struct place to, at;
-    const void *dest, *source;
+    const void *source;
     size_t len; /* > 0 */
     uint64_t signal;
     int sig_op;

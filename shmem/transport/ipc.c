@@ -28,7 +28,7 @@ _Noreturn ISO_COLD static void refuse(const char *what, const struct place *at, 
 static void put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
     struct iovec here = {source->addr, source->len};
-    struct iovec there = {to.segment->peers[to.pe].base + to.offset, source->len};
+    struct iovec there = {to.segment->peers[to.pe].base + iso_place_offset(to), source->len};
     (void)ctx;
     if (process_vm_writev(ISO->peers[to.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)source->len)
         refuse("put", &to, errno);
@@ -37,7 +37,7 @@ static void put(struct ctx *ctx, struct place to, const struct far_local *source
 static void get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
     struct iovec here = {dest->addr, dest->len};
-    struct iovec there = {from.segment->peers[from.pe].base + from.offset, dest->len};
+    struct iovec there = {from.segment->peers[from.pe].base + iso_place_offset(from), dest->len};
     (void)ctx;
     if (process_vm_readv(ISO->peers[from.pe].pid, &here, 1, &there, 1, 0) != (ssize_t)dest->len)
         refuse("get", &from, errno);

@@ -134,11 +134,10 @@ _Noreturn ISO_COLD static void unsupported(const char *call, struct place at, co
 {
     const struct segment *s = at.segment;
     if (s != NULL && s->staged)
-        iso_fatal(
-            call,
-            "%s on bytes %zu.. of a registered buffer that share a page with other data is not possible; "
-            "align the buffer to %d bytes, or put the word into the symmetric heap",
-            what, at.offset, 4096);
+        iso_fatal(call,
+                  "%s on bytes %zu.. of a registered buffer that share a page with other data is not possible; "
+                  "align the buffer to %d bytes, or put the word into the symmetric heap",
+                  what, iso_place_offset(at), 4096);
     iso_fatal(call, "%s on %s memory of pe %d is not supported by transport %s", what,
               s != NULL ? iso_segment_kind_name(s->kind) : "spanning", at.pe, ISO->peers[at.pe].transport->name);
 }
@@ -157,38 +156,46 @@ static char *by_agent(const struct place *at, const char *call)
     if (!s->on_device)
         return NULL;
     if (s->peers[at->pe].gpu_ptr != NULL)
-        return s->peers[at->pe].gpu_ptr + at->offset;
+        return s->peers[at->pe].gpu_ptr + iso_place_offset(*at);
     if (ops_of(at)->by_pointer)
         iso_fatal(call, "the device of this PE does not reach memory of the device of pe %d", at->pe);
     return NULL;
 }
-
-bool iso_far_is_local_slow(const void *addr) { return ISO->device != NULL && iso_segment_is_device(addr); }
 
 struct far_move {
     struct ctx *ctx;
     const char *call;
     bool put; /* else a get */
     bool nbi;
-    bool on_device; /* local memory: symmetric device memory of this PE */
-    bool own;       /* local memory: a word of the library, on the host */
+    enum agent_side side; /* what the local memory is */
 };
 
-/* Does the local side pass through host memory? Device memory does that the transport does not move itself. Only for
- * memory that is not symmetric the driver must be asked; such memory may be combined with device memory of a peer. */
+/* Local memory of a move. UNKNOWN: it is not symmetric, so only the driver could say more. */
+static enum agent_side side_of_local(const void *addr)
+{
+    if (ISO_LIKELY(!ISO->careful) || ISO->device == NULL)
+        return AGENT_HOST;
+    const struct segment *s = iso_segment_of(addr, 1);
+    return s == NULL ? AGENT_UNKNOWN : s->on_device ? AGENT_DEVICE : AGENT_HOST;
+}
+
+bool iso_far_is_local_slow(const void *addr) { return side_of_local(addr) == AGENT_DEVICE; }
+
+/* Does the local side pass through host memory? Device memory does that the transport does not move itself. Memory that
+ * is not symmetric may be combined with device memory of a peer; that of the proxy is its stages, on the host. */
 static bool needs_bounce(const struct far_move *m, struct place at, const void *local, size_t len)
 {
     const struct transport_ops *ops = ops_of(&at);
-    if (m->on_device)
+    if (m->side == AGENT_DEVICE)
         return ops->moves_device == NULL || !ops->moves_device(at, local, len);
-    return at.segment->on_device && !m->own && !m->ctx->of_proxy && iso_segment_of(local, 1) == NULL &&
+    return m->side == AGENT_UNKNOWN && at.segment->on_device && !m->ctx->of_proxy &&
            iso_gpu_pointer_kind(ISO->device->gpu, local) == GPU_POINTER_DEVICE;
 }
 
 static void move_transported(const struct far_move *m, struct place at, char *local, size_t len)
 {
     const struct transport_ops *ops = ops_of(&at);
-    struct far_local side = {local, len, m->on_device, m->nbi};
+    struct far_local side = {local, len, m->side == AGENT_DEVICE, m->nbi};
     if ((m->put ? ops->put : ops->get) == NULL)
         unsupported(m->call, at, m->put ? "put" : "get");
     bool bounces = needs_bounce(m, at, local, len);
@@ -200,65 +207,66 @@ static void move_transported(const struct far_move *m, struct place at, char *lo
     if (m->put || side.nbi)
         iso_ctx_mark_dirty(m->ctx);
     if (m->put && bounces)
-        iso_agent_copy(side.addr, local, len);
+        iso_agent_move(side.addr, AGENT_HOST, local, AGENT_DEVICE, len);
     (m->put ? ops->put : ops->get)(m->ctx, at, &side);
     if (!bounces)
         return;
     if (!m->put)
-        iso_agent_copy(local, side.addr, len);
+        iso_agent_move(local, AGENT_DEVICE, side.addr, AGENT_HOST, len);
     free(side.addr);
 }
 
 /* One segment. A CPU pointer may come here too: the local side is device memory, or the place was found just now. */
 static void move_in_segment(const struct far_move *m, struct place at, char *local, size_t len)
 {
+    enum agent_side side = at.cpu != NULL ? AGENT_HOST : AGENT_DEVICE;
     char *near = at.cpu != NULL ? at.cpu : by_agent(&at, m->call);
-    char *to = m->put ? near : local, *from = m->put ? local : near;
     if (near == NULL)
         move_transported(m, at, local, len);
-    else if (at.cpu != NULL && !m->on_device)
-        memcpy(to, from, len);
+    else if (side == AGENT_HOST && m->side != AGENT_DEVICE)
+        memcpy(m->put ? near : local, m->put ? local : near, len);
+    else if (m->put)
+        iso_agent_move(near, side, local, m->side, len);
     else
-        iso_agent_copy(to, from, len);
+        iso_agent_move(local, m->side, near, side, len);
 }
 
 /* A range that spans segments of one registered buffer is split where they end. */
-static void move(const struct far_move *m, struct place at, const char *symmetric, char *local, size_t len)
+static void move(const struct far_move *m, struct place at, char *local, size_t len)
 {
     if (at.segment != NULL) {
         move_in_segment(m, at, local, len);
         return;
     }
     for (size_t done = 0, n; done < len; done += n) {
-        at = iso_place(symmetric + done, 1, at.pe, m->call, m->put ? "dest" : "source");
-        n = ISO_MIN(len - done, at.segment->limit - at.offset);
-        move_in_segment(m, at, local + done, n);
+        struct place piece = iso_place(at.addr + done, 1, at.pe, m->call, m->put ? "dest" : "source");
+        n = ISO_MIN(len - done, piece.segment->limit - iso_place_offset(piece));
+        move_in_segment(m, piece, local + done, n);
     }
 }
 
-void iso_far_put(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len, const char *call)
+void iso_far_put(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, .put = true, .on_device = iso_far_is_local(source)};
-    move(&m, to, (const char *)dest, (char *)(uintptr_t)source, len);
+    const struct far_move m = {ctx, call, .put = true, .side = side_of_local(source)};
+    move(&m, to, (char *)(uintptr_t)source, len);
 }
 
-void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *dest, const void *source, size_t len,
-                     const char *call)
+void iso_far_put_nbi(struct ctx *ctx, struct place to, const void *source, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, .put = true, .nbi = true, .on_device = iso_far_is_local(source)};
-    move(&m, to, (const char *)dest, (char *)(uintptr_t)source, len);
+    const struct far_move m = {ctx, call, .put = true, .nbi = true, .side = side_of_local(source)};
+    move(&m, to, (char *)(uintptr_t)source, len);
 }
 
-void iso_far_get(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
+void iso_far_get(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, .on_device = iso_far_is_local(dest)};
-    move(&m, from, (const char *)source, (char *)dest, len);
+    const struct far_move m = {ctx, call, .side = side_of_local(dest)};
+    move(&m, from, (char *)dest, len);
 }
 
-void iso_far_get_nbi(struct ctx *ctx, void *dest, struct place from, const void *source, size_t len, const char *call)
+void iso_far_get_nbi(struct ctx *ctx, struct place from, void *dest, size_t len, const char *call)
 {
-    const struct far_move m = {ctx, call, .nbi = true, .on_device = iso_far_is_local(dest)};
-    move(&m, from, (const char *)source, (char *)dest, len);
+    const struct far_move m = {ctx, call, .nbi = true, .side = side_of_local(dest)};
+    move(&m, from, (char *)dest, len);
 }
 
 uint64_t iso_far_amo(struct ctx *ctx, struct place at, struct amo op, const char *call)
@@ -317,14 +325,14 @@ void iso_far_put_signal(struct ctx *ctx, const struct far_message *m)
 {
     const struct transport_ops *ops = ops_of(&m->to);
     char *source = (char *)(uintptr_t)m->source;
-    const struct far_move put = {ctx, m->call, .put = true, .nbi = m->nbi, .on_device = iso_far_is_local(source)};
+    const struct far_move put = {ctx, m->call, .put = true, .nbi = m->nbi, .side = side_of_local(source)};
     bool one = ops->put_signal != NULL && is_transported(&m->to) && is_transported(&m->at) && !m->at.segment->staged;
     if (one && !needs_bounce(&put, m->to, source, m->len)) {
         iso_ctx_mark_dirty(ctx);
-        ops->put_signal(ctx, m, &(struct far_local){source, m->len, put.on_device, m->nbi});
+        ops->put_signal(ctx, m, &(struct far_local){source, m->len, put.side == AGENT_DEVICE, m->nbi});
         return;
     }
-    move(&put, m->to, (const char *)m->dest, source, m->len);
+    move(&put, m->to, source, m->len);
     iso_far_signal(ctx, m->at, m->signal, m->sig_op, m->call);
 }
 
@@ -343,7 +351,7 @@ uint64_t iso_far_load(struct ctx *ctx, struct place at, unsigned bytes, const ch
     uint64_t value = 0;
     if (device != NULL)
         return iso_agent_load(device, bytes);
-    move_transported(&(struct far_move){ctx, call, .own = true}, at, (char *)&value, bytes);
+    move_transported(&(struct far_move){ctx, call, .side = AGENT_HOST}, at, (char *)&value, bytes);
     return value;
 }
 
@@ -353,7 +361,7 @@ void iso_far_store(struct ctx *ctx, struct place at, uint64_t value, unsigned by
     if (device != NULL)
         iso_agent_store(device, value, bytes);
     else
-        move_transported(&(struct far_move){ctx, call, .put = true, .own = true}, at, (char *)&value, bytes);
+        move_transported(&(struct far_move){ctx, call, .put = true, .side = AGENT_HOST}, at, (char *)&value, bytes);
 }
 
 void iso_far_fence(struct ctx *ctx)

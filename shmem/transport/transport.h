@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* How to reach what no pointer reaches. A transport is one file with one const table, and one row in transport.c.
- * Operations left NULL are filled in by "unsupported", which ends the job with a sentence. */
+/* How to reach what no pointer reaches. A transport has one const table, and one row in transport.c. An operation that
+ * is NULL is not supported there: transport.c then does it by another one, or ends the job with a sentence. */
 #ifndef ISO_TRANSPORT_H
 #define ISO_TRANSPORT_H
 

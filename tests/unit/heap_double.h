@@ -44,7 +44,8 @@ static inline void close_heap(void)
 
 static inline struct place place_at(int pe, size_t offset)
 {
-    return (struct place){NULL, &ISO->segments[SEGMENT_INDEX_HEAP], offset, pe};
+    struct segment *heap = &ISO->segments[SEGMENT_INDEX_HEAP];
+    return (struct place){NULL, heap, heap->base + offset, pe};
 }
 
 /* A thread that finds out, a moment later, why the network fails: it has said so already. */

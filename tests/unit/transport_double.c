@@ -29,7 +29,7 @@ static bool reaches(const struct peer *peer, const char **why)
     return peer->pe != ISO->my_pe && (getenv("SHMEM_TEST_NODES") != NULL ? !peer->local : far);
 }
 
-static char *target(struct place at) { return at.segment->peers[at.pe].base + at.offset; }
+static char *target(struct place at) { return at.segment->peers[at.pe].base + iso_place_offset(at); }
 
 static void signal_at(uint64_t *word, uint64_t value, int sig_op)
 {

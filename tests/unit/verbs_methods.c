@@ -27,7 +27,7 @@ int __wrap_iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd,
 {
     if (!doubles)
         return __real_iso_gpu_export_dmabuf(gpu, at, len, fd, offset);
-    CHECK(iso_segment_is_device(at));
+    CHECK(iso_segment_of(at, 1)->on_device);
     *fd = descriptor = memfd_create("dmabuf", MFD_CLOEXEC);
     *offset = (uintptr_t)at & 4095;
     return 0;

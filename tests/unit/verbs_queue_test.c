@@ -256,8 +256,7 @@ static void test_memory_of_one_operation(void)
     check_unregistered("put_nbi, the same");
     iso_verbs_get(ctx, at, &(struct far_local){local, MIB + 64, false, false});
     check_unregistered("get, a tail in place");
-    at.offset = MIB;
-    put(at, local, MIB, true);
+    put(place_at(1, MIB), local, MIB, true);
     CHECK_EQ(nic.unregistered, 0); /* it is under way */
     iso_transport_verbs.quiet(ctx);
     check_unregistered("put_nbi in one piece");

@@ -14,7 +14,7 @@
 
 ISO_INLINE uint64_t remote_of(struct place at)
 {
-    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + at.offset;
+    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
 }
 
 /* ---- moves ---- */

@@ -153,7 +153,7 @@ struct verbs_peer {
 /* The address by which the peer knows the place. */
 ISO_INLINE uint64_t iso_verbs_remote(struct place at)
 {
-    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + at.offset;
+    return (uint64_t)(uintptr_t)at.segment->peers[at.pe].base + iso_place_offset(at);
 }
 
 /* wr_id: index of the queue and the number of requests made by then. */
