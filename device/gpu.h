@@ -83,11 +83,16 @@ int iso_gpu_shared_create(struct gpu *gpu, size_t len, enum gpu_memory kind, cha
 int iso_gpu_shared_import(struct gpu *gpu, const struct gpu_key *key, size_t len, char **base);
 void iso_gpu_shared_close(struct gpu *gpu, char *base, size_t len);   /* an imported one */
 void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len); /* our own */
-/* Export memory that the program has allocated by the vendor's calls. *start and *len get the whole allocation around
- * `ptr`. `key` exports it by the first method that works, which *method names: another PE imports it as a chunk or as a
- * shared allocation. -ENOTSUP: no method works. */
-int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *method);
+/* The whole allocation around an address. `key` exports it by `method`. */
+struct gpu_allocation {
+    char *start;
+    size_t len;
+    struct gpu_key key;
+    enum gpu_sharing method;
+};
+/* Export memory that the program has allocated by the vendor's calls, around `ptr`, by the first method that works:
+ * another PE imports it as a chunk or as a shared allocation. -ENOTSUP: no method works. */
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, struct gpu_allocation *a);
 
 /* ---- memory that network devices reach ---- */
 

@@ -102,8 +102,14 @@ static int gather(struct team *team, const struct told *mine, struct told *all, 
     return rc;
 }
 
+/* -1: none. */
+struct team_fds {
+    int mine; /* for the others */
+    int listener;
+};
+
 /* All have been sent when the members agree on it, so whatever comes is there. */
-static int trade_descriptors(struct team *team, const struct told *all, int fd, int listener, struct pe_offer *theirs,
+static int trade_descriptors(struct team *team, const struct told *all, struct team_fds fds, struct pe_offer *theirs,
                              const char *call)
 {
     bool *wanted = (bool *)calloc((size_t)ISO->n_local, sizeof *wanted);
@@ -114,7 +120,7 @@ static int trade_descriptors(struct team *team, const struct told *all, int fd, 
             continue;
         wanted[peer->place] = all[i].offer.fd >= 0;
         n += wanted[peer->place];
-        int rc = fd >= 0 ? send_to(&all[i], fd) : 0;
+        int rc = fds.mine >= 0 ? send_to(&all[i], fds.mine) : 0;
         failed = failed != 0 ? failed : rc;
         if (rc != 0)
             log_error("%s: a descriptor cannot be sent to pe %d: %s; raise ulimit -n", iso_call_name(call), peer->pe,
@@ -122,8 +128,8 @@ static int trade_descriptors(struct team *team, const struct told *all, int fd, 
     }
     if (iso_agree_min(team, failed == 0, call) == 0)
         failed = failed != 0 ? failed : -EIO;
-    for (struct pollfd ready = {listener, POLLIN, 0}; failed == 0 && n > 0 && poll(&ready, 1, 0) == 1;)
-        take_one(listener, theirs, wanted);
+    for (struct pollfd ready = {fds.listener, POLLIN, 0}; failed == 0 && n > 0 && poll(&ready, 1, 0) == 1;)
+        take_one(fds.listener, theirs, wanted);
     free(wanted);
     return failed;
 }
@@ -149,7 +155,7 @@ int iso_team_exchange(struct team *team, const struct pe_offer *mine, struct pe_
         theirs[peer->place].fd = -1;
     }
     if (rc == 0 && any)
-        rc = trade_descriptors(team, all, mine->fd, listener, theirs, call);
+        rc = trade_descriptors(team, all, (struct team_fds){mine->fd, listener}, theirs, call);
     if (listener >= 0)
         close(listener);
     free(all);

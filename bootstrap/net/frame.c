@@ -42,12 +42,11 @@ void iso_frame_digest(const unsigned char secret[AUTH_BYTES], const void *payloa
     iso_auth_code(secret, payload, len, digest);
 }
 
-static void make_code(const struct frame_socket *s, uint64_t count, bool by_acceptor,
-                      const unsigned char head[FRAME_HEAD_BYTES], const unsigned char digest[AUTH_BYTES],
-                      unsigned char code[AUTH_BYTES])
+/* number: twice that of the frame on its way, and one more if the acceptor has sent it. */
+static void make_code(const struct frame_socket *s, uint64_t number, const unsigned char head[FRAME_HEAD_BYTES],
+                      const unsigned char digest[AUTH_BYTES], unsigned char code[AUTH_BYTES])
 {
     unsigned char bytes[FRAME_HEAD_BYTES + AUTH_BYTES + 8];
-    uint64_t number = count << 1 | by_acceptor;
     memcpy(bytes, head, FRAME_HEAD_BYTES);
     memcpy(bytes + FRAME_HEAD_BYTES, digest, AUTH_BYTES);
     iso_frame_store32(bytes + FRAME_HEAD_BYTES + AUTH_BYTES, (uint32_t)number);
@@ -62,7 +61,7 @@ int iso_frame_send(struct frame_socket *s, const struct frame *frame, const void
     iso_frame_encode(frame, head);
     if (digest == NULL)
         iso_frame_digest(s->secret, payload, frame->len, own_digest);
-    make_code(s, s->sent++, s->accepted, head, digest != NULL ? digest : own_digest, code);
+    make_code(s, s->sent++ << 1 | s->accepted, head, digest != NULL ? digest : own_digest, code);
     struct iovec parts[] = {{head, sizeof head}, {(void *)(uintptr_t)payload, frame->len}, {code, sizeof code}};
     return iso_tcp_send_parts(s->fd, parts, 3, deadline);
 }
@@ -97,7 +96,7 @@ int iso_frame_rest(struct frame_socket *s, void *payload)
     if (rc != 1)
         return rc;
     iso_frame_digest(s->secret, payload, len, digest);
-    make_code(s, s->received++, !s->accepted, s->head, digest, right);
+    make_code(s, s->received++ << 1 | !s->accepted, s->head, digest, right);
     s->got = 0;
     return iso_auth_is_equal(right, s->code) ? 1 : -EBADMSG;
 }

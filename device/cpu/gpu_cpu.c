@@ -413,8 +413,7 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
     area_drop(gpu, base);
 }
 
-int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *method)
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, struct gpu_allocation *a)
 {
     struct area area;
     if (!area_find(gpu, ptr, &area) || area.kind != AREA_OWN)
@@ -422,10 +421,10 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len
     int fd = fcntl(area.fd, F_DUPFD_CLOEXEC, 0);
     if (fd < 0)
         return failed(gpu, -errno, "the descriptor of the memory at %p: %s", ptr, strerror(errno));
-    *start = area.base;
-    *len = area.len;
-    *method = GPU_SHARE_IPC;
-    make_key(key, area.len, fd);
+    a->start = area.base;
+    a->len = area.len;
+    a->method = GPU_SHARE_IPC;
+    make_key(&a->key, area.len, fd);
     return 0;
 }
 

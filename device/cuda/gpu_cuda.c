@@ -603,19 +603,18 @@ void iso_gpu_shared_destroy(struct gpu *gpu, char *base, size_t len)
     (void)RUNTIME(gpu, cudaFree, base);
 }
 
-int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *method)
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, struct gpu_allocation *a)
 {
     CUdeviceptr base = 0;
-    int rc = DRIVER(gpu, cuMemGetAddressRange, &base, len, address(ptr));
+    int rc = DRIVER(gpu, cuMemGetAddressRange, &base, &a->len, address(ptr));
     if (rc != 0)
         return rc;
-    *start = pointer(base);
-    *method = GPU_SHARE_VMM;
-    if (export_vmm(gpu, ptr, key) == 0)
+    a->start = pointer(base);
+    a->method = GPU_SHARE_VMM;
+    if (export_vmm(gpu, ptr, &a->key) == 0)
         return 0;
-    *method = GPU_SHARE_IPC;
-    return get_ipc_key(gpu, *start, key) == 0 ? 0 : -ENOTSUP;
+    a->method = GPU_SHARE_IPC;
+    return get_ipc_key(gpu, a->start, &a->key) == 0 ? 0 : -ENOTSUP;
 }
 
 /* ---- memory that network devices reach ---- */

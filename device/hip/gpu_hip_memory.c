@@ -364,20 +364,19 @@ static int export_vmm(struct gpu *gpu, void *base, struct gpu_key *key)
     return status;
 }
 
-int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, char **start, size_t *len, struct gpu_key *key,
-                           enum gpu_sharing *method)
+int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, struct gpu_allocation *a)
 {
     hipDeviceptr_t base = NULL;
     iso_hip_use(gpu);
-    int status = iso_hip_result(gpu, "hipMemGetAddressRange", hipMemGetAddressRange(&base, len, ptr));
+    int status = iso_hip_result(gpu, "hipMemGetAddressRange", hipMemGetAddressRange(&base, &a->len, ptr));
     if (status != 0)
         return status;
-    *start = (char *)base;
-    *method = GPU_SHARE_IPC;
-    if (export_ipc(gpu, base, key) == 0)
+    a->start = (char *)base;
+    a->method = GPU_SHARE_IPC;
+    if (export_ipc(gpu, base, &a->key) == 0)
         return 0;
-    *method = GPU_SHARE_VMM;
-    return export_vmm(gpu, base, key) == 0 ? 0 : -ENOTSUP;
+    a->method = GPU_SHARE_VMM;
+    return export_vmm(gpu, base, &a->key) == 0 ? 0 : -ENOTSUP;
 }
 
 /* ---- memory that network devices reach ---- */

@@ -21,14 +21,6 @@ struct import {
     enum gpu_sharing method;
 };
 
-/* One PE's allocation around its buffer. */
-struct allocation {
-    char *start;
-    size_t len;
-    struct gpu_key key;
-    enum gpu_sharing method;
-};
-
 enum gpu_pointer iso_device_pointer_kind(const void *ptr)
 {
     const struct device *d = ISO->device;
@@ -47,12 +39,12 @@ int iso_device_buffer_is(const struct buffer *b, bool *is_device)
     return all || none ? 0 : iso_agree_outcome(b->team, -EINVAL, sentence, b->call);
 }
 
-static int export_buffer(struct gpu *gpu, const struct buffer *b, struct allocation *a)
+static int export_buffer(struct gpu *gpu, const struct buffer *b, struct gpu_allocation *a)
 {
     char sentence[384];
     memset(a, 0, sizeof *a);
     a->key.fd = -1;
-    int rc = iso_gpu_export_foreign(gpu, b->addr, &a->start, &a->len, &a->key, &a->method);
+    int rc = iso_gpu_export_foreign(gpu, b->addr, a);
     snprintf(
         sentence, sizeof sentence,
         "cannot share the device memory at %p: vmm and ipc were tried: %s; use shmemx_malloc, or an allocator that "
@@ -74,7 +66,7 @@ static int exchange(const struct buffer *b, const struct pe_offer *mine, struct 
 }
 
 /* Two exchanges, each closed by an agreement: the buffers, then the allocations around them. */
-static int trade(const struct buffer *b, struct allocation *a, struct pe_offer *buffers, struct pe_offer *whole)
+static int trade(const struct buffer *b, struct gpu_allocation *a, struct pe_offer *buffers, struct pe_offer *whole)
 {
     struct pe_offer buffer = {(uint64_t)(uintptr_t)b->addr, b->len, {0}, 0, -1};
     int rc = iso_agree_outcome(b->team, buffers != NULL && whole != NULL ? 0 : -ENOMEM, "has no memory left", b->call);
@@ -184,7 +176,7 @@ static int add_segment(const struct buffer *b, const struct pe_offer *buffers, s
 
 int iso_device_buffer_register(const struct buffer *b, shmemx_buffer_info_t *info)
 {
-    struct allocation a;
+    struct gpu_allocation a;
     struct pe_offer *buffers = iso_device_new_offers(), *whole = iso_device_new_offers();
     int rc = export_buffer(ISO->device->gpu, b, &a);
     if (rc == 0)

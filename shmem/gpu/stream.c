@@ -56,11 +56,9 @@ static bool is_in_buffer(const struct segment *first, const char *addr, size_t l
     return false;
 }
 
-/* *near gets the address of PE `pe`'s copy for kernels and engines of this PE, NULL: by the ring. */
-static bool find(const struct on_stream *s, const char *arg, const void *addr, size_t len, int pe, char **near)
+static bool is_symmetric(const struct on_stream *s, const char *arg, const void *addr, size_t len)
 {
     const struct segment *whole = iso_segment_of(addr, len), *part = iso_segment_of(addr, 1);
-    *near = NULL;
     if (part == NULL) {
         log_error("%s: %s %p is not symmetric: not in the device heap and no registered buffer", s->call, arg, addr);
         return false;
@@ -70,9 +68,15 @@ static bool find(const struct on_stream *s, const char *arg, const void *addr, s
                   part->kind == SEGMENT_BUFFER ? "registered buffer" : "objects of its heap");
         return false;
     }
-    if (whole != NULL && (*near = iso_handle_near(whole, pe)) != NULL)
-        *near += (const char *)addr - whole->base;
     return true;
+}
+
+/* PE `pe`'s copy of symmetric memory, for kernels and engines of this PE; NULL: by the ring. */
+static char *near_of(const void *addr, size_t len, int pe)
+{
+    const struct segment *whole = iso_segment_of(addr, len);
+    char *near = whole != NULL ? iso_handle_near(whole, pe) : NULL;
+    return near != NULL ? near + ((const char *)addr - whole->base) : NULL;
 }
 
 /* Of symmetric memory. */
@@ -157,13 +161,13 @@ SHMEM_API(shmemx_putmem_on_stream, pshmemx_putmem_on_stream);
 int pshmemx_putmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    char *to;
     if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
         return 1;
     if (bytes == 0)
         return 0;
-    if (!find(&s, "dest", dest, bytes, pe, &to) || !local_is_valid(&s, "source", source))
+    if (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source))
         return 1;
+    char *to = near_of(dest, bytes, pe);
     if (to != NULL && bytes >= ENGINE_BYTES)
         return copy(&s, to, source, bytes);
     struct isod_stream_move m = move_of(dest, source, bytes, pe);
@@ -174,13 +178,13 @@ SHMEM_API(shmemx_getmem_on_stream, pshmemx_getmem_on_stream);
 int pshmemx_getmem_on_stream(void *dest, const void *source, size_t bytes, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    char *from;
     if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe))
         return 1;
     if (bytes == 0)
         return 0;
-    if (!find(&s, "source", source, bytes, pe, &from) || !local_is_valid(&s, "dest", dest))
+    if (!is_symmetric(&s, "source", source, bytes) || !local_is_valid(&s, "dest", dest))
         return 1;
+    char *from = near_of(source, bytes, pe);
     if (from != NULL && bytes >= ENGINE_BYTES)
         return copy(&s, dest, from, bytes);
     struct isod_stream_move m = move_of(dest, source, bytes, pe);
@@ -198,11 +202,10 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
                                     int sig_op, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    char *to = NULL, *at;
     if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
-        !find(&s, "sig_addr", sig_addr, 8, pe, &at) || !word_is_valid(&s, "sig_addr", sig_addr))
+        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
-    if (bytes != 0 && (!find(&s, "dest", dest, bytes, pe, &to) || !local_is_valid(&s, "source", source)))
+    if (bytes != 0 && (!is_symmetric(&s, "dest", dest, bytes) || !local_is_valid(&s, "source", source)))
         return 1;
     struct isod_stream_move m = move_of(dest, source, bytes, pe);
     m.sig_addr = sig_addr;
@@ -210,6 +213,7 @@ int pshmemx_putmem_signal_on_stream(void *dest, const void *source, size_t bytes
     m.sig_op = sig_op;
     if (bytes == 0)
         return signal_at(&s, &m);
+    char *to = near_of(dest, bytes, pe);
     if (to == NULL || bytes < ENGINE_BYTES)
         return move(&s, isod_put_signal_kernel, &m);
     /* The engine's copy is complete, and visible at the target, before the next in the stream begins. */
@@ -220,9 +224,8 @@ SHMEM_API(shmemx_signal_op_on_stream, pshmemx_signal_op_on_stream);
 int pshmemx_signal_op_on_stream(uint64_t *sig_addr, uint64_t signal, int sig_op, int pe, shmemx_stream_t stream)
 {
     struct on_stream s;
-    char *at;
     if (!begin(&s, __func__, stream) || !pe_is_valid(&s, pe) || !op_is_valid(&s, sig_op) ||
-        !find(&s, "sig_addr", sig_addr, 8, pe, &at) || !word_is_valid(&s, "sig_addr", sig_addr))
+        !is_symmetric(&s, "sig_addr", sig_addr, 8) || !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
     struct isod_stream_move m = move_of(NULL, NULL, 0, pe);
     m.sig_addr = sig_addr;
@@ -235,8 +238,7 @@ SHMEM_API(shmemx_signal_wait_until_on_stream, pshmemx_signal_wait_until_on_strea
 int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cmp_value, shmemx_stream_t stream)
 {
     struct on_stream s;
-    char *at;
-    if (!begin(&s, __func__, stream) || !find(&s, "sig_addr", sig_addr, 8, ISO->my_pe, &at) ||
+    if (!begin(&s, __func__, stream) || !is_symmetric(&s, "sig_addr", sig_addr, 8) ||
         !word_is_valid(&s, "sig_addr", sig_addr))
         return 1;
     if (cmp < SHMEM_CMP_EQ || cmp > SHMEM_CMP_GE) {
@@ -244,6 +246,7 @@ int pshmemx_signal_wait_until_on_stream(uint64_t *sig_addr, int cmp, uint64_t cm
                   SHMEM_CMP_GE);
         return 1;
     }
+    const char *at = near_of(sig_addr, 8, ISO->my_pe);
     if (at == NULL || !iso_segment_of(sig_addr, 1)->on_device) { /* the CPU device could, and would hide the error */
         log_error("%s: sig_addr %p is memory of the host, which kernels do not poll; use memory of shmemx_malloc",
                   s.call, (void *)sig_addr);

@@ -158,14 +158,12 @@ static bool mapped_are_shared(void)
     size_t page = device()->granularity;
     if (device()->sharing != GPU_SHARE_VMM)
         return false;
-    char *start, *memory = own_memory(page, true);
-    size_t len = 0;
-    enum gpu_sharing method = GPU_SHARE_IPC;
-    struct gpu_key key;
-    bool shared = iso_gpu_export_foreign(device()->gpu, memory + 100, &start, &len, &key, &method) == 0;
+    char *memory = own_memory(page, true);
+    struct gpu_allocation a;
+    bool shared = iso_gpu_export_foreign(device()->gpu, memory + 100, &a) == 0;
     if (shared) {
-        CHECK(method == GPU_SHARE_VMM && start == memory && len == page);
-        close(key.fd);
+        CHECK(a.method == GPU_SHARE_VMM && a.start == memory && a.len == page);
+        close(a.key.fd);
     }
     drop_memory(memory, page, true);
     return shared;

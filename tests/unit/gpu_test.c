@@ -144,20 +144,19 @@ static void test_foreign(void)
 {
     struct gpu *gpu = open_gpu();
     void *own;
-    char *start, *again, *shared;
-    size_t len;
+    char *again, *shared;
     struct gpu_key key;
-    enum gpu_sharing method;
+    struct gpu_allocation a;
     CHECK_EQ(iso_gpu_alloc(gpu, 3 * 4096, &own), 0);
-    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)own + 5000, &start, &len, &key, &method), 0);
-    CHECK(start == own && len == 3 * 4096 && method == GPU_SHARE_IPC && key.fd >= 0);
-    CHECK_EQ(iso_gpu_shared_import(gpu, &key, len, &again), 0);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)own + 5000, &a), 0);
+    CHECK(a.start == own && a.len == 3 * 4096 && a.method == GPU_SHARE_IPC && a.key.fd >= 0);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &a.key, a.len, &again), 0);
     ((char *)own)[12287] = 'q';
     CHECK_EQ(again[12287], 'q');
-    iso_gpu_shared_close(gpu, again, len);
+    iso_gpu_shared_close(gpu, again, a.len);
     iso_gpu_free(gpu, own);
-    CHECK_EQ(iso_gpu_export_foreign(gpu, own, &start, &len, &key, &method), -ENOTSUP);
-    CHECK_EQ(iso_gpu_export_foreign(gpu, &len, &start, &len, &key, &method), -ENOTSUP);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, own, &a), -ENOTSUP);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, &a, &a), -ENOTSUP);
     CHECK(iso_gpu_error(gpu)[0] != '\0');
     CHECK_EQ(iso_gpu_shared_create(gpu, 4096, GPU_BULK, &shared, &key), 0);
     close(key.fd);

@@ -165,17 +165,15 @@ static void test_shared(void)
 static void check_foreign(struct gpu *gpu)
 {
     void *memory = NULL;
-    char *start = NULL, *theirs = NULL;
-    size_t len = 0;
-    struct gpu_key key;
-    enum gpu_sharing method;
+    char *theirs = NULL;
+    struct gpu_allocation a;
     CHECK_EQ(iso_gpu_alloc(gpu, 12345, &memory), 0);
-    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &start, &len, &key, &method), 0);
-    CHECK(start == memory && len == 12345 && method == GPU_SHARE_IPC);
-    CHECK_EQ(iso_gpu_shared_import(gpu, &key, len, &theirs), 0);
-    iso_gpu_shared_close(gpu, theirs, len);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, (char *)memory + 100, &a), 0);
+    CHECK(a.start == memory && a.len == 12345 && a.method == GPU_SHARE_IPC);
+    CHECK_EQ(iso_gpu_shared_import(gpu, &a.key, a.len, &theirs), 0);
+    iso_gpu_shared_close(gpu, theirs, a.len);
     hip.ipc = false;
-    CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &start, &len, &key, &method), -ENOTSUP);
+    CHECK_EQ(iso_gpu_export_foreign(gpu, memory, &a), -ENOTSUP);
     iso_gpu_free(gpu, memory);
 }
 
