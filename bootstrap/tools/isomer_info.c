@@ -95,9 +95,9 @@ static void print_set(const char *entry, const char *end)
     fputs(any ? "" : "environment variables: none of the library's is set\n", stdout);
 }
 
-enum part { SUMMARY, ONE_VARIABLE, USER_VARIABLES, ALL_VARIABLES, ALL_TABLES };
+enum info_part { SUMMARY, ONE_VARIABLE, USER_VARIABLES, ALL_VARIABLES, ALL_TABLES };
 
-static int print_part(const char *text, enum part part, const char *name)
+static int print_part(const char *text, enum info_part part, const char *name)
 {
     const char *variables = strstr(text, VARIABLES) + 1, *tables = strstr(text, TABLES) + 1;
     const char *first = strchr(variables, '\n') + 1;
@@ -133,7 +133,7 @@ static int print_part(const char *text, enum part part, const char *name)
     return fflush(stdout) ? 1 : status;
 }
 
-static int print_info(bool device, enum part part, const char *name)
+static int print_info(bool device, enum info_part part, const char *name)
 {
     int status = 0;
     shmem_init();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Broadcast, collect, fcollect, alltoall, alltoalls (sections 9.10.5 to 9.10.8): the typed and mem forms on teams and
- * the deprecated 32 and 64 bit forms on active sets. All are stamped from shmem_types.h; each becomes a struct move and
- * goes through one function per operation, which checks it and runs the schedule in force. */
+ * the deprecated 32 and 64 bit forms on active sets. All are stamped from shmem_types.h; each becomes a struct
+ * typed_move and goes through one function per operation, which checks it and runs the schedule in force. */
 #include "coll.h"
 
 /* A call as the user made it. */
-struct move {
+struct typed_move {
     const char *call;
     void *dest;
     const void *source;
@@ -15,9 +15,9 @@ struct move {
     bool root_dest;
 };
 
-typedef void move_fn(struct team *team, const struct move *m);
+typedef void move_fn(struct team *team, const struct typed_move *m);
 
-static struct coll_work work_of(const struct move *m)
+static struct coll_work work_of(const struct typed_move *m)
 {
     struct coll_work w = {.nelems = m->nelems, .elem_bytes = m->elem_bytes, .root = m->root};
     w.bytes = iso_coll_bytes(m->nelems, m->elem_bytes, 1);
@@ -28,7 +28,7 @@ static struct coll_work work_of(const struct move *m)
 }
 
 /* dest and source, of so many bytes each. */
-static void set_memory(struct coll_work *w, const struct move *m, size_t dest_bytes, size_t source_bytes)
+static void set_memory(struct coll_work *w, const struct typed_move *m, size_t dest_bytes, size_t source_bytes)
 {
     w->dest = iso_coll_mem(m->dest, dest_bytes, "dest", m->call);
     w->source = iso_coll_mem(m->source, source_bytes, "source", m->call);
@@ -40,7 +40,7 @@ static void set_memory(struct coll_work *w, const struct move *m, size_t dest_by
                   source_bytes);
 }
 
-static void broadcast(struct team *team, const struct move *m)
+static void broadcast(struct team *team, const struct typed_move *m)
 {
     if (ISO_CHECKS && ISO_UNLIKELY((unsigned)m->root >= (unsigned)team->n_pes))
         iso_fatal(m->call, "PE_root %d is outside 0..%d", m->root, team->n_pes - 1);
@@ -50,21 +50,21 @@ static void broadcast(struct team *team, const struct move *m)
 }
 
 /* The length of dest is known only when all members have told theirs: the schedule checks it then. */
-static void collect(struct team *team, const struct move *m)
+static void collect(struct team *team, const struct typed_move *m)
 {
     struct coll_work w = work_of(m);
     set_memory(&w, m, w.bytes, w.bytes);
     iso_coll_run(COLL_COLLECT, team, &w, m->call);
 }
 
-static void fcollect(struct team *team, const struct move *m)
+static void fcollect(struct team *team, const struct typed_move *m)
 {
     struct coll_work w = work_of(m);
     set_memory(&w, m, iso_coll_bytes(w.bytes, (size_t)team->n_pes, 1), w.bytes);
     iso_coll_run(COLL_FCOLLECT, team, &w, m->call);
 }
 
-static void alltoall(struct team *team, const struct move *m)
+static void alltoall(struct team *team, const struct typed_move *m)
 {
     struct coll_work w = work_of(m);
     size_t all = iso_coll_bytes(w.bytes, (size_t)team->n_pes, 1);
@@ -81,7 +81,7 @@ static size_t extent(size_t nelems, ptrdiff_t stride, size_t elem_bytes)
     return bytes > SIZE_MAX - elem_bytes ? SIZE_MAX : bytes + elem_bytes;
 }
 
-static void alltoalls(struct team *team, const struct move *m)
+static void alltoalls(struct team *team, const struct typed_move *m)
 {
     if (ISO_CHECKS && ISO_UNLIKELY(m->dst < 1))
         iso_fatal(m->call, "dst %td is outside 1..%td", m->dst, PTRDIFF_MAX);
@@ -96,7 +96,7 @@ static void alltoalls(struct team *team, const struct move *m)
 
 /* ---- teams ---- */
 
-static int on_team(shmem_team_t handle, move_fn *run, const struct move *m)
+static int on_team(shmem_team_t handle, move_fn *run, const struct typed_move *m)
 {
     struct team *team = iso_coll_team(handle, m->call);
     if (ISO_UNLIKELY(team == NULL))
@@ -105,19 +105,19 @@ static int on_team(shmem_team_t handle, move_fn *run, const struct move *m)
     return 0;
 }
 
-#define TEAM_MOVE(NAME, TYPE, BYTES, run)                                                     \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                   \
-    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems)       \
-    {                                                                                         \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
-        m.elem_bytes = BYTES;                                                                 \
-        return on_team(team, run, &m);                                                        \
+#define TEAM_MOVE(NAME, TYPE, BYTES, run)                                                           \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                         \
+    int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems)             \
+    {                                                                                               \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
+        m.elem_bytes = BYTES;                                                                       \
+        return on_team(team, run, &m);                                                              \
     }
 #define TEAM_BROADCAST(NAME, TYPE, BYTES)                                                            \
     SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                          \
     int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems, int PE_root) \
     {                                                                                                \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};        \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};  \
         m.elem_bytes = BYTES;                                                                        \
         m.root = PE_root;                                                                            \
         m.root_dest = true;                                                                          \
@@ -127,7 +127,7 @@ static int on_team(shmem_team_t handle, move_fn *run, const struct move *m)
     SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                                           \
     int pshmem_##NAME(shmem_team_t team, TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems) \
     {                                                                                                                 \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                         \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                   \
         m.elem_bytes = BYTES;                                                                                         \
         m.dst = dst;                                                                                                  \
         m.sst = sst;                                                                                                  \
@@ -150,7 +150,7 @@ TEAM_ALLTOALLS(alltoallsmem, void, 1)
 
 /* ---- active sets (deprecated) ---- */
 
-static void on_set(struct coll_set set, move_fn *run, const struct move *m)
+static void on_set(struct coll_set set, move_fn *run, const struct typed_move *m)
 {
     struct team *team = iso_coll_active_set(set, m->call);
     run(team, m);
@@ -160,28 +160,28 @@ static void on_set(struct coll_set set, move_fn *run, const struct move *m)
 #define SET_ARGUMENTS int PE_start, int logPE_stride, int PE_size, long *pSync
 #define SET_OF(SYNC_SIZE) ((struct coll_set){PE_start, logPE_stride, PE_size, pSync, SYNC_SIZE})
 
-#define SET_MOVE(NAME, BYTES, run, SYNC_SIZE)                                                 \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                   \
-    void pshmem_##NAME(void *dest, const void *source, size_t nelems, SET_ARGUMENTS)          \
-    {                                                                                         \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
-        m.elem_bytes = BYTES;                                                                 \
-        on_set(SET_OF(SYNC_SIZE), run, &m);                                                   \
+#define SET_MOVE(NAME, BYTES, run, SYNC_SIZE)                                                       \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                         \
+    void pshmem_##NAME(void *dest, const void *source, size_t nelems, SET_ARGUMENTS)                \
+    {                                                                                               \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
+        m.elem_bytes = BYTES;                                                                       \
+        on_set(SET_OF(SYNC_SIZE), run, &m);                                                         \
     }
-#define SET_BROADCAST(NAME, BYTES)                                                                \
-    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                       \
-    void pshmem_##NAME(void *dest, const void *source, size_t nelems, int PE_root, SET_ARGUMENTS) \
-    {                                                                                             \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};     \
-        m.elem_bytes = BYTES;                                                                     \
-        m.root = PE_root;                                                                         \
-        on_set(SET_OF(SHMEM_BCAST_SYNC_SIZE), broadcast, &m);                                     \
+#define SET_BROADCAST(NAME, BYTES)                                                                  \
+    SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                         \
+    void pshmem_##NAME(void *dest, const void *source, size_t nelems, int PE_root, SET_ARGUMENTS)   \
+    {                                                                                               \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems}; \
+        m.elem_bytes = BYTES;                                                                       \
+        m.root = PE_root;                                                                           \
+        on_set(SET_OF(SHMEM_BCAST_SYNC_SIZE), broadcast, &m);                                       \
     }
 #define SET_ALLTOALLS(NAME, BYTES)                                                                                 \
     SHMEM_API(shmem_##NAME, pshmem_##NAME);                                                                        \
     void pshmem_##NAME(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems, SET_ARGUMENTS) \
     {                                                                                                              \
-        struct move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                      \
+        struct typed_move m = {.call = __func__, .dest = dest, .source = source, .nelems = nelems};                \
         m.elem_bytes = BYTES;                                                                                      \
         m.dst = dst;                                                                                               \
         m.sst = sst;                                                                                               \

@@ -8,7 +8,7 @@
 #include "reduce_op.h"
 
 /* A call as the user made it. */
-struct reduction {
+struct typed_reduction {
     void *dest;
     const void *source;
     size_t nelems;
@@ -42,7 +42,7 @@ coll_combine_fn *iso_reduce_combine(int type, int op)
     return of_type[type]->apply[CALL_IS_OR(type, op) ? OP_or_reduce : of_op[op]];
 }
 
-static struct coll_work work_of(const struct reduction *r, enum reduce_op op)
+static struct coll_work work_of(const struct typed_reduction *r, enum reduce_op op)
 {
     struct coll_work w = {.nelems = r->nelems, .elem_bytes = r->kernels->elem_bytes, .combine = r->kernels->apply[op]};
     w.exact = r->kernels != &reduce_f32 && r->kernels != &reduce_f64 && r->kernels != &reduce_fmax &&
@@ -59,7 +59,7 @@ static struct coll_work work_of(const struct reduction *r, enum reduce_op op)
     return w;
 }
 
-static void reduce(struct team *team, const struct reduction *r, enum reduce_op op)
+static void reduce(struct team *team, const struct typed_reduction *r, enum reduce_op op)
 {
     struct coll_work w = work_of(r, op);
     if (team->n_pes > 1)
@@ -68,7 +68,7 @@ static void reduce(struct team *team, const struct reduction *r, enum reduce_op 
         memcpy(w.dest.base, w.source.base, w.bytes);
 }
 
-static int reduce_team(shmem_team_t handle, const struct reduction *r, enum reduce_op op)
+static int reduce_team(shmem_team_t handle, const struct typed_reduction *r, enum reduce_op op)
 {
     struct team *team = iso_coll_team(handle, r->call);
     if (team == NULL)
@@ -77,7 +77,7 @@ static int reduce_team(shmem_team_t handle, const struct reduction *r, enum redu
     return 0;
 }
 
-static int scan(struct team *team, const struct reduction *r, struct coll_work w)
+static int scan(struct team *team, const struct typed_reduction *r, struct coll_work w)
 {
     if (team->n_pes > 1)
         iso_coll_run(COLL_SCAN, team, &w, r->call);
@@ -88,13 +88,13 @@ static int scan(struct team *team, const struct reduction *r, struct coll_work w
     return 0;
 }
 
-static int sum_inscan(shmem_team_t handle, const struct reduction *r)
+static int sum_inscan(shmem_team_t handle, const struct typed_reduction *r)
 {
     struct team *team = iso_coll_team(handle, r->call);
     return team != NULL ? scan(team, r, work_of(r, OP_sum_reduce)) : -1;
 }
 
-static int sum_exscan(shmem_team_t handle, const struct reduction *r)
+static int sum_exscan(shmem_team_t handle, const struct typed_reduction *r)
 {
     struct team *team = iso_coll_team(handle, r->call);
     if (team == NULL)
@@ -112,7 +112,7 @@ struct old_arguments {
 };
 
 /* pWrk is checked, and not used: members read each other's source. */
-static void reduce_old(struct reduction *r, const struct old_arguments *old, enum reduce_op op)
+static void reduce_old(struct typed_reduction *r, const struct old_arguments *old, enum reduce_op op)
 {
     struct team *team = iso_coll_active_set(old->set, r->call);
     if (ISO_CHECKS && ISO_UNLIKELY(old->nreduce < 0))
@@ -132,7 +132,7 @@ static void reduce_old(struct reduction *r, const struct old_arguments *old, enu
     SHMEM_API(shmem_##NAME##_##OP, pshmem_##NAME##_##OP);                                       \
     int pshmem_##NAME##_##OP(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nreduce) \
     {                                                                                           \
-        struct reduction r = {dest, source, nreduce, KERNELS_OF(TYPE), __func__};               \
+        struct typed_reduction r = {dest, source, nreduce, KERNELS_OF(TYPE), __func__};         \
         return reduce_team(team, &r, OP_##OP);                                                  \
     }
 #define TEAM_REDUCES(OP, OLD, TABLE, ...) SHMEM_##TABLE##_TYPES(TEAM_REDUCE, OP, )
@@ -142,7 +142,7 @@ SHMEM_REDUCE_OPS(TEAM_REDUCES, )
     SHMEM_API(shmem_##NAME##_##OP, pshmem_##NAME##_##OP);                                      \
     int pshmem_##NAME##_##OP(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems) \
     {                                                                                          \
-        struct reduction r = {dest, source, nelems, KERNELS_OF(TYPE), __func__};               \
+        struct typed_reduction r = {dest, source, nelems, KERNELS_OF(TYPE), __func__};         \
         return OP(team, &r);                                                                   \
     }
 #define TEAM_SCANS(OP, ...) SHMEM_SUM_TYPES(TEAM_SCAN, OP, )
@@ -153,7 +153,7 @@ SHMEM_SCAN_OPS(TEAM_SCANS, )
     void pshmem_##NAME##_##OLD(TYPE *dest, const TYPE *source, int nreduce, int PE_start, int logPE_stride,           \
                                int PE_size, TYPE *pWrk, long *pSync)                                                  \
     {                                                                                                                 \
-        struct reduction r = {dest, source, 0, KERNELS_OF(TYPE), __func__};                                           \
+        struct typed_reduction r = {dest, source, 0, KERNELS_OF(TYPE), __func__};                                     \
         struct old_arguments old = {nreduce, {PE_start, logPE_stride, PE_size, pSync, SHMEM_REDUCE_SYNC_SIZE}, pWrk}; \
         reduce_old(&r, &old, OP_##OP);                                                                                \
     }

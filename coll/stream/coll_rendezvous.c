@@ -39,7 +39,7 @@ static struct stream_range *create(const struct team *team, char *address, size_
 
 /* ---- what the members tell each other ---- */
 
-struct member {
+struct rendezvous_member {
     uint64_t place, bytes;
     uint64_t is_wrong; /* 1: and it has said why */
 };
@@ -59,9 +59,9 @@ static bool is_wrong(const struct stream_range *range, const void *address, size
 }
 
 /* 0, or -errno on all members after a sentence. */
-static int exchange(struct team *team, struct stream_range *range, struct member mine)
+static int exchange(struct team *team, struct stream_range *range, struct rendezvous_member mine)
 {
-    struct member *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    struct rendezvous_member *all = (struct rendezvous_member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
         return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
     int rc = iso_agree_gather(team, &mine, sizeof mine, all, call), wrong = -1, other = -1;
@@ -178,7 +178,7 @@ int pshmemx_rendezvous(shmem_team_t team_handle, void *address, size_t bytes)
     if (team == NULL)
         return 1;
     struct stream_range *range = create(team, (char *)address, bytes);
-    struct member mine = {0, bytes, is_wrong(range, address, bytes)};
+    struct rendezvous_member mine = {0, bytes, is_wrong(range, address, bytes)};
     if (mine.is_wrong == 0 && bytes != 0)
         mine.place = iso_segment_place(address);
     if (exchange(team, range, mine) != 0) {

@@ -102,7 +102,7 @@ static bool is_nothing(const struct stream_call *c) { return is(c, OF_TYPE) && c
 static bool is_cpu(const struct device *d) { return strcmp(d->info->flavour, "cpu") == 0; }
 
 /* A range, as the kernels of the members reach it. */
-struct range {
+struct call_range {
     bool reached; /* symmetric or local: others find it by its place */
     bool near;    /* and pointers reach it wherever they reach device heaps */
     bool local;
@@ -120,11 +120,12 @@ static bool is_of_device(const struct stream_call *c, const char *arg, const voi
 /* Of memory that peers touch. The pieces of a registered buffer have places behind each other, another one has none of
  * these: so a range that passes its end would be found by no peer. Registered memory of the host may have edges without
  * pointers, on some PEs and not on others: never near, so that all decide alike. */
-static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len, struct range *range)
+static bool look_up(const struct stream_call *c, const char *arg, const void *addr, size_t len,
+                    struct call_range *range)
 {
     const struct segment *whole = iso_segment_of(addr, len), *first = whole != NULL ? whole : iso_segment_of(addr, 1);
     const char *last = (const char *)addr + len - 1;
-    *range = (struct range){false, false, false, first != NULL ? iso_segment_place(addr) : 0};
+    *range = (struct call_range){false, false, false, first != NULL ? iso_segment_place(addr) : 0};
     if (whole == NULL &&
         (first != NULL ? iso_segment_place(last) != range->place + len - 1 : iso_segment_of(last, 1) != NULL))
         return iso_check_wrong(&c->call,
@@ -164,7 +165,7 @@ static bool side_is_valid(struct stream_call *c, unsigned buffer, const void *ad
     bool writes = buffer == ISOD_NEEDS_DEST, told = c->call.coll->same_place != 0 || c->facts.engines;
     const char *arg = writes ? "dest" : "source";
     struct select_facts *f = &c->facts;
-    struct range range;
+    struct call_range range;
     if (!is(c, writes ? PEERS_WRITE : PEERS_READ))
         return is_of_device(c, arg, addr);
     if (!look_up(c, arg, addr, len, &range))
@@ -187,7 +188,7 @@ static bool side_is_valid(struct stream_call *c, unsigned buffer, const void *ad
 static bool fill_blocks(struct stream_call *c)
 {
     const shmemx_blocks_t *b = c->call.coll->blocks;
-    struct range received = {true, true, false, 0};
+    struct call_range received = {true, true, false, 0};
     if (b->received != NULL &&
         !look_up(c, "blocks->received", b->received, (size_t)c->call.team->n_pes * 8, &received))
         return false;
@@ -209,7 +210,7 @@ static bool fill_blocks(struct stream_call *c)
 static bool signals_are_valid(struct stream_call *c)
 {
     const shmemx_coll_t *coll = c->call.coll;
-    struct range range;
+    struct call_range range;
     if (coll->signals == NULL)
         return true;
     size_t pieces = (c->args.bytes - 1) / coll->chunk_bytes + 1, n = (size_t)c->call.team->n_pes;

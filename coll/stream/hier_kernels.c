@@ -138,7 +138,7 @@ PRIM_FN int exchange(const struct isod_stream_coll *a, enum way way)
  * for earlier iterations of others. There are two slots for each sender: piece k goes where piece k - 2 was, when its
  * reader has told that it has read that ---- */
 
-struct reduction {
+struct hier_reduction {
     const struct isod_stream_coll *what;
     struct isod_hier t;
     struct isod_push p; /* dests NULL: reducescatter */
@@ -148,7 +148,7 @@ struct reduction {
 
 /* ---- slots, behind the words: two for the part of each node, then two for the part that goes to each member ---- */
 
-PRIM_FN uint64_t slot_in(const struct isod_coll *c, const struct reduction *r, int32_t node, uint32_t k)
+PRIM_FN uint64_t slot_in(const struct isod_coll *c, const struct hier_reduction *r, int32_t node, uint32_t k)
 {
     uint64_t words = (uint64_t)ISOD_HIER_WORDS * (uint32_t)c->h.n_pes * 8;
     uint64_t slots = isod_flags_bytes(c->h.n_pes) + (words + 127) / 128 * 128;
@@ -156,13 +156,13 @@ PRIM_FN uint64_t slot_in(const struct isod_coll *c, const struct reduction *r, i
 }
 
 /* Piece k of member m's span: where it begins in the span, and its bytes. */
-PRIM_FN uint64_t piece_at(const struct reduction *r, uint32_t k) { return (uint64_t)k * r->p.piece; }
-PRIM_FN uint64_t piece_bytes(const struct reduction *r, int32_t m, uint32_t k)
+PRIM_FN uint64_t piece_at(const struct hier_reduction *r, uint32_t k) { return (uint64_t)k * r->p.piece; }
+PRIM_FN uint64_t piece_bytes(const struct hier_reduction *r, int32_t m, uint32_t k)
 {
     uint64_t left = isod_push_left(&r->p, m, piece_at(r, k));
     return left < r->p.piece ? left : r->p.piece;
 }
-PRIM_FN char *piece_dest(const struct reduction *r, int32_t m, uint32_t k)
+PRIM_FN char *piece_dest(const struct hier_reduction *r, int32_t m, uint32_t k)
 {
     return r->p.dest + (r->p.dests != 0 ? (uint64_t)(uint32_t)m * r->p.each : 0) + piece_at(r, k);
 }
@@ -170,7 +170,7 @@ PRIM_FN char *piece_dest(const struct reduction *r, int32_t m, uint32_t k)
 /* ---- parts ---- */
 
 /* A unit of what the members of this node have at `from`, as this member names it, rounded as the elements are. */
-PRIM_FN struct prim_vec16 part_of(const struct reduction *r, const char *from, uint64_t left)
+PRIM_FN struct prim_vec16 part_of(const struct hier_reduction *r, const char *from, uint64_t left)
 {
     const int64_t *sources = isod_table_source();
     struct prim_vec16 whole = {{0, 0}};
@@ -190,7 +190,7 @@ PRIM_FN struct prim_vec16 part_of(const struct reduction *r, const char *from, u
 }
 
 /* This node's part of piece k for member m, which may be this one. A sync. */
-PRIM_FN void send_part(struct isod_coll *c, const struct reduction *r, int32_t m, uint32_t k)
+PRIM_FN void send_part(struct isod_coll *c, const struct hier_reduction *r, int32_t m, uint32_t k)
 {
     bool own = m == c->h.my_pe;
     uint64_t bytes = piece_bytes(r, m, k), in = slot_in(c, r, r->t.node, k);
@@ -207,7 +207,7 @@ PRIM_FN void send_part(struct isod_coll *c, const struct reduction *r, int32_t m
     if (c->rank == 0)
         isod_hier_tell(c, m, ISOD_HIER_PART, c->h.my_pe, r->base + 2 + k);
 }
-PRIM_FN bool send_parts(struct isod_coll *c, const struct reduction *r, uint32_t k)
+PRIM_FN bool send_parts(struct isod_coll *c, const struct hier_reduction *r, uint32_t k)
 {
     uint32_t fars = isod_hier_fars(&r->t);
     for (uint32_t i = 0; i <= fars; i++) {
@@ -224,7 +224,7 @@ PRIM_FN bool send_parts(struct isod_coll *c, const struct reduction *r, uint32_t
 /* ---- results ---- */
 
 /* A unit of the parts of all nodes, in their order. */
-PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction *r, uint32_t k, uint64_t u)
+PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct hier_reduction *r, uint32_t k, uint64_t u)
 {
     struct prim_vec16 whole = {{0, 0}};
     for (uint32_t part = 0; part < any_parts(r->what); part++) {
@@ -244,7 +244,7 @@ PRIM_FN struct prim_vec16 result_of(struct isod_coll *c, const struct reduction 
 
 /* Of piece k of the own span. dest may be source: units that are overwritten, here and at the peers, have been read for
  * the parts of the result. */
-PRIM_FN void combine(struct isod_coll *c, const struct reduction *r, uint32_t k)
+PRIM_FN void combine(struct isod_coll *c, const struct hier_reduction *r, uint32_t k)
 {
     uint64_t bytes = piece_bytes(r, c->h.my_pe, k);
     char *dest = piece_dest(r, c->h.my_pe, k);
@@ -258,7 +258,7 @@ PRIM_FN void combine(struct isod_coll *c, const struct reduction *r, uint32_t k)
 }
 
 /* The result of piece k, which the peers have, to the rails. A sync. */
-PRIM_FN void send_result(struct isod_coll *c, const struct reduction *r, uint32_t k)
+PRIM_FN void send_result(struct isod_coll *c, const struct hier_reduction *r, uint32_t k)
 {
     char *dest = piece_dest(r, c->h.my_pe, k);
     for (uint32_t i = 0; i < isod_hier_rails(&r->t); i++) {
@@ -271,7 +271,7 @@ PRIM_FN void send_result(struct isod_coll *c, const struct reduction *r, uint32_
 
 /* A rail's part says that it is here, and that its place has come before, by the same ring; its node is here when it
  * hands results on. */
-PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint32_t k)
+PRIM_FN bool receive_parts(struct isod_coll *c, const struct hier_reduction *r, uint32_t k)
 {
     for (uint32_t i = c->rank; i < isod_hier_rails(&r->t); i += c->size)
         isod_hier_wait(c, ISOD_HIER_PART, isod_hier_rail_of(c, &r->t, i), r->base + 2 + k);
@@ -292,7 +292,7 @@ PRIM_FN bool receive_parts(struct isod_coll *c, const struct reduction *r, uint3
 
 /* ---- the call ---- */
 
-PRIM_FN void reduce_run(struct isod_coll *c, const struct reduction *r)
+PRIM_FN void reduce_run(struct isod_coll *c, const struct hier_reduction *r)
 {
     uint32_t pieces = r->p.pieces, count = r->p.dests != 0 ? 2 : 1;
     isod_hier_announce(c, &r->t, count, r->source.place, r->dest.place);
@@ -338,7 +338,7 @@ PRIM_FN int reduce(const struct isod_stream_coll *a)
     enum isod_span_to to = a->source_stride == 0 ? ISOD_SPAN_ALL : ISOD_SPAN_OWN; /* allreduce, reducescatter */
     struct isod_coll c;
     struct isod_move w;
-    struct reduction r;
+    struct hier_reduction r;
     if (!isod_stream_part(a, &w))
         return 0;
     if (!isod_coll_enter_for(&c, a->h, a->call, isod_units(w.bytes) + 2)) /* a piece is a unit or more */

@@ -10,13 +10,13 @@
 
 #define HEAD_BYTES 16u
 
-struct blocks {
+struct list_blocks {
     const struct isod_stream_coll *a;
     uint64_t most;  /* the largest block of this member, then of all */
     uint32_t piece; /* bytes of one */
     bool differ;    /* some member sends another number of bytes than this one expects; alike in all blocks */
 };
-PRIM_FN uint64_t blocks_word(const struct blocks *b, int32_t which, int32_t member)
+PRIM_FN uint64_t blocks_word(const struct list_blocks *b, int32_t which, int32_t member)
 {
     return prim_load_const_u64(&b->a->list[(uint64_t)(uint32_t)which * (uint32_t)b->a->h.n_pes + (uint32_t)member]);
 }
@@ -28,7 +28,7 @@ PRIM_FN struct isod_part blocks_part(uint64_t bytes)
     return isod_part_of(bytes, (uint32_t)prim_block_index(), (uint32_t)prim_block_count());
 }
 /* What of it is in the piece at `at`. */
-PRIM_FN struct isod_part blocks_piece(const struct blocks *b, struct isod_part part, uint64_t at)
+PRIM_FN struct isod_part blocks_piece(const struct list_blocks *b, struct isod_part part, uint64_t at)
 {
     struct isod_part p;
     p.at = part.at + at;
@@ -36,7 +36,7 @@ PRIM_FN struct isod_part blocks_piece(const struct blocks *b, struct isod_part p
     return p;
 }
 
-PRIM_FN void blocks_copy_own(const struct blocks *b)
+PRIM_FN void blocks_copy_own(const struct list_blocks *b)
 {
     int32_t me = b->a->h.my_pe;
     struct isod_part own = blocks_part(blocks_word(b, SENT, me));
@@ -45,7 +45,7 @@ PRIM_FN void blocks_copy_own(const struct blocks *b)
                            b->a->source + blocks_word(b, SENT_AT, me) + own.at, own.bytes);
 }
 
-PRIM_FN void blocks_send_head(struct isod_coll *c, const struct blocks *b, int32_t to, uint64_t bytes)
+PRIM_FN void blocks_send_head(struct isod_coll *c, const struct list_blocks *b, int32_t to, uint64_t bytes)
 {
     char *memory = isod_coll_memory(c, to);
     uint64_t at = isod_stage_at(c, c->h.my_pe);
@@ -59,7 +59,7 @@ PRIM_FN void blocks_send_head(struct isod_coll *c, const struct blocks *b, int32
 }
 
 /* The piece at `at` of what goes to each other member. */
-PRIM_FN void blocks_send(struct isod_coll *c, const struct blocks *b, uint64_t at)
+PRIM_FN void blocks_send(struct isod_coll *c, const struct list_blocks *b, uint64_t at)
 {
     struct isod_waves waves = isod_waves_of(c);
     for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
@@ -101,7 +101,7 @@ PRIM_COLD_FN void blocks_mark(struct isod_origin at, uint64_t *count)
     if (prim_fetch_add_u64(count, 1) == prim_block_count() - 1)
         isod_handle_give_up(at);
 }
-PRIM_FN int blocks_leave(struct isod_coll *c, const struct blocks *b)
+PRIM_FN int blocks_leave(struct isod_coll *c, const struct list_blocks *b)
 {
     int rc = isod_coll_leave(c);
     if (b->differ && c->rank == 0)
@@ -110,7 +110,7 @@ PRIM_FN int blocks_leave(struct isod_coll *c, const struct blocks *b)
 }
 
 /* By all threads. */
-PRIM_FN void blocks_compare(const struct isod_coll *c, struct blocks *b, int32_t from, uint64_t sent)
+PRIM_FN void blocks_compare(const struct isod_coll *c, struct list_blocks *b, int32_t from, uint64_t sent)
 {
     uint64_t expected = blocks_word(b, RECEIVED, from);
     if (sent == expected)
@@ -124,7 +124,7 @@ PRIM_FN const uint64_t *blocks_head(const struct isod_coll *c, int32_t from)
 {
     return (const uint64_t *)(const void *)(c->here + isod_stage_at(c, from));
 }
-PRIM_FN void blocks_receive(struct isod_coll *c, const struct blocks *b, uint64_t at)
+PRIM_FN void blocks_receive(struct isod_coll *c, const struct list_blocks *b, uint64_t at)
 {
     struct isod_waves waves = isod_waves_of(c);
     for (uint32_t i = waves.first; i <= isod_coll_others(c); i += waves.stride) {
@@ -145,7 +145,7 @@ PRIM_FN void blocks_receive(struct isod_coll *c, const struct blocks *b, uint64_
 PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    struct blocks b;
+    struct list_blocks b;
     uint64_t at = 0, share = 0, most_units = (uint64_t)1 << 32; /* of less than 64 GiB */
     b.a = a;
     b.most = a->bytes;
@@ -184,7 +184,7 @@ PRIM_FN int alltoallv_staged(const struct isod_stream_coll *a)
 
 PRIM_FN uint32_t blocks_lines(uint64_t bytes) { return 1 + isod_ll128_lines(bytes); }
 
-PRIM_FN void blocks_send_lines(struct isod_coll *c, const struct blocks *b, uint64_t at, uint32_t epochs)
+PRIM_FN void blocks_send_lines(struct isod_coll *c, const struct list_blocks *b, uint64_t at, uint32_t epochs)
 {
     struct isod_ll128 w = isod_ll128_of(c);
     for (uint32_t i = 1; i <= isod_coll_others(c); i++) {
@@ -207,7 +207,7 @@ PRIM_FN void blocks_send_lines(struct isod_coll *c, const struct blocks *b, uint
 }
 
 /* The largest number of epochs of all members. */
-PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct blocks *b, uint64_t at, uint32_t epochs)
+PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct list_blocks *b, uint64_t at, uint32_t epochs)
 {
     struct isod_ll128 w = isod_ll128_of(c);
     for (uint32_t i = 1; i <= isod_coll_others(c) && !c->failed; i++) {
@@ -242,7 +242,7 @@ PRIM_FN uint32_t blocks_receive_lines(struct isod_coll *c, struct blocks *b, uin
 PRIM_FN int alltoallv_ll128(const struct isod_stream_coll *a)
 {
     struct isod_coll c;
-    struct blocks b;
+    struct list_blocks b;
     uint32_t units = (isod_ll128_bytes(a->h.inbox_bytes) / ISOD_LL128_LINE - 1) / 2 * (2 * ISOD_LL128_DATA / 16);
     uint64_t at = 0, most_units = (uint64_t)1 << 32; /* of less than 64 GiB */
     b.a = a;

@@ -74,7 +74,7 @@ static struct stream_slot *create(struct device *d, const struct team *team, int
 
 /* ---- one slot: what the members tell each other ---- */
 
-struct member {
+struct slot_member {
     uint64_t blocks; /* 0: it failed */
     uint64_t threads;
     uint64_t table;
@@ -87,9 +87,9 @@ struct member {
 
 /* Equal on all members afterwards: blocks and threads, the smallest of all; the table, if theirs are the same; nodes,
  * if all have found the same ones. -EIO: a member failed, and has said why. */
-static int agree(struct device *d, const struct streams *s, struct stream_slot *slot, const struct member *members)
+static int agree(struct device *d, const struct streams *s, struct stream_slot *slot, const struct slot_member *members)
 {
-    struct member least = members[0];
+    struct slot_member least = members[0];
     bool same = true, nodes = members[0].nodes != 0, notes = members[0].notes != 0;
     for (int i = 1; i < slot->handle.n_pes; i++) {
         least.blocks = ISO_MIN(least.blocks, members[i].blocks);
@@ -129,8 +129,8 @@ static int agree(struct device *d, const struct streams *s, struct stream_slot *
 static struct stream_slot *make_with(struct device *d, struct first_call *f, int number, int lanes)
 {
     struct team *members = &f->members;
-    struct member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
-                  *all = (struct member *)calloc((size_t)members->n_pes, sizeof *all);
+    struct slot_member mine = {0, 0, 0, 0, 0, STREAM_LL128_TORN, 0, 0},
+                       *all = (struct slot_member *)calloc((size_t)members->n_pes, sizeof *all);
     shmemd_t handle;
     if (all == NULL) {
         (void)iso_refuse_alone(call, "no memory for a team of %d", members->n_pes);

@@ -13,7 +13,7 @@
 
 #define ISO_HIP_GRANULARITY ((size_t)2 << 20)
 
-struct chunk;       /* gpu_hip_memory.c */
+struct hip_chunk;       /* gpu_hip_memory.c */
 struct made_stream; /* gpu_hip.c */
 struct engines;     /* gpu_hip_engine.c */
 
@@ -28,7 +28,7 @@ struct gpu {
     pthread_mutex_t stage_lock; /* stage */
     char *stage;                /* pinned memory through which unpinned host memory travels */
     pthread_mutex_t lock;       /* chunks, error, engine_copies, streams */
-    struct chunk *chunks;
+    struct hip_chunk *chunks;
     struct made_stream *streams; /* that this layer has made and not destroyed */
     int (*export_dmabuf)(const void *at, size_t len, int *fd, uint64_t *offset); /* HSA; NULL: an older one */
     volatile uint32_t *hdp_flush; /* register: what came over the bus is in memory after a store to it; NULL: none */

@@ -18,11 +18,11 @@
 #define UNCACHED_TYPE 0x40000000 /* hipMemAllocationTypeUncached, HIP 7 */
 
 /* Physical memory mapped at a place of a reservation. */
-struct chunk {
+struct hip_chunk {
     char *at;
     size_t len;
     hipMemGenericAllocationHandle_t memory;
-    struct chunk *next;
+    struct hip_chunk *next;
 };
 
 /* ---- memory of this PE alone ---- */
@@ -162,7 +162,7 @@ static int map_chunk(struct gpu *gpu, char *at, size_t len, hipMemGenericAllocat
     access.location.type = hipMemLocationTypeDevice;
     access.location.id = gpu->info.device;
     access.flags = hipMemAccessFlagsProtReadWrite;
-    struct chunk *chunk = (struct chunk *)malloc(sizeof(*chunk));
+    struct hip_chunk *chunk = (struct hip_chunk *)malloc(sizeof(*chunk));
     int status = chunk == NULL ? iso_hip_refuse(gpu, -ENOMEM, "no host memory left for the record of a chunk")
                                : iso_hip_result(gpu, "hipMemMap", hipMemMap(at, len, 0, memory, 0));
     if (status == 0) {
@@ -189,10 +189,10 @@ void iso_gpu_chunk_release(struct gpu *gpu, char *at, size_t len)
 {
     iso_hip_use(gpu);
     pthread_mutex_lock(&gpu->lock);
-    struct chunk **link = &gpu->chunks;
+    struct hip_chunk **link = &gpu->chunks;
     while (*link != NULL && (*link)->at != at)
         link = &(*link)->next;
-    struct chunk *chunk = *link;
+    struct hip_chunk *chunk = *link;
     if (chunk != NULL)
         *link = chunk->next;
     pthread_mutex_unlock(&gpu->lock);
@@ -384,9 +384,9 @@ int iso_gpu_export_foreign(struct gpu *gpu, void *ptr, struct gpu_allocation *a)
 /* The descriptor that shares a chunk is its dma-buf. For allocations the runtime below HIP makes one. */
 int iso_gpu_export_dmabuf(struct gpu *gpu, char *at, size_t len, int *fd, uint64_t *offset)
 {
-    struct chunk chunk = {NULL, 0, NULL, NULL};
+    struct hip_chunk chunk = {NULL, 0, NULL, NULL};
     pthread_mutex_lock(&gpu->lock);
-    for (const struct chunk *c = gpu->chunks; c != NULL && chunk.at == NULL; c = c->next)
+    for (const struct hip_chunk *c = gpu->chunks; c != NULL && chunk.at == NULL; c = c->next)
         if ((size_t)(at - c->at) < c->len)
             chunk = *c;
     pthread_mutex_unlock(&gpu->lock);

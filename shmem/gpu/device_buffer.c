@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /* What was imported from one local PE. */
-struct import {
+struct buffer_import {
     char *base; /* NULL: nothing */
     size_t len;
     enum gpu_sharing method;
@@ -84,7 +84,7 @@ static int trade(const struct buffer *b, struct gpu_allocation *a, struct pe_off
 }
 
 /* The whole allocation of another PE, whose key->fd is taken. import->base is NULL before, and after a failure. */
-static int import_whole(struct gpu *gpu, const struct gpu_key *key, struct import *import)
+static int import_whole(struct gpu *gpu, const struct gpu_key *key, struct buffer_import *import)
 {
     char *base = NULL;
     int rc;
@@ -111,7 +111,7 @@ static int describe(struct segment *s, int i, const struct pe_offer *buffer, str
 {
     const struct peer *peer = &ISO->peers[ISO->local_pes[i]];
     struct segment_peer *row = &s->peers[peer->pe];
-    struct import *import = &((struct import *)s->foreign)[i];
+    struct buffer_import *import = &((struct buffer_import *)s->foreign)[i];
     if (buffer->len == 0)
         return 0;
     row->base = (char *)(uintptr_t)buffer->base;
@@ -139,7 +139,7 @@ static struct segment *new_segment(const struct buffer *b)
     struct segment *s = &self->segments[self->n_segments];
     memset(s, 0, sizeof *s);
     s->peers = (struct segment_peer *)calloc((size_t)self->n_pes, sizeof *s->peers);
-    s->foreign = calloc((size_t)self->n_local, sizeof(struct import));
+    s->foreign = calloc((size_t)self->n_local, sizeof(struct buffer_import));
     s->base = b->addr;
     s->len = s->limit = s->first_bytes = b->len;
     s->kind = SEGMENT_BUFFER;
@@ -200,10 +200,10 @@ int iso_device_buffer_register(const struct buffer *b, shmemx_buffer_info_t *inf
 
 void iso_device_buffer_forget(struct segment *segment)
 {
-    struct import *imports = (struct import *)segment->foreign;
+    struct buffer_import *imports = (struct buffer_import *)segment->foreign;
     iso_transport_forget(segment);
     for (int i = 0; i < ISO->n_local; i++) {
-        const struct import *import = &imports[i];
+        const struct buffer_import *import = &imports[i];
         if (import->base == NULL)
             continue;
         if (import->method == GPU_SHARE_IPC) {

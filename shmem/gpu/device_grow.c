@@ -24,12 +24,12 @@
 enum { NAME_BYTES = 8, LOOK_MS = 10 };
 #define LATE_NS 5000000000 /* for a connected PE to send its one message */
 
-struct name {
+struct grow_name {
     char bytes[NAME_BYTES]; /* abstract unix address, made by the kernel */
     int len;                /* 0: no thread there */
 };
 
-struct import {
+struct grow_import {
     int local; /* whose */
     struct device_chunk chunk;
 };
@@ -37,11 +37,11 @@ struct import {
 struct grow {
     struct state *state;
     struct device *device;
-    struct name *names; /* [n_local] */
+    struct grow_name *names; /* [n_local] */
     int listener, stop; /* stop: an eventfd; -1: none */
     pthread_t thread;
     bool started;
-    struct import *imports; /* of the thread alone until it has ended */
+    struct grow_import *imports; /* of the thread alone until it has ended */
     size_t n_imports;
 };
 
@@ -60,7 +60,7 @@ static int import(struct grow *g, int local, const struct addition *addition, in
     struct gpu_key key;
     _Static_assert(sizeof key.bytes == sizeof addition->key, "keys travel whole");
     char *at = ISO->segments[SEGMENT_INDEX_DEVICE].peers[ISO->local_pes[local]].gpu_ptr;
-    struct import *grown = (struct import *)realloc(g->imports, (g->n_imports + 1) * sizeof *grown);
+    struct grow_import *grown = (struct grow_import *)realloc(g->imports, (g->n_imports + 1) * sizeof *grown);
     if (grown != NULL)
         g->imports = grown;
     if (grown == NULL || at == NULL) {
@@ -71,7 +71,7 @@ static int import(struct grow *g, int local, const struct addition *addition, in
     key.fd = fd;
     int rc = iso_gpu_chunk_import(d->gpu, at + addition->at, addition->len, &key);
     if (rc == 0)
-        g->imports[g->n_imports++] = (struct import){local, {addition->at, addition->len}};
+        g->imports[g->n_imports++] = (struct grow_import){local, {addition->at, addition->len}};
     return rc;
 }
 
@@ -123,7 +123,7 @@ static void *grow_main(void *argument)
 
 /* ---- start and end ---- */
 
-static int listen_by_name(struct name *name)
+static int listen_by_name(struct grow_name *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa_family_t);
@@ -144,7 +144,7 @@ static int listen_by_name(struct name *name)
 
 int iso_grow_start(struct device *d, struct pe_offer *offer)
 {
-    struct name mine = {{0}, 0};
+    struct grow_name mine = {{0}, 0};
     bool imports = false;
     for (int i = 0; i < ISO->n_local; i++)
         imports |= iso_device_imports(d, i);
@@ -158,7 +158,7 @@ int iso_grow_start(struct device *d, struct pe_offer *offer)
     g->device = d;
     g->stop = eventfd(0, EFD_CLOEXEC);
     g->listener = listen_by_name(&mine);
-    g->names = (struct name *)calloc((size_t)ISO->n_local, sizeof *g->names);
+    g->names = (struct grow_name *)calloc((size_t)ISO->n_local, sizeof *g->names);
     if (g->names == NULL || g->stop < 0 || g->listener < 0)
         return g->listener < 0 ? g->listener : -ENOMEM;
     memcpy(offer->key, mine.bytes, NAME_BYTES);
@@ -203,7 +203,7 @@ void iso_grow_stop(struct device *d)
 /* ---- the owner ---- */
 
 /* A socket, or -errno. */
-static int call_up(const struct name *name)
+static int call_up(const struct grow_name *name)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (name->len <= 0)

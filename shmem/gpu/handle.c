@@ -239,14 +239,14 @@ static int take_memory(struct device *d, struct handle *h, int lanes, const char
 
 /* ---- one handle: what the members tell each other ---- */
 
-struct member {
+struct handle_member {
     uint64_t offset;
     uint64_t lanes; /* 0: it failed */
     uint64_t direct;
 };
 
 /* Lanes and direct: the smallest of all. -EIO: a member failed, and has said why. */
-static int agree(struct device *d, struct handle *h, const struct member *members)
+static int agree(struct device *d, struct handle *h, const struct handle_member *members)
 {
     uint64_t lanes = members[0].lanes, direct = 1;
     for (int i = 0; i < h->team->n_pes; i++) {
@@ -268,7 +268,7 @@ static int agree(struct device *d, struct handle *h, const struct member *member
 /* ---- one handle: its image ---- */
 
 /* `members` NULL: no slot memory. */
-static void fill_tables(struct handle *h, char *at, const struct member *members)
+static void fill_tables(struct handle *h, char *at, const struct handle_member *members)
 {
     const struct segment *s = &ISO->segments[SEGMENT_INDEX_DEVICE];
     struct layout l = lay_out(h->team->n_pes, h->image.lanes);
@@ -301,7 +301,7 @@ static void fill_tables(struct handle *h, char *at, const struct member *members
     }
 }
 
-static int write_image(struct device *d, struct handle *h, const struct member *members)
+static int write_image(struct device *d, struct handle *h, const struct handle_member *members)
 {
     char *copy = (char *)calloc(1, h->bytes);
     if (copy == NULL)
@@ -383,7 +383,7 @@ static int open_handle(struct first_call *f, struct handle *h, int lanes, const 
 {
     struct device *d = ISO->device;
     struct team *team = &f->members;
-    struct member mine = {0, 0, 0}, *all = (struct member *)calloc((size_t)team->n_pes, sizeof *all);
+    struct handle_member mine = {0, 0, 0}, *all = (struct handle_member *)calloc((size_t)team->n_pes, sizeof *all);
     if (all == NULL)
         return iso_refuse_alone(call, "no memory for a team of %d", team->n_pes);
     int rc = take_memory(d, h, lanes, call);

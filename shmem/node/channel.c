@@ -109,10 +109,10 @@ static void remove_link(struct channel *c, const struct link *link)
             }
 }
 
-static void finish_request(struct channel *c, struct request *request, int rc)
+static void finish_request(struct channel *c, struct channel_request *request, int rc)
 {
     uint64_t one = 1;
-    for (struct request **at = &c->requests; *at != NULL; at = &(*at)->next)
+    for (struct channel_request **at = &c->requests; *at != NULL; at = &(*at)->next)
         if (*at == request) {
             *at = request->next;
             break;
@@ -125,7 +125,7 @@ static void finish_request(struct channel *c, struct request *request, int rc)
 
 static void fail_requests(struct channel *c, int pe, int rc)
 {
-    for (struct request *request = c->requests, *next; request != NULL; request = next) {
+    for (struct channel_request *request = c->requests, *next; request != NULL; request = next) {
         next = request->next;
         if (request->pe == pe)
             finish_request(c, request, rc);
@@ -135,7 +135,7 @@ static void fail_requests(struct channel *c, int pe, int rc)
 /* Another connection to the PE takes its place, or the PE's requests have failed. */
 static void close_link(struct channel *c, struct link *link)
 {
-    struct target *t = link->pe >= 0 ? &c->targets[link->pe] : NULL;
+    struct channel_target *t = link->pe >= 0 ? &c->targets[link->pe] : NULL;
     for (struct early_request *early = c->early; early != NULL; early = early->next)
         if (early->link == link)
             early->link = NULL;
@@ -190,7 +190,7 @@ static void report_death(const struct link *link, int rc)
 /* An attempt to connect is over: the next address follows, or the same ones again after a while. */
 static void fail_attempt(struct channel *c, struct link *link, int rc)
 {
-    struct target *t = &c->targets[link->pe];
+    struct channel_target *t = &c->targets[link->pe];
     t->error = rc == -EPIPE ? -ECONNRESET : rc;
     t->attempt++;
     log_debug("channel: pe %d at %s: %s", link->pe, link->name, strerror(-t->error));
@@ -266,7 +266,7 @@ static bool drop_oldest(struct channel *c)
 /* Begins to call the next address of the PE. */
 static void dial(struct channel *c, int pe)
 {
-    struct target *t = &c->targets[pe];
+    struct channel_target *t = &c->targets[pe];
     struct tcp_address address;
     char name[TCP_NAME_BYTES];
     if (!iso_interface_pick(&t->addresses, &c->mine, is_on_my_host(pe), t->attempt, &address)) {
@@ -293,7 +293,7 @@ static void dial(struct channel *c, int pe)
 /* Its requests have failed, with a sentence. */
 static void give_up(struct channel *c, int pe)
 {
-    struct target *t = &c->targets[pe];
+    struct channel_target *t = &c->targets[pe];
     char who[192], where[256];
     const char *why = t->error == -EBADMSG || t->error == -EPROTO || t->error == -EACCES
                           ? "the process that answers there is not that PE"
@@ -307,7 +307,7 @@ static void give_up(struct channel *c, int pe)
 }
 
 /* A connection to the PE is wanted, within SHMEM_BOOT_TIMEOUT from now. */
-static void want_link(struct target *t)
+static void want_link(struct channel_target *t)
 {
     if (t->give_up == 0 && t->up == NULL)
         t->give_up = iso_deadline_in(ISO->env->boot_timeout);
@@ -316,7 +316,7 @@ static void want_link(struct target *t)
 /* The next attempt, if one is due. */
 static void try_to_connect(struct channel *c, int pe)
 {
-    struct target *t = &c->targets[pe];
+    struct channel_target *t = &c->targets[pe];
     if (t->up != NULL || t->give_up == 0 || t->dialed != NULL)
         return;
     int64_t now = iso_deadline_now();
@@ -351,7 +351,7 @@ static void connected(struct channel *c, struct link *link)
 
 static void become_up(struct channel *c, struct link *link)
 {
-    struct target *t = &c->targets[link->pe];
+    struct channel_target *t = &c->targets[link->pe];
     remove_link(c, link);
     link->state = LINK_UP;
     link->next = c->links;
@@ -410,8 +410,8 @@ static void answer_request(struct channel *c, struct link *link, uint32_t number
 /* Those that are not sent yet, to all that are connected. */
 static void send_requests(struct channel *c)
 {
-    for (struct request *request = c->requests, *next; request != NULL; request = next) {
-        struct target *t = &c->targets[request->pe];
+    for (struct channel_request *request = c->requests, *next; request != NULL; request = next) {
+        struct channel_target *t = &c->targets[request->pe];
         next = request->next;
         if (request->sent)
             continue;
@@ -458,7 +458,7 @@ static void take_frame(struct channel *c, struct link *link, const struct frame 
         *end = early;
         return;
     case CHANNEL_ANSWER:
-        for (struct request *request = c->requests; request != NULL; request = request->next)
+        for (struct channel_request *request = c->requests; request != NULL; request = request->next)
             if (request->sent && request->number == frame->number && request->pe == link->pe) {
                 memcpy(request->answer, link->in.body, CHANNEL_BODY_BYTES);
                 finish_request(c, request, 0);
@@ -623,7 +623,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
     struct channel *c = ISO->channel;
     if (c == NULL || !c->started || ISO->peers[pe].local)
         iso_fatal("the set-up of a connection", "pe %d is on the node of this PE: there is no channel to it", pe);
-    struct request request = {.pe = pe, .body = request_body, .answer = answer};
+    struct channel_request request = {.pe = pe, .body = request_body, .answer = answer};
     struct wait wait = ISO_WAIT("the set-up of a connection", pe, NULL, 0);
     uint64_t since = iso_wait_now_ns();
     bool reported = false, done = false;
@@ -654,7 +654,7 @@ int iso_channel_ask(int pe, const void *request_body, void *answer)
     }
     if (!done) {
         pthread_mutex_lock(&c->lock); /* the job is broken: no answer to it is awaited any more */
-        struct request **at = &c->requests;
+        struct channel_request **at = &c->requests;
         while (*at != NULL && *at != &request)
             at = &(*at)->next;
         if (*at != NULL)
@@ -711,7 +711,7 @@ int iso_channel_open(struct host_addresses *mine)
     ISO->channel = c;
     iso_tcp_raise_files(); /* a connection to each PE of a large job */
     c->listener = -1;
-    c->targets = (struct target *)calloc((size_t)ISO->n_pes, sizeof *c->targets);
+    c->targets = (struct channel_target *)calloc((size_t)ISO->n_pes, sizeof *c->targets);
     c->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = c->targets != NULL && c->epoll >= 0 ? start_listening(c) : -ENOMEM;
     if (rc == 0)
@@ -723,7 +723,7 @@ int iso_channel_open(struct host_addresses *mine)
 
 void iso_channel_know(int pe, const struct host_addresses *addresses, const unsigned char token[CHANNEL_TOKEN_BYTES])
 {
-    struct target *t = &ISO->channel->targets[pe];
+    struct channel_target *t = &ISO->channel->targets[pe];
     t->addresses = *addresses;
     memcpy(t->token, token, CHANNEL_TOKEN_BYTES);
 }
@@ -735,7 +735,7 @@ int iso_channel_start(void)
     struct channel *c = self->channel;
     int node = iso_pe_my_node(), n = self->n_nodes, rc = 0;
     int before = self->node_first[(node + n - 1) % n]; /* calls this PE */
-    struct target *next = &c->targets[self->node_first[(node + 1) % n]];
+    struct channel_target *next = &c->targets[self->node_first[(node + 1) % n]];
     bool in_ring = self->node_first[node] == self->my_pe;
     bool calls = in_ring && (n > 2 || node == 0); /* this PE calls `next`; with two nodes one call does */
     struct wait wait = ISO_WAIT("shmem_init", before, NULL, 0);

@@ -40,7 +40,7 @@ struct link {
 struct wait;
 
 /* Another PE, as this one reaches it. */
-struct target {
+struct channel_target {
     struct host_addresses addresses;
     unsigned char token[CHANNEL_TOKEN_BYTES];
     struct link *up;     /* NULL: not connected */
@@ -52,8 +52,8 @@ struct target {
 };
 
 /* A request of this PE. */
-struct request {
-    struct request *next;
+struct channel_request {
+    struct channel_request *next;
     int pe;
     uint32_t number;
     bool sent, done;
@@ -81,11 +81,11 @@ struct channel {
     bool complete;            /* the start is over: no stranger ends the job from here on */
     bool has_rested;          /* the listener, for want of descriptors: said once */
     int64_t listen_again;     /* 0: it is not resting */
-    struct target *targets;   /* [n_pes] */
+    struct channel_target *targets; /* [n_pes] */
     struct link *links;       /* up */
     struct link *pending;     /* not up yet */
     struct link *closed;      /* freed when progress ends: a caller may still look at them */
-    struct request *requests; /* not done yet */
+    struct channel_request *requests; /* not done yet */
     struct early_request *early;
     uint32_t next_number;
     channel_handler *handler;

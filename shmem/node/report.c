@@ -34,7 +34,7 @@ struct report {
 };
 
 /* What a line says of several waits. */
-struct group {
+struct report_group {
     const struct wait_record *record; /* the first one's */
     int n_pes, n_waits;
     bool one_peer;
@@ -132,9 +132,9 @@ static void write_pes(const bool *set, char *text, size_t bytes)
         snprintf(text + used, bytes - used, ", ...");
 }
 
-static struct group take_group(struct report *report, int first)
+static struct report_group take_group(struct report *report, int first)
 {
-    struct group g = {&report->entries[first].record, 0, 0, true, UINT64_MAX, 0};
+    struct report_group g = {&report->entries[first].record, 0, 0, true, UINT64_MAX, 0};
     memset(report->set, 0, (size_t)ISO->n_pes);
     for (int i = first; i < report->n; i++) {
         struct entry *e = &report->entries[i];
@@ -170,7 +170,7 @@ static int take_missing(struct report *report, const struct wait_record *r)
     return n;
 }
 
-static void write_waited(struct report *report, const struct group *g, char *text, size_t bytes)
+static void write_waited(struct report *report, const struct report_group *g, char *text, size_t bytes)
 {
     const struct wait_record *r = g->record;
     bool known = g->one_peer && r->peer >= 0 && r->peer < ISO->n_pes;
@@ -195,7 +195,7 @@ static double seconds(uint64_t now, uint64_t since) { return since < now ? (doub
 
 static void print_group(struct report *report, int first)
 {
-    struct group g = take_group(report, first);
+    struct report_group g = take_group(report, first);
     const struct wait_record *r = g.record;
     char who[512], waited[512], values[96] = "", words[256] = "", time[64];
     write_pes(report->set, who, sizeof who);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Waits for and tests of words of this PE (section 9.11), also the deprecated ones. Values of all types become keys,
  * unsigned 64-bit numbers in the same order, so that there is one comparison. A call on a single word looks at it
- * inline first. All waits, and all calls on several words, go through one core over struct set. Words are read at the
- * caller's own address, for every kind of host memory; the agent reads words of device memory. */
+ * inline first. All waits, and all calls on several words, go through one core over struct word_set. Words are read at
+ * the caller's own address, for every kind of host memory; the agent reads words of device memory. */
 #include "../node/wait.h"
 #include "target.h"
 #include "word.h"
@@ -51,7 +51,7 @@ ISO_INLINE bool compare(uint64_t a, int cmp, uint64_t b)
 
 /* ---- a set of words; one word is a set of one ---- */
 
-struct set {
+struct word_set {
     const char *ivars;
     size_t nelems;
     const int *status;  /* NULL: all are in */
@@ -71,7 +71,7 @@ ISO_INLINE void check_cmp(int cmp, const char *call)
 }
 
 /* Also sets s->on_device and s->place. */
-static void check_words(struct set *s, const char *arg, size_t len)
+static void check_words(struct word_set *s, const char *arg, size_t len)
 {
     struct place at = iso_place(s->ivars, len, ISO->my_pe, s->call, arg);
     iso_check_aligned(s->call, arg, s->ivars, s->kind.bytes);
@@ -79,7 +79,7 @@ static void check_words(struct set *s, const char *arg, size_t len)
     s->place = at;
 }
 
-static void check_set(struct set *s)
+static void check_set(struct word_set *s)
 {
     check_cmp(s->cmp, s->call);
     if (s->nelems == 0) {
@@ -92,29 +92,29 @@ static void check_set(struct set *s)
         iso_fatal(s->call, "cmp_values is null");
 }
 
-static bool is_in(const struct set *s, size_t i) { return s->status == NULL || s->status[i] == 0; }
+static bool is_in(const struct word_set *s, size_t i) { return s->status == NULL || s->status[i] == 0; }
 
-static uint64_t value_key(const struct set *s, size_t i)
+static uint64_t value_key(const struct word_set *s, size_t i)
 {
     return key_of(iso_word_of(s->values + i * s->value_step, s->kind.bytes), s->kind);
 }
 
-static ISO_COLD uint64_t load_device_key(const struct set *s, size_t i)
+static ISO_COLD uint64_t load_device_key(const struct word_set *s, size_t i)
 {
     struct place at = iso_place_behind(s->place, i * s->kind.bytes);
     return key_of(iso_far_load(&ISO->ctx_default, at, s->kind.bytes, s->call), s->kind);
 }
 
-static uint64_t seen_key(const struct set *s, size_t i)
+static uint64_t seen_key(const struct word_set *s, size_t i)
 {
     if (ISO_UNLIKELY(s->on_device))
         return load_device_key(s, i);
     return load_key(s->ivars + i * s->kind.bytes, s->kind);
 }
 
-static bool holds(const struct set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
+static bool holds(const struct word_set *s, size_t i) { return compare(seen_key(s, i), s->cmp, value_key(s, i)); }
 
-static struct wait begin_wait(const struct set *s, size_t i)
+static struct wait begin_wait(const struct word_set *s, size_t i)
 {
     struct wait wait = ISO_WAIT(s->call, -1, s->ivars + i * s->kind.bytes, plain(value_key(s, i), s->kind));
     wait.cmp = s->cmp;
@@ -122,13 +122,13 @@ static struct wait begin_wait(const struct set *s, size_t i)
     return wait;
 }
 
-static void pause_wait(struct wait *wait, const struct set *s, size_t i)
+static void pause_wait(struct wait *wait, const struct word_set *s, size_t i)
 {
     iso_wait_pause(wait, plain(seen_key(s, i), s->kind));
 }
 
 /* Word i; the key that satisfied. */
-static uint64_t wait_one(const struct set *s, size_t i)
+static uint64_t wait_one(const struct word_set *s, size_t i)
 {
     uint64_t value = value_key(s, i), seen = seen_key(s, i);
     if (compare(seen, s->cmp, value))
@@ -148,7 +148,7 @@ static size_t failed(size_t result)
     return result;
 }
 
-static void wait_all(struct set *s)
+static void wait_all(struct word_set *s)
 {
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
@@ -156,7 +156,7 @@ static void wait_all(struct set *s)
             (void)wait_one(s, i);
 }
 
-static int test_all(struct set *s)
+static int test_all(struct word_set *s)
 {
     check_set(s);
     for (size_t i = 0; i < s->nelems; i++)
@@ -178,7 +178,7 @@ static size_t anywhere(size_t nelems)
 enum { EMPTY = -1, NONE, FOUND };
 
 /* One round over the set from `start`: FOUND and *found; NONE: nothing holds; EMPTY: nothing is in the set. */
-static int find(const struct set *s, size_t start, size_t *found)
+static int find(const struct word_set *s, size_t start, size_t *found)
 {
     int result = EMPTY;
     for (size_t n = 0, i = start; n < s->nelems; n++, i = i + 1 == s->nelems ? 0 : i + 1) {
@@ -192,7 +192,7 @@ static int find(const struct set *s, size_t start, size_t *found)
     return result;
 }
 
-static size_t wait_any(struct set *s)
+static size_t wait_any(struct word_set *s)
 {
     check_set(s);
     size_t start = s->nelems > 1 ? anywhere(s->nelems) : 0, i = 0;
@@ -208,7 +208,7 @@ static size_t wait_any(struct set *s)
     return i;
 }
 
-static size_t test_any(struct set *s)
+static size_t test_any(struct word_set *s)
 {
     check_set(s);
     size_t i = 0;
@@ -216,7 +216,7 @@ static size_t test_any(struct set *s)
 }
 
 /* One round, all words: as fair as can be. *last: a word that is in the set, for the report. */
-static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool *empty)
+static size_t find_all(const struct word_set *s, size_t *indices, size_t *last, bool *empty)
 {
     size_t n = 0;
     *empty = true;
@@ -231,14 +231,14 @@ static size_t find_all(const struct set *s, size_t *indices, size_t *last, bool 
     return n;
 }
 
-static void check_some(struct set *s, const size_t *indices)
+static void check_some(struct word_set *s, const size_t *indices)
 {
     check_set(s);
     if (ISO_CHECKS && s->nelems > 0 && indices == NULL)
         iso_fatal(s->call, "indices is null");
 }
 
-static size_t wait_some(struct set *s, size_t *indices)
+static size_t wait_some(struct word_set *s, size_t *indices)
 {
     check_some(s, indices);
     size_t last = 0;
@@ -253,7 +253,7 @@ static size_t wait_some(struct set *s, size_t *indices)
     return n;
 }
 
-static size_t test_some(struct set *s, size_t *indices)
+static size_t test_some(struct word_set *s, size_t *indices)
 {
     check_some(s, indices);
     size_t last;
@@ -268,19 +268,19 @@ static ISO_COLD uint64_t wait_slow(const void *ivar, struct kind kind, int cmp, 
 {
     uint64_t bits = 0;
     iso_word_to(&bits, value, kind.bytes);
-    struct set s = {.ivars = (const char *)ivar,
-                    .nelems = 1,
-                    .values = (const char *)&bits,
-                    .cmp = cmp,
-                    .kind = kind,
-                    .call = call};
+    struct word_set s = {.ivars = (const char *)ivar,
+                         .nelems = 1,
+                         .values = (const char *)&bits,
+                         .cmp = cmp,
+                         .kind = kind,
+                         .call = call};
     check_words(&s, "ivar", kind.bytes);
     return wait_one(&s, 0);
 }
 
 static ISO_COLD int test_slow(const void *ivar, struct kind kind, int cmp, uint64_t value, const char *call)
 {
-    struct set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
+    struct word_set s = {.ivars = (const char *)ivar, .nelems = 1, .cmp = cmp, .kind = kind, .call = call};
     check_words(&s, "ivar", kind.bytes);
     return compare(seen_key(&s, 0), cmp, key_of(value, kind)) ? 1 : (int)failed(0);
 }
@@ -330,12 +330,10 @@ SHMEM_P2P_TYPES(WORD, )
 
 /* One value for all, or one for each. */
 #define SET(TYPE, values, step)                                                                              \
-    &(struct set)                                                                                            \
+    &(struct word_set)                                                                                       \
     {                                                                                                        \
         (const char *)ivars, nelems, status, (const char *)(values), step, cmp, KIND(TYPE), __func__, false, \
-        {                                                                                                    \
-            NULL, NULL, 0, 0                                                                                 \
-        }                                                                                                    \
+            {NULL, NULL, 0, 0}                                                                               \
     }
 
 #define RETURN_void

@@ -127,7 +127,7 @@ struct strided {
 };
 
 /* The same in bytes. */
-struct blocks {
+struct rma_blocks {
     char *dest;
     const char *source;
     size_t dst, sst;
@@ -149,25 +149,25 @@ static size_t check_stride(ptrdiff_t stride, const char *arg, size_t bsize, cons
     return (size_t)stride;
 }
 
-static struct blocks blocks_of(const struct strided *s, size_t bytes, const char *call)
+static struct rma_blocks blocks_of(const struct strided *s, size_t bytes, const char *call)
 {
-    return (struct blocks){.dest = (char *)s->dest,
-                           .source = (const char *)s->source,
-                           .dst = times(check_stride(s->dst, "dst", s->bsize, call), bytes),
-                           .sst = times(check_stride(s->sst, "sst", s->bsize, call), bytes),
-                           .len = times(s->bsize, bytes),
-                           .n = s->nblocks};
+    return (struct rma_blocks){.dest = (char *)s->dest,
+                               .source = (const char *)s->source,
+                               .dst = times(check_stride(s->dst, "dst", s->bsize, call), bytes),
+                               .sst = times(check_stride(s->sst, "sst", s->bsize, call), bytes),
+                               .len = times(s->bsize, bytes),
+                               .n = s->nblocks};
 }
 
 /* Bytes from the beginning of the first block to the end of the last. */
-static size_t span(const struct blocks *b, size_t stride)
+static size_t span(const struct rma_blocks *b, size_t stride)
 {
     size_t last = times(b->n - 1, stride);
     return last > SIZE_MAX - b->len ? SIZE_MAX : last + b->len;
 }
 
 /* `len` is b->len, as a constant where it is the size of one element. */
-ISO_INLINE void copy_each(const struct blocks *b, size_t len)
+ISO_INLINE void copy_each(const struct rma_blocks *b, size_t len)
 {
     char *to = b->dest;
     const char *from = b->source;
@@ -175,7 +175,7 @@ ISO_INLINE void copy_each(const struct blocks *b, size_t len)
         memcpy(to, from, len);
 }
 
-static void copy_blocks(const struct blocks *b)
+static void copy_blocks(const struct rma_blocks *b)
 {
     if (b->dst == b->len && b->sst == b->len) {
         memcpy(b->dest, b->source, b->len * b->n);
@@ -210,7 +210,7 @@ static void strided_put(const struct target *t, const struct strided *s, size_t 
         return;
     }
     iso_target_check_local(s->source, "source", t->call);
-    struct blocks b = blocks_of(s, bytes, t->call);
+    struct rma_blocks b = blocks_of(s, bytes, t->call);
     struct place to = iso_target_place(t, s->dest, span(&b, b.dst), "dest");
     if (ISO_LIKELY(to.cpu != NULL) && !iso_far_is_local(b.source)) {
         b.dest = to.cpu;
@@ -229,7 +229,7 @@ static void strided_get(const struct target *t, const struct strided *s, size_t 
         return;
     }
     iso_target_check_local(s->dest, "dest", t->call);
-    struct blocks b = blocks_of(s, bytes, t->call);
+    struct rma_blocks b = blocks_of(s, bytes, t->call);
     struct place from = iso_target_place(t, s->source, span(&b, b.sst), "source");
     if (ISO_LIKELY(from.cpu != NULL) && !iso_far_is_local(b.dest)) {
         b.source = from.cpu;

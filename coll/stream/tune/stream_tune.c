@@ -42,13 +42,13 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 _Static_assert(MOST_TEAMS *(KINDS + 1) * MOST_SIZES <= SELECT_MOST_ROWS, "rows fit; allreduce may have two a size");
 
 /* A row without its limits. */
-struct way {
+struct tune_way {
     const struct select_algorithm *algorithm; /* NULL: none yet */
     struct select_shape most;
 };
 
 struct trial {
-    struct way way;
+    struct tune_way way;
     struct select_shape shape; /* what a call of this size takes of it */
     unsigned calls;            /* of its graph */
     bool final;                /* measured twice */
@@ -62,7 +62,7 @@ enum buffers { APART, IN_PLACE, BUFFERS };
 
 struct result {
     size_t bytes;
-    struct way best[BUFFERS];
+    struct tune_way best[BUFFERS];
 };
 
 struct tuning {
@@ -263,7 +263,7 @@ static void time_again(const struct trials *s, struct trial *r)
     r->spread = spread;
 }
 
-static bool serves(const struct way *way, enum buffers buffers)
+static bool serves(const struct tune_way *way, enum buffers buffers)
 {
     return buffers == APART || way->algorithm->kind != SHMEMX_ALLREDUCE ||
            (way->algorithm->needs & ISOD_NEEDS_APART) == 0;
@@ -296,7 +296,7 @@ static int measure(struct trials *s, struct trial *r)
 /* ---- which trials ---- */
 
 /* The trial of a way: an earlier one, if calls of this size are the same by both. -1: it cannot do the call. */
-static int add_trial(struct trials *s, struct way way)
+static int add_trial(struct trials *s, struct tune_way way)
 {
     struct select_row row = {way.algorithm, way.algorithm->needs, INT_MAX, SIZE_MAX, way.most, NULL};
     struct trial new_one = {.way = way};
@@ -329,7 +329,8 @@ static void add_all(struct trials *s)
             continue;
         for (unsigned halves = 0; halves < 4 && most >> halves != 0; halves++)
             for (int i = 0; i < (a->engines ? 1 : 3); i++) {
-                struct way way = {a, {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
+                struct tune_way way = {a,
+                                       {most >> halves, a->engines ? 1 : ISO_MIN(threads[i], s->c.facts.most_threads)}};
                 (void)add_trial(s, way);
             }
     }
@@ -371,7 +372,7 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
         if (before != NULL)
             incumbent[b] = add_trial(s, before->best[b]);
     struct select_choice choice = iso_stream_choose(s->t->built_in, &s->c.facts);
-    struct way chosen = {choice.algorithm, choice.shape};
+    struct tune_way chosen = {choice.algorithm, choice.shape};
     int built_in = add_trial(s, chosen);
 
     /* Two rounds: all, then those that are compared. */
@@ -404,7 +405,7 @@ static int tune_size(struct trials *s, const struct result *before, struct resul
 
 /* ---- rows ---- */
 
-static bool is_same(const struct way *a, const struct way *b)
+static bool is_same(const struct tune_way *a, const struct tune_way *b)
 {
     return a->algorithm == b->algorithm && a->most.grid == b->most.grid && a->most.threads == b->most.threads;
 }
@@ -417,7 +418,7 @@ static size_t limit_of(const struct tuning *t, const struct result *results, int
     return t->whole ? SIZE_MAX : results[i].bytes;
 }
 
-static void add_row(struct tuning *t, const struct way *way, size_t max_bytes, int max_pes)
+static void add_row(struct tuning *t, const struct tune_way *way, size_t max_bytes, int max_pes)
 {
     struct select_row row = {way->algorithm, way->algorithm->needs, max_pes, max_bytes, way->most, NULL};
     t->rows.row[t->rows.n++] = row;
@@ -442,7 +443,7 @@ static int tune_kind(struct tuning *t, struct team *team, int kind)
     /* One row for neighbours that are alike. Behind a row that calls in place cannot take, those for them: other calls
      * never come to these. */
     for (int last = 0; last < n; last++) {
-        const struct way *best = results[last].best;
+        const struct tune_way *best = results[last].best;
         if (last + 1 < n && is_same(&best[APART], &results[last + 1].best[APART]))
             continue;
         add_row(t, &best[APART], limit_of(t, results, last, n), team->n_pes);

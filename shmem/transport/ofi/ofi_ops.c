@@ -19,7 +19,7 @@ ISO_INLINE uint64_t remote_of(struct place at)
 
 /* ---- moves ---- */
 
-struct move {
+struct ofi_move {
     struct ofi *o;
     struct ofi_queue *q;
     uint64_t remote;
@@ -30,7 +30,7 @@ struct move {
     enum ofi_haste haste;
 };
 
-static void move_by_messages(struct move *m, size_t len)
+static void move_by_messages(struct ofi_move *m, size_t len)
 {
     for (size_t n; len > 0; len -= n, m->len -= n, m->local += n, m->remote += n) {
         n = ISO_MIN(len, m->o->data_max);
@@ -43,7 +43,8 @@ static void move_by_messages(struct move *m, size_t len)
 }
 
 /* An RMA for the first n bytes of the move; room is there. */
-static struct ofi_op *add_rma(struct move *m, const struct network_key *key, uint64_t at, size_t n, struct fid_mr *mr)
+static struct ofi_op *add_rma(struct ofi_move *m, const struct network_key *key, uint64_t at, size_t n,
+                              struct fid_mr *mr)
 {
     struct ofi *o = m->o;
     struct ofi_op *op = iso_ofi_take(o, m->q->pe, m->put ? OFI_WRITE : OFI_READ);
@@ -61,7 +62,7 @@ static struct ofi_op *add_rma(struct move *m, const struct network_key *key, uin
 }
 
 /* How many of up to n bytes it took. */
-static size_t add_direct(struct move *m, const struct network_key *key, size_t n)
+static size_t add_direct(struct ofi_move *m, const struct network_key *key, size_t n)
 {
     struct fid_mr *once = NULL;
     if (m->put)
@@ -81,7 +82,7 @@ static size_t add_direct(struct move *m, const struct network_key *key, size_t n
 }
 
 /* The registration may cover more than a put that ends early for the sake of whole words. */
-static size_t add_staged(struct move *m, size_t n)
+static size_t add_staged(struct ofi_move *m, size_t n)
 {
     struct ofi *o = m->o;
     struct ofi_peer *peer = &o->peers[m->q->pe];
@@ -107,7 +108,7 @@ static size_t add_staged(struct move *m, size_t n)
     return n;
 }
 
-static void move_all(struct move *m)
+static void move_all(struct ofi_move *m)
 {
     while (m->len > 0) {
         if (!m->o->bulk || (m->len < OFI_BULK_MIN && !m->on_device)) {
@@ -174,9 +175,10 @@ static enum ofi_haste haste_of(const struct ofi *o, const struct ctx *ctx, struc
     return OFI_NOW;
 }
 
-static struct move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
+static struct ofi_move move_of(struct ctx *ctx, struct place at, const struct far_local *local, bool put)
 {
-    struct move m = {ISO->ofi, NULL, remote_of(at), (char *)local->addr, local->len, put, local->on_device, OFI_NOW};
+    struct ofi_move m = {ISO->ofi,   NULL, remote_of(at),    (char *)local->addr,
+                         local->len, put,  local->on_device, OFI_NOW};
     iso_ofi_lock(m.o);
     m.q = iso_ofi_queue_to(m.o, ctx, at.pe);
     if (ctx == &ISO->ctx_words)
@@ -187,7 +189,7 @@ static struct move move_of(struct ctx *ctx, struct place at, const struct far_lo
 /* After a blocking call the local memory of earlier ones that did not block is free, too. */
 void iso_ofi_put(struct ctx *ctx, struct place to, const struct far_local *source)
 {
-    struct move m = move_of(ctx, to, source, true);
+    struct ofi_move m = move_of(ctx, to, source, true);
     move_all(&m);
     if (!source->nbi)
         iso_ofi_wait(m.o, m.q, 0, m.q->moves.made, "put");
@@ -196,7 +198,7 @@ void iso_ofi_put(struct ctx *ctx, struct place to, const struct far_local *sourc
 
 void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *dest)
 {
-    struct move m = move_of(ctx, from, dest, false);
+    struct ofi_move m = move_of(ctx, from, dest, false);
     move_all(&m);
     if (!dest->nbi)
         iso_ofi_wait(m.o, m.q, m.q->prompt, m.q->moves.made, "get");
@@ -209,7 +211,7 @@ void iso_ofi_get(struct ctx *ctx, struct place from, const struct far_local *des
 void iso_ofi_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
-    struct move m = move_of(ctx, to, &source, true);
+    struct ofi_move m = move_of(ctx, to, &source, true);
     follow_direct(m.o, m.q);
     move_by_messages(&m, len);
     iso_ofi_unlock(m.o);
@@ -270,7 +272,7 @@ void iso_ofi_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op
 
 void iso_ofi_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
 {
-    struct move m = move_of(ctx, message->to, source, true);
+    struct ofi_move m = move_of(ctx, message->to, source, true);
     struct ofi_message signal = signal_message(message->at, message->signal, message->sig_op);
     bool both = m.len + sizeof signal <= m.o->data_max && !m.on_device;
     if (!both)

@@ -23,7 +23,7 @@ struct candidate {
     int distance; /* 0: at the node of this PE's core, or unknown */
 };
 
-struct search {
+struct device_search {
     struct verbs *v;
     struct candidate found[PORTS_MAX];
     int n_found;
@@ -46,7 +46,7 @@ static int number_after(const char *text, char mark, const char **end)
 }
 
 /* The entry for this PE into `name`; "" where the variable is not set. */
-static int parse_wish(struct search *s, char name[ENTRY_BYTES])
+static int parse_wish(struct device_search *s, char name[ENTRY_BYTES])
 {
     const char *text = ISO->env->nic, *end;
     int n = 1;
@@ -84,7 +84,7 @@ static int gid_rank(const struct ibv_gid_entry *g)
 }
 
 /* Its index, or -1. */
-static int choose_gid(const struct search *s, struct ibv_context *device, struct verbs_port *port)
+static int choose_gid(const struct device_search *s, struct ibv_context *device, struct verbs_port *port)
 {
     struct ibv_gid_entry entries[GIDS_MAX];
     int best = -1, best_rank = 0;
@@ -103,7 +103,7 @@ static int choose_gid(const struct search *s, struct ibv_context *device, struct
 }
 
 /* number -1: the whole device */
-static void note(struct search *s, const char *device, int number, const char *what)
+static void note(struct device_search *s, const char *device, int number, const char *what)
 {
     size_t n = strlen(s->why);
     char port[24] = "";
@@ -112,7 +112,7 @@ static void note(struct search *s, const char *device, int number, const char *w
     snprintf(s->why + n, sizeof s->why - n, "%s%s%s %s", n > 0 ? ", " : "", device, port, what);
 }
 
-static void add_port(struct search *s, struct ibv_device *device, struct ibv_context *context, int number)
+static void add_port(struct device_search *s, struct ibv_device *device, struct ibv_context *context, int number)
 {
     char path[160];
     int near = -1; /* the memory node of the device, -1: unknown */
@@ -157,7 +157,7 @@ static void add_port(struct search *s, struct ibv_device *device, struct ibv_con
         s->n_found++;
 }
 
-static void add_device(struct search *s, struct ibv_device *device)
+static void add_device(struct device_search *s, struct ibv_device *device)
 {
     struct ibv_device_attr attr;
     const char *name = s->v->lib.get_device_name(device);
@@ -184,7 +184,7 @@ static void add_device(struct search *s, struct ibv_device *device)
 
 /* All ports must be of one kind of network, since the kinds cannot talk to each other. InfiniBand is preferred, so that
  * all PEs of hosts that are equipped alike agree, wherever their cores are. Of that kind the nearest ports are used. */
-static const struct candidate *choose(const struct search *s)
+static const struct candidate *choose(const struct device_search *s)
 {
     const struct candidate *near[PORTS_MAX];
     int n = 0, best = 1;
@@ -200,7 +200,7 @@ static const struct candidate *choose(const struct search *s)
     return n > 0 ? near[ISO->my_local % n] : NULL;
 }
 
-static int search_and_open(struct search *s, struct ibv_device **list, const char *name)
+static int search_and_open(struct device_search *s, struct ibv_device **list, const char *name)
 {
     for (int i = 0; list[i] != NULL; i++) {
         const char *there = s->v->lib.get_device_name(list[i]);
@@ -236,7 +236,7 @@ int iso_verbs_device_open(struct verbs *v)
     struct library_signals signals; /* the list loads providers */
     char name[ENTRY_BYTES];
     int n = 0, rc;
-    struct search *s = (struct search *)calloc(1, sizeof *s);
+    struct device_search *s = (struct device_search *)calloc(1, sizeof *s);
     if (s == NULL)
         return -ENOMEM;
     s->v = v;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-struct move {
+struct verbs_move {
     struct verbs *v;
     struct verbs_queue *q;
     uint64_t remote;
@@ -30,7 +30,7 @@ static void set_remote(struct ibv_send_wr *wr, uint64_t remote, uint32_t rkey)
     wr->wr.rdma.rkey = rkey;
 }
 
-static struct verbs_request request_of(const struct move *m, size_t n)
+static struct verbs_request request_of(const struct verbs_move *m, size_t n)
 {
     return (struct verbs_request){.remote = m->remote, .len = (uint32_t)n, .slot = -1, .opcode = m->opcode};
 }
@@ -38,7 +38,7 @@ static struct verbs_request request_of(const struct move *m, size_t n)
 /* ---- the ways of the local bytes: each adds one request for at most n bytes and says how many it took ---- */
 
 /* Joins a small put to the one before, if that is not posted yet and both sides continue it. */
-static bool join_inline(struct move *m, uint32_t rkey, size_t n)
+static bool join_inline(struct verbs_move *m, uint32_t rkey, size_t n)
 {
     struct verbs_queue *q = m->q;
     if (!m->nbi || q->n_batch == 0 || q->fenced == q->made)
@@ -57,7 +57,7 @@ static bool join_inline(struct move *m, uint32_t rkey, size_t n)
     return true;
 }
 
-static size_t add_slot(struct move *m, uint32_t rkey, size_t n)
+static size_t add_slot(struct verbs_move *m, uint32_t rkey, size_t n)
 {
     struct verbs *v = m->v;
     n = ISO_MIN(n, (size_t)VERBS_SLOT_BYTES);
@@ -77,7 +77,7 @@ static size_t add_slot(struct move *m, uint32_t rkey, size_t n)
     return n;
 }
 
-static size_t add_registered(struct move *m, uint32_t rkey, uint32_t lkey, size_t n)
+static size_t add_registered(struct verbs_move *m, uint32_t rkey, uint32_t lkey, size_t n)
 {
     const struct verbs_request request = request_of(m, n);
     struct ibv_send_wr *wr = iso_verbs_add(m->v, m->q, &request);
@@ -88,7 +88,7 @@ static size_t add_registered(struct move *m, uint32_t rkey, uint32_t lkey, size_
 }
 
 /* 0: the device cannot use the local bytes where they are. */
-static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
+static size_t add_in_place(struct verbs_move *m, uint32_t rkey, size_t n)
 {
     int error;
     bool get = m->opcode == IBV_WR_RDMA_READ;
@@ -113,7 +113,7 @@ static size_t add_in_place(struct move *m, uint32_t rkey, size_t n)
     return n;
 }
 
-static size_t add_any(struct move *m, uint32_t rkey, size_t n)
+static size_t add_any(struct verbs_move *m, uint32_t rkey, size_t n)
 {
     bool put = m->opcode == IBV_WR_RDMA_WRITE;
     if (put && n <= m->q->inline_bytes && !m->on_device) {
@@ -146,7 +146,7 @@ static void note_write(struct verbs_queue *q, uint64_t remote, const struct netw
 }
 
 /* Adds the requests for all bytes; posts early when they are many or large. */
-static void add_all(struct move *m)
+static void add_all(struct verbs_move *m)
 {
     size_t longest = m->opcode == IBV_WR_RDMA_READ ? m->v->port.max_read : m->v->port.max_message;
     while (m->len > 0) {
@@ -177,18 +177,18 @@ static void add_all(struct move *m)
         iso_verbs_unregister(m->v, m->mr);
 }
 
-static struct move move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
+static struct verbs_move move_of(struct place at, const struct far_local *local, enum ibv_wr_opcode opcode)
 {
-    return (struct move){.v = ISO->verbs,
-                         .remote = iso_verbs_remote(at),
-                         .local = (char *)local->addr,
-                         .len = local->len,
-                         .opcode = (uint8_t)opcode,
-                         .nbi = local->nbi,
-                         .on_device = local->on_device};
+    return (struct verbs_move){.v = ISO->verbs,
+                               .remote = iso_verbs_remote(at),
+                               .local = (char *)local->addr,
+                               .len = local->len,
+                               .opcode = (uint8_t)opcode,
+                               .nbi = local->nbi,
+                               .on_device = local->on_device};
 }
 
-static void move(struct ctx *ctx, int pe, struct move m)
+static void move(struct ctx *ctx, int pe, struct verbs_move m)
 {
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, pe);
@@ -219,7 +219,7 @@ void iso_verbs_get(struct ctx *ctx, struct place from, const struct far_local *d
 void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, size_t len)
 {
     const struct far_local source = {(void *)(uintptr_t)words, len, false, false};
-    struct move m = move_of(to, &source, IBV_WR_RDMA_WRITE);
+    struct verbs_move m = move_of(to, &source, IBV_WR_RDMA_WRITE);
     m.ordered = true;
     move(ctx, to.pe, m);
 }
@@ -263,7 +263,7 @@ void iso_verbs_amo_nbi(struct ctx *ctx, struct place at, struct amo op, void *fe
 }
 
 /* Goes behind the requests of the queue and is posted with them. A word of staged device memory goes by the stage. */
-static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_op)
+static void add_signal(struct verbs_move *m, uint64_t remote, uint64_t value, int sig_op)
 {
     struct verbs *v = m->v;
     const struct amo add = {AMO_ADD, 8, value, 0, false};
@@ -290,7 +290,7 @@ static void add_signal(struct move *m, uint64_t remote, uint64_t value, int sig_
 
 void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_op)
 {
-    struct move m = {.v = ISO->verbs};
+    struct verbs_move m = {.v = ISO->verbs};
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, at.pe);
     add_signal(&m, iso_verbs_remote(at), value, sig_op);
@@ -299,7 +299,7 @@ void iso_verbs_signal(struct ctx *ctx, struct place at, uint64_t value, int sig_
 
 void iso_verbs_put_signal(struct ctx *ctx, const struct far_message *message, const struct far_local *source)
 {
-    struct move m = move_of(message->to, source, IBV_WR_RDMA_WRITE);
+    struct verbs_move m = move_of(message->to, source, IBV_WR_RDMA_WRITE);
     iso_verbs_lock(m.v);
     m.q = iso_verbs_queue_to(m.v, ctx, message->to.pe);
     add_all(&m);
