@@ -56,8 +56,8 @@ extern "C" {
 
 /* Version of these headers: 10000 * major + 100 * minor + patch. The build takes its own version from here.
  * shmem_info_get_name gives the version of the library that runs. */
-#define ISOMER_VERSION 100
-#define ISOMER_VERSION_STRING "0.1.0"
+#define ISOMER_VERSION 200
+#define ISOMER_VERSION_STRING "0.2.0"
 
 #define SHMEM_THREAD_SINGLE 0
 #define SHMEM_THREAD_FUNNELED 1

@@ -14,43 +14,12 @@
  * itself: of the device heap, or of a registered buffer of device memory, but not on AMD (see shmemx_buffer_register).
  * Objects of a type are aligned as the type is. The ranges of one call do not overlap.
  *
- * Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...). All threads of g call it with equal
- * arguments and share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). There are three shorter names:
- * shmemd_X (the calling thread alone), shmemd_X_wave, shmemd_X_block. A wave is 32 threads on NVIDIA, 64 on AMD, 32 or
- * 64 on the CPU. Call shmemd_group_sync before a call when other threads of the group prepare its `source`, or still
- * use a `dest` that it overwrites. The calls themselves synchronise the group as follows:
- *
- *                                        at its start   at its end
- *     put, get, iput, iget               no             yes
- *     put_nbi, get_nbi                   no             no
- *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
- *                                                       thread works on: source may be written, and the signal may
- *                                                       still be under way when the other threads return
- *     put_packet                         no             yes
- *     get_packet                         no             yes, dest is there for all of the group
- *     wait_until, signal_wait_until      no: one thread yes, for all of the group (wave and block forms)
- *                                        waits at once
- *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
- *                                        quiet: no, but each thread completes its own stores before the sync at the end
- *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
- *     p, g, atomics, signal_op,          of one thread: no synchronisation
- *     signal_fetch, test, waits for
- *     sets, pause
- *
- * NVSHMEM's group puts and gets synchronise at both ends, the non-blocking ones too: see include/README.md.
+ * Groups. Each operation exists once over a group of threads, which share the work: at shmemd_thread.
  *
  * Paths. Where this PE's device reaches the other PE's memory, an operation is loads and stores. Elsewhere it goes to a
  * ring, from which a thread of the host (the proxy) takes it. All calls work on both paths.
  *
- * Errors. No call traps. The host reports on stderr a wait that lasts longer than SHMEM_TIMEOUT seconds, and the wait
- * goes on. On the CPU device it also reports a thread whose own loop over tests, fetches, g, get or pauses has seen no
- * change for so long. On GPUs such loops must look at the clock themselves. When a peer has died, or after
- * shmemx_device_abort, waits give up: they return, shmemd_status(h) is nonzero from then on, later waits return soon,
- * signal_op and put_signal send no signal, collectives return nonzero. A loop of the program's own looks at
- * shmemd_status. Puts, gets, packets, p, g and atomics by pointer
- * do not look at the status and still act: a program that sends packets or flags by p after a wait must look itself. By
- * the ring they do nothing then: fetched values are 0, and the dest of a get stays as it was. The host learns the
- * reason by shmemx_device_error and repairs the handle by shmemx_device_reset.
+ * Errors. No call traps; waits give up when a peer has died: at shmemd_status.
  *
  * Includes: shmem_types.h, the bodies in device/, and at the end the collectives. */
 #ifndef SHMEM_DEVICE_H
@@ -115,6 +84,30 @@ PRIM_FN shmemd_bfloat16_t shmemd_bfloat16_from_float(float f)
 /* Begins a function that kernels call. */
 #define SHMEMD_FN PRIM_FN
 
+/* Groups. Each operation exists once over a group: shmemd_X_group(h, g, ...). All threads of g call it with equal
+ * arguments and share the work; g is shmemd_thread(), shmemd_wave() or shmemd_block(). There are three shorter names:
+ * shmemd_X (the calling thread alone), shmemd_X_wave, shmemd_X_block. A wave is 32 threads on NVIDIA, 64 on AMD, 32 or
+ * 64 on the CPU. Call shmemd_group_sync before a call when other threads of the group prepare its `source`, or still
+ * use a `dest` that it overwrites. The calls themselves synchronise the group as follows:
+ *
+ *                                        at its start   at its end
+ *     put, get, iput, iget               no             yes
+ *     put_nbi, get_nbi                   no             no
+ *     put_signal, put_signal_nbi         no             behind the data and before the signal; then only the first
+ *                                                       thread works on: source may be written, and the signal may
+ *                                                       still be under way when the other threads return
+ *     put_packet                         no             yes
+ *     get_packet                         no             yes, dest is there for all of the group
+ *     wait_until, signal_wait_until      no: one thread yes, for all of the group (wave and block forms)
+ *                                        waits at once
+ *     fence, quiet, pe_quiet (npes > 0)  fence: yes;    yes
+ *                                        quiet: no, but each thread completes its own stores before the sync at the end
+ *     barrier, sync, data collectives    yes            yes, see shmem_device_coll.h
+ *     p, g, atomics, signal_op,          of one thread: no synchronisation
+ *     signal_fetch, test, waits for
+ *     sets, pause
+ *
+ * NVSHMEM's group puts and gets synchronise at both ends, the non-blocking ones too: see docs/porting.md. */
 PRIM_FN shmemd_group_t shmemd_thread(void) { return prim_group_thread(); }
 PRIM_FN shmemd_group_t shmemd_wave(void) { return prim_group_wave(); }
 PRIM_FN shmemd_group_t shmemd_block(void) { return prim_group_block(); }
@@ -178,7 +171,17 @@ PRIM_FN void *shmemd_ptr(shmemd_t h, const void *addr, int pe)
 /* 0; or nonzero after a wait on this handle has given up or a collective on it was misused, and soon after a peer has
  * died or after shmemx_device_abort: from then on the handle has given up. So a loop of a kernel's own ends by it:
  *     while (!shmemd_status(h) && shmemd_signal_fetch(h, sig) != value) shmemd_pause();
- * It reads a word in memory of the host, which takes a GPU about a microsecond. */
+ * It reads a word in memory of the host, which takes a GPU about a microsecond.
+ *
+ * Errors. No call traps. The host reports on stderr a wait that lasts longer than SHMEM_TIMEOUT seconds, and the wait
+ * goes on. On the CPU device it also reports a thread whose own loop over tests, fetches, g, get or pauses has seen no
+ * change for so long. On GPUs such loops must look at the clock themselves. When a peer has died, or after
+ * shmemx_device_abort, waits give up: they return, shmemd_status(h) is nonzero from then on, later waits return soon,
+ * signal_op and put_signal send no signal, collectives return nonzero. A loop of the program's own looks at
+ * shmemd_status. Puts, gets, packets, p, g and atomics by pointer
+ * do not look at the status and still act: a program that sends packets or flags by p after a wait must look itself. By
+ * the ring they do nothing then: fetched values are 0, and the dest of a get stays as it was. The host learns the
+ * reason by shmemx_device_error and repairs the handle by shmemx_device_reset. */
 PRIM_FN int shmemd_status(shmemd_t h)
 {
     prim_pass();

@@ -4,88 +4,18 @@
  * A call enqueues: it begins after the work that is in the stream now, ends before later work, and returns at once. It
  * may be captured into a graph and replayed any number of times; no part of it runs on the host.
  *
- * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each
- * on a stream of its own choice. Calls of one slot follow one another, also when a PE makes them on different streams:
- * a call then first waits for all work that is in the stream of the slot's last call when it is enqueued. In a capture
- * it waits for the last call of the slot in that capture, which its stream joins; no call waits from within a capture
- * for one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other
- * streams, and behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a
- * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
- * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute: all members
- * make such a call in a capture, or none does. The first call of a (team, slot) with data or a synchronisation to do
- * makes what the slot needs and waits until all members do so; it may not be in a capture. The members find each other
- * by team and slot. So threads may make the first calls of several slots in another order on each member, and beside
- * collectives of the host on that team. shmemx_slot_prepare does the same ahead.
- *
- * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
- * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
- * nothing is enqueued. dest and source may each be reachable or not. Reachable memory is symmetric (shmemx_malloc,
- * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers
- * touch is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of
- * reducescatter, both of allreduce and broadcast. It may lie at another place on each member and in each call, in
- * memory of another kind too: the members tell each other in the call, and a captured call keeps its own place. A
- * registered buffer counts as reachable when all members have it; where it is memory of the host (CPU device), it is a
- * registered buffer of the host on all members. Memory that peers touch lies in one registered buffer or in none. Other
- * buffers may differ between members: they may be registered for some of them, in part, or not at all.
- *   both reachable       the members' kernels or engines move data straight from source to dest
- *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
- *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source
- *   otherwise            data goes by staging memory of the slot, piece by piece. Where stores of 128 bytes arrive whole
- *                        (NVLink), that is about as fast. Elsewhere it is so up to the size of packets
- *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast, and
- *                        allreduce sends n - 1 times the bytes
- *
- * alltoallv with `blocks` needs a reachable dest and `received`; its source is any device memory. dest and source of
- * gather, scatter, reduce, of alltoallv with `host_blocks`, and of fcollect and reducescatter with `splits` are any
- * device memory, which may be reachable on some members and not on others: all their data goes by staging memory.
- *
- * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous, or because dest is
- * symmetric and at the same place of the same object on all members. The caller says the latter by `same_place`, by
- * `engines`, or by a call by name (shmemx_T_fcollect_on_stream and the like): dests of these are symmetric and at the
- * same place on all members, or symmetric on none. Only then are large calls of fcollect, alltoall, broadcast and
- * permute given to engines without being asked.
- *
- * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
- * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
- * reachable dest, for reducescatter with a reachable source, and for allreduce when both are reachable.
- *
  * Buffers: later work in the stream may rewrite source and read dest. Peers may write dest and read source from the
  * moment this PE's stream has come to the call until the call ends on that stream, never before and never after.
  * Therefore back-to-back calls on the same buffers need nothing between them. dest and source do not overlap; the calls
  * below say where they may be equal.
- *
- * Return: 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, also a type that the
- * operator does not take; else -EIO: a slot that cannot be made, copy engines asked for where they cannot do it, a job
- * that is broken.
- * A member that gets -EINVAL has not taken part: the calls of the others wait until it makes the call again, and report
- * it after SHMEM_TIMEOUT.
  *
  * Results: reductions combine elements in the order of members, floats of 16 and 8 bits in float with one rounding. In
  * a team that spans nodes, first the elements of each node are combined so, then the results of the nodes, in the order
  * of their first members. So results are the same bits on all members, in every run and by every algorithm. Integers
  * wrap.
  *
- * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
- * kind, nelems, type, operator, scale, root, to with from, engines, same_place, whether signals is given, chunk_bytes,
- * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
- * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
- * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
- * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
- * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
- * Calls that are 64 or more apart are not compared, and replays of graphs are not either.
- *
- * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
- * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
- * and calls of this slot on this PE do nothing until shmemx_device_reset. Until then shmemx_stream_synchronize and
- * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to the
- * end of the call, and write the dests of members that have. So synchronise all members' streams, and then reset,
- * before dest is used for anything else.
- *
- * Copies by engines are asked for, or are the library's choice for large data. They cannot be stopped once they are
- * enqueued: a member that has given up in such a call may still write the others' dest until its stream is idle,
- * whether they have come to the call or not. New calls by engines are refused while this PE's kernels are told to give
- * up; graphs are not. Copies that wait for a member may hold up copies of other slots, because a GPU has fewer queues
- * than streams. Therefore calls by engines of all slots are made in the same order on all members. */
+ * Who calls, memory, copy engines, nodes, what is returned, and errors while a call runs: at shmemx_coll_on_stream,
+ * whose contract all calls on streams have. On host memory: shmemx_coll_on_host. */
 #ifndef SHMEMX_COLL_H
 #define SHMEMX_COLL_H
 
@@ -254,6 +184,80 @@ typedef struct {
     int same_place;
 } shmemx_coll_t;
 
+/* Enqueues one call.
+ *
+ * Who calls: all members of the team make the calls of one (team, slot) in the same order with equal arguments, each
+ * on a stream of its own choice. Calls of one slot follow one another, also when a PE makes them on different streams:
+ * a call then first waits for all work that is in the stream of the slot's last call when it is enqueued. In a capture
+ * it waits for the last call of the slot in that capture, which its stream joins; no call waits from within a capture
+ * for one outside of it, or the other way round. So launch a graph behind calls of its slots that are in other
+ * streams, and behind other graphs with these slots (shmemx_stream_wait_stream). A stream of the vendor's that has a
+ * slot's last call may be destroyed after the slot's next call on another stream, or with the team. Calls that may run
+ * at the same time take different slots. Copy engines may carry fcollect, alltoall, broadcast and permute: all members
+ * make such a call in a capture, or none does. The first call of a (team, slot) with data or a synchronisation to do
+ * makes what the slot needs and waits until all members do so; it may not be in a capture. The members find each other
+ * by team and slot. So threads may make the first calls of several slots in another order on each member, and beside
+ * collectives of the host on that team. shmemx_slot_prepare does the same ahead.
+ *
+ * Memory: dest and source are device memory (on the CPU device any memory), aligned to their elements, complex ones to
+ * their parts. Multiples of 16 are faster. A block, which is nelems of the type, is less than 64 GiB. With nelems 0
+ * nothing is enqueued. dest and source may each be reachable or not. Reachable memory is symmetric (shmemx_malloc,
+ * shmemx_team_malloc, registered buffers) or local (shmemx_local_malloc, shmemx_torch_malloc). A buffer that peers
+ * touch is reachable on all members or on none: dest of fcollect, alltoall, alltoallv and permute, source of
+ * reducescatter, both of allreduce and broadcast. It may lie at another place on each member and in each call, in
+ * memory of another kind too: the members tell each other in the call, and a captured call keeps its own place. A
+ * registered buffer counts as reachable when all members have it; where it is memory of the host (CPU device), it is a
+ * registered buffer of the host on all members. Memory that peers touch lies in one registered buffer or in none. Other
+ * buffers may differ between members: they may be registered for some of them, in part, or not at all.
+ *   both reachable       the members' kernels or engines move data straight from source to dest
+ *   only one of them     the same for fcollect, alltoall and permute when it is dest, for broadcast and reducescatter
+ *                        when it is source, and for allreduce: pushes need a reachable dest, reads a reachable source
+ *   otherwise            data goes by staging memory of the slot, piece by piece. Where stores of 128 bytes arrive whole
+ *                        (NVLink), that is about as fast. Elsewhere it is so up to the size of packets
+ *                        (SHMEM_DEVICE_BLOCKS times 8 KiB in teams of at most 8), above that about half as fast, and
+ *                        allreduce sends n - 1 times the bytes
+ *
+ * alltoallv with `blocks` needs a reachable dest and `received`; its source is any device memory. dest and source of
+ * gather, scatter, reduce, of alltoallv with `host_blocks`, and of fcollect and reducescatter with `splits` are any
+ * device memory, which may be reachable on some members and not on others: all their data goes by staging memory.
+ *
+ * Copy engines need to know before the call where dest is on the members: by shmemx_rendezvous, or because dest is
+ * symmetric and at the same place of the same object on all members. The caller says the latter by `same_place`, by
+ * `engines`, or by a call by name (shmemx_T_fcollect_on_stream and the like): dests of these are symmetric and at the
+ * same place on all members, or symmetric on none. Only then are large calls of fcollect, alltoall, broadcast and
+ * permute given to engines without being asked.
+ *
+ * A team may span nodes: pointers reach only the members of the own node. When one of these nodes has several members,
+ * data that many members of a node need, or have combined, crosses to another node once. That holds for fcollect with a
+ * reachable dest, for reducescatter with a reachable source, and for allreduce when both are reachable.
+ *
+ * Return: 0; or after a sentence on stderr, with nothing enqueued, -EINVAL for a wrong argument, also a type that the
+ * operator does not take; else -EIO: a slot that cannot be made, copy engines asked for where they cannot do it, a job
+ * that is broken.
+ * A member that gets -EINVAL has not taken part: the calls of the others wait until it makes the call again, and report
+ * it after SHMEM_TIMEOUT.
+ *
+ * SHMEM_DEBUG=1 on all members compares each call with those of the other members when it is enqueued or captured:
+ * kind, nelems, type, operator, scale, root, to with from, engines, same_place, whether signals is given, chunk_bytes,
+ * splits, whether host_blocks is given and its sizes, and whether blocks->received is. It compares whether dest and
+ * source are reachable and by what, as far as that must be alike; in allreduce and broadcast whether dest is source; of
+ * kinds that copy engines may carry whether the call is captured, and in calls that they carry the place of dest; and
+ * which of a batch's calls one kernel does. The first calls of a slot compare the slot. A sentence names the argument
+ * that differs and both calls. Then the job ends, or is broken on all PEs with this sentence (SHMEMX_ERRORS_RETURN).
+ * Calls that are 64 or more apart are not compared, and replays of graphs are not either.
+ *
+ * Errors while a call runs: after SHMEM_TIMEOUT, shmemx_device_error tells which PE is waited for, and the call goes on
+ * waiting. After shmemx_device_abort it gives up, which is an error of its own, and ends. Its dest is undefined then,
+ * and calls of this slot on this PE do nothing until shmemx_device_reset. Until then shmemx_stream_synchronize and
+ * shmemx_graph_launch return nonzero on this PE (shmemx_device_abort). Members that have not given up may go on to the
+ * end of the call, and write the dests of members that have. So synchronise all members' streams, and then reset,
+ * before dest is used for anything else.
+ *
+ * Copies by engines are asked for, or are the library's choice for large data. They cannot be stopped once they are
+ * enqueued: a member that has given up in such a call may still write the others' dest until its stream is idle,
+ * whether they have come to the call or not. New calls by engines are refused while this PE's kernels are told to give
+ * up; graphs are not. Copies that wait for a member may hold up copies of other slots, because a GPU has fewer queues
+ * than streams. Therefore calls by engines of all slots are made in the same order on all members. */
 int shmemx_coll_on_stream(const shmemx_coll_t *coll, shmemx_stream_t stream);
 
 /* The same on host memory, at once and without a device, in every flavour. All kinds, types and operators, as above,
@@ -393,7 +397,7 @@ int shmemx_rendezvous(shmem_team_t team, void *address, size_t bytes);
 /* Says in one line which algorithm such a call takes, and why. Writes at most `bytes` characters and returns the length
  * of the whole text, like snprintf. All members get the same answer, but need not all ask. Before the first call of a
  * (team, slot) the answer is that it is not known yet. Returns 0 after a sentence on stderr: the call would be wrong.
- * coll/README.md lists the tables and variables that decide. The first call of a (team, slot) tries whether the
+ * docs/collectives.md lists the tables and variables that decide. The first call of a (team, slot) tries whether the
  * algorithms with LL128 are possible. */
 size_t shmemx_coll_explain(const shmemx_coll_t *coll, char *text, size_t bytes);
 

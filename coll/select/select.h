@@ -21,7 +21,7 @@ struct team;
 
 /* The facts of a call that are equal on all its members. The choice of an algorithm and of its shape gets this struct
  * and nothing else of a call: a member that decided by a fact of its own would run another schedule than the others,
- * with wrong data and a hang. coll/README.md, "What a choice may depend on", lists what may come in here. */
+ * with wrong data and a hang. docs/collectives.md, "What a choice may depend on", lists what may come in here. */
 struct select_facts {
     int kind;
     unsigned has; /* ISOD_NEEDS_ that this call fulfils; DEST and SOURCE: of buffers that peers touch */

@@ -3,7 +3,7 @@
  * enqueued by few launches. First all sends and receives of each stream by one, which makes progress with all of them
  * at once; then the collectives in their order, where small all-gathers and all-to-alls of one slot, with no other call
  * of that slot between them, are one launch, whatever streams this PE has them on. Invariant: what is merged depends on
- * facts that are equal on all members (coll/README.md), and on the calls of the batch, which are, too.
+ * facts that are equal on all members (docs/collectives.md), and on the calls of the batch, which are, too.
  * Called by users, coll_stream.c, pairs.c. */
 #include "batch.h"
 #include "../../bootstrap/log.h"

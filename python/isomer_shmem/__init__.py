@@ -6,7 +6,7 @@
 """
 from ._lib import IsomerError, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["IsomerError", "load"]
 
 

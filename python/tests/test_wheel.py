@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+import isomer_shmem
 from isomer_shmem import _lib
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
@@ -38,7 +39,7 @@ def test_wheel_carries_the_library(tmp_path):
     done = run_build(tmp_path / "dist", f"cpu={library}")
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = (tmp_path / "dist").iterdir()
-    assert wheel.name.startswith("isomer_shmem-0.1.0-py3-none-manylinux_2_")
+    assert wheel.name.startswith(f"isomer_shmem-{isomer_shmem.__version__}-py3-none-manylinux_2_")
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as files:
         files.extractall(site)

@@ -16,7 +16,7 @@ failures=0
 
 # compiles FILE: its errors go to $folder/errors
 compiles() {
-    "$compiler" -std=gnu11 -D_GNU_SOURCE -DISO_VERSION='"0.1.0"' -I"$folder/include" -fsyntax-only "$folder/$1" \
+    "$compiler" -std=gnu11 -D_GNU_SOURCE -DISO_VERSION='"0"' -I"$folder/include" -fsyntax-only "$folder/$1" \
         2>"$folder/errors"
 }
 
