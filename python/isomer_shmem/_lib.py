@@ -11,7 +11,7 @@ import struct
 import warnings
 from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
-SERIES = 1  # 100 * major + minor of the C library that this package is written for
+SERIES = 2  # 100 * major + minor of the C library that this package is written for
 
 THREAD_MULTIPLE = 3
 ERRORS_RETURN = 1
