@@ -45,7 +45,7 @@ static int *share_word(const char *path)
 }
 
 enum how { BY_FREE, BY_SHRINKING, BY_MOVING };
-/* MiB, so that what follows lies in a piece that nobody has touched (verbs_memory.c). */
+/* MiB, so that what follows lies in a piece that nobody has touched (network_memory.c). */
 static const size_t fronts[] = {33, 16, 48};
 
 /* What gives [old, old + FREED MiB) back. */

@@ -248,8 +248,6 @@ const char *iso_ofi_name_text(const unsigned char *name, size_t len, uint32_t fo
 enum ofi_memory { OFI_LOCAL, OFI_REMOTE, OFI_DEVICE }; /* the last two: peers reach it, too */
 int iso_ofi_register(struct ofi *o, const void *addr, size_t len, enum ofi_memory memory, struct fid_mr **mr);
 
-/* ---- ofi_memory.c ---- */
-
 /* The registration of [addr, addr + *len) as local side of an RMA: that of its segment's region, else *once, made for
  * it. *len is cut where the region ends. NULL: none is needed, or it is not possible and all is lost. */
 struct fid_mr *iso_ofi_local(struct ofi *o, const void *addr, size_t *len, struct fid_mr **once);
@@ -262,9 +260,8 @@ struct network_key iso_ofi_stage_of(struct ofi *o, int pe);
 int iso_ofi_answer_stage(struct ofi *o, int pe, struct network_key *key); /* 0 or -errno */
 void iso_ofi_memory_stop(struct ofi *o); /* the endpoint is closed: peers may write to a stage until then */
 
-/* ---- ofi_connect.c ---- */
+/* ---- ofi.c ---- */
 
-struct network_queue *iso_ofi_connect(int pe, int group); /* of struct network_port */
 ISO_INLINE struct ofi_queue *iso_ofi_queue_to(struct ofi *o, const struct ctx *ctx, int pe)
 {
     return (struct ofi_queue *)(void *)iso_network_queue_to(&o->net, ctx, pe);
@@ -278,25 +275,16 @@ ISO_INLINE struct ofi_queue *iso_ofi_next(const struct ofi_queue *q)
 {
     return (struct ofi_queue *)(void *)q->link.next_in_group;
 }
-int iso_ofi_answer(int pe, const void *request, void *answer); /* of struct network_port */
 
-/* ---- ofi_post.c ---- */
+/* ---- ofi_queue.c ---- */
 
 int iso_ofi_post_start(struct ofi *o); /* the receives */
 void iso_ofi_post_stop(struct ofi *o);
-/* Two operations are free to be taken, as many as one call takes. False: there is no memory, and all is lost. */
-bool iso_ofi_has_spare(struct ofi *o);
 struct ofi_op *iso_ofi_take(struct ofi *o, int pe, enum ofi_kind kind); /* one is free */
-void iso_ofi_give(struct ofi *o, struct ofi_op *op);                    /* it is complete */
 /* Posts it, after those of the same peer that wait. */
 void iso_ofi_submit(struct ofi *o, struct ofi_op *op);
 void iso_ofi_submit_pack(struct ofi *o, struct ofi_queue *q); /* the queue has one */
 void iso_ofi_submit_packs(struct ofi *o);
-void iso_ofi_submit_held(struct ofi *o, struct ofi_queue *q); /* messages whose RMAs are complete */
-void iso_ofi_post_waiting(struct ofi *o);  /* as far as the provider has room now */
-void iso_ofi_post_receives(struct ofi *o); /* likewise, buffers that were read */
-const char *iso_ofi_ends(const struct ofi *o, int pe, char *text, size_t bytes);
-ISO_COLD void iso_ofi_lose_by(struct ofi *o, const struct ofi_op *op, const char *why); /* loses the network by it */
 void iso_ofi_drop_all(void); /* the job is broken: the endpoint closes, and nothing is under way any more */
 ISO_INLINE void iso_ofi_lock(struct ofi *o) { iso_network_lock(&o->net); }
 ISO_INLINE void iso_ofi_unlock(struct ofi *o) { iso_network_unlock(&o->net); }
@@ -305,14 +293,6 @@ ISO_INLINE size_t iso_ofi_data_of(const struct ofi_message *m)
 {
     return m->type == OFI_PUT || m->type == OFI_ANSWER ? m->len : 0;
 }
-
-/* ---- ofi_receive.c ---- */
-
-void iso_ofi_receive(struct ofi *o, const char *bytes, size_t len); /* one message has come, or several together */
-void iso_ofi_send_answers(struct ofi *o);                           /* those that several messages share */
-void iso_ofi_take_early(struct ofi *o); /* messages that came before their sender's address */
-
-/* ---- ofi_wait.c ---- */
 
 bool iso_ofi_poll(struct ofi *o); /* completions and messages that have come; true: there were some */
 /* Waits for room for one more message, or RMA, of the queue, and for a free part of the stage, or until all is lost;
@@ -324,21 +304,12 @@ void iso_ofi_make_room(struct ofi *o, struct ofi_queue *q, unsigned needs);
 void iso_ofi_wait(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
 void iso_ofi_watch(struct ofi *o); /* ends the job if a peer could not be contacted for SHMEM_BOOT_TIMEOUT */
 
-/* ---- ofi_message.c ---- */
-
 /* Sends the message with `data`, m->len bytes (a get: none). While several answers are on their way, or several messages
  * were sent since the last poll, one that wants no value goes with the next poll. The answer's value or bytes go to
  * `into`; NULL: not wanted. Gives up the lock until there is room. */
 void iso_ofi_send(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, const void *data, void *into);
-/* A put and its signal, in one message of the provider where nothing comes between. */
-void iso_ofi_send_both(struct ofi *o, struct ofi_queue *q, struct ofi_message *put, const void *data,
-                       struct ofi_message *signal);
-/* Asks for an answer to the queue's first `asked` messages, where none is on its way; gives up the lock meanwhile. */
-void iso_ofi_flush(struct ofi *o, struct ofi_queue *q, uint64_t asked);
 /* As iso_ofi_wait, for messages that are answered later, too. */
 void iso_ofi_settle(struct ofi *o, struct ofi_queue *q, uint64_t asked, uint64_t moved, const char *what);
-/* The message, numbered, to be submitted by the caller: room is there. `part` of the stage is free at its answer. */
-struct ofi_op *iso_ofi_prepare(struct ofi *o, struct ofi_queue *q, struct ofi_message *m, void *into, int part);
 
 /* ---- ofi_ops.c ---- */
 
@@ -354,11 +325,6 @@ void iso_ofi_fence(struct network_queue *queue);
 void iso_ofi_begin_quiet(const struct ctx *ctx, struct network_queue *queue);
 void iso_ofi_end_quiet(const struct ctx *ctx, struct network_queue *queue);
 
-/* ---- ofi_thread.c ---- */
-
-uint64_t iso_ofi_look(void); /* these two are of struct network_port */
-void iso_ofi_sleep(uint64_t look_ns);
-bool iso_ofi_progress(void);
-bool iso_ofi_rest(uint64_t ns);
+bool iso_ofi_rest(uint64_t ns); /* of ofi.c, for a test */
 
 #endif

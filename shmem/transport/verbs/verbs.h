@@ -220,8 +220,6 @@ ISO_INLINE struct verbs_queue *iso_verbs_out(const struct verbs *v, int pe, int 
 
 int iso_verbs_device_open(struct verbs *v); /* chooses and opens the port; 0 or -errno after a sentence */
 
-/* ---- verbs_memory.c ---- */
-
 int iso_verbs_memory_start(struct verbs *v); /* receive buffers, ring of copies */
 void iso_verbs_memory_stop(struct verbs *v);
 /* Registers memory outside segments for one operation. NULL: not possible. */
@@ -236,8 +234,7 @@ int iso_verbs_expose(const struct segment *segment, struct range range, void **m
 void iso_verbs_conceal(struct network *n, void *mr);
 int iso_verbs_make_key(int pe, const struct segment *segment, const void *addr, struct network_key *key);
 
-/* ---- verbs_reach.c: device memory ---- */
-
+/* Device memory. */
 int iso_verbs_reach_start(struct verbs *v); /* reads SHMEM_DEVICE_RDMA; 0, or -errno after a sentence */
 /* Registers by the best method. NULL: this range is staged. Ends the job if SHMEM_DEVICE_RDMA forbids that. */
 struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct range range);
@@ -248,7 +245,7 @@ void iso_verbs_flush(struct verbs *v, struct verbs_queue *q);
 /* Makes complete gets into device memory of this PE visible to its kernels. */
 void iso_verbs_flush_own(struct verbs_queue *q);
 
-/* ---- verbs_connect.c ---- */
+/* ---- verbs.c ---- */
 
 /* A request through the channel, and its answer. */
 enum verbs_request_type { VERBS_CONNECT = 1 };
@@ -261,13 +258,10 @@ struct verbs_hello {
     uint8_t gid[16];
     char device[32];
 };
-struct network_queue *iso_verbs_connect(int pe, int group); /* of struct network_port */
 ISO_INLINE struct verbs_queue *iso_verbs_queue_to(struct verbs *v, const struct ctx *ctx, int pe)
 {
     return (struct verbs_queue *)(void *)iso_network_queue_to(&v->net, ctx, pe);
 }
-double iso_verbs_timeout_s(void);                                 /* SHMEM_NIC_TIMEOUT or its default */
-int iso_verbs_answer(int pe, const void *request, void *answer);  /* of struct network_port */
 
 /* ---- verbs_queue.c ---- */
 
@@ -278,32 +272,18 @@ void iso_verbs_attach_small(struct verbs *v, struct verbs_queue *q, struct ibv_s
                             size_t len);
 void iso_verbs_post(struct verbs *v, struct verbs_queue *q); /* all that is added */
 void iso_verbs_post_all(struct verbs *v);
-/* Answers have completions that requests leave to them. */
-bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q);
 bool iso_verbs_small_needs_slot(const struct verbs_queue *q);
 char *iso_verbs_slot(const struct verbs *v, int16_t slot);
 int16_t iso_verbs_take_slot(struct verbs *v);
-bool iso_verbs_reap(struct verbs *v); /* takes the completions that have come; true: there were some */
-/* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
-const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes);
 /* Loses the network by a request of the queue: what, between which ends, and why. */
 ISO_COLD void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const struct verbs_request *request,
                                      const char *why);
-/* The job is broken and errors return: all that the queue, or all queues, have under way is over, without effect. */
-void iso_verbs_drop(struct verbs *v, struct verbs_queue *q);
+/* The job is broken and errors return: all that the queues have under way is over, without effect. */
 void iso_verbs_drop_all(void);
 ISO_INLINE void iso_verbs_lock(struct verbs *v) { iso_network_lock(&v->net); }
 ISO_INLINE void iso_verbs_unlock(struct verbs *v) { iso_network_unlock(&v->net); }
 
-/* ---- verbs_receive.c ---- */
-
 int iso_verbs_receive_start(struct verbs *v); /* the shared receive queue, filled */
-/* Reads messages that have come: applies and answers them, or takes the answer. True: there were some. Never waits: an
- * answer for which there is no room is kept. */
-bool iso_verbs_read(struct verbs *v);
-void iso_verbs_answer_late(struct verbs *v); /* sends kept answers as far as there is room */
-
-/* ---- verbs_wait.c ---- */
 
 bool iso_verbs_poll(struct verbs *v); /* completions and messages that have come; true: there were some */
 /* Waits until `requests` and `slots` can be had; gives up the lock meanwhile. */
@@ -319,7 +299,11 @@ void iso_verbs_send(struct verbs *v, struct verbs_queue *q, struct verbs_message
 /* The same, but waits while an earlier message has no answer yet, so that later messages can travel with this one.
  * iso_verbs_wait and iso_verbs_post end that. */
 void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_message *message, void *fetch);
-/* ---- verbs_ops.c, verbs_staged.c ---- */
+/* Bytes of device memory of the peer, through its stage: complete on return. `source` and `dest` are host memory. */
+void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len);
+void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len);
+
+/* ---- verbs_ops.c ---- */
 
 void iso_verbs_put(struct ctx *ctx, struct place to, const struct far_local *source);
 void iso_verbs_get(struct ctx *ctx, struct place from, const struct far_local *dest);
@@ -332,15 +316,5 @@ void iso_verbs_put_words(struct ctx *ctx, struct place to, const void *words, si
 void iso_verbs_fence(struct network_queue *queue);
 void iso_verbs_begin_quiet(const struct ctx *ctx, struct network_queue *queue);
 void iso_verbs_end_quiet(const struct ctx *ctx, struct network_queue *queue);
-/* Bytes of device memory of the peer, through its stage: complete on return. `source` and `dest` are host memory. */
-void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len);
-void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len);
-
-/* ---- verbs_thread.c ---- */
-
-uint64_t iso_verbs_look(void); /* these two are of struct network_port */
-void iso_verbs_sleep(uint64_t look_ns);
-bool iso_verbs_progress(void);
-bool iso_verbs_rest(uint64_t ns);
 
 #endif

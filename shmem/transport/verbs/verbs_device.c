@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the port of this PE: SHMEM_NIC, else one of the active ports nearest to its core, dealt out by local number.
- * Only InfiniBand and RoCE qualify, since queue pairs are made without a connection manager, which iWARP needs. The GID
- * of an Ethernet port is chosen in this order: RoCE v2 over IPv4, over IPv6, over a link-local address, then v1. Called
- * once, from verbs.c. */
+/* The RDMA device of this PE: its port, registered memory, and the method by which it reaches device memory. Called by
+ * the other verbs files. */
 #include "../../../bootstrap/env.h"
 #include "../../../bootstrap/library.h"
 #include "../../../bootstrap/log.h"
+#include "../../gpu/device.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { PORTS_MAX = 64, GIDS_MAX = 256, ENTRY_BYTES = 80 };
@@ -263,4 +263,257 @@ int iso_verbs_device_open(struct verbs *v)
         v->lib.free_device_list(list);
     free(s);
     return rc;
+}
+
+/* Registered memory: of the transport itself, and of segments, for network_memory.c. Device memory that the RDMA device
+ * does not reach is staged: the key is that of a stage of the pair. */
+
+/* ---- the transport's own memory ---- */
+
+int iso_verbs_memory_start(struct verbs *v)
+{
+    size_t receives = (size_t)VERBS_RECEIVES * VERBS_RECEIVE_BYTES;
+    size_t slots = (size_t)VERBS_SLOTS * VERBS_SLOT_BYTES;
+    v->memory_bytes = receives + slots + ISO_LINE;
+    v->memory = iso_network_map(v->memory_bytes);
+    if (v->memory == NULL)
+        return -ENOMEM;
+    v->memory_mr = v->lib.reg_mr(v->pd, v->memory, v->memory_bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (v->memory_mr == NULL) {
+        log_error("shmem_init: registering %zu bytes with the RDMA device %s failed: %m; the limit of locked memory is "
+                  "%llu KiB (raise it: ulimit -l unlimited, or LimitMEMLOCK of the service that starts the job)",
+                  v->memory_bytes, v->port.device, (unsigned long long)iso_range_locked_limit() >> 10);
+        return -ENOMEM;
+    }
+    v->slots = v->memory + receives;
+    v->scratch = v->slots + slots;
+    for (int i = 0; i < VERBS_SLOTS; i++)
+        v->free_slots[v->n_free_slots++] = (int16_t)(VERBS_SLOTS - 1 - i);
+    return 0;
+}
+
+void iso_verbs_memory_stop(struct verbs *v)
+{
+    iso_network_unregister(&v->net);
+    for (int pe = 0; v->peers != NULL && pe < ISO->n_pes; pe++) {
+        struct verbs_peer *peer = &v->peers[pe];
+        if (peer->stage_mr != NULL)
+            v->lib.dereg_mr(peer->stage_mr);
+        if (peer->stage != NULL)
+            munmap(peer->stage, VERBS_STAGE_BYTES);
+    }
+    if (v->memory_mr != NULL)
+        v->lib.dereg_mr(v->memory_mr);
+    if (v->memory != NULL)
+        munmap(v->memory, v->memory_bytes);
+}
+
+/* ---- segments ---- */
+
+int iso_verbs_expose(const struct segment *s, struct range r, void **mr)
+{
+    struct verbs *v = ISO->verbs;
+    errno = 0; /* not every provider sets it */
+    *mr = s->on_device ? iso_verbs_register_device(v, ISO->device->gpu, r)
+                       : v->lib.reg_mr(v->pd, (void *)(uintptr_t)r.start, r.end - r.start, VERBS_EXPOSED);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    return *mr != NULL || s->on_device ? 0 : errno != 0 ? -errno : -ENOMEM;
+}
+
+void iso_verbs_conceal(struct network *n, void *mr)
+{
+    iso_verbs_unregister((struct verbs *)(void *)n, (struct ibv_mr *)mr);
+}
+
+struct ibv_mr *iso_verbs_register_once(struct verbs *v, const void *addr, size_t len, bool written)
+{
+    struct ibv_mr *mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)addr, len, written ? (int)IBV_ACCESS_LOCAL_WRITE : 0);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    return mr;
+}
+
+/* The stage of the pair, made if need be. NULL: it cannot be registered. */
+static struct ibv_mr *stage_of(struct verbs *v, struct verbs_peer *peer)
+{
+    if (peer->stage == NULL)
+        peer->stage = iso_network_map(VERBS_STAGE_BYTES);
+    if (peer->stage == NULL || peer->stage_mr != NULL)
+        return peer->stage_mr;
+    peer->stage_mr = v->lib.reg_mr(v->pd, peer->stage, VERBS_STAGE_BYTES, VERBS_EXPOSED);
+    v->counts.registrations++;
+    v->counts.system_calls++;
+    return peer->stage_mr;
+}
+
+int iso_verbs_make_key(int pe, const struct segment *s, const void *addr, struct network_key *key)
+{
+    struct verbs *v = ISO->verbs;
+    int error;
+    const struct network_region *r = iso_network_region_at(&v->net, s, addr, &error);
+    if (r == NULL)
+        return error;
+    const struct ibv_mr *mr = (const struct ibv_mr *)r->mr;
+    bool staged = mr == NULL;
+    if (staged && (mr = stage_of(v, &v->peers[pe])) == NULL)
+        return -ENOMEM;
+    *key = (struct network_key){.start = r->start,
+                                .end = r->end,
+                                .at = staged ? (uint64_t)(uintptr_t)v->peers[pe].stage : 0,
+                                .key = mr->rkey,
+                                .by_cpu = staged,
+                                .flushes = s->on_device && v->reach.flushes};
+    return 0;
+}
+
+/* Device memory and the RDMA device: the method by which the one reaches the other, chosen when the first range is
+ * registered, and the flush that makes its writes visible. A completion says that bytes are on their way to a GPU over
+ * the bus, not that a kernel sees them. Where the GPU does not keep writes in order, a read of the same memory by the
+ * same RDMA device goes between the writes and the signal. Called by the other verbs files. */
+
+static const char *const wishes[] = {
+#define X(id, wish, text) wish,
+    VERBS_METHODS(X)
+#undef X
+};
+static const char *const texts[] = {
+#define X(id, wish, text) text,
+    VERBS_METHODS(X)
+#undef X
+        "not in use",
+};
+
+int iso_verbs_reach_start(struct verbs *v)
+{
+    int wish = 0;
+    while (wish < VERBS_ANY_METHOD && strcmp(ISO->env->device_rdma, wishes[wish]) != 0)
+        wish++;
+    v->reach.wish = (enum verbs_method)wish;
+    v->reach.method = VERBS_ANY_METHOD;
+    if (wish < VERBS_ANY_METHOD || ISO->env->device_rdma[0] == '\0')
+        return 0;
+    log_error("shmem_init: SHMEM_DEVICE_RDMA is \"%s\"; allowed: dmabuf, peer, staged, or empty",
+              ISO->env->device_rdma);
+    return -EINVAL;
+}
+
+/* ---- the methods ---- */
+
+static void note_method(struct verbs_reach *reach, enum verbs_method method, const char *call, const char *why)
+{
+    size_t n = strlen(reach->why);
+    snprintf(reach->why + n, sizeof reach->why - n, "%s%s: %s%s%s", n > 0 ? "; " : "", wishes[method], call,
+             call[0] != '\0' ? ": " : "", why);
+}
+
+/* The registration keeps the memory, so the descriptor is closed at once. */
+static struct ibv_mr *register_dmabuf(struct verbs *v, struct gpu *gpu, const struct range *range)
+{
+    uint64_t offset = 0;
+    int fd = -1;
+    if (v->lib.reg_dmabuf_mr == NULL) {
+        note_method(&v->reach, VERBS_DMABUF, "", "libibverbs has no ibv_reg_dmabuf_mr: it is older than 34");
+        return NULL;
+    }
+    if (iso_gpu_export_dmabuf(gpu, (char *)(uintptr_t)range->start, range->end - range->start, &fd, &offset) != 0) {
+        note_method(&v->reach, VERBS_DMABUF, "", iso_gpu_error(gpu));
+        return NULL;
+    }
+    errno = 0;
+    struct ibv_mr *mr = v->lib.reg_dmabuf_mr(v->pd, offset, range->end - range->start, range->start, fd, VERBS_EXPOSED);
+    if (mr == NULL)
+        note_method(&v->reach, VERBS_DMABUF, "ibv_reg_dmabuf_mr", strerror(errno));
+    close(fd);
+    return mr;
+}
+
+/* Tries the chosen or requested method, else all from the best one down. *method is the last one tried. */
+static struct ibv_mr *register_by_best(struct verbs *v, struct gpu *gpu, const struct range *range,
+                                       enum verbs_method *method)
+{
+    const struct verbs_reach *reach = &v->reach;
+    enum verbs_method only = reach->method != VERBS_ANY_METHOD ? reach->method : reach->wish;
+    struct ibv_mr *mr = NULL;
+    *method = only != VERBS_ANY_METHOD ? only : VERBS_DMABUF;
+    if (*method == VERBS_DMABUF) {
+        mr = register_dmabuf(v, gpu, range);
+        if (mr == NULL && only == VERBS_ANY_METHOD)
+            *method = VERBS_PEER;
+    }
+    if (*method == VERBS_PEER) {
+        errno = 0;
+        mr = v->lib.reg_mr(v->pd, (void *)(uintptr_t)range->start, range->end - range->start, VERBS_EXPOSED);
+        if (mr == NULL)
+            note_method(&v->reach, VERBS_PEER, "ibv_reg_mr", strerror(errno));
+        if (mr == NULL && only == VERBS_ANY_METHOD)
+            *method = VERBS_STAGED;
+    }
+    return mr;
+}
+
+struct ibv_mr *iso_verbs_register_device(struct verbs *v, struct gpu *gpu, struct range range)
+{
+    struct verbs_reach *reach = &v->reach;
+    enum verbs_method method;
+    bool first = reach->method == VERBS_ANY_METHOD;
+    char before[sizeof reach->why];
+    memcpy(before, reach->why, sizeof before);
+    reach->why[0] = '\0';
+    struct ibv_mr *mr = register_by_best(v, gpu, &range, &method);
+    if (mr == NULL && method != VERBS_STAGED && reach->wish != VERBS_ANY_METHOD)
+        iso_network_lose(&v->net, -1, "SHMEM_DEVICE_RDMA is \"%s\", but %s of pe %d (host %s) cannot reach %llu KiB of "
+                         "device memory at %#llx by that method: %s", wishes[reach->wish], v->port.device, ISO->my_pe,
+                         ISO->boot.host, (unsigned long long)(range.end - range.start) >> 10,
+                         (unsigned long long)range.start, reach->why);
+    if (first) {
+        reach->method = method;
+        reach->flushes |= !iso_gpu_describe(gpu)->orders_writes;
+        log_debug("verbs: device memory %s%s%s", texts[method], reach->why[0] != '\0' ? ": no " : "", reach->why);
+        return mr;
+    }
+    if (mr == NULL && method != VERBS_STAGED)
+        log_info("verbs: %llu KiB of device memory at %#llx are staged by the host, all else %s: %s",
+                 (unsigned long long)(range.end - range.start) >> 10, (unsigned long long)range.start,
+                 texts[method], reach->why);
+    memcpy(reach->why, before, sizeof before);
+    return mr;
+}
+
+size_t iso_verbs_reach_text(const struct verbs *v, char *text, size_t bytes)
+{
+    const struct verbs_reach *reach = &v->reach;
+    bool wished = reach->wish != VERBS_ANY_METHOD;
+    return (size_t)snprintf(text, bytes, "device memory %s%s%s%s", texts[reach->method],
+                            reach->why[0] != '\0' ? " (no " : "", reach->why,
+                            reach->why[0] != '\0' ? ")"
+                            : wished              ? " (SHMEM_DEVICE_RDMA)"
+                                                  : "");
+}
+
+/* ---- visibility of writes ---- */
+
+void iso_verbs_flush(struct verbs *v, struct verbs_queue *q)
+{
+    if (ISO_LIKELY(q->unflushed == 0))
+        return;
+    iso_verbs_make_room(v, q, 1, 0);
+    const struct verbs_request request = {
+        .remote = q->unflushed, .len = 1, .slot = -1, .opcode = (uint8_t)IBV_WR_RDMA_READ};
+    if (q->unflushed == 0) /* another thread was faster */
+        return;
+    struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+    *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)v->scratch, 1, v->memory_mr->lkey};
+    wr->wr.rdma.remote_addr = q->unflushed;
+    wr->wr.rdma.rkey = q->unflushed_key;
+    q->unflushed = 0;
+    q->reads_first = true;
+}
+
+void iso_verbs_flush_own(struct verbs_queue *q)
+{
+    if (ISO_LIKELY(!q->fills_device))
+        return;
+    q->fills_device = q->done < q->made; /* another thread's may still be under way: it will wait, too */
+    iso_gpu_flush_writes(ISO->device->gpu);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to peers: operations for the target's CPU, which verbs_receive.c there applies and answers. Each takes a
+/* Messages to peers: operations for the target's CPU, which verbs_queue.c there applies and answers. Each takes a
  * credit of its queue pair until its answer has come.
- * Called by verbs_ops.c and verbs_staged.c with network.lock held. */
+ * Called by verbs_ops.c with network.lock held. */
+#include "../../node/wait.h"
 #include "verbs.h"
 
 #include <string.h>
@@ -74,4 +75,87 @@ void iso_verbs_send_later(struct verbs *v, struct verbs_queue *q, struct verbs_m
     }
     add_alone(v, q, message);
     iso_verbs_post(v, q);
+}
+
+/* Device memory of a peer that its network device cannot reach. The bytes go through host memory at the target, the
+ * stage, which belongs to the pair of initiator and target; the target's agent copies from and to it. One piece moves
+ * at a time and is answered, so the operations are complete on return. Called by verbs_ops.c with network.lock held,
+ * which is given up while waiting. */
+
+/* Takes the stage at the peer for this thread. */
+static uint64_t take_stage(struct verbs *v, int pe, uint64_t remote, uint32_t *rkey)
+{
+    struct wait wait = ISO_WAIT("the stage of device memory", pe, NULL, 1);
+    while (v->peers[pe].staging && !v->net.lost)
+        iso_network_pause(&v->net, &wait, 0);
+    iso_wait_end(&wait);
+    v->peers[pe].staging = true;
+    struct network_key key = iso_network_key_of(&v->net, pe, remote);
+    *rkey = (uint32_t)key.key;
+    return key.at;
+}
+
+static void give_stage(struct verbs *v, int pe) { v->peers[pe].staging = false; }
+
+static void ask_copy(struct verbs *v, struct verbs_queue *q, enum verbs_type type, uint64_t remote, size_t len)
+{
+    struct verbs_message message = {.type = (uint8_t)type, .bytes = 8, .addr = remote, .compare = len};
+    iso_verbs_send(v, q, &message, NULL);
+    iso_verbs_wait(v, q, 0, message.serial + 1, "a copy of device memory");
+}
+
+/* One request by a slot, between local memory and the stage. */
+struct stage_part {
+    uint64_t stage;
+    uint32_t rkey;
+    char *local;
+    size_t len;
+};
+
+static void add_parts(struct verbs *v, struct verbs_queue *q, struct stage_part p, size_t len,
+                      enum ibv_wr_opcode opcode)
+{
+    for (; len > 0; len -= p.len, p.stage += p.len, p.local += p.len) {
+        p.len = ISO_MIN(len, (size_t)VERBS_SLOT_BYTES);
+        struct verbs_request request = {.remote = p.stage, .len = (uint32_t)p.len, .opcode = (uint8_t)opcode};
+        iso_verbs_make_room(v, q, 1, 1);
+        request.slot = iso_verbs_take_slot(v);
+        char *slot = iso_verbs_slot(v, request.slot);
+        if (opcode == IBV_WR_RDMA_READ) {
+            request.dest = p.local;
+        } else {
+            memcpy(slot, p.local, p.len);
+            v->counts.copies++;
+        }
+        struct ibv_send_wr *wr = iso_verbs_add(v, q, &request);
+        *wr->sg_list = (struct ibv_sge){(uint64_t)(uintptr_t)slot, (uint32_t)p.len, v->memory_mr->lkey};
+        wr->wr.rdma.remote_addr = p.stage;
+        wr->wr.rdma.rkey = p.rkey;
+    }
+}
+
+void iso_verbs_staged_put(struct verbs *v, struct verbs_queue *q, uint64_t remote, const char *source, size_t len)
+{
+    struct stage_part p = {.local = (char *)(uintptr_t)source};
+    p.stage = take_stage(v, q->pe, remote, &p.rkey);
+    for (size_t n; len > 0; len -= n, p.local += n, remote += n) {
+        n = ISO_MIN(len, (size_t)VERBS_STAGE_BYTES);
+        add_parts(v, q, p, n, IBV_WR_RDMA_WRITE);
+        ask_copy(v, q, VERBS_TO_DEVICE, remote, n);
+    }
+    give_stage(v, q->pe);
+}
+
+void iso_verbs_staged_get(struct verbs *v, struct verbs_queue *q, uint64_t remote, char *dest, size_t len)
+{
+    struct stage_part p = {.local = dest};
+    p.stage = take_stage(v, q->pe, remote, &p.rkey);
+    for (size_t n; len > 0; len -= n, p.local += n, remote += n) {
+        n = ISO_MIN(len, (size_t)VERBS_STAGE_BYTES);
+        ask_copy(v, q, VERBS_FROM_DEVICE, remote, n);
+        add_parts(v, q, p, n, IBV_WR_RDMA_READ);
+        iso_verbs_post(v, q);
+        iso_verbs_wait(v, q, q->made, 0, "a get of device memory");
+    }
+    give_stage(v, q->pe);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Work requests: collected, posted together, completed in order. Only the last request of a post asks for a completion;
- * its completion completes all before it. A completion of a store means that its bytes are in the target's memory, so
- * quiet needs nothing else. Errors end the job with a sentence, and nothing is posted any more. Nothing here waits, but
- * for an error's end. Called by the other verbs files, with network.lock held. */
+/* Work requests and their completions, messages that come, and waits for both. Called by the other verbs files with
+ * network.lock held. */
+#include "../../../bootstrap/log.h"
+#include "../../node/wait.h"
+#include "../../ops/word.h"
+#include "../network/apply.h"
 #include "verbs.h"
 
 #include <errno.h>
@@ -13,7 +15,8 @@ enum { POLL_MAX = 16 };
 
 /* ---- failure ---- */
 
-const char *iso_verbs_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes)
+/* "queue pair 17 from pe 0 (host a, rxea port 1, fe80::1) to pe 3 (host b)": for sentences. */
+static const char *describe_ends(const struct verbs *v, const struct verbs_queue *q, char *text, size_t bytes)
 {
     snprintf(text, bytes, "pe %d (host %.63s, %s port %d) to pe %d (host %s, %s)", ISO->my_pe, ISO->boot.host,
              v->port.device, v->port.number, q->pe, ISO->peers[q->pe].host, q->peer_port);
@@ -25,7 +28,7 @@ static struct verbs_request *request_at(struct verbs_queue *q, uint64_t n)
     return &q->requests[n & (VERBS_DEPTH - 1)];
 }
 
-void iso_verbs_drop(struct verbs *v, struct verbs_queue *q)
+static void drop_requests(struct verbs *v, struct verbs_queue *q)
 {
     for (; q->done < q->made; q->done++) {
         const struct verbs_request *r = request_at(q, q->done);
@@ -51,7 +54,7 @@ void iso_verbs_drop_all(void)
     for (uint32_t i = 0; i < v->n_queues; i++) {
         struct verbs_queue *q = v->queues[i];
         (void)v->lib.modify_qp(q->qp, &attr, IBV_QP_STATE);
-        iso_verbs_drop(v, q);
+        drop_requests(v, q);
         q->on_batched = false;
     }
     v->batched = v->late = NULL;
@@ -87,7 +90,7 @@ void iso_verbs_fail_request(struct verbs *v, const struct verbs_queue *q, const 
     char ends[VERBS_ENDS_BYTES];
     iso_network_lose(&v->net, q->pe, "a %s%s of %u bytes at address %#llx from %s failed: %s",
                      q->incoming ? "answer by " : "", names[r->opcode], r->len, (unsigned long long)r->remote,
-                     iso_verbs_ends(v, q, ends, sizeof ends), why);
+                     describe_ends(v, q, ends, sizeof ends), why);
 }
 
 /* ---- slots of the ring of copies ---- */
@@ -152,7 +155,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
     if (q->n_batch == 0)
         return;
     if (ISO_UNLIKELY(v->net.lost)) {
-        iso_verbs_drop(v, q);
+        drop_requests(v, q);
         return;
     }
     q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
@@ -164,7 +167,7 @@ void iso_verbs_post(struct verbs *v, struct verbs_queue *q)
         errno = rc;
         __extension__ iso_network_lose(&v->net, -1, "posting %llu requests from %s failed: %m",
                                        (unsigned long long)(q->made - q->done),
-                                       iso_verbs_ends(v, q, ends, sizeof ends));
+                                       describe_ends(v, q, ends, sizeof ends));
     }
 }
 
@@ -178,7 +181,8 @@ void iso_verbs_post_all(struct verbs *v)
     }
 }
 
-bool iso_verbs_has_answer_room(const struct verbs *v, const struct verbs_queue *q)
+/* Answers have completions that requests leave to them. */
+static bool has_answer_room(const struct verbs *v, const struct verbs_queue *q)
 {
     return q->made - q->done < VERBS_DEPTH && v->n_free_slots >= iso_verbs_small_needs_slot(q) &&
            v->in_flight < VERBS_COMPLETIONS;
@@ -226,11 +230,321 @@ static int reap_some(struct verbs *v)
     return v->net.lost ? 0 : n;
 }
 
-bool iso_verbs_reap(struct verbs *v)
+/* Takes the completions that have come. True: there were some. */
+static bool reap(struct verbs *v)
 {
     int n = reap_some(v);
     bool any = n > 0;
     while (n == POLL_MAX)
         n = reap_some(v);
     return any;
+}
+
+/* Messages that come: operations for this PE's CPU, and answers to its own. One shared receive queue takes them from
+ * all peers. Operations are applied in the order of arrival, which is the order of each queue pair, and each is answered
+ * once. A word belongs to the processor of its memory: host words get CPU atomics here, as from local PEs; device words
+ * go to the agent. Nothing here waits for room, since a peer may have to read first to make room: an answer that has
+ * none is kept. */
+
+enum { READ_MAX = 16, REFUSED = 1 };
+
+/* ---- the receive queue ---- */
+
+static char *receive_at(const struct verbs *v, uint64_t i) { return v->memory + i * VERBS_RECEIVE_BYTES; }
+
+/* Buffers that may be written again. */
+static void post_receives(struct verbs *v, const uint64_t *numbers, int n)
+{
+    struct ibv_recv_wr wrs[READ_MAX], *bad;
+    struct ibv_sge sges[READ_MAX];
+    for (int i = 0; i < n; i++) {
+        sges[i] =
+            (struct ibv_sge){(uint64_t)(uintptr_t)receive_at(v, numbers[i]), VERBS_RECEIVE_BYTES, v->memory_mr->lkey};
+        memset(&wrs[i], 0, sizeof wrs[i]);
+        wrs[i].wr_id = numbers[i];
+        wrs[i].sg_list = &sges[i];
+        wrs[i].num_sge = 1;
+        wrs[i].next = i + 1 < n ? &wrs[i + 1] : NULL;
+    }
+    int rc = n > 0 ? ibv_post_srq_recv(v->srq, wrs, &bad) : 0;
+    if (rc != 0) {
+        errno = rc;
+        __extension__ iso_network_lose(&v->net, -1, "giving %d receive buffers to %s port %d of host %s failed: %m", n,
+                                       v->port.device, v->port.number, ISO->boot.host);
+    }
+}
+
+int iso_verbs_receive_start(struct verbs *v)
+{
+    struct ibv_srq_init_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.attr.max_wr = VERBS_RECEIVES;
+    attr.attr.max_sge = 1;
+    v->srq = v->lib.create_srq(v->pd, &attr);
+    if (v->srq == NULL) {
+        log_error("shmem_init: the RDMA device %s of host %s gives no shared receive queue of %d entries: %m",
+                  v->port.device, ISO->boot.host, VERBS_RECEIVES);
+        return -EIO;
+    }
+    pthread_mutex_lock(&v->net.lock);
+    for (uint64_t i = 0; i < VERBS_RECEIVES; i++)
+        post_receives(v, &i, 1);
+    pthread_mutex_unlock(&v->net.lock);
+    return 0;
+}
+
+/* ---- answers ---- */
+
+static void add_answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *back)
+{
+    const struct verbs_request request = {
+        .remote = back->compare, .len = back->bytes, .slot = -1, .opcode = (uint8_t)IBV_WR_SEND};
+    iso_verbs_attach_small(v, q, iso_verbs_add(v, q, &request), back, sizeof *back);
+    v->counts.answers++;
+}
+
+static void answer(struct verbs *v, struct verbs_queue *q, const struct verbs_message *m, bool refused, uint64_t before)
+{
+    const struct verbs_message back = {.type = VERBS_ANSWER,
+                                       .bytes = m->bytes,
+                                       .group = m->group,
+                                       .pe = ISO->my_pe,
+                                       .serial = m->serial,
+                                       .addr = refused ? REFUSED : 0,
+                                       .operand = before,
+                                       .compare = m->addr};
+    char ends[VERBS_ENDS_BYTES];
+    if (q->late_made == q->late_done && has_answer_room(v, q)) {
+        add_answer(v, q, &back);
+        return;
+    }
+    if (q->late_made - q->late_done == VERBS_CREDITS) {
+        iso_network_lose(&v->net, -1, "more than %d messages from %s have no answer", VERBS_CREDITS,
+                         describe_ends(v, q, ends, sizeof ends));
+        return;
+    }
+    if (q->late_made == q->late_done) {
+        q->next_late = v->late;
+        v->late = q;
+    }
+    q->late[q->late_made++ & (VERBS_CREDITS - 1)] = back;
+}
+
+/* Sends kept answers as far as there is room. */
+static void answer_late(struct verbs *v)
+{
+    struct verbs_queue **at = &v->late;
+    iso_verbs_post_all(v); /* only posted requests give slots back */
+    while (*at != NULL) {
+        struct verbs_queue *q = *at;
+        while (q->late_done < q->late_made && has_answer_room(v, q))
+            add_answer(v, q, &q->late[q->late_done++ & (VERBS_CREDITS - 1)]);
+        iso_verbs_post(v, q);
+        if (q->late_done == q->late_made)
+            *at = q->next_late;
+        else
+            at = &q->next_late;
+    }
+}
+
+/* ---- reading ---- */
+
+static bool apply_copy(struct verbs *v, const struct verbs_message *m)
+{
+    char *device = (char *)(uintptr_t)m->addr, *stage = v->peers[m->pe].stage;
+    const struct segment *s = iso_segment_of(device, m->compare);
+    if (s == NULL || !s->on_device || stage == NULL || m->compare > VERBS_STAGE_BYTES)
+        return false;
+    if (m->type == VERBS_TO_DEVICE)
+        iso_agent_copy(device, stage, m->compare);
+    else
+        iso_agent_copy(stage, device, m->compare);
+    return true;
+}
+
+static void take_answer(struct verbs *v, const struct verbs_message *m)
+{
+    struct verbs_queue *q = iso_verbs_out(v, m->pe, m->group);
+    const struct verbs_ask *ask = &q->asks[m->serial & (VERBS_CREDITS - 1)];
+    char ends[VERBS_ENDS_BYTES];
+    uint64_t first = q->answered; /* the first whose value is wanted must not be passed over */
+    while (first < m->serial && q->asks[first & (VERBS_CREDITS - 1)].fetch == NULL)
+        first++;
+    if (first != m->serial || m->serial >= q->asked) {
+        iso_network_lose(&v->net, -1, "answer %llu to a message from %s came after answer %llu of %llu",
+                         (unsigned long long)m->serial, describe_ends(v, q, ends, sizeof ends),
+                         (unsigned long long)q->answered, (unsigned long long)q->asked);
+        return;
+    }
+    if (m->addr == REFUSED) {
+        iso_network_lose(&v->net, -1, "an atomic operation or copy from %s was refused: there is no segment at that "
+                         "address", describe_ends(v, q, ends, sizeof ends));
+        return;
+    }
+    if (ask->fetch != NULL)
+        iso_word_to(ask->fetch, m->operand, ask->bytes);
+    q->answered = m->serial + 1;
+    iso_verbs_post(v, q); /* the requests that waited for it */
+}
+
+/* The message must have come by a queue pair of the sender that it names. */
+static bool is_from_peer(const struct verbs *v, const struct verbs_message *m, const struct ibv_wc *wc)
+{
+    if (m->pe < 0 || m->pe >= ISO->n_pes || m->group >= NETWORK_GROUPS)
+        return false;
+    const struct verbs_peer *peer = &v->peers[m->pe];
+    const struct verbs_queue *q = m->type == VERBS_ANSWER ? iso_verbs_out(v, m->pe, m->group) : peer->in[m->group];
+    return q != NULL && q->qp->qp_num == wc->qp_num && m->type >= VERBS_AMO && m->type <= VERBS_ANSWER;
+}
+
+/* All messages of a completion have one sender. Returns the queue with an answer to post, or NULL. */
+static struct verbs_queue *read_one(struct verbs *v, const struct ibv_wc *wc)
+{
+    struct verbs_message m;
+    struct verbs_queue *q = NULL;
+    if (wc->status != IBV_WC_SUCCESS) {
+        if (iso_network_ended(&v->net))
+            return NULL;
+        iso_network_lose(&v->net, -1, "receiving a message by %s port %d on host %s failed: %s (status %d)",
+                         v->port.device, v->port.number, ISO->boot.host, v->lib.wc_status_str(wc->status),
+                         (int)wc->status);
+        return NULL;
+    }
+    const char *at = receive_at(v, wc->wr_id), *end = at + wc->byte_len;
+    for (; at < end; at += sizeof m) {
+        memcpy(&m, at, sizeof m);
+        if (wc->byte_len % sizeof m != 0 || !is_from_peer(v, &m, wc)) {
+            iso_network_lose(&v->net, -1, "a message of %u bytes by queue pair %u of pe %d (host %s) has an unknown "
+                             "form", wc->byte_len, wc->qp_num, ISO->my_pe, ISO->boot.host);
+            return NULL;
+        }
+        if (m.type == VERBS_ANSWER)
+            take_answer(v, &m);
+        if (m.type == VERBS_ANSWER)
+            continue;
+        uint64_t before = 0;
+        bool is_amo = m.type == VERBS_AMO || m.type == VERBS_FETCH;
+        const struct amo op = {(enum amo_op)m.op, m.bytes, m.operand, m.compare, true};
+        bool good = is_amo ? iso_apply_amo(m.addr, op, &before) : apply_copy(v, &m);
+        q = v->peers[m.pe].in[m.group];
+        q->unacked = good && m.type == VERBS_AMO;
+        q->unacked_serial = m.serial;
+        if (!q->unacked)
+            answer(v, q, &m, !good, before);
+    }
+    return q;
+}
+
+/* One answer for all messages of a round that want no value. */
+static void post_answers(struct verbs *v, struct verbs_queue *q)
+{
+    if (q->unacked)
+        answer(v, q, &(struct verbs_message){.group = (uint8_t)q->group, .serial = q->unacked_serial}, false, 0);
+    q->unacked = false;
+    iso_verbs_post(v, q);
+}
+
+/* Answers of one round go out together, with at most one post for each run of messages from one peer. */
+static int read_some(struct verbs *v)
+{
+    struct ibv_wc wc[READ_MAX];
+    uint64_t numbers[READ_MAX];
+    struct verbs_queue *last = NULL;
+    int n = v->net.lost ? 0 : ibv_poll_cq(v->received, READ_MAX, wc);
+    if (n < 0)
+        iso_network_lose(&v->net, -1, "reading the messages of %s port %d on host %s failed (%d): the device has an "
+                         "error", v->port.device, v->port.number, ISO->boot.host, n);
+    for (int i = 0; i < n && !v->net.lost; i++) {
+        struct verbs_queue *q = read_one(v, &wc[i]);
+        numbers[i] = wc[i].wr_id;
+        if (q == NULL || q == last)
+            continue;
+        if (last != NULL)
+            post_answers(v, last);
+        last = q;
+    }
+    if (v->net.lost)
+        return 0;
+    if (last != NULL)
+        post_answers(v, last);
+    post_receives(v, numbers, n);
+    return n;
+}
+
+/* Reads messages that have come: applies and answers them, or takes the answer. True: there were some. Never waits: an
+ * answer for which there is no room is kept. */
+static bool read_messages(struct verbs *v)
+{
+    int n = read_some(v);
+    bool any = n > 0;
+    while (n == READ_MAX)
+        n = read_some(v);
+    return any;
+}
+
+/* Looks at what has come, and waits. Each look takes completions, sends kept answers and reads messages, so a PE that
+ * waits serves its peers. What stands above, posting and reading, never waits for room or an
+ * answer: else two PEs could wait for each other. Called by the other verbs files, with network.lock held. */
+
+bool iso_verbs_poll(struct verbs *v)
+{
+    bool any = reap(v);
+    if (ISO_UNLIKELY(v->late != NULL))
+        answer_late(v);
+    any |= read_messages(v);
+    v->net.pending_events |= any;
+    return any;
+}
+
+static void pause_and_poll(struct verbs *v, struct wait *wait, uint64_t seen)
+{
+    if (!iso_network_pause(&v->net, wait, seen))
+        return;
+    v->net.polls++;
+    wait->worked |= iso_verbs_poll(v);
+}
+
+static bool can_add(const struct verbs *v, const struct verbs_queue *q, unsigned requests, int slots)
+{
+    return q->made + requests - q->done <= VERBS_DEPTH && v->n_free_slots >= slots &&
+           v->in_flight + requests < VERBS_COMPLETIONS - VERBS_DEPTH;
+}
+
+void iso_verbs_make_room(struct verbs *v, struct verbs_queue *q, unsigned requests, int slots)
+{
+    if (ISO_LIKELY(can_add(v, q, requests, slots)))
+        return;
+    struct wait wait = ISO_WAIT("room in a send queue", q->pe, NULL, q->made + requests - VERBS_DEPTH);
+    iso_verbs_post_all(v);
+    iso_verbs_poll(v);
+    while (!can_add(v, q, requests, slots)) {
+        pause_and_poll(v, &wait, q->done);
+        if (v->net.lost)
+            iso_verbs_post_all(v);
+    }
+    iso_wait_end(&wait);
+    if (ISO_UNLIKELY(v->net.lost))
+        iso_network_await_break(&v->net);
+}
+
+static bool is_done(const struct verbs_queue *q, uint64_t made, uint64_t asked)
+{
+    return q->done >= made && q->answered >= asked;
+}
+
+void iso_verbs_wait(struct verbs *v, struct verbs_queue *q, uint64_t made, uint64_t asked, const char *what)
+{
+    if (is_done(q, made, asked) && ISO_LIKELY(!v->net.lost))
+        return;
+    struct wait wait = ISO_WAIT(what, q->pe, NULL, made > q->done ? made : asked);
+    iso_verbs_post(v, q);
+    iso_verbs_poll(v);
+    while (!is_done(q, made, asked)) {
+        pause_and_poll(v, &wait, made > q->done ? q->done : q->answered);
+        if (v->net.lost)
+            drop_requests(v, q);
+    }
+    iso_wait_end(&wait);
+    if (ISO_UNLIKELY(v->net.lost))
+        iso_network_await_break(&v->net);
 }
