@@ -456,6 +456,8 @@ int shmemx_version(void);
 /* Bytes of a public struct ("shmemx_coll_t") in the library that runs; 0: it knows no such struct. A binding of another
  * language compares its own declaration. May be called at any time. */
 size_t shmemx_struct_bytes(const char *name);
+/* Slots of a team in the library that runs: their numbers are 0 .. shmemx_slots() - 1. May be called at any time. */
+int shmemx_slots(void);
 /* 1 if the bookkeeping of this PE's symmetric heap is consistent, else 0. */
 int shmemx_heap_is_valid(void);
 /* Describes this library and job: version, build flavour, launcher, nodes, PEs, segments, path to each PE and why,

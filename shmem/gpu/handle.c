@@ -618,6 +618,9 @@ void iso_handles_stop(struct device *device)
 
 /* ---- public ---- */
 
+SHMEM_API(shmemx_slots, pshmemx_slots);
+int pshmemx_slots(void) { return ISO_SLOTS_OF_USERS; }
+
 bool iso_handle_slot_is_valid(const char *call, int slot)
 {
     if (slot >= 0 && slot < ISO_SLOTS_OF_USERS)

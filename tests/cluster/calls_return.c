@@ -161,6 +161,7 @@ static void calls_that_work(struct objects *o)
     shmemx_coll_t coll = shmemx_coll_of(99, SHMEM_TEAM_WORLD, o->device, o->device, bytes, SHMEMX_UINT8);
     WORKS(shmemx_version() == ISOMER_VERSION);
     WORKS(shmemx_struct_bytes("shmemx_coll_t") == sizeof(shmemx_coll_t));
+    WORKS(shmemx_slots() == 256);
     WORKS(shmemx_info_text(text, sizeof text) >= sizeof text);
     WORKS(shmemx_doctor_text(NULL, 0) > 0);
     WORKS(shmemx_device_text(text, sizeof text) > 0);
